@@ -1,0 +1,1 @@
+"""From a book's files to chunks: source, page, section, chunk."""

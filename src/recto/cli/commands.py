@@ -1,0 +1,56 @@
+"""What the query commands do, whatever their names and flags: `retrieve.py` and `recto` share it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from recto.cli.running import Exit, tell, warn
+from recto.settings import QUERY_COLLECTION, load_settings
+
+if TYPE_CHECKING:
+    from recto.retriever import Retriever
+    from recto.types import Filters
+
+
+def connect(collection: str | None) -> Retriever:
+    """Open the configured collection, indexing the sample book on the very first run."""
+    from recto.wiring import open_retriever
+
+    return open_retriever(load_settings(), QUERY_COLLECTION, tell, collection=collection)
+
+
+def search(
+    query: str, top_k: int, filters: Filters, min_score: float | None, collection: str | None, *, verbose: bool, as_json: bool
+) -> Exit:
+    """Answer one question on standard output."""
+    from recto.retriever import check_query, check_search
+
+    check_query(query)
+    check_search(top_k, filters, min_score)
+    response = connect(collection).search(query, top_k, filters, min_score)
+    from recto.cli import render
+
+    for warning in response.warnings:
+        warn(warning)
+    click.echo(render.results_json(response) if as_json else render.results_text(response, verbose=verbose))
+    return Exit.OK if response.hits else Exit.NO_RESULTS
+
+
+def validate(suite_file: Path | None, collection: str | None, *, verbose: bool, as_json: bool) -> Exit:
+    """Run a suite and report on standard output."""
+    from recto.evaluation.suite import documented_suite, load_suite
+
+    suite = load_suite(suite_file) if suite_file else documented_suite()
+    retriever = connect(collection)
+    from recto.cli import render
+    from recto.evaluation import validation
+
+    for warning in retriever.open().info.warnings:
+        warn(warning)
+    retriever.warm_up()  # so that the first question's time is a question's time
+    report = validation.validate(retriever, suite)
+    click.echo(render.validation_json(report) if as_json else render.validation_text(report, verbose=verbose))
+    return Exit.OK if report.sufficient else Exit.VALIDATION_FAILED

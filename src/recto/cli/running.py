@@ -1,0 +1,94 @@
+"""How every command ends: one table of exit codes, one way to say what went wrong."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from enum import IntEnum
+
+import click
+
+from recto.errors import ErrorKind, InvalidArgument, RectoError
+
+
+class Exit(IntEnum):
+    """The exit codes of the query contract."""
+
+    OK = 0
+    NO_RESULTS = 1
+    CONFIGURATION = 2
+    CONNECTION = 3
+    ARGUMENT = 4
+    VALIDATION_FAILED = 5
+
+
+EXIT_CODES = {
+    ErrorKind.ARGUMENT: Exit.ARGUMENT,
+    ErrorKind.CONFIGURATION: Exit.CONFIGURATION,
+    ErrorKind.MISSING: Exit.CONFIGURATION,
+    ErrorKind.EMPTY: Exit.CONFIGURATION,
+    ErrorKind.CONNECTION: Exit.CONNECTION,
+    ErrorKind.STORAGE: Exit.CONNECTION,
+    ErrorKind.BUSY: Exit.CONNECTION,
+    ErrorKind.DAMAGED: Exit.CONNECTION,
+}
+
+_INTERRUPTED = 130
+
+
+def run(command: click.Command, arguments: Sequence[str] | None, name: str) -> int:
+    """Run a command and return its exit code; no exception gets past here."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")  # a terminal that lacks a character shows another, not an error
+    try:
+        code = command.main(args=arguments, prog_name=name, standalone_mode=False)
+        sys.stdout.flush()
+    except RectoError as error:
+        return _fail(str(error), error.hint, EXIT_CODES[error.kind])
+    except click.UsageError as error:
+        hint = f"Try `{name} --help`." if error.ctx is None else f"Try `{error.ctx.command_path} --help`."
+        return _fail(str(InvalidArgument(error.format_message().rstrip("."))), hint, Exit.ARGUMENT)
+    except (KeyboardInterrupt, click.Abort):
+        click.echo("Interrupted.", err=True)
+        return _INTERRUPTED
+    except BrokenPipeError:
+        # The reader has seen enough, as `head` does. Python would complain once more while it closes the pipe.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return Exit.OK
+    except Exception as error:  # noqa: BLE001 - the last resort before a traceback
+        if os.environ.get("RECTO_DEBUG"):
+            raise
+        return _fail(
+            f"Unexpected error: {type(error).__name__}: {error}",
+            "This is a fault of Recto, please report it. RECTO_DEBUG=1 shows where it happened.",
+            Exit.CONNECTION,
+        )
+    return code if isinstance(code, int) else Exit.OK
+
+
+def warn(message: str) -> None:
+    """Say something that does not stop the work."""
+    click.echo(f"[WARNING] {message}", err=True)
+
+
+def tell(message: str) -> None:
+    """Say what is going on."""
+    click.echo(message, err=True)
+
+
+def entry(command: click.Command, name: str) -> Callable[[], None]:
+    """Make a program of a command."""
+
+    def main() -> None:
+        sys.exit(run(command, None, name))
+
+    return main
+
+
+def _fail(message: str, hint: str, code: int) -> int:
+    click.echo(f"[ERROR] {message}", err=True)
+    if hint:
+        click.echo(f"        {hint}", err=True)
+    return code

@@ -1,0 +1,89 @@
+"""A model of one's own: a directory with an ONNX model and its tokenizer, as model hubs lay them out."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from recto.embedders.local import LocalEmbedder, Model
+from recto.embedders.session import new_session, new_tokenizer
+from recto.errors import ConfigurationError
+from recto.filehash import checked_sha256
+from recto.types import EmbedderFingerprint
+
+_MODEL_PLACES = ("model.onnx", "onnx/model.onnx")
+_LAYOUT = "The directory needs model.onnx (or onnx/model.onnx), tokenizer.json and config.json, as sentence-transformers exports them."
+
+
+def directory_embedder(directory: Path, home: Path, threads: int) -> LocalEmbedder:
+    """Make an embedder from a directory; what identifies it is the content of its model file."""
+    model = _find_model(directory)
+    config = _read_json(directory / "config.json")
+    dim = config.get("hidden_size")
+    if not isinstance(dim, int) or dim < 1:
+        raise ConfigurationError(f"{directory / 'config.json'} does not say hidden_size, the vector's length", hint=_LAYOUT)
+    revision = checked_sha256(model, home / "cache" / f"model-{directory.name}.json")
+    pooling = _pooling(directory)
+    fingerprint = EmbedderFingerprint(directory.name, revision, dim, variant=f"onnx-{pooling}")
+
+    def load() -> Model:
+        try:
+            description = (directory / "tokenizer.json").read_bytes()
+        except OSError as error:
+            raise ConfigurationError(f"{directory} has no readable tokenizer.json", hint=_LAYOUT) from error
+        session = new_session(model, threads)
+        wanted = {entry.name for entry in session.get_inputs()}
+
+        def run(ids: Any, mask: Any) -> Any:
+            inputs = {"input_ids": ids, "attention_mask": mask, "token_type_ids": ids * 0}
+            output = session.run(None, {name: value for name, value in inputs.items() if name in wanted})[0]
+            return _pool(output, mask, pooling)
+
+        padding = config.get("pad_token_id")
+        return Model(new_tokenizer(description), run, padding if isinstance(padding, int) else 0)
+
+    return LocalEmbedder(fingerprint, _max_tokens(directory, config), load)
+
+
+def _find_model(directory: Path) -> Path:
+    for place in _MODEL_PLACES:
+        if (directory / place).is_file():
+            return directory / place
+    raise ConfigurationError(f"RECTO_MODEL: there is no ONNX model in {directory}", hint=_LAYOUT)
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        data = json.loads(path.read_text("utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        raise ConfigurationError(f"{path} cannot be read: {error}", hint=_LAYOUT) from error
+    return data if isinstance(data, dict) else {}
+
+
+def _pooling(directory: Path) -> str:
+    config = _read_json(directory / "1_Pooling" / "config.json")
+    return "cls" if config.get("pooling_mode_cls_token") else "mean"
+
+
+def _max_tokens(directory: Path, config: dict[str, Any]) -> int:
+    stated = _read_json(directory / "sentence_bert_config.json").get("max_seq_length")
+    if isinstance(stated, int):
+        return stated
+    positions = config.get("max_position_embeddings")
+    if not isinstance(positions, int):
+        return 512
+    # RoBERTa counts positions from its padding token on, so two of them are never used.
+    return positions - 2 if str(config.get("model_type", "")) in {"roberta", "xlm-roberta"} else positions
+
+
+def _pool(output: Any, mask: Any, pooling: str) -> Any:
+    """Make one vector of a text's token vectors; a model that has pooled already is left alone."""
+    if output.ndim == 2:
+        return output
+    if pooling == "cls":
+        return output[:, 0]
+    weights = mask[:, :, None].astype(output.dtype)
+    return (output * weights).sum(axis=1) / weights.sum(axis=1)

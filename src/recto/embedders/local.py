@@ -1,0 +1,144 @@
+"""Embed on this machine: one class for every ONNX model, whatever way its weights arrive."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from recto.embedders.checks import checked
+from recto.errors import EmbeddingError, RectoError
+from recto.protocols import Progress
+from recto.types import EmbedderFingerprint, Vector
+
+if TYPE_CHECKING:
+    from tokenizers import Encoding, Tokenizer
+
+Run = Callable[[Any, Any], Any]
+"""From token ids and a mask of ones and zeros, both [texts, tokens], to one vector per text."""
+
+_BATCH_TOKENS = 2048  # padded tokens in one call of the model: larger batches use more memory and are not faster
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """A loaded model: its tokenizer (no padding, no truncation), its padding token and how to run it."""
+
+    tokenizer: Tokenizer
+    run: Run
+    padding: int
+
+
+class LocalEmbedder:
+    """Runs a model in this process; loads it once, when it is first needed."""
+
+    def __init__(self, fingerprint: EmbedderFingerprint, max_tokens: int, load: Callable[[], Model]) -> None:
+        self._fingerprint = fingerprint
+        self._max_tokens = max_tokens
+        self._load = load
+        self._model: Model | None = None
+        self._loading = threading.Lock()
+
+    @property
+    def fingerprint(self) -> EmbedderFingerprint:
+        """What identifies the vectors."""
+        return self._fingerprint
+
+    @property
+    def dim(self) -> int:
+        """How many numbers a vector has."""
+        return self._fingerprint.dim
+
+    @property
+    def max_tokens(self) -> int:
+        """The longest text that the model reads whole."""
+        return self._max_tokens
+
+    def warm_up(self) -> None:
+        """Load the model."""
+        self._loaded()
+
+    def count_tokens(self, text: str) -> int:
+        """Count the tokens of a text, special ones included."""
+        return len(self._loaded().tokenizer.encode(text))
+
+    def embed_query(self, text: str) -> Vector:
+        """Embed one question."""
+        return self.embed_queries([text])[0]
+
+    def embed_queries(self, texts: Sequence[str]) -> list[Vector]:
+        """Embed several questions; what is beyond the model's limit is not read."""
+        return self._embed([self._cut(encoding) for encoding in self._encode(texts)], None)
+
+    def embed_documents(self, texts: Sequence[str], progress: Progress | None = None) -> list[Vector]:
+        """Embed passages in batches of similar length."""
+        rows = [encoding.ids for encoding in self._encode(texts)]
+        for text, row in zip(texts, rows, strict=True):
+            if len(row) > self._max_tokens:
+                raise EmbeddingError(
+                    f"A passage has {len(row)} tokens, the model reads {self._max_tokens}: {text[:60]!r} …",
+                    hint="Split the passage; the chunker does so by itself.",
+                )
+        return self._embed(rows, progress)
+
+    def _loaded(self) -> Model:
+        if self._model is None:
+            with self._loading:
+                if self._model is None:
+                    self._model = self._load()
+        return self._model
+
+    def _encode(self, texts: Sequence[str]) -> list[Encoding]:
+        tokenizer = self._loaded().tokenizer
+        try:
+            return tokenizer.encode_batch_fast(list(texts))
+        except Exception as error:  # the tokenizer's own errors are bare
+            raise EmbeddingError(f"The text cannot be read by the model's tokenizer: {error}") from error
+
+    def _cut(self, encoding: Encoding) -> list[int]:
+        if len(encoding.ids) > self._max_tokens:
+            encoding.truncate(self._max_tokens)
+        return list(encoding.ids)
+
+    def _embed(self, rows: list[list[int]], progress: Progress | None) -> list[Vector]:
+        vectors: list[Vector] = [[]] * len(rows)
+        done = 0
+        for batch in _batches([len(row) for row in rows]):
+            found = self._run([rows[index] for index in batch])
+            for index, vector in zip(batch, found, strict=True):
+                vectors[index] = vector
+            done += len(batch)
+            if progress:
+                progress(done, len(rows))
+        return vectors
+
+    def _run(self, rows: list[list[int]]) -> list[Vector]:
+        import numpy as np
+
+        model = self._loaded()
+        longest = max(len(row) for row in rows)
+        ids = np.full((len(rows), longest), model.padding, np.int64)
+        mask = np.zeros((len(rows), longest), np.int64)
+        for index, row in enumerate(rows):
+            ids[index, : len(row)] = row
+            mask[index, : len(row)] = 1
+        try:
+            vectors = model.run(ids, mask)
+        except RectoError:
+            raise
+        except Exception as error:  # onnxruntime raises many types, none of them documented
+            raise EmbeddingError(f"The embedding model failed: {error}", hint="Run `recto index --sample` to test it.") from error
+        return checked(vectors, len(rows), self.dim)
+
+
+def _batches(lengths: list[int]) -> list[list[int]]:
+    """Group positions by similar length, so that little padding is computed; longest first, so that memory peaks at once."""
+    batches: list[list[int]] = []
+    longest = 0
+    for index in sorted(range(len(lengths)), key=lambda index: (-lengths[index], index)):
+        if not batches or (len(batches[-1]) + 1) * longest > _BATCH_TOKENS:
+            batches.append([])
+            longest = lengths[index]
+        batches[-1].append(index)
+    return batches

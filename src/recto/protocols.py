@@ -1,0 +1,137 @@
+"""The small interfaces that embedders, stores and book sources implement; their docstrings are the specification."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import Protocol
+
+from recto.types import NO_FILTERS, Chunk, EmbedderFingerprint, Filters, Fingerprint, Hit, IndexInfo, Page, Vector
+
+Progress = Callable[[int, int], None]
+"""Called with how much is done and how much there is in all."""
+
+
+class Embedder(Protocol):
+    """Turns text into finite, normalised vectors of `dim` numbers.
+
+    Questions and passages are different methods on purpose: a model that treats them differently can then never be
+    asked the wrong way. Constructing an embedder is light, `warm_up` or the first call loads the model. All methods
+    may be called from many threads. Failures are `RectoError`s.
+    """
+
+    @property
+    def fingerprint(self) -> EmbedderFingerprint:
+        """What identifies the vectors, known without loading the model."""
+
+    @property
+    def dim(self) -> int:
+        """How many numbers a vector has."""
+
+    @property
+    def max_tokens(self) -> int:
+        """The longest text, in its own tokens and with its special ones, that the model reads whole."""
+
+    def warm_up(self) -> None:
+        """Load whatever the first call needs."""
+
+    def count_tokens(self, text: str) -> int:
+        """Count the tokens of a text as the model sees it, special ones included."""
+
+    def embed_query(self, text: str) -> Vector:
+        """Embed one question; what is beyond `max_tokens` is not read."""
+
+    def embed_queries(self, texts: Sequence[str]) -> list[Vector]:
+        """Embed several questions, in their order."""
+
+    def embed_documents(self, texts: Sequence[str], progress: Progress | None = None) -> list[Vector]:
+        """Embed passages, in their order; one that is longer than `max_tokens` is an error, never cut in silence."""
+
+
+class Index(Protocol):
+    """One published state of a collection, never changed under the reader's feet."""
+
+    @property
+    def info(self) -> IndexInfo:
+        """What this index is."""
+
+    def query(self, vector: Vector, limit: int, filters: Filters = NO_FILTERS, min_score: float | None = None) -> list[Hit]:
+        """Return the nearest chunks, best first; ties are ordered by page, then place in the page."""
+
+    def query_batch(
+        self, vectors: Sequence[Vector], limit: int, filters: Filters = NO_FILTERS, min_score: float | None = None
+    ) -> list[list[Hit]]:
+        """Answer several queries in one call of the engine."""
+
+    def count(self, filters: Filters = NO_FILTERS) -> int:
+        """Count the chunks that a filter lets through."""
+
+    def scroll(self, filters: Filters = NO_FILTERS, batch: int = 256) -> Iterator[Chunk]:
+        """Yield every chunk that a filter lets through, once."""
+
+    def vectors(self, ids: Sequence[str]) -> dict[str, Vector]:
+        """Return the stored vectors of the chunks that exist."""
+
+    def modules(self) -> dict[str, int]:
+        """Count the chunks of each module."""
+
+    def pages(self) -> dict[str, int]:
+        """Count the chunks of each page address."""
+
+
+class Build(Protocol):
+    """An index in the making: nothing of it is seen by readers before `publish`; leaving without it drops all."""
+
+    def __enter__(self) -> Build:
+        """Begin."""
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        """Drop what was not published."""
+
+    def add(self, chunks: Sequence[Chunk], vectors: Sequence[Vector]) -> None:
+        """Add chunks with their vectors; wrong dimensions or numbers that are not finite are refused whole."""
+
+    def publish(self, fingerprint: Fingerprint) -> IndexInfo:
+        """Check what was written and make it, at once and whole, what readers see."""
+
+
+class Store(Protocol):
+    """Collections of chunks under names; aliases are further names for a collection."""
+
+    def collections(self) -> tuple[str, ...]:
+        """Name the collections that exist, without aliases."""
+
+    def aliases(self) -> Mapping[str, str]:
+        """Return which further names lead to which collection."""
+
+    def open(self, name: str) -> Index:
+        """Return the current state of a collection or alias; the same object as long as nothing was published."""
+
+    def build(self, name: str, embedder: EmbedderFingerprint, *, wait: Callable[[str], None] | None = None) -> Build:
+        """Begin a new state of a collection. One writer at a time: another is refused, or awaited if `wait` is given
+        (it is called once with a sentence that says who is waited for)."""
+
+    def point(self, aliases: Iterable[str], name: str) -> None:
+        """Let aliases lead to a collection. A collection of an alias's own name keeps it."""
+
+    def close(self) -> None:
+        """Let go of all open indexes."""
+
+
+class Source(Protocol):
+    """A book: where its pages come from."""
+
+    @property
+    def book(self) -> str:
+        """The book's stable name; part of every chunk's id."""
+
+    @property
+    def location(self) -> str:
+        """Where the book was read from, for people."""
+
+    def pages(self) -> Iterator[Page]:
+        """Yield the pages in a stable order; a page that cannot be read is told to `failed` and left out."""
+
+    @property
+    def failed(self) -> Sequence[str]:
+        """One sentence for each page that could not be read in the last run."""

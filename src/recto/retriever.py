@@ -1,0 +1,162 @@
+"""The query path: validate, embed, search with filter, explain an empty answer. Sync and async, one and many."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from time import perf_counter
+
+from recto.errors import CollectionEmpty, FingerprintMismatch, InvalidArgument, InvalidQuery
+from recto.modules import filter_keys, nearest
+from recto.protocols import Embedder, Index, Store
+from recto.types import NO_FILTERS, Filters, Hit, Outcome, SearchResponse, Timings
+
+MAX_QUERY = 2000
+MAX_TOP_K = 100
+DEFAULT_TOP_K = 5
+
+
+class Retriever:
+    """Searches one collection; may be shared by threads. It notices when a new index is published."""
+
+    def __init__(self, embedder: Embedder, store: Store, collection: str) -> None:
+        self._embedder = embedder
+        self._store = store
+        self._collection = collection
+        self._checked: Index | None = None
+
+    @property
+    def collection(self) -> str:
+        """The name that is searched."""
+        return self._collection
+
+    def open(self) -> Index:
+        """Return the current index, checked against the embedder; checked once for each published state."""
+        index = self._store.open(self._collection)
+        if index is not self._checked:
+            check_fingerprint(index, self._embedder)
+            self._checked = index
+        return index
+
+    def warm_up(self) -> None:
+        """Open the index and load the model, so that the first search is as fast as the others."""
+        self.open()
+        self._embedder.warm_up()
+
+    def search(
+        self, query: str, top_k: int = DEFAULT_TOP_K, filters: Filters = NO_FILTERS, min_score: float | None = None
+    ) -> SearchResponse:
+        """Return the passages nearest to a question, best first."""
+        began = perf_counter()
+        text = check_query(query)
+        check_search(top_k, filters, min_score)
+        index = self.open()
+        opened = perf_counter()
+        vector = self._embedder.embed_query(text)
+        embedded = perf_counter()
+        hits = index.query(vector, top_k, filters, min_score)
+        ended = perf_counter()
+        timings = Timings((embedded - opened) * 1e3, (ended - embedded) * 1e3, (ended - began) * 1e3)
+        return _response(index, self._collection, text, hits, filters, min_score, timings)
+
+    def search_batch(
+        self, queries: Sequence[str], top_k: int = DEFAULT_TOP_K, filters: Filters = NO_FILTERS, min_score: float | None = None
+    ) -> list[SearchResponse]:
+        """Answer several questions with one pass through the model and one call of the engine."""
+        began = perf_counter()
+        texts = [check_query(query) for query in queries]
+        check_search(top_k, filters, min_score)
+        if not texts:
+            return []
+        index = self.open()
+        opened = perf_counter()
+        vectors = self._embedder.embed_queries(texts)
+        embedded = perf_counter()
+        found = index.query_batch(vectors, top_k, filters, min_score)
+        ended = perf_counter()
+        share = 1e3 / len(texts)
+        timings = Timings((embedded - opened) * share, (ended - embedded) * share, (ended - began) * share)
+        return [
+            _response(index, self._collection, text, hits, filters, min_score, timings) for text, hits in zip(texts, found, strict=True)
+        ]
+
+    async def asearch(
+        self, query: str, top_k: int = DEFAULT_TOP_K, filters: Filters = NO_FILTERS, min_score: float | None = None
+    ) -> SearchResponse:
+        """Search without holding up the event loop."""
+        return await asyncio.to_thread(self.search, query, top_k, filters, min_score)
+
+    async def asearch_batch(
+        self, queries: Sequence[str], top_k: int = DEFAULT_TOP_K, filters: Filters = NO_FILTERS, min_score: float | None = None
+    ) -> list[SearchResponse]:
+        """Answer several questions without holding up the event loop."""
+        return await asyncio.to_thread(self.search_batch, queries, top_k, filters, min_score)
+
+
+def check_query(query: str) -> str:
+    """Return the text that is searched for, or say why there is none."""
+    if not isinstance(query, str):
+        raise InvalidQuery(f"Query must be text, not {type(query).__name__}", hint="Pass a string.")
+    text = query.encode("utf-8", "replace").decode("utf-8").strip()  # half of a surrogate pair is no character
+    if not text:
+        raise InvalidQuery("Query cannot be empty", hint='Ask a question, such as "What is ROS 2?"')
+    if len(text) > MAX_QUERY:
+        raise InvalidQuery(
+            f"Query is too long: {len(text)} characters, at most {MAX_QUERY} are allowed", hint="Shorten it to the question itself."
+        )
+    return text
+
+
+def check_search(top_k: int, filters: Filters, min_score: float | None) -> None:
+    """Refuse what no search can be asked for."""
+    check_top_k(top_k)
+    if any(not module.strip() for module in filters.modules):
+        raise InvalidArgument("--module cannot be empty", hint="Name a module, or leave the filter out.")
+    if filters.page_url is not None and not filters.page_url.strip():
+        raise InvalidArgument("--url cannot be empty", hint="Give a page's address, or leave the filter out.")
+    if min_score is not None and not -1 <= min_score <= 1:
+        raise InvalidArgument("--min-score must be between -1 and 1", hint="It is a cosine.")
+
+
+def check_top_k(top_k: int, most: int = MAX_TOP_K) -> None:
+    """Refuse a number of results outside the contract."""
+    if isinstance(top_k, bool) or not isinstance(top_k, int) or not 1 <= top_k <= most:
+        raise InvalidArgument(f"--top-k must be between 1 and {most}", hint=f"The default is {DEFAULT_TOP_K}.")
+
+
+def check_fingerprint(index: Index, embedder: Embedder) -> None:
+    """Refuse an index that the embedder's vectors cannot be compared with."""
+    info, mine = index.info, embedder.fingerprint
+    if info.chunks == 0:
+        raise CollectionEmpty(f"Collection '{info.collection}' is empty", hint=f"Index a book with `recto index PATH --collection {info.collection}`.")
+    if info.fingerprint is not None and info.fingerprint.embedder != mine:
+        raise FingerprintMismatch(
+            f"Collection '{info.collection}' was indexed with {info.fingerprint.embedder}, but queries are embedded with {mine}",
+            hint=f"Index the book again with `recto index {info.fingerprint.source} --collection {info.collection}`, or set RECTO_MODEL back.",
+        )
+
+
+def _response(
+    index: Index, collection: str, query: str, hits: list[Hit], filters: Filters, min_score: float | None, timings: Timings
+) -> SearchResponse:
+    outcome, message = (Outcome.FOUND, "") if hits else _why_nothing(index, filters, min_score)
+    return SearchResponse(query, tuple(hits), filters, collection, outcome, timings, message, index.info.warnings)
+
+
+def _why_nothing(index: Index, filters: Filters, min_score: float | None) -> tuple[Outcome, str]:
+    """Tell a filter that leaves nothing from a score that nothing reaches; runs only when there is nothing to show."""
+    if not filters or index.count(filters):
+        return Outcome.NO_MATCH, f"No passage reaches the asked score of {min_score}"
+    reasons = []
+    if filters.modules and not index.count(Filters(modules=filters.modules)):
+        modules = index.modules()
+        near = nearest(filters.modules[0], modules)
+        reasons.append(
+            f"There is no module {' or '.join(repr(name) for name in filter_keys(filters.modules))}."
+            + (f" Did you mean '{near}'?" if near else "")
+            + f" Modules: {', '.join(modules)}."
+        )
+    if filters.page_url is not None and not index.count(Filters(page_url=filters.page_url)):
+        near = nearest(filters.page_url, index.pages())
+        reasons.append(f"There is no page {filters.page_url!r}." + (f" Did you mean '{near}'?" if near else ""))
+    return Outcome.FILTERED_OUT, " ".join(reasons) or "No page matches all filters together; each of them alone has matches."

@@ -1,0 +1,157 @@
+"""Read the settings from the environment and `.env`, check them at once, and say what is wrong in one sentence."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+from urllib.parse import urlsplit
+
+from recto.errors import ConfigurationError, InvalidArgument
+
+BUILT_IN_MODEL = "granite-embedding-30m-english"
+
+QUERY_COLLECTION = "physical-ai-book"
+DEFAULT_COLLECTIONS = (QUERY_COLLECTION, "humanoid_robotics_book", "website_embeddings", "rag_embedding")
+"""The collection names that the four contracts fall back to: the query CLI, HTTP, the test CLI and the class."""
+
+_CLOUD_VARIABLES = ("COHERE_API_KEY", "QDRANT_URL", "QDRANT_API_KEY")
+_COLLECTION_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+_PROJECT_ROOTS = ("pyproject.toml", ".git")
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Everything that is configured; keys are kept out of its repr."""
+
+    embedder: Literal["local", "cohere"]
+    store: Literal["edge", "server"]
+    home: Path
+    model: str = BUILT_IN_MODEL
+    threads: int = 1
+    collection: str | None = None
+    qdrant_url: str = ""
+    qdrant_api_key: str = field(default="", repr=False)
+    cohere_api_key: str = field(default="", repr=False)
+
+    def collection_or(self, default: str) -> str:
+        """Return the configured collection, or a surface's default."""
+        return self.collection or default
+
+
+def load_settings(environment: Mapping[str, str] | None = None, directory: Path | None = None) -> Settings:
+    """Read and check all settings; the environment wins over `.env`, blank values count as not set."""
+    values = {**read_dotenv(directory or Path.cwd()), **(os.environ if environment is None else environment)}
+    values = {name: value.strip() for name, value in values.items() if value.strip()}
+    cloud = _is_cloud(values)
+    embedder = _choice(values, "RECTO_EMBEDDER", ("local", "cohere"), "cohere" if cloud else "local")
+    store = _choice(values, "RECTO_STORE", ("edge", "server"), "server" if cloud else "edge")
+    _require(values, embedder, store)
+    collection = values.get("COLLECTION_NAME")
+    if collection is not None:
+        check_collection_name(collection, "COLLECTION_NAME")
+    return Settings(
+        embedder="cohere" if embedder == "cohere" else "local",
+        store="server" if store == "server" else "edge",
+        home=_home(values),
+        model=values.get("RECTO_MODEL", BUILT_IN_MODEL),
+        threads=_threads(values),
+        collection=collection,
+        qdrant_url=values.get("QDRANT_URL", ""),
+        qdrant_api_key=values.get("QDRANT_API_KEY", ""),
+        cohere_api_key=values.get("COHERE_API_KEY", ""),
+    )
+
+
+def check_collection_name(name: str, origin: str) -> None:
+    """Refuse a name that could not be a directory and a server's collection alike; `origin` says where it came from."""
+    if not _COLLECTION_NAME.fullmatch(name):
+        error = ConfigurationError if origin.isupper() else InvalidArgument
+        raise error(
+            f"{origin} is not a usable collection name: {name!r}",
+            hint="Use letters, digits, '.', '_' and '-', at most 128 of them, beginning with a letter or digit.",
+        )
+
+
+def read_dotenv(directory: Path) -> dict[str, str]:
+    """Read the nearest `.env` between a directory and the root of its project."""
+    for folder in (directory, *directory.parents):
+        path = folder / ".env"
+        if path.is_file():
+            return _parse_dotenv(path)
+        if any((folder / name).exists() for name in _PROJECT_ROOTS):
+            break
+    return {}
+
+
+def is_local_address(url: str) -> bool:
+    """Tell whether a URL points to this machine or a private network."""
+    host = urlsplit(url).hostname or ""
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return address.is_loopback or address.is_private
+
+
+def _parse_dotenv(path: Path) -> dict[str, str]:
+    from dotenv import dotenv_values
+
+    try:
+        values = dotenv_values(path, interpolate=False, encoding="utf-8-sig")
+    except (OSError, ValueError) as error:
+        raise ConfigurationError(f"{path} cannot be read: {error}", hint="It must be a text file of NAME=value lines.") from error
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _is_cloud(values: Mapping[str, str]) -> bool:
+    profile = _choice(values, "RECTO_PROFILE", ("auto", "embedded", "cloud"), "auto")
+    if profile == "auto":
+        return any(name in values for name in _CLOUD_VARIABLES)
+    return profile == "cloud"
+
+
+def _choice(values: Mapping[str, str], name: str, allowed: tuple[str, ...], default: str) -> str:
+    value = values.get(name, default).lower()
+    if value not in allowed:
+        raise ConfigurationError(f"{name} must be one of {', '.join(allowed)}, not {values[name]!r}", hint=f"Set {name}={default}, or unset it.")
+    return value
+
+
+def _require(values: Mapping[str, str], embedder: str, store: str) -> None:
+    missing = []
+    if embedder == "cohere" and "COHERE_API_KEY" not in values:
+        missing.append("COHERE_API_KEY")
+    if store == "server":
+        url = values.get("QDRANT_URL", "")
+        if not url:
+            missing.append("QDRANT_URL")
+        elif urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).hostname:
+            raise ConfigurationError("QDRANT_URL is not an http(s) address", hint="It looks like https://xxx.cloud.qdrant.io:6333")
+        if "QDRANT_API_KEY" not in values and not is_local_address(url):
+            missing.append("QDRANT_API_KEY")
+    if missing:
+        rest = f"Also missing: {', '.join(missing[1:])}. " if missing[1:] else ""
+        raise ConfigurationError(
+            f"{missing[0]} is required but not set",
+            hint=f"{rest}Set it in the environment or in .env; RECTO_PROFILE=embedded needs no key and no service.",
+        )
+
+
+def _home(values: Mapping[str, str]) -> Path:
+    return Path(values.get("RECTO_HOME", "~/.recto")).expanduser().absolute()
+
+
+def _threads(values: Mapping[str, str]) -> int:
+    text = values.get("RECTO_THREADS")
+    if text is None:
+        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if not text.isdecimal() or not 1 <= int(text) <= 256:
+        raise ConfigurationError(f"RECTO_THREADS must be a whole number from 1 to 256, not {text!r}", hint="Unset it to use every core.")
+    return int(text)

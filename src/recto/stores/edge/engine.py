@@ -1,0 +1,144 @@
+"""The one place that touches the engine: every failure of it becomes one of our errors here."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from recto.addresses import page_key
+from recto.errors import ConfigurationError, IndexDamaged, RectoError, StorageError, StoreBusy, Unreachable
+from recto.modules import filter_keys
+from recto.stores.edge.sparse import copy_tree
+from recto.stores.payload import INTEGER_FIELDS, KEYWORD_FIELDS
+from recto.types import Filters, Payload, Vector
+
+if TYPE_CHECKING:
+    import qdrant_edge
+
+_NOT_WRITABLE = re.compile(r"permission denied|read-only file system|no space left|quota exceeded|os error (13|28|30|122)\b", re.IGNORECASE)
+_FULL = re.compile(r"no space left|quota exceeded|os error (28|122)\b|file too large", re.IGNORECASE)
+_SCRATCH = ("", "/dev/shm")  # noqa: S108 - where a copy may go: the system's own choice, then memory
+
+
+def engine_version() -> str:
+    """Name the engine and its version."""
+    from importlib.metadata import version
+
+    return f"qdrant-edge-py {version('qdrant-edge-py')}"
+
+
+@contextmanager
+def engine_errors(doing: str) -> Iterator[None]:
+    """Turn whatever the engine raises, its panics included, into our errors."""
+    try:
+        yield
+    except RectoError:
+        raise
+    except (KeyboardInterrupt, SystemExit, GeneratorExit):
+        raise
+    except BaseException as error:  # the engine raises bare Exception, and BaseException when it panics
+        raise translate(str(error), doing) from error
+
+
+def translate(message: str, doing: str) -> RectoError:
+    """Return our error for the engine's message."""
+    if _FULL.search(message):
+        return StorageError(f"The disk is full ({doing})", hint="Free some space, or set RECTO_HOME to another disk. The old index is untouched.")
+    if _NOT_WRITABLE.search(message):
+        return StorageError(
+            f"The index's directory cannot be written ({doing})", hint="Check its permissions, or set RECTO_HOME to a directory of your own."
+        )
+    if "WouldBlock" in message:
+        return StoreBusy(f"The index is held by another process ({doing})", hint="Wait until it has finished.")
+    if "dimension error" in message:
+        return ConfigurationError(f"The vectors do not fit the index: {message}", hint="Index the book again with `recto index`.")
+    if doing == "opening":
+        return IndexDamaged(f"The engine cannot open the index: {message}")
+    return Unreachable(f"The embedded engine failed while {doing}: {message}", hint="Try again; if it stays, index the book again.")
+
+
+def create_shard(path: Path, dim: int) -> qdrant_edge.EdgeShard:
+    """Create an empty shard with its payload indexes; without a log, as it is published only when it is whole."""
+    import qdrant_edge as edge
+
+    config = edge.EdgeConfig(
+        vectors=edge.EdgeVectorParams(size=dim, distance=edge.Distance.Cosine), wal_enabled=False
+    )
+    shard = edge.EdgeShard.create(str(path), config)
+    kinds = edge.PayloadSchemaType
+    for fields, kind in ((KEYWORD_FIELDS, kinds.Keyword), (INTEGER_FIELDS, kinds.Integer)):
+        for field in fields:
+            shard.update(edge.UpdateOperation.create_field_index(field, kind))
+    return shard
+
+
+def load_shard(path: Path) -> qdrant_edge.EdgeShard:
+    """Open a published shard to read. The engine wants to write even then: where it cannot, it opens a copy."""
+    import qdrant_edge as edge
+
+    try:
+        return edge.EdgeShard.load(str(path))
+    except Exception as error:
+        if not _NOT_WRITABLE.search(str(error)):
+            raise
+        return _load_copy(path)
+
+
+def upsert(shard: qdrant_edge.EdgeShard, points: Sequence[tuple[str, Vector, Payload]]) -> None:
+    """Write points."""
+    import qdrant_edge as edge
+
+    shard.update(
+        edge.UpdateOperation.upsert_points([edge.Point(id=id, vector=vector, payload=payload) for id, vector, payload in points])
+    )
+
+
+def request(vector: Vector, limit: int, filters: Filters, min_score: float | None) -> qdrant_edge.QueryRequest:
+    """Make the engine's form of a search."""
+    import qdrant_edge as edge
+
+    return edge.QueryRequest(
+        limit=limit,
+        offset=0,
+        query=edge.Query.Nearest(vector),
+        filter=translate_filters(filters),
+        with_payload=True,
+        score_threshold=min_score,
+    )
+
+
+def translate_filters(filters: Filters) -> qdrant_edge.Filter | None:
+    """Make the engine's form of a filter: any of the modules, and the page."""
+    if not filters:
+        return None
+    import qdrant_edge as edge
+
+    conditions: list[Any] = []
+    if filters.modules:
+        conditions.append(edge.FieldCondition(key="module_keys", match=edge.MatchAny(filter_keys(filters.modules))))
+    if filters.page_url is not None:
+        conditions.append(edge.FieldCondition(key="page_key", match=edge.MatchValue(page_key(filters.page_url))))
+    return edge.Filter(must=conditions)
+
+
+def _load_copy(path: Path) -> qdrant_edge.EdgeShard:
+    import qdrant_edge as edge
+
+    failure: Exception | None = None
+    for place in _SCRATCH:
+        if place and not Path(place).is_dir():
+            continue
+        scratch = tempfile.mkdtemp(prefix="recto-", dir=place or None)
+        try:
+            copy_tree(path, Path(scratch, "index"))
+            return edge.EdgeShard.load(str(Path(scratch, "index")))
+        except Exception as error:
+            failure = error
+        finally:
+            shutil.rmtree(scratch, ignore_errors=True)  # an open shard lives on without its directory
+    raise failure or OSError("no space left for a copy of the index")

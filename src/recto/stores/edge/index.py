@@ -1,0 +1,110 @@
+"""One published generation, open for reading."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from recto.errors import IndexDamaged
+from recto.stores.edge.engine import engine_errors, load_shard, request, translate_filters
+from recto.stores.edge.layout import CollectionDirectory
+from recto.stores.edge.manifest import read_manifest, verify_files
+from recto.stores.payload import from_payload
+from recto.types import NO_FILTERS, Chunk, Filters, Hit, IndexInfo, Vector
+
+if TYPE_CHECKING:
+    import qdrant_edge
+
+_FACET_LIMIT = 100_000
+
+
+class EdgeIndex:
+    """Answers from one generation; shared by threads, never changed, closed when nobody holds it any more."""
+
+    def __init__(self, shard: qdrant_edge.EdgeShard, info: IndexInfo) -> None:
+        self._shard = shard
+        self._info = info
+
+    @property
+    def info(self) -> IndexInfo:
+        """What this index is."""
+        return self._info
+
+    def query(self, vector: Vector, limit: int, filters: Filters = NO_FILTERS, min_score: float | None = None) -> list[Hit]:
+        """Return the nearest chunks, best first."""
+        with engine_errors("searching"):
+            return _hits(self._shard.query(request(vector, limit, filters, min_score)))
+
+    def query_batch(
+        self, vectors: Sequence[Vector], limit: int, filters: Filters = NO_FILTERS, min_score: float | None = None
+    ) -> list[list[Hit]]:
+        """Answer several queries in one call of the engine."""
+        import qdrant_edge as edge
+
+        with engine_errors("searching"):
+            queries = [request(vector, limit, filters, min_score) for vector in vectors]
+            return [_hits(found) for found in self._shard.query_batch(edge.QueryBatchRequest(queries=queries))]
+
+    def count(self, filters: Filters = NO_FILTERS) -> int:
+        """Count the chunks that a filter lets through."""
+        import qdrant_edge as edge
+
+        with engine_errors("counting"):
+            return int(self._shard.count(edge.CountRequest(filter=translate_filters(filters), exact=True)))
+
+    def scroll(self, filters: Filters = NO_FILTERS, batch: int = 256) -> Iterator[Chunk]:
+        """Yield every chunk that a filter lets through, once."""
+        import qdrant_edge as edge
+
+        offset: Any = None
+        while True:
+            with engine_errors("reading"):
+                page = edge.ScrollRequest(offset=offset, limit=batch, with_payload=True, filter=translate_filters(filters))
+                records, offset = self._shard.scroll(page)
+            for record in records:
+                yield from_payload(str(record.id), record.payload or {})
+            if offset is None:
+                return
+
+    def vectors(self, ids: Sequence[str]) -> dict[str, Vector]:
+        """Return the stored vectors of the chunks that exist."""
+        with engine_errors("reading"):
+            records = self._shard.retrieve(list(ids), False, True)
+            return {str(record.id): _as_vector(record.vector) for record in records}
+
+    def modules(self) -> dict[str, int]:
+        """Count the chunks of each module."""
+        return self._facet("module_name")
+
+    def pages(self) -> dict[str, int]:
+        """Count the chunks of each page address."""
+        return self._facet("page_key")
+
+    def _facet(self, field: str) -> dict[str, int]:
+        import qdrant_edge as edge
+
+        with engine_errors("counting"):
+            found = self._shard.facet(edge.FacetRequest(field, limit=_FACET_LIMIT)).hits
+            return dict(sorted((str(hit.value), int(hit.count)) for hit in found))
+
+
+def open_generation(directory: CollectionDirectory, collection: str, name: str, warnings: tuple[str, ...]) -> EdgeIndex:
+    """Open a generation that is what its manifest says, or raise `IndexDamaged`."""
+    manifest = read_manifest(directory.manifest(name))
+    verify_files(directory.generation(name), manifest, directory.seen(name))
+    with engine_errors("opening"):
+        shard = load_shard(directory.generation(name))
+        found = shard.info().points_count
+    if found != manifest.chunks:
+        raise IndexDamaged(f"{directory.generation(name)} holds {found} chunks, its manifest says {manifest.chunks}")
+    return EdgeIndex(shard, IndexInfo(collection, name, manifest.chunks, manifest.fingerprint, warnings))
+
+
+def _hits(found: Sequence[Any]) -> list[Hit]:
+    hits = [Hit(point.score, from_payload(str(point.id), point.payload)) for point in found]
+    hits.sort(key=lambda hit: (-hit.score, hit.chunk.page_url, hit.chunk.chunk_index, hit.chunk.id))
+    return hits
+
+
+def _as_vector(vector: Any) -> Vector:
+    return [float(number) for number in (vector[""] if isinstance(vector, dict) else vector)]

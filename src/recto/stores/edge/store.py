@@ -1,0 +1,146 @@
+"""The embedded store: collections as directories of immutable generations, many readers, one writer each."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+
+from recto.errors import CollectionMissing, IndexDamaged
+from recto.settings import check_collection_name
+from recto.stores.edge.build import EdgeBuild
+from recto.stores.edge.index import EdgeIndex, open_generation
+from recto.stores.edge.layout import CollectionDirectory, Home, disk_errors
+from recto.stores.lock import WriterLock
+from recto.types import EmbedderFingerprint, IndexInfo
+
+_OPEN_TRIES = 5
+
+
+class EdgeStore:
+    """Opens each generation once and notices when a new one was published."""
+
+    def __init__(self, home: Path) -> None:
+        self._home = Home(home)
+        self._open: dict[str, tuple[str, EdgeIndex]] = {}
+        self._opening = threading.Lock()
+        self._process = os.getpid()
+        self._abandoned: list[object] = []
+
+    def collections(self) -> tuple[str, ...]:
+        """Name the collections that exist."""
+        with disk_errors(self._home.path):
+            return self._home.collections()
+
+    def aliases(self) -> Mapping[str, str]:
+        """Return which further names lead to which collection."""
+        with disk_errors(self._home.path):
+            return self._home.aliases()
+
+    def open(self, name: str) -> EdgeIndex:
+        """Return the current generation of a collection or alias."""
+        with disk_errors(self._home.path):
+            collection = self._resolve(name)
+            directory = self._home.collection(collection)
+            known = self._open.get(collection)
+            if known is not None and self._process == os.getpid() and known[0] == directory.pointed():
+                return known[1]
+            with self._opening:
+                self._forget_after_fork()
+                known = self._open.get(collection)
+                if known is None or known[0] != directory.pointed():
+                    # A replaced index is not closed: other threads may be asking it; it closes when they let go.
+                    self._open[collection] = known = self._load(collection, directory)
+                return known[1]
+
+    def build(self, name: str, embedder: EmbedderFingerprint, *, wait: Callable[[str], None] | None = None) -> EdgeBuild:
+        """Begin a new generation of a collection."""
+        check_collection_name(name, "collection")
+        return EdgeBuild(name, self._home.collection(name), embedder.dim, wait, self._drop_alias)
+
+    def point(self, aliases: Iterable[str], name: str) -> None:
+        """Let aliases lead to a collection; a collection of an alias's own name keeps it."""
+        with disk_errors(self._home.path), self._changing_aliases():
+            free = [alias for alias in aliases if alias != name and not self._home.collection(alias).exists()]
+            known = self._home.aliases()
+            wanted = {**known, **dict.fromkeys(free, name)}
+            if wanted != known:
+                self._home.set_aliases(wanted)
+
+    def rollback(self, name: str) -> IndexInfo:
+        """Make the generation before the current one the current one again."""
+        with disk_errors(self._home.path):
+            collection = self._resolve(name)
+            directory = self._home.collection(collection)
+            with WriterLock(directory.lock, f"Collection '{collection}'"):
+                current = directory.current()
+                older = [generation for generation in directory.generations() if generation < current]
+                if not older:
+                    raise CollectionMissing(
+                        f"Collection '{collection}' has no earlier generation to go back to", hint="One is kept after each `recto index`."
+                    )
+                index = open_generation(directory, collection, older[0], ())
+                directory.set_current(older[0])
+                return index.info
+
+    def close(self) -> None:
+        """Let go of all open indexes."""
+        self._open.clear()
+
+    def _resolve(self, name: str) -> str:
+        check_collection_name(name, "collection")
+        if self._home.collection(name).exists():
+            return name
+        target = self._home.aliases().get(name)
+        if target is not None and self._home.collection(target).exists():
+            return target
+        known = ", ".join(sorted({*self._home.collections(), *self._home.aliases()}))
+        raise CollectionMissing(
+            f"Collection '{name}' does not exist",
+            hint=f"Index a book with `recto index PATH --collection {name}`" + (f", or use one of: {known}." if known else "."),
+        )
+
+    def _load(self, collection: str, directory: CollectionDirectory) -> tuple[str, EdgeIndex]:
+        """Open what the pointer names; if that is damaged, the newest whole generation, with a warning that says so."""
+        tries = 0
+        while True:
+            pointed = directory.pointed()
+            tries += 1
+            try:
+                return pointed, open_generation(directory, collection, directory.current(), ())
+            except IndexDamaged as damage:
+                # A generation that was pruned while it was being opened is not damaged: the pointer has moved on.
+                if tries < _OPEN_TRIES and directory.pointed() != pointed:
+                    continue
+                return pointed, self._older(collection, directory, pointed, damage)
+
+    def _older(self, collection: str, directory: CollectionDirectory, current: str, damage: IndexDamaged) -> EdgeIndex:
+        repair = f"Repair it with `recto index PATH --collection {collection}`."
+        for name in directory.generations():
+            if name == current:
+                continue
+            try:
+                warning = f"The index of '{collection}' is damaged: {damage.message}. Answering from an older index ({name}). {repair}"
+                return open_generation(directory, collection, name, (warning,))
+            except IndexDamaged:
+                continue
+        raise IndexDamaged(f"The index of '{collection}' is damaged: {damage.message}", hint=repair) from damage
+
+    def _drop_alias(self, name: str) -> None:
+        """A published collection answers to its own name, whatever alias had it before."""
+        with self._changing_aliases():
+            aliases = self._home.aliases()
+            if aliases.pop(name, None):
+                self._home.set_aliases(aliases)
+
+    def _changing_aliases(self) -> WriterLock:
+        self._home.path.mkdir(parents=True, exist_ok=True)
+        return WriterLock(self._home.aliases_lock, "The list of aliases", wait=lambda _: None)
+
+    def _forget_after_fork(self) -> None:
+        """Leave a parent process's indexes alone: any call on them in the child, even closing, would hang."""
+        if self._process != os.getpid():
+            self._abandoned.append(self._open)
+            self._open = {}
+            self._process = os.getpid()

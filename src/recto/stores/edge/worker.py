@@ -1,0 +1,134 @@
+"""The process that builds a generation: the engine holds the interpreter while it writes, and may die of a full disk.
+
+Reads messages from its parent on standard input (see `send`), writes one JSON line on standard output at the end. When
+the parent goes away before it asked to finish, everything is dropped.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import struct
+import sys
+from array import array
+from collections.abc import Sequence
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+from recto.atomic import sync_directory
+from recto.errors import RectoError
+from recto.stores.edge import engine
+from recto.stores.edge.manifest import digest_files
+from recto.types import Payload, Vector
+
+if TYPE_CHECKING:
+    import qdrant_edge
+
+_HEADER = struct.Struct("<QQ")
+_BATCH = 200
+_HNSW_FROM = 20_000  # chunks; below, an exact search is as fast and misses nothing
+_SAMPLES = 16
+
+
+def send(pipe: IO[bytes], points: Sequence[tuple[str, Payload]], vectors: Sequence[Vector]) -> None:
+    """Hand points to the worker; no points at all asks it to finish."""
+    numbers = array("f")
+    for vector in vectors:
+        numbers.extend(vector)
+    text, data = json.dumps(list(points)).encode(), numbers.tobytes()
+    pipe.write(_HEADER.pack(len(text), len(data)))
+    pipe.write(text)
+    pipe.write(data)
+    pipe.flush()
+
+
+def main(directory: Path, dim: int) -> int:
+    """Build a generation in an empty directory from what the parent sends."""
+    try:
+        with engine.engine_errors("writing"):
+            finished = _build(directory, dim, sys.stdin.buffer)
+    except RectoError as error:
+        _answer({"error": type(error).__name__, "message": error.message, "hint": error.hint})
+        return 1
+    if finished is None:
+        shutil.rmtree(directory, ignore_errors=True)
+        return 1
+    _answer(finished)
+    return 0
+
+
+def _build(directory: Path, dim: int, pipe: IO[bytes]) -> dict[str, Any] | None:
+    shard = engine.create_shard(directory, dim)
+    samples: list[tuple[str, Vector]] = []
+    count = 0
+    while True:
+        message = _receive(pipe, dim)
+        if message is None:
+            return None
+        if not message:
+            break
+        for start in range(0, len(message), _BATCH):
+            engine.upsert(shard, message[start : start + _BATCH])
+        count += len(message)
+        samples = _thinned([*samples, (message[0][0], message[0][1])])
+    if count >= _HNSW_FROM:
+        shard.optimize()
+    shard.flush()
+    shard.close()
+    # Opening settles the files that the engine rewrites at every start, and shows that the index can be opened at all.
+    shard = engine.load_shard(directory)
+    found = shard.info().points_count
+    missed = [id for id, vector in samples if not _finds_itself(shard, id, vector)]
+    shard.close()
+    if missed:
+        return {"error": "IndexDamaged", "message": f"chunk {missed[0]} is not found by its own vector", "hint": ""}
+    _sync(directory)
+    return {"count": found, "files": digest_files(directory), "engine": engine.engine_version()}
+
+
+def _receive(pipe: IO[bytes], dim: int) -> list[tuple[str, Vector, Payload]] | None:
+    """Return the next points, none if the parent is done, None if it is gone."""
+    header = pipe.read(_HEADER.size)
+    if len(header) < _HEADER.size:
+        return None
+    text_length, data_length = _HEADER.unpack(header)
+    text, data = pipe.read(text_length), pipe.read(data_length)
+    if len(text) < text_length or len(data) < data_length:
+        return None
+    numbers = array("f")
+    numbers.frombytes(data)
+    points = json.loads(text)
+    return [(id, numbers[index * dim : (index + 1) * dim].tolist(), payload) for index, (id, payload) in enumerate(points)]
+
+
+def _finds_itself(shard: qdrant_edge.EdgeShard, id: str, vector: Vector) -> bool:
+    """Search a chunk by its own vector; copies of it may stand before it."""
+    from recto.types import NO_FILTERS
+
+    found = shard.query(engine.request(vector, 10, NO_FILTERS, None))
+    return any(str(hit.id) == id for hit in found) or bool(found and found[-1].score > 0.9999)
+
+
+def _thinned(samples: list[tuple[str, Vector]]) -> list[tuple[str, Vector]]:
+    """Keep a bounded number of samples, spread over all."""
+    return samples[::2] if len(samples) > _SAMPLES else samples
+
+
+def _sync(directory: Path) -> None:
+    for path in sorted(directory.rglob("*")):
+        if path.is_dir():
+            sync_directory(path)
+        else:
+            with path.open("rb") as file:
+                os.fsync(file.fileno())
+    sync_directory(directory)
+
+
+def _answer(message: dict[str, Any]) -> None:
+    sys.stdout.write(json.dumps(message) + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1]), int(sys.argv[2])))

@@ -1,0 +1,50 @@
+"""Recto's own payload: how a chunk is stored next to its vector, in every store alike."""
+
+from __future__ import annotations
+
+from recto.addresses import page_key
+from recto.types import Chunk, Payload
+
+KEYWORD_FIELDS = ("module_name", "module_keys", "page_key")
+INTEGER_FIELDS = ("chunk_index",)
+"""Fields with an index: those that filters, facets and reading in order need."""
+
+
+def to_payload(chunk: Chunk) -> Payload:
+    """Return what is stored of a chunk; the id is the point's own."""
+    return {
+        "text": chunk.text,
+        "page_url": chunk.page_url,
+        "page_key": page_key(chunk.page_url),
+        "page_title": chunk.page_title,
+        "module_name": chunk.module_name,
+        "module_keys": list(chunk.module_keys),
+        "headings": list(chunk.headings),
+        "anchor": chunk.anchor,
+        "chunk_index": chunk.chunk_index,
+        "total_chunks": chunk.total_chunks,
+        "start_line": chunk.start_line,
+        "end_line": chunk.end_line,
+        "content_hash": chunk.content_hash,
+        "source": chunk.source,
+    }
+
+
+def from_payload(id: str, payload: Payload) -> Chunk:
+    """Read what `to_payload` wrote."""
+    return Chunk(
+        id=id,
+        text=payload["text"],
+        page_url=payload["page_url"],
+        page_title=payload["page_title"],
+        module_name=payload["module_name"],
+        module_keys=tuple(payload["module_keys"]),
+        headings=tuple(payload["headings"]),
+        anchor=payload["anchor"],
+        chunk_index=payload["chunk_index"],
+        total_chunks=payload["total_chunks"],
+        start_line=payload["start_line"],
+        end_line=payload["end_line"],
+        content_hash=payload["content_hash"],
+        source=payload["source"],
+    )

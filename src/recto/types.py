@@ -1,0 +1,157 @@
+"""The values that travel between the rooms of the house: pages, chunks, filters, hits, responses, fingerprints."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from typing import Any
+
+Vector = list[float]
+Payload = dict[str, Any]
+
+HEADING_SEPARATOR = " > "
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """One page of a book, as its source yields it.
+
+    `title` is a last resort for a page that states none; `module_keys` are all names that a module filter may call it by.
+    """
+
+    path: str
+    url: str
+    title: str
+    module: str
+    module_keys: tuple[str, ...]
+    markdown: str
+    revision: str
+    mdx: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """A passage of a page; `text` is as written, `headings` is the path from the page's title down to it."""
+
+    id: str
+    text: str
+    page_url: str
+    page_title: str
+    module_name: str
+    module_keys: tuple[str, ...]
+    headings: tuple[str, ...]
+    anchor: str
+    chunk_index: int
+    total_chunks: int
+    start_line: int
+    end_line: int
+    content_hash: str
+    source: str
+
+    @property
+    def heading_path(self) -> str:
+        """The headings in one line."""
+        return HEADING_SEPARATOR.join(self.headings)
+
+
+@dataclass(frozen=True, slots=True)
+class Filters:
+    """What a search is narrowed to: any of the modules, and the page."""
+
+    modules: tuple[str, ...] = ()
+    page_url: str | None = None
+
+    def __bool__(self) -> bool:
+        """Whether anything is narrowed at all."""
+        return bool(self.modules) or self.page_url is not None
+
+
+NO_FILTERS = Filters()
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A chunk with the engine's cosine."""
+
+    score: float
+    chunk: Chunk
+
+
+@dataclass(frozen=True, slots=True)
+class Timings:
+    """Milliseconds that each step of a search took."""
+
+    embed_ms: float
+    search_ms: float
+    total_ms: float
+
+
+class Outcome(StrEnum):
+    """Why a response looks as it does: results, nothing above the asked score, or a filter that leaves nothing."""
+
+    FOUND = "found"
+    NO_MATCH = "no_match"
+    FILTERED_OUT = "filtered_out"
+
+
+@dataclass(frozen=True, slots=True)
+class SearchResponse:
+    """What a search found, or why it found nothing (`message`)."""
+
+    query: str
+    hits: tuple[Hit, ...]
+    filters: Filters
+    collection: str
+    outcome: Outcome
+    timings: Timings
+    message: str = ""
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class EmbedderFingerprint:
+    """What two vectors must agree on to be comparable."""
+
+    model: str
+    revision: str
+    dim: int
+    variant: str = "fp32"
+    distance: str = "cosine"
+
+    def __str__(self) -> str:
+        """The model as a person names it."""
+        return f"{self.model} ({self.dim}-d, {self.variant}, revision {self.revision[:12]})"
+
+
+@dataclass(frozen=True, slots=True)
+class Fingerprint:
+    """How an index was made: enough to refuse a wrong query and to make it again."""
+
+    embedder: EmbedderFingerprint
+    chunker: str
+    book: str
+    source: str
+    content_hash: str
+    pages: int
+    recto_version: str
+    created_at: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        return asdict(self)
+
+    @staticmethod
+    def from_dict(data: dict[str, Any]) -> Fingerprint:
+        """Read what `to_dict` wrote."""
+        return Fingerprint(**{**data, "embedder": EmbedderFingerprint(**data["embedder"])})
+
+
+@dataclass(frozen=True, slots=True)
+class IndexInfo:
+    """One published state of a collection."""
+
+    collection: str
+    generation: str
+    chunks: int
+    fingerprint: Fingerprint | None
+    warnings: tuple[str, ...] = field(default=())
