@@ -6,6 +6,7 @@ Run it after a change of the graph: ``uv run python scripts/make_graph.py``. A t
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import onnx
 from onnx import TensorProto, helper
@@ -26,7 +27,7 @@ class Graph:
         self.nodes: list[onnx.NodeProto] = []
         self.initializers: list[onnx.TensorProto] = []
 
-    def op(self, kind: str, *inputs: str, **attributes: object) -> str:
+    def op(self, kind: str, *inputs: str, **attributes: Any) -> str:
         name = f"{kind.lower()}_{len(self.nodes)}"
         self.nodes.append(helper.make_node(kind, list(inputs), [name], name=name, **attributes))
         return name
@@ -55,9 +56,7 @@ class Graph:
         return name
 
     def linear(self, x: str, name: str, rows: int, columns: int) -> str:
-        return self.op(
-            "Gemm", x, self.weight(f"{name}.w", [rows, columns]), self.weight(f"{name}.b", [rows]), transB=1
-        )
+        return self.op("Gemm", x, self.weight(f"{name}.w", [rows, columns]), self.weight(f"{name}.b", [rows]), transB=1)
 
     def norm(self, x: str, name: str) -> str:
         weight, bias = self.weight(f"{name}.w", [HIDDEN]), self.weight(f"{name}.b", [HIDDEN])
@@ -103,7 +102,8 @@ def build() -> onnx.ModelProto:
         mixed = g.linear(x, f"{layer}.qkv", 3 * HIDDEN, HIDDEN)
         parts = [f"{layer}.{part}" for part in ("query", "key", "value")]
         g.nodes.append(helper.make_node("Split", [mixed], parts, name=f"{layer}.split", axis=-1, num_outputs=3))
-        attended = g.attend(*(g.heads(part, split) for part in parts), bias)
+        query, key, value = (g.heads(part, split) for part in parts)
+        attended = g.attend(query, key, value, bias)
         attended = g.linear(attended, f"{layer}.ao", HIDDEN, HIDDEN)
         x = g.feed_forward(g.norm(g.op("Add", x, attended), f"{layer}.aln"), layer)
     vector = last_layer(g, x, split, bias)
@@ -132,7 +132,8 @@ def last_layer(g: Graph, x: str, split: str, bias: str) -> str:
     both = g.linear(x, f"{layer}.kv", 2 * HIDDEN, HIDDEN)
     parts = [f"{layer}.key", f"{layer}.value"]
     g.nodes.append(helper.make_node("Split", [both], parts, name=f"{layer}.split", axis=-1, num_outputs=2))
-    attended = g.attend(query, *(g.heads(part, split) for part in parts), bias)
+    key, value = (g.heads(part, split) for part in parts)
+    attended = g.attend(query, key, value, bias)
     attended = g.linear(attended, f"{layer}.ao", HIDDEN, HIDDEN)
     return g.feed_forward(g.norm(g.op("Add", first, attended), f"{layer}.aln"), layer)
 

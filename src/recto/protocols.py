@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import Protocol
+from typing import Protocol, Self
 
 from recto.types import NO_FILTERS, Chunk, EmbedderFingerprint, Filters, Fingerprint, Hit, IndexInfo, Page, Vector
 
@@ -82,7 +82,7 @@ class Index(Protocol):
 class Build(Protocol):
     """An index in the making: nothing of it is seen by readers before `publish`; leaving without it drops all."""
 
-    def __enter__(self) -> Build:
+    def __enter__(self) -> Self:
         """Begin."""
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
@@ -108,8 +108,10 @@ class Store(Protocol):
         """Return the current state of a collection or alias; the same object as long as nothing was published."""
 
     def build(self, name: str, embedder: EmbedderFingerprint, *, wait: Callable[[str], None] | None = None) -> Build:
-        """Begin a new state of a collection. One writer at a time: another is refused, or awaited if `wait` is given
-        (it is called once with a sentence that says who is waited for)."""
+        """Begin a new state of a collection; one writer at a time.
+
+        Another writer is refused, or awaited if `wait` is given: it is called once, with a sentence that says who is waited for.
+        """
 
     def point(self, aliases: Iterable[str], name: str) -> None:
         """Let aliases lead to a collection. A collection of an alias's own name keeps it."""

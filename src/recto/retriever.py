@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from time import perf_counter
 
-from recto.errors import CollectionEmpty, FingerprintMismatch, InvalidArgument, InvalidQuery
+from recto.errors import CollectionEmpty, FingerprintMismatch
+from recto.limits import DEFAULT_TOP_K, check_query, check_search
 from recto.modules import filter_keys, nearest
 from recto.protocols import Embedder, Index, Store
 from recto.types import NO_FILTERS, Filters, Hit, Outcome, SearchResponse, Timings
-
-MAX_QUERY = 2000
-MAX_TOP_K = 100
-DEFAULT_TOP_K = 5
 
 
 class Retriever:
@@ -84,55 +80,30 @@ class Retriever:
         self, query: str, top_k: int = DEFAULT_TOP_K, filters: Filters = NO_FILTERS, min_score: float | None = None
     ) -> SearchResponse:
         """Search without holding up the event loop."""
-        return await asyncio.to_thread(self.search, query, top_k, filters, min_score)
+        from asyncio import to_thread
+
+        return await to_thread(self.search, query, top_k, filters, min_score)
 
     async def asearch_batch(
         self, queries: Sequence[str], top_k: int = DEFAULT_TOP_K, filters: Filters = NO_FILTERS, min_score: float | None = None
     ) -> list[SearchResponse]:
         """Answer several questions without holding up the event loop."""
-        return await asyncio.to_thread(self.search_batch, queries, top_k, filters, min_score)
+        from asyncio import to_thread
 
-
-def check_query(query: str) -> str:
-    """Return the text that is searched for, or say why there is none."""
-    if not isinstance(query, str):
-        raise InvalidQuery(f"Query must be text, not {type(query).__name__}", hint="Pass a string.")
-    text = query.encode("utf-8", "replace").decode("utf-8").strip()  # half of a surrogate pair is no character
-    if not text:
-        raise InvalidQuery("Query cannot be empty", hint='Ask a question, such as "What is ROS 2?"')
-    if len(text) > MAX_QUERY:
-        raise InvalidQuery(
-            f"Query is too long: {len(text)} characters, at most {MAX_QUERY} are allowed", hint="Shorten it to the question itself."
-        )
-    return text
-
-
-def check_search(top_k: int, filters: Filters, min_score: float | None) -> None:
-    """Refuse what no search can be asked for."""
-    check_top_k(top_k)
-    if any(not module.strip() for module in filters.modules):
-        raise InvalidArgument("--module cannot be empty", hint="Name a module, or leave the filter out.")
-    if filters.page_url is not None and not filters.page_url.strip():
-        raise InvalidArgument("--url cannot be empty", hint="Give a page's address, or leave the filter out.")
-    if min_score is not None and not -1 <= min_score <= 1:
-        raise InvalidArgument("--min-score must be between -1 and 1", hint="It is a cosine.")
-
-
-def check_top_k(top_k: int, most: int = MAX_TOP_K) -> None:
-    """Refuse a number of results outside the contract."""
-    if isinstance(top_k, bool) or not isinstance(top_k, int) or not 1 <= top_k <= most:
-        raise InvalidArgument(f"--top-k must be between 1 and {most}", hint=f"The default is {DEFAULT_TOP_K}.")
+        return await to_thread(self.search_batch, queries, top_k, filters, min_score)
 
 
 def check_fingerprint(index: Index, embedder: Embedder) -> None:
     """Refuse an index that the embedder's vectors cannot be compared with."""
     info, mine = index.info, embedder.fingerprint
     if info.chunks == 0:
-        raise CollectionEmpty(f"Collection '{info.collection}' is empty", hint=f"Index a book with `recto index PATH --collection {info.collection}`.")
+        raise CollectionEmpty(
+            f"Collection '{info.collection}' is empty", hint=f"Index a book with `recto index PATH --collection {info.collection}`."
+        )
     if info.fingerprint is not None and info.fingerprint.embedder != mine:
         raise FingerprintMismatch(
             f"Collection '{info.collection}' was indexed with {info.fingerprint.embedder}, but queries are embedded with {mine}",
-            hint=f"Index the book again with `recto index {info.fingerprint.source} --collection {info.collection}`, or set RECTO_MODEL back.",
+            hint=f"Run `recto index {info.fingerprint.source} --collection {info.collection}`, or set RECTO_MODEL back.",
         )
 
 

@@ -120,7 +120,9 @@ def _is_cloud(values: Mapping[str, str]) -> bool:
 def _choice(values: Mapping[str, str], name: str, allowed: tuple[str, ...], default: str) -> str:
     value = values.get(name, default).lower()
     if value not in allowed:
-        raise ConfigurationError(f"{name} must be one of {', '.join(allowed)}, not {values[name]!r}", hint=f"Set {name}={default}, or unset it.")
+        raise ConfigurationError(
+            f"{name} must be one of {', '.join(allowed)}, not {values[name]!r}", hint=f"Set {name}={default}, or unset it."
+        )
     return value
 
 

@@ -52,7 +52,9 @@ def chunk_page(page: Page, document: Document, book: str, count_tokens: Count, m
     """Divide a page; every passage is short enough for the model."""
     largest = min(size.largest, max_tokens)
     if largest < _SMALLEST:
-        raise ConfigurationError(f"The embedding model reads only {max_tokens} tokens, too few for a passage", hint="Choose another RECTO_MODEL.")
+        raise ConfigurationError(
+            f"The embedding model reads only {max_tokens} tokens, too few for a passage", hint="Choose another RECTO_MODEL."
+        )
     while True:
         drafts = _drafts(document.sections, largest, size.crumb, count_tokens)
         texts = [f"{_heading_path(draft.section, largest, count_tokens)}\n\n{draft.text}" for draft in drafts]

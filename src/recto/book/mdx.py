@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
+    from markdown_it.ruler import RuleOptionsType
     from markdown_it.rules_block import StateBlock
 
 _ESM = re.compile(r"import\s+(?:[\w*{].*\sfrom\s+)?['\"]|import\s*\{|export\s+(?:default|const|let|var|function|async|class|\{|\*)")
 _TAG = re.compile(r"</?(?:[A-Za-z][\w.:-]*)?(?=[\s/>{])")
 _MAX_TAG = 20_000
-_INTERRUPTS = {"alt": ["paragraph", "reference", "blockquote", "list"]}
+_INTERRUPTS: RuleOptionsType = {"alt": ["paragraph", "reference", "blockquote", "list"]}
 
 
 def mdx_plugin(md: MarkdownIt) -> None:

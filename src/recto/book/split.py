@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from recto.book.markdown import Block
 
@@ -82,7 +83,7 @@ def _stretches(text: str, start: int, end: int, levels: Sequence[Cuts], limit: i
     """Fill stretches up to the limit with what lies between two cuts; what does not fit alone is cut at the next level."""
     bounds = [start, *levels[0](text, start, end), end]
     begin, tokens = start, 0
-    for left, right in zip(bounds, bounds[1:], strict=False):
+    for left, right in pairwise(bounds):
         size = count(text[left:right]) + 1
         if tokens and tokens + size > limit:
             yield begin, left
@@ -119,5 +120,5 @@ def _words(text: str, start: int, end: int) -> Sequence[int]:
     return [found.end() for found in _WORD.finditer(text, start, end) if start < found.end() < end]
 
 
-def _anywhere(text: str, start: int, end: int) -> Sequence[int]:
+def _anywhere(_: str, start: int, end: int) -> Sequence[int]:
     return range(start + 1, end)

@@ -37,7 +37,9 @@ class MarkdownTree:
         self._book = book or _book_name(self._root)
         self._failed: list[str] = []
         if not self._files:
-            raise InvalidArgument(f"There is no .md or .mdx file in {self._root}", hint="Give the directory that holds the book's Markdown files.")
+            raise InvalidArgument(
+                f"There is no .md or .mdx file in {self._root}", hint="Give the directory that holds the book's Markdown files."
+            )
 
     @property
     def book(self) -> str:

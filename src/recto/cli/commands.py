@@ -26,7 +26,7 @@ def search(
     query: str, top_k: int, filters: Filters, min_score: float | None, collection: str | None, *, verbose: bool, as_json: bool
 ) -> Exit:
     """Answer one question on standard output."""
-    from recto.retriever import check_query, check_search
+    from recto.limits import check_query, check_search
 
     check_query(query)
     check_search(top_k, filters, min_score)

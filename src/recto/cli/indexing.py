@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from time import perf_counter
+from typing import Any
 
 import click
 
@@ -44,7 +45,7 @@ def collections(*, as_json: bool) -> Exit:
     """List the collections with what is in them."""
     store = open_store(load_settings())
     aliases = store.aliases()
-    rows = []
+    rows: list[dict[str, Any]] = []
     for name in store.collections():
         names = sorted(alias for alias, target in aliases.items() if target == name)
         try:
@@ -53,14 +54,21 @@ def collections(*, as_json: bool) -> Exit:
             rows.append({"collection": name, "aliases": names, "error": str(error)})
             continue
         made = info.fingerprint
-        row = {"collection": name, "aliases": names, "generation": info.generation, "chunks": info.chunks}
-        rows.append(row | ({"pages": made.pages, "model": made.embedder.model, "created_at": made.created_at, "source": made.source} if made else {}))
+        row: dict[str, Any] = {"collection": name, "aliases": names, "generation": info.generation, "chunks": info.chunks}
+        rows.append(
+            row
+            | ({"pages": made.pages, "model": made.embedder.model, "created_at": made.created_at, "source": made.source} if made else {})
+        )
     if as_json:
         click.echo(json.dumps(rows, indent=2))
         return Exit.OK
     for row in rows:
         click.echo(f"{row['collection']}" + (f" (also {', '.join(row['aliases'])})" if row["aliases"] else ""))
-        click.echo(f"    {row['error']}" if "error" in row else f"    {row['chunks']} chunks of {row['pages']} pages, {row['model']}, {row['created_at']}")
+        click.echo(
+            f"    {row['error']}"
+            if "error" in row
+            else f"    {row['chunks']} chunks of {row['pages']} pages, {row['model']}, {row['created_at']}"
+        )
     if not rows:
         click.echo("Nothing is indexed yet. `recto index PATH` indexes a book, `recto index --sample` the sample book.")
     return Exit.OK

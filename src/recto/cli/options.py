@@ -3,29 +3,34 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import click
 
 from recto.errors import InvalidArgument
-from recto.retriever import DEFAULT_TOP_K, check_top_k
+from recto.limits import DEFAULT_TOP_K, MAX_TOP_K, check_top_k
 from recto.types import Filters
 
 
-class _TopK(click.ParamType[int]):
-    name = "int"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        try:
-            number = int(value)
-        except ValueError as error:
-            raise InvalidArgument("--top-k must be between 1 and 100", hint=f"{value!r} is not a whole number.") from error
-        check_top_k(number)
-        return number
+def _top_k(_context: click.Context, _parameter: click.Parameter, value: str) -> int:
+    try:
+        number = int(value)
+    except ValueError as error:
+        raise InvalidArgument(f"--top-k must be between 1 and {MAX_TOP_K}", hint=f"{value!r} is not a whole number.") from error
+    check_top_k(number)
+    return number
 
 
-top_k = click.option("--top-k", type=_TopK(), default=DEFAULT_TOP_K, show_default=True, help="Number of results to return (1-100).")
-module = click.option("--module", "modules", multiple=True, metavar="NAME", help="Only this module; give it again, or separate by commas, for any of several.")
+top_k = click.option(
+    "--top-k",
+    callback=_top_k,
+    metavar="INT",
+    default=str(DEFAULT_TOP_K),
+    show_default=True,
+    help=f"Number of results to return (1-{MAX_TOP_K}).",
+)
+module = click.option(
+    "--module", "modules", multiple=True, metavar="NAME", help="Only this module; give it again, or separate by commas, for any of several."
+)
 url = click.option("--url", metavar="URL", help="Only the page with this address.")
 min_score = click.option("--min-score", type=float, metavar="SCORE", help="Only results with at least this score (a cosine).")
 collection = click.option("--collection", metavar="NAME", help="The collection to use instead of COLLECTION_NAME.")

@@ -57,7 +57,7 @@ def run(command: click.Command, arguments: Sequence[str] | None, name: str) -> i
         # The reader has seen enough, as `head` does. Python would complain once more while it closes the pipe.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return Exit.OK
-    except Exception as error:  # noqa: BLE001 - the last resort before a traceback
+    except Exception as error:
         if os.environ.get("RECTO_DEBUG"):
             raise
         return _fail(

@@ -20,8 +20,6 @@ def checked(vectors: Any, count: int, dim: int) -> list[Vector]:
         )
     norms = np.linalg.norm(array, axis=1, keepdims=True)
     if not np.isfinite(norms).all() or not (norms > 0).all():
-        raise EmbeddingError(
-            "The embedder returned a vector that is zero or not finite", hint="The model is damaged; check RECTO_MODEL."
-        )
+        raise EmbeddingError("The embedder returned a vector that is zero or not finite", hint="The model is damaged; check RECTO_MODEL.")
     normalised: list[Vector] = (array / norms).tolist()
     return normalised

@@ -84,7 +84,7 @@ class HubEmbedder:
         return checked(rows, count, self._dim) if count else []
 
     def _tokenizer(self) -> Any:
-        return self._loaded().model.tokenizer  # type: ignore[attr-defined]
+        return self._loaded().model.tokenizer
 
     def _loaded(self) -> TextEmbedding:
         with self._loading:
@@ -96,7 +96,7 @@ class HubEmbedder:
                 except Exception as error:  # no network, no such model, no space: fastembed has no error types
                     raise EmbeddingError(
                         f"The embedding model {self._name} cannot be loaded: {error}",
-                        hint="fastembed fetches it from a model hub at first use; without a network unset RECTO_MODEL for the built-in model.",
+                        hint="fastembed fetches it from a hub at first use; without a network, unset RECTO_MODEL for the built-in model.",
                     ) from error
             return self._model
 
@@ -113,5 +113,5 @@ def _known_dim(name: str) -> int:
             return int(model["dim"])
     raise ConfigurationError(
         f"RECTO_MODEL={name} is neither the built-in model, nor a directory, nor a model that fastembed knows",
-        hint="`python -c 'from fastembed import TextEmbedding; print(*(m[\"model\"] for m in TextEmbedding.list_supported_models()), sep=\"\\n\")'` lists them.",
+        hint="fastembed.TextEmbedding.list_supported_models() lists those.",
     )

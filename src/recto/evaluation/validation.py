@@ -1,4 +1,4 @@
-"""Run a suite: is the first passage from where it should be?"""
+"""Run a suite, and tell whether each first passage is from where it should be."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from time import perf_counter
 
 from recto.addresses import page_key
 from recto.evaluation.suite import Expectation, Suite
+from recto.limits import DEFAULT_TOP_K
 from recto.modules import filter_keys
-from recto.retriever import DEFAULT_TOP_K, Retriever
+from recto.retriever import Retriever
 from recto.types import Chunk, SearchResponse
 
 THRESHOLD = 0.8

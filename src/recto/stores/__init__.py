@@ -1,0 +1,1 @@
+"""Stores: where vectors and chunks are kept and searched."""

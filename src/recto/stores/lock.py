@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
+from typing import Self
 
 from recto.errors import StoreBusy
 
@@ -22,13 +24,12 @@ class WriterLock:
         self._wait = wait
         self._descriptor: int | None = None
 
-    def __enter__(self) -> WriterLock:
+    def __enter__(self) -> Self:
         """Take the lock."""
         descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o644)
         told = False
         while not _try_lock(descriptor):
-            holder = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip() if hasattr(os, "pread") else ""
-            sentence = f"{self._what} is being written by process {holder or '(unknown)'}"
+            sentence = f"{self._what} is being written by process {_holder(descriptor) or '(unknown)'}"
             if self._wait is None:
                 os.close(descriptor)
                 raise StoreBusy(
@@ -51,17 +52,7 @@ class WriterLock:
             self._descriptor = None
 
 
-if os.name == "posix":
-    import fcntl
-
-    def _try_lock(descriptor: int) -> bool:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        return True
-
-else:
+if sys.platform == "win32":
     import msvcrt
 
     _LOCKED_BYTE = 1 << 20  # beyond the holder's number, which others may read
@@ -74,3 +65,20 @@ else:
             return False
         os.lseek(descriptor, 0, os.SEEK_SET)
         return True
+
+    def _holder(descriptor: int) -> str:
+        os.lseek(descriptor, 0, os.SEEK_SET)
+        return os.read(descriptor, 32).decode("ascii", "replace").strip()
+
+else:
+    import fcntl
+
+    def _try_lock(descriptor: int) -> bool:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
+
+    def _holder(descriptor: int) -> str:
+        return os.pread(descriptor, 32, 0).decode("ascii", "replace").strip()

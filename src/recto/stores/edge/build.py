@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any
+from typing import IO, Any, Self
 
 import recto
 from recto import errors
@@ -49,7 +49,7 @@ class EdgeBuild:
         self._worker: subprocess.Popen[bytes] | None = None
         self._count = 0
 
-    def __enter__(self) -> EdgeBuild:
+    def __enter__(self) -> Self:
         """Take the lock and start the worker."""
         with disk_errors(self._directory.path):
             self._directory.path.mkdir(parents=True, exist_ok=True)

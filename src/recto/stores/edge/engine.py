@@ -48,10 +48,13 @@ def engine_errors(doing: str) -> Iterator[None]:
 def translate(message: str, doing: str) -> RectoError:
     """Return our error for the engine's message."""
     if _FULL.search(message):
-        return StorageError(f"The disk is full ({doing})", hint="Free some space, or set RECTO_HOME to another disk. The old index is untouched.")
+        return StorageError(
+            f"The disk is full ({doing})", hint="Free some space, or set RECTO_HOME to another disk. The old index is untouched."
+        )
     if _NOT_WRITABLE.search(message):
         return StorageError(
-            f"The index's directory cannot be written ({doing})", hint="Check its permissions, or set RECTO_HOME to a directory of your own."
+            f"The index's directory cannot be written ({doing})",
+            hint="Check its permissions, or set RECTO_HOME to a directory of your own.",
         )
     if "WouldBlock" in message:
         return StoreBusy(f"The index is held by another process ({doing})", hint="Wait until it has finished.")
@@ -66,9 +69,7 @@ def create_shard(path: Path, dim: int) -> qdrant_edge.EdgeShard:
     """Create an empty shard with its payload indexes; without a log, as it is published only when it is whole."""
     import qdrant_edge as edge
 
-    config = edge.EdgeConfig(
-        vectors=edge.EdgeVectorParams(size=dim, distance=edge.Distance.Cosine), wal_enabled=False
-    )
+    config = edge.EdgeConfig(vectors=edge.EdgeVectorParams(size=dim, distance=edge.Distance.Cosine), wal_enabled=False)
     shard = edge.EdgeShard.create(str(path), config)
     kinds = edge.PayloadSchemaType
     for fields, kind in ((KEYWORD_FIELDS, kinds.Keyword), (INTEGER_FIELDS, kinds.Integer)):
@@ -93,9 +94,7 @@ def upsert(shard: qdrant_edge.EdgeShard, points: Sequence[tuple[str, Vector, Pay
     """Write points."""
     import qdrant_edge as edge
 
-    shard.update(
-        edge.UpdateOperation.upsert_points([edge.Point(id=id, vector=vector, payload=payload) for id, vector, payload in points])
-    )
+    shard.update(edge.UpdateOperation.upsert_points([edge.Point(id=id, vector=vector, payload=payload) for id, vector, payload in points]))
 
 
 def request(vector: Vector, limit: int, filters: Filters, min_score: float | None) -> qdrant_edge.QueryRequest:
@@ -137,7 +136,7 @@ def _load_copy(path: Path) -> qdrant_edge.EdgeShard:
         try:
             copy_tree(path, Path(scratch, "index"))
             return edge.EdgeShard.load(str(Path(scratch, "index")))
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - the next place may have room
             failure = error
         finally:
             shutil.rmtree(scratch, ignore_errors=True)  # an open shard lives on without its directory

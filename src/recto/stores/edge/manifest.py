@@ -16,7 +16,7 @@ from recto.types import Fingerprint
 
 FORMAT = 1
 _ALWAYS_READ = 32 << 20  # bytes on disk; a smaller index is compared whole at every start
-_SMALL_FILE = 1 << 16  # bytes; the engine replaces some small files by equal ones whenever it opens an index
+_SMALL_FILE = 2 << 20  # bytes; the engine touches most files up to this size whenever it opens an index, and changes nothing
 
 
 @dataclass(frozen=True, slots=True)

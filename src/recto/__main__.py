@@ -1,0 +1,5 @@
+"""`python -m recto` is `recto`."""
+
+from recto.cli.main import main
+
+main()

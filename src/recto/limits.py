@@ -1,0 +1,41 @@
+"""What a search may be asked for; every surface refuses the rest with the same words."""
+
+from __future__ import annotations
+
+from recto.errors import InvalidArgument, InvalidQuery
+from recto.types import Filters
+
+MAX_QUERY = 2000
+MAX_TOP_K = 100
+DEFAULT_TOP_K = 5
+
+
+def check_query(query: str) -> str:
+    """Return the text that is searched for, or say why there is none."""
+    if not isinstance(query, str):
+        raise InvalidQuery(f"Query must be text, not {type(query).__name__}", hint="Pass a string.")
+    text = query.encode("utf-8", "replace").decode("utf-8").strip()  # half of a surrogate pair is no character
+    if not text:
+        raise InvalidQuery("Query cannot be empty", hint='Ask a question, such as "What is ROS 2?"')
+    if len(text) > MAX_QUERY:
+        raise InvalidQuery(
+            f"Query is too long: {len(text)} characters, at most {MAX_QUERY} are allowed", hint="Shorten it to the question itself."
+        )
+    return text
+
+
+def check_search(top_k: int, filters: Filters, min_score: float | None) -> None:
+    """Refuse what no search can be asked for."""
+    check_top_k(top_k)
+    if any(not module.strip() for module in filters.modules):
+        raise InvalidArgument("--module cannot be empty", hint="Name a module, or leave the filter out.")
+    if filters.page_url is not None and not filters.page_url.strip():
+        raise InvalidArgument("--url cannot be empty", hint="Give a page's address, or leave the filter out.")
+    if min_score is not None and not -1 <= min_score <= 1:
+        raise InvalidArgument("--min-score must be between -1 and 1", hint="It is a cosine.")
+
+
+def check_top_k(top_k: int, most: int = MAX_TOP_K) -> None:
+    """Refuse a number of results outside the contract."""
+    if isinstance(top_k, bool) or not isinstance(top_k, int) or not 1 <= top_k <= most:
+        raise InvalidArgument(f"--top-k must be between 1 and {most}", hint=f"The default is {DEFAULT_TOP_K}.")

@@ -1,0 +1,76 @@
+"""Shared parts, all of them real: the model, the engine, the sample book indexed once for the whole run."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+from recto.protocols import Embedder
+from recto.retriever import Retriever
+from recto.settings import DEFAULT_COLLECTIONS, QUERY_COLLECTION, Settings
+from recto.stores.edge.store import EdgeStore
+from recto.wiring import SAMPLE_COLLECTION, index_sample, open_embedder, open_store
+
+settings.register_profile("recto", deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+settings.load_profile("recto")
+
+CONFIGURATION = ("RECTO_", "COHERE_", "QDRANT_", "COLLECTION_NAME")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_configuration() -> Iterator[None]:
+    """Nothing of the developer's own settings reaches a test."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in list(os.environ):
+            if name.startswith(CONFIGURATION):
+                patch.delenv(name)
+        yield
+
+
+@pytest.fixture(scope="session")
+def shared_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("shared-home")
+
+
+@pytest.fixture(scope="session")
+def embedder(shared_home: Path) -> Embedder:
+    return open_embedder(Settings("local", "edge", shared_home, threads=2))
+
+
+@pytest.fixture(scope="session")
+def sample_home(shared_home: Path, embedder: Embedder) -> Path:
+    """A home in which the sample book is indexed; tests only read it."""
+    store = open_store(Settings("local", "edge", shared_home))
+    index_sample(embedder, store, lambda _: None)
+    store.point(DEFAULT_COLLECTIONS, SAMPLE_COLLECTION)
+    return shared_home
+
+
+@pytest.fixture(scope="session")
+def retriever(sample_home: Path, embedder: Embedder) -> Retriever:
+    return Retriever(embedder, EdgeStore(sample_home), QUERY_COLLECTION)
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    return tmp_path / "home"
+
+
+@pytest.fixture
+def small_book(tmp_path: Path) -> Path:
+    """A book of four short pages in three modules."""
+    root = tmp_path / "book"
+    pages = {
+        "welcome.md": "# Welcome\n\nThis little book is about gardens and kitchens.\n",
+        "module-1-garden/01-soil.md": "# Soil\n\nGood soil holds water and air. Worms keep it loose.\n\n## Compost\n\nCompost feeds the soil.\n",
+        "module-1-garden/02-seeds.md": "# Seeds\n\nSow beans after the last frost.\n",
+        "module-2-kitchen/01-bread.md": "# Bread\n\nKnead the dough until it is smooth, then let it rise.\n",
+    }
+    for name, text in pages.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text, "utf-8")
+    return root

@@ -1,0 +1,34 @@
+"""Run the programs as a user does: a fresh process, a home of its own, nothing else configured."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.conftest import CONFIGURATION
+
+ROOT = Path(__file__).parent.parent
+SAMPLE_DOCS = ROOT / "src" / "recto" / "sample" / "docs"
+
+
+def environment(home: Path, **more: str) -> dict[str, str]:
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(CONFIGURATION)}
+    return {**clean, "RECTO_HOME": str(home), "RECTO_THREADS": "2", **more}
+
+
+def retrieve(home: Path, *arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
+    return run([sys.executable, "retrieve.py", *arguments], home, **more)
+
+
+def recto(home: Path, *arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
+    return run([sys.executable, "-m", "recto", *arguments], home, **more)
+
+
+def run(command: list[str], home: Path, **more: str) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run(
+        command, cwd=ROOT, env=environment(home, **more), capture_output=True, text=True, encoding="utf-8", timeout=300, check=False
+    )
+    assert "Traceback" not in done.stderr, done.stderr
+    return done

@@ -1,0 +1,388 @@
+"""What is particular to the embedded store: files that are damaged, processes that die, readers during a publish."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from recto.errors import CollectionMissing, IndexDamaged, StorageError
+from recto.stores.edge import sparse
+from recto.stores.edge.engine import translate
+from recto.stores.edge.store import EdgeStore
+from tests.making import EMBEDDER, chunk, fingerprint, publish, vector
+from tests.running import ROOT, environment
+
+
+@pytest.fixture
+def store(home: Path) -> EdgeStore:
+    return EdgeStore(home)
+
+
+def directory(home: Path) -> Path:
+    return home / "collections" / "books"
+
+
+def files(home: Path, generation: str) -> list[Path]:
+    return sorted(path for path in (directory(home) / generation).rglob("*") if path.is_file())
+
+
+def test_one_old_generation_is_kept(home: Path, store: EdgeStore) -> None:
+    for number in range(4):
+        publish(store, "books", [chunk(number)])
+    assert sorted(path.name for path in directory(home).iterdir()) == [
+        "CURRENT",
+        "LOCK",
+        "gen-000003",
+        "gen-000003.json",
+        "gen-000004",
+        "gen-000004.json",
+    ]
+
+
+def test_rollback_and_what_follows_it(home: Path, store: EdgeStore) -> None:
+    for number in range(1, 4):
+        publish(store, "books", [chunk(index) for index in range(number)])
+    assert store.rollback("books").chunks == 2
+    assert store.open("books").count() == 2
+    with pytest.raises(CollectionMissing, match="no earlier generation"):
+        store.rollback("books")
+    publish(store, "books", [chunk(index) for index in range(9)])
+    assert store.open("books").count() == 9
+    assert store.rollback("books").chunks == 2, "the generation that was rejected is not what a rollback goes back to"
+
+
+def test_every_kind_of_file_damage_is_noticed(home: Path, store: EdgeStore) -> None:
+    """The engine would serve most of these in silence; some would end the process."""
+    publish(store, "books", [chunk(number) for number in range(50)])
+    name = (directory(home) / "CURRENT").read_text().strip()
+    for path in files(home, name):
+        original = path.read_bytes()
+        for damaged in (original[: len(original) // 2], _flipped(original), None):
+            if damaged is None:
+                path.unlink()
+            else:
+                path.write_bytes(damaged)
+            with pytest.raises(IndexDamaged) as caught:
+                EdgeStore(home).open("books")
+            assert "recto index" in caught.value.hint
+            path.write_bytes(original)
+    assert EdgeStore(home).open("books").count() == 50
+
+
+def test_damage_that_keeps_the_files_times_is_noticed(home: Path, store: EdgeStore) -> None:
+    publish(store, "books", [chunk(number) for number in range(50)])
+    path = next(path for path in files(home, "gen-000001") if path.name == "chunk_0.mmap")
+    times = path.stat()
+    with path.open("r+b") as file:
+        file.write(b"\x01")
+    os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+    with pytest.raises(IndexDamaged, match="not what the manifest says"):
+        EdgeStore(home).open("books")
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"format": 1}', '{"format": 99, "checksum": ""}', "\x00\x01"])
+def test_a_damaged_manifest_is_noticed(home: Path, store: EdgeStore, text: str) -> None:
+    publish(store, "books", [chunk(1)])
+    (directory(home) / "gen-000001.json").write_text(text)
+    with pytest.raises(IndexDamaged):
+        EdgeStore(home).open("books")
+
+
+def test_a_manifest_with_another_model_is_noticed(home: Path, store: EdgeStore) -> None:
+    publish(store, "books", [chunk(1)])
+    path = directory(home) / "gen-000001.json"
+    data = json.loads(path.read_text())
+    data["fingerprint"]["embedder"]["model"] = "another"
+    path.write_text(json.dumps(data))
+    with pytest.raises(IndexDamaged, match="checksum"):
+        EdgeStore(home).open("books")
+
+
+def test_the_old_index_answers_for_a_damaged_one_and_says_so(home: Path, store: EdgeStore) -> None:
+    publish(store, "books", [chunk(1)])
+    publish(store, "books", [chunk(1), chunk(2)])
+    shutil.rmtree(directory(home) / "gen-000002")
+    reader = EdgeStore(home)
+    index = reader.open("books")
+    assert index.count() == 1
+    assert "damaged" in index.info.warnings[0]
+    assert "recto index" in index.info.warnings[0]
+    assert reader.open("books") is index
+    publish(store, "books", [chunk(number) for number in range(7)])
+    assert reader.open("books").count() == 7, "a repaired index is noticed"
+    assert reader.open("books").info.warnings == ()
+
+
+@pytest.mark.parametrize("text", ["", "gen-999999\n", "../../etc\n", "\x00"])
+def test_a_damaged_pointer_is_noticed(home: Path, store: EdgeStore, text: str) -> None:
+    publish(store, "books", [chunk(1)])
+    (directory(home) / "CURRENT").write_text(text)
+    index = EdgeStore(home).open("books")
+    assert index.info.warnings, "the only whole generation answers, with a warning"
+    assert index.count() == 1
+
+
+def test_leftovers_of_a_killed_writer_are_removed(home: Path, store: EdgeStore) -> None:
+    publish(store, "books", [chunk(1)])
+    (directory(home) / "building-1-dead").mkdir()
+    (directory(home) / "gen-000002").mkdir()
+    assert store.open("books").count() == 1
+    publish(store, "books", [chunk(1), chunk(2)])
+    assert store.open("books").count() == 2
+    assert {path.name for path in directory(home).iterdir() if path.is_dir()} == {"gen-000001", "gen-000003"}
+
+
+WRITER = """
+import sys, time
+sys.path.insert(0, {root!r})
+from pathlib import Path
+from recto.stores.edge.store import EdgeStore
+from tests.making import EMBEDDER, chunk, fingerprint, vector
+with EdgeStore(Path({home!r})).build("books", EMBEDDER) as build:
+    for start in range(0, 2000, 100):
+        build.add([chunk(number) for number in range(start, start + 100)], [vector(number) for number in range(start, start + 100)])
+        print(start, flush=True)
+        time.sleep(0.02)
+    build.publish(fingerprint())
+    print("published", flush=True)
+"""
+
+
+def writer(home: Path) -> subprocess.Popen[str]:
+    code = WRITER.format(root=str(ROOT), home=str(home))
+    return subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, env=environment(home))
+
+
+@pytest.mark.parametrize("lines", [1, 7, 20])
+def test_a_writer_that_is_killed_loses_nothing(home: Path, store: EdgeStore, lines: int) -> None:
+    publish(store, "books", [chunk(1), chunk(2)])
+    process = writer(home)
+    assert process.stdout is not None
+    for _ in range(lines):
+        process.stdout.readline()
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    process.stdout.close()
+    assert EdgeStore(home).open("books").count() == 2
+    publish(store, "books", [chunk(1), chunk(2), chunk(3)])
+    assert EdgeStore(home).open("books").count() == 3
+    _wait_until(lambda: not list(directory(home).glob("building-*")))
+
+
+def test_the_worker_ends_with_its_parent(home: Path) -> None:
+    import psutil
+
+    process = writer(home)
+    assert process.stdout is not None
+    process.stdout.readline()
+    children = psutil.Process(process.pid).children()
+    assert children
+    process.kill()
+    process.wait()
+    process.stdout.close()
+    _wait_until(lambda: not any(child.is_running() and child.status() != "zombie" for child in children))
+
+
+def _read_many(home: Path, until: float, answers: multiprocessing.Queue[tuple[int, set[int], str]]) -> None:
+    seen, searches, problem = set(), 0, ""
+    store = EdgeStore(home)
+    try:
+        while time.monotonic() < until:
+            index = store.open("books")
+            found = len(index.query(vector(searches), 100))
+            if found != index.info.chunks or index.info.warnings:
+                problem = f"{found} hits of {index.info}"
+                break
+            seen.add(found)
+            searches += 1
+            if searches % 20 == 0:
+                store = EdgeStore(home)
+    except Exception as error:
+        problem = repr(error)
+    answers.put((searches, seen, problem))
+
+
+def test_ten_readers_during_publishes(home: Path, store: EdgeStore) -> None:
+    publish(store, "books", [chunk(0)])
+    context = multiprocessing.get_context("spawn")
+    answers: multiprocessing.Queue[tuple[int, set[int], str]] = context.Queue()
+    until = time.monotonic() + 12
+    readers = [context.Process(target=_read_many, args=(home, until, answers)) for _ in range(10)]
+    for reader in readers:
+        reader.start()
+    published = 1
+    while time.monotonic() < until - 1:
+        published += 1
+        publish(store, "books", [chunk(number) for number in range(published)])
+    results = [answers.get(timeout=60) for _ in readers]
+    for reader in readers:
+        reader.join()
+    assert [problem for *_, problem in results if problem] == []
+    assert all(searches > 0 for searches, *_ in results)
+    assert published > 3
+    assert len(set.union(*(seen for _, seen, _ in results))) > 1, "readers saw new generations while they ran"
+
+
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+def test_a_forked_process_opens_the_index_anew(home: Path, store: EdgeStore) -> None:
+    publish(store, "books", [chunk(1), chunk(2)])
+    store.open("books")
+    child = os.fork()
+    if child == 0:
+        os._exit(store.open("books").count())
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
+        done, status = os.waitpid(child, os.WNOHANG)
+        if done:
+            break
+        time.sleep(0.05)
+    else:
+        os.kill(child, signal.SIGKILL)
+        pytest.fail("the child hung")
+    assert os.waitstatus_to_exitcode(status) == 2
+
+
+def test_a_home_that_is_a_file(tmp_path: Path) -> None:
+    home = tmp_path / "file"
+    home.touch()
+    store = EdgeStore(home)
+    with pytest.raises(StorageError, match="cannot be used"):
+        store.open("books")
+    with pytest.raises(StorageError, match="cannot be used") as caught:
+        publish(store, "books", [chunk(1)])
+    assert "RECTO_HOME" in caught.value.hint
+
+
+def test_a_home_that_cannot_be_written_is_still_read(home: Path, store: EdgeStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The engine writes when it opens; where it may not, a copy is opened. (Root may write anywhere: the refusal is played.)"""
+    import qdrant_edge
+
+    publish(store, "books", [chunk(1), chunk(2)])
+    real = qdrant_edge.EdgeShard.load
+    opened: list[str] = []
+
+    class Refusing:
+        @staticmethod
+        def load(path: str) -> object:
+            opened.append(path)
+            if path.startswith(str(home)):
+                raise Exception("Failed to open mmap payload storage: Permission denied (os error 13)")
+            return real(path)
+
+    monkeypatch.setattr(qdrant_edge, "EdgeShard", Refusing)
+    index = EdgeStore(home).open("books")
+    assert index.count() == 2
+    assert len(opened) == 2
+    assert not Path(opened[1]).exists(), "the copy is removed at once"
+
+
+def test_a_worker_that_runs_out_of_space_says_so(home: Path) -> None:
+    """A limit on file sizes stands for a full disk: the engine cannot extend its files."""
+    code = (
+        "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))\n"
+        "import signal; signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n" + WRITER.format(root=str(ROOT), home=str(home))
+    )
+    publish(EdgeStore(home), "books", [chunk(1)])
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment(home), check=False)
+    assert done.returncode != 0
+    assert "StorageError" in done.stderr or "Unreachable" in done.stderr
+    assert EdgeStore(home).open("books").count() == 1
+    assert not list(directory(home).glob("building-*"))
+
+
+@pytest.mark.parametrize(
+    ("message", "words"),
+    [
+        ("Service runtime error: No space left on device (os error 28)", "disk is full"),
+        ("Failed to open mmap payload storage: Permission denied (os error 13)", "cannot be written"),
+        ("Can't init WAL: Kind(WouldBlock)", "held by another process"),
+        ("Vector dimension error: expected dim: 4, got 2", "do not fit"),
+        ("something new", "failed while searching"),
+    ],
+)
+def test_engine_messages_become_our_errors(message: str, words: str) -> None:
+    error = translate(message, "searching")
+    assert words in str(error)
+    assert error.hint
+
+
+def test_a_panic_of_the_engine_is_an_error_like_any_other() -> None:
+    from recto.errors import Unreachable
+    from recto.stores.edge.engine import engine_errors
+
+    class Panic(BaseException):
+        pass
+
+    with pytest.raises(Unreachable), engine_errors("searching"):
+        raise Panic("index out of bounds")
+    with pytest.raises(KeyboardInterrupt), engine_errors("searching"):
+        raise KeyboardInterrupt
+
+
+def test_sparse_files_are_digested_by_content(tmp_path: Path) -> None:
+    hole, zeros = tmp_path / "hole", tmp_path / "zeros"
+    with hole.open("wb") as file:
+        file.truncate(1 << 20)
+        file.seek(500_000)
+        file.write(b"something")
+    data = hole.read_bytes()
+    zeros.write_bytes(data)
+    assert sparse.digest(hole) == sparse.digest(zeros)
+    (tmp_path / "original" / "deep").mkdir(parents=True)
+    shutil.copy(hole, tmp_path / "original" / "deep" / "hole")
+    sparse.copy_tree(tmp_path / "original", tmp_path / "copy")
+    assert (tmp_path / "copy" / "deep" / "hole").read_bytes() == data
+    zeros.write_bytes(data[:-1])
+    assert sparse.digest(hole) != sparse.digest(zeros)
+    zeros.write_bytes(_flipped(data))
+    assert sparse.digest(hole) != sparse.digest(zeros)
+
+
+def test_large_indexes_are_not_read_whole_at_every_start(home: Path, store: EdgeStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    from recto.stores.edge import manifest
+
+    monkeypatch.setattr(manifest, "_ALWAYS_READ", 0)
+    publish(store, "books", [chunk(number) for number in range(50)])
+    EdgeStore(home).open("books")
+    read: list[Path] = []
+    monkeypatch.setattr(manifest, "digest", lambda path: read.append(path) or sparse.digest(path))
+    EdgeStore(home).open("books")
+    assert all(path.stat().st_size <= manifest._SMALL_FILE for path in read)
+    big = next(path for path in files(home, "gen-000001") if path.name == "chunk_0.mmap")
+    with big.open("r+b") as file:
+        file.write(b"\x01")
+    with pytest.raises(IndexDamaged):
+        EdgeStore(home).open("books")
+
+
+def test_nothing_is_published_when_chunks_collide(home: Path, store: EdgeStore) -> None:
+    publish(store, "books", [chunk(7)])
+    with pytest.raises(IndexDamaged, match="holds 1 chunks, 2 were written"), store.build("books", EMBEDDER) as build:
+        build.add([chunk(1), chunk(1)], [vector(1), vector(2)])
+        build.publish(fingerprint())
+    assert store.open("books").count() == 1
+
+
+def _flipped(data: bytes) -> bytes:
+    """Change the byte in the middle of what is not zero."""
+    used = [index for index in (len(data) // 2, 0, len(data) - 1) if data[index]] or [len(data) // 2]
+    return data[: used[0]] + bytes([data[used[0]] ^ 0xFF]) + data[used[0] + 1 :]
+
+
+def _wait_until(condition: object, seconds: float = 15) -> None:
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if callable(condition) and condition():
+            return
+        time.sleep(0.05)
+    pytest.fail("it did not happen in time")

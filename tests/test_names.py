@@ -1,0 +1,67 @@
+"""Module names and page addresses: compared the way people type them."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from recto.addresses import page_key
+from recto.modules import filter_keys, module_keys, nearest, short_name
+
+
+@pytest.mark.parametrize(
+    ("directory", "name"),
+    [
+        ("module-1-ros2", "ros2"),
+        ("module-4-vla", "vla"),
+        ("01-ros2", "ros2"),
+        ("chapter-3-isaac-ai-brain", "isaac-ai-brain"),
+        ("Module-2-Simulation", "simulation"),
+        ("module_2_simulation", "simulation"),
+        ("ros2-fundamentals", "ros2-fundamentals"),
+        ("module-1", "module-1"),
+        ("module1", "module1"),
+        ("2024", "2024"),
+        ("week 3 sensing", "sensing"),
+    ],
+)
+def test_short_names(directory: str, name: str) -> None:
+    assert short_name(directory) == name
+    assert module_keys(directory)[0] == name
+    assert directory.lower() in module_keys(directory)
+
+
+@given(st.text(min_size=1).filter(str.strip))
+def test_a_directory_is_always_found_by_its_own_name(directory: str) -> None:
+    assert filter_keys([directory])[0] in module_keys(directory)
+
+
+@pytest.mark.parametrize(("typed", "meant"), [("ros", "ros2"), ("ROS2 ", "ros2"), ("simulaton", "simulation"), ("zzz", None)])
+def test_nearest_spelling(typed: str, meant: str | None) -> None:
+    assert nearest(typed, ["intro", "isaac", "ros2", "simulation", "vla"]) == meant
+
+
+@pytest.mark.parametrize(
+    "spelling",
+    [
+        "local://docs/docs/intro",
+        "local://docs/docs/intro/",
+        "local://docs/docs/intro.md",
+        "LOCAL://DOCS/docs/intro.mdx",
+        " local://docs/docs/intro#who-it-is-for ",
+    ],
+)
+def test_spellings_of_one_address(spelling: str) -> None:
+    assert page_key(spelling) == "local://docs/docs/intro"
+
+
+def test_the_paths_case_counts() -> None:
+    assert page_key("https://Example.org/Intro") == "https://example.org/Intro"
+    assert page_key("https://example.org/intro") != page_key("https://example.org/Intro")
+
+
+@given(st.text())
+def test_any_text_has_a_stable_key(text: str) -> None:
+    assert page_key(page_key(text)) == page_key(text) or "/" in text or "." in text
+    assert isinstance(page_key(text), str)

@@ -1,0 +1,126 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from recto.errors import ConfigurationError, ErrorKind, InvalidArgument
+from recto.settings import check_collection_name, is_local_address, load_settings, read_dotenv
+
+CLOUD = {"COHERE_API_KEY": "co_x", "QDRANT_URL": "https://x.cloud.qdrant.io:6333", "QDRANT_API_KEY": "q_x"}
+
+
+def test_nothing_set_is_embedded(tmp_path: Path) -> None:
+    settings = load_settings({}, tmp_path)
+    assert (settings.embedder, settings.store, settings.collection) == ("local", "edge", None)
+    assert settings.home == Path.home() / ".recto"
+
+
+@pytest.mark.parametrize("name", CLOUD)
+def test_any_cloud_variable_makes_auto_the_cloud(tmp_path: Path, name: str) -> None:
+    with pytest.raises(ConfigurationError, match="is required but not set"):
+        load_settings({name: CLOUD[name]}, tmp_path)
+
+
+@pytest.mark.parametrize("missing", CLOUD)
+def test_each_missing_variable_is_named_in_the_contracts_words(tmp_path: Path, missing: str) -> None:
+    values = {name: value for name, value in CLOUD.items() if name != missing}
+    with pytest.raises(ConfigurationError) as caught:
+        load_settings({**values, "RECTO_PROFILE": "cloud"}, tmp_path)
+    assert str(caught.value) == f"Configuration error: {missing} is required but not set"
+    assert "RECTO_PROFILE=embedded" in caught.value.hint
+
+
+def test_complete_cloud(tmp_path: Path) -> None:
+    settings = load_settings(CLOUD, tmp_path)
+    assert (settings.embedder, settings.store) == ("cohere", "server")
+    assert "co_x" not in repr(settings)
+    assert "q_x" not in repr(settings)
+
+
+def test_embedded_profile_wins_over_cloud_variables(tmp_path: Path) -> None:
+    assert load_settings({**CLOUD, "RECTO_PROFILE": "embedded"}, tmp_path).store == "edge"
+
+
+def test_one_half_can_be_chosen(tmp_path: Path) -> None:
+    settings = load_settings({"QDRANT_URL": "http://127.0.0.1:6333", "RECTO_EMBEDDER": "local"}, tmp_path)
+    assert (settings.embedder, settings.store) == ("local", "server")
+
+
+@pytest.mark.parametrize(
+    ("url", "local"),
+    [
+        ("http://localhost:6333", True),
+        ("http://127.0.0.1:6333", True),
+        ("http://[::1]:6333", True),
+        ("http://10.1.2.3:6333", True),
+        ("http://192.168.1.7", True),
+        ("https://x.cloud.qdrant.io:6333", False),
+        ("http://8.8.8.8", False),
+        ("http://localhost.example.org", False),
+    ],
+)
+def test_private_addresses_need_no_key(tmp_path: Path, url: str, local: bool) -> None:
+    assert is_local_address(url) is local
+    values = {"QDRANT_URL": url, "COHERE_API_KEY": "co_x"}
+    if local:
+        assert load_settings(values, tmp_path).qdrant_api_key == ""
+    else:
+        with pytest.raises(ConfigurationError, match="QDRANT_API_KEY"):
+            load_settings(values, tmp_path)
+
+
+def test_blank_values_are_not_set(tmp_path: Path) -> None:
+    assert load_settings({"COHERE_API_KEY": "  ", "QDRANT_URL": ""}, tmp_path).store == "edge"
+
+
+def test_dotenv_is_read_and_the_environment_wins(tmp_path: Path) -> None:
+    (tmp_path / ".env").write_text("COLLECTION_NAME=from-file\nRECTO_THREADS=3\n", "utf-8")
+    settings = load_settings({"COLLECTION_NAME": "from-environment"}, tmp_path)
+    assert (settings.collection, settings.threads) == ("from-environment", 3)
+
+
+def test_dotenv_is_found_up_to_the_projects_root_and_not_beyond(tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    (project / "backend").mkdir(parents=True)
+    (tmp_path / ".env").write_text("COLLECTION_NAME=stranger\n", "utf-8")
+    (project / "pyproject.toml").touch()
+    assert read_dotenv(project / "backend") == {}
+    (project / ".env").write_text("COLLECTION_NAME=mine\n", "utf-8")
+    assert read_dotenv(project / "backend") == {"COLLECTION_NAME": "mine"}
+
+
+def test_a_dollar_in_a_key_stays(tmp_path: Path) -> None:
+    (tmp_path / ".env").write_text("COHERE_API_KEY=a${HOME}b\n", "utf-8")
+    assert read_dotenv(tmp_path) == {"COHERE_API_KEY": "a${HOME}b"}
+
+
+def test_binary_dotenv_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / ".env").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(ConfigurationError, match=r"\.env cannot be read"):
+        load_settings({}, tmp_path)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"RECTO_PROFILE": "clouds"},
+        {"RECTO_EMBEDDER": "openai"},
+        {"RECTO_STORE": "sqlite"},
+        {"RECTO_THREADS": "many"},
+        {"RECTO_THREADS": "0"},
+        {"COLLECTION_NAME": "../etc"},
+        {**CLOUD, "QDRANT_URL": "xxx.cloud.qdrant.io"},
+    ],
+)
+def test_wrong_values_are_refused_with_advice(tmp_path: Path, values: dict[str, str]) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        load_settings(values, tmp_path)
+    assert caught.value.hint
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "a\\b", "-x", "a b", "x" * 129, "a\0b", "ü"])
+def test_unusable_collection_names(name: str) -> None:
+    with pytest.raises(InvalidArgument) as caught:
+        check_collection_name(name, "--collection")
+    assert caught.value.kind is ErrorKind.ARGUMENT
