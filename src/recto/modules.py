@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterable
 
@@ -27,6 +26,8 @@ def filter_keys(names: Iterable[str]) -> list[str]:
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
     """Return the known name that someone who typed `name` most likely meant."""
+    import difflib
+
     folded = {candidate.lower(): candidate for candidate in known}
     found = difflib.get_close_matches(name.strip().lower(), folded, n=1, cutoff=0.5)
     return folded[found[0]] if found else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from time import perf_counter
 
@@ -20,6 +21,14 @@ class Retriever:
         self._store = store
         self._collection = collection
         self._checked: Index | None = None
+
+    @staticmethod
+    def connect(collection: str | None = None) -> Retriever:
+        """Connect what the environment and `.env` configure, as the commands do."""
+        from recto.settings import QUERY_COLLECTION, load_settings
+        from recto.wiring import open_retriever
+
+        return open_retriever(load_settings(), QUERY_COLLECTION, logging.getLogger("recto").info, collection=collection)
 
     @property
     def collection(self) -> str:

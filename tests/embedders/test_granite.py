@@ -152,7 +152,12 @@ def test_the_verdict_on_the_pack_is_remembered_until_the_file_changes(tmp_path: 
     shutil.copy(find_pack(), pack)
     check_pack(pack, cache)
     hashed: list[Path] = []
-    monkeypatch.setattr(filehash, "sha256", lambda path: hashed.append(path) or pack_module.SHA256)
+
+    def noted(path: Path) -> str:
+        hashed.append(path)
+        return pack_module.SHA256
+
+    monkeypatch.setattr(filehash, "sha256", noted)
     check_pack(pack, cache)
     assert hashed == []
     pack.touch()

@@ -23,8 +23,8 @@ _SPARE = 4  # tokens that joining and the model's own marks may add to a sum of 
 class ChunkSize:
     """How large a chunk may become, and below what it is joined to a neighbour, in tokens."""
 
-    largest: int = 256
-    crumb: int = 48
+    largest: int = 320
+    crumb: int = 64
 
     def __str__(self) -> str:
         """The chunker's version and sizes, as the fingerprint has them."""

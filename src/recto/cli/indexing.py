@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from recto.cli.running import Exit, tell, warn
+from recto.cli.running import Exit, warn
 from recto.errors import InvalidArgument, RectoError
 from recto.indexer import IndexProgress, IndexReport, index_book
 from recto.protocols import Source
@@ -30,7 +30,7 @@ def index(path: Path | None, collection: str | None, *, sample: bool, as_json: b
     store = open_store(settings)
     began = perf_counter()
     with _progress() as progress:
-        report = index_book(source, open_embedder(settings), store, name, progress=progress, wait=tell)
+        report = index_book(source, open_embedder(settings), store, name, progress=progress)
     if name in DEFAULT_COLLECTIONS or sample:
         # The book without a name of its own is the one that every surface's default name means.
         store.point(DEFAULT_COLLECTIONS, name)

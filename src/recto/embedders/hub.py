@@ -84,7 +84,8 @@ class HubEmbedder:
         return checked(rows, count, self._dim) if count else []
 
     def _tokenizer(self) -> Any:
-        return self._loaded().model.tokenizer
+        model: Any = self._loaded().model
+        return model.tokenizer
 
     def _loaded(self) -> TextEmbedding:
         with self._loading:

@@ -123,6 +123,14 @@ class Home:
             raise IndexDamaged(f"{self.aliases_file} is damaged", hint="Remove it; `recto index` writes it again.") from error
         return {str(alias): str(name) for alias, name in found.items()}
 
+    def aliases_state(self) -> tuple[int, int, int]:
+        """Return something that changes with the aliases; cheap enough to ask before every search."""
+        try:
+            status = os.stat(self.aliases_file)
+        except FileNotFoundError:
+            return (0, 0, 0)
+        return (status.st_ino, status.st_mtime_ns, status.st_size)
+
     def set_aliases(self, aliases: dict[str, str]) -> None:
         """Write the aliases, at once."""
         replace_text(self.aliases_file, json.dumps(aliases, indent=1, sort_keys=True) + "\n")

@@ -24,6 +24,7 @@ class EdgeStore:
     def __init__(self, home: Path) -> None:
         self._home = Home(home)
         self._open: dict[str, tuple[str, EdgeIndex]] = {}
+        self._places: dict[str, tuple[object, str, CollectionDirectory]] = {}
         self._opening = threading.Lock()
         self._process = os.getpid()
         self._abandoned: list[object] = []
@@ -41,8 +42,7 @@ class EdgeStore:
     def open(self, name: str) -> EdgeIndex:
         """Return the current generation of a collection or alias."""
         with disk_errors(self._home.path):
-            collection = self._resolve(name)
-            directory = self._home.collection(collection)
+            collection, directory = self._place(name)
             known = self._open.get(collection)
             if known is not None and self._process == os.getpid() and known[0] == directory.pointed():
                 return known[1]
@@ -87,6 +87,15 @@ class EdgeStore:
     def close(self) -> None:
         """Let go of all open indexes."""
         self._open.clear()
+
+    def _place(self, name: str) -> tuple[str, CollectionDirectory]:
+        """Find the collection behind a name; remembered until the aliases change, as every search asks for it."""
+        aliases = self._home.aliases_state()
+        known = self._places.get(name)
+        if known is None or known[0] != aliases:
+            collection = self._resolve(name)
+            self._places[name] = known = (aliases, collection, self._home.collection(collection))
+        return known[1], known[2]
 
     def _resolve(self, name: str) -> str:
         check_collection_name(name, "collection")

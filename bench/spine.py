@@ -1,0 +1,200 @@
+"""Measure what Recto adds to the parts it is made of: `uv run python -m bench.spine`.
+
+All figures are medians of interleaved rounds in one run, so that a busy machine slows both sides of a ratio alike.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+from recto import __version__
+from recto.book.chunker import ChunkSize, chunk_page
+from recto.book.markdown import parse
+from recto.embedders.local import Model
+from recto.indexer import index_book
+from recto.protocols import Embedder, Source, Store
+from recto.retriever import Retriever
+from recto.settings import Settings
+from recto.stores.edge.engine import request
+from recto.types import NO_FILTERS
+from recto.wiring import index_sample, open_embedder, open_store, sample_source
+
+ROOT = Path(__file__).parent.parent
+QUESTIONS = [
+    "What is ROS 2?",
+    "How do I set up Gazebo for robot simulation?",
+    "robot navigation",
+    "Why does my node receive nothing?",
+    "How do VLA models work for robot control?",
+]
+
+
+def main() -> None:
+    """Run all measurements and print a table, or JSON."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=9, help="rounds of each measurement (default 9)")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    options = parser.parse_args()
+    threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    with tempfile.TemporaryDirectory() as home:
+        settings = Settings("local", "edge", Path(home), threads=threads)
+        embedder, store = open_embedder(settings), open_store(settings)
+        index_sample(embedder, store, lambda _: None)
+        figures = {
+            "machine": f"{platform.machine()}, {threads} threads, Python {platform.python_version()}",
+            "recto": __version__,
+            "date": datetime.now(UTC).date().isoformat(),
+            "rounds": options.rounds,
+            **search_overhead(embedder, store, options.rounds),
+            **cold_start(Path(home), options.rounds),
+            **indexing(embedder, store, max(1, options.rounds // 3)),
+            **memory(Path(home)),
+        }
+    print(json.dumps(figures, indent=2) if options.json else table(figures))
+
+
+def cold_start(home: Path, rounds: int) -> dict[str, Any]:
+    """Compare a query in a fresh process with an interpreter that does nothing."""
+    environment = {**os.environ, "RECTO_HOME": str(home), "COLLECTION_NAME": "recto-sample"}
+    query = [sys.executable, str(ROOT / "retrieve.py"), "What is ROS 2?"]
+    helping = [sys.executable, str(ROOT / "retrieve.py"), "--help"]
+    nothing = [sys.executable, "-c", "pass"]
+
+    def timed(command: list[str]) -> Callable[[], None]:
+        def run() -> None:
+            subprocess.run(command, env=environment, stdout=subprocess.DEVNULL, check=True)
+
+        return run
+
+    times = interleaved({"query": timed(query), "help": timed(helping), "nothing": timed(nothing)}, rounds)
+    return {
+        "cold query, ms": round(times["query"] * 1e3),
+        "--help, ms": round(times["help"] * 1e3),
+        "python -c pass, ms": round(times["nothing"] * 1e3),
+        "cold query / python -c pass": round(times["query"] / times["nothing"], 1),
+        "--help / python -c pass": round(times["help"] / times["nothing"], 1),
+    }
+
+
+def search_overhead(embedder: Embedder, store: Store, rounds: int) -> dict[str, Any]:
+    """Compare `Retriever.search` with the bare calls of tokenizer, onnxruntime and Edge, each question in turn."""
+    import numpy as np
+
+    retriever = Retriever(embedder, store, "recto-sample")
+    retriever.warm_up()
+    model: Model = embedder._loaded()  # type: ignore[attr-defined]
+    shard = store.open("recto-sample")._shard  # type: ignore[attr-defined]
+    bare, whole, embedding = [], [], []
+    for _ in range(rounds * 20):
+        for question in QUESTIONS:
+            began = perf_counter()
+            ids = np.array([model.tokenizer.encode(question).ids])
+            vector = model.run(ids, np.ones_like(ids))[0].tolist()
+            embedded = perf_counter()
+            shard.query(request(vector, 5, NO_FILTERS, None))
+            ended = perf_counter()
+            retriever.search(question)
+            whole.append(perf_counter() - ended)
+            bare.append(ended - began)
+            embedding.append(embedded - began)
+    return {
+        "Retriever.search p50, ms": round(statistics.median(whole) * 1e3, 2),
+        "of it embedding, ms": round(statistics.median(embedding) * 1e3, 2),
+        "Retriever.search / bare engine calls (goal <= 1.15)": round(statistics.median(whole) / statistics.median(bare), 3),
+    }
+
+
+def indexing(embedder: Embedder, store: Store, rounds: int) -> dict[str, Any]:
+    """Compare a whole index run with embedding the same passages alone."""
+    texts = sample_texts(sample_source(), embedder)
+
+    def bare() -> None:
+        embedder.embed_documents(texts)
+
+    def whole() -> None:
+        index_book(sample_source(), embedder, store, "bench")
+
+    times = interleaved({"bare": bare, "whole": whole}, rounds)
+    return {
+        "passages": len(texts),
+        "bare embedder, passages/s": round(len(texts) / times["bare"], 1),
+        "index run, passages/s": round(len(texts) / times["whole"], 1),
+        "index run / bare embedder (goal >= 0.9)": round(times["bare"] / times["whole"], 3),
+    }
+
+
+def sample_texts(source: Source, embedder: Embedder) -> list[str]:
+    """Return what an index run embeds."""
+    return [
+        passage.embedded
+        for page in source.pages()
+        for passage in chunk_page(
+            page,
+            parse(page.markdown, title=page.title, mdx=page.mdx),
+            source.book,
+            embedder.count_tokens,
+            embedder.max_tokens,
+            ChunkSize(),
+        )
+    ]
+
+
+def memory(home: Path) -> dict[str, Any]:
+    """Measure a fresh process after a few searches, in all and without what is mapped from files."""
+    code = """
+import json, sys, psutil
+sys.path.insert(0, sys.argv[1])
+from pathlib import Path
+from recto.settings import Settings
+from recto.stores.edge.engine import request
+from recto.types import NO_FILTERS
+from recto.wiring import open_embedder, open_store
+from recto.retriever import Retriever
+settings = Settings("local", "edge", Path(sys.argv[2]), threads=2)
+before = psutil.Process().memory_full_info()
+retriever = Retriever(open_embedder(settings), open_store(settings), "recto-sample")
+for _ in range(20):
+    retriever.search("What is ROS 2?")
+after = psutil.Process().memory_full_info()
+print(json.dumps([before.rss, after.rss, after.uss]))
+"""
+    done = subprocess.run([sys.executable, "-c", code, str(ROOT / "src"), str(home)], capture_output=True, text=True, check=True)
+    before, after, own = json.loads(done.stdout)
+    return {
+        "RSS of the interpreter, MB": round(before / 1e6),
+        "RSS after 20 searches, MB": round(after / 1e6),
+        "of it the process's own, MB": round(own / 1e6),
+    }
+
+
+def interleaved(jobs: dict[str, Callable[[], None]], rounds: int) -> dict[str, float]:
+    """Run all jobs in turn, several times, and return the median time of each."""
+    times: dict[str, list[float]] = {name: [] for name in jobs}
+    for _ in range(rounds):
+        for name, job in jobs.items():
+            began = perf_counter()
+            job()
+            times[name].append(perf_counter() - began)
+    return {name: statistics.median(found) for name, found in times.items()}
+
+
+def table(figures: dict[str, Any]) -> str:
+    """Return the figures as a Markdown table."""
+    rows = [f"| {name} | {value} |" for name, value in figures.items()]
+    return "\n".join(["| what | figure |", "|---|---|", *rows])
+
+
+if __name__ == "__main__":
+    main()

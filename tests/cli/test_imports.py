@@ -1,0 +1,98 @@
+"""What is loaded when: nothing heavy before it is needed, and no socket ever."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.running import ROOT, environment
+
+HEAVY = {"numpy", "onnxruntime", "tokenizers", "qdrant_edge", "qdrant_client", "cohere", "fastapi", "rich"}
+
+PROBE = """
+import sys
+sys.argv = ["retrieve.py", *{arguments!r}]
+import atexit, json, os
+def tell():
+    sys.stderr.write("LOADED " + " ".join(sorted({{name.split(".")[0] for name in sys.modules}})))
+atexit.register(tell)
+from recto.cli.{program} import main
+main()
+"""
+
+NO_SOCKETS = """
+import socket
+class Refused(socket.socket):
+    def __new__(cls, *arguments, **more):
+        raise AssertionError("a socket was opened")
+def refuse(*arguments, **more):
+    raise AssertionError("the network was asked")
+socket.socket = Refused
+for name in ("create_connection", "getaddrinfo", "gethostbyname", "create_server", "socketpair", "fromfd"):
+    setattr(socket, name, refuse)
+"""
+
+
+def probe(home: Path, *arguments: str, program: str = "retrieve", before: str = "", **more: str) -> tuple[int, set[str]]:
+    code = before + PROBE.format(arguments=list(arguments), program=program)
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, env=environment(home, **more), capture_output=True, text=True, check=False, timeout=300
+    )
+    assert "LOADED " in done.stderr, done.stderr
+    assert "AssertionError" not in done.stderr, done.stderr
+    return done.returncode, set(done.stderr.rpartition("LOADED ")[2].split())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "more", "code"),
+    [
+        (["--help"], {}, 0),
+        (["robot", "--top-k", "0"], {}, 4),
+        (["robot", "--top-k", "x"], {}, 4),
+        ([""], {}, 4),
+        (["a" * 2001], {}, 4),
+        (["robot", "--wrong"], {}, 4),
+        (["robot", "--module", " "], {}, 4),
+        (["--validate", "--suite", "missing.json"], {}, 4),
+        (["robot"], {"RECTO_PROFILE": "cloud"}, 2),
+        (["--validate"], {"QDRANT_URL": "https://x.example.org"}, 2),
+        (["robot"], {"COLLECTION_NAME": "not-there"}, 2),
+        (["robot"], {"RECTO_THREADS": "no"}, 2),
+    ],
+)
+def test_help_and_errors_load_nothing_heavy(home: Path, arguments: list[str], more: dict[str, str], code: int) -> None:
+    found, loaded = probe(home, *arguments, **more)
+    assert found == code
+    assert loaded & HEAVY == set()
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["index", "--help"], ["index"], ["index", "/no/such/place"], ["search", ""], ["nonsense"]]
+)
+def test_the_products_help_and_errors_load_nothing_heavy(home: Path, arguments: list[str]) -> None:
+    _, loaded = probe(home, *arguments, program="main")
+    assert loaded & HEAVY == set()
+
+
+def test_a_query_loads_only_the_embedded_engine(sample_home: Path) -> None:
+    code, loaded = probe(sample_home, "What is ROS 2?", "--json")
+    assert code == 0
+    assert loaded & {"numpy", "onnxruntime", "tokenizers", "qdrant_edge"} == {"numpy", "onnxruntime", "tokenizers", "qdrant_edge"}
+    unwanted = {"qdrant_client", "cohere", "fastapi", "rich", "markdown_it", "asyncio", "httpx", "yaml", "huggingface_hub", "difflib"}
+    assert loaded & unwanted == set()
+
+
+def test_importing_recto_loads_nothing_heavy() -> None:
+    code = "import sys, recto; print(*sorted({name.split('.')[0] for name in sys.modules}))"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert set(done.stdout.split()) & (HEAVY | {"click", "asyncio"}) == set()
+
+
+def test_embedded_mode_opens_no_socket(sample_home: Path, home: Path, small_book: Path) -> None:
+    assert probe(sample_home, "What is ROS 2?", before=NO_SOCKETS)[0] == 0
+    assert probe(sample_home, "--validate", before=NO_SOCKETS)[0] == 0
+    assert probe(home, "index", str(small_book), "--collection", "garden", program="main", before=NO_SOCKETS)[0] == 0
+    assert probe(home, "search", "dough", "--collection", "garden", program="main", before=NO_SOCKETS)[0] == 0

@@ -1,0 +1,99 @@
+"""Documentation is tested: every command and every piece of Python shown is run."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click import Group
+
+from recto.cli.main import recto as product
+from tests.running import ROOT, SAMPLE_DOCS, environment
+
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+FENCE = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+THIS_RUN = {"uv run pytest"}
+"""Shown and run, but not from within a test: the run that this is."""
+
+
+def fences(language: str) -> list[tuple[str, str]]:
+    return [(page.name, body) for page in PAGES for kind, body in FENCE.findall(page.read_text("utf-8")) if kind == language]
+
+
+def shown_commands() -> list[tuple[str, str]]:
+    return [(name, line) for name, body in fences("bash") for line in body.strip().split("\n")]
+
+
+@pytest.fixture(scope="module")
+def desk(tmp_path_factory: pytest.TempPathFactory, sample_home: Path) -> Path:
+    """A directory as a reader of the guides has it: a checkout, a book, a suite, a home in which the book is indexed twice."""
+    desk = tmp_path_factory.mktemp("desk")
+    for name in ("retrieve.py", "bench", "src", "pyproject.toml", "README.md"):
+        (desk / name).symlink_to(ROOT / name)
+    shutil.copytree(sample_home, desk / "home")
+    book = desk / "path" / "to" / "docs"
+    book.mkdir(parents=True)
+    for page in ("intro.md", "lab-setup.md"):
+        shutil.copy(SAMPLE_DOCS / "docs" / page, book / page)
+    ((_, suite),) = fences("json")
+    (desk / "questions.json").write_text(suite)
+    for _ in range(2):
+        done = in_a_shell(desk, "uv run recto index path/to/docs --collection my-book")
+        assert done.returncode == 0, done.stderr
+    return desk
+
+
+def in_a_shell(desk: Path, command: str) -> subprocess.CompletedProcess[str]:
+    command = command.removeprefix("pip install uv && ")  # where the tests run, it is installed
+    words = shlex.split(command)
+    assert words[:2] == ["uv", "run"], command
+    program = {"python": [sys.executable], "recto": [sys.executable, "-m", "recto"]}[words[2]]
+    return subprocess.run(
+        [*program, *words[3:]], cwd=desk, env=environment(desk / "home"), capture_output=True, text=True, check=False, timeout=600
+    )
+
+
+@pytest.mark.parametrize(("page", "command"), shown_commands(), ids=lambda value: value[:60])
+def test_every_command_shown_works(desk: Path, page: str, command: str) -> None:
+    if command in THIS_RUN:
+        return
+    done = in_a_shell(desk, command + (" --rounds 1" if "bench" in command else ""))
+    unmet = "validate" in command and "my-book" in command  # the small book at hand does not answer all of the suite
+    assert done.returncode == (5 if unmet else 0), f"{page}: {command}\n{done.stderr}"
+
+
+@pytest.mark.parametrize(("page", "code"), fences("python"))
+def test_every_piece_of_python_runs(desk: Path, page: str, code: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=desk, env=environment(desk / "home"), capture_output=True, text=True, check=False, timeout=120
+    )
+    assert done.returncode == 0, f"{page}: {done.stderr}"
+    assert done.stdout.strip()
+
+
+def test_every_command_is_documented() -> None:
+    text = "\n".join(page.read_text("utf-8") for page in PAGES)
+    assert isinstance(product, Group)
+    for name in product.commands:
+        assert re.search(rf"\brecto (?:[\w ·]* )?{name}\b", text), name
+
+
+def test_the_readme_shows_real_output(desk: Path) -> None:
+    ((_, shown),) = [(name, body) for name, body in fences("text") if name == "README.md"]
+    done = in_a_shell(desk, 'uv run python retrieve.py "What is ROS 2?"')
+
+    def lasting(text: str) -> str:
+        return re.sub(r"in \d+ms|0\.\d{3}", "NUMBER", text)
+
+    assert lasting(done.stdout).startswith(lasting(shown))
+
+
+def test_links_between_pages_lead_somewhere() -> None:
+    for page in PAGES:
+        for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text("utf-8")):
+            assert (page.parent / target).exists(), f"{page.name}: {target}"

@@ -1,0 +1,92 @@
+"""From files to a published index, with the real model and engine."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from recto import __version__
+from recto.book.tree import MarkdownTree
+from recto.errors import FingerprintMismatch, InvalidArgument
+from recto.indexer import IndexProgress, index_book
+from recto.protocols import Embedder
+from recto.retriever import Retriever
+from recto.stores.edge.store import EdgeStore
+
+
+def test_a_small_book(small_book: Path, home: Path, embedder: Embedder) -> None:
+    store = EdgeStore(home)
+    seen: list[IndexProgress] = []
+    report = index_book(MarkdownTree(small_book), embedder, store, "garden", progress=seen.append)
+    assert (report.pages, report.failed) == (4, ())
+    assert report.modules == {"garden": 2, "kitchen": 1, "intro": 1}
+    assert (seen[0].done, seen[-1].done, seen[-1].chunks) == (0, 4, 4)
+    made = report.info.fingerprint
+    assert made is not None
+    assert (made.embedder, made.pages, made.recto_version) == (embedder.fingerprint, 4, __version__)
+    best = Retriever(embedder, store, "garden").search("How do I make dough?").hits[0].chunk
+    assert (best.page_url, best.module_name, best.source) == (
+        "local://docs/docs/module-2-kitchen/01-bread",
+        "kitchen",
+        "module-2-kitchen/01-bread.md",
+    )
+
+
+def test_what_is_stored_is_as_written_and_at_its_lines(small_book: Path, home: Path, embedder: Embedder) -> None:
+    store = EdgeStore(home)
+    index_book(MarkdownTree(small_book), embedder, store, "garden")
+    for chunk in store.open("garden").scroll():
+        lines = (small_book / chunk.source).read_text("utf-8").split("\n")
+        source = "\n".join(lines[chunk.start_line - 1 : chunk.end_line])
+        assert chunk.text == source
+
+
+def test_a_second_run_writes_the_same_ids(small_book: Path, home: Path, embedder: Embedder) -> None:
+    store = EdgeStore(home)
+    runs = []
+    for _ in range(2):
+        index_book(MarkdownTree(small_book), embedder, store, "garden")
+        runs.append({chunk.id: chunk for chunk in store.open("garden").scroll()})
+    assert runs[0] == runs[1]
+
+
+def test_pages_that_cannot_be_read_are_told_and_the_rest_is_indexed(small_book: Path, home: Path, embedder: Embedder) -> None:
+    (small_book / "bad.md").write_bytes(b"# Bad \xff\xfe")
+    os.symlink(small_book / "nowhere.md", small_book / "dangling.md")
+    report = index_book(MarkdownTree(small_book), embedder, EdgeStore(home), "garden")
+    assert report.pages == 4
+    assert [failure.split(":")[0] for failure in report.failed] == ["bad.md", "dangling.md"]
+
+
+def test_a_book_without_text_is_refused_and_nothing_is_replaced(tmp_path: Path, small_book: Path, home: Path, embedder: Embedder) -> None:
+    store = EdgeStore(home)
+    index_book(MarkdownTree(small_book), embedder, store, "garden")
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    with pytest.raises(InvalidArgument, match=r"no \.md or \.mdx file"):
+        MarkdownTree(empty)
+    (empty / "blank.md").write_text("---\ntitle: Blank\n---\n\n")
+    with pytest.raises(InvalidArgument, match="no text"):
+        index_book(MarkdownTree(empty), embedder, store, "garden")
+    with pytest.raises(InvalidArgument, match="does not exist"):
+        MarkdownTree(tmp_path / "missing")
+    assert store.open("garden").count() == 4
+
+
+def test_an_index_of_another_model_is_refused_with_the_repair_command(small_book: Path, home: Path, embedder: Embedder) -> None:
+    from dataclasses import replace
+
+    from recto.embedders.local import LocalEmbedder
+
+    store = EdgeStore(home)
+    index_book(MarkdownTree(small_book), embedder, store, "garden")
+
+    def never() -> object:
+        raise AssertionError("the model is not needed to see that it is the wrong one")
+
+    other = LocalEmbedder(replace(embedder.fingerprint, revision="another"), 512, never)  # type: ignore[arg-type]
+    with pytest.raises(FingerprintMismatch, match="was indexed with") as caught:
+        Retriever(other, store, "garden").search("dough")
+    assert f"recto index {small_book.resolve()} --collection garden" in caught.value.hint

@@ -1,0 +1,31 @@
+"""Only the type checker reads this: every implementation fits its protocol."""
+
+from __future__ import annotations
+
+from recto.book.tree import MarkdownTree
+from recto.embedders.hub import HubEmbedder
+from recto.embedders.local import LocalEmbedder
+from recto.protocols import Build, Embedder, Index, Source, Store
+from recto.stores.edge.build import EdgeBuild
+from recto.stores.edge.index import EdgeIndex
+from recto.stores.edge.store import EdgeStore
+
+
+def embedders(local: LocalEmbedder, hub: HubEmbedder) -> list[Embedder]:
+    return [local, hub]
+
+
+def stores(edge: EdgeStore) -> list[Store]:
+    return [edge]
+
+
+def indexes(edge: EdgeIndex) -> list[Index]:
+    return [edge]
+
+
+def builds(edge: EdgeBuild) -> list[Build]:
+    return [edge]
+
+
+def sources(tree: MarkdownTree) -> list[Source]:
+    return [tree]
