@@ -50,8 +50,8 @@ def main() -> None:
     threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     with tempfile.TemporaryDirectory() as home:
         settings = Settings("local", "edge", Path(home), threads=threads)
-        embedder, store = open_embedder(settings), open_store(settings)
-        index_sample(embedder, store, lambda _: None)
+        embedder, store = open_embedder(settings, print), open_store(settings, print)
+        index_sample(embedder, store, Path(home) / "journal", lambda _: None)
         figures = {
             "machine": f"{platform.machine()}, {threads} threads, Python {platform.python_version()}",
             "recto": __version__,
@@ -59,7 +59,7 @@ def main() -> None:
             "rounds": options.rounds,
             **search_overhead(embedder, store, options.rounds),
             **cold_start(Path(home), options.rounds),
-            **indexing(embedder, store, max(1, options.rounds // 3)),
+            **indexing(embedder, store, Path(home) / "journal", max(1, options.rounds // 3)),
             **memory(Path(home)),
         }
     print(json.dumps(figures, indent=2) if options.json else table(figures))
@@ -116,7 +116,7 @@ def search_overhead(embedder: Embedder, store: Store, rounds: int) -> dict[str, 
     }
 
 
-def indexing(embedder: Embedder, store: Store, rounds: int) -> dict[str, Any]:
+def indexing(embedder: Embedder, store: Store, journal: Path, rounds: int) -> dict[str, Any]:
     """Compare a whole index run with embedding the same passages alone."""
     texts = sample_texts(sample_source(), embedder)
 
@@ -124,7 +124,7 @@ def indexing(embedder: Embedder, store: Store, rounds: int) -> dict[str, Any]:
         embedder.embed_documents(texts)
 
     def whole() -> None:
-        index_book(sample_source(), embedder, store, "bench")
+        index_book(sample_source(), embedder, store, "bench", journal=journal)
 
     times = interleaved({"bare": bare, "whole": whole}, rounds)
     return {
@@ -164,7 +164,7 @@ from recto.wiring import open_embedder, open_store
 from recto.retriever import Retriever
 settings = Settings("local", "edge", Path(sys.argv[2]), threads=2)
 before = psutil.Process().memory_full_info()
-retriever = Retriever(open_embedder(settings), open_store(settings), "recto-sample")
+retriever = Retriever(open_embedder(settings, print), open_store(settings, print), "recto-sample")
 for _ in range(20):
     retriever.search("What is ROS 2?")
 after = psutil.Process().memory_full_info()

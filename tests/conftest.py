@@ -38,14 +38,14 @@ def shared_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def embedder(shared_home: Path) -> Embedder:
-    return open_embedder(Settings("local", "edge", shared_home, threads=2))
+    return open_embedder(Settings("local", "edge", shared_home, threads=2), print)
 
 
 @pytest.fixture(scope="session")
 def sample_home(shared_home: Path, embedder: Embedder) -> Path:
     """A home in which the sample book is indexed; tests only read it."""
-    store = open_store(Settings("local", "edge", shared_home))
-    index_sample(embedder, store, lambda _: None)
+    store = open_store(Settings("local", "edge", shared_home), print)
+    index_sample(embedder, store, shared_home / "journal", lambda _: None)
     store.point(DEFAULT_COLLECTIONS, SAMPLE_COLLECTION)
     return shared_home
 

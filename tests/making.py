@@ -46,6 +46,6 @@ def fingerprint(book: str = "test-book", embedder: EmbedderFingerprint = EMBEDDE
 
 
 def publish(store: Store, name: str, chunks: list[Chunk], *, book: str = "test-book") -> IndexInfo:
-    with store.build(name, EMBEDDER) as build:
+    with store.build(name, EMBEDDER, rebuild=True) as build:
         build.add(chunks, [vector(number) for number in range(len(chunks))])
         return build.publish(fingerprint(book))

@@ -7,15 +7,17 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import islice
+from pathlib import Path
 
 from recto import __version__
 from recto.book.chunker import ChunkSize, Passage, chunk_page
 from recto.book.markdown import parse
 from recto.errors import InvalidArgument
+from recto.journal import Journal
 from recto.protocols import Build, Embedder, Source, Store
 from recto.types import Fingerprint, IndexInfo, Page
 
-_BATCH = 256  # passages that are embedded, sorted by length, before they are handed to the store
+_BATCH = 96  # passages that are embedded, written to the journal and handed to the store at a time; the most that Cohere takes
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,19 +45,28 @@ def index_book(
     store: Store,
     collection: str,
     *,
+    journal: Path,
     size: ChunkSize | None = None,
+    rebuild: bool = False,
     progress: Callable[[IndexProgress], None] | None = None,
     wait: Callable[[str], None] | None = None,
 ) -> IndexReport:
-    """Index a whole book under a collection's name; readers see the old index until the new one is complete."""
+    """Index a whole book under a collection's name.
+
+    Readers see the old index until the new one is complete. What was embedded is kept in the `journal` directory until then, so that a
+    run that was interrupted does not embed it again.
+    """
     size = size or ChunkSize()
-    with store.build(collection, embedder.fingerprint, wait=wait) as build:
+    known = Journal(journal / f"{collection}.vectors", embedder.fingerprint)
+    with store.build(collection, embedder.fingerprint, rebuild=rebuild, wait=wait) as build:
+        known.load()
         book = _Book(source, embedder, size)
         passages = list(book.passages())
         if not passages:
             raise InvalidArgument(f"There is no text in {source.location}", hint="All pages are empty, or none could be read.")
-        _embed_into(build, passages, book.pages, embedder, progress)
+        _embed_into(build, passages, book.pages, embedder, known, progress)
         info = build.publish(book.fingerprint(source, embedder, size))
+        known.clear()
     return IndexReport(info, book.pages, book.modules, tuple(source.failed))
 
 
@@ -99,18 +110,28 @@ class _Book:
 
 
 def _embed_into(
-    build: Build, passages: list[Passage], pages: int, embedder: Embedder, progress: Callable[[IndexProgress], None] | None
+    build: Build,
+    passages: list[Passage],
+    pages: int,
+    embedder: Embedder,
+    journal: Journal,
+    progress: Callable[[IndexProgress], None] | None,
 ) -> None:
-    """Embed batch by batch; the store writes one batch while the next is embedded."""
+    """Embed batch by batch what is not known yet; the store writes one batch while the next is embedded."""
     done = 0
 
-    def tell(now: int, _: int) -> None:
+    def tell(now: int) -> None:
         if progress:
-            progress(IndexProgress(pages, len(passages), done + now))
+            progress(IndexProgress(pages, len(passages), now))
 
-    tell(0, 0)
+    tell(0)
     remaining = iter(passages)
     while batch := list(islice(remaining, _BATCH)):
-        vectors = embedder.embed_documents([passage.embedded for passage in batch], tell)
-        build.add([passage.chunk for passage in batch], vectors)
+        new = {passage.chunk.content_hash: passage.embedded for passage in batch if journal.get(passage.chunk.content_hash) is None}
+        if new:
+            so_far = done + len(batch) - len(new)
+            vectors = embedder.embed_documents(list(new.values()), lambda now, _, so_far=so_far: tell(so_far + now))  # type: ignore[misc]
+            journal.add(list(new), vectors)
+        build.add([passage.chunk for passage in batch], [journal.get(passage.chunk.content_hash) or [] for passage in batch])
         done += len(batch)
+        tell(done)

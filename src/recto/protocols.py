@@ -107,8 +107,10 @@ class Store(Protocol):
     def open(self, name: str) -> Index:
         """Return the current state of a collection or alias; the same object as long as nothing was published."""
 
-    def build(self, name: str, embedder: EmbedderFingerprint, *, wait: Callable[[str], None] | None = None) -> Build:
+    def build(self, name: str, embedder: EmbedderFingerprint, *, rebuild: bool = False, wait: Callable[[str], None] | None = None) -> Build:
         """Begin a new state of a collection; one writer at a time.
+
+        A store may change the current state in place, new chunks first, stale ones last; with `rebuild` it never does.
 
         Another writer is refused, or awaited if `wait` is given: it is called once, with a sentence that says who is waited for.
         """

@@ -109,6 +109,11 @@ def check_fingerprint(index: Index, embedder: Embedder) -> None:
         raise CollectionEmpty(
             f"Collection '{info.collection}' is empty", hint=f"Index a book with `recto index PATH --collection {info.collection}`."
         )
+    if info.fingerprint is None and info.dim != mine.dim:
+        raise FingerprintMismatch(
+            f"Collection '{info.collection}' has vectors of {info.dim} numbers, but {mine.model} makes {mine.dim}",
+            hint="Set RECTO_MODEL to the model that the collection was made with, or index the book again.",
+        )
     if info.fingerprint is not None and info.fingerprint.embedder != mine:
         raise FingerprintMismatch(
             f"Collection '{info.collection}' was indexed with {info.fingerprint.embedder}, but queries are embedded with {mine}",

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 from recto.errors import ConfigurationError, InvalidArgument
 
 BUILT_IN_MODEL = "granite-embedding-30m-english"
+COHERE_MODEL = "embed-english-v3.0"
 
 QUERY_COLLECTION = "physical-ai-book"
 DEFAULT_COLLECTIONS = (QUERY_COLLECTION, "humanoid_robotics_book", "website_embeddings", "rag_embedding")
@@ -22,6 +23,19 @@ DEFAULT_COLLECTIONS = (QUERY_COLLECTION, "humanoid_robotics_book", "website_embe
 _CLOUD_VARIABLES = ("COHERE_API_KEY", "QDRANT_URL", "QDRANT_API_KEY")
 _COLLECTION_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _PROJECT_ROOTS = ("pyproject.toml", ".git")
+
+
+@dataclass(frozen=True, slots=True)
+class ServerOptions:
+    """How a new collection is laid out on a server; None leaves it to the server."""
+
+    shards: int | None = None
+    replication: int | None = None
+    write_consistency: int | None = None
+    on_disk_vectors: bool | None = None
+    on_disk_payload: bool | None = None
+    quantization: str = ""
+    tenant: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +51,10 @@ class Settings:
     qdrant_url: str = ""
     qdrant_api_key: str = field(default="", repr=False)
     cohere_api_key: str = field(default="", repr=False)
+    cohere_api_url: str = ""
+    cohere_pace: Literal["trial", "production", "off"] = "trial"
+    dialect: str = ""
+    server: ServerOptions = ServerOptions()
 
     def collection_or(self, default: str) -> str:
         """Return the configured collection, or a surface's default."""
@@ -58,12 +76,16 @@ def load_settings(environment: Mapping[str, str] | None = None, directory: Path 
         embedder="cohere" if embedder == "cohere" else "local",
         store="server" if store == "server" else "edge",
         home=_home(values),
-        model=values.get("RECTO_MODEL", BUILT_IN_MODEL),
-        threads=_threads(values),
+        model=values.get("RECTO_MODEL", COHERE_MODEL if embedder == "cohere" else BUILT_IN_MODEL),
+        threads=_number(values, "RECTO_THREADS", 256) or _cores(),
         collection=collection,
         qdrant_url=values.get("QDRANT_URL", ""),
         qdrant_api_key=values.get("QDRANT_API_KEY", ""),
         cohere_api_key=values.get("COHERE_API_KEY", ""),
+        cohere_api_url=_address(values, "COHERE_API_URL"),
+        cohere_pace=_choice(values, "COHERE_PACE", ("trial", "production", "off"), "trial"),  # type: ignore[arg-type]
+        dialect=values.get("RECTO_DIALECT", ""),
+        server=_server_options(values),
     )
 
 
@@ -134,8 +156,7 @@ def _require(values: Mapping[str, str], embedder: str, store: str) -> None:
         url = values.get("QDRANT_URL", "")
         if not url:
             missing.append("QDRANT_URL")
-        elif urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).hostname:
-            raise ConfigurationError("QDRANT_URL is not an http(s) address", hint="It looks like https://xxx.cloud.qdrant.io:6333")
+        _address(values, "QDRANT_URL")
         if "QDRANT_API_KEY" not in values and not is_local_address(url):
             missing.append("QDRANT_API_KEY")
     if missing:
@@ -150,10 +171,47 @@ def _home(values: Mapping[str, str]) -> Path:
     return Path(values.get("RECTO_HOME", "~/.recto")).expanduser().absolute()
 
 
-def _threads(values: Mapping[str, str]) -> int:
-    text = values.get("RECTO_THREADS")
+def _server_options(values: Mapping[str, str]) -> ServerOptions:
+    return ServerOptions(
+        shards=_number(values, "QDRANT_SHARDS", 10_000),
+        replication=_number(values, "QDRANT_REPLICATION", 100),
+        write_consistency=_number(values, "QDRANT_WRITE_CONSISTENCY", 100),
+        on_disk_vectors=_switch(values, "QDRANT_ON_DISK_VECTORS"),
+        on_disk_payload=_switch(values, "QDRANT_ON_DISK_PAYLOAD"),
+        quantization=_choice(values, "QDRANT_QUANTIZATION", ("none", "int8", "binary"), "none").removeprefix("none"),
+        tenant=bool(_switch(values, "QDRANT_TENANT")),
+    )
+
+
+def _address(values: Mapping[str, str], name: str) -> str:
+    url = values.get(name, "")
+    try:
+        parts = urlsplit(url)
+        usable = not url or (parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port is None or parts.port > 0))
+    except ValueError:
+        usable = False
+    if not usable:
+        raise ConfigurationError(f"{name} is not an http(s) address", hint="It looks like https://xxx.cloud.qdrant.io:6333")
+    return url
+
+
+def _number(values: Mapping[str, str], name: str, most: int) -> int | None:
+    text = values.get(name)
     if text is None:
-        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    if not text.isdecimal() or not 1 <= int(text) <= 256:
-        raise ConfigurationError(f"RECTO_THREADS must be a whole number from 1 to 256, not {text!r}", hint="Unset it to use every core.")
+        return None
+    if not text.isascii() or not text.isdecimal() or not 1 <= int(text) <= most:
+        raise ConfigurationError(f"{name} must be a whole number from 1 to {most}, not {text!r}", hint="Unset it for the default.")
     return int(text)
+
+
+def _switch(values: Mapping[str, str], name: str) -> bool | None:
+    text = values.get(name, "").lower()
+    if text in ("", "1", "true", "yes", "on"):
+        return bool(text) or None
+    if text in ("0", "false", "no", "off"):
+        return False
+    raise ConfigurationError(f"{name} must be true or false, not {text!r}", hint="Unset it for the default.")
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

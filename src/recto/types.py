@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
 
@@ -47,6 +47,7 @@ class Chunk:
     end_line: int
     content_hash: str
     source: str
+    book: str = ""
 
     @property
     def heading_path(self) -> str:
@@ -148,10 +149,11 @@ class Fingerprint:
 
 @dataclass(frozen=True, slots=True)
 class IndexInfo:
-    """One published state of a collection."""
+    """One published state of a collection; one that Recto did not make has no fingerprint, only a dimension."""
 
     collection: str
     generation: str
     chunks: int
     fingerprint: Fingerprint | None
-    warnings: tuple[str, ...] = field(default=())
+    warnings: tuple[str, ...] = ()
+    dim: int | None = None

@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from importlib.resources import files
 from pathlib import Path
 
-from recto.errors import CollectionMissing, ConfigurationError
+from recto.errors import CollectionMissing
 from recto.protocols import Embedder, Source, Store
+from recto.remote import Tell
 from recto.retriever import Retriever
 from recto.settings import BUILT_IN_MODEL, DEFAULT_COLLECTIONS, Settings
 
 SAMPLE_COLLECTION = "recto-sample"
 
-Tell = Callable[[str], None]
-"""Shows a person one line of what is going on."""
 
-
-def open_embedder(settings: Settings) -> Embedder:
+def open_embedder(settings: Settings, tell: Tell) -> Embedder:
     """Make the embedder that the settings name; light, the model is loaded when it is needed."""
     if settings.embedder == "cohere":
-        raise _not_in_this_version("Cohere", "RECTO_EMBEDDER=local")
+        from recto.embedders.cohere import CohereEmbedder
+        from recto.embedders.pacing import PACES
+
+        return CohereEmbedder(settings.cohere_api_key, settings.model, settings.cohere_api_url, PACES[settings.cohere_pace], tell)
     if settings.model in (BUILT_IN_MODEL, f"ibm-granite/{BUILT_IN_MODEL}"):
         from recto.embedders.granite import granite_embedder
 
@@ -35,10 +35,16 @@ def open_embedder(settings: Settings) -> Embedder:
     return HubEmbedder(settings.model, settings.threads)
 
 
-def open_store(settings: Settings) -> Store:
+def open_store(settings: Settings, tell: Tell) -> Store:
     """Make the store that the settings name; light, nothing is opened yet."""
     if settings.store == "server":
-        raise _not_in_this_version("a Qdrant server", "RECTO_STORE=edge")
+        from recto.stores.dialect_detection import load_dialect
+        from recto.stores.server.connection import Connection
+        from recto.stores.server.store import ServerStore
+
+        connection = Connection(settings.qdrant_url, settings.qdrant_api_key, tell)
+        dialect = load_dialect(settings.dialect) if settings.dialect else None
+        return ServerStore(connection, settings.home, settings.server, dialect)
     from recto.stores.edge.store import EdgeStore
 
     return EdgeStore(settings.home)
@@ -49,7 +55,7 @@ def open_retriever(settings: Settings, default_collection: str, tell: Tell, *, c
 
     On the very first run, when nothing is indexed and one of the default names is asked for, the sample book is indexed.
     """
-    embedder, store = open_embedder(settings), open_store(settings)
+    embedder, store = open_embedder(settings, tell), open_store(settings, tell)
     retriever = Retriever(embedder, store, collection or settings.collection_or(default_collection))
     try:
         retriever.open()
@@ -70,12 +76,12 @@ def _first_run(home: Path, retriever: Retriever, embedder: Embedder, store: Stor
         with WriterLock(home / "first-run.lock", "The sample book", wait=tell):
             if SAMPLE_COLLECTION not in store.collections():
                 tell("First run: indexing the sample book, once.")
-                index_sample(embedder, store, tell)
+                index_sample(embedder, store, home / "journal", tell)
             store.point(DEFAULT_COLLECTIONS, SAMPLE_COLLECTION)
             retriever.open()
 
 
-def index_sample(embedder: Embedder, store: Store, tell: Tell) -> None:
+def index_sample(embedder: Embedder, store: Store, journal: Path, tell: Tell) -> None:
     """Index the sample book and tell of every quarter of it."""
     from recto.indexer import IndexProgress, index_book
 
@@ -88,7 +94,7 @@ def index_sample(embedder: Embedder, store: Store, tell: Tell) -> None:
             told = quarter
             tell(f"Indexing the sample book: {now.done} of {now.chunks} passages")
 
-    index_book(sample_source(), embedder, store, SAMPLE_COLLECTION, progress=progress, wait=tell)
+    index_book(sample_source(), embedder, store, SAMPLE_COLLECTION, journal=journal, progress=progress, wait=tell)
 
 
 def sample_source() -> Source:
@@ -96,11 +102,3 @@ def sample_source() -> Source:
     from recto.book.tree import MarkdownTree
 
     return MarkdownTree(Path(str(files("recto.sample").joinpath("docs"))), book=SAMPLE_COLLECTION)
-
-
-def _not_in_this_version(what: str, instead: str) -> ConfigurationError:
-    from recto import __version__
-
-    return ConfigurationError(
-        f"Recto {__version__} cannot use {what} yet", hint=f"Set {instead}, or RECTO_PROFILE=embedded, or wait for the next version."
-    )

@@ -18,9 +18,17 @@ import pytest
 from tests.running import ROOT, SAMPLE_DOCS, environment, recto, retrieve
 
 
+HEARS_CTRL_C = """
+import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a run in the background would ignore it
+from recto.cli.main import main
+main()
+"""
+
+
 def start(home: Path, *arguments: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-m", "recto", *arguments],
+        [sys.executable, "-c", HEARS_CTRL_C, *arguments],
         cwd=ROOT,
         env=environment(home),
         stdout=subprocess.PIPE,
@@ -256,7 +264,7 @@ def tiny_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of a few megabytes."""
     place = tmp_path / "disk"
     place.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=48m", "tmpfs", str(place)], capture_output=True, check=False)
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=200m", "tmpfs", str(place)], capture_output=True, check=False)
     if mounted.returncode:
         pytest.skip("needs the right to mount a small file system")
     yield place
@@ -266,11 +274,10 @@ def tiny_disk(tmp_path: Path) -> Iterator[Path]:
 def test_a_full_disk(tiny_disk: Path, small_book: Path) -> None:
     home = tiny_disk / "home"
     assert recto(home, "index", str(small_book), "--collection", "garden").returncode == 0
-    with (tiny_disk / "filler").open("wb") as file:
+    with (tiny_disk / "filler").open("wb", buffering=0) as file:
         try:
             while True:
-                file.write(bytes(4096))
-                file.flush()
+                file.write(bytes(1 << 16))
         except OSError:
             pass
     done = recto(home, "search", "dough", "--collection", "garden")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -13,16 +15,45 @@ from hypothesis import strategies as st
 
 from recto.errors import CollectionMissing, EmbeddingError, StoreBusy
 from recto.protocols import Store
+from recto.settings import ServerOptions
 from recto.stores.edge.store import EdgeStore
+from recto.stores.server.connection import Connection
+from recto.stores.server.store import ServerStore
 from recto.types import Filters
+from tests.doubles.qdrant import QdrantDouble
 from tests.making import DIM, EMBEDDER, chunk, fingerprint, publish, vector
 
+REAL_SERVER = os.environ.get("RECTO_TEST_QDRANT_URL", "")
+KINDS = [
+    "edge",
+    "server",
+    pytest.param("real server", marks=pytest.mark.skipif(not REAL_SERVER, reason="RECTO_TEST_QDRANT_URL names none")),
+]
 
-@pytest.fixture(params=["edge"])
+
+@contextmanager
+def made(kind: str, home: Path) -> Iterator[Store]:
+    """Make an empty store of a kind: embedded, on a double that speaks real HTTP, or on a real server."""
+    if kind == "edge":
+        yield EdgeStore(home)
+    elif kind == "server":
+        with QdrantDouble(api_key="key") as double:
+            store = ServerStore(Connection(double.url, "key", lambda _: None), home, ServerOptions(), None)
+            yield store
+            store.close()
+    else:
+        connection = Connection(REAL_SERVER, os.environ.get("RECTO_TEST_QDRANT_API_KEY", ""), lambda _: None)
+        for entry in connection.client.get_collections().collections:
+            if entry.name.startswith(("books--", "library--", "shelf--", "others--")):
+                connection.client.delete_collection(entry.name)
+        yield ServerStore(connection, home, ServerOptions(), None)
+        connection.close()
+
+
+@pytest.fixture(params=KINDS)
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
-    made = EdgeStore(tmp_path / "home")
-    yield made
-    made.close()
+    with made(request.param, tmp_path / "home") as store:
+        yield store
 
 
 def test_nothing_is_there_at_first(store: Store) -> None:
@@ -59,7 +90,7 @@ def test_hits_are_ordered_and_limited(store: Store) -> None:
 
 def test_ties_are_ordered_by_page_and_place(store: Store) -> None:
     chunks = [chunk(number, page=page) for page in "ba" for number in (2, 0, 1)]
-    with store.build("books", EMBEDDER) as build:
+    with store.build("books", EMBEDDER, rebuild=True) as build:
         build.add(chunks, [vector(1)] * len(chunks))
         build.publish(fingerprint())
     hits = store.open("books").query(vector(1), 10)
@@ -86,17 +117,17 @@ def test_batches_answer_as_single_queries_do(store: Store) -> None:
 PLACES = [("ros2", "module-1-ros2"), ("simulation", "module-2-simulation"), ("intro", "intro"), ("ros2", "week-9-ros2")]
 
 
-@pytest.fixture(scope="module")
-def mixed(tmp_path_factory: pytest.TempPathFactory) -> Store:
+@pytest.fixture(scope="module", params=KINDS)
+def mixed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
     """A store with four directories of three modules and three pages in each."""
-    made = EdgeStore(tmp_path_factory.mktemp("mixed"))
     chunks = [
         chunk(number, module=module, directory=directory, page=f"{directory}/{number % 3}")
         for module, directory in PLACES
         for number in range(12)
     ]
-    publish(made, "books", chunks)
-    return made
+    with made(request.param, tmp_path_factory.mktemp("mixed")) as store:
+        publish(store, "books", chunks)
+        yield store
 
 
 NAMES = st.sampled_from(["ros2", "ROS2", "module-1-ros2", "week-9-ros2", "simulation", "intro", "module-9-ros2", "vla", "", "*", "ros"])
@@ -151,7 +182,7 @@ def test_a_new_index_replaces_the_old_one_whole(store: Store) -> None:
 
 def test_what_is_not_published_is_never_seen(store: Store) -> None:
     publish(store, "books", [chunk(1)])
-    with pytest.raises(KeyError), store.build("books", EMBEDDER) as build:
+    with pytest.raises(KeyError), store.build("books", EMBEDDER, rebuild=True) as build:
         build.add([chunk(2)], [vector(2)])
         raise KeyError("something else went wrong")
     assert store.open("books").count() == 1
@@ -162,19 +193,19 @@ def test_what_is_not_published_is_never_seen(store: Store) -> None:
 @pytest.mark.parametrize("bad", [[1.0] * (DIM - 1), [math.nan] * DIM, [math.inf] + [0.0] * (DIM - 1)])
 def test_vectors_that_cannot_be_searched_are_refused_whole(store: Store, bad: list[float]) -> None:
     publish(store, "books", [chunk(1)])
-    with pytest.raises(EmbeddingError), store.build("books", EMBEDDER) as build:
+    with pytest.raises(EmbeddingError), store.build("books", EMBEDDER, rebuild=True) as build:
         build.add([chunk(2), chunk(3)], [vector(2), bad])
     assert store.open("books").count() == 1
 
 
 def test_one_writer_at_a_time(store: Store) -> None:
     publish(store, "books", [chunk(1)])
-    with store.build("books", EMBEDDER) as build:
+    with store.build("books", EMBEDDER, rebuild=True) as build:
         build.add([chunk(2)], [vector(2)])
-        with pytest.raises(StoreBusy, match="process") as caught, store.build("books", EMBEDDER):
+        with pytest.raises(StoreBusy, match="process") as caught, store.build("books", EMBEDDER, rebuild=True):
             pass
         assert caught.value.hint
-        with store.build("others", EMBEDDER) as other:
+        with store.build("others", EMBEDDER, rebuild=True) as other:
             other.add([chunk(5)], [vector(5)])
             other.publish(fingerprint())
         build.publish(fingerprint())

@@ -51,7 +51,7 @@ def model_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_it_gives_the_models_numbers(model_directory: Path, shared_home: Path, embedder: Embedder) -> None:
-    mine = open_embedder(Settings("local", "edge", shared_home, model=str(model_directory), threads=2))
+    mine = open_embedder(Settings("local", "edge", shared_home, model=str(model_directory), threads=2), print)
     assert (mine.dim, mine.max_tokens, mine.fingerprint.model) == (384, 512, "my-model")
     texts = ["What is ROS 2?", "A node publishes messages to a topic. " * 12]
     for left, right in zip(mine.embed_documents(texts), embedder.embed_documents(texts), strict=True):
@@ -101,7 +101,7 @@ def test_incomplete_directories_are_told(tmp_path: Path, files: dict[str, str], 
 
 def test_a_hub_model_without_the_extra_or_of_an_unknown_name(shared_home: Path) -> None:
     with pytest.raises(ConfigurationError) as caught:
-        open_embedder(Settings("local", "edge", shared_home, model="nobody/nothing"))
+        open_embedder(Settings("local", "edge", shared_home, model="nobody/nothing"), print)
     assert "fastembed" in str(caught.value)
 
 

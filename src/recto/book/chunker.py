@@ -84,6 +84,7 @@ def _chunk(page: Page, title: str, book: str, draft: _Draft, index: int, total: 
         end_line=draft.last,
         content_hash=hashlib.sha256(embedded.encode()).hexdigest(),
         source=page.path,
+        book=book,
     )
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from recto.cli.running import Exit, warn
+from recto.cli.running import Exit, tell, warn
 from recto.errors import InvalidArgument, RectoError
 from recto.indexer import IndexProgress, IndexReport, index_book
 from recto.protocols import Source
@@ -20,17 +20,25 @@ from recto.settings import DEFAULT_COLLECTIONS, QUERY_COLLECTION, Settings, chec
 from recto.wiring import SAMPLE_COLLECTION, open_embedder, open_store, sample_source
 
 
-def index(path: Path | None, collection: str | None, *, sample: bool, as_json: bool) -> Exit:
+def index(path: Path | None, collection: str | None, *, sample: bool, rebuild: bool, as_json: bool) -> Exit:
     """Index a book and say what was indexed."""
     if sample == (path is not None):
         raise InvalidArgument("Give either the PATH of a book or --sample", hint="Try `recto index ./docs`.")
     settings = load_settings()
     name = _target(settings, collection, sample=sample)
     source = _source(path)
-    store = open_store(settings)
+    store = open_store(settings, tell)
     began = perf_counter()
     with _progress() as progress:
-        report = index_book(source, open_embedder(settings), store, name, progress=progress)
+        report = index_book(
+            source,
+            open_embedder(settings, tell),
+            store,
+            name,
+            journal=settings.home / "journal",
+            rebuild=rebuild,
+            progress=progress,
+        )
     if name in DEFAULT_COLLECTIONS or sample:
         # The book without a name of its own is the one that every surface's default name means.
         store.point(DEFAULT_COLLECTIONS, name)
@@ -43,7 +51,7 @@ def index(path: Path | None, collection: str | None, *, sample: bool, as_json: b
 
 def collections(*, as_json: bool) -> Exit:
     """List the collections with what is in them."""
-    store = open_store(load_settings())
+    store = open_store(load_settings(), tell)
     aliases = store.aliases()
     rows: list[dict[str, Any]] = []
     for name in store.collections():
@@ -78,7 +86,7 @@ def rollback(collection: str) -> Exit:
     """Go back one generation."""
     from recto.stores.edge.store import EdgeStore
 
-    store = open_store(load_settings())
+    store = open_store(load_settings(), tell)
     if not isinstance(store, EdgeStore):
         raise InvalidArgument("Only an embedded index can be rolled back", hint="Index the book again instead.")
     info = store.rollback(collection)

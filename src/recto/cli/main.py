@@ -59,15 +59,16 @@ def validate(suite: Path | None, collection: str | None, verbose: bool, as_json:
 @click.argument("path", type=click.Path(path_type=Path), required=False)
 @click.option("--collection", metavar="NAME", help="The name to publish under; default COLLECTION_NAME, else physical-ai-book.")
 @click.option("--sample", is_flag=True, help="Index the sample book that comes with Recto.")
+@click.option("--rebuild", is_flag=True, help="On a server: write a new collection beside the old one and swap, instead of in place.")
 @options.as_json
-def index(path: Path | None, collection: str | None, sample: bool, as_json: bool) -> int:
+def index(path: Path | None, collection: str | None, sample: bool, rebuild: bool, as_json: bool) -> int:
     """Index the Markdown or MDX files below PATH.
 
     Readers see the old index until the new one is complete. Exits with 1 if some pages could not be read.
     """
     from recto.cli import indexing
 
-    return indexing.index(path, collection, sample=sample, as_json=as_json)
+    return indexing.index(path, collection, sample=sample, rebuild=rebuild, as_json=as_json)
 
 
 @recto.command()
@@ -86,6 +87,41 @@ def rollback(collection: str) -> int:
     from recto.cli import indexing
 
     return indexing.rollback(collection)
+
+
+@recto.command()
+@options.collection
+@click.option("--to", metavar="NAME", help="The collection's name on the server; default: the same.")
+@options.as_json
+def promote(collection: str | None, to: str | None, as_json: bool) -> int:
+    """Copy an embedded index to the Qdrant server at QDRANT_URL, and check that both answer alike."""
+    from recto.cli import server
+
+    return server.promote(collection, to, as_json=as_json)
+
+
+@recto.command()
+@options.suite
+@options.collection
+@options.top_k
+@options.as_json
+def parity(suite: Path | None, collection: str | None, top_k: int, as_json: bool) -> int:
+    """Ask the embedded index and the server's the same questions and print the differences.
+
+    Exits with 5 if there are any.
+    """
+    from recto.cli import server
+
+    return server.parity(suite, collection, top_k, as_json=as_json)
+
+
+@recto.command()
+@click.argument("collection", required=False)
+def prepare(collection: str | None) -> int:
+    """Create the payload indexes that filters need on a server's COLLECTION."""
+    from recto.cli import server
+
+    return server.prepare(collection)
 
 
 main = entry(recto, "recto")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from recto.addresses import page_key
 from recto.types import Chunk, Payload
 
-KEYWORD_FIELDS = ("module_name", "module_keys", "page_key")
+KEYWORD_FIELDS = ("module_name", "module_keys", "page_key", "book")
 INTEGER_FIELDS = ("chunk_index",)
 """Fields with an index: those that filters, facets and reading in order need."""
 
@@ -27,6 +27,7 @@ def to_payload(chunk: Chunk) -> Payload:
         "end_line": chunk.end_line,
         "content_hash": chunk.content_hash,
         "source": chunk.source,
+        "book": chunk.book,
     }
 
 
@@ -47,4 +48,5 @@ def from_payload(id: str, payload: Payload) -> Chunk:
         end_line=payload["end_line"],
         content_hash=payload["content_hash"],
         source=payload["source"],
+        book=payload.get("book", ""),
     )

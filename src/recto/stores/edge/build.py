@@ -97,7 +97,7 @@ class EdgeBuild:
         with disk_errors(self._directory.path):
             name = self._swap(manifest)
             self._on_publish(self._collection)
-        return IndexInfo(self._collection, name, self._count, fingerprint)
+        return IndexInfo(self._collection, name, self._count, fingerprint, dim=self._dim)
 
     def _swap(self, manifest: Manifest) -> str:
         """Give the draft its name and its manifest, point readers to it, and keep the one before for a rollback."""

@@ -97,7 +97,7 @@ def open_generation(directory: CollectionDirectory, collection: str, name: str, 
         found = shard.info().points_count
     if found != manifest.chunks:
         raise IndexDamaged(f"{directory.generation(name)} holds {found} chunks, its manifest says {manifest.chunks}")
-    return EdgeIndex(shard, IndexInfo(collection, name, manifest.chunks, manifest.fingerprint, warnings))
+    return EdgeIndex(shard, IndexInfo(collection, name, manifest.chunks, manifest.fingerprint, warnings, manifest.fingerprint.embedder.dim))
 
 
 def _hits(found: Sequence[Any]) -> list[Hit]:

@@ -54,8 +54,11 @@ class EdgeStore:
                     self._open[collection] = known = self._load(collection, directory)
                 return known[1]
 
-    def build(self, name: str, embedder: EmbedderFingerprint, *, wait: Callable[[str], None] | None = None) -> EdgeBuild:
-        """Begin a new generation of a collection."""
+    def build(
+        self, name: str, embedder: EmbedderFingerprint, *, rebuild: bool = False, wait: Callable[[str], None] | None = None
+    ) -> EdgeBuild:
+        """Begin a new generation of a collection; it is always a new one."""
+        del rebuild
         check_collection_name(name, "collection")
         return EdgeBuild(name, self._home.collection(name), embedder.dim, wait, self._drop_alias)
 

@@ -1,0 +1,1 @@
+"""A Qdrant server, Qdrant Cloud or a Qdrant cluster, through the official client."""

@@ -1,0 +1,206 @@
+"""Write a collection on a server: beside the old one and swapped by an alias, or in place."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, suppress
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from recto.errors import EmbeddingError, IndexDamaged, RectoError
+from recto.settings import ServerOptions
+from recto.stores.lock import WriterLock
+from recto.stores.payload import INTEGER_FIELDS, KEYWORD_FIELDS, to_payload
+from recto.stores.server.connection import Connection
+from recto.types import Chunk, EmbedderFingerprint, Fingerprint, IndexInfo, Payload, Vector
+
+if TYPE_CHECKING:
+    from qdrant_client import models
+
+METADATA_KEY = "recto"
+_BATCH_POINTS = 128
+_BATCH_BYTES = 8 << 20  # a server refuses requests above 32 MB; smaller ones fail and repeat more cheaply
+_BYTES_PER_NUMBER = 12
+_SAMPLES = 8
+_PAGE = 1000
+_NEAR_ONE = 0.999
+
+
+class ServerBuild:
+    """Writes points in batches that may be repeated; `target` is the physical collection that is written to."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        name: str,
+        target: str,
+        embedder: EmbedderFingerprint,
+        options: ServerOptions,
+        lock: WriterLock,
+        finish: Callable[[], None],
+        *,
+        in_place: bool,
+    ) -> None:
+        self._connection = connection
+        self._name = name
+        self._target = target
+        self._embedder = embedder
+        self._options = options
+        self._lock = lock
+        self._finish = finish
+        self._in_place = in_place
+        self._held = ExitStack()
+        self._ids: set[str] = set()
+        self._samples: list[tuple[str, Vector]] = []
+        self._published = False
+
+    def __enter__(self) -> Self:
+        """Take the lock; make the collection with its payload indexes, before any point."""
+        self._held.enter_context(self._lock)
+        try:
+            if not self._in_place:
+                self._connection.write(lambda client: _create(client, self._target, self._embedder, self._options))
+            prepare_fields(self._connection, self._target, tenant=self._options.tenant)
+        except BaseException:
+            self._held.close()
+            raise
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        """Drop what was not published; what was written in place stays, the next run goes on from there."""
+        with self._held:
+            if not self._published and not self._in_place:
+                with suppress(RectoError):
+                    self._connection.read(lambda client: client.delete_collection(self._target))
+
+    def add(self, chunks: Sequence[Chunk], vectors: Sequence[Vector]) -> None:
+        """Upsert chunks; each batch is on disk when this returns."""
+        for chunk, vector in zip(chunks, vectors, strict=True):
+            if len(vector) != self._embedder.dim or not all(map(math.isfinite, vector)):
+                raise EmbeddingError(
+                    f"The vector of {chunk.page_url} (chunk {chunk.chunk_index}) is not {self._embedder.dim} finite numbers",
+                    hint="Check the embedding model; nothing was published.",
+                )
+        for batch in _batches([(chunk.id, to_payload(chunk), vector) for chunk, vector in zip(chunks, vectors, strict=True)]):
+            self._upsert(batch)
+        self._ids.update(chunk.id for chunk in chunks)
+        if chunks and len(self._samples) < _SAMPLES:
+            self._samples.append((chunks[0].id, vectors[0]))
+
+    def _upsert(self, batch: Sequence[tuple[str, Payload, Vector]]) -> None:
+        points = _points(batch)
+        self._connection.write(lambda client: client.upsert(self._target, points, wait=True))
+
+    def publish(self, fingerprint: Fingerprint) -> IndexInfo:
+        """Remove what is stale, check what is there, and let readers see it."""
+        if self._in_place:
+            self._delete_stale()
+        counted = self._connection.read(lambda client: client.count(self._target, exact=True)).count
+        if counted != len(self._ids):
+            raise IndexDamaged(f"The collection holds {counted} chunks, {len(self._ids)} were written", hint="Run `recto index --rebuild`.")
+        self._check_samples()
+        metadata = {METADATA_KEY: fingerprint.to_dict()}
+        self._connection.write(lambda client: client.update_collection(self._target, metadata=metadata))
+        self._finish()
+        self._published = True
+        return IndexInfo(self._name, self._target, counted, fingerprint, dim=self._embedder.dim)
+
+    def _delete_stale(self) -> None:
+        stale: list[Any] = []
+        records, offset = self._ids_from(None)
+        while True:
+            stale += [record.id for record in records if str(record.id) not in self._ids]
+            if offset is None:
+                break
+            records, offset = self._ids_from(offset)
+        for start in range(0, len(stale), _PAGE):
+            self._delete(stale[start : start + _PAGE])
+
+    def _ids_from(self, offset: Any) -> tuple[list[Any], Any]:
+        return self._connection.read(lambda client: client.scroll(self._target, limit=_PAGE, offset=offset, with_payload=False))
+
+    def _delete(self, ids: list[Any]) -> None:
+        self._connection.write(lambda client: client.delete(self._target, points_selector=ids, wait=True))
+
+    def _check_samples(self) -> None:
+        for id, vector in self._samples:
+            found = self._nearest(vector)
+            if not any(str(point.id) == id for point in found) and not (found and found[-1].score > _NEAR_ONE):
+                raise IndexDamaged(f"Chunk {id} is not found by its own vector", hint="Run `recto index --rebuild`.")
+
+    def _nearest(self, vector: Vector) -> list[Any]:
+        return list(self._connection.read(lambda client: client.query_points(self._target, query=vector, limit=10)).points)
+
+
+def create_field_index(connection: Connection, collection: str, field: str, schema: Any) -> None:
+    """Let the server filter by a field."""
+    connection.write(lambda client: client.create_payload_index(collection, field, schema, wait=True))
+
+
+def delete_collection(connection: Connection, name: str) -> None:
+    """Remove a physical collection."""
+    connection.write(lambda client: client.delete_collection(name))
+
+
+def prepare_fields(connection: Connection, collection: str, *, tenant: bool = False) -> tuple[str, ...]:
+    """Create the payload indexes that Recto's own fields need; those that exist stay."""
+    from qdrant_client import models
+
+    existing = connection.read(lambda client: client.get_collection(collection)).payload_schema or {}
+    wanted: dict[str, Any] = dict.fromkeys(KEYWORD_FIELDS, models.PayloadSchemaType.KEYWORD)
+    wanted |= dict.fromkeys(INTEGER_FIELDS, models.PayloadSchemaType.INTEGER)
+    if tenant:
+        wanted["book"] = models.KeywordIndexParams(type=models.KeywordIndexType.KEYWORD, is_tenant=True)
+    missing = {field: schema for field, schema in wanted.items() if field not in existing}
+    for field, schema in missing.items():
+        create_field_index(connection, collection, field, schema)
+    return tuple(missing)
+
+
+def _create(client: Any, name: str, embedder: EmbedderFingerprint, options: ServerOptions) -> None:
+    from qdrant_client import models
+
+    if client.collection_exists(name):  # an earlier try may have succeeded without our hearing of it
+        return
+    client.create_collection(
+        name,
+        vectors_config=models.VectorParams(size=embedder.dim, distance=models.Distance.COSINE, on_disk=options.on_disk_vectors),
+        shard_number=options.shards,
+        replication_factor=options.replication,
+        write_consistency_factor=options.write_consistency,
+        on_disk_payload=options.on_disk_payload,
+        quantization_config=_quantization(options.quantization),
+    )
+
+
+def _quantization(name: str) -> models.ScalarQuantization | models.BinaryQuantization | None:
+    from qdrant_client import models
+
+    if name == "int8":
+        return models.ScalarQuantization(scalar=models.ScalarQuantizationConfig(type=models.ScalarType.INT8, always_ram=True))
+    if name == "binary":
+        return models.BinaryQuantization(binary=models.BinaryQuantizationConfig(always_ram=True))
+    return None
+
+
+def _points(batch: Sequence[tuple[str, Payload, Vector]]) -> list[models.PointStruct]:
+    from qdrant_client import models
+
+    return [models.PointStruct(id=id, vector=vector, payload=payload) for id, payload, vector in batch]
+
+
+def _batches(points: Sequence[tuple[str, Payload, Vector]]) -> Iterator[list[tuple[str, Payload, Vector]]]:
+    """Group points so that no request is too large."""
+    held: list[tuple[str, Payload, Vector]] = []
+    size = 0
+    for point in points:
+        weight = len(json.dumps(point[1])) + _BYTES_PER_NUMBER * len(point[2])
+        if held and (len(held) >= _BATCH_POINTS or size + weight > _BATCH_BYTES):
+            yield held
+            held, size = [], 0
+        held.append(point)
+        size += weight
+    if held:
+        yield held

@@ -1,0 +1,545 @@
+"""A double of a Qdrant server: its REST interface and its refusals, over the local mode of the official client."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from copy import deepcopy
+from dataclasses import dataclass, field
+from functools import partial
+from types import TracebackType
+from typing import Any, TypeVar, cast
+from urllib.parse import unquote
+
+from pydantic import BaseModel, ValidationError
+from qdrant_client import QdrantClient, models
+from qdrant_client.common import client_warnings
+
+from tests.doubles.server import Answer, Double, Request, answer_json
+
+Json = dict[str, Any]
+Shape = TypeVar("Shape", bound=BaseModel)
+
+# Pytest turns warnings into errors and filters cannot be set for one thread alone: say that this one was shown.
+client_warnings.SEEN_MESSAGES.add("large-local-collection")
+
+OPEN_PATHS = ("/", "/healthz", "/readyz", "/livez")
+"""Answered without a key, as the server does: an address and a version say nothing about the key."""
+
+RANGED = ("integer", "float", "datetime", "uuid")
+COUNTED = ("keyword", "integer", "bool", "uuid")
+EVERY_TYPE = ("keyword", "integer", "float", "geo", "text", "bool", "datetime", "uuid")
+_SEE = "Check https://qdrant.tech/documentation/concepts/indexing/#payload-index to see which payload schemas support"
+NO_ORDER = f"Bad request: No range index for `order_by` key: `{{}}`. Please create one to use `order_by`. {_SEE} Range conditions"
+NO_FACET = f"Wrong input: No appropriate index for faceting: `{{}}`. Please create one to facet on this field. {_SEE} Match conditions"
+NO_INDEX = (
+    'Bad request: Index required but not found for "{}" of one of the following types: [{}]. '
+    "Help: Create an index for this key or use a different filter."
+)
+
+STRICT: Json = {"enabled": True, "unindexed_filtering_retrieve": False, "unindexed_filtering_update": False}
+DEFAULTS: Mapping[str, Json] = {
+    "params": {"shard_number": 1, "replication_factor": 1, "write_consistency_factor": 1, "on_disk_payload": True},
+    "hnsw_config": {"m": 16, "ef_construct": 100, "full_scan_threshold": 10_000, "max_indexing_threads": 0, "on_disk": False},
+    "optimizer_config": {
+        "deleted_threshold": 0.2,
+        "vacuum_min_vector_number": 1000,
+        "default_segment_number": 0,
+        "indexing_threshold": 10_000,
+        "flush_interval_sec": 5,
+    },
+    "wal_config": {"wal_capacity_mb": 32, "wal_segments_ahead": 0},
+}
+
+
+class Refused(Exception):
+    """A request that the server answers with an error."""
+
+    def __init__(self, code: int, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+@dataclass
+class Collection:
+    """What the server keeps of a collection besides its points."""
+
+    name: str
+    config: dict[str, Json | None]
+    indexes: dict[str, Json] = field(default_factory=dict)
+
+    def params(self, name: str | None) -> Json:
+        """Return the parameters of a vector, the unnamed one if no name is given."""
+        params = self.config["params"] or {}
+        vectors, sparse = params.get("vectors") or {}, params.get("sparse_vectors") or {}
+        named: Json = {"": vectors} if "size" in vectors else vectors
+        if (name or "") not in {**named, **sparse}:
+            raise Refused(400, f"Wrong input: Not existing vector name error: {name or ''}")
+        return cast(Json, named.get(name or "", {}))
+
+    def is_strict(self, knob: str) -> bool:
+        strict = self.config["strict_mode_config"] or {}
+        return bool(strict.get("enabled")) and strict.get(knob) is False
+
+    def has_index(self, key: str, types: tuple[str, ...]) -> bool:
+        return key in self.indexes and self.indexes[key]["type"] in types
+
+
+@dataclass(frozen=True)
+class Call:
+    """A request after routing."""
+
+    names: Mapping[str, str]
+    body: Json
+    query: Mapping[str, str]
+
+
+class QdrantDouble(Double):
+    """A server with state of its own; `metadata_supported=False` is one older than 1.16, `strict` is as in Qdrant Cloud."""
+
+    max_body = 32 * 1024 * 1024
+
+    def __init__(
+        self,
+        api_key: str | None = None,
+        strict: bool = True,
+        version: str = "1.20.0",
+        metadata_supported: bool = True,
+        max_body: int | None = None,
+    ) -> None:
+        super().__init__()
+        self.collections: dict[str, Collection] = {}
+        self.aliases: dict[str, str] = {}
+        self.max_body = max_body or self.max_body
+        self._api_key = api_key
+        self._strict = strict
+        self._version = version
+        self._metadata_supported = metadata_supported
+        self._operations = 0
+        self._local = QdrantClient(":memory:")
+        # One at a time: the local mode is not made for threads.
+        self._state = threading.Lock()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        super().__exit__(kind, error, trace)
+        self._local.close()
+
+    def error(self, code: int, message: str) -> Answer:
+        if code in {401, 403}:
+            return Answer(code, message.encode(), "text/plain")
+        return answer_json({"status": {"error": message}, "time": 0.0}, code)
+
+    def too_large(self, request: Request) -> Answer:
+        return self.error(400, f"Payload error: JSON payload ({request.size} bytes) is larger than allowed (limit: {self.max_body} bytes).")
+
+    def answer(self, request: Request) -> Answer:
+        if request.path not in OPEN_PATHS and (refusal := self._check_key(request.headers)):
+            return refusal
+        if request.path == "/":
+            return answer_json({"title": "qdrant - vector search engine", "version": self._version, "commit": "0" * 40})
+        if request.path in OPEN_PATHS:
+            return Answer(body=f"{request.path[1:]} check passed".encode(), content_type="text/plain")
+        route = _route(request)
+        if route is None:
+            return Answer(404)
+        try:
+            with self._state:
+                return answer_json({"result": self._carry_out(*route, request), "status": "ok", "time": 0.001, "usage": None})
+        except Refused as refused:
+            return self.error(refused.code, str(refused))
+
+    def _carry_out(self, work: Callable[[QdrantDouble, Call], object], names: Mapping[str, str], request: Request) -> object:
+        """Do the work, with the refusals of the local mode in the server's words."""
+        if request.body is not None and not isinstance(request.body, dict):
+            raise Refused(400, "Format error in JSON body: expected a JSON object")
+        try:
+            return work(self, Call(names, request.body or {}, request.query))
+        except ValidationError as error:
+            first = error.errors()[0]
+            place = ".".join(str(part) for part in first["loc"])
+            raise Refused(400, f"Format error in JSON body: {place}: {first['msg']}") from error
+        except ValueError as error:
+            text = re.sub(r"( got \d+) for vector '.*'", r"\1", str(error))
+            raise Refused(400, text if text.startswith("Wrong input") else f"Wrong input: {text}") from error
+
+    def _check_key(self, headers: Mapping[str, str]) -> Answer | None:
+        given = headers.get("api-key") or headers.get("authorization", "").removeprefix("Bearer ")
+        if self._api_key is None or given == self._api_key:
+            return None
+        return self.error(401, "Invalid API key or JWT" if given else "Must provide an API key or an Authorization bearer token")
+
+    def _collection(self, call: Call) -> Collection:
+        name = call.names["name"]
+        found = self.collections.get(self.aliases.get(name, name))
+        if found is None:
+            raise Refused(404, f"Not found: Collection `{name}` doesn't exist!")
+        return found
+
+    def _updated(self, call: Call) -> Json:
+        self._operations += 1
+        return {"operation_id": self._operations, "status": "completed" if call.query.get("wait") == "true" else "acknowledged"}
+
+    # Collections
+
+    def list_collections(self, call: Call) -> object:
+        return {"collections": [{"name": name} for name in self.collections]}
+
+    def exists(self, call: Call) -> object:
+        name = call.names["name"]
+        return {"exists": self.aliases.get(name, name) in self.collections}
+
+    def create(self, call: Call) -> object:
+        name = call.names["name"]
+        if name in self.collections:
+            raise Refused(409, f"Wrong input: Collection `{name}` already exists!")
+        if name in self.aliases:
+            raise Refused(400, f"Wrong input: Can't create collection with name {name}. Alias with the same name already exists")
+        wanted = _parse(models.CreateCollection, call.body)
+        self._local.create_collection(name, vectors_config=wanted.vectors or {}, sparse_vectors_config=wanted.sparse_vectors)
+        config: dict[str, Json | None] = {part: dict(values) for part, values in DEFAULTS.items()}
+        # A copy, because the log of requests shows the body as it was.
+        body = deepcopy(call.body)
+        params = {key: body[key] for key in models.CollectionParams.model_fields if body.get(key) is not None}
+        config["params"] = {**DEFAULTS["params"], **params}
+        config["quantization_config"] = None
+        config["strict_mode_config"] = dict(STRICT) if self._strict else {"enabled": False}
+        made = Collection(name, config)
+        self._configure(made, body)
+        self.collections[name] = made
+        return True
+
+    def update(self, call: Call) -> object:
+        found = self._collection(call)
+        _parse(models.UpdateCollection, call.body)
+        for vector, changes in (call.body.get("vectors") or {}).items():
+            found.params(vector).update(changes)
+        found.config["params"] = {**(found.config["params"] or {}), **(call.body.get("params") or {})}
+        self._configure(found, call.body)
+        return True
+
+    def _configure(self, collection: Collection, body: Json) -> None:
+        # The optimizer's settings are written under another name than they are read.
+        names = {"optimizers_config": "optimizer_config"}
+        for part in ("hnsw_config", "optimizers_config", "wal_config", "strict_mode_config"):
+            if body.get(part):
+                name = names.get(part, part)
+                collection.config[name] = {**(collection.config.get(name) or {}), **body[part]}
+        if body.get("quantization_config"):
+            collection.config["quantization_config"] = body["quantization_config"]
+        if body.get("metadata") and self._metadata_supported:
+            merged = {**(collection.config.get("metadata") or {}), **body["metadata"]}
+            collection.config["metadata"] = {key: value for key, value in merged.items() if value is not None}
+
+    def info(self, call: Call) -> object:
+        found = self._collection(call)
+        schema = {}
+        for key, params in found.indexes.items():
+            filled = models.Filter(must_not=[models.IsEmptyCondition(is_empty=models.PayloadField(key=key))])
+            points = self._local.count(found.name, count_filter=filled).count
+            schema[key] = {"data_type": params["type"], "params": params if len(params) > 1 else None, "points": points}
+        return {
+            "status": "green",
+            "optimizer_status": "ok",
+            "points_count": self._local.count(found.name).count,
+            "indexed_vectors_count": 0,
+            "segments_count": 1,
+            "config": found.config,
+            "payload_schema": schema,
+        }
+
+    def delete_collection(self, call: Call) -> object:
+        name = call.names["name"]
+        self.aliases = {alias: target for alias, target in self.aliases.items() if target != name}
+        self._local.delete_collection(name)
+        return self.collections.pop(name, None) is not None
+
+    # Aliases
+
+    def change_aliases(self, call: Call) -> object:
+        # Changed in a copy: all of the actions count, or none.
+        aliases = dict(self.aliases)
+        for action in _parse(models.ChangeAliasesOperation, call.body).actions:
+            if isinstance(action, models.CreateAliasOperation):
+                self._free(action.create_alias.alias_name)
+                if action.create_alias.collection_name not in self.collections:
+                    raise Refused(404, f"Not found: Collection `{action.create_alias.collection_name}` doesn't exist!")
+                aliases[action.create_alias.alias_name] = action.create_alias.collection_name
+            elif isinstance(action, models.DeleteAliasOperation):
+                aliases.pop(action.delete_alias.alias_name, None)
+            else:
+                self._free(action.rename_alias.new_alias_name)
+                if action.rename_alias.old_alias_name not in aliases:
+                    raise Refused(404, f"Not found: Alias {action.rename_alias.old_alias_name} does not exists!")
+                aliases[action.rename_alias.new_alias_name] = aliases.pop(action.rename_alias.old_alias_name)
+        self.aliases = aliases
+        return True
+
+    def _free(self, alias: str) -> None:
+        if alias in self.collections:
+            raise Refused(409, f"Wrong input: Collection `{alias}` already exists!")
+
+    def list_aliases(self, call: Call) -> object:
+        only = self._collection(call).name if call.names else None
+        found = [(alias, name) for alias, name in self.aliases.items() if only in {None, name}]
+        return {"aliases": [{"alias_name": alias, "collection_name": name} for alias, name in found]}
+
+    # Payload indexes
+
+    def create_index(self, call: Call) -> object:
+        found = self._collection(call)
+        wanted = _parse(models.CreateFieldIndex, call.body)
+        if wanted.field_schema is None:
+            raise Refused(400, "Wrong input: Can't auto-detect field type, please specify `field_schema` in the request")
+        schema = call.body["field_schema"]
+        found.indexes[wanted.field_name] = {"type": schema} if isinstance(schema, str) else schema
+        return self._updated(call)
+
+    def drop_index(self, call: Call) -> object:
+        self._collection(call).indexes.pop(call.names["field"], None)
+        return self._updated(call)
+
+    def _check_filter(self, collection: Collection, given: object, knob: str = "unindexed_filtering_retrieve") -> None:
+        if not collection.is_strict(knob):
+            return
+        for key, types in _keys(given):
+            # The server finds identifiers of both kinds by either index, but names only the usual one.
+            if not collection.has_index(key, (*types, "uuid") if types == ("keyword",) else types):
+                raise Refused(400, NO_INDEX.format(key, ", ".join(types)))
+
+    # Changing points
+
+    def upsert(self, call: Call) -> object:
+        found = self._collection(call)
+        points: list[models.PointStruct] | models.Batch
+        if "batch" in call.body:
+            insert = _parse(models.PointsBatch, call.body)
+            points, update_filter = insert.batch, insert.update_filter
+        else:
+            single = _parse(models.PointsList, call.body)
+            points, update_filter = single.points, single.update_filter
+        self._check_filter(found, call.body.get("update_filter"), "unindexed_filtering_update")
+        self._local.upsert(found.name, points, update_filter=update_filter)
+        return self._updated(call)
+
+    def delete_points(self, call: Call) -> object:
+        found = self._collection(call)
+        self._check_filter(found, call.body.get("filter"), "unindexed_filtering_update")
+        self._local.delete(found.name, _selector(call.body))
+        return self._updated(call)
+
+    def set_payload(self, call: Call) -> object:
+        wanted = _parse(models.SetPayload, call.body)
+        return self._change_payload(call, partial(self._local.set_payload, payload=wanted.payload, key=wanted.key))
+
+    def overwrite_payload(self, call: Call) -> object:
+        wanted = _parse(models.SetPayload, call.body)
+        return self._change_payload(call, partial(self._local.overwrite_payload, payload=wanted.payload))
+
+    def _change_payload(self, call: Call, change: Callable[..., object]) -> object:
+        found = self._collection(call)
+        self._check_filter(found, call.body.get("filter"), "unindexed_filtering_update")
+        if call.body.get("points") is None and call.body.get("filter") is None:
+            raise Refused(400, "Format error in JSON body: No filter or points provided")
+        try:
+            change(found.name, points=_selector(call.body))
+        except KeyError as error:
+            raise Refused(404, f"Not found: No point with id {error.args[0]} found") from error
+        return self._updated(call)
+
+    # Reading points
+
+    def retrieve(self, call: Call) -> object:
+        found = self._collection(call)
+        wanted = _parse(models.PointRequest, call.body)
+        return _plain(self._local.retrieve(found.name, wanted.ids, _or(wanted.with_payload, True), _or(wanted.with_vector, False)))
+
+    def query(self, call: Call) -> object:
+        return self._query(self._collection(call), call.body)
+
+    def query_batch(self, call: Call) -> object:
+        found = self._collection(call)
+        _parse(models.QueryRequestBatch, call.body)
+        return [self._query(found, search) for search in call.body["searches"]]
+
+    def _query(self, collection: Collection, body: Json) -> object:
+        wanted = _parse(models.QueryRequest, body)
+        self._check_query(collection, body)
+        # Search parameters are left out: the local mode knows none and warns.
+        answer = self._local.query_points(
+            collection.name,
+            query=cast(Any, wanted.query),
+            using=wanted.using,
+            prefetch=wanted.prefetch,
+            query_filter=wanted.filter,
+            limit=_or(wanted.limit, 10),
+            offset=wanted.offset,
+            with_payload=_or(wanted.with_payload, False),
+            with_vectors=_or(wanted.with_vector, False),
+            score_threshold=wanted.score_threshold,
+            lookup_from=wanted.lookup_from,
+        )
+        return _plain(answer)
+
+    def query_groups(self, call: Call) -> object:
+        found = self._collection(call)
+        wanted = _parse(models.QueryGroupsRequest, call.body)
+        self._check_query(found, call.body)
+        answer = self._local.query_points_groups(
+            found.name,
+            wanted.group_by,
+            query=cast(Any, wanted.query),
+            using=wanted.using,
+            prefetch=wanted.prefetch,
+            query_filter=wanted.filter,
+            limit=_or(wanted.limit, 10),
+            group_size=_or(wanted.group_size, 3),
+            with_payload=_or(wanted.with_payload, False),
+            with_vectors=_or(wanted.with_vector, False),
+            score_threshold=wanted.score_threshold,
+            with_lookup=wanted.with_lookup,
+            lookup_from=wanted.lookup_from,
+        )
+        return _plain(answer)
+
+    def _check_query(self, collection: Collection, body: Json) -> None:
+        """Refuse a query that the server refuses; queries before it are checked like itself."""
+        _check_limit(body.get("limit"))
+        self._check_filter(collection, body.get("filter"))
+        query = body.get("query")
+        vector = query.get("nearest") if isinstance(query, dict) else query
+        if isinstance(vector, list) and vector and not isinstance(vector[0], list):
+            size = collection.params(body.get("using")).get("size", len(vector))
+            if len(vector) != size:
+                raise Refused(400, f"Wrong input: Vector dimension error: expected dim: {size}, got {len(vector)}")
+        before = body.get("prefetch") or []
+        for one in before if isinstance(before, list) else [before]:
+            self._check_query(collection, one)
+
+    def count(self, call: Call) -> object:
+        found = self._collection(call)
+        wanted = _parse(models.CountRequest, call.body)
+        self._check_filter(found, call.body.get("filter"))
+        return {"count": self._local.count(found.name, count_filter=wanted.filter).count}
+
+    def scroll(self, call: Call) -> object:
+        found = self._collection(call)
+        wanted = _parse(models.ScrollRequest, call.body)
+        _check_limit(wanted.limit)
+        self._check_filter(found, call.body.get("filter"))
+        order = models.OrderBy(key=wanted.order_by) if isinstance(wanted.order_by, str) else wanted.order_by
+        if order is not None and not found.has_index(order.key, RANGED):
+            raise Refused(400, NO_ORDER.format(order.key))
+        points, following = self._local.scroll(
+            found.name,
+            scroll_filter=wanted.filter,
+            limit=_or(wanted.limit, 10),
+            order_by=order,
+            offset=wanted.offset,
+            with_payload=_or(wanted.with_payload, True),
+            with_vectors=_or(wanted.with_vector, False),
+        )
+        return {"points": _plain(points), "next_page_offset": _plain(following)}
+
+    def facet(self, call: Call) -> object:
+        found = self._collection(call)
+        wanted = _parse(models.FacetRequest, call.body)
+        _check_limit(wanted.limit)
+        self._check_filter(found, call.body.get("filter"))
+        if not found.has_index(wanted.key, COUNTED):
+            raise Refused(400, NO_FACET.format(wanted.key))
+        return _plain(self._local.facet(found.name, wanted.key, facet_filter=wanted.filter, limit=_or(wanted.limit, 10)))
+
+
+ROUTES: tuple[tuple[str, str, Callable[[QdrantDouble, Call], object]], ...] = (
+    ("GET", "aliases", QdrantDouble.list_aliases),
+    ("GET", "collections", QdrantDouble.list_collections),
+    ("POST", "collections/aliases", QdrantDouble.change_aliases),
+    ("GET", "collections/{name}", QdrantDouble.info),
+    ("PUT", "collections/{name}", QdrantDouble.create),
+    ("PATCH", "collections/{name}", QdrantDouble.update),
+    ("DELETE", "collections/{name}", QdrantDouble.delete_collection),
+    ("GET", "collections/{name}/exists", QdrantDouble.exists),
+    ("GET", "collections/{name}/aliases", QdrantDouble.list_aliases),
+    ("PUT", "collections/{name}/index", QdrantDouble.create_index),
+    ("DELETE", "collections/{name}/index/{field}", QdrantDouble.drop_index),
+    ("POST", "collections/{name}/facet", QdrantDouble.facet),
+    ("PUT", "collections/{name}/points", QdrantDouble.upsert),
+    ("POST", "collections/{name}/points", QdrantDouble.retrieve),
+    ("POST", "collections/{name}/points/delete", QdrantDouble.delete_points),
+    ("POST", "collections/{name}/points/payload", QdrantDouble.set_payload),
+    ("PUT", "collections/{name}/points/payload", QdrantDouble.overwrite_payload),
+    ("POST", "collections/{name}/points/query", QdrantDouble.query),
+    ("POST", "collections/{name}/points/query/batch", QdrantDouble.query_batch),
+    ("POST", "collections/{name}/points/query/groups", QdrantDouble.query_groups),
+    ("POST", "collections/{name}/points/count", QdrantDouble.count),
+    ("POST", "collections/{name}/points/scroll", QdrantDouble.scroll),
+)
+
+
+def _route(request: Request) -> tuple[Callable[[QdrantDouble, Call], object], Mapping[str, str]] | None:
+    parts = [unquote(part) for part in request.path.strip("/").split("/")]
+    for method, pattern, work in ROUTES:
+        wanted = pattern.split("/")
+        pairs = list(zip(wanted, parts, strict=False))
+        if method == request.method and len(wanted) == len(parts) and all(want == part or want[0] == "{" for want, part in pairs):
+            return work, {want[1:-1]: part for want, part in pairs if want[0] == "{"}
+    return None
+
+
+def _keys(given: object) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Yield every payload key of a filter with the kinds of index that can answer its condition."""
+    if isinstance(given, list):
+        for one in given:
+            yield from _keys(one)
+    elif isinstance(given, dict):
+        nested = given.get("nested")
+        if nested:
+            yield from ((f"{nested['key']}[].{key}", types) for key, types in _keys(nested["filter"]))
+        elif "key" in given:
+            yield given["key"], _types(given)
+        for clause in ("must", "must_not", "should", "min_should", "conditions", "is_empty", "is_null"):
+            # With a key these are the short forms of a condition, told above.
+            if "key" not in given:
+                yield from _keys(given.get(clause))
+
+
+def _types(condition: Json) -> tuple[str, ...]:
+    match, span = condition.get("match") or {}, condition.get("range")
+    if match.keys() & {"text", "text_any", "phrase"}:
+        return ("text",)
+    if match:
+        value = next(iter(match.values()))
+        first = value[0] if isinstance(value, list) and value else value
+        return ("bool",) if isinstance(first, bool) else ("integer",) if isinstance(first, int) else ("keyword",)
+    if span:
+        return ("datetime",) if any(isinstance(end, str) for end in span.values()) else ("integer", "float")
+    if condition.keys() & {"geo_bounding_box", "geo_radius", "geo_polygon"}:
+        return ("geo",)
+    return EVERY_TYPE
+
+
+def _check_limit(limit: int | None) -> None:
+    if limit is not None and limit < 1:
+        raise Refused(422, f"Validation error in JSON body: [limit: value {limit} invalid, must be 1 or larger]")
+
+
+def _parse(shape: type[Shape], body: Json) -> Shape:
+    return shape.model_validate(body)
+
+
+def _selector(body: Json) -> models.PointsSelector:
+    if body.get("points") is not None:
+        return models.PointIdsList(points=body["points"])
+    return _parse(models.FilterSelector, {"filter": body.get("filter")})
+
+
+def _or(value: Any, default: Any) -> Any:
+    return default if value is None else value
+
+
+def _plain(value: object) -> object:
+    """Turn the client's models into what JSON can say."""
+    if isinstance(value, list):
+        return [_plain(one) for one in value]
+    return value.model_dump(mode="json") if isinstance(value, BaseModel) else value

@@ -1,0 +1,334 @@
+"""A small HTTP/1.1 server on loopback that can be told to misbehave; the doubles of the cloud services are built on it."""
+
+from __future__ import annotations
+
+import json
+import socket
+import struct
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import TracebackType
+from typing import Any, Self, cast
+from urllib.parse import parse_qsl, urlsplit
+
+JSON = "application/json"
+NO_HEADERS: Mapping[str, str] = {}
+LONGEST = 30.0
+"""No fault lasts longer than this, whatever is asked for; all end at once when the double closes."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a client sent: the path as on the wire, header names in lower case, the body parsed if it is JSON, else its bytes."""
+
+    method: str
+    path: str
+    query: Mapping[str, str]
+    headers: Mapping[str, str]
+    body: Any
+    size: int
+    at: float
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What is sent back."""
+
+    status: int = 200
+    body: bytes = b""
+    content_type: str = JSON
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    def head(self) -> bytes:
+        """The status line and the headers; the length is always that of the whole body."""
+        phrases = {code.value: code.phrase for code in HTTPStatus}
+        lines = [f"HTTP/1.1 {self.status} {phrases.get(self.status, 'Unknown')}"]
+        fields = {"Content-Type": self.content_type, "Content-Length": str(len(self.body)), **self.headers}
+        lines += [f"{name}: {value}" for name, value in fields.items()]
+        return "\r\n".join([*lines, "", ""]).encode("latin-1")
+
+
+def answer_json(value: object, status: int = 200) -> Answer:
+    return Answer(status, json.dumps(value).encode())
+
+
+class Exchange:
+    """One request on its connection, as a fault sees it."""
+
+    def __init__(self, double: Double, handler: _Handler, request: Request) -> None:
+        self.double = double
+        self.request = request
+        self._handler = handler
+
+    def normal(self) -> Answer:
+        """Carry the request out."""
+        return self.double.carry_out(self.request)
+
+    def wait(self, seconds: float) -> bool:
+        """Wait, and say whether the double is still open."""
+        return not self.double.closing.wait(min(seconds, LONGEST))
+
+    def send(self, answer: Answer) -> None:
+        # In one write: two would let the client's delayed acknowledgement slow every exchange down.
+        self._handler.wfile.write(answer.head() + answer.body)
+
+    def drip(self, answer: Answer, pause: float, seconds: float) -> None:
+        """Send the body byte by byte; what is not sent after so many seconds is never sent."""
+        end = time.monotonic() + min(seconds, LONGEST)
+        self._handler.wfile.write(answer.head())
+        for number in range(len(answer.body)):
+            if time.monotonic() > end or not self.wait(pause):
+                self.close()
+                return
+            self._handler.wfile.write(answer.body[number : number + 1])
+
+    def close(self) -> None:
+        self._handler.close_connection = True
+
+    def reset(self) -> None:
+        """Close the connection so that the client sees a reset, not an end."""
+        self.close()
+        # Without lingering the system sends RST; the reader holds the socket open too and must go first.
+        self._handler.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self._handler.rfile.close()
+        self._handler.connection.close()
+
+
+Fault = Callable[[Exchange], None]
+"""Treats one request instead of the double; made by the functions below."""
+
+
+def status(code: int, body: object = None, headers: Mapping[str, str] = NO_HEADERS, content_type: str | None = None) -> Fault:
+    """Answer with a status; without a body the double's own error body is used, text and bytes are sent as they are."""
+
+    def act(exchange: Exchange) -> None:
+        answer = exchange.double.error(code, f"scripted {code}") if body is None else _answer(code, body, content_type)
+        exchange.send(replace(answer, headers={**answer.headers, **headers}))
+
+    return act
+
+
+def rubbish(content: object = b"<html><body>Welcome to the hotel's network</body></html>") -> Fault:
+    """Answer 200 with something that is no answer: text and bytes as they are, anything else as JSON."""
+    return lambda exchange: exchange.send(_answer(200, content, None))
+
+
+def hang(seconds: float = LONGEST) -> Fault:
+    """Never answer."""
+
+    def act(exchange: Exchange) -> None:
+        exchange.wait(seconds)
+        exchange.close()
+
+    return act
+
+
+def delay(seconds: float) -> Fault:
+    """Answer, but late."""
+
+    def act(exchange: Exchange) -> None:
+        if exchange.wait(seconds):
+            exchange.send(exchange.normal())
+        else:
+            exchange.close()
+
+    return act
+
+
+def slow_drip(pause: float = 0.1, seconds: float = 5.0) -> Fault:
+    """Answer byte by byte, so that no single read takes long, and give up after so many seconds."""
+    return lambda exchange: exchange.drip(exchange.normal(), pause, seconds)
+
+
+def drop(*, done: bool = False) -> Fault:
+    """Close the connection without an answer; `done` carries the request out first, so that only its answer is lost."""
+
+    def act(exchange: Exchange) -> None:
+        if done:
+            exchange.normal()
+        exchange.close()
+
+    return act
+
+
+def reset() -> Fault:
+    """Reset the connection."""
+    return Exchange.reset
+
+
+def refused_url() -> str:
+    """Return an address on which nothing listens."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return f"http://127.0.0.1:{taken.getsockname()[1]}"
+
+
+class Double:
+    """A server in threads of its own between `with` and its end; subclasses say how requests are answered.
+
+    An error in the double itself is raised when it closes, so that it is never taken for an answer of the service.
+    """
+
+    max_body: int | None = None
+
+    def __init__(self) -> None:
+        self.requests: list[Request] = []
+        self.closing = threading.Event()
+        self._lock = threading.Lock()
+        self._script: list[tuple[str, Fault]] = []
+        self._always: list[tuple[str, Fault]] = []
+        self._failures: list[BaseException] = []
+        self._server: _Server | None = None
+
+    @property
+    def url(self) -> str:
+        if self._server is None:
+            raise RuntimeError("the double is not open")
+        return f"http://127.0.0.1:{self._server.server_port}"
+
+    def script(self, *faults: Fault, path: str | None = None) -> None:
+        """Let the next requests, or those whose path matches a pattern such as `*/points`, each meet one of these faults."""
+        with self._lock:
+            self._script += [(path or "*", fault) for fault in faults]
+
+    def always(self, fault: Fault | None, path: str | None = None) -> None:
+        """Let every request for which nothing is scripted meet a fault; None ends that."""
+        with self._lock:
+            self._always = [(path or "*", fault)] if fault else []
+
+    def answer(self, request: Request) -> Answer:
+        """Answer a request as the service would."""
+        raise NotImplementedError
+
+    def error(self, code: int, message: str) -> Answer:
+        """Say that something went wrong as the service would."""
+        return answer_json({"message": message}, code)
+
+    def too_large(self, request: Request) -> Answer:
+        """Refuse a body of more than `max_body` bytes."""
+        return self.error(413, f"{request.size} bytes are too many")
+
+    def carry_out(self, request: Request) -> Answer:
+        if self.max_body is not None and request.size > self.max_body:
+            return self.too_large(request)
+        try:
+            return self.answer(request)
+        except Exception as error:
+            self.failed(error)
+            return self.error(500, f"error in the double: {error!r}")
+
+    def failed(self, error: BaseException) -> None:
+        with self._lock:
+            self._failures.append(error)
+
+    def received(self, request: Request) -> Fault | None:
+        """Note a request and return the fault that it meets."""
+        with self._lock:
+            self.requests.append(request)
+            for place, (pattern, fault) in enumerate(self._script):
+                if fnmatchcase(request.path, pattern):
+                    del self._script[place]
+                    return fault
+            return next((fault for pattern, fault in self._always if fnmatchcase(request.path, pattern)), None)
+
+    def __enter__(self) -> Self:
+        self._server = _Server(self)
+        self._server.begin()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.closing.set()
+        if self._server is not None:
+            self._server.end()
+            self._server = None
+        if error is None and self._failures:
+            raise self._failures[0]
+
+
+class _Server(ThreadingHTTPServer):
+    request_queue_size = 128
+
+    def __init__(self, double: Double) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.double = double
+        self._main = threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.02}, name="double", daemon=True)
+        self._open: list[tuple[socket.socket, threading.Thread]] = []
+
+    def begin(self) -> None:
+        self._main.start()
+
+    def end(self) -> None:
+        self.shutdown()
+        self._main.join()
+        for connection, _ in self._open:
+            # A client that keeps its connection would otherwise keep the thread that reads from it.
+            with suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
+        for _, thread in self._open:
+            thread.join()
+        self.server_close()
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        # The threads of the base class cannot be both joined and daemons; these are both.
+        thread = threading.Thread(target=self.process_request_thread, args=(request, client_address), name="double-answer", daemon=True)
+        self._open = [(connection, one) for connection, one in self._open if one.is_alive()]
+        thread.start()
+        self._open.append((request, thread))
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        error = sys.exception()
+        # A client that has gone away is what many tests are about.
+        if error is not None and not isinstance(error, ConnectionError):
+            self.double.failed(error)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+
+    def _serve(self) -> None:
+        double = cast(_Server, self.server).double
+        request = self._read(double.max_body)
+        exchange = Exchange(double, self, request)
+        fault = double.received(request)
+        if fault is None:
+            exchange.send(exchange.normal())
+        else:
+            fault(exchange)
+
+    do_DELETE = do_GET = do_PATCH = do_POST = do_PUT = _serve  # noqa: N815
+
+    def _read(self, max_body: int | None) -> Request:
+        size = left = int(self.headers.get("Content-Length", 0))
+        parts = []
+        while left and (part := self.rfile.read(min(left, 1 << 20))):
+            left -= len(part)
+            # A body that will be refused is read to its end, or the client would see a reset instead of the answer.
+            if max_body is None or size <= max_body:
+                parts.append(part)
+        if left:
+            raise ConnectionAbortedError("the client went away in the middle of a body")
+        body: Any = b"".join(parts)
+        with suppress(ValueError):
+            body = json.loads(body) if body else None
+        address = urlsplit(self.path)
+        headers = {name.lower(): value for name, value in self.headers.items()}
+        return Request(self.command, address.path, dict(parse_qsl(address.query)), headers, body, size, time.monotonic())
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Stay silent."""
+
+
+def _answer(code: int, body: object, content_type: str | None) -> Answer:
+    if not isinstance(body, str | bytes):
+        return replace(answer_json(body, code), content_type=content_type or JSON)
+    content = body.encode() if isinstance(body, str) else body
+    looks = "text/html" if content.lstrip()[:1] == b"<" else "text/plain"
+    return Answer(code, content, content_type or looks)

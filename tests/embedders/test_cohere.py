@@ -1,0 +1,206 @@
+"""Cohere's SDK over real sockets, against a double that misbehaves on purpose."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from recto.embedders.cohere import CohereEmbedder
+from recto.embedders.pacing import PACES, Pace, Pacer
+from recto.errors import ConfigurationError, EmbeddingError, RectoError
+from tests.doubles.cohere import CohereDouble
+from tests.doubles.server import Fault, drop, hang, refused_url, reset, rubbish, slow_drip, status
+
+KEY = "co_secret_key"
+
+
+@pytest.fixture
+def double() -> Iterator[CohereDouble]:
+    with CohereDouble(api_key=KEY) as made:
+        yield made
+
+
+@pytest.fixture
+def waits() -> list[float]:
+    return []
+
+
+@pytest.fixture
+def told() -> list[str]:
+    return []
+
+
+@pytest.fixture
+def embedder(double: CohereDouble, waits: list[float], told: list[str]) -> Iterator[CohereEmbedder]:
+    made = CohereEmbedder(KEY, "embed-english-v3.0", double.url, PACES["off"], told.append, waits.append)
+    yield made
+    made.close()
+
+
+def types(double: CohereDouble) -> list[str]:
+    return [request.body["input_type"] for request in double.requests]
+
+
+def test_questions_and_passages_are_asked_differently(double: CohereDouble, embedder: CohereEmbedder) -> None:
+    vector = embedder.embed_query("What is ROS 2?")
+    (other,) = embedder.embed_documents(["ROS 2 is a middleware"])
+    assert len(vector) == len(other) == embedder.dim == 1024
+    assert types(double) == ["search_query", "search_document"]
+    assert [request.body["truncate"] for request in double.requests] == ["END", "NONE"], "a passage is never cut in silence"
+    assert embedder.fingerprint.model == "cohere/embed-english-v3.0"
+
+
+def test_batches_of_at_most_96_in_order(double: CohereDouble, embedder: CohereEmbedder) -> None:
+    texts = [f"passage number {number}" for number in range(200)]
+    seen: list[tuple[int, int]] = []
+    vectors = embedder.embed_documents(texts, lambda done, total: seen.append((done, total)))
+    assert [len(request.body["texts"]) for request in double.requests] == [96, 96, 8]
+    assert seen == [(96, 200), (192, 200), (200, 200)]
+    assert vectors[137] == embedder.embed_documents([texts[137]])[0]
+    assert embedder.embed_documents([]) == []
+
+
+@pytest.mark.parametrize(
+    ("fault", "kind", "words"),
+    [
+        (status(401), ConfigurationError, "refuses the key"),
+        (status(403), ConfigurationError, "refuses the key"),
+        (status(498), ConfigurationError, "refuses the key"),
+        (status(400, {"message": f"bad {KEY}"}), EmbeddingError, r"refuses the request \(400\): bad \*\*\*"),
+        (status(404, {"message": "no such model"}), EmbeddingError, "no such model"),
+        (status(429), EmbeddingError, "rate limit"),
+        (status(429, headers={"Retry-After": "50"}), EmbeddingError, "rate limit"),
+        (status(500), EmbeddingError, r"not available \(500\)"),
+        (status(503, b"<html>busy</html>", content_type="text/html"), EmbeddingError, r"not available \(503\)"),
+        (drop(), EmbeddingError, "Cannot connect to Cohere"),
+        (reset(), EmbeddingError, "Cannot connect to Cohere"),
+        (rubbish(), EmbeddingError, "cannot be understood"),
+        (rubbish({}), EmbeddingError, "no vectors"),
+        (rubbish({"embeddings": {"float": "abc"}}), EmbeddingError, "no vectors"),
+        (rubbish({"embeddings": {"float": [[0.5, 0.5]]}}), EmbeddingError, "1024"),
+        (rubbish({"embeddings": {"float": [["x"] * 1024]}}), EmbeddingError, "usable"),
+        (rubbish({"embeddings": {"float": [[0.0] * 1024]}}), EmbeddingError, "zero or not finite"),
+    ],
+)
+def test_a_question_fails_at_once_with_advice(
+    double: CohereDouble, embedder: CohereEmbedder, waits: list[float], fault: Fault, kind: type[RectoError], words: str
+) -> None:
+    double.always(fault)
+    with pytest.raises(kind, match=words) as caught:
+        embedder.embed_query("What is ROS 2?")
+    assert caught.value.hint
+    assert KEY not in str(caught.value) + caught.value.hint
+    assert len(double.requests) == 1, "no hidden retries"
+    assert waits == []
+
+
+def test_nobody_listens(waits: list[float]) -> None:
+    url = refused_url()
+    embedder = CohereEmbedder(KEY, "embed-english-v3.0", url, PACES["off"], print, waits.append)
+    with pytest.raises(EmbeddingError, match=f"Cannot connect to Cohere at {url}"):
+        embedder.embed_query("x")
+    embedder.close()
+
+
+@pytest.mark.parametrize("fault", [hang(30), slow_drip(0.05, 30)])
+def test_the_deadline_holds(double: CohereDouble, embedder: CohereEmbedder, monkeypatch: pytest.MonkeyPatch, fault: Fault) -> None:
+    from recto.embedders import cohere
+
+    monkeypatch.setattr(cohere, "_QUERY_SECONDS", 1.0)
+    double.always(fault)
+    began = time.monotonic()
+    with pytest.raises(EmbeddingError, match="did not answer in time"):
+        embedder.embed_query("x")
+    assert time.monotonic() - began < 5
+
+
+def test_a_short_wait_that_the_service_asks_for_is_granted(double: CohereDouble, embedder: CohereEmbedder, waits: list[float]) -> None:
+    double.script(status(429, headers={"Retry-After": "2"}))
+    assert len(embedder.embed_query("x")) == 1024
+    assert waits == [2.0]
+    assert len(double.requests) == 2
+
+
+def test_indexing_is_patient_and_says_so(double: CohereDouble, embedder: CohereEmbedder, waits: list[float], told: list[str]) -> None:
+    double.script(status(500), status(429, headers={"Retry-After": "7"}), drop(), rubbish({}))
+    assert len(embedder.embed_documents(["a passage"])) == 1
+    assert waits == [1.0, 7.0, 4.0, 8.0]
+    assert all("waiting" in line for line in told)
+    assert len(told) == 4
+
+
+def test_indexing_gives_up_in_the_end(double: CohereDouble, embedder: CohereEmbedder, waits: list[float]) -> None:
+    double.always(status(503))
+    with pytest.raises(EmbeddingError, match="not available"):
+        embedder.embed_documents(["a passage"])
+    assert len(double.requests) == 6
+    double.always(status(401))
+    with pytest.raises(ConfigurationError):
+        embedder.embed_documents(["a passage"])
+    assert len(double.requests) == 7
+
+
+def test_an_unknown_model_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="not a Cohere model"):
+        CohereEmbedder(KEY, "embed-english-v2.0", "", PACES["off"], print)
+
+
+def test_tokens_are_estimated_from_above() -> None:
+    embedder = CohereEmbedder(KEY, "embed-english-v3.0", "", PACES["off"], print)
+    assert embedder.count_tokens("") == 2
+    assert embedder.count_tokens("a robot's arm") >= 6
+    assert embedder.count_tokens("机器人") >= 3
+    assert embedder.max_tokens == 512
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+def paced(pace: Pace, told: list[str]) -> tuple[Pacer, Clock]:
+    clock = Clock()
+    return Pacer(pace, told.append, clock, clock.sleep), clock
+
+
+@pytest.mark.parametrize(
+    ("pace", "inputs", "tokens", "most"),
+    [(Pace(calls=3), 1, 1, 3), (Pace(inputs=100), 50, 1, 2), (Pace(tokens=1000), 1, 300, 3), (PACES["off"], 96, 10**6, 50)],
+)
+def test_no_minute_has_more_than_the_pace(pace: Pace, inputs: int, tokens: int, most: int, told: list[str]) -> None:
+    pacer, clock = paced(pace, told)
+    sent: list[float] = []
+    for _ in range(50):
+        pacer.wait(inputs, tokens)
+        sent.append(clock.now)
+    for moment in sent:
+        assert sum(moment <= other < moment + 60 for other in sent) <= most
+    assert bool(told) == (most < 50)
+
+
+def test_a_call_beyond_the_pace_goes_alone(told: list[str]) -> None:
+    pacer, clock = paced(Pace(tokens=100), told)
+    pacer.wait(1, 500)
+    pacer.wait(1, 500)
+    assert clock.now == 160.0
+
+
+def test_a_trial_key_is_never_overrun(told: list[str]) -> None:
+    """The double enforces the limits by its own clock; here time is made to pass."""
+    clock = Clock()
+    with CohereDouble(api_key=KEY) as double:
+        embedder = CohereEmbedder(KEY, "embed-english-v3.0", double.url, PACES["trial"], told.append, clock.sleep)
+        embedder._pacer._clock = clock
+        embedder.embed_documents([f"passage {number}" for number in range(96 * 25)])
+        assert len(double.requests) == 25
+        embedder.close()
+    assert told
+    assert clock.now > 100

@@ -1,0 +1,671 @@
+"""Collections that other pipelines wrote: every payload shape that was seen, and what nobody has seen yet."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from recto.errors import ConfigurationError
+from recto.stores.dialect_detection import FAMILIES, SAMPLE, detect, load_dialect
+from recto.stores.dialect_filters import (
+    CLIENT_SIDE,
+    FieldFilter,
+    address_key,
+    deduplicate,
+    matches,
+    module_candidates,
+    stored_modules,
+    url_candidates,
+)
+from recto.stores.dialect_modules import module_of, page_name
+from recto.stores.dialects import ALIASES, RECTO, Dialect, is_recto, value_at
+from recto.stores.payload import to_payload
+from recto.types import Chunk, Filters, Hit
+from tests.making import chunk as own_chunk
+
+ANY = Dialect("any")
+SITE = "https://example.github.io/robot-book/docs"
+TEXT = "A node is a process that computes."
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters()),
+    lambda children: st.lists(children, max_size=4) | st.dictionaries(st.text(max_size=8), children, max_size=4),
+    max_leaves=6,
+)
+NAMES = sorted(
+    {alias for aliases in ALIASES.values() for alias in aliases} | {"metadata", "source_metadata", "content_hash", "module_keys"}
+)
+PAYLOADS = st.dictionaries(st.sampled_from(NAMES) | st.text(max_size=8), JSON | st.dictionaries(st.sampled_from(NAMES), JSON), max_size=10)
+
+
+class Shape(NamedTuple):
+    """A pipeline's payload, and the chunk that it stands for."""
+
+    payload: dict[str, Any]
+    url: str
+    title: str
+    module: str
+    keys: set[str]
+    place: int = 0
+    total: int = 1
+    headings: tuple[str, ...] = ()
+    source: str = ""
+
+
+ROS2 = {"ros2", "module-1-ros2"}
+SHAPES: dict[str, Shape] = {
+    "1": Shape(
+        {
+            "text": TEXT,
+            "page_url": "local://docs/module-1-ros2/01-ros2-fundamentals",
+            "page_title": "ROS 2 Fundamentals",
+            "module_name": "ros2",
+            "chunk_index": 3,
+        },
+        "local://docs/module-1-ros2/01-ros2-fundamentals",
+        *("ROS 2 Fundamentals", "ros2", ROS2, 3, 4),
+    ),
+    "1 general": Shape(
+        {"text": TEXT, "page_url": "local://docs/docs/lab-setup", "page_title": "Lab", "module_name": "general", "chunk_index": 0},
+        *("local://docs/docs/lab-setup", "Lab", "general", {"general"}),
+    ),
+    "2a": Shape(
+        {"text": TEXT, "url": f"{SITE}/module-1-ros2/nodes", "chunk_index": 2},
+        *(f"{SITE}/module-1-ros2/nodes", "Nodes", "ros2", ROS2, 2, 3),
+    ),
+    "2b": Shape(
+        {
+            "text": TEXT,
+            "url": f"{SITE}/module-3-isaac/isaac-sim",
+            "page_title": "Isaac Sim",
+            "chunk_index": 1,
+            "total_chunks": 9,
+            "source": "website",
+            "file_path": "docs/module-3-isaac/01-isaac-sim.md",
+        },
+        *(f"{SITE}/module-3-isaac/isaac-sim", "Isaac Sim", "isaac", {"isaac", "module-3-isaac"}, 1, 9, ()),
+        source="docs/module-3-isaac/01-isaac-sim.md",
+    ),
+    "2c": Shape(
+        {
+            "text": TEXT,
+            "url": "C:\\Users\\me\\Book\\docs\\module-4-vla\\planning.md",
+            "page_title": "planning.md",
+            "chunk_index": 0,
+            "total_chunks": 2,
+            "source": "C:\\Users\\me\\Book\\docs\\module-4-vla\\planning.md",
+            "file_name": "planning.md",
+            "file_type": ".md",
+            "ingested_at": "2025-12-20T10:00:00",
+        },
+        "C:\\Users\\me\\Book\\docs\\module-4-vla\\planning.md",
+        *("planning.md", "vla", {"vla", "module-4-vla"}, 0, 2),
+    ),
+    "3a": Shape(
+        {
+            "content": TEXT,
+            "url": f"{SITE}/module-2-digital-twin/gazebo",
+            "title": "Gazebo",
+            "headings": ["Gazebo", "Worlds", "Physics"],
+            "chunk_index": 4,
+            "source_document": f"{SITE}/module-2-digital-twin/gazebo",
+            "metadata": {"original_chunk_index": 4, "total_chunks": 6, "text_length": 34},
+        },
+        f"{SITE}/module-2-digital-twin/gazebo",
+        *("Gazebo", "simulation", {"simulation", "digital-twin", "module-2-digital-twin"}, 4, 6, ("Gazebo", "Worlds", "Physics")),
+    ),
+    "3b": Shape({"url": f"{SITE}/intro", "text": TEXT}, f"{SITE}/intro", "Intro", "intro", {"intro"}),
+    "4": Shape(
+        {
+            "content": TEXT,
+            "url": f"{SITE}/one",
+            "title": "One",
+            "metadata": {"module": "module-1-ros2"},
+            "source_metadata": {"language": "en"},
+            "chunk_id": "one-5",
+            "chunk_index": 5,
+            "total_chunks": 7,
+            "content_hash": "abc",
+        },
+        *(f"{SITE}/one", "One", "ros2", ROS2, 5, 7),
+    ),
+    "5": Shape(
+        {
+            "text": TEXT,
+            "source_url": f"{SITE}/module-1-ros2/topics",
+            "page_title": "Topics",
+            "chapter": "Docs",
+            "section": "Publishers",
+            "chunk_index": 0,
+            "created_at": "2025-12-01",
+        },
+        *(f"{SITE}/module-1-ros2/topics", "Topics", "ros2", {*ROS2, "docs"}, 0, 1, ("Publishers",)),
+    ),
+    "6": Shape(
+        {"url": f"{SITE}/module4/voice", "text": TEXT, "chunk_id": 12},
+        *(f"{SITE}/module4/voice", "Voice", "vla", {"vla", "module4"}, 12, 13),
+    ),
+    "7": Shape(
+        {
+            "text_content": TEXT,
+            "source_url": f"{SITE}/sensors/lidar/",
+            "page_title": "Lidar",
+            "chunk_index": 1,
+            "created_at": 1765000000,
+            "metadata": {"word_count": 7, "content_type": "text", "processed_at": 1765000000},
+            "word_count": 7,
+        },
+        *(f"{SITE}/sensors/lidar/", "Lidar", "sensors", {"sensors"}, 1, 2),
+    ),
+    "8": Shape(
+        {
+            "text": TEXT,
+            "source_url": f"{SITE}/ch05-humanoids/gait",
+            "title": "Gait",
+            "chapter": "ch05-humanoids",
+            "section": "Balance",
+            "chunk_index": 2,
+            "chunk_id": "0b1c9c0e-7a55-4b8e-9d2c-000000000001",
+        },
+        *(f"{SITE}/ch05-humanoids/gait", "Gait", "humanoids", {"humanoids", "ch05-humanoids"}, 2, 3, ("Balance",)),
+    ),
+    "9": Shape(
+        {
+            "text": TEXT,
+            "source_file": "module-1-ros2/01-nodes.mdx",
+            "module_name": "module-1-ros2",
+            "section_heading": "What is a node?",
+            "chunk_index": 0,
+            "total_chunks": 5,
+            "token_count": 8,
+            "model_name": "embed-english-v3.0",
+            "input_type": "search_document",
+            "chunk_id": "0b1c9c0e-7a55-4b8e-9d2c-000000000001",
+        },
+        *("module-1-ros2/01-nodes.mdx", "What is a node?", "ros2", ROS2, 0, 5, ("What is a node?",)),
+    ),
+    "9 root": Shape(
+        {"text": TEXT, "source_file": "lab-setup.mdx", "module_name": "lab-setup.mdx", "chunk_index": 0, "total_chunks": 1},
+        *("lab-setup.mdx", "Lab setup", "intro", {"intro", "lab-setup.mdx"}),
+    ),
+    "10": Shape(
+        {"content": TEXT, "source_url": f"{SITE}/chapter-4-vla/x", "title": "X", "section": "Y", "chunk_index": 77, "created_at": "now"},
+        *(f"{SITE}/chapter-4-vla/x", "X", "vla", {"vla", "chapter-4-vla"}, 77, 78, ("Y",)),
+    ),
+    "11": Shape(
+        {
+            "content": TEXT,
+            "source_url": f"{SITE}/chapter2/arms",
+            "page_title": "Arms",
+            "chapter": "chapter2",
+            "section_title": "Arms > Joints",
+            "position": 6,
+            "content_hash": "d1",
+            "chunk_id": "0a1b2c3d_6",
+        },
+        *(f"{SITE}/chapter2/arms", "Arms", "chapter2", {"chapter2"}, 6, 7, ("Arms", "Joints")),
+    ),
+    "12": Shape(
+        {
+            "content": TEXT,
+            "url": f"{SITE}/ros2-fundamentals/dds",
+            "page_title": "DDS",
+            "section_heading": "QoS",
+            "chunk_id": "8",
+            "content_length": 1200,
+            "content_hash": "d2",
+        },
+        *(f"{SITE}/ros2-fundamentals/dds", "DDS", "ros2", {"ros2", "ros2-fundamentals"}, 8, 9, ("QoS",)),
+    ),
+    "13": Shape(
+        {
+            "content": TEXT,
+            "metadata": {
+                "page_url": f"{SITE}/a/b",
+                "page_title": "B",
+                "chapter_name": "Module 2: Digital Twins",
+                "chapter_number": 2,
+                "chunk_id": 3,
+                "total_chunks": 4,
+                "source": "textbook",
+            },
+        },
+        *(f"{SITE}/a/b", "B", "simulation", {"simulation", "module 2: digital twins"}, 3, 4),
+    ),
+    "14": Shape(
+        {"text": TEXT, "metadata": {"source_url": f"{SITE}/intro", "chunk_index": 0, "total_chunks": 3, "processed_at": "now"}},
+        *(f"{SITE}/intro", "Intro", "intro", {"intro"}, 0, 3),
+    ),
+    "15": Shape(
+        {
+            "text": TEXT,
+            "url_path": "/docs/module-2-ros-2-fundamentals/nodes",
+            "doc_path": "docs/module-2-ros-2-fundamentals/nodes.md",
+            "module_id": "2",
+            "heading": "Nodes",
+            "chunk_index": 1,
+            "language": "en",
+            "raw_id": "x:1",
+        },
+        "/docs/module-2-ros-2-fundamentals/nodes",
+        *("Nodes", "ros2", {"ros2", "2", "module-2-ros-2-fundamentals"}, 1, 2, ("Nodes",)),
+        source="docs/module-2-ros-2-fundamentals/nodes.md",
+    ),
+    "16": Shape(
+        {"text": TEXT, "full_path": "/srv/book/docs/module-3/nav.md", "source": "nav.md", "category": "docs", "chunk_index": 0},
+        *("/srv/book/docs/module-3/nav.md", "nav.md", "isaac", {"isaac", "module-3"}),
+    ),
+    "17": Shape(
+        {"text": TEXT, "source": "docs/module-1/nodes.mdx", "filename": "nodes.mdx"},
+        *("docs/module-1/nodes.mdx", "nodes.mdx", "ros2", {"ros2", "module-1"}),
+    ),
+    "18": Shape(
+        {"text": TEXT, "url": f"{SITE}/index.html", "position": 2, "created_at": "now"},
+        *(f"{SITE}/index.html", "Docs", "intro", {"intro"}, 2, 3),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SHAPES)
+@pytest.mark.parametrize("detected", [True, False])
+def test_every_shape_that_was_seen(name: str, detected: bool) -> None:
+    shape = SHAPES[name]
+    dialect = detect([shape.payload]) if detected else ANY
+    chunk = dialect.read(7, shape.payload)
+    assert chunk == Chunk(
+        id="7",
+        text=TEXT,
+        page_url=shape.url,
+        page_title=shape.title,
+        module_name=shape.module,
+        module_keys=chunk.module_keys,
+        headings=shape.headings,
+        anchor="",
+        chunk_index=shape.place,
+        total_chunks=shape.total,
+        start_line=0,
+        end_line=0,
+        content_hash=shape.payload.get("content_hash") or hashlib.sha256(TEXT.encode()).hexdigest(),
+        source=shape.source or shape.url,
+    )
+    assert chunk.module_keys[0] == shape.module
+    assert shape.keys <= set(chunk.module_keys)
+
+
+def test_our_own_payload_is_read_as_it_was_written() -> None:
+    chunk = own_chunk(3)
+    for dialect in (RECTO, ANY, FAMILIES["chapter"]):
+        assert dialect.read(chunk.id, to_payload(chunk)) == chunk
+    damaged = {**to_payload(chunk), "module_keys": None, "headings": "Title > Section", "anchor": 4}
+    assert not is_recto(damaged)
+    assert RECTO.read(chunk.id, damaged).headings == ("Title", "Section")
+    assert RECTO.read(chunk.id, damaged).module_name == "ros2"
+
+
+@given(PAYLOADS)
+def test_no_payload_is_refused(payload: dict[str, Any]) -> None:
+    chunk = detect([payload, {}]).read("x", payload)
+    assert chunk.total_chunks > chunk.chunk_index >= 0
+    assert chunk.module_keys[0] == chunk.module_name
+    assert all(key == key.strip().lower() for key in chunk.module_keys)
+    assert matches(chunk, Filters(modules=(chunk.module_name,), page_url=chunk.page_url))
+    stored_modules(ANY, [payload])
+    json.dumps([chunk.text, chunk.page_title, chunk.headings, chunk.content_hash, chunk.source])
+
+
+@pytest.mark.parametrize(
+    ("stored", "index"),
+    [
+        ("3", 3),
+        (" 3 ", 3),
+        (3.0, 3),
+        ("3.0", 3),
+        (3.5, 0),
+        (-1, 0),
+        (True, 0),
+        (math.nan, 0),
+        (math.inf, 0),
+        (2**127, 0),
+        ("three", 0),
+        ([3], 0),
+        (None, 0),
+    ],
+)
+def test_an_index_of_any_type(stored: Any, index: int) -> None:
+    chunk = ANY.read("x", {"chunk_index": stored, "total_chunks": "2"})
+    assert (chunk.chunk_index, chunk.total_chunks) == (index, max(2, index + 1))
+
+
+def test_what_says_nothing_is_passed_over() -> None:
+    payload: dict[str, Any] = {"text": " ", "content": None, "text_content": ["One", "Two"], "title": 2024, "url": {}, "metadata": "none"}
+    chunk = ANY.read("x", payload)
+    assert (chunk.text, chunk.page_title, chunk.page_url, chunk.module_name) == ("One\nTwo", "2024", "", "general")
+    assert ANY.read("x", {"headings": [{"level": 2, "text": "Nodes"}, None, "QoS"]}).headings == ("Nodes", "QoS")
+    assert ANY.read("x", {"text": "half a pair \ud800"}).content_hash
+
+
+@pytest.mark.parametrize(
+    ("source", "url", "title"),
+    [
+        ("website", "", ""),
+        ("docs/module-1-ros2/nodes.md", "docs/module-1-ros2/nodes.md", "Nodes"),
+        ("https://example.org/docs/nodes", "https://example.org/docs/nodes", "Nodes"),
+        ("nodes.md", "nodes.md", "nodes.md"),
+    ],
+)
+def test_source_means_different_things(source: str, url: str, title: str) -> None:
+    payloads: list[dict[str, Any]] = [{"source": source}, {"metadata": {"source": source}}]
+    for payload in payloads:
+        chunk = ANY.read("x", payload)
+        assert (chunk.page_url, chunk.page_title, chunk.source) == (url, title, url)
+
+
+@pytest.mark.parametrize(
+    ("directory", "module"),
+    [
+        ("module-1-ros2", "ros2"),
+        ("module-1", "ros2"),
+        ("module1", "ros2"),
+        ("chapter2", "chapter2"),
+        ("ros2-fundamentals", "ros2"),
+        ("module-2-ros-2-fundamentals", "ros2"),
+        ("module-2-simulation", "simulation"),
+        ("module-2-digital-twin", "simulation"),
+        ("module-3-digital-twin-simulation", "simulation"),
+        ("module-3-isaac", "isaac"),
+        ("module-3-nvidia-isaac", "isaac"),
+        ("chapter-3-isaac-ai-brain", "isaac"),
+        ("module-4-ai-robot-brain", "isaac"),
+        ("module-4-vla", "vla"),
+        ("chapter-4-vla", "vla"),
+        ("module-7", "module-7"),
+        ("ch05-humanoids", "humanoids"),
+        ("tutorial-basics", "tutorial-basics"),
+        ("community", "community"),
+        ("module-0-introduction-to-ros2", "ros2"),
+    ],
+)
+def test_a_directory_is_a_module(directory: str, module: str) -> None:
+    for address in (
+        f"https://example.org/docs/{directory}/page",
+        f"local://docs/{directory}/page",
+        f"local://docs/docs/{directory.upper()}/page/",
+        f"/home/me/docs/project/docs/{directory}/deeper/page.mdx",
+        f"/srv/elsewhere/{directory}/page.md",
+        f"{directory}/page.md",
+        f"{directory}\\page.md",
+        f"i18n/ur/docusaurus-plugin-content-docs/current/{directory}/page.md",
+        f"https://example.org/docs/2.0/{directory}/index?x=1#y",
+    ):
+        name, keys = module_of("", address)
+        assert (name, directory in keys) == (module, True), address
+    assert module_of(directory, "")[0] == module
+    assert {module, directory} <= set(module_of(directory, "https://example.org/docs/page")[1])
+
+
+@pytest.mark.parametrize(
+    ("raw", "address", "module"),
+    [
+        ("", "local://docs/docs/intro", "intro"),
+        ("", "https://example.org/docs/lab-setup", "intro"),
+        ("", "https://example.org/docs/", "intro"),
+        ("", "https://example.org/", "intro"),
+        ("", "https://example.org/docs/module-1-ros2", "ros2"),
+        ("", "https://example.org/docs/module-5-hands/", "hands"),
+        ("", "docs/module-1/intro.md", "ros2"),
+        ("", "docs/module-1/introduction/x.md", "ros2"),
+        ("", "https://example.org/blog/2021/08/welcome", "blog"),
+        ("", "http://[broken", "intro"),
+        ("", "", "general"),
+        ("general", "docs/module-1-ros2/x.md", "general"),
+        ("Docs", "", "intro"),
+        ("1", "", "ros2"),
+        ("1", "docs/module-1-simulation/x.md", "simulation"),
+        ("9", "docs/x.md", "module-9"),
+        ("NVIDIA Isaac", "", "isaac"),
+        ("Vision-Language-Action", "", "vla"),
+        ("Chapter 3: Sensors", "", "sensors"),
+        ("intro.mdx", "", "intro"),
+    ],
+)
+def test_a_name_is_believed_before_a_number(raw: str, address: str, module: str) -> None:
+    assert module_of(raw, address)[0] == module
+
+
+@pytest.mark.parametrize(
+    ("address", "title"),
+    [
+        ("https://example.org/docs/module-1-ros2/dds_and-qos/", "Dds and qos"),
+        ("docs/module-1-ros2/index.mdx", "Module 1 ros2"),
+        ("https://example.org/a%20b.html#c", "A b"),
+        ("https://example.org", ""),
+        ("", ""),
+    ],
+)
+def test_the_name_of_a_page_without_a_title(address: str, title: str) -> None:
+    assert page_name(address) == title
+
+
+def test_detection_of_one_shape() -> None:
+    dialect = detect([SHAPES["3a"].payload] * 5)
+    assert dialect == Dialect("detected", "content", "url", "title", "", "headings", "chunk_index", "metadata.total_chunks")
+    assert "text from content" in dialect.describe()
+    assert "missing: module (derived from the address)" in dialect.describe()
+    assert detect([SHAPES["13"].payload]) == replace(FAMILIES["metadata"], name="detected")
+    assert detect([SHAPES["16"].payload]).page_url == "full_path"
+    assert detect([SHAPES["5"].payload]).module == "", "'Docs' is no module"
+    assert detect([SHAPES["15"].payload]).module == "", "a number is no name"
+
+
+def test_detection_of_our_own() -> None:
+    ours = [to_payload(own_chunk(number)) for number in range(3)]
+    assert detect(ours) is RECTO
+    assert "missing" not in RECTO.describe()
+    mixed = detect([*ours, SHAPES["4"].payload])
+    assert mixed.name == "detected"
+    assert mixed.module == "module_name"
+    assert set(mixed.partial) == {"text", "page_url", "page_title", "module", "section"}
+
+
+def test_detection_of_a_mixture() -> None:
+    payloads = [SHAPES["1"].payload, SHAPES["1"].payload, SHAPES["10"].payload]
+    dialect = detect(payloads)
+    assert (dialect.text, dialect.page_url, dialect.module, dialect.chunk_index) == ("text", "page_url", "module_name", "chunk_index")
+    assert "module" in dialect.partial
+    assert "module from module_name (not in every point)" in dialect.describe()
+    assert [dialect.read(0, payload).text for payload in payloads] == [TEXT] * 3
+    assert dialect.read(0, payloads[2]).module_name == "vla"
+
+
+def test_detection_looks_at_a_sample() -> None:
+    assert detect([]) == Dialect("detected")
+    assert "no field is known" in detect([{}]).describe()
+    assert detect([SHAPES["2a"].payload] * SAMPLE + [SHAPES["10"].payload] * 500).text == "text"
+
+
+def test_a_module_filter_asks_for_what_is_stored() -> None:
+    payloads = [SHAPES["9"].payload, {**SHAPES["9"].payload, "module_name": "module-2-simulation", "source_file": "x.md"}]
+    dialect = detect(payloads)
+    known = stored_modules(dialect, payloads, ["module-2-simulation", "Digital Twins", "intro.mdx", 4])
+    assert known["ros2"] == ("module-1-ros2",)
+    assert known["simulation"] == ("module-2-simulation", "Digital Twins")
+    assert known["vla"] == known["4"] == (4,)
+    found = module_candidates(dialect, Filters(modules=("ROS2", "simulation")), known)
+    assert isinstance(found, FieldFilter)
+    assert found.field == "module_name"
+    assert {"ros2", "ROS2", "Ros2", "Simulation", "module-1-ros2", "module-2-simulation", "Digital Twins"} <= set(found.values)
+    assert module_candidates(dialect, Filters(modules=("isaac",)), known) is CLIENT_SIDE, "nobody knows how it is stored"
+    assert module_candidates(dialect, Filters(modules=("isaac",))) == FieldFilter("module_name", ("isaac", "ISAAC", "Isaac"))
+    assert module_candidates(dialect, Filters(page_url="x")) is None
+
+
+def test_a_directory_finds_the_short_name_that_is_stored_for_it() -> None:
+    payloads = [SHAPES["1"].payload]
+    dialect = detect(payloads)
+    found = module_candidates(dialect, Filters(modules=("module-1-ros2",)), stored_modules(dialect, payloads))
+    assert isinstance(found, FieldFilter)
+    assert "ros2" in found.values
+    other = {**SHAPES["1"].payload, "page_url": "local://docs/module-5-ros2-advanced/x"}
+    known = stored_modules(dialect, [*payloads, other])
+    assert module_candidates(dialect, Filters(modules=("module-1-ros2",)), known) is CLIENT_SIDE, "'ros2' would find both directories"
+    assert known == {"ros2": ("ros2",)}
+
+
+@pytest.mark.parametrize("name", ["2a", "2b", "2c", "3a", "3b", "5", "6", "7", "10", "12", "14", "15", "17", "18"])
+def test_without_a_module_field_the_store_filters_itself(name: str) -> None:
+    shape = SHAPES[name]
+    dialect = detect([shape.payload])
+    assert module_candidates(dialect, Filters(modules=(shape.module,)), {}) is CLIENT_SIDE
+    chunk = dialect.read(0, shape.payload)
+    assert matches(chunk, Filters(modules=(shape.module.upper(), "zzz")))
+    assert not matches(chunk, Filters(modules=("zzz",)))
+    assert not matches(chunk, Filters(modules=(shape.module,), page_url="https://example.org/elsewhere"))
+    assert matches(chunk, Filters())
+
+
+def test_a_filter_on_a_field_that_some_points_lack_would_lose_them() -> None:
+    dialect = detect([SHAPES["1"].payload, SHAPES["10"].payload])
+    assert module_candidates(dialect, Filters(modules=("ros2",))) is CLIENT_SIDE
+    assert url_candidates(dialect, Filters(page_url="x")) is CLIENT_SIDE
+    assert url_candidates(ANY, Filters(page_url="x")) is CLIENT_SIDE
+    assert stored_modules(FAMILIES["module"], [SHAPES["1"].payload, SHAPES["2a"].payload]) == {}
+
+
+def test_filters_on_our_own_fields() -> None:
+    filters = Filters(modules=("ROS2 ",), page_url="LOCAL://DOCS/docs/intro.md")
+    assert module_candidates(RECTO, filters) == FieldFilter("module_keys", ("ros2",))
+    assert url_candidates(RECTO, filters) == FieldFilter("page_key", ("local://docs/docs/intro",))
+    assert url_candidates(RECTO, Filters()) is None
+
+
+@pytest.mark.parametrize(
+    ("asked", "stored"),
+    [
+        ("local://docs/docs/module-1-ros2/x", "local://docs/module-1-ros2/x"),
+        ("local://docs/module-1-ros2/x", "local://docs/docs/module-1-ros2/x"),
+        ("local://docs/docs/intro.md", "local://docs/docs/intro"),
+        ("https://Example.org/docs/a", "https://example.org/docs/a/"),
+        ("https://Example.org/docs/a/", "https://Example.org/docs/a"),
+        ("https://example.org/docs/a#section", "https://example.org/docs/a"),
+        ("https://example.org/docs/a", "https://example.org/docs/a.mdx"),
+        ("https://example.org", "https://example.org/"),
+        ("docs/docs/a", "docs/a.md"),
+        ("/docs/a?v=1", "/docs/a/?v=1"),
+        ("C:\\docs\\a.md", "C:\\docs\\a.md"),
+    ],
+)
+def test_spellings_of_an_address(asked: str, stored: str) -> None:
+    filters = Filters(page_url=f" {asked} ")
+    found = url_candidates(FAMILIES["url"], filters)
+    assert isinstance(found, FieldFilter)
+    assert found.field == "url"
+    assert stored in found.values
+    assert matches(ANY.read(0, {"url": stored}), filters)
+
+
+def test_an_address_that_is_known_to_be_stored() -> None:
+    found = url_candidates(FAMILIES["url"], Filters(page_url="https://me.github.io/a"), ["https://ME.github.io/a#top", "https://x.org/a"])
+    assert isinstance(found, FieldFilter)
+    assert "https://ME.github.io/a#top" in found.values
+    assert "https://x.org/a" not in found.values
+
+
+@given(st.from_regex(r"\A(https?://[A-Za-z]{1,5}\.org|local://docs)?(/(docs|Module-1|a_b))*/?\Z"))
+def test_no_spelling_is_another_page(url: str) -> None:
+    found = url_candidates(FAMILIES["url"], Filters(page_url=url))
+    assert isinstance(found, FieldFilter)
+    assert {address_key(str(value)) for value in found.values} == {address_key(url)}
+
+
+def test_other_pages_stay_apart() -> None:
+    chunk = ANY.read(0, {"url": "https://example.org/docs/Intro"})
+    for other in ("https://example.org/docs/intro", "https://example.org/Intro", "https://example.com/docs/Intro", "mydocs/docs"):
+        assert not matches(chunk, Filters(page_url=other))
+
+
+def test_shapes_by_name() -> None:
+    assert load_dialect("recto") is RECTO
+    assert load_dialect(" Chapter ") is FAMILIES["chapter"]
+
+
+@pytest.mark.parametrize(
+    ("name", "family"),
+    [
+        ("1", "module"),
+        ("2b", "url"),
+        ("3a", "content"),
+        ("4", "nested-module"),
+        ("8", "chapter"),
+        ("10", "source-url"),
+        ("11", "position"),
+        ("9", "source-file"),
+        ("13", "metadata"),
+        ("15", "path"),
+        ("17", "file"),
+    ],
+)
+def test_a_named_shape_is_one_that_was_seen(name: str, family: str) -> None:
+    dialect, payload = load_dialect(family), SHAPES[name].payload
+    assert all(value_at(payload, dialect.path(field)) is not None for field in ALIASES if dialect.path(field))
+    assert replace(detect([payload]), name=family) == dialect
+
+
+def test_mapping_files(tmp_path: Path) -> None:
+    (tmp_path / "mine.json").write_text('\ufeff{"text": "body", "page_url": "meta.link", "module": "meta.part"}', "utf-8")
+    (tmp_path / "mine.toml").write_text('name = "theirs"\ntext = "body"\npage_url = "meta.link"\nmodule = "meta.part"\n', "utf-8")
+    expected = Dialect("mine", text="body", page_url="meta.link", module="meta.part")
+    assert load_dialect(tmp_path / "mine.json") == expected
+    assert load_dialect(str(tmp_path / "mine.toml")) == replace(expected, name="theirs")
+    payload = {"body": TEXT, "text": "teaser", "meta": {"link": "https://example.org/a", "part": "Hands"}, "title": "A"}
+    chunk = expected.read(0, payload)
+    assert (chunk.text, chunk.page_url, chunk.module_name, chunk.page_title) == (TEXT, "https://example.org/a", "hands", "A")
+    assert expected.read(0, {"body": None, "text": "teaser"}).text == "teaser"
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.json", '{"txt": "body"}', "unknown key 'txt', did you mean 'text'"),
+        ("a.json", '{"text": 3}', "'text' must name a payload field, not 3"),
+        ("a.json", '{"text": null}', "'text' must name"),
+        ("a.json", '{"text": ""}', "'text' must name"),
+        ("a.json", '{"text": "a..b"}', "'text' must name"),
+        ("a.json", '{"name": "x"}', "maps no field"),
+        ("a.json", "{}", "maps no field"),
+        ("a.json", "[1]", "holds no mapping"),
+        ("a.json", "{", "cannot be read"),
+        ("a.json", "[" * 100_000, "cannot be read"),
+        ("a.json", b"\xff\xfe", "cannot be read"),
+        ("a.toml", "text = ", "cannot be read"),
+        ("a.toml", '[text]\na = "b"', "'text' must name"),
+    ],
+)
+def test_mapping_files_that_are_wrong(tmp_path: Path, name: str, content: str | bytes, message: str) -> None:
+    (tmp_path / name).write_bytes(content.encode() if isinstance(content, str) else content)
+    with pytest.raises(ConfigurationError, match=message) as caught:
+        load_dialect(tmp_path / name)
+    assert '"page_url": "meta.link"' in caught.value.hint
+
+
+@pytest.mark.parametrize("name", ["nowhere.json", "", "chaptr", "a\0b", "~nobody-of-this-name/x.json", "x" * 5000])
+def test_a_dialect_that_is_nowhere(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigurationError) as caught:
+        load_dialect(name)
+    assert "chapter" in caught.value.hint
+
+
+def test_copies_of_a_passage_are_dropped() -> None:
+    one, two = own_chunk(1), own_chunk(2)
+    copy = replace(one, id="other")
+    changed = replace(one, id="third", text="Another text")
+    hits = [Hit(0.5, copy), Hit(0.9, two), Hit(0.9, one), Hit(0.9, copy), Hit(0.4, changed)]
+    assert deduplicate(hits) == [Hit(0.9, two), Hit(0.9, one), Hit(0.4, changed)]
+    assert deduplicate([]) == []

@@ -1,0 +1,299 @@
+"""The server store over real sockets: faults, filters that the server refuses, collections that others wrote."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from qdrant_client import QdrantClient, models
+
+from recto.errors import CollectionEmpty, CollectionMissing, ConfigurationError, FingerprintMismatch, RectoError, StoreBusy, Unreachable
+from recto.protocols import Embedder
+from recto.retriever import Retriever, check_fingerprint
+from recto.settings import ServerOptions
+from recto.stores.server import connection as connection_module
+from recto.stores.server.connection import Connection
+from recto.stores.server.store import ServerStore
+from recto.types import Filters
+from tests.doubles.qdrant import QdrantDouble
+from tests.doubles.server import Fault, drop, hang, refused_url, reset, rubbish, slow_drip, status
+from tests.making import EMBEDDER, chunk, fingerprint, publish, vector
+
+KEY = "qdrant_secret_key"
+
+
+@pytest.fixture
+def double() -> Iterator[QdrantDouble]:
+    with QdrantDouble(api_key=KEY) as made:
+        yield made
+
+
+@pytest.fixture
+def waits() -> list[float]:
+    return []
+
+
+@pytest.fixture
+def told() -> list[str]:
+    return []
+
+
+@pytest.fixture
+def store(double: QdrantDouble, tmp_path: Path, waits: list[float], told: list[str]) -> Iterator[ServerStore]:
+    made = ServerStore(Connection(double.url, KEY, told.append, waits.append), tmp_path / "home", ServerOptions(), None)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def stranger(double: QdrantDouble) -> Iterator[QdrantClient]:
+    """Another pipeline's client."""
+    with pytest.warns(UserWarning, match="insecure"):
+        client = QdrantClient(url=double.url, api_key=KEY, check_compatibility=False)
+    yield client
+    client.close()
+
+
+def foreign(client: QdrantClient, name: str, payloads: list[dict[str, Any]], *, dim: int = 8, **more: Any) -> None:
+    config = more.pop("vectors_config", models.VectorParams(size=dim, distance=models.Distance.COSINE))
+    client.create_collection(name, vectors_config=config, **more)
+    points = [models.PointStruct(id=number, vector=vector(number, dim), payload=payload) for number, payload in enumerate(payloads)]
+    if points:
+        client.upsert(name, points, wait=True)
+
+
+PAYLOADS = [
+    {
+        "content": f"Passage {number}",
+        "url": f"https://book.example.org/docs/{module}/page-{number % 3}/",
+        "title": "T",
+        "chunk_index": number,
+    }
+    for number, module in enumerate(["module-1-ros2", "module-3-isaac"] * 10)
+]
+
+FAULTS = [
+    (status(401, b"Must provide an API key", content_type="text/plain"), ConfigurationError, "refuses the key", 1),
+    (status(403, b"Forbidden", content_type="text/plain"), ConfigurationError, "refuses the key", 1),
+    (status(404, {"status": {"error": "Not found: Collection `books` doesn't exist!"}}), CollectionMissing, "does not exist", 1),
+    (status(429), Unreachable, "rate limit", 3),
+    (status(429, headers={"Retry-After": "2"}), Unreachable, "rate limit", 3),
+    (status(429, headers={"Retry-After": "120"}), Unreachable, "rate limit", 1),
+    (status(500), Unreachable, r"not available \(500\)", 3),
+    (status(503, b"<html>gateway</html>", content_type="text/html"), Unreachable, r"not available \(503\)", 3),
+    (drop(), Unreachable, "Cannot connect to Qdrant at", 3),
+    (reset(), Unreachable, "Qdrant", 3),
+    (rubbish(), Unreachable, "cannot be understood", 3),
+    (rubbish({}), Unreachable, "cannot be understood", 3),
+]
+
+
+@pytest.mark.parametrize(("fault", "kind", "words", "calls"), FAULTS)
+def test_reads_are_tried_three_times_and_told(
+    double: QdrantDouble, store: ServerStore, fault: Fault, kind: type[RectoError], words: str, calls: int
+) -> None:
+    double.always(fault, path="/collections/books")
+    with pytest.raises(kind, match=words) as caught:
+        store.open("books")
+    asked = [request for request in double.requests if request.path == "/collections/books"]
+    assert len(asked) == calls
+    assert caught.value.hint
+    assert KEY not in str(caught.value) + caught.value.hint
+
+
+def test_a_passing_trouble_is_not_noticed(double: QdrantDouble, store: ServerStore, waits: list[float]) -> None:
+    publish(store, "books", [chunk(1)])
+    index = store.open("books")
+    double.script(status(500), drop())
+    assert len(index.query(vector(1), 5)) == 1
+    assert waits == [0.2, 0.4]
+
+
+def test_nobody_listens(tmp_path: Path, waits: list[float]) -> None:
+    url = refused_url()
+    with pytest.raises(Unreachable) as caught:
+        ServerStore(Connection(url, "", print, waits.append), tmp_path, ServerOptions(), None).open("books")
+    assert str(caught.value) == f"Connection error: Cannot connect to Qdrant at {url}"
+    assert waits == [0.2, 0.4]
+
+
+@pytest.mark.parametrize("fault", [hang(30), slow_drip(0.05, 30)])
+def test_the_deadline_holds(double: QdrantDouble, store: ServerStore, monkeypatch: pytest.MonkeyPatch, fault: Fault) -> None:
+    monkeypatch.setattr(connection_module, "_READ_SECONDS", 1)
+    double.always(fault)
+    began = time.monotonic()
+    with pytest.raises(Unreachable, match="did not answer in time"):
+        store.open("books")
+    assert time.monotonic() - began < 8
+
+
+def test_a_key_never_travels_in_the_open(told: list[str]) -> None:
+    with pytest.raises(ConfigurationError, match="over plain http"):
+        Connection("http://qdrant.example.org:6333", KEY, told.append)
+    Connection("http://127.0.0.1:6333", KEY, told.append)
+    assert "WARNING" in told[0]
+    assert KEY not in told[0]
+    Connection("http://qdrant.example.org:6333", "", told.append)
+    assert len(told) == 1
+
+
+def test_payload_indexes_come_before_points(double: QdrantDouble, store: ServerStore) -> None:
+    publish(store, "books", [chunk(number) for number in range(5)])
+    writes = [(request.method, request.path.split("/")[-1]) for request in double.requests if request.method == "PUT"]
+    kinds = [last for _, last in writes]
+    assert kinds.index("points") > max(index for index, last in enumerate(kinds) if last == "index")
+    assert kinds.count("index") == 5
+    upserts = [request for request in double.requests if request.method == "PUT" and request.path.endswith("/points")]
+    assert all(request.query["wait"] == "true" for request in upserts)
+
+
+def test_requests_stay_small(double: QdrantDouble, store: ServerStore) -> None:
+    chunks = [chunk(number, text="x" * 300_000) for number in range(60)]
+    publish(store, "books", chunks)
+    upserts = [request for request in double.requests if request.method == "PUT" and request.path.endswith("/points")]
+    assert len(upserts) > 2
+    assert store.open("books").count() == 60
+
+
+def test_in_place_new_first_and_stale_last(double: QdrantDouble, store: ServerStore) -> None:
+    publish(store, "books", [chunk(number) for number in range(4)])
+    physical = store.open("books").info.generation
+    double.requests.clear()
+    with store.build("books", EMBEDDER) as build:
+        build.add([chunk(number, text="new") for number in (2, 3, 4)], [vector(number) for number in (2, 3, 4)])
+        info = build.publish(fingerprint("second"))
+    assert info.generation == physical
+    index = store.open("books")
+    assert sorted(found.chunk_index for found in index.scroll()) == [2, 3, 4]
+    assert index.info.fingerprint == fingerprint("second")
+    paths = [request.path.split("/")[-1] for request in double.requests]
+    assert paths.index("points") < paths.index("delete")
+
+
+def test_another_model_is_never_mixed_in(store: ServerStore) -> None:
+    from dataclasses import replace
+
+    publish(store, "books", [chunk(1)])
+    before = store.open("books").info.generation
+    other = replace(EMBEDDER, revision="r2")
+    with store.build("books", other) as build:
+        build.add([chunk(2)], [vector(2)])
+        assert build.publish(fingerprint(embedder=other)).generation != before
+    assert store.open("books").count() == 1
+
+
+def test_two_generations_are_kept(double: QdrantDouble, store: ServerStore) -> None:
+    for number in range(4):
+        publish(store, "books", [chunk(number)])
+    listed = store._connection.client.get_collections().collections
+    assert len(listed) == 2
+
+
+def test_writing_in_one_place_at_a_time(store: ServerStore) -> None:
+    with store.build("books", EMBEDDER), pytest.raises(StoreBusy), store.build("books", EMBEDDER):
+        pass
+
+
+def test_a_strangers_collection_is_not_written_to(store: ServerStore, stranger: QdrantClient) -> None:
+    foreign(stranger, "theirs", PAYLOADS)
+    with pytest.raises(ConfigurationError, match="was not made by Recto"):
+        store.build("theirs", EMBEDDER)
+
+
+def test_a_server_without_metadata(tmp_path: Path) -> None:
+    with QdrantDouble(metadata_supported=False) as double:
+        store = ServerStore(Connection(double.url, "", print), tmp_path, ServerOptions(), None)
+        publish(store, "books", [chunk(number) for number in range(3)])
+        index = store.open("books")
+        assert index.info.fingerprint is None
+        assert index.info.dim == EMBEDDER.dim
+        assert index.query(vector(1), 1)[0].chunk == chunk(1)
+        assert len(index.query(vector(1), 5, Filters(modules=("ros2",)))) == 3
+        store.close()
+
+
+def test_start_up_checks(store: ServerStore, stranger: QdrantClient, embedder: Embedder) -> None:
+    with pytest.raises(CollectionMissing, match="'nothing' does not exist at"):
+        store.open("nothing")
+    foreign(stranger, "empty", [], dim=384)
+    with pytest.raises(CollectionEmpty, match="is empty"):
+        Retriever(embedder, store, "empty").search("x")
+    foreign(stranger, "narrow", PAYLOADS, dim=8)
+    with pytest.raises(FingerprintMismatch, match="vectors of 8 numbers"):
+        Retriever(embedder, store, "narrow").search("x")
+    foreign(stranger, "dots", [], vectors_config=models.VectorParams(size=384, distance=models.Distance.DOT))
+    with pytest.raises(ConfigurationError, match="compares by Dot"):
+        store.open("dots")
+    publish(store, "other-model", [chunk(1)])
+    with pytest.raises(FingerprintMismatch, match="was indexed with test-model"):
+        check_fingerprint(store.open("other-model"), embedder)
+
+
+def test_filters_that_the_server_refuses(double: QdrantDouble, store: ServerStore, stranger: QdrantClient) -> None:
+    """Strict mode and no payload index: filtered here, with a warning that names the repair; then repaired."""
+    payloads = [{**payload, "module": "ros2" if number % 2 else "isaac"} for number, payload in enumerate(PAYLOADS)]
+    foreign(stranger, "theirs", payloads)
+    index = store.open("theirs")
+    hits = index.query(vector(3), 5, Filters(modules=("ros2",)))
+    assert {hit.chunk.module_name for hit in hits} == {"ros2"}
+    assert "recto prepare theirs" in index.info.warnings[0]
+    assert index.count(Filters(modules=("ros2",))) == 10
+    assert len(list(index.scroll(Filters(modules=("ros2",))))) == 10
+    assert store.prepare("theirs") == ("module", "url")
+    assert store.prepare("theirs") == ()
+    index = store.open("theirs")
+    assert {hit.chunk.module_name for hit in index.query(vector(3), 5, Filters(modules=("ros2",)))} == {"ros2"}
+    assert index.info.warnings == ()
+
+
+def test_modules_from_addresses(store: ServerStore, stranger: QdrantClient) -> None:
+    foreign(stranger, "theirs", PAYLOADS)
+    index = store.open("theirs")
+    assert index.modules() == {"isaac": 10, "ros2": 10}
+    hits = index.query(vector(3), 5, Filters(modules=("module-1-ros2",)))
+    assert len(hits) == 5
+    assert {hit.chunk.module_name for hit in hits} == {"ros2"}
+    assert index.info.warnings
+
+
+def test_named_vectors_and_copies(store: ServerStore, stranger: QdrantClient) -> None:
+    stranger.create_collection("named", vectors_config={"dense": models.VectorParams(size=8, distance=models.Distance.COSINE)})
+    points = [models.PointStruct(id=number, vector={"dense": vector(number % 5)}, payload=PAYLOADS[number % 5]) for number in range(15)]
+    stranger.upsert("named", points, wait=True)
+    index = store.open("named")
+    hits = index.query(vector(2), 5)
+    assert len(hits) == 5, "copies that salted ids left behind take no places"
+    assert len({hit.chunk.text for hit in hits}) == 5
+    assert hits[0].chunk.text == "Passage 2"
+
+
+def test_a_new_collection_is_noticed_after_a_while(
+    store: ServerStore, tmp_path: Path, double: QdrantDouble, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from recto.stores.server import store as store_module
+
+    monkeypatch.setattr(store_module, "_FRESH_SECONDS", 0.0)
+    publish(store, "books", [chunk(1)])
+    reader = ServerStore(Connection(double.url, KEY, print), tmp_path / "reader", ServerOptions(), None)
+    first = reader.open("books")
+    assert reader.open("books") is first
+    publish(store, "books", [chunk(1), chunk(2)])
+    assert reader.open("books").count() == 2
+    reader.close()
+
+
+def test_layout_options_reach_the_server(double: QdrantDouble, tmp_path: Path) -> None:
+    options = ServerOptions(3, 2, 1, on_disk_vectors=True, on_disk_payload=True, quantization="int8", tenant=True)
+    store = ServerStore(Connection(double.url, KEY, print), tmp_path, options, None)
+    publish(store, "books", [chunk(1)])
+    (body,) = [request.body for request in double.requests if request.method == "PUT" and request.path.count("/") == 2]
+    assert (body["shard_number"], body["replication_factor"], body["write_consistency_factor"]) == (3, 2, 1)
+    assert body["vectors"]["on_disk"] is True
+    assert body["on_disk_payload"] is True
+    assert body["quantization_config"]["scalar"]["type"] == "int8"
+    indexes = [request.body for request in double.requests if request.path.endswith("/index")]
+    assert any(isinstance(index["field_schema"], dict) and index["field_schema"].get("is_tenant") for index in indexes)
+    store.close()
