@@ -55,6 +55,7 @@ def test_one_half_can_be_chosen(tmp_path: Path) -> None:
         ("http://[::1]:6333", True),
         ("http://10.1.2.3:6333", True),
         ("http://192.168.1.7", True),
+        ("http://qdrant:6333", True),
         ("https://x.cloud.qdrant.io:6333", False),
         ("http://8.8.8.8", False),
         ("http://localhost.example.org", False),

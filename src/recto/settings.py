@@ -111,10 +111,10 @@ def read_dotenv(directory: Path) -> dict[str, str]:
 
 
 def is_local_address(url: str) -> bool:
-    """Tell whether a URL points to this machine or a private network."""
+    """Tell whether a URL points to this machine or a private network, by its address or a name that exists only there."""
     host = urlsplit(url).hostname or ""
-    if host == "localhost" or host.endswith(".localhost"):
-        return True
+    if host.endswith(".localhost") or (host and "." not in host and ":" not in host):
+        return True  # a name without a dot is known only to this machine or its own network
     try:
         address = ipaddress.ip_address(host)
     except ValueError:

@@ -17,7 +17,6 @@ import pytest
 
 from tests.running import ROOT, SAMPLE_DOCS, environment, recto, retrieve
 
-
 HEARS_CTRL_C = """
 import signal
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a run in the background would ignore it

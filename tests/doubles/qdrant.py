@@ -122,8 +122,10 @@ class QdrantDouble(Double):
         self._state = threading.Lock()
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        super().__exit__(kind, error, trace)
-        self._local.close()
+        try:
+            super().__exit__(kind, error, trace)
+        finally:
+            self._local.close()
 
     def error(self, code: int, message: str) -> Answer:
         if code in {401, 403}:

@@ -202,15 +202,16 @@ SHAPES: dict[str, Shape] = {
     "11": Shape(
         {
             "content": TEXT,
-            "source_url": f"{SITE}/chapter2/arms",
+            "source_url": f"{SITE}/chapter-3-isaac-ai-brain/arms",
             "page_title": "Arms",
-            "chapter": "chapter2",
+            "chapter": "chapter-3-isaac-ai-brain",
             "section_title": "Arms > Joints",
             "position": 6,
             "content_hash": "d1",
             "chunk_id": "0a1b2c3d_6",
         },
-        *(f"{SITE}/chapter2/arms", "Arms", "chapter2", {"chapter2"}, 6, 7, ("Arms", "Joints")),
+        f"{SITE}/chapter-3-isaac-ai-brain/arms",
+        *("Arms", "isaac", {"isaac", "isaac-ai-brain", "chapter-3-isaac-ai-brain"}, 6, 7, ("Arms", "Joints")),
     ),
     "12": Shape(
         {

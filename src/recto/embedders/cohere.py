@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 DEFAULT_MODEL = "embed-english-v3.0"
 _BATCH = 96
 _QUERY_SECONDS = 10.0
+_QUERY_TRIES = 3
 _DOCUMENT_SECONDS = 60.0
 _DOCUMENT_TRIES = 6
 _LONGEST_WAIT = 60.0
@@ -113,9 +114,10 @@ class CohereEmbedder:
         """Embed several questions; a failure is told at once, only a short wait that the service asks for is granted."""
         deadline = time.monotonic() + _QUERY_SECONDS
 
-        def wait_for(_: int, error: Exception) -> float | None:
+        def wait_for(failures: int, error: Exception) -> float | None:
             pause = getattr(error, "retry_after", None)
-            return pause if pause is not None and time.monotonic() + pause < deadline else None
+            granted = pause is not None and failures < _QUERY_TRIES and time.monotonic() + pause < deadline
+            return pause if granted else None
 
         vectors: list[Vector] = []
         for batch in _batches(texts):

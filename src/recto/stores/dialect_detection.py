@@ -73,9 +73,8 @@ def detect(payloads: Sequence[Mapping[str, Any]]) -> Dialect:
         return RECTO
     chosen: dict[str, str] = {}
     partial: list[str] = []
-    for canonical, aliases in ALIASES.items():
-        reader = _READERS[canonical]
-        counts = {path: sum(reader(path, value_at(payload, path)) is not None for payload in sample) for path in paths_of(aliases)}
+    for canonical, reader in _READERS.items():
+        counts = {path: sum(reader(path, value_at(payload, path)) is not None for payload in sample) for path in paths_of(canonical)}
         best = max(counts, key=counts.__getitem__)  # the first of several, that is the one that is believed most
         if counts[best]:
             chosen[canonical] = best

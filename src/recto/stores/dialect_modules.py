@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from urllib.parse import unquote
 
 from recto.modules import ROOT_MODULE, module_keys, short_name
@@ -29,6 +30,7 @@ _ABSOLUTE = re.compile(r"file://|[/\\~]|[a-z]:[/\\]", re.IGNORECASE)
 _INDEX_PAGES = frozenset({"index", "readme"})
 
 
+@lru_cache(maxsize=4096)  # a page has many chunks
 def module_of(raw: str, address: str) -> tuple[str, tuple[str, ...]]:
     """Return a page's module and all names that a filter may call it by; `raw` is what its payload calls it."""
     directories = _module_directories(address)
@@ -40,6 +42,7 @@ def module_of(raw: str, address: str) -> tuple[str, tuple[str, ...]]:
     return name, tuple(dict.fromkeys(key for key in (key.strip().lower() for key in keys) if key))
 
 
+@lru_cache(maxsize=4096)
 def is_named(raw: str) -> bool:
     """Whether a module's name says more than a number or "docs"."""
     return bool(_named(raw))

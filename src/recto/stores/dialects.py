@@ -6,7 +6,6 @@ import hashlib
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cache
 from typing import Any, TypeVar
 
 from recto.stores.dialect_modules import is_named, module_of, page_name
@@ -134,10 +133,9 @@ def value_at(payload: Mapping[str, Any], path: str) -> Any:
     return value
 
 
-@cache
-def paths_of(aliases: tuple[str, ...]) -> tuple[str, ...]:
-    """Return where aliases may be found: each in the payload itself, then in its nested metadata."""
-    return tuple(place + alias for alias in aliases for place in _PLACES)
+def paths_of(canonical: str) -> list[str]:
+    """Return where a field may be found: under each alias in the payload itself, then in its nested metadata."""
+    return [place + alias for alias in ALIASES[canonical] for place in _PLACES]
 
 
 def as_text(path: str, value: Any) -> str | None:  # noqa: ARG001 - a `Reader`
@@ -202,8 +200,12 @@ def _is_source(path: str) -> bool:
 
 
 def _first_of(payload: Mapping[str, Any], aliases: tuple[str, ...], reader: Reader[T]) -> T | None:
-    found = (reader(path, value_at(payload, path)) for path in paths_of(aliases))
-    return next((value for value in found if value is not None), None)
+    places = [(place, holder) for place in _PLACES if isinstance(holder := payload.get(place[:-1]) if place else payload, Mapping)]
+    for alias in aliases:
+        for place, holder in places:
+            if alias in holder and (value := reader(place + alias, holder[alias])) is not None:
+                return value
+    return None
 
 
 def _digest(text: str) -> str:

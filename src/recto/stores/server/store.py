@@ -13,7 +13,7 @@ from typing import Any
 from recto.errors import CollectionMissing, ConfigurationError
 from recto.settings import ServerOptions, check_collection_name
 from recto.stores.dialect_detection import SAMPLE, detect
-from recto.stores.dialect_filters import stored_modules
+from recto.stores.dialect_filters import Stored, stored_modules
 from recto.stores.dialects import RECTO, Dialect
 from recto.stores.lock import WriterLock
 from recto.stores.server.build import METADATA_KEY, ServerBuild, create_field_index, delete_collection, prepare_fields
@@ -22,6 +22,7 @@ from recto.stores.server.index import ServerIndex, Shape
 from recto.types import EmbedderFingerprint, Fingerprint, IndexInfo, Payload
 
 _FRESH_SECONDS = 10.0
+_FACET_LIMIT = 1000
 _GENERATION = "--"
 
 
@@ -131,13 +132,18 @@ class ServerStore:
         own = fingerprint is not None
         sample = [] if own else self._sample(physical)
         dialect = self._dialect or (RECTO if own else detect(sample))
-        shape = Shape(physical, vector_name, dialect, own and dialect is RECTO, stored_modules(dialect, sample))
+        values = self._stored_values(physical, dialect.module) if not own and dialect.module in (found.payload_schema or {}) else []
+        shape = Shape(physical, vector_name, dialect, own and dialect is RECTO, stored_modules(dialect, sample, values))
         info = IndexInfo(_base(physical), physical, found.points_count or 0, fingerprint, dim=size)
         return ServerIndex(self._connection, shape, info)
 
     def _sample(self, collection: str) -> list[Payload]:
         records, _ = self._connection.read(lambda client: client.scroll(collection, limit=SAMPLE, with_payload=True))
         return [record.payload or {} for record in records]
+
+    def _stored_values(self, collection: str, field: str) -> list[Stored]:
+        answer = self._connection.read(lambda client: client.facet(collection, key=field, limit=_FACET_LIMIT))
+        return [hit.value for hit in answer.hits]
 
     def _missing(self, name: str) -> CollectionMissing:
         known = ", ".join(sorted({*self.collections(), *self.aliases()}))

@@ -1,0 +1,344 @@
+"""The cloud set-up as a user runs it: the commands against doubles of both services, on real sockets."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from qdrant_client import QdrantClient, models
+
+from recto.book.tree import MarkdownTree
+from recto.cli.retrieve import retrieve as retrieve_command
+from recto.cli.running import run as run_command
+from recto.embedders import cohere as cohere_module
+from recto.embedders.cohere import CohereEmbedder
+from recto.embedders.pacing import PACES
+from recto.indexer import index_book
+from recto.settings import ServerOptions
+from recto.stores.server import connection as connection_module
+from recto.stores.server.connection import Connection
+from recto.stores.server.store import ServerStore
+from tests.doubles.cohere import CohereDouble, bag_of_words
+from tests.doubles.qdrant import QdrantDouble
+from tests.doubles.server import Double, Fault, delay, drop, hang, refused_url, reset, rubbish, slow_drip, status
+from tests.running import ROOT, SAMPLE_DOCS, environment, recto, retrieve
+
+COHERE_KEY, QDRANT_KEY = "co_secret_1234567890", "qdrant_secret_0987654321"
+GUIDE = ROOT / "docs" / "cloud.md"
+
+
+@pytest.fixture
+def cohere() -> Iterator[CohereDouble]:
+    with CohereDouble(api_key=COHERE_KEY) as double:
+        yield double
+
+
+@pytest.fixture
+def qdrant() -> Iterator[QdrantDouble]:
+    with QdrantDouble(api_key=QDRANT_KEY) as double:
+        yield double
+
+
+@pytest.fixture
+def cloud(cohere: CohereDouble, qdrant: QdrantDouble) -> dict[str, str]:
+    return variables(cohere.url, qdrant.url)
+
+
+def variables(cohere_url: str, qdrant_url: str) -> dict[str, str]:
+    return {
+        "COHERE_API_KEY": COHERE_KEY,
+        "COHERE_API_URL": cohere_url,
+        "QDRANT_URL": qdrant_url,
+        "QDRANT_API_KEY": QDRANT_KEY,
+        "COHERE_PACE": "off",
+    }
+
+
+def small(home: Path, cloud: dict[str, str], small_book: Path, name: str = "garden") -> None:
+    done = recto(home, "index", str(small_book), "--collection", name, **cloud)
+    assert done.returncode == 0, done.stderr
+
+
+def test_index_query_validate(home: Path, cloud: dict[str, str], cohere: CohereDouble) -> None:
+    done = recto(home, "index", str(SAMPLE_DOCS), **cloud)
+    assert done.returncode == 0, done.stderr
+    assert "[WARNING] QDRANT_API_KEY is sent over plain http" in done.stderr
+    assert QDRANT_KEY not in done.stderr
+    for arguments in (
+        ["What is ROS 2?"],
+        ["robot navigation", "--top-k", "10"],
+        ["URDF", "--module", "ros2", "--top-k", "3"],
+        ["Isaac Sim", "--verbose"],
+    ):
+        done = retrieve(home, *arguments, **cloud)
+        assert done.returncode == 0, done.stderr
+    data = json.loads(retrieve(home, "sensors", "--module", "simulation", "--json", **cloud).stdout)
+    assert {result["module_name"] for result in data["results"]} == {"simulation"}
+    assert retrieve(home, "--validate", **cloud).returncode == 0
+    types = {request.body["input_type"] for request in cohere.requests[-5:]}
+    assert types == {"search_query"}
+    assert retrieve(home, "sensors", "--module", "simulaton", **cloud).returncode == 1
+    (row,) = json.loads(recto(home, "collections", "--json", **cloud).stdout)
+    assert row["collection"] == "physical-ai-book"
+    assert row["aliases"] == ["humanoid_robotics_book", "rag_embedding", "website_embeddings"]
+
+
+def test_nothing_is_indexed_by_itself(home: Path, cloud: dict[str, str]) -> None:
+    done = retrieve(home, "robot", **cloud)
+    assert done.returncode == 2
+    assert "Collection 'physical-ai-book' does not exist at http://127.0.0.1" in done.stderr
+    assert "recto index PATH --collection physical-ai-book" in done.stderr
+
+
+SHAPES: dict[str, Callable[[int, str, str], dict[str, Any]]] = {
+    "physical-ai-book": lambda index, url, text: {
+        "text": text,
+        "page_url": url,
+        "page_title": "Page",
+        "module_name": "ros2" if "ros2" in url else "isaac",
+        "chunk_index": index,
+    },
+    "website_embeddings": lambda index, url, text: {
+        "text": text,
+        "url": url,
+        "page_title": "Page",
+        "chunk_index": index,
+        "total_chunks": 20,
+        "source": "website",
+    },
+    "humanoid_robotics_book": lambda index, url, text: {
+        "content": text,
+        "url": url,
+        "title": "Page",
+        "headings": ["Page", "Section"],
+        "chunk_index": index,
+        "metadata": {"total_chunks": 20},
+        "source_document": url,
+    },
+    "rag_embedding": lambda index, url, text: {
+        "content": text,
+        "url": url,
+        "title": "Page",
+        "chunk_index": index,
+        "total_chunks": 20,
+        "source_metadata": {"module": "module-1-ros2" if "ros2" in url else "module-3-isaac"},
+    },
+}
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_collections_that_the_contracts_know(home: Path, cloud: dict[str, str], qdrant: QdrantDouble, name: str) -> None:
+    """Another pipeline's collection, under each contract's default name and in its payload's shape, strict mode and no indexes."""
+    with pytest.warns(UserWarning, match="insecure"):
+        client = QdrantClient(url=qdrant.url, api_key=QDRANT_KEY, check_compatibility=False)
+    client.create_collection(name, vectors_config=models.VectorParams(size=1024, distance=models.Distance.COSINE))
+    texts = [
+        "ROS 2 nodes publish messages on topics",
+        "Isaac Sim renders photorealistic scenes",
+        "services and actions in ROS 2",
+        "nvblox maps",
+    ]
+    urls = [f"https://book.example.org/docs/{part}/page" for part in ("module-1-ros2", "module-3-isaac", "module-1-ros2", "module-3-isaac")]
+    points = [
+        models.PointStruct(id=index, vector=bag_of_words(text), payload=SHAPES[name](index, url, text))
+        for index, (text, url) in enumerate(zip(texts, urls, strict=True))
+    ]
+    client.upsert(name, points, wait=True)
+    client.close()
+    data = json.loads(retrieve(home, "ROS 2 topics", "--json", COLLECTION_NAME=name, **cloud).stdout)
+    best = data["results"][0]
+    assert (best["text"], best["module_name"], best["page_url"], best["page_title"], best["chunk_index"]) == (
+        texts[0],
+        "ros2",
+        urls[0],
+        "Page",
+        0,
+    )
+    done = retrieve(home, "maps", "--module", "module-3-isaac", "--json", COLLECTION_NAME=name, **cloud)
+    assert {result["module_name"] for result in json.loads(done.stdout)["results"]} == {"isaac"}
+    assert "[WARNING]" in done.stderr, "what the server could not do is said"
+    done = retrieve(home, "maps", "--url", urls[0].rstrip("/") + "/", "--json", COLLECTION_NAME=name, **cloud)
+    assert {result["page_url"] for result in json.loads(done.stdout)["results"]} == {urls[0]}
+    prepared = recto(home, "prepare", name, **cloud)
+    assert prepared.returncode == 0, prepared.stderr
+
+
+FAULTS: list[tuple[str, Fault | None]] = [
+    ("refuses the connection", None),
+    ("hangs", hang(30)),
+    ("drips a byte at a time", slow_drip(0.05, 30)),
+    ("401", status(401)),
+    ("403", status(403)),
+    ("404", status(404)),
+    ("429", status(429)),
+    ("429, Retry-After: 1", status(429, headers={"Retry-After": "1"})),
+    ("429, Retry-After: 120", status(429, headers={"Retry-After": "120"})),
+    ("500", status(500)),
+    ("503 with HTML", status(503, b"<html>Service Unavailable</html>", content_type="text/html")),
+    ("drops the connection", drop()),
+    ("resets the connection", reset()),
+    ("200 with HTML", rubbish()),
+    ("200 with {}", rubbish({})),
+]
+AT_MOST = {"Cohere": "10 s", "Qdrant": "25 s"}
+
+
+def failing(service: str, fault: Fault | None, cohere: CohereDouble, qdrant: QdrantDouble) -> tuple[dict[str, str], Double | None]:
+    if fault is None:
+        urls = {"Cohere": (refused_url(), qdrant.url), "Qdrant": (cohere.url, refused_url())}[service]
+        return variables(*urls), None
+    double: Double = cohere if service == "Cohere" else qdrant
+    double.always(fault)
+    return variables(cohere.url, qdrant.url), double
+
+
+def test_the_table_of_faults_in_the_guide(
+    cohere: CohereDouble,
+    qdrant: QdrantDouble,
+    home: Path,
+    small_book: Path,
+    cloud: dict[str, str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Every fault of each service: the message, the exit code, how many calls; and no key in anything that is left behind."""
+    small(home, cloud, small_book)
+    monkeypatch.setattr(cohere_module, "_QUERY_SECONDS", 3.5)  # the times are the only thing that is shortened
+    monkeypatch.setattr(connection_module, "_READ_SECONDS", 1)
+    monkeypatch.chdir(ROOT)
+    rows = ["| service | it | message | exit code | calls | at most |", "|---|---|---|---|---|---|"]
+    for service in ("Cohere", "Qdrant"):
+        for name, fault in FAULTS:
+            values, double = failing(service, fault, cohere, qdrant)
+            before = len(double.requests) if double else 0
+            for key, value in {**values, "RECTO_HOME": str(home)}.items():
+                monkeypatch.setenv(key, value)
+            code = run_command(retrieve_command, ["dough", "--collection", "garden"], "retrieve.py")
+            calls = str(len(double.requests) - before) if double else "–"
+            for each in (cohere, qdrant):
+                each.always(None)
+            output = capsys.readouterr()
+            assert "Traceback" not in output.err
+            assert COHERE_KEY not in output.err + output.out
+            assert QDRANT_KEY not in output.err + output.out
+            message = next((line for line in output.err.split("\n") if line.startswith("[ERROR]")), "(answered)")
+            message = re.sub(r"http://127\.0\.0\.1:\d+", "URL", message.removeprefix("[ERROR] "))
+            rows.append(f"| {service} | {name} | {message} | {code} | {calls} | {AT_MOST[service]} |")
+    for path in home.rglob("*"):
+        if path.is_file():
+            left = path.read_bytes()
+            assert COHERE_KEY.encode() not in left
+            assert QDRANT_KEY.encode() not in left
+    table = "\n".join(rows)
+    text = GUIDE.read_text("utf-8")
+    shown = re.search(r"<!-- faults -->\n(.*?)\n<!-- /faults -->", text, re.DOTALL)
+    assert shown
+    if os.environ.get("WRITE_TABLES"):
+        GUIDE.write_text(text.replace(shown[1], table), "utf-8")
+    else:
+        assert shown[1] == table, "run the test with WRITE_TABLES=1 to bring the guide up to date"
+
+
+def test_both_down_fails_fast(home: Path) -> None:
+    began = time.monotonic()
+    done = retrieve(home, "robot", **variables(refused_url(), refused_url()))
+    assert done.returncode == 3
+    assert done.stderr.split("\n")[1].startswith("[ERROR] Connection error: Cannot connect to Qdrant at http://127.0.0.1:")
+    assert time.monotonic() - began < 20
+
+
+def big_book(root: Path, passages: int) -> Path:
+    """A book of many sections of a few dozen words each, no two alike."""
+    numbers = random.Random(7)
+    words = [f"word{number}" for number in range(2000)]
+    for page in range(passages // 20):
+        sections = [f"## Section {page}.{number}\n\n{' '.join(numbers.choices(words, k=70))}\n" for number in range(20)]
+        (root / f"module-{page % 4 + 1}-m").mkdir(parents=True, exist_ok=True)
+        (root / f"module-{page % 4 + 1}-m" / f"page-{page:03}.md").write_text(f"# Page {page}\n\n" + "\n".join(sections))
+    return root
+
+
+def test_two_thousand_chunks_through_ten_percent_of_faults(tmp_path: Path, home: Path, cohere: CohereDouble, qdrant: QdrantDouble) -> None:
+    numbers = random.Random(11)
+    faults = [
+        status(500),
+        drop(),
+        status(429, headers={"Retry-After": "1"}),
+        rubbish({}),
+        status(503, b"<html></html>", content_type="text/html"),
+    ]
+    for double in (cohere, qdrant):
+        double.script(*(numbers.choice(faults) if numbers.random() < 0.1 else delay(0) for _ in range(400)))
+    embedder = CohereEmbedder(COHERE_KEY, "embed-english-v3.0", cohere.url, PACES["off"], lambda _: None, lambda _: None)
+    store = ServerStore(Connection(qdrant.url, QDRANT_KEY, lambda _: None, lambda _: None), home, ServerOptions(), None)
+    report = index_book(MarkdownTree(big_book(tmp_path / "big", 2000)), embedder, store, "big", journal=home / "journal")
+    assert report.info.chunks == 2000
+    chunks = list(store.open("big").scroll())
+    assert len(chunks) == len({chunk.id for chunk in chunks}) == len({chunk.content_hash for chunk in chunks}) == 2000
+    embedder.close()
+    store.close()
+
+
+@pytest.mark.parametrize("after", [2, 5])
+def test_killed_and_started_again_embeds_nothing_twice(
+    tmp_path: Path, home: Path, cohere: CohereDouble, qdrant: QdrantDouble, cloud: dict[str, str], after: int
+) -> None:
+    book = big_book(tmp_path / "big", 1000)
+    cohere.script(*(delay(0.15) for _ in range(50)))
+    command = [sys.executable, "-m", "recto", "index", str(book), "--collection", "big"]
+    program = subprocess.Popen(command, cwd=ROOT, env=environment(home, **cloud), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 60
+    while len(cohere.requests) < after and time.monotonic() < deadline:
+        time.sleep(0.01)
+    program.send_signal(signal.SIGKILL)
+    program.wait()
+    done = recto(home, "index", str(book), "--collection", "big", **cloud)
+    assert done.returncode == 0, done.stderr
+    sent = Counter(text for request in cohere.requests for text in request.body["texts"])
+    assert len(sent) == 1000
+    assert sum(count - 1 for count in sent.values()) <= 96, "at most the batch in flight"
+    assert not list((home / "journal").glob("*")), "the journal is gone once the index is published"
+    data = json.loads(recto(home, "search", "word7", "--collection", "big", "--top-k", "3", "--json", **cloud).stdout)
+    assert data["total_found"] == 3
+
+
+def test_promote_and_parity(sample_home: Path, qdrant: QdrantDouble) -> None:
+    server = {"QDRANT_URL": qdrant.url, "QDRANT_API_KEY": QDRANT_KEY}
+    done = recto(sample_home, "promote", "--collection", "recto-sample", "--to", "physical-ai-book", **server)
+    assert done.returncode == 0, done.stderr
+    assert "searches give the same results on both sides" in done.stdout
+    suite = "src/recto/sample/development.json"
+    done = recto(sample_home, "parity", "--suite", suite, **server)
+    assert done.returncode == 0, done.stdout
+    assert done.stdout == "158 of 158 questions have the same top 5 on both sides.\n"
+    local = {**server, "RECTO_EMBEDDER": "local"}
+    assert retrieve(sample_home, "What is ROS 2?", **local).stdout.count("Module: ros2") == 5
+    assert retrieve(sample_home, "--validate", **local).returncode == 0
+    with pytest.warns(UserWarning, match="insecure"):
+        client = QdrantClient(url=qdrant.url, api_key=QDRANT_KEY, check_compatibility=False)
+    records, _ = client.scroll("physical-ai-book", limit=5)
+    client.delete("physical-ai-book", points_selector=[record.id for record in records], wait=True)
+    client.close()
+    done = recto(sample_home, "parity", "--suite", suite, "--top-k", "100", "--json", **server)
+    assert done.returncode == 5
+    assert json.loads(done.stdout)["differences"]
+
+
+def test_a_cloud_query_without_the_extra(home: Path, cloud: dict[str, str]) -> None:
+    code = "import sys; sys.modules['qdrant_client'] = None; from recto.cli.retrieve import main; sys.argv = ['retrieve.py', 'x']; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, env=environment(home, **cloud), capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    assert "pip install 'recto[cloud]'" in done.stderr
