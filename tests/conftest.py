@@ -11,9 +11,9 @@ from hypothesis import HealthCheck, settings
 
 from recto.protocols import Embedder
 from recto.retriever import Retriever
-from recto.settings import DEFAULT_COLLECTIONS, QUERY_COLLECTION, Settings
+from recto.settings import DEFAULT_COLLECTIONS, QUERY_COLLECTION, SAMPLE_COLLECTION, Settings
 from recto.stores.edge.store import EdgeStore
-from recto.wiring import SAMPLE_COLLECTION, index_sample, open_embedder, open_store
+from recto.wiring import index_sample, open_embedder, open_store
 
 settings.register_profile("recto", deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 settings.load_profile("recto")

@@ -121,6 +121,12 @@ def test_blank_filters_are_refused(retriever: Retriever, filters: Filters) -> No
         retriever.search("sensors", filters=filters)
 
 
+@pytest.mark.parametrize("filters", [None, Filters(modules="ros2"), Filters(modules=(5,)), Filters(page_url=7)])  # type: ignore[arg-type]
+def test_filters_of_the_wrong_kind_are_refused(retriever: Retriever, filters: object) -> None:
+    with pytest.raises(InvalidArgument):
+        retriever.search("sensors", filters=filters)  # type: ignore[arg-type]
+
+
 def test_batches_answer_as_single_searches_do(retriever: Retriever) -> None:
     together = retriever.search_batch(QUESTIONS, 7)
     for question, response in zip(QUESTIONS, together, strict=True):

@@ -12,7 +12,7 @@ from pathlib import Path
 from recto import __version__
 from recto.book.chunker import ChunkSize, Passage, chunk_page
 from recto.book.markdown import parse
-from recto.errors import InvalidArgument
+from recto.errors import InvalidArgument, RectoError
 from recto.journal import Journal
 from recto.protocols import Build, Embedder, Source, Store
 from recto.types import Fingerprint, IndexInfo, Page
@@ -63,11 +63,12 @@ def index_book(
         book = _Book(source, embedder, size)
         passages = list(book.passages())
         if not passages:
-            raise InvalidArgument(f"There is no text in {source.location}", hint="All pages are empty, or none could be read.")
+            failures = "; ".join([*source.failed, *book.failed][:3])
+            raise InvalidArgument(f"There is no text in {source.location}", hint=failures or "All pages are empty.")
         _embed_into(build, passages, book.pages, embedder, known, progress)
         info = build.publish(book.fingerprint(source, embedder, size))
         known.clear()
-    return IndexReport(info, book.pages, book.modules, tuple(source.failed))
+    return IndexReport(info, book.pages, book.modules, (*source.failed, *book.failed))
 
 
 class _Book:
@@ -79,12 +80,19 @@ class _Book:
         self._size = size
         self._content = hashlib.sha256()
         self.pages = 0
+        self.failed: list[str] = []
         self.modules: dict[str, int] = {}
 
     def passages(self) -> Iterator[Passage]:
         """Read the book page by page."""
         for page in self._source.pages():
-            passages = self._page(page)
+            try:
+                passages = self._page(page)
+            except RectoError:
+                raise
+            except Exception as error:  # noqa: BLE001 - one page that nobody could foresee does not cost the book
+                self.failed.append(f"{page.path}: it cannot be read ({type(error).__name__}: {error})")
+                continue
             self._content.update(f"{page.path}\n{page.revision}\n".encode())
             self.pages += 1
             self.modules[page.module] = self.modules.get(page.module, 0) + len(passages)

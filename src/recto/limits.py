@@ -27,6 +27,10 @@ def check_query(query: str) -> str:
 def check_search(top_k: int, filters: Filters, min_score: float | None) -> None:
     """Refuse what no search can be asked for."""
     check_top_k(top_k)
+    if not isinstance(filters, Filters) or not isinstance(filters.modules, tuple | list):
+        raise InvalidArgument("filters must be Filters with a tuple of module names", hint='Such as Filters(modules=("ros2",)).')
+    if not all(isinstance(module, str) for module in filters.modules) or not isinstance(filters.page_url, str | None):
+        raise InvalidArgument("Module names and page addresses must be text", hint='Such as Filters(modules=("ros2",)).')
     if any(not module.strip() for module in filters.modules):
         raise InvalidArgument("--module cannot be empty", hint="Name a module, or leave the filter out.")
     if filters.page_url is not None and not filters.page_url.strip():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import shlex
 from collections.abc import Sequence
 from time import perf_counter
 
@@ -10,7 +11,8 @@ from recto.errors import CollectionEmpty, FingerprintMismatch
 from recto.limits import DEFAULT_TOP_K, check_query, check_search
 from recto.modules import filter_keys, nearest
 from recto.protocols import Embedder, Index, Store
-from recto.types import NO_FILTERS, Filters, Hit, Outcome, SearchResponse, Timings
+from recto.settings import SAMPLE_COLLECTION
+from recto.types import NO_FILTERS, Filters, Hit, IndexInfo, Outcome, SearchResponse, Timings
 
 
 class Retriever:
@@ -117,8 +119,15 @@ def check_fingerprint(index: Index, embedder: Embedder) -> None:
     if info.fingerprint is not None and info.fingerprint.embedder != mine:
         raise FingerprintMismatch(
             f"Collection '{info.collection}' was indexed with {info.fingerprint.embedder}, but queries are embedded with {mine}",
-            hint=f"Run `recto index {info.fingerprint.source} --collection {info.collection}`, or set RECTO_MODEL back.",
+            hint=f"Run `{_command(info)}`, or set RECTO_MODEL back.",
         )
+
+
+def _command(info: IndexInfo) -> str:
+    """The command that makes an index again."""
+    if info.collection == SAMPLE_COLLECTION or info.fingerprint is None:
+        return "recto index --sample"
+    return f"recto index {shlex.quote(info.fingerprint.source)} --collection {info.collection}"
 
 
 def _response(

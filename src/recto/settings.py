@@ -17,11 +17,13 @@ BUILT_IN_MODEL = "granite-embedding-30m-english"
 COHERE_MODEL = "embed-english-v3.0"
 
 QUERY_COLLECTION = "physical-ai-book"
+SAMPLE_COLLECTION = "recto-sample"
 DEFAULT_COLLECTIONS = (QUERY_COLLECTION, "humanoid_robotics_book", "website_embeddings", "rag_embedding")
 """The collection names that the four contracts fall back to: the query CLI, HTTP, the test CLI and the class."""
 
 _CLOUD_VARIABLES = ("COHERE_API_KEY", "QDRANT_URL", "QDRANT_API_KEY")
 _COLLECTION_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+_DIGITS = 9
 _PROJECT_ROOTS = ("pyproject.toml", ".git")
 
 
@@ -63,7 +65,7 @@ class Settings:
 
 def load_settings(environment: Mapping[str, str] | None = None, directory: Path | None = None) -> Settings:
     """Read and check all settings; the environment wins over `.env`, blank values count as not set."""
-    values = {**read_dotenv(directory or Path.cwd()), **(os.environ if environment is None else environment)}
+    values = {**read_dotenv(directory or _working_directory()), **(os.environ if environment is None else environment)}
     values = {name: value.strip() for name, value in values.items() if value.strip()}
     cloud = _is_cloud(values)
     embedder = _choice(values, "RECTO_EMBEDDER", ("local", "cohere"), "cohere" if cloud else "local")
@@ -91,7 +93,7 @@ def load_settings(environment: Mapping[str, str] | None = None, directory: Path 
 
 def check_collection_name(name: str, origin: str) -> None:
     """Refuse a name that could not be a directory and a server's collection alike; `origin` says where it came from."""
-    if not _COLLECTION_NAME.fullmatch(name):
+    if not isinstance(name, str) or not _COLLECTION_NAME.fullmatch(name):
         error = ConfigurationError if origin.isupper() else InvalidArgument
         raise error(
             f"{origin} is not a usable collection name: {name!r}",
@@ -99,15 +101,28 @@ def check_collection_name(name: str, origin: str) -> None:
         )
 
 
-def read_dotenv(directory: Path) -> dict[str, str]:
+def read_dotenv(directory: Path | None) -> dict[str, str]:
     """Read the nearest `.env` between a directory and the root of its project."""
+    if directory is None:
+        return {}
     for folder in (directory, *directory.parents):
         path = folder / ".env"
-        if path.is_file():
-            return _parse_dotenv(path)
-        if any((folder / name).exists() for name in _PROJECT_ROOTS):
+        try:
+            if path.is_file():
+                return _parse_dotenv(path)
+            if any((folder / name).exists() for name in _PROJECT_ROOTS):
+                break
+        except OSError:  # a directory that may not be searched has nothing for us
             break
     return {}
+
+
+def _working_directory() -> Path | None:
+    """Return where we are, if that still exists."""
+    try:
+        return Path.cwd()
+    except OSError:
+        return None
 
 
 def is_local_address(url: str) -> bool:
@@ -168,7 +183,13 @@ def _require(values: Mapping[str, str], embedder: str, store: str) -> None:
 
 
 def _home(values: Mapping[str, str]) -> Path:
-    return Path(values.get("RECTO_HOME", "~/.recto")).expanduser().absolute()
+    text = values.get("RECTO_HOME", "~/.recto")
+    try:
+        if "\0" in text:
+            raise ValueError("it has a null byte in it")
+        return Path(text).expanduser().absolute()
+    except (RuntimeError, ValueError, OSError) as error:
+        raise ConfigurationError(f"RECTO_HOME is not a usable directory: {error}", hint="Set it to a directory of your own.") from error
 
 
 def _server_options(values: Mapping[str, str]) -> ServerOptions:
@@ -199,8 +220,8 @@ def _number(values: Mapping[str, str], name: str, most: int) -> int | None:
     text = values.get(name)
     if text is None:
         return None
-    if not text.isascii() or not text.isdecimal() or not 1 <= int(text) <= most:
-        raise ConfigurationError(f"{name} must be a whole number from 1 to {most}, not {text!r}", hint="Unset it for the default.")
+    if not text.isascii() or not text.isdecimal() or len(text) > _DIGITS or not 1 <= int(text) <= most:
+        raise ConfigurationError(f"{name} must be a whole number from 1 to {most}, not {text[:20]!r}", hint="Unset it for the default.")
     return int(text)
 
 

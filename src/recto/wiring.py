@@ -5,13 +5,11 @@ from __future__ import annotations
 from importlib.resources import files
 from pathlib import Path
 
-from recto.errors import CollectionMissing
+from recto.errors import CollectionMissing, ConfigurationError
 from recto.protocols import Embedder, Source, Store
 from recto.remote import Tell
 from recto.retriever import Retriever
-from recto.settings import BUILT_IN_MODEL, DEFAULT_COLLECTIONS, Settings
-
-SAMPLE_COLLECTION = "recto-sample"
+from recto.settings import BUILT_IN_MODEL, DEFAULT_COLLECTIONS, SAMPLE_COLLECTION, Settings
 
 
 def open_embedder(settings: Settings, tell: Tell) -> Embedder:
@@ -30,6 +28,8 @@ def open_embedder(settings: Settings, tell: Tell) -> Embedder:
         from recto.embedders.directory import directory_embedder
 
         return directory_embedder(directory, settings.home, settings.threads)
+    if settings.model.startswith((".", "~", "/")) or directory.is_absolute():
+        raise ConfigurationError(f"RECTO_MODEL: there is no directory {settings.model}", hint="Unset it for the built-in model.")
     from recto.embedders.hub import HubEmbedder
 
     return HubEmbedder(settings.model, settings.threads)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.running import ROOT, environment, retrieve
+from tests.running import ROOT, environment, recto, retrieve
 
 HEAD = re.compile(r'Query: "(?P<query>.*)"\nFound (?P<count>\d+) results? in \d+ms\n')
 HIT = re.compile(
@@ -141,7 +141,7 @@ def test_the_same_query_twice_gives_the_same_json(sample_home: Path) -> None:
     assert first == second
 
 
-@pytest.mark.parametrize("value", ["0", "-3", "101", "x", "", "5.0", "1e1"])
+@pytest.mark.parametrize("value", ["0", "-3", "101", "x", "", "5.0", "1e1", "1_0", "٣", "9" * 5000])
 def test_top_k_out_of_range(home: Path, value: str) -> None:
     done = retrieve(home, "robot", "--top-k", value)
     assert done.returncode == 4
@@ -230,7 +230,8 @@ def test_nothing_reaches_the_score(sample_home: Path) -> None:
         (["robot", "--url", " "], "--url cannot be empty"),
         (["robot", "--min-score", "7"], "--min-score"),
         (["robot", "--min-score", "nan"], "--min-score"),
-        (["robot", "--collection", "../x"], "collection"),
+        (["robot", "--collection", "../x"], "--collection is not"),
+        (["robot", "--collection", ""], "--collection is not"),
         (["robot", "--suite", "x.json"], "--suite goes with --validate"),
         (["--validate", "--suite", "missing.json"], "cannot be read"),
         (["--validate", "--suite", "pyproject.toml"], "line 1"),
@@ -253,7 +254,10 @@ def test_other_invalid_arguments(home: Path, arguments: list[str], words: str) -
         ({"RECTO_PROFILE": "cloud"}, "COHERE_API_KEY is required but not set"),
         ({"RECTO_PROFILE": "nowhere"}, "RECTO_PROFILE must be one of"),
         ({"COLLECTION_NAME": "a/b"}, "COLLECTION_NAME is not a usable collection name"),
-        ({"RECTO_MODEL": "/no/such/model"}, "/no/such/model"),
+        ({"RECTO_MODEL": "/no/such/model"}, "there is no directory /no/such/model"),
+        ({"RECTO_HOME": "~nosuchuser/x"}, "RECTO_HOME is not a usable directory"),
+        ({"QDRANT_URL": "http://["}, "QDRANT_URL is not an http(s) address"),
+        ({"RECTO_THREADS": "9" * 5000}, "RECTO_THREADS must be a whole number"),
     ],
 )
 def test_configuration_errors(home: Path, more: dict[str, str], message: str) -> None:
@@ -290,6 +294,40 @@ def test_output_that_nobody_reads(sample_home: Path) -> None:
     done = subprocess.run(command, shell=True, cwd=ROOT, env=environment(sample_home), capture_output=True, text=True, check=False)
     assert done.stdout == 'Query: "robot"\n'
     assert done.stderr == ""
+
+
+def in_shell(command: str, home: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, shell=True, cwd=ROOT, env=environment(home), capture_output=True, text=True, check=False)
+
+
+def test_output_that_goes_nowhere(sample_home: Path) -> None:
+    python = shlex.quote(sys.executable)
+    assert in_shell(f"{python} retrieve.py robot >&-", sample_home).returncode == 0
+    for arguments in ("robot", "robot --json", "--help"):
+        done = in_shell(f"{python} retrieve.py {arguments} >/dev/full", sample_home)
+        assert done.returncode == 3
+        assert done.stderr.startswith("[ERROR] Storage error: The output cannot be written")
+    assert in_shell(f"{python} retrieve.py '' 2>/dev/full", sample_home).returncode == 4
+
+
+def test_a_working_directory_that_is_gone(sample_home: Path) -> None:
+    program = shlex.quote(str(Path(sys.executable).with_name("recto")))
+    done = in_shell(f"mkdir -p $RECTO_HOME/gone && cd $RECTO_HOME/gone && rmdir $RECTO_HOME/gone && {program} search robot", sample_home)
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_products_search_shows_the_section(sample_home: Path) -> None:
+    done = recto(sample_home, "search", "What is DDS in ROS 2?", "--top-k", "1")
+    assert "    Section: What is DDS in ROS 2?\n" in done.stdout
+    assert "04-dds-and-qos#what-is-dds\n" in done.stdout
+    data = json.loads(recto(sample_home, "search", "What is DDS in ROS 2?", "--top-k", "1", "--json").stdout)
+    assert data["results"][0]["anchor"] == "what-is-dds"
+
+
+def test_the_product_alone_shows_its_help(home: Path) -> None:
+    done = recto(home)
+    assert done.returncode == 0
+    assert "Usage: recto" in done.stdout
 
 
 def test_a_terminal_that_knows_only_ascii(sample_home: Path) -> None:

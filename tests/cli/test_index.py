@@ -17,6 +17,8 @@ import pytest
 
 from tests.running import ROOT, SAMPLE_DOCS, environment, recto, retrieve
 
+MODULE = SAMPLE_DOCS / "docs" / "module-1-ros2"
+
 HEARS_CTRL_C = """
 import signal
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a run in the background would ignore it
@@ -155,22 +157,22 @@ def test_progress_on_a_terminal(home: Path, small_book: Path) -> None:
 
 def test_two_at_once(home: Path) -> None:
     recto(home, "index", str(SAMPLE_DOCS / "docs" / "intro.md"), "--collection", "both")
-    first = start(home, "index", str(SAMPLE_DOCS), "--collection", "both")
+    first = start(home, "index", str(MODULE), "--collection", "both")
     _wait_for(lambda: list((home / "collections" / "both").glob("building-*")))
-    second = start(home, "index", str(SAMPLE_DOCS), "--collection", "both")
+    second = start(home, "index", str(MODULE), "--collection", "both")
     output, errors = second.communicate(timeout=60)
     assert (second.returncode, output) == (3, "")
     assert f"is being written by process {first.pid}" in errors
     assert recto(home, "search", "robot", "--collection", "both").returncode == 0, "the old index answers meanwhile"
     first.communicate(timeout=300)
     assert first.returncode == 0
-    assert len(json.loads(recto(home, "search", "robot", "--collection", "both", "--top-k", "100", "--json").stdout)["results"]) == 100
+    assert len(json.loads(recto(home, "search", "robot", "--collection", "both", "--top-k", "50", "--json").stdout)["results"]) == 50
 
 
 @pytest.mark.parametrize("sign", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
 def test_killed_while_indexing(home: Path, small_book: Path, sign: signal.Signals) -> None:
     recto(home, "index", str(small_book), "--collection", "garden")
-    program = start(home, "index", str(SAMPLE_DOCS), "--collection", "garden")
+    program = start(home, "index", str(MODULE), "--collection", "garden")
     _wait_for(lambda: list((home / "collections" / "garden").glob("building-*")))
     time.sleep(2)
     program.send_signal(sign)
@@ -256,6 +258,123 @@ def test_a_home_of_someone_else(tmp_path: Path, small_book: Path) -> None:
         assert "Traceback" not in done.stderr
     finally:
         shutil.rmtree(home, ignore_errors=True)
+
+
+ODD_PAGES: dict[str, bytes] = {
+    "date.md": b"---\ntitle: Date\ndate: 2024-02-30\n---\n# Date\n\nA day that does not exist.\n",
+    "digits.md": b"---\ntitle: " + b"9" * 5000 + b"\n---\n# Digits\n\nA number without end.\n",
+    "nested.md": b"---\nx: " + b"[" * 3000 + b"\n---\n# Nested\n\nBrackets without end.\n",
+    "list.md": b"---\n- a\n- b\n---\n# List\n\nFront matter that is a list.\n",
+    "picture.md": b"# Picture\n\n![pic](data:image/png;base64," + b"iVBORw0KGgo" * 8000 + b")\n\nA picture in the text.\n",
+    "empty.md": b"",
+    "heading.md": b"# Only a heading\n",
+    "spaces in name #1 %20.md": b"# Spaces\n\nA name with spaces.\n",
+    "wide.md": b"# x" + b" " * 50_000 + b"y\n\nA wide heading.\n",
+    "comments.mdx": b"# Comments\n\n" + b"{/*\n" * 8000,
+    "marks.md": b"# Marks\n\n" + b"<!--" * 40_000 + b"\n",
+}
+
+
+def test_odd_pages_cost_nobody_else(home: Path, tmp_path: Path) -> None:
+    book = tmp_path / "odd"
+    book.mkdir()
+    for name, content in ODD_PAGES.items():
+        (book / name).write_bytes(content)
+    done = recto(home, "index", str(book), "--collection", "odd", "--json")
+    assert done.returncode == 0, done.stderr
+    data = json.loads(done.stdout)
+    assert data["pages"] == len(ODD_PAGES)
+    assert data["chunks"] < 150
+    assert "Spaces" in recto(home, "search", "a name with spaces", "--collection", "odd").stdout
+
+
+def test_what_is_no_page_is_named(home: Path, small_book: Path) -> None:
+    os.mkfifo(small_book / "pipe.md")
+    (small_book / "endless.md").symlink_to("/dev/zero")
+    (small_book / "outside.md").symlink_to("/etc/passwd")
+    (small_book / "inside.md").symlink_to(small_book / "welcome.md")
+    (small_book / "large.md").write_bytes(b"# Large\n" + bytes(5 << 20))
+    Path(os.fsdecode(os.fsencode(small_book) + b"/caf\xe9.md")).write_text("# Name\n\ntext\n")
+    (small_book / "UPPER.MD").write_text("# Upper\n\nThe extension in capitals.\n")
+    done = recto(home, "index", str(small_book), "--collection", "garden", "--json")
+    assert done.returncode == 1
+    data = json.loads(done.stdout)
+    assert data["pages"] == 6
+    assert len(data["failed"]) == 5
+    reasons = " ".join(data["failed"])
+    for words in ("not a regular file", "link out of the book", "larger than 4 MiB", "its name is not UTF-8"):
+        assert words in reasons
+
+
+@pytest.mark.parametrize("name", ["table.csv", "noext"])
+def test_a_file_that_is_no_markdown(home: Path, tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text("a,b\n")
+    assert recto(home, "index", str(tmp_path / name)).returncode == 4
+    assert recto(home, "index", "x" * 5000).returncode == 4
+
+
+def test_a_repair_keeps_the_last_whole_index(home: Path, small_book: Path) -> None:
+    for _ in range(2):
+        recto(home, "index", str(small_book), "--collection", "garden")
+    shutil.rmtree(home / "collections" / "garden" / "gen-000002")
+    recto(home, "index", str(small_book), "--collection", "garden")
+    assert {path.name for path in (home / "collections" / "garden").glob("gen-*.json")} == {"gen-000001.json", "gen-000003.json"}
+    assert "gen-000001" in recto(home, "rollback", "garden").stdout
+
+
+def test_a_lost_or_spoilt_pointer_is_no_first_run(home: Path, small_book: Path) -> None:
+    recto(home, "index", str(small_book))
+    pointer = home / "collections" / "physical-ai-book" / "CURRENT"
+    for spoil in (pointer.unlink, pointer.mkdir):
+        spoil()
+        done = retrieve(home, "dough")
+        assert (done.returncode, "Bread" in done.stdout) == (0, True)
+        assert done.stderr.startswith("[WARNING]")
+        assert "First run" not in done.stderr
+        listed = recto(home, "collections")
+        assert "[WARNING]" in listed.stderr
+    assert recto(home, "index", str(small_book)).returncode == 0
+    assert retrieve(home, "dough").stderr == ""
+
+
+def test_the_sample_book_takes_no_names_from_others(home: Path, small_book: Path) -> None:
+    recto(home, "index", str(small_book))
+    assert recto(home, "index", "--sample").returncode == 0
+    assert "Bread" in recto(home, "search", "dough", "--collection", "rag_embedding").stdout
+    done = recto(home, "index", str(small_book), "--collection", "website_embeddings")
+    assert done.returncode == 0
+    rows = {row["collection"]: row["aliases"] for row in json.loads(recto(home, "collections", "--json").stdout)}
+    assert rows["physical-ai-book"] == ["humanoid_robotics_book", "rag_embedding"]
+    assert rows["website_embeddings"] == []
+
+
+@pytest.mark.parametrize("text", ["{bad", "[]", "7"])
+def test_damaged_aliases_are_told_before_the_work(home: Path, small_book: Path, text: str) -> None:
+    recto(home, "index", str(small_book))
+    (home / "aliases.json").write_text(text)
+    done = recto(home, "index", str(small_book))
+    assert done.returncode == 3
+    assert "aliases.json is damaged" in done.stderr
+    assert not (home / "collections" / "physical-ai-book" / "gen-000002.json").exists()
+    assert recto(home, "collections").returncode == 3
+    (home / "aliases.json").unlink()
+    assert recto(home, "index", str(small_book)).returncode == 0
+
+
+def test_files_in_the_working_directory_are_not_run(home: Path, small_book: Path, tmp_path: Path) -> None:
+    (tmp_path / "work").mkdir()
+    for name in ("random.py", "array.py", "json.py"):
+        (tmp_path / "work" / name).write_text("raise SystemExit('run')\n")
+    program = Path(sys.executable).with_name("recto")
+    done = subprocess.run(
+        [program, "index", str(small_book), "--collection", "garden"],
+        cwd=tmp_path / "work",
+        env=environment(home),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.fixture

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from markdown_it import MarkdownIt
     from markdown_it.token import Token
 
-_MARKUP = re.compile(r"<!--.*?-->|<[^<>]+>", re.DOTALL)
+_TAG = re.compile(r"<[^<>]+>")
+_EMBEDDED_FILE = re.compile(r"data:[\w.+-]+/[\w.+-]+;base64,[A-Za-z0-9+/=]{64,}")
 _LABEL = re.compile(r"<TabItem\b[^>]*?\blabel=(?:\"([^\"]*)\"|'([^']*)')")
 _DROPPED = frozenset({"front_matter", "mdx_esm", "mdx_comment", "hr"})
 _CONTAINERS = {"bullet_list": "list", "ordered_list": "list", "blockquote": "group", "container_admonition": "group", "admonition": "group"}
@@ -55,6 +56,7 @@ class Document:
 def parse(markdown: str, *, title: str = "", mdx: bool = False) -> Document:
     """Parse a page; its title is that of the front matter, else its first top heading, else `title`."""
     source = markdown.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
+    source = _EMBEDDED_FILE.sub("data:…", source)
     tokens = _parser(mdx).parse(source)
     lines = source.split("\n")
     front_matter = _front_matter(tokens)
@@ -99,7 +101,7 @@ def _front_matter(tokens: Sequence[Token]) -> dict[str, Any]:
 
     try:
         values = yaml.safe_load(tokens[0].content)
-    except yaml.YAMLError:
+    except (yaml.YAMLError, ValueError, RecursionError):  # dates that do not exist, numbers without end, nesting without end
         return {}
     return values if isinstance(values, dict) else {}
 
@@ -202,9 +204,22 @@ def _markup(token: Token) -> list[Block]:
     if label := _LABEL.search(token.content):
         text = label[1] or label[2] or ""
     else:
-        text = html.unescape(_MARKUP.sub(" ", token.content))
+        text = html.unescape(_TAG.sub(" ", _without_comments(token.content)))
         text = "\n".join(line.strip() for line in text.splitlines() if line.strip())
     return [Block("markup", text, token.map[0] + 1, token.map[1])] if text else []
+
+
+def _without_comments(text: str) -> str:
+    """Drop HTML comments; one that is not closed goes to the end."""
+    kept = []
+    position = 0
+    while (start := text.find("<!--", position)) >= 0:
+        kept.append(text[position:start])
+        end = text.find("-->", start)
+        if end < 0:
+            return " ".join(kept)
+        position = end + 3
+    return " ".join([*kept, text[position:]])
 
 
 def _trimmed(lines: list[str], first: int, last: int) -> tuple[int, int]:

@@ -12,7 +12,9 @@ if TYPE_CHECKING:
 
 _ESM = re.compile(r"import\s+(?:[\w*{].*\sfrom\s+)?['\"]|import\s*\{|export\s+(?:default|const|let|var|function|async|class|\{|\*)")
 _TAG = re.compile(r"</?(?:[A-Za-z][\w.:-]*)?(?=[\s/>{])")
-_MAX_TAG = 20_000
+_MAX_TAG = 4_000
+_MAX_TAG_LINES = 60
+_UNCLOSED = "mdx_unclosed_comment"
 _INTERRUPTS: RuleOptionsType = {"alt": ["paragraph", "reference", "blockquote", "list"]}
 
 
@@ -42,7 +44,7 @@ def _esm(state: StateBlock, start: int, end: int, silent: bool) -> bool:
 
 def _comment(state: StateBlock, start: int, end: int, silent: bool) -> bool:
     """A comment in braces that stands on lines of its own."""
-    if not _rest(state, start).startswith("{/*"):
+    if not _rest(state, start).startswith("{/*") or start >= state.env.get(_UNCLOSED, end):
         return False
     for line in range(start, end):
         text = _rest(state, line).rstrip()
@@ -50,6 +52,7 @@ def _comment(state: StateBlock, start: int, end: int, silent: bool) -> bool:
             if not text.endswith("*/}"):
                 return False
             return silent or _push(state, "mdx_comment", start, line + 1, "")
+    state.env[_UNCLOSED] = start  # nothing below closes a comment, so nobody needs to look again
     return False
 
 
@@ -59,7 +62,7 @@ def _tag(state: StateBlock, start: int, end: int, silent: bool) -> bool:
     if not first.startswith("<") or first.startswith("<!"):
         return False
     text = ""
-    for line in range(start, end):
+    for line in range(start, min(end, start + _MAX_TAG_LINES)):
         text += _rest(state, line).rstrip() + "\n"
         if len(text) > _MAX_TAG:
             return False

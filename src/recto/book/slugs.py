@@ -5,13 +5,15 @@ from __future__ import annotations
 import re
 import unicodedata
 
-_EXPLICIT = re.compile(r"\s*(?:\{#([^\s{}]+)\}|\{/\*\s*#([^\s{}*]+)\s*\*/\})\s*$")
+_EXPLICIT = re.compile(r"\{#([^\s{}]+)\}|\{/\*\s*#([^\s{}*]+)\s*\*/\}")
 
 
 def split_explicit_id(heading: str) -> tuple[str, str]:
     """Split a heading's source into its text and its explicit id, written `{#id}` or `{/* #id */}`."""
-    found = _EXPLICIT.search(heading)
-    return (heading[: found.start()], found[1] or found[2]) if found else (heading, "")
+    text = heading.rstrip()
+    start = text.rfind("{")
+    found = _EXPLICIT.fullmatch(text, start) if start >= 0 else None
+    return (text[:start].rstrip(), found[1] or found[2]) if found else (heading, "")
 
 
 class Slugger:

@@ -15,6 +15,9 @@ Cuts = Callable[[str, int, int], Sequence[int]]
 
 _SENTENCE = re.compile(r"(?<=[.!?…。！？])[\"'”’)\]]*\s+")
 _WORD = re.compile(r"\s+")
+_MANY_WORDS = 5000  # from here on it is no prose, and every place that is tried costs a count of tokens
+_WORDS_AT_A_TIME = 8
+_CHARACTERS_AT_A_TIME = 8
 _TABLE_HEAD = 2  # a table's first row and the line of dashes under it
 
 
@@ -117,8 +120,9 @@ def _sentences(text: str, start: int, end: int) -> Sequence[int]:
 
 
 def _words(text: str, start: int, end: int) -> Sequence[int]:
-    return [found.end() for found in _WORD.finditer(text, start, end) if start < found.end() < end]
+    cuts = [found.end() for found in _WORD.finditer(text, start, end) if start < found.end() < end]
+    return cuts[:: 1 if len(cuts) < _MANY_WORDS else _WORDS_AT_A_TIME]
 
 
 def _anywhere(_: str, start: int, end: int) -> Sequence[int]:
-    return range(start + 1, end)
+    return range(start + _CHARACTERS_AT_A_TIME, end, _CHARACTERS_AT_A_TIME)

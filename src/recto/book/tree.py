@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,6 +18,8 @@ _SITE_FILES = tuple(f"docusaurus.config.{extension}" for extension in ("js", "ts
 _INDEX_PAGES = frozenset({"index", "readme"})
 _GENERIC_NAMES = frozenset({"docs", "doc", "book", "content", "src", "site", "website", "pages"})
 _ADDRESS = "local://docs/docs"
+_LARGEST_PAGE = 4 << 20  # bytes; no page that is written by people comes near it
+_WANTED = "Give the directory that holds the book's Markdown files."
 
 
 class MarkdownTree:
@@ -24,22 +27,60 @@ class MarkdownTree:
 
     def __init__(self, path: Path, book: str = "") -> None:
         """Find the pages' root: the directory itself, or `docs` within a site."""
-        if not path.exists():
-            raise InvalidArgument(f"{path} does not exist", hint="Give the directory that holds the book's Markdown files.")
-        path = path.resolve()
-        if path.is_file():
-            self._root, self._files = path.parent, [path]
-        else:
-            site = any((path / name).is_file() for name in _SITE_FILES)
-            self._root = path / "docs" if site and (path / "docs").is_dir() else path
-            self._files = sorted(_walk(self._root), key=lambda file: file.relative_to(self._root).as_posix())
+        self._refused: list[str] = []
+        self._failed: list[str] = []
+        try:
+            self._find(path)
+        except OSError as error:
+            raise InvalidArgument(f"{str(path)[:200]} cannot be read: {error.strerror or error}", hint=_WANTED) from error
         self._mdx = any((folder / name).is_file() for folder in (self._root, self._root.parent) for name in _SITE_FILES)
         self._book = book or _book_name(self._root)
-        self._failed: list[str] = []
         if not self._files:
-            raise InvalidArgument(
-                f"There is no .md or .mdx file in {self._root}", hint="Give the directory that holds the book's Markdown files."
-            )
+            raise InvalidArgument(f"There is no .md or .mdx file in {self._root}", hint="; ".join(self._refused[:3]) or _WANTED)
+
+    def _find(self, path: Path) -> None:
+        """Find the files that are pages, and note those that look like it and are not."""
+        if not path.exists():
+            raise InvalidArgument(f"{path} does not exist", hint=_WANTED)
+        self._location = path = path.resolve()
+        if path.is_dir():
+            site = any((path / name).is_file() for name in _SITE_FILES)
+            self._location = self._root = path / "docs" if site and (path / "docs").is_dir() else path
+            self._files = sorted(self._walk(), key=lambda file: file.relative_to(self._root).as_posix())
+        else:
+            self._root = path.parent
+            self._files = [path] if path.suffix.lower() in _EXTENSIONS and not self._reason(path) else []
+
+    def _walk(self) -> Iterator[Path]:
+        """Yield the pages: no hidden files, no partials, nothing that a build made."""
+
+        def unreadable(error: OSError) -> None:
+            self._refused.append(f"{error.filename}: {error.strerror}")
+
+        for folder, names, files in os.walk(self._root, followlinks=False, onerror=unreadable):
+            names[:] = [name for name in names if name not in _SKIPPED and not name.startswith((".", "_"))]
+            for name in sorted(files):
+                file = Path(folder, name)
+                if file.suffix.lower() not in _EXTENSIONS or name.startswith((".", "_")):
+                    continue
+                if reason := self._reason(file):
+                    self._refused.append(f"{file.relative_to(self._root).as_posix()!a}: {reason}")
+                else:
+                    yield file
+
+    def _reason(self, file: Path) -> str:
+        """Say why a file is not read, if it is not."""
+        try:
+            status = file.stat()
+        except OSError as error:
+            return error.strerror or str(error)
+        if not stat.S_ISREG(status.st_mode):
+            return "it is not a regular file"
+        if status.st_size > _LARGEST_PAGE:
+            return f"it is larger than {_LARGEST_PAGE >> 20} MiB"
+        if file.is_symlink() and not file.resolve().is_relative_to(self._root):
+            return "it is a link out of the book"
+        return ""
 
     @property
     def book(self) -> str:
@@ -48,8 +89,8 @@ class MarkdownTree:
 
     @property
     def location(self) -> str:
-        """The directory."""
-        return str(self._root)
+        """The directory, or the one file."""
+        return str(self._location)
 
     @property
     def failed(self) -> list[str]:
@@ -62,12 +103,16 @@ class MarkdownTree:
 
     def pages(self) -> Iterator[Page]:
         """Yield each page; one that cannot be read is noted and left out."""
-        self._failed.clear()
+        self._failed[:] = self._refused
         for file in self._files:
             name = file.relative_to(self._root).as_posix()
             try:
+                name.encode("utf-8")
                 data = file.read_bytes()
                 text = data.decode("utf-8")
+            except UnicodeEncodeError:
+                self._failed.append(f"{name!a}: its name is not UTF-8")
+                continue
             except OSError as error:
                 self._failed.append(f"{name}: {error.strerror or error}")
                 continue
@@ -92,17 +137,8 @@ class MarkdownTree:
             module_keys=keys,
             markdown=text,
             revision=revision,
-            mdx=self._mdx or extension == "mdx",
+            mdx=self._mdx or extension.lower() == "mdx",
         )
-
-
-def _walk(root: Path) -> Iterator[Path]:
-    """Yield the files that are pages: no hidden ones, no partials, nothing that a build made, no links out of the tree."""
-    for folder, names, files in os.walk(root, followlinks=False):
-        names[:] = [name for name in names if name not in _SKIPPED and not name.startswith((".", "_"))]
-        for name in files:
-            if name.endswith(_EXTENSIONS) and not name.startswith((".", "_")):
-                yield Path(folder, name)
 
 
 def _book_name(root: Path) -> str:

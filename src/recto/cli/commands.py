@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from recto.cli.running import Exit, tell, warn
-from recto.settings import QUERY_COLLECTION, load_settings
+from recto.settings import QUERY_COLLECTION, check_collection_name, load_settings
 
 if TYPE_CHECKING:
     from recto.retriever import Retriever
@@ -17,13 +17,23 @@ if TYPE_CHECKING:
 
 def connect(collection: str | None) -> Retriever:
     """Open the configured collection, indexing the sample book on the very first run."""
+    if collection is not None:
+        check_collection_name(collection, "--collection")
     from recto.wiring import open_retriever
 
     return open_retriever(load_settings(), QUERY_COLLECTION, tell, collection=collection)
 
 
 def search(
-    query: str, top_k: int, filters: Filters, min_score: float | None, collection: str | None, *, verbose: bool, as_json: bool
+    query: str,
+    top_k: int,
+    filters: Filters,
+    min_score: float | None,
+    collection: str | None,
+    *,
+    verbose: bool,
+    as_json: bool,
+    sections: bool = False,
 ) -> Exit:
     """Answer one question on standard output."""
     from recto.limits import check_query, check_search
@@ -35,7 +45,10 @@ def search(
 
     for warning in response.warnings:
         warn(warning)
-    click.echo(render.results_json(response) if as_json else render.results_text(response, verbose=verbose))
+    shown = (
+        render.results_json(response, sections=sections) if as_json else render.results_text(response, verbose=verbose, sections=sections)
+    )
+    click.echo(shown)
     return Exit.OK if response.hits else Exit.NO_RESULTS
 
 

@@ -15,9 +15,9 @@ import click
 from recto.cli.running import Exit, tell, warn
 from recto.errors import InvalidArgument, RectoError
 from recto.indexer import IndexProgress, IndexReport, index_book
-from recto.protocols import Source
-from recto.settings import DEFAULT_COLLECTIONS, QUERY_COLLECTION, Settings, check_collection_name, load_settings
-from recto.wiring import SAMPLE_COLLECTION, open_embedder, open_store, sample_source
+from recto.protocols import Source, Store
+from recto.settings import DEFAULT_COLLECTIONS, QUERY_COLLECTION, SAMPLE_COLLECTION, Settings, check_collection_name, load_settings
+from recto.wiring import open_embedder, open_store, sample_source
 
 
 def index(path: Path | None, collection: str | None, *, sample: bool, rebuild: bool, as_json: bool) -> Exit:
@@ -39,7 +39,10 @@ def index(path: Path | None, collection: str | None, *, sample: bool, rebuild: b
             rebuild=rebuild,
             progress=progress,
         )
-    if name in DEFAULT_COLLECTIONS or sample:
+    if sample:
+        known = store.aliases()  # names that lead to a book of the user's own stay
+        store.point([alias for alias in DEFAULT_COLLECTIONS if known.get(alias, name) == name], name)
+    elif collection is None and settings.collection is None:
         # The book without a name of its own is the one that every surface's default name means.
         store.point(DEFAULT_COLLECTIONS, name)
     for failure in report.failed:
@@ -52,34 +55,41 @@ def index(path: Path | None, collection: str | None, *, sample: bool, rebuild: b
 def collections(*, as_json: bool) -> Exit:
     """List the collections with what is in them."""
     store = open_store(load_settings(), tell)
-    aliases = store.aliases()
-    rows: list[dict[str, Any]] = []
-    for name in store.collections():
-        names = sorted(alias for alias, target in aliases.items() if target == name)
-        try:
-            info = store.open(name).info
-        except RectoError as error:
-            rows.append({"collection": name, "aliases": names, "error": str(error)})
-            continue
-        made = info.fingerprint
-        row: dict[str, Any] = {"collection": name, "aliases": names, "generation": info.generation, "chunks": info.chunks}
-        rows.append(
-            row
-            | ({"pages": made.pages, "model": made.embedder.model, "created_at": made.created_at, "source": made.source} if made else {})
-        )
+    rows = [_row(store, name) for name in store.collections()]
     if as_json:
         click.echo(json.dumps(rows, indent=2))
         return Exit.OK
     for row in rows:
-        click.echo(f"{row['collection']}" + (f" (also {', '.join(row['aliases'])})" if row["aliases"] else ""))
-        click.echo(
-            f"    {row['error']}"
-            if "error" in row
-            else f"    {row['chunks']} chunks of {row['pages']} pages, {row['model']}, {row['created_at']}"
-        )
+        click.echo(row["collection"] + (f" (also {', '.join(row['aliases'])})" if row["aliases"] else ""))
+        click.echo(f"    {_row_text(row)}")
+        for warning in row.get("warnings", ()):
+            warn(warning)
     if not rows:
         click.echo("Nothing is indexed yet. `recto index PATH` indexes a book, `recto index --sample` the sample book.")
     return Exit.OK
+
+
+def _row(store: Store, name: str) -> dict[str, Any]:
+    row: dict[str, Any] = {"collection": name, "aliases": sorted(alias for alias, target in store.aliases().items() if target == name)}
+    try:
+        info = store.open(name).info
+    except RectoError as error:
+        return row | {"error": str(error)}
+    row |= {"generation": info.generation, "chunks": info.chunks}
+    if info.warnings:
+        row["warnings"] = list(info.warnings)
+    if made := info.fingerprint:
+        row |= {"pages": made.pages, "model": made.embedder.model, "created_at": made.created_at, "source": made.source}
+    return row
+
+
+def _row_text(row: dict[str, Any]) -> str:
+    if "error" in row:
+        return str(row["error"])
+    if "model" not in row:
+        return f"{_counted(row['chunks'], 'chunk')}; made by another pipeline, so its model cannot be verified"
+    pages, chunks = _counted(row["pages"], "page"), _counted(row["chunks"], "chunk")
+    return f"{chunks} of {pages}, {row['model']}, {row['created_at']}"
 
 
 def rollback(collection: str) -> Exit:
@@ -134,9 +144,13 @@ def _progress() -> Iterator[Callable[[IndexProgress], None] | None]:
 def _report_text(report: IndexReport, seconds: float) -> str:
     modules = ", ".join(f"{name} {count}" for name, count in report.modules.items())
     return (
-        f"Indexed {report.pages} pages as {report.info.chunks} chunks into '{report.info.collection}' "
+        f"Indexed {_counted(report.pages, 'page')} as {_counted(report.info.chunks, 'chunk')} into '{report.info.collection}' "
         f"({report.info.generation}) in {seconds:.1f}s\n  Chunks per module: {modules}"
     )
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 def _report_json(report: IndexReport, seconds: float) -> str:

@@ -39,7 +39,9 @@ def search(
     as_json: bool,
 ) -> int:
     """Find the passages of the book that answer QUERY."""
-    return commands.search(query, top_k, options.filters_of(modules, url), min_score, collection, verbose=verbose, as_json=as_json)
+    return commands.search(
+        query, top_k, options.filters_of(modules, url), min_score, collection, verbose=verbose, as_json=as_json, sections=True
+    )
 
 
 @recto.command()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import click
@@ -12,12 +13,10 @@ from recto.types import Filters
 
 
 def _top_k(_context: click.Context, _parameter: click.Parameter, value: str) -> int:
-    try:
-        number = int(value)
-    except ValueError as error:
-        raise InvalidArgument(f"--top-k must be between 1 and {MAX_TOP_K}", hint=f"{value!r} is not a whole number.") from error
-    check_top_k(number)
-    return number
+    if not re.fullmatch(r"[+-]?[0-9]{1,9}", value):
+        raise InvalidArgument(f"--top-k must be between 1 and {MAX_TOP_K}", hint=f"{value[:40]!r} is not such a number.")
+    check_top_k(int(value))
+    return int(value)
 
 
 top_k = click.option(

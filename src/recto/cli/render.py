@@ -17,22 +17,22 @@ _RULE = "=" * 50
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
-def results_text(response: SearchResponse, *, verbose: bool) -> str:
-    """Return the results as the contract's standard or verbose output."""
+def results_text(response: SearchResponse, *, verbose: bool, sections: bool) -> str:
+    """Return the results as the contract's standard or verbose output; `sections` adds where in the page each passage stands."""
     count = len(response.hits)
     lines = [
         f'Query: "{shown(response.query)}"',
         f"Found {count} result{'' if count == 1 else 's'} in {response.timings.total_ms:.0f}ms",
     ]
     for number, hit in enumerate(response.hits, 1):
-        lines += ["", *_hit_lines(number, hit, verbose=verbose)]
+        lines += ["", *_hit_lines(number, hit, verbose=verbose, sections=sections)]
     if response.outcome is not Outcome.FOUND:
         lines += ["", f"No results found. {shown(response.message)}"]
     return "\n".join(lines)
 
 
-def results_json(response: SearchResponse) -> str:
-    """Return the results as the contract's JSON; an empty answer says why in `message`."""
+def results_json(response: SearchResponse, *, sections: bool) -> str:
+    """Return the results as the contract's JSON; an empty answer says why in `message`, `sections` adds places in the page."""
     data: dict[str, Any] = {
         "query": response.query,
         "total_found": len(response.hits),
@@ -47,6 +47,7 @@ def results_json(response: SearchResponse) -> str:
                 "chunk_index": hit.chunk.chunk_index,
                 "text": hit.chunk.text,
             }
+            | ({"headings": list(hit.chunk.headings), "anchor": hit.chunk.anchor} if sections else {})
             for hit in response.hits
         ],
     }
@@ -118,23 +119,32 @@ def shown(text: str) -> str:
     return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
-def _hit_lines(number: int, hit: Hit, *, verbose: bool) -> Iterator[str]:
+def in_line(text: str) -> str:
+    """Return a text that stays on its line, too."""
+    return " ".join(shown(text).split())
+
+
+def _hit_lines(number: int, hit: Hit, *, verbose: bool, sections: bool) -> Iterator[str]:
     chunk = hit.chunk
-    yield f"[{number}] Score: {clamped(hit.score):.3f} | Module: {shown(chunk.module_name)}"
-    yield f"    Title: {shown(chunk.page_title)}"
-    yield f"    URL: {shown(chunk.page_url)}"
+    yield f"[{number}] Score: {clamped(hit.score):.3f} | Module: {in_line(chunk.module_name)}"
+    yield f"    Title: {in_line(chunk.page_title)}"
+    if sections and len(chunk.headings) > 1:
+        yield f"    Section: {in_line(' > '.join(chunk.headings[1:]))}"
+    anchor = f"#{chunk.anchor}" if sections and chunk.anchor else ""
+    yield f"    URL: {in_line(chunk.page_url + anchor)}"
     if verbose:
         yield from _quoted("    Text: ", chunk.text)
 
 
 def _verdict_lines(verdict: Verdict, *, verbose: bool) -> Iterator[str]:
     yield f'[{"PASS" if verdict.passed else "FAIL"}] "{shown(verdict.expectation.query)}"'
-    yield f"       Expected: {verdict.expectation.expected} | Actual: {shown(verdict.actual)} | Score: {clamped(verdict.score):.3f}"
+    expected, actual = in_line(verdict.expectation.expected), in_line(verdict.actual)
+    yield f"       Expected: {expected} | Actual: {actual} | Score: {clamped(verdict.score):.3f}"
     if verbose and verdict.response.hits:
         chunk, timings = verdict.response.hits[0].chunk, verdict.response.timings
         yield f"       Results: {len(verdict.response.hits)} | Time: {timings.total_ms:.1f}ms"
-        yield f"       Title: {shown(chunk.page_title)}"
-        yield f"       URL: {shown(chunk.page_url)}"
+        yield f"       Title: {in_line(chunk.page_title)}"
+        yield f"       URL: {in_line(chunk.page_url)}"
         yield from _quoted("       Text: ", chunk.text)
 
 

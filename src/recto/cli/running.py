@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from enum import IntEnum
 
 import click
@@ -37,8 +38,10 @@ EXIT_CODES = {
 _INTERRUPTED = 130
 
 
-def run(command: click.Command, arguments: Sequence[str] | None, name: str) -> int:
+def run(command: click.Command, arguments: Sequence[str] | None, name: str) -> int:  # noqa: PLR0911 - a table of endings
     """Run a command and return its exit code; no exception gets past here."""
+    sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115, PTH123 - closed by whoever started us
+    sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115, PTH123
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")  # a terminal that lacks a character shows another, not an error
@@ -47,6 +50,9 @@ def run(command: click.Command, arguments: Sequence[str] | None, name: str) -> i
         sys.stdout.flush()
     except RectoError as error:
         return _fail(str(error), error.hint, EXIT_CODES[error.kind])
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message())
+        return Exit.OK
     except click.UsageError as error:
         hint = f"Try `{name} --help`." if error.ctx is None else f"Try `{error.ctx.command_path} --help`."
         return _fail(str(InvalidArgument(error.format_message().rstrip("."))), hint, Exit.ARGUMENT)
@@ -54,9 +60,15 @@ def run(command: click.Command, arguments: Sequence[str] | None, name: str) -> i
         click.echo("Interrupted.", err=True)
         return _INTERRUPTED
     except BrokenPipeError:
-        # The reader has seen enough, as `head` does. Python would complain once more while it closes the pipe.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _abandon_output()  # the reader has seen enough, as `head` does
         return Exit.OK
+    except OSError as error:
+        if error.filename is not None:
+            return _fail(
+                f"Storage error: {error.filename}: {error.strerror}", "Check its permissions and the space there.", Exit.CONNECTION
+            )
+        _abandon_output()
+        return _fail(f"Storage error: The output cannot be written: {error.strerror}", "Check where it goes.", Exit.CONNECTION)
     except Exception as error:
         if os.environ.get("RECTO_DEBUG"):
             raise
@@ -88,7 +100,13 @@ def entry(command: click.Command, name: str) -> Callable[[], None]:
 
 
 def _fail(message: str, hint: str, code: int) -> int:
-    click.echo(f"[ERROR] {message}", err=True)
-    if hint:
-        click.echo(f"        {hint}", err=True)
+    with suppress(OSError):  # where even that cannot be written, the code still tells
+        click.echo(f"[ERROR] {message}", err=True)
+        if hint:
+            click.echo(f"        {hint}", err=True)
     return code
+
+
+def _abandon_output() -> None:
+    """Let the rest go nowhere; Python would complain once more while it closes the stream."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

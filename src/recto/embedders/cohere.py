@@ -99,7 +99,7 @@ class CohereEmbedder:
         """Let go of the connections."""
         with self._connecting:
             if self._client is not None:
-                self._client.__exit__(None, None, None)
+                self._client.__exit__(None, None, None)  # type: ignore[no-untyped-call]
                 self._client = None
 
     def count_tokens(self, text: str) -> int:

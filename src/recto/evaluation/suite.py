@@ -59,6 +59,8 @@ def _parse(text: str, origin: str) -> Suite:
         raise InvalidArgument(f"{origin}, line {error.lineno}, column {error.colno}: {error.msg}", hint=_SHAPE) from error
     except RecursionError as error:
         raise InvalidArgument(f"{origin}: nested too deeply", hint=_SHAPE) from error
+    except ValueError as error:  # a number without end
+        raise InvalidArgument(f"{origin}: {error}", hint=_SHAPE) from error
     entries = data.get("queries") if isinstance(data, dict) else None
     if not isinstance(entries, list) or not entries:
         raise InvalidArgument(f"{origin}: there are no queries in it", hint=_SHAPE)

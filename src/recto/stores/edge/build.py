@@ -8,8 +8,10 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
+from itertools import islice
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
@@ -19,7 +21,7 @@ from recto import errors
 from recto.atomic import replace_text
 from recto.errors import EmbeddingError, IndexDamaged, RectoError, StorageError, Unreachable
 from recto.stores.edge.layout import CollectionDirectory, disk_errors
-from recto.stores.edge.manifest import Manifest
+from recto.stores.edge.manifest import Manifest, is_whole
 from recto.stores.edge.worker import send
 from recto.stores.lock import WriterLock
 from recto.stores.payload import to_payload
@@ -48,19 +50,21 @@ class EdgeBuild:
         self._held = ExitStack()
         self._worker: subprocess.Popen[bytes] | None = None
         self._count = 0
+        self._complaints = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the build
 
     def __enter__(self) -> Self:
         """Take the lock and start the worker."""
         with disk_errors(self._directory.path):
             self._directory.path.mkdir(parents=True, exist_ok=True)
             self._held.enter_context(WriterLock(self._directory.lock, f"Collection '{self._collection}'", self._wait))
+            self._directory.remove_drafts()
         source = str(Path(recto.__file__).parent.parent)
         paths = os.pathsep.join(filter(None, (source, os.environ.get("PYTHONPATH"))))
         self._worker = subprocess.Popen(
-            [sys.executable, "-m", "recto.stores.edge.worker", str(self._draft), str(self._dim)],
+            [sys.executable, "-P", "-m", "recto.stores.edge.worker", str(self._draft), str(self._dim)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
+            stderr=self._complaints,
             env={**os.environ, "PYTHONPATH": paths},
         )
         return self
@@ -70,6 +74,7 @@ class EdgeBuild:
         with self._held:
             self._stop()
             shutil.rmtree(self._draft, ignore_errors=True)
+            self._complaints.close()
 
     def add(self, chunks: Sequence[Chunk], vectors: Sequence[Vector]) -> None:
         """Hand chunks to the worker."""
@@ -100,14 +105,15 @@ class EdgeBuild:
         return IndexInfo(self._collection, name, self._count, fingerprint, dim=self._dim)
 
     def _swap(self, manifest: Manifest) -> str:
-        """Give the draft its name and its manifest, point readers to it, and keep the one before for a rollback."""
+        """Give the draft its name and its manifest, point readers to it, and keep the last whole one before it for a rollback."""
         directory = self._directory
         name = directory.next_generation()
         before = directory.pointed() if directory.exists() else ""
         os.rename(self._draft, directory.generation(name))
         replace_text(directory.manifest(name), manifest.to_text())
         directory.set_current(name)
-        directory.prune({name, before})
+        older = [before, *(generation for generation in directory.generations() if generation not in (before, name))]
+        directory.prune({name, *islice((generation for generation in older if is_whole(directory, generation)), 1)})
         return name
 
     def _send(self, points: list[tuple[str, Any]], vectors: Sequence[Vector]) -> None:
@@ -126,7 +132,7 @@ class EdgeBuild:
         text = worker.stdout.read()
         self._stop()
         try:
-            answer: dict[str, Any] = json.loads(text)
+            answer: dict[str, Any] = json.loads(text.strip().rpartition(b"\n")[2])
         except ValueError:
             raise self._died(worker.returncode) from None
         if "error" in answer:
@@ -141,8 +147,10 @@ class EdgeBuild:
                 f"The disk is full: {free >> 20} MiB are left in {self._directory.path}",
                 hint="Free some space, or set RECTO_HOME to another disk. The old index is untouched.",
             )
+        self._complaints.seek(0)
+        last = self._complaints.read().decode("utf-8", "replace").strip().rpartition("\n")[2]
         return Unreachable(
-            f"The embedded engine's process ended unexpectedly (exit code {code})",
+            f"The embedded engine's process ended unexpectedly (exit code {code})" + (f": {last[:300]}" if last else ""),
             hint="Try again; nothing was published and the old index is untouched.",
         )
 

@@ -47,25 +47,30 @@ class CollectionDirectory:
 
     def exists(self) -> bool:
         """Whether anything was ever published here."""
-        return self.pointer.exists()
+        return self.pointer.exists() or bool(self.generations())
 
     def pointed(self) -> str:
         """Read what the pointer says, sense or not: readers look here before every search."""
-        descriptor = os.open(self.pointer, os.O_RDONLY)
         try:
-            return os.read(descriptor, 64).decode("utf-8", "replace").strip()
-        finally:
-            os.close(descriptor)
+            descriptor = os.open(self.pointer, os.O_RDONLY)
+            try:
+                return os.read(descriptor, 64).decode("utf-8", "replace").strip()
+            finally:
+                os.close(descriptor)
+        except (FileNotFoundError, IsADirectoryError):
+            return ""
 
     def current(self) -> str:
         """Name the current generation."""
         text = self.pointed()
         if not _GENERATION.fullmatch(text):
-            raise IndexDamaged(f"{self.pointer} is damaged: it names no generation")
+            raise IndexDamaged(f"{self.pointer} is missing or damaged: it names no generation")
         return text
 
     def set_current(self, name: str) -> None:
         """Let readers see a generation, at once."""
+        if self.pointer.is_dir():
+            shutil.rmtree(self.pointer)
         replace_text(self.pointer, f"{name}\n")
 
     def generations(self) -> list[str]:
@@ -78,11 +83,16 @@ class CollectionDirectory:
         numbers = [int(found[1]) for path in self.path.glob("gen-*") if (found := _GENERATION.match(path.name))]
         return f"gen-{max(numbers, default=0) + 1:06}"
 
+    def remove_drafts(self) -> None:
+        """Remove what killed writers left. Only the lock's holder may."""
+        for path in self.path.glob("building-*"):
+            _remove(path)
+
     def prune(self, keep: set[str]) -> None:
-        """Remove all other generations and what a killed writer left. Only the lock's holder may."""
+        """Remove all other generations. Only the lock's holder may."""
         for path in self.path.iterdir():
             found = _GENERATION.match(path.name)
-            if path.name.startswith("building-") or (found and found[0] not in keep):
+            if found and found[0] not in keep:
                 _remove(path)
 
 
@@ -119,8 +129,10 @@ class Home:
             found = json.loads(self.aliases_file.read_text("utf-8"))
         except FileNotFoundError:
             return {}
-        except ValueError as error:
-            raise IndexDamaged(f"{self.aliases_file} is damaged", hint="Remove it; `recto index` writes it again.") from error
+        except ValueError:
+            found = None
+        if not isinstance(found, dict):
+            raise IndexDamaged(f"{self.aliases_file} is damaged", hint="Remove the file; the next `recto index` writes it again.")
         return {str(alias): str(name) for alias, name in found.items()}
 
     def aliases_state(self) -> tuple[int, int, int]:
@@ -144,6 +156,8 @@ def disk_errors(path: Path) -> Iterator[None]:
     except RectoError:
         raise
     except OSError as error:
+        if path.exists() and not path.is_dir():
+            raise StorageError(f"{path} is not a directory", hint="Set RECTO_HOME to a directory of your own.") from error
         raise StorageError(
             f"{error.filename or path} cannot be used: {error.strerror or error}",
             hint="Check the permissions and the space there, or set RECTO_HOME to another directory.",

@@ -11,6 +11,7 @@ from typing import Any
 
 from recto.atomic import replace_text
 from recto.errors import IndexDamaged
+from recto.stores.edge.layout import CollectionDirectory
 from recto.stores.edge.sparse import digest
 from recto.types import Fingerprint
 
@@ -86,6 +87,15 @@ def verify_files(directory: Path, manifest: Manifest, seen: Path) -> None:
     if on_disk > _ALWAYS_READ and trusted != large:
         with suppress(OSError):  # a home that cannot be written costs a comparison at each start, nothing more
             replace_text(seen, json.dumps(large))
+
+
+def is_whole(directory: CollectionDirectory, generation: str) -> bool:
+    """Whether a generation is what its manifest says."""
+    try:
+        verify_files(directory.generation(generation), read_manifest(directory.manifest(generation)), directory.seen(generation))
+    except IndexDamaged:
+        return False
+    return True
 
 
 def _read_seen(path: Path) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from recto.settings import check_collection_name
 from recto.stores.edge.build import EdgeBuild
 from recto.stores.edge.index import EdgeIndex, open_generation
 from recto.stores.edge.layout import CollectionDirectory, Home, disk_errors
+from recto.stores.edge.manifest import is_whole
 from recto.stores.lock import WriterLock
 from recto.types import EmbedderFingerprint, IndexInfo
 
@@ -60,6 +61,7 @@ class EdgeStore:
         """Begin a new generation of a collection; it is always a new one."""
         del rebuild
         check_collection_name(name, "collection")
+        self.aliases()  # a damaged list is told before the work, not after it
         return EdgeBuild(name, self._home.collection(name), embedder.dim, wait, self._drop_alias)
 
     def point(self, aliases: Iterable[str], name: str) -> None:
@@ -77,8 +79,9 @@ class EdgeStore:
             collection = self._resolve(name)
             directory = self._home.collection(collection)
             with WriterLock(directory.lock, f"Collection '{collection}'"):
-                current = directory.current()
-                older = [generation for generation in directory.generations() if generation < current]
+                names = directory.generations()
+                newer = names.index(directory.pointed()) + 1 if directory.pointed() in names else 0
+                older = [name for name in names[newer:] if is_whole(directory, name)]
                 if not older:
                     raise CollectionMissing(
                         f"Collection '{collection}' has no earlier generation to go back to", hint="One is kept after each `recto index`."
@@ -133,7 +136,7 @@ class EdgeStore:
             if name == current:
                 continue
             try:
-                warning = f"The index of '{collection}' is damaged: {damage.message}. Answering from an older index ({name}). {repair}"
+                warning = f"The index of '{collection}' is damaged: {damage.message}. Answering from {name}. {repair}"
                 return open_generation(directory, collection, name, (warning,))
             except IndexDamaged:
                 continue
