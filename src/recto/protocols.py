@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Protocol, Self, runtime_checkable
 
 from recto.types import NO_FILTERS, Chunk, EmbedderFingerprint, Filters, Fingerprint, Hit, IndexInfo, Page, Vector
 
@@ -77,6 +77,35 @@ class Index(Protocol):
 
     def pages(self) -> dict[str, int]:
         """Count the chunks of each page address."""
+
+
+@runtime_checkable
+class AsyncEmbedder(Protocol):
+    """An embedder that can also be awaited: one that asks a service."""
+
+    async def aembed_queries(self, texts: Sequence[str]) -> list[Vector]:
+        """Embed several questions, in their order."""
+
+    async def aclose(self) -> None:
+        """Let go of the running event loop's connections."""
+
+
+@runtime_checkable
+class AsyncStore(Protocol):
+    """A store that holds connections of an event loop."""
+
+    async def aclose(self) -> None:
+        """Let go of the running event loop's connections."""
+
+
+@runtime_checkable
+class AsyncIndex(Protocol):
+    """An index that can also be awaited: one on a server."""
+
+    async def aquery_batch(
+        self, vectors: Sequence[Vector], limit: int, filters: Filters = NO_FILTERS, min_score: float | None = None
+    ) -> list[list[Hit]]:
+        """Answer several queries in one call of the engine."""
 
 
 class Build(Protocol):

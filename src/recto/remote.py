@@ -5,8 +5,12 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from collections.abc import Callable
-from typing import TypeVar
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Generic, TypeVar
+from weakref import WeakKeyDictionary
+
+if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop
 
 Result = TypeVar("Result")
 
@@ -58,6 +62,55 @@ def retried(
             if pause is None:
                 raise
         sleep(pause)
+
+
+async def aretried(call: Callable[[], Awaitable[Result]], wait_for: Callable[[int, Exception], float | None]) -> Result:
+    """Await a call until it succeeds; see `retried`."""
+    from asyncio import sleep
+
+    failures = 0
+    while True:
+        try:
+            return await call()
+        except Exception as error:
+            failures += 1
+            pause = wait_for(failures, error)
+            if pause is None:
+                raise
+        await sleep(pause)
+
+
+async def abounded(call: Awaitable[Result], seconds: float) -> Result:
+    """Await a call, or raise when the time is over."""
+    from asyncio import wait_for
+
+    try:
+        return await wait_for(call, seconds)
+    except TimeoutError:
+        raise DeadlineExceeded(f"no answer within {seconds:.0f} s") from None
+
+
+class PerLoop(Generic[Result]):
+    """One client for each event loop: a client's connections belong to the loop that opened them."""
+
+    def __init__(self, make: Callable[[], Result]) -> None:
+        self._make = make
+        self._clients: WeakKeyDictionary[AbstractEventLoop, Result] = WeakKeyDictionary()
+
+    def get(self) -> Result:
+        """Return the running loop's client."""
+        from asyncio import get_running_loop
+
+        loop = get_running_loop()
+        if loop not in self._clients:
+            self._clients[loop] = self._make()
+        return self._clients[loop]
+
+    def pop(self) -> Result | None:
+        """Give up the running loop's client, for closing it."""
+        from asyncio import get_running_loop
+
+        return self._clients.pop(get_running_loop(), None)
 
 
 def redacted(text: str, *secrets: str) -> str:

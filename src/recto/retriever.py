@@ -10,7 +10,7 @@ from time import perf_counter
 from recto.errors import CollectionEmpty, FingerprintMismatch
 from recto.limits import DEFAULT_TOP_K, check_query, check_search
 from recto.modules import filter_keys, nearest
-from recto.protocols import Embedder, Index, Store
+from recto.protocols import AsyncEmbedder, AsyncIndex, AsyncStore, Embedder, Index, Store
 from recto.settings import SAMPLE_COLLECTION
 from recto.types import NO_FILTERS, Filters, Hit, IndexInfo, Outcome, SearchResponse, Timings
 
@@ -80,9 +80,7 @@ class Retriever:
         vectors = self._embedder.embed_queries(texts)
         embedded = perf_counter()
         found = index.query_batch(vectors, top_k, filters, min_score)
-        ended = perf_counter()
-        share = 1e3 / len(texts)
-        timings = Timings((embedded - opened) * share, (ended - embedded) * share, (ended - began) * share)
+        timings = _shared(began, opened, embedded, perf_counter(), len(texts))
         return [
             _response(index, self._collection, text, hits, filters, min_score, timings) for text, hits in zip(texts, found, strict=True)
         ]
@@ -91,17 +89,44 @@ class Retriever:
         self, query: str, top_k: int = DEFAULT_TOP_K, filters: Filters = NO_FILTERS, min_score: float | None = None
     ) -> SearchResponse:
         """Search without holding up the event loop."""
-        from asyncio import to_thread
-
-        return await to_thread(self.search, query, top_k, filters, min_score)
+        return (await self.asearch_batch([query], top_k, filters, min_score))[0]
 
     async def asearch_batch(
         self, queries: Sequence[str], top_k: int = DEFAULT_TOP_K, filters: Filters = NO_FILTERS, min_score: float | None = None
     ) -> list[SearchResponse]:
-        """Answer several questions without holding up the event loop."""
+        """Answer several questions without holding up the event loop: services are awaited, local work goes to threads."""
         from asyncio import to_thread
 
-        return await to_thread(self.search_batch, queries, top_k, filters, min_score)
+        embedder = self._embedder
+        if not isinstance(embedder, AsyncEmbedder):
+            return await to_thread(self.search_batch, queries, top_k, filters, min_score)
+        began = perf_counter()
+        texts = [check_query(query) for query in queries]
+        check_search(top_k, filters, min_score)
+        if not texts:
+            return []
+        index = await to_thread(self.open)
+        opened = perf_counter()
+        vectors = await embedder.aembed_queries(texts)
+        embedded = perf_counter()
+        if isinstance(index, AsyncIndex):
+            found = await index.aquery_batch(vectors, top_k, filters, min_score)
+        else:
+            found = index.query_batch(vectors, top_k, filters, min_score)
+        timings = _shared(began, opened, embedded, perf_counter(), len(texts))
+        answers = zip(texts, found, strict=True)
+        return [
+            await to_thread(_response, index, self._collection, text, hits, filters, min_score, timings)
+            if not hits
+            else _response(index, self._collection, text, hits, filters, min_score, timings)
+            for text, hits in answers
+        ]
+
+    async def aclose(self) -> None:
+        """Let go of what async searches in this event loop have opened; call it before the loop ends."""
+        for part in (self._embedder, self._store):
+            if isinstance(part, AsyncStore):
+                await part.aclose()
 
 
 def check_fingerprint(index: Index, embedder: Embedder) -> None:
@@ -121,6 +146,12 @@ def check_fingerprint(index: Index, embedder: Embedder) -> None:
             f"Collection '{info.collection}' was indexed with {info.fingerprint.embedder}, but queries are embedded with {mine}",
             hint=f"Run `{_command(info)}`, or set RECTO_MODEL back.",
         )
+
+
+def _shared(began: float, opened: float, embedded: float, ended: float, questions: int) -> Timings:
+    """Share a batch's times among its questions."""
+    share = 1e3 / questions
+    return Timings((embedded - opened) * share, (ended - embedded) * share, (ended - began) * share)
 
 
 def _command(info: IndexInfo) -> str:

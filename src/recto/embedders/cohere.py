@@ -13,7 +13,7 @@ from recto.embedders.checks import checked
 from recto.embedders.pacing import Pace, Pacer
 from recto.errors import ConfigurationError, EmbeddingError, RectoError
 from recto.protocols import Progress
-from recto.remote import DeadlineExceeded, Tell, bounded, redacted, retried
+from recto.remote import DeadlineExceeded, PerLoop, Tell, abounded, aretried, bounded, redacted, retried
 from recto.types import EmbedderFingerprint, Vector
 
 if TYPE_CHECKING:
@@ -60,6 +60,7 @@ class CohereEmbedder:
         self._sleep = sleep
         self._pacer = Pacer(pace, tell, sleep=sleep)
         self._client: cohere.ClientV2 | None = None
+        self._async_clients = PerLoop(self._async_client)
         self._connecting = threading.Lock()
 
     @property
@@ -102,6 +103,12 @@ class CohereEmbedder:
                 self._client.__exit__(None, None, None)  # type: ignore[no-untyped-call]
                 self._client = None
 
+    async def aclose(self) -> None:
+        """Let go of the running event loop's connections."""
+        client = self._async_clients.pop()
+        if client is not None:
+            await client.__aexit__(None, None, None)  # type: ignore[no-untyped-call]
+
     def count_tokens(self, text: str) -> int:
         """Estimate the tokens of a text from above: the service's tokenizer cannot be had without a network."""
         return 2 + sum((len(piece) + 3) // 4 if piece.isascii() else len(piece.encode()) for piece in _WORD.findall(text))
@@ -113,15 +120,19 @@ class CohereEmbedder:
     def embed_queries(self, texts: Sequence[str]) -> list[Vector]:
         """Embed several questions; a failure is told at once, only a short wait that the service asks for is granted."""
         deadline = time.monotonic() + _QUERY_SECONDS
-
-        def wait_for(failures: int, error: Exception) -> float | None:
-            pause = getattr(error, "retry_after", None)
-            granted = pause is not None and failures < _QUERY_TRIES and time.monotonic() + pause < deadline
-            return pause if granted else None
-
+        wait_for = _until(deadline)
         vectors: list[Vector] = []
         for batch in _batches(texts):
             vectors += retried(lambda batch=batch: self._ask(batch, "search_query", "END", deadline), wait_for, self._sleep)  # type: ignore[misc]
+        return vectors
+
+    async def aembed_queries(self, texts: Sequence[str]) -> list[Vector]:
+        """Embed several questions without holding up the event loop; see `embed_queries`."""
+        deadline = time.monotonic() + _QUERY_SECONDS
+        wait_for = _until(deadline)
+        vectors: list[Vector] = []
+        for batch in _batches(texts):
+            vectors += await aretried(lambda batch=batch: self._aask(batch, deadline), wait_for)  # type: ignore[misc]
         return vectors
 
     def embed_documents(self, texts: Sequence[str], progress: Progress | None = None) -> list[Vector]:
@@ -149,26 +160,44 @@ class CohereEmbedder:
     def _ask(self, texts: Sequence[str], input_type: str, truncate: str, deadline: float) -> list[Vector]:
         remaining = deadline - time.monotonic()
         client = self.client
-
-        def call() -> Any:
-            return client.embed(
-                texts=list(texts),
-                model=self._model,
-                input_type=input_type,
-                embedding_types=["float"],
-                truncate=truncate,
-                request_options={"timeout_in_seconds": max(1, int(remaining + 0.5)), "max_retries": 0},
-            )
-
         try:
-            answer = bounded(call, remaining)
+            answer = bounded(lambda: client.embed(**self._request(texts, input_type, truncate, remaining)), remaining)
         except Exception as error:  # noqa: BLE001 - every failure of the SDK becomes one of ours
             raise self._translated(error) from None  # the SDK's own text has all headers in it
+        return self._vectors(answer, len(texts))
+
+    async def _aask(self, texts: Sequence[str], deadline: float) -> list[Vector]:
+        remaining = deadline - time.monotonic()
+        client = self._async_clients.get()
+        try:
+            answer = await abounded(client.embed(**self._request(texts, "search_query", "END", remaining)), remaining)
+        except Exception as error:  # noqa: BLE001 - every failure of the SDK becomes one of ours
+            raise self._translated(error) from None
+        return self._vectors(answer, len(texts))
+
+    def _request(self, texts: Sequence[str], input_type: str, truncate: str, seconds: float) -> dict[str, Any]:
+        return {
+            "texts": list(texts),
+            "model": self._model,
+            "input_type": input_type,
+            "embedding_types": ["float"],
+            "truncate": truncate,
+            "request_options": {"timeout_in_seconds": max(1, int(seconds + 0.5)), "max_retries": 0},
+        }
+
+    def _async_client(self) -> cohere.AsyncClientV2:
+        self.warm_up()  # says which extra is missing
+        from cohere import AsyncClientV2
+
+        return AsyncClientV2(self._api_key, base_url=self._url or None, max_retries=0)
+
+    def _vectors(self, answer: Any, count: int) -> list[Vector]:
+        """Check everything that came back: the SDK checks nothing."""
         found = getattr(getattr(answer, "embeddings", None), "float_", None)
         if not isinstance(found, list) or not all(isinstance(row, list) for row in found):
             raise _Passing("Cohere's answer has no vectors in it", hint=_LATER)
         try:
-            return checked(found, len(texts), self.dim)
+            return checked(found, count, self.dim)
         except (ValueError, TypeError) as error:
             raise _Passing("Cohere's answer has no usable vectors in it", hint=_LATER) from error
 
@@ -202,6 +231,17 @@ class _Passing(EmbeddingError):
     def __init__(self, message: str, *, hint: str = "", retry_after: float | None = None) -> None:
         super().__init__(message, hint=hint)
         self.retry_after = retry_after
+
+
+def _until(deadline: float) -> Callable[[int, Exception], float | None]:
+    """Grant a question the waits that the service asks for, as long as they fit."""
+
+    def wait_for(failures: int, error: Exception) -> float | None:
+        pause = getattr(error, "retry_after", None)
+        granted = pause is not None and failures < _QUERY_TRIES and time.monotonic() + pause < deadline
+        return pause if granted else None
+
+    return wait_for
 
 
 def _batches(texts: Sequence[str]) -> Iterator[Sequence[str]]:

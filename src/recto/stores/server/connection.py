@@ -6,15 +6,15 @@ import re
 import threading
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from recto.errors import CollectionMissing, ConfigurationError, FingerprintMismatch, RectoError, Unreachable
-from recto.remote import DeadlineExceeded, Tell, bounded, redacted, retried
+from recto.remote import DeadlineExceeded, PerLoop, Tell, abounded, aretried, bounded, redacted, retried
 from recto.settings import is_local_address
 
 if TYPE_CHECKING:
-    from qdrant_client import QdrantClient
+    from qdrant_client import AsyncQdrantClient, QdrantClient
 
 Result = TypeVar("Result")
 
@@ -61,6 +61,7 @@ class Connection:
         self._tell = tell
         self._sleep = sleep
         self._client: QdrantClient | None = None
+        self._async_clients = PerLoop(self._async_client)
         self._connecting = threading.Lock()
 
     @property
@@ -83,14 +84,26 @@ class Connection:
 
     def read(self, call: Callable[[QdrantClient], Result]) -> Result:
         """Call up to three times."""
+        return retried(lambda: self._once(call, _READ_SECONDS), _three_times, self._sleep)
 
-        def wait_for(failures: int, error: Exception) -> float | None:
-            if not isinstance(error, Passing) or failures >= _READ_TRIES:
-                return None
-            pause = error.retry_after if error.retry_after is not None else _FIRST_WAIT * 2 ** (failures - 1)
-            return pause if pause <= _READ_SECONDS else None
+    async def aread(self, call: Callable[[AsyncQdrantClient], Awaitable[Result]]) -> Result:
+        """Await a call up to three times."""
 
-        return retried(lambda: self._once(call, _READ_SECONDS), wait_for, self._sleep)
+        async def once() -> Result:
+            try:
+                return await abounded(call(self._async_clients.get()), _READ_SECONDS)
+            except Exception as error:  # noqa: BLE001 - as in `_once`
+                raise self._translated(error) from None
+
+        return await aretried(once, _three_times)
+
+    def _async_client(self) -> AsyncQdrantClient:
+        _ = self.client  # says which extra is missing
+        from qdrant_client import AsyncQdrantClient
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return AsyncQdrantClient(url=self.url, api_key=self._api_key or None, timeout=_READ_SECONDS, check_compatibility=False)
 
     def write(self, call: Callable[[QdrantClient], Result]) -> Result:
         """Call until it succeeds or patience ends, and tell of every wait."""
@@ -109,6 +122,12 @@ class Connection:
         if self._client is not None:
             self._client.close()
             self._client = None
+
+    async def aclose(self) -> None:
+        """Let go of the running event loop's connections."""
+        client = self._async_clients.pop()
+        if client is not None:
+            await client.close()
 
     def _once(self, call: Callable[[QdrantClient], Result], seconds: float) -> Result:
         client = self.client
@@ -154,6 +173,14 @@ class Connection:
         if status >= 500:
             return Passing(f"Qdrant at {self.url} is not available ({status})", hint="Try again in a moment.")
         return ConfigurationError(f"Qdrant at {self.url} refuses the request ({status}): {text}", hint="`RECTO_DEBUG=1` shows more.")
+
+
+def _three_times(failures: int, error: Exception) -> float | None:
+    """How long a read waits before the next of its three tries."""
+    if not isinstance(error, Passing) or failures >= _READ_TRIES:
+        return None
+    pause = error.retry_after if error.retry_after is not None else _FIRST_WAIT * 2 ** (failures - 1)
+    return pause if pause <= _READ_SECONDS else None
 
 
 def _text(error: Any) -> str:

@@ -73,6 +73,19 @@ class ServerIndex:
 
         return self._filtered(filters, ask)
 
+    async def aquery_batch(
+        self, vectors: Sequence[Vector], limit: int, filters: Filters = NO_FILTERS, min_score: float | None = None
+    ) -> list[list[Hit]]:
+        """Answer several queries without holding up the event loop; what the server cannot do in one call goes the other way."""
+        conditions = self._conditions(filters)
+        if vectors and conditions is not None and self._shape.own:
+            requests = [self._request(vector, limit, _condition(conditions), min_score) for vector in vectors]
+            answers = await self._connection.aread(lambda client: client.query_batch_points(self._shape.collection, requests))
+            return [self._hits(answer.points, filters) for answer in answers]
+        from asyncio import to_thread
+
+        return await to_thread(self.query_batch, vectors, limit, filters, min_score)
+
     def _nearest(
         self, vectors: Sequence[Vector], wanted: int, condition: models.Filter | None, min_score: float | None, filters: Filters
     ) -> tuple[list[list[Hit]], bool]:

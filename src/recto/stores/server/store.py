@@ -117,6 +117,10 @@ class ServerStore:
         self._open.clear()
         self._connection.close()
 
+    async def aclose(self) -> None:
+        """Let go of the running event loop's connections."""
+        await self._connection.aclose()
+
     def _load(self, name: str) -> ServerIndex:
         try:
             found = self._connection.read(lambda client: client.get_collection(name))
