@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-import shlex
 from collections.abc import Sequence
 from time import perf_counter
 
@@ -27,6 +25,8 @@ class Retriever:
     @staticmethod
     def connect(collection: str | None = None) -> Retriever:
         """Connect what the environment and `.env` configure, as the commands do."""
+        import logging
+
         from recto.settings import QUERY_COLLECTION, load_settings
         from recto.wiring import open_retriever
 
@@ -158,7 +158,9 @@ def _command(info: IndexInfo) -> str:
     """The command that makes an index again."""
     if info.collection == SAMPLE_COLLECTION or info.fingerprint is None:
         return "recto index --sample"
-    return f"recto index {shlex.quote(info.fingerprint.source)} --collection {info.collection}"
+    from shlex import quote
+
+    return f"recto index {quote(info.fingerprint.source)} --collection {info.collection}"
 
 
 def _response(

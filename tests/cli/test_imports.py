@@ -81,7 +81,20 @@ def test_a_query_loads_only_the_embedded_engine(sample_home: Path) -> None:
     code, loaded = probe(sample_home, "What is ROS 2?", "--json")
     assert code == 0
     assert loaded & {"numpy", "onnxruntime", "tokenizers", "qdrant_edge"} == {"numpy", "onnxruntime", "tokenizers", "qdrant_edge"}
-    unwanted = {"qdrant_client", "cohere", "fastapi", "rich", "markdown_it", "asyncio", "httpx", "yaml", "huggingface_hub", "difflib"}
+    unwanted = {
+        "subprocess",
+        "tempfile",
+        "qdrant_client",
+        "cohere",
+        "fastapi",
+        "rich",
+        "markdown_it",
+        "asyncio",
+        "httpx",
+        "yaml",
+        "huggingface_hub",
+        "difflib",
+    }
     assert loaded & unwanted == set()
 
 

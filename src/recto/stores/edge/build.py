@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import shutil
 import subprocess
@@ -19,12 +18,13 @@ from typing import IO, Any, Self
 import recto
 from recto import errors
 from recto.atomic import replace_text
-from recto.errors import EmbeddingError, IndexDamaged, RectoError, StorageError, Unreachable
+from recto.errors import IndexDamaged, RectoError, StorageError, Unreachable
 from recto.stores.edge.layout import CollectionDirectory, disk_errors
 from recto.stores.edge.manifest import Manifest, is_whole
 from recto.stores.edge.worker import send
 from recto.stores.lock import WriterLock
 from recto.stores.payload import to_payload
+from recto.stores.vectors import check_vectors
 from recto.types import Chunk, Fingerprint, IndexInfo, Vector
 
 _LITTLE_SPACE = 64 << 20  # bytes; less than this left where a worker died is taken for the reason
@@ -78,12 +78,7 @@ class EdgeBuild:
 
     def add(self, chunks: Sequence[Chunk], vectors: Sequence[Vector]) -> None:
         """Hand chunks to the worker."""
-        for chunk, vector in zip(chunks, vectors, strict=True):
-            if len(vector) != self._dim or not all(map(math.isfinite, vector)):
-                raise EmbeddingError(
-                    f"The vector of {chunk.page_url} (chunk {chunk.chunk_index}) is not {self._dim} finite numbers",
-                    hint="Check the embedding model; nothing was published.",
-                )
+        check_vectors(chunks, vectors, self._dim)
         if not chunks:
             return
         self._send([(chunk.id, to_payload(chunk)) for chunk in chunks], vectors)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -126,6 +124,9 @@ def translate_filters(filters: Filters) -> qdrant_edge.Filter | None:
 
 
 def _load_copy(path: Path) -> qdrant_edge.EdgeShard:
+    import shutil
+    import tempfile
+
     import qdrant_edge as edge
 
     failure: Exception | None = None

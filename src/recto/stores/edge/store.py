@@ -6,15 +6,18 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from recto.errors import CollectionMissing, IndexDamaged
 from recto.settings import check_collection_name
-from recto.stores.edge.build import EdgeBuild
 from recto.stores.edge.index import EdgeIndex, open_generation
 from recto.stores.edge.layout import CollectionDirectory, Home, disk_errors
 from recto.stores.edge.manifest import is_whole
 from recto.stores.lock import WriterLock
 from recto.types import EmbedderFingerprint, IndexInfo
+
+if TYPE_CHECKING:
+    from recto.stores.edge.build import EdgeBuild
 
 _OPEN_TRIES = 5
 
@@ -61,6 +64,8 @@ class EdgeStore:
         """Begin a new generation of a collection; it is always a new one."""
         del rebuild
         check_collection_name(name, "collection")
+        from recto.stores.edge.build import EdgeBuild  # only writers need what starts processes
+
         self.aliases()  # a damaged list is told before the work, not after it
         return EdgeBuild(name, self._home.collection(name), embedder.dim, wait, self._drop_alias)
 

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from recto.errors import EmbeddingError, IndexDamaged, RectoError
+from recto.errors import IndexDamaged, RectoError
 from recto.settings import ServerOptions
 from recto.stores.lock import WriterLock
 from recto.stores.payload import INTEGER_FIELDS, KEYWORD_FIELDS, to_payload
 from recto.stores.server.connection import Connection
+from recto.stores.vectors import check_vectors
 from recto.types import Chunk, EmbedderFingerprint, Fingerprint, IndexInfo, Payload, Vector
 
 if TYPE_CHECKING:
@@ -77,12 +77,7 @@ class ServerBuild:
 
     def add(self, chunks: Sequence[Chunk], vectors: Sequence[Vector]) -> None:
         """Upsert chunks; each batch is on disk when this returns."""
-        for chunk, vector in zip(chunks, vectors, strict=True):
-            if len(vector) != self._embedder.dim or not all(map(math.isfinite, vector)):
-                raise EmbeddingError(
-                    f"The vector of {chunk.page_url} (chunk {chunk.chunk_index}) is not {self._embedder.dim} finite numbers",
-                    hint="Check the embedding model; nothing was published.",
-                )
+        check_vectors(chunks, vectors, self._embedder.dim)
         for batch in _batches([(chunk.id, to_payload(chunk), vector) for chunk, vector in zip(chunks, vectors, strict=True)]):
             self._upsert(batch)
         self._ids.update(chunk.id for chunk in chunks)
