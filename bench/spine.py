@@ -22,6 +22,7 @@ from typing import Any
 from recto import __version__
 from recto.book.chunker import ChunkSize, chunk_page
 from recto.book.markdown import parse
+from recto.book.tree import MarkdownTree
 from recto.embedders.local import Model
 from recto.indexer import index_book
 from recto.protocols import Embedder, Source, Store
@@ -29,7 +30,7 @@ from recto.retriever import Retriever
 from recto.settings import Settings
 from recto.stores.edge.engine import request
 from recto.types import NO_FILTERS
-from recto.wiring import index_sample, open_embedder, open_store, sample_source
+from recto.wiring import open_embedder, open_store, sample_source
 
 ROOT = Path(__file__).parent.parent
 QUESTIONS = [
@@ -45,13 +46,15 @@ def main() -> None:
     """Run all measurements and print a table, or JSON."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=9, help="rounds of each measurement (default 9)")
+    parser.add_argument("--book", type=Path, help="measure on this book instead of the sample book")
     parser.add_argument("--json", action="store_true", help="print JSON")
     options = parser.parse_args()
     threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     with tempfile.TemporaryDirectory() as home:
         settings = Settings("local", "edge", Path(home), threads=threads)
         embedder, store = open_embedder(settings, print), open_store(settings, print)
-        index_sample(embedder, store, Path(home) / "journal", lambda _: None)
+        source = MarkdownTree(options.book) if options.book else sample_source()
+        index_book(source, embedder, store, "bench", journal=Path(home) / "journal")
         figures = {
             "machine": f"{platform.machine()}, {threads} threads, Python {platform.python_version()}",
             "recto": __version__,
@@ -59,7 +62,7 @@ def main() -> None:
             "rounds": options.rounds,
             **search_overhead(embedder, store, options.rounds),
             **cold_start(Path(home), options.rounds),
-            **indexing(embedder, store, Path(home) / "journal", max(1, options.rounds // 3)),
+            **indexing(source, embedder, store, Path(home) / "journal", max(1, options.rounds // 3)),
             **memory(Path(home)),
         }
     print(json.dumps(figures, indent=2) if options.json else table(figures))
@@ -67,7 +70,7 @@ def main() -> None:
 
 def cold_start(home: Path, rounds: int) -> dict[str, Any]:
     """Compare a query in a fresh process with an interpreter that does nothing."""
-    environment = {**os.environ, "RECTO_HOME": str(home), "COLLECTION_NAME": "recto-sample"}
+    environment = {**os.environ, "RECTO_HOME": str(home), "COLLECTION_NAME": "bench"}
     query = [sys.executable, str(ROOT / "retrieve.py"), "What is ROS 2?"]
     helping = [sys.executable, str(ROOT / "retrieve.py"), "--help"]
     nothing = [sys.executable, "-c", "pass"]
@@ -92,10 +95,10 @@ def search_overhead(embedder: Embedder, store: Store, rounds: int) -> dict[str, 
     """Compare `Retriever.search` with the bare calls of tokenizer, onnxruntime and Edge, each question in turn."""
     import numpy as np
 
-    retriever = Retriever(embedder, store, "recto-sample")
+    retriever = Retriever(embedder, store, "bench")
     retriever.warm_up()
     model: Model = embedder._loaded()  # type: ignore[attr-defined]
-    shard = store.open("recto-sample")._shard  # type: ignore[attr-defined]
+    shard = store.open("bench")._shard  # type: ignore[attr-defined]
     bare, whole, embedding = [], [], []
     for _ in range(rounds * 20):
         for question in QUESTIONS:
@@ -116,15 +119,15 @@ def search_overhead(embedder: Embedder, store: Store, rounds: int) -> dict[str, 
     }
 
 
-def indexing(embedder: Embedder, store: Store, journal: Path, rounds: int) -> dict[str, Any]:
+def indexing(source: Source, embedder: Embedder, store: Store, journal: Path, rounds: int) -> dict[str, Any]:
     """Compare a whole index run with embedding the same passages alone."""
-    texts = sample_texts(sample_source(), embedder)
+    texts = embedded_texts(source, embedder)
 
     def bare() -> None:
         embedder.embed_documents(texts)
 
     def whole() -> None:
-        index_book(sample_source(), embedder, store, "bench", journal=journal)
+        index_book(source, embedder, store, "bench", journal=journal)
 
     times = interleaved({"bare": bare, "whole": whole}, rounds)
     return {
@@ -135,7 +138,7 @@ def indexing(embedder: Embedder, store: Store, journal: Path, rounds: int) -> di
     }
 
 
-def sample_texts(source: Source, embedder: Embedder) -> list[str]:
+def embedded_texts(source: Source, embedder: Embedder) -> list[str]:
     """Return what an index run embeds."""
     return [
         passage.embedded
@@ -164,7 +167,7 @@ from recto.wiring import open_embedder, open_store
 from recto.retriever import Retriever
 settings = Settings("local", "edge", Path(sys.argv[2]), threads=2)
 before = psutil.Process().memory_full_info()
-retriever = Retriever(open_embedder(settings, print), open_store(settings, print), "recto-sample")
+retriever = Retriever(open_embedder(settings, print), open_store(settings, print), "bench")
 for _ in range(20):
     retriever.search("What is ROS 2?")
 after = psutil.Process().memory_full_info()

@@ -256,9 +256,9 @@ def test_a_home_that_is_a_file(tmp_path: Path) -> None:
     home = tmp_path / "file"
     home.touch()
     store = EdgeStore(home)
-    with pytest.raises(StorageError, match="cannot be used"):
+    with pytest.raises(StorageError, match="is not a directory"):
         store.open("books")
-    with pytest.raises(StorageError, match="cannot be used") as caught:
+    with pytest.raises(StorageError, match="is not a directory") as caught:
         publish(store, "books", [chunk(1)])
     assert "RECTO_HOME" in caught.value.hint
 

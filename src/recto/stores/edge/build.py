@@ -50,7 +50,7 @@ class EdgeBuild:
         self._held = ExitStack()
         self._worker: subprocess.Popen[bytes] | None = None
         self._count = 0
-        self._complaints = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the build
+        self._complaints: IO[bytes] | None = None
 
     def __enter__(self) -> Self:
         """Take the lock and start the worker."""
@@ -58,6 +58,7 @@ class EdgeBuild:
             self._directory.path.mkdir(parents=True, exist_ok=True)
             self._held.enter_context(WriterLock(self._directory.lock, f"Collection '{self._collection}'", self._wait))
             self._directory.remove_drafts()
+        self._complaints = self._held.enter_context(tempfile.TemporaryFile())
         source = str(Path(recto.__file__).parent.parent)
         paths = os.pathsep.join(filter(None, (source, os.environ.get("PYTHONPATH"))))
         self._worker = subprocess.Popen(
@@ -74,7 +75,6 @@ class EdgeBuild:
         with self._held:
             self._stop()
             shutil.rmtree(self._draft, ignore_errors=True)
-            self._complaints.close()
 
     def add(self, chunks: Sequence[Chunk], vectors: Sequence[Vector]) -> None:
         """Hand chunks to the worker."""
@@ -142,8 +142,10 @@ class EdgeBuild:
                 f"The disk is full: {free >> 20} MiB are left in {self._directory.path}",
                 hint="Free some space, or set RECTO_HOME to another disk. The old index is untouched.",
             )
-        self._complaints.seek(0)
-        last = self._complaints.read().decode("utf-8", "replace").strip().rpartition("\n")[2]
+        last = ""
+        if self._complaints is not None:
+            self._complaints.seek(0)
+            last = self._complaints.read().decode("utf-8", "replace").strip().rpartition("\n")[2]
         return Unreachable(
             f"The embedded engine's process ended unexpectedly (exit code {code})" + (f": {last[:300]}" if last else ""),
             hint="Try again; nothing was published and the old index is untouched.",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -156,7 +157,7 @@ def disk_errors(path: Path) -> Iterator[None]:
     except RectoError:
         raise
     except OSError as error:
-        if path.exists() and not path.is_dir():
+        if error.errno in (errno.ENOTDIR, errno.EEXIST):
             raise StorageError(f"{path} is not a directory", hint="Set RECTO_HOME to a directory of your own.") from error
         raise StorageError(
             f"{error.filename or path} cannot be used: {error.strerror or error}",
