@@ -47,6 +47,9 @@ class Embedder(Protocol):
     def embed_documents(self, texts: Sequence[str], progress: Progress | None = None) -> list[Vector]:
         """Embed passages, in their order; one that is longer than `max_tokens` is an error, never cut in silence."""
 
+    def close(self) -> None:
+        """Let go of connections; it may be used again."""
+
 
 class Index(Protocol):
     """One published state of a collection, never changed under the reader's feet."""

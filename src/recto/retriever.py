@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from time import perf_counter
+from types import TracebackType
+from typing import Self
 
 from recto.errors import CollectionEmpty, FingerprintMismatch
 from recto.limits import DEFAULT_TOP_K, check_query, check_search
@@ -121,6 +123,20 @@ class Retriever:
             else _response(index, self._collection, text, hits, filters, min_score, timings)
             for text, hits in answers
         ]
+
+    def close(self) -> None:
+        """Let go of connections and open indexes; the next search opens them again."""
+        self._checked = None
+        self._embedder.close()
+        self._store.close()
+
+    def __enter__(self) -> Self:
+        """Use it in a `with` block."""
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        """Close it."""
+        self.close()
 
     async def aclose(self) -> None:
         """Let go of what async searches in this event loop have opened; call it before the loop ends."""

@@ -59,11 +59,18 @@ def open_retriever(settings: Settings, default_collection: str, tell: Tell, *, c
     retriever = Retriever(embedder, store, collection or settings.collection_or(default_collection))
     try:
         retriever.open()
-    except CollectionMissing:
-        if settings.store != "edge" or retriever.collection not in DEFAULT_COLLECTIONS or set(store.collections()) - {SAMPLE_COLLECTION}:
-            raise
-        _first_run(settings.home, retriever, embedder, store, tell)
+    except BaseException as error:
+        if isinstance(error, CollectionMissing) and _is_first_run(settings, retriever.collection, store):
+            _first_run(settings.home, retriever, embedder, store, tell)
+            return retriever
+        retriever.close()
+        raise
     return retriever
+
+
+def _is_first_run(settings: Settings, collection: str, store: Store) -> bool:
+    """Whether nothing is indexed and one of the default names is asked for."""
+    return settings.store == "edge" and collection in DEFAULT_COLLECTIONS and not set(store.collections()) - {SAMPLE_COLLECTION}
 
 
 def _first_run(home: Path, retriever: Retriever, embedder: Embedder, store: Store, tell: Tell) -> None:

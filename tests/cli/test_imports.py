@@ -83,7 +83,6 @@ def test_a_query_loads_only_the_embedded_engine(sample_home: Path) -> None:
     assert loaded & {"numpy", "onnxruntime", "tokenizers", "qdrant_edge"} == {"numpy", "onnxruntime", "tokenizers", "qdrant_edge"}
     unwanted = {
         "subprocess",
-        "tempfile",
         "qdrant_client",
         "cohere",
         "fastapi",

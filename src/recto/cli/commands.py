@@ -40,7 +40,8 @@ def search(
 
     check_query(query)
     check_search(top_k, filters, min_score)
-    response = connect(collection).search(query, top_k, filters, min_score)
+    with connect(collection) as retriever:
+        response = retriever.search(query, top_k, filters, min_score)
     from recto.cli import render
 
     for warning in response.warnings:
@@ -57,13 +58,14 @@ def validate(suite_file: Path | None, collection: str | None, *, verbose: bool, 
     from recto.evaluation.suite import documented_suite, load_suite
 
     suite = load_suite(suite_file) if suite_file else documented_suite()
-    retriever = connect(collection)
-    from recto.cli import render
-    from recto.evaluation import validation
+    with connect(collection) as retriever:
+        for warning in retriever.open().info.warnings:
+            warn(warning)
+        retriever.warm_up()  # so that the first question's time is a question's time
+        from recto.evaluation import validation
 
-    for warning in retriever.open().info.warnings:
-        warn(warning)
-    retriever.warm_up()  # so that the first question's time is a question's time
-    report = validation.validate(retriever, suite)
+        report = validation.validate(retriever, suite)
+    from recto.cli import render
+
     click.echo(render.validation_json(report) if as_json else render.validation_text(report, verbose=verbose))
     return Exit.OK if report.sufficient else Exit.VALIDATION_FAILED

@@ -49,6 +49,9 @@ class HubEmbedder:
         """Fetch and load the model."""
         self._loaded()
 
+    def close(self) -> None:
+        """Nothing is held that others could want."""
+
     def count_tokens(self, text: str) -> int:
         """Count the tokens of a text, those beyond the model's limit included."""
         encoding = self._tokenizer().encode(text)

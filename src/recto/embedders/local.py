@@ -59,6 +59,9 @@ class LocalEmbedder:
         """Load the model."""
         self._loaded()
 
+    def close(self) -> None:
+        """Nothing is held that others could want."""
+
     def count_tokens(self, text: str) -> int:
         """Count the tokens of a text, special ones included."""
         return len(self._loaded().tokenizer.encode(text))
