@@ -178,7 +178,7 @@ def _require(values: Mapping[str, str], embedder: str, store: str) -> None:
         rest = f"Also missing: {', '.join(missing[1:])}. " if missing[1:] else ""
         raise ConfigurationError(
             f"{missing[0]} is required but not set",
-            hint=f"{rest}Set it in the environment or in .env; RECTO_PROFILE=embedded needs no key and no service.",
+            hint=f"{rest}Set {'them' if rest else 'it'} in the environment or in .env; RECTO_PROFILE=embedded needs no key and no service.",
         )
 
 

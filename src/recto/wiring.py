@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from importlib.resources import files
 from pathlib import Path
 
@@ -57,14 +58,15 @@ def open_retriever(settings: Settings, default_collection: str, tell: Tell, *, c
     """
     embedder, store = open_embedder(settings, tell), open_store(settings, tell)
     retriever = Retriever(embedder, store, collection or settings.collection_or(default_collection))
-    try:
-        retriever.open()
-    except BaseException as error:
-        if isinstance(error, CollectionMissing) and _is_first_run(settings, retriever.collection, store):
+    with ExitStack() as undo:
+        undo.callback(retriever.close)
+        try:
+            retriever.open()
+        except CollectionMissing:
+            if not _is_first_run(settings, retriever.collection, store):
+                raise
             _first_run(settings.home, retriever, embedder, store, tell)
-            return retriever
-        retriever.close()
-        raise
+        undo.pop_all()
     return retriever
 
 

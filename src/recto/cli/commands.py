@@ -41,6 +41,7 @@ def search(
     check_query(query)
     check_search(top_k, filters, min_score)
     with connect(collection) as retriever:
+        retriever.warm_up()  # so that the time shown is the question's, on the first run and on every other
         response = retriever.search(query, top_k, filters, min_score)
     from recto.cli import render
 

@@ -154,4 +154,4 @@ def _quoted(label: str, text: str) -> list[str]:
     preview = textwrap.shorten(flat, _PREVIEW, placeholder="...") if len(flat) > _PREVIEW else flat
     if preview == "...":  # one word that is longer than a preview
         preview = f"{flat[:_PREVIEW]}..."
-    return textwrap.wrap(f'"{preview}"', _WIDTH, initial_indent=label, subsequent_indent=" " * (len(label) + 1)) or [label.rstrip()]
+    return textwrap.wrap(f'"{preview}"', _WIDTH, initial_indent=label, subsequent_indent=" " * len(label)) or [label.rstrip()]

@@ -58,14 +58,12 @@ class ServerBuild:
 
     def __enter__(self) -> Self:
         """Take the lock; make the collection with its payload indexes, before any point."""
-        self._held.enter_context(self._lock)
-        try:
+        with ExitStack() as held:  # lets go of the lock if anything below fails
+            held.enter_context(self._lock)
             if not self._in_place:
                 self._connection.write(lambda client: _create(client, self._target, self._embedder, self._options))
             prepare_fields(self._connection, self._target, tenant=self._options.tenant)
-        except BaseException:
-            self._held.close()
-            raise
+            self._held = held.pop_all()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:

@@ -134,7 +134,7 @@ class Connection:
         try:
             return bounded(lambda: call(client), seconds)
         except Exception as error:  # noqa: BLE001 - the client raises its own errors, httpx's, json's and bare assertions
-            raise self._translated(error) from None
+            raise self._translated(error) from None  # its text may repeat the key; `__context__` still has it
 
     def _translated(self, error: Exception) -> RectoError:  # noqa: PLR0911 - a table
         if isinstance(error, RectoError):
@@ -152,7 +152,9 @@ class Connection:
         if "Connect" in type(source).__name__ or "Protocol" in type(source).__name__ or "Network" in type(source).__name__:
             return Passing(
                 f"Cannot connect to Qdrant at {self.url}",
-                hint="Check QDRANT_URL and the network. A free cluster that was idle for long must be resumed in the Qdrant Cloud console.",
+                hint="Is the server running? Check QDRANT_URL."
+                if is_local_address(self.url)
+                else "Check QDRANT_URL and the network. A free cluster that was idle for long must be resumed in the Qdrant Cloud console.",
             )
         if "Read" in type(source).__name__ or "Write" in type(source).__name__ or "Close" in type(source).__name__:
             return Passing(f"The connection to Qdrant at {self.url} broke", hint="Try again.")
@@ -187,7 +189,7 @@ def _text(error: Any) -> str:
     """Return the server's own words."""
     try:
         said = error.structured()["status"]["error"]
-    except Exception:  # noqa: BLE001 - not JSON, or not of that shape
+    except (ValueError, LookupError, TypeError, AttributeError):  # not JSON, or not of that shape
         said = getattr(error, "content", b"") or b""
     text = said.decode("utf-8", "replace") if isinstance(said, bytes) else str(said)
     return " ".join(re.sub(r"<[^>]*>", " ", text).split())[:300] or "no reason given"
