@@ -23,6 +23,7 @@ def test_a_small_book(small_book: Path, home: Path, embedder: Embedder) -> None:
     assert (report.pages, report.failed) == (4, ())
     assert report.modules == {"garden": 2, "kitchen": 1, "intro": 1}
     assert (seen[0].done, seen[-1].done, seen[-1].chunks) == (0, 4, 4)
+    assert [now.done for now in seen] == sorted(now.done for now in seen)
     made = report.info.fingerprint
     assert made is not None
     assert (made.embedder, made.pages, made.recto_version) == (embedder.fingerprint, 4, __version__)

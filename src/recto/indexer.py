@@ -14,7 +14,7 @@ from recto.book.chunker import ChunkSize, Passage, chunk_page
 from recto.book.markdown import parse
 from recto.errors import InvalidArgument, RectoError
 from recto.journal import Journal
-from recto.protocols import Build, Embedder, Source, Store
+from recto.protocols import Build, Embedder, Progress, Source, Store
 from recto.types import Fingerprint, IndexInfo, Page
 
 _BATCH = 96  # passages that are embedded, written to the journal and handed to the store at a time; the most that Cohere takes
@@ -66,7 +66,7 @@ def index_book(
             failures = "; ".join([*source.failed, *book.failed][:3])
             raise InvalidArgument(f"There is no text in {source.location}", hint=failures or "All pages are empty.")
         _embed_into(build, passages, book.pages, embedder, known, progress)
-        info = build.publish(book.fingerprint(source, embedder, size))
+        info = build.publish(book.fingerprint())
         known.clear()
     return IndexReport(info, book.pages, book.modules, (*source.failed, *book.failed))
 
@@ -98,13 +98,13 @@ class _Book:
             self.modules[page.module] = self.modules.get(page.module, 0) + len(passages)
             yield from passages
 
-    def fingerprint(self, source: Source, embedder: Embedder, size: ChunkSize) -> Fingerprint:
+    def fingerprint(self) -> Fingerprint:
         """Say how the index was made."""
         return Fingerprint(
-            embedder=embedder.fingerprint,
-            chunker=str(size),
-            book=source.book,
-            source=source.location,
+            embedder=self._embedder.fingerprint,
+            chunker=str(self._size),
+            book=self._source.book,
+            source=self._source.location,
             content_hash=self._content.hexdigest(),
             pages=self.pages,
             recto_version=__version__,
@@ -132,14 +132,19 @@ def _embed_into(
         if progress:
             progress(IndexProgress(pages, len(passages), now))
 
+    def tell_from(start: int) -> Progress:
+        return lambda now, _: tell(start + now)
+
     tell(0)
     remaining = iter(passages)
     while batch := list(islice(remaining, _BATCH)):
-        new = {passage.chunk.content_hash: passage.embedded for passage in batch if journal.get(passage.chunk.content_hash) is None}
+        texts = {passage.chunk.content_hash: passage.embedded for passage in batch}
+        vectors = {name: vector for name in texts if (vector := journal.get(name)) is not None}
+        new = [name for name in texts if name not in vectors]
         if new:
-            so_far = done + len(batch) - len(new)
-            vectors = embedder.embed_documents(list(new.values()), lambda now, _, so_far=so_far: tell(so_far + now))  # type: ignore[misc]
-            journal.add(list(new), vectors)
-        build.add([passage.chunk for passage in batch], [journal.get(passage.chunk.content_hash) or [] for passage in batch])
+            embedded = embedder.embed_documents([texts[name] for name in new], tell_from(done + len(batch) - len(new)))
+            journal.add(new, embedded)
+            vectors.update(zip(new, embedded, strict=True))
+        build.add([passage.chunk for passage in batch], [vectors[passage.chunk.content_hash] for passage in batch])
         done += len(batch)
         tell(done)

@@ -2,45 +2,49 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from array import array
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from recto.errors import StorageError
 from recto.types import EmbedderFingerprint, Vector
 
-_HEADER = "recto-journal-1"
+_FORMAT = "recto-journal-1"
 
 
 class Journal:
-    """Vectors by the hash of their text, for one embedder; a file that ends in the middle of a batch is read up to there."""
+    """Vectors by the hash of their text, for one embedder; what an interrupted run left is read up to the first damage.
+
+    A batch is a line with a digest and the texts' hashes, then the vectors. Only an earlier run's vectors are held in memory.
+    """
 
     def __init__(self, path: Path, embedder: EmbedderFingerprint) -> None:
         self._path = path
-        self._dim = embedder.dim
-        self._header = json.dumps([_HEADER, embedder.model, embedder.revision, embedder.variant, embedder.dim])
+        self._size = embedder.dim * 4
+        self._header = json.dumps([_FORMAT, embedder.model, embedder.revision, embedder.variant, embedder.dim]).encode() + b"\n"
         self._known: dict[str, bytes] = {}
-        self._good = 0
+        self._end = 0
 
     def load(self) -> None:
-        """Read what an interrupted run left; another embedder's vectors are of no use."""
+        """Read what is whole; another embedder's vectors are of no use."""
         with suppress(FileNotFoundError), self._path.open("rb") as file:
-            if file.readline().decode("utf-8", "replace").strip() != self._header:
-                self._path.unlink()
+            if file.readline() != self._header:
                 return
-            self._good = file.tell()
-            size = self._dim * 4
+            self._end = file.tell()
             while (line := file.readline()).endswith(b"\n"):
-                hashes = line.decode("ascii", "replace").split()
-                data = file.read(size * len(hashes))
-                if len(data) < size * len(hashes):
+                digest, _, hashes = line.strip().partition(b" ")
+                names = hashes.decode("ascii", "replace").split()
+                data = file.read(self._size * len(names))
+                if digest != _digest(hashes, data):
                     break
-                self._known.update((key, data[index * size : (index + 1) * size]) for index, key in enumerate(hashes))
-                self._good = file.tell()
+                self._known.update((name, data[index * self._size : (index + 1) * self._size]) for index, name in enumerate(names))
+                self._end = file.tell()
 
     def get(self, content_hash: str) -> Vector | None:
-        """Return a vector that is known."""
+        """Return a vector that an earlier run has left."""
         data = self._known.get(content_hash)
         if data is None:
             return None
@@ -49,27 +53,31 @@ class Journal:
         return numbers.tolist()
 
     def add(self, hashes: Sequence[str], vectors: Sequence[Vector]) -> None:
-        """Write a batch down."""
-        numbers = array("f")
-        for vector in vectors:
-            numbers.extend(vector)
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        with self._path.open("r+b" if self._good else "wb") as file:
-            if not self._good:
-                file.write(self._header.encode() + b"\n")
-            else:
-                file.seek(self._good)
-                file.truncate()
-            file.write(" ".join(hashes).encode("ascii") + b"\n")
-            file.write(numbers.tobytes())
-            file.flush()
-            self._good = file.tell()
-        size = self._dim * 4
-        data = numbers.tobytes()
-        self._known.update((key, data[index * size : (index + 1) * size]) for index, key in enumerate(hashes))
+        """Write a batch down, in the place of anything damaged."""
+        names = " ".join(hashes).encode("ascii")
+        data = b"".join(array("f", vector).tobytes() for vector in vectors)
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            with self._path.open("r+b" if self._end else "wb") as file:
+                file.truncate(self._end)
+                file.seek(self._end)
+                if not self._end:
+                    file.write(self._header)
+                file.write(_digest(names, data) + b" " + names + b"\n" + data)
+                file.flush()
+                self._end = file.tell()
+        except OSError as error:
+            raise StorageError(
+                f"{self._path} cannot be written: {error.strerror or error}",
+                hint="Free some space there, or set RECTO_HOME to another disk. The old index is untouched.",
+            ) from error
 
     def clear(self) -> None:
         """Forget everything: it is in the index now."""
         self._known.clear()
-        self._good = 0
+        self._end = 0
         self._path.unlink(missing_ok=True)
+
+
+def _digest(names: bytes, data: bytes) -> bytes:
+    return hashlib.sha256(names + b"\n" + data).hexdigest().encode("ascii")

@@ -1,0 +1,95 @@
+"""The journal: what was written comes back, what is damaged does not, nothing else is touched."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from recto.errors import StorageError
+from recto.journal import Journal
+from tests.making import EMBEDDER, vector
+
+BATCHES = [["a1", "b2"], ["c3"], ["d4", "e5", "f6"]]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "deep" / "books.vectors"
+
+
+def opened(path: Path) -> Journal:
+    journal = Journal(path, EMBEDDER)
+    journal.load()
+    return journal
+
+
+def written(path: Path) -> Journal:
+    journal = opened(path)
+    for number, names in enumerate(BATCHES):
+        journal.add(names, [vector(10 * number + index) for index in range(len(names))])
+    return journal
+
+
+def known(path: Path) -> list[str]:
+    journal = opened(path)
+    return [name for names in BATCHES for name in names if journal.get(name) is not None]
+
+
+def test_what_was_written_comes_back(path: Path) -> None:
+    written(path)
+    journal = opened(path)
+    assert journal.get("e5") == pytest.approx(vector(21), abs=1e-6)
+    assert journal.get("zz") is None
+    assert known(path) == ["a1", "b2", "c3", "d4", "e5", "f6"]
+
+
+def test_a_run_holds_only_what_an_earlier_one_left(path: Path) -> None:
+    assert written(path).get("a1") is None
+
+
+def test_every_cut_leaves_whole_batches(path: Path) -> None:
+    written(path)
+    data = path.read_bytes()
+    for length in range(0, len(data), 7):
+        path.write_bytes(data[:length])
+        assert known(path) in ([], ["a1", "b2"], ["a1", "b2", "c3"])
+    path.write_bytes(data[:-1])
+    opened(path).add(["g7"], [vector(7)])
+    assert known(path) == ["a1", "b2", "c3"]
+    assert opened(path).get("g7") == pytest.approx(vector(7), abs=1e-6), "a new batch stands where the damaged one was"
+
+
+def test_every_flipped_byte_is_noticed(path: Path) -> None:
+    written(path)
+    data = path.read_bytes()
+    whole = known(path)
+    for place in range(0, len(data), 5):
+        path.write_bytes(data[:place] + bytes([data[place] ^ 0x10]) + data[place + 1 :])
+        found = known(path)
+        assert found == whole[: len(found)]
+        assert len(found) < len(whole)
+
+
+def test_another_models_vectors_are_not_used(path: Path) -> None:
+    written(path)
+    other = Journal(path, replace(EMBEDDER, revision="another"))
+    other.load()
+    assert other.get("a1") is None
+    other.add(["a1"], [vector(3)])
+    assert known(path) == []
+
+
+def test_cleared(path: Path) -> None:
+    journal = written(path)
+    journal.clear()
+    assert not path.exists()
+    journal.clear()
+
+
+def test_a_place_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(StorageError, match="cannot be written") as caught:
+        Journal(tmp_path / "file" / "books.vectors", EMBEDDER).add(["a1"], [vector(1)])
+    assert "RECTO_HOME" in caught.value.hint
