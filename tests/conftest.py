@@ -74,3 +74,15 @@ def small_book(tmp_path: Path) -> Path:
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text(text, "utf-8")
     return root
+
+
+@pytest.fixture
+def waits() -> list[float]:
+    """Where a part that would sleep notes how long instead."""
+    return []
+
+
+@pytest.fixture
+def told() -> list[str]:
+    """Where a part that would tell a person something notes it instead."""
+    return []

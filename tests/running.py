@@ -5,7 +5,11 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
+
+import pytest
 
 from tests.conftest import CONFIGURATION
 
@@ -32,3 +36,13 @@ def run(command: list[str], home: Path, **more: str) -> subprocess.CompletedProc
     )
     assert "Traceback" not in done.stderr, done.stderr
     return done
+
+
+def wait_until(condition: Callable[[], object], seconds: float = 30) -> None:
+    """Wait for something that another process does."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if condition():
+            return
+        time.sleep(0.02)
+    pytest.fail("it did not happen in time")

@@ -55,6 +55,11 @@ class ConfigurationError(RectoError):
     label = "Configuration error"
 
 
+def missing_extra(what: str, extra: str) -> ConfigurationError:
+    """Return the error for a package that is installed only on request."""
+    return ConfigurationError(f"{what} needs the extra `{extra}`", hint=f"Install it with: pip install 'recto[{extra}]'")
+
+
 class FingerprintMismatch(ConfigurationError):
     """An index was made with another model, dimension or distance than the one in use."""
 

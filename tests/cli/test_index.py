@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.running import ROOT, SAMPLE_DOCS, environment, recto, retrieve
+from tests.running import ROOT, SAMPLE_DOCS, environment, recto, retrieve, wait_until
 
 MODULE = SAMPLE_DOCS / "docs" / "module-1-ros2"
 
@@ -158,7 +158,7 @@ def test_progress_on_a_terminal(home: Path, small_book: Path) -> None:
 def test_two_at_once(home: Path) -> None:
     recto(home, "index", str(SAMPLE_DOCS / "docs" / "intro.md"), "--collection", "both")
     first = start(home, "index", str(MODULE), "--collection", "both")
-    _wait_for(lambda: list((home / "collections" / "both").glob("building-*")))
+    wait_until(lambda: list((home / "collections" / "both").glob("building-*")))
     second = start(home, "index", str(MODULE), "--collection", "both")
     output, errors = second.communicate(timeout=60)
     assert (second.returncode, output) == (3, "")
@@ -173,7 +173,7 @@ def test_two_at_once(home: Path) -> None:
 def test_killed_while_indexing(home: Path, small_book: Path, sign: signal.Signals) -> None:
     recto(home, "index", str(small_book), "--collection", "garden")
     program = start(home, "index", str(MODULE), "--collection", "garden")
-    _wait_for(lambda: list((home / "collections" / "garden").glob("building-*")))
+    wait_until(lambda: list((home / "collections" / "garden").glob("building-*")))
     time.sleep(2)
     program.send_signal(sign)
     _, errors = program.communicate(timeout=60)
@@ -182,7 +182,7 @@ def test_killed_while_indexing(home: Path, small_book: Path, sign: signal.Signal
     data = json.loads(recto(home, "search", "dough", "--collection", "garden", "--json").stdout)
     assert data["results"][0]["page_title"] == "Bread"
     assert recto(home, "index", str(small_book), "--collection", "garden").returncode == 0
-    _wait_for(lambda: not list((home / "collections" / "garden").glob("building-*")))
+    wait_until(lambda: not list((home / "collections" / "garden").glob("building-*")))
 
 
 def test_a_damaged_index_is_told_and_repaired(home: Path, small_book: Path) -> None:
@@ -227,32 +227,23 @@ def test_a_home_of_someone_else(tmp_path: Path, small_book: Path) -> None:
     """Run as nobody: a home that may be read answers, one that may not is told."""
     nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", sys.executable, "-m", "recto"]
     home = Path(f"/tmp/recto-test-{os.getpid()}")
+
+    def as_nobody(*arguments: str) -> subprocess.CompletedProcess[str]:
+        everything = environment(home, HOME="/tmp")
+        return subprocess.run([*nobody, *arguments], cwd="/", env=everything, capture_output=True, text=True, check=False)
+
     try:
         recto(home, "index", str(small_book), "--collection", "garden")
         for path in (home, *home.rglob("*")):
             path.chmod(0o755 if path.is_dir() else 0o644)
-        probe = subprocess.run([*nobody, "--version"], cwd="/", env=environment(home, HOME="/tmp"), capture_output=True, check=False)
+        probe = as_nobody("--version")
         if probe.returncode:
             pytest.skip("the environment of the tests cannot be read by others")
-        done = subprocess.run(
-            [*nobody, "search", "dough", "--collection", "garden"],
-            cwd="/",
-            env=environment(home, HOME="/tmp"),
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        done = as_nobody("search", "dough", "--collection", "garden")
         assert done.returncode == 0, done.stderr
         assert "Bread" in done.stdout
         home.chmod(0o700)
-        done = subprocess.run(
-            [*nobody, "search", "dough", "--collection", "garden"],
-            cwd="/",
-            env=environment(home, HOME="/tmp"),
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        done = as_nobody("search", "dough", "--collection", "garden")
         assert done.returncode == 3
         assert "Permission denied" in done.stderr
         assert "Traceback" not in done.stderr
@@ -407,12 +398,3 @@ def test_a_full_disk(tiny_disk: Path, small_book: Path) -> None:
     (tiny_disk / "filler").unlink()
     assert recto(home, "search", "dough", "--collection", "garden").returncode == 0
     assert recto(home, "index", str(small_book), "--collection", "garden").returncode == 0
-
-
-def _wait_for(condition: object, seconds: float = 30) -> None:
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        if callable(condition) and condition():
-            return
-        time.sleep(0.02)
-    pytest.fail("it did not happen in time")

@@ -23,16 +23,6 @@ def double() -> Iterator[CohereDouble]:
 
 
 @pytest.fixture
-def waits() -> list[float]:
-    return []
-
-
-@pytest.fixture
-def told() -> list[str]:
-    return []
-
-
-@pytest.fixture
 def embedder(double: CohereDouble, waits: list[float], told: list[str]) -> Iterator[CohereEmbedder]:
     made = CohereEmbedder(KEY, "embed-english-v3.0", double.url, PACES["off"], told.append, waits.append)
     yield made

@@ -19,7 +19,7 @@ from recto.stores.edge import sparse
 from recto.stores.edge.engine import translate
 from recto.stores.edge.store import EdgeStore
 from tests.making import EMBEDDER, chunk, fingerprint, publish, vector
-from tests.running import ROOT, environment
+from tests.running import ROOT, environment, wait_until
 
 
 @pytest.fixture
@@ -175,7 +175,7 @@ def test_a_writer_that_is_killed_loses_nothing(home: Path, store: EdgeStore, lin
     assert EdgeStore(home).open("books").count() == 2
     publish(store, "books", [chunk(1), chunk(2), chunk(3)])
     assert EdgeStore(home).open("books").count() == 3
-    _wait_until(lambda: not list(directory(home).glob("building-*")))
+    wait_until(lambda: not list(directory(home).glob("building-*")))
 
 
 def test_the_worker_ends_with_its_parent(home: Path) -> None:
@@ -189,7 +189,7 @@ def test_the_worker_ends_with_its_parent(home: Path) -> None:
     process.kill()
     process.wait()
     process.stdout.close()
-    _wait_until(lambda: not any(child.is_running() and child.status() != "zombie" for child in children))
+    wait_until(lambda: not any(child.is_running() and child.status() != "zombie" for child in children))
 
 
 def _read_many(home: Path, until: float, answers: multiprocessing.Queue[tuple[int, set[int], str]]) -> None:
@@ -382,12 +382,3 @@ def _flipped(data: bytes) -> bytes:
     """Change the byte in the middle of what is not zero."""
     used = [index for index in (len(data) // 2, 0, len(data) - 1) if data[index]] or [len(data) // 2]
     return data[: used[0]] + bytes([data[used[0]] ^ 0xFF]) + data[used[0] + 1 :]
-
-
-def _wait_until(condition: object, seconds: float = 15) -> None:
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        if callable(condition) and condition():
-            return
-        time.sleep(0.05)
-    pytest.fail("it did not happen in time")

@@ -32,16 +32,6 @@ def double() -> Iterator[QdrantDouble]:
 
 
 @pytest.fixture
-def waits() -> list[float]:
-    return []
-
-
-@pytest.fixture
-def told() -> list[str]:
-    return []
-
-
-@pytest.fixture
 def store(double: QdrantDouble, tmp_path: Path, waits: list[float], told: list[str]) -> Iterator[ServerStore]:
     made = ServerStore(Connection(double.url, KEY, told.append, waits.append), tmp_path / "home", ServerOptions(), None)
     yield made

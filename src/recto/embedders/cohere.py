@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from recto.embedders.checks import checked
 from recto.embedders.pacing import Pace, Pacer
-from recto.errors import ConfigurationError, EmbeddingError, RectoError
+from recto.errors import ConfigurationError, EmbeddingError, RectoError, missing_extra
 from recto.protocols import Progress
 from recto.remote import DeadlineExceeded, PerLoop, Tell, abounded, aretried, bounded, redacted, retried
 from recto.types import EmbedderFingerprint, Vector
@@ -86,9 +86,7 @@ class CohereEmbedder:
                 try:
                     from cohere import ClientV2
                 except ImportError as error:
-                    raise ConfigurationError(
-                        "Cohere needs the extra `cloud`", hint="Install it with: pip install 'recto[cloud]'"
-                    ) from error
+                    raise missing_extra("Cohere", "cloud") from error
                 self._client = ClientV2(self._api_key, base_url=self._url or None, max_retries=0)
             return self._client
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from recto.embedders.checks import checked
-from recto.errors import ConfigurationError, EmbeddingError
+from recto.errors import ConfigurationError, EmbeddingError, missing_extra
 from recto.protocols import Progress
 from recto.types import EmbedderFingerprint, Vector
 
@@ -109,9 +109,7 @@ def _known_dim(name: str) -> int:
     try:
         from fastembed import TextEmbedding
     except ImportError as error:
-        raise ConfigurationError(
-            f"RECTO_MODEL={name} needs the extra `fastembed`", hint="Install it with: pip install 'recto[fastembed]'"
-        ) from error
+        raise missing_extra(f"RECTO_MODEL={name}", "fastembed") from error
     for model in TextEmbedding.list_supported_models():
         if str(model["model"]).lower() == name.lower():
             return int(model["dim"])

@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from recto.errors import CollectionMissing, ConfigurationError, FingerprintMismatch, RectoError, Unreachable
+from recto.errors import CollectionMissing, ConfigurationError, FingerprintMismatch, RectoError, Unreachable, missing_extra
 from recto.remote import DeadlineExceeded, PerLoop, Tell, abounded, aretried, bounded, redacted, retried
 from recto.settings import is_local_address
 
@@ -72,9 +72,7 @@ class Connection:
                 try:
                     from qdrant_client import QdrantClient
                 except ImportError as error:
-                    raise ConfigurationError(
-                        "A Qdrant server needs the extra `cloud`", hint="Install it with: pip install 'recto[cloud]'"
-                    ) from error
+                    raise missing_extra("A Qdrant server", "cloud") from error
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore")  # of a key over http, of which we have spoken in our own words
                     self._client = QdrantClient(
