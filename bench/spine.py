@@ -21,7 +21,7 @@ from typing import Any
 
 from recto import __version__
 from recto.book.chunker import ChunkSize, chunk_page
-from recto.book.markdown import parse
+from recto.book.reading import read
 from recto.book.tree import MarkdownTree
 from recto.embedders.local import Model
 from recto.indexer import index_book
@@ -145,7 +145,7 @@ def embedded_texts(source: Source, embedder: Embedder) -> list[str]:
         for page in source.pages()
         for passage in chunk_page(
             page,
-            parse(page.markdown, title=page.title, mdx=page.mdx),
+            read(page),
             source.book,
             embedder.count_tokens,
             embedder.max_tokens,

@@ -11,11 +11,11 @@ from pathlib import Path
 
 from recto import __version__
 from recto.book.chunker import ChunkSize, Passage, chunk_page
-from recto.book.markdown import parse
+from recto.book.reading import read
 from recto.errors import InvalidArgument, RectoError
 from recto.journal import Journal
 from recto.protocols import Build, Embedder, Progress, Source, Store
-from recto.types import Fingerprint, IndexInfo, Page
+from recto.types import Failure, Fingerprint, IndexInfo, Page
 
 _BATCH = 96  # passages that are embedded, written to the journal and handed to the store at a time; the most that Cohere takes
 
@@ -36,7 +36,7 @@ class IndexReport:
     info: IndexInfo
     pages: int
     modules: dict[str, int]
-    failed: tuple[str, ...]
+    failed: tuple[Failure, ...]
 
 
 def index_book(
@@ -63,7 +63,7 @@ def index_book(
         book = _Book(source, embedder, size)
         passages = list(book.passages())
         if not passages:
-            failures = "; ".join([*source.failed, *book.failed][:3])
+            failures = "; ".join(map(str, [*source.failed, *book.failed][:3]))
             raise InvalidArgument(f"There is no text in {source.location}", hint=failures or "All pages are empty.")
         _embed_into(build, passages, book.pages, embedder, known, progress)
         info = build.publish(book.fingerprint())
@@ -80,7 +80,7 @@ class _Book:
         self._size = size
         self._content = hashlib.sha256()
         self.pages = 0
-        self.failed: list[str] = []
+        self.failed: list[Failure] = []
         self.modules: dict[str, int] = {}
 
     def passages(self) -> Iterator[Passage]:
@@ -91,7 +91,7 @@ class _Book:
             except RectoError:
                 raise
             except Exception as error:  # noqa: BLE001 - one page that nobody could foresee does not cost the book
-                self.failed.append(f"{page.path}: it cannot be read ({type(error).__name__}: {error})")
+                self.failed.append(Failure(page.path, f"it cannot be read ({type(error).__name__}: {error})"))
                 continue
             self._content.update(f"{page.path}\n{page.revision}\n".encode())
             self.pages += 1
@@ -112,7 +112,7 @@ class _Book:
         )
 
     def _page(self, page: Page) -> list[Passage]:
-        document = parse(page.markdown, title=page.title, mdx=page.mdx)
+        document = read(page)
         embedder = self._embedder
         return chunk_page(page, document, self._source.book, embedder.count_tokens, embedder.max_tokens, self._size)
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Protocol, Self, runtime_checkable
 
-from recto.types import NO_FILTERS, Chunk, EmbedderFingerprint, Filters, Fingerprint, Hit, IndexInfo, Page, Vector
+from recto.types import NO_FILTERS, Chunk, EmbedderFingerprint, Failure, Filters, Fingerprint, Hit, IndexInfo, Page, Vector
 
 Progress = Callable[[int, int], None]
 """Called with how much is done and how much there is in all."""
@@ -169,5 +169,9 @@ class Source(Protocol):
         """Yield the pages in a stable order; a page that cannot be read is told to `failed` and left out."""
 
     @property
-    def failed(self) -> Sequence[str]:
-        """One sentence for each page that could not be read in the last run."""
+    def failed(self) -> Sequence[Failure]:
+        """The pages that could not be read in the last run."""
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """What a person should know of the last run that is no failure: drafts left out, an address that was guessed."""

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, Literal
 
 Vector = list[float]
 Payload = dict[str, Any]
 
 HEADING_SEPARATOR = " > "
 
+PageFormat = Literal["markdown", "mdx", "html"]
+AnchorStyle = Literal["github", "python-markdown"]
+"""Who makes the anchors of a page's headings: Docusaurus and GitHub, or MkDocs."""
+
 
 @dataclass(frozen=True, slots=True)
 class Page:
     """One page of a book, as its source yields it.
 
-    `title` is a last resort for a page that states none; `module_keys` are all names that a module filter may call it by.
+    `path` names it within the book, for good; `title` is a last resort for a page that states none; `module_keys` are all names that a
+    module filter may call it by.
     """
 
     path: str
@@ -24,14 +29,36 @@ class Page:
     title: str
     module: str
     module_keys: tuple[str, ...]
-    markdown: str
+    text: str
     revision: str
-    mdx: bool = False
+    format: PageFormat = "markdown"
+    anchors: AnchorStyle = "github"
+    version: str = ""
+    locale: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A page that could not be read, or all below a directory (`path` then ends with a slash), and why."""
+
+    path: str
+    reason: str
+
+    def __str__(self) -> str:
+        """One sentence for a report."""
+        return f"{self.path}: {self.reason}"
+
+    def covers(self, path: str) -> bool:
+        """Whether a page of this path could not be read because of it."""
+        return path.startswith(self.path) if self.path.endswith("/") else path == self.path
 
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """A passage of a page; `text` is as written, `headings` is the path from the page's title down to it."""
+    """A passage of a page; `text` is as written, `headings` is the path from the page's title down to it.
+
+    `anchor` opens its section; `anchors` are all that lead into it, those of sections that were joined to it or have no text included.
+    """
 
     id: str
     text: str
@@ -48,6 +75,9 @@ class Chunk:
     content_hash: str
     source: str
     book: str = ""
+    anchors: tuple[str, ...] = ()
+    version: str = ""
+    locale: str = ""
 
     @property
     def heading_path(self) -> str:

@@ -20,7 +20,16 @@ SIZE = ChunkSize()
 
 
 def page(markdown: str, *, mdx: bool = False) -> Page:
-    return Page("module-1-x/page.md", "local://docs/docs/module-1-x/page", "Page", "x", ("x", "module-1-x"), markdown, "r", mdx)
+    return Page(
+        "module-1-x/page.md",
+        "local://docs/docs/module-1-x/page",
+        "Page",
+        "x",
+        ("x", "module-1-x"),
+        markdown,
+        "r",
+        "mdx" if mdx else "markdown",
+    )
 
 
 def words(text: str) -> int:

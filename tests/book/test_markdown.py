@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recto.book.markdown import Section, parse, plain_text
+from recto.book.document import Section
+from recto.book.markdown import parse, plain_text
 
 TORTURE = """\
 ---

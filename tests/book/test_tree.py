@@ -47,14 +47,14 @@ def test_a_docusaurus_site_is_read_from_its_docs_as_mdx(tmp_path: Path) -> None:
     make(tmp_path, "README.md", "blog/post.md", "docs/intro.md")
     (tmp_path / "docusaurus.config.ts").touch()
     (page,) = MarkdownTree(tmp_path).pages()
-    assert (page.url, page.mdx) == ("local://docs/docs/intro", True)
+    assert (page.url, page.format) == ("local://docs/docs/intro", "mdx")
     (page,) = MarkdownTree(tmp_path / "docs").pages()
-    assert page.mdx
+    assert page.format == "mdx"
 
 
 def test_plain_markdown_is_not_mdx(tmp_path: Path) -> None:
     make(tmp_path, "a.md", "b.mdx")
-    assert [page.mdx for page in MarkdownTree(tmp_path).pages()] == [False, True]
+    assert [page.format for page in MarkdownTree(tmp_path).pages()] == ["markdown", "mdx"]
 
 
 def test_one_file_is_a_book(tmp_path: Path) -> None:

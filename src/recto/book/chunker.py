@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from recto.book.markdown import Document, Section
+from recto.book.document import Document, Section
 from recto.book.split import Count, Piece, pieces
 from recto.errors import ConfigurationError
 from recto.types import HEADING_SEPARATOR, Chunk, Page

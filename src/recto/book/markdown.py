@@ -5,10 +5,10 @@ from __future__ import annotations
 import html
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from recto.book.document import Block, Document, Section
 from recto.book.slugs import Slugger, split_explicit_id
 
 if TYPE_CHECKING:
@@ -20,37 +20,6 @@ _EMBEDDED_FILE = re.compile(r"data:[\w.+-]+/[\w.+-]+;base64,[A-Za-z0-9+/=]{64,}"
 _LABEL = re.compile(r"<TabItem\b[^>]*?\blabel=(?:\"([^\"]*)\"|'([^']*)')")
 _DROPPED = frozenset({"front_matter", "mdx_esm", "mdx_comment", "hr"})
 _CONTAINERS = {"bullet_list": "list", "ordered_list": "list", "blockquote": "group", "container_admonition": "group", "admonition": "group"}
-
-
-@dataclass(frozen=True, slots=True)
-class Block:
-    """A piece of a section that belongs together; lines count from one, `last` is its last line."""
-
-    kind: str
-    text: str
-    first: int
-    last: int
-    children: tuple[Block, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Section:
-    """What stands under one heading, without the sections below it; `headings` has the page's title first."""
-
-    headings: tuple[str, ...]
-    level: int
-    anchor: str
-    line: int
-    blocks: tuple[Block, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Document:
-    """A parsed page."""
-
-    front_matter: dict[str, Any]
-    title: str
-    sections: tuple[Section, ...]
 
 
 def parse(markdown: str, *, title: str = "", mdx: bool = False) -> Document:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from recto.book.markdown import Block
+from recto.book.document import Block
 
 Count = Callable[[str], int]
 Cuts = Callable[[str, int, int], Sequence[int]]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from recto.errors import InvalidArgument
 from recto.modules import ROOT_MODULE, module_keys
-from recto.types import Page
+from recto.types import Failure, Page
 
 _EXTENSIONS = (".md", ".mdx")
 _SKIPPED = frozenset({"node_modules", "build", "dist", "target", "__pycache__", "venv"})
@@ -27,8 +27,8 @@ class MarkdownTree:
 
     def __init__(self, path: Path, book: str = "") -> None:
         """Find the pages' root: the directory itself, or `docs` within a site."""
-        self._refused: list[str] = []
-        self._failed: list[str] = []
+        self._refused: list[Failure] = []
+        self._failed: list[Failure] = []
         try:
             self._find(path)
         except OSError as error:
@@ -36,7 +36,7 @@ class MarkdownTree:
         self._mdx = any((folder / name).is_file() for folder in (self._root, self._root.parent) for name in _SITE_FILES)
         self._book = book or _book_name(self._root)
         if not self._files:
-            raise InvalidArgument(f"There is no .md or .mdx file in {self._root}", hint="; ".join(self._refused[:3]) or _WANTED)
+            raise InvalidArgument(f"There is no .md or .mdx file in {self._root}", hint="; ".join(map(str, self._refused[:3])) or _WANTED)
 
     def _find(self, path: Path) -> None:
         """Find the files that are pages, and note those that look like it and are not."""
@@ -55,7 +55,8 @@ class MarkdownTree:
         """Yield the pages: no hidden files, no partials, nothing that a build made."""
 
         def unreadable(error: OSError) -> None:
-            self._refused.append(f"{error.filename}: {error.strerror}")
+            folder = Path(os.fsdecode(error.filename)).relative_to(self._root).as_posix()
+            self._refused.append(Failure("" if folder == "." else f"{folder}/", error.strerror or str(error)))
 
         for folder, names, files in os.walk(self._root, followlinks=False, onerror=unreadable):
             names[:] = [name for name in names if name not in _SKIPPED and not name.startswith((".", "_"))]
@@ -64,7 +65,7 @@ class MarkdownTree:
                 if file.suffix.lower() not in _EXTENSIONS or name.startswith((".", "_")):
                     continue
                 if reason := self._reason(file):
-                    self._refused.append(f"{file.relative_to(self._root).as_posix()!a}: {reason}")
+                    self._refused.append(Failure(_shown(file.relative_to(self._root).as_posix()), reason))
                 else:
                     yield file
 
@@ -93,9 +94,14 @@ class MarkdownTree:
         return str(self._location)
 
     @property
-    def failed(self) -> list[str]:
-        """One sentence for each page that could not be read."""
+    def failed(self) -> list[Failure]:
+        """The pages that could not be read."""
         return self._failed
+
+    @property
+    def notes(self) -> list[str]:
+        """Nothing to tell of a plain tree."""
+        return []
 
     def __len__(self) -> int:
         """How many files there are."""
@@ -111,13 +117,13 @@ class MarkdownTree:
                 data = file.read_bytes()
                 text = data.decode("utf-8")
             except UnicodeEncodeError:
-                self._failed.append(f"{name!a}: its name is not UTF-8")
+                self._failed.append(Failure(_shown(name), "its name is not UTF-8"))
                 continue
             except OSError as error:
-                self._failed.append(f"{name}: {error.strerror or error}")
+                self._failed.append(Failure(name, error.strerror or str(error)))
                 continue
             except UnicodeDecodeError as error:
-                self._failed.append(f"{name}: not UTF-8 (byte {error.start})")
+                self._failed.append(Failure(name, f"not UTF-8 (byte {error.start})"))
                 continue
             yield self._page(name, text, hashlib.sha256(data).hexdigest())
 
@@ -135,10 +141,15 @@ class MarkdownTree:
             title=title.replace("-", " ").replace("_", " ").strip().capitalize(),
             module=keys[0],
             module_keys=keys,
-            markdown=text,
+            text=text,
             revision=revision,
-            mdx=self._mdx or extension.lower() == "mdx",
+            format="mdx" if self._mdx or extension.lower() == "mdx" else "markdown",
         )
+
+
+def _shown(name: str) -> str:
+    """A name that can be printed: bytes that are no text are escaped."""
+    return name if name.isprintable() and name.isascii() else name.encode("utf-8", "backslashreplace").decode()
 
 
 def _book_name(root: Path) -> str:

@@ -160,7 +160,7 @@ def _report_json(report: IndexReport, seconds: float) -> str:
         "pages": report.pages,
         "chunks": report.info.chunks,
         "modules": report.modules,
-        "failed": list(report.failed),
+        "failed": [str(failure) for failure in report.failed],
         "duration_s": round(seconds, 3),
         "fingerprint": report.info.fingerprint.to_dict() if report.info.fingerprint else None,
     }

@@ -21,6 +21,7 @@ def to_payload(chunk: Chunk) -> Payload:
         "module_keys": list(chunk.module_keys),
         "headings": list(chunk.headings),
         "anchor": chunk.anchor,
+        "anchors": list(chunk.anchors),
         "chunk_index": chunk.chunk_index,
         "total_chunks": chunk.total_chunks,
         "start_line": chunk.start_line,
@@ -28,6 +29,8 @@ def to_payload(chunk: Chunk) -> Payload:
         "content_hash": chunk.content_hash,
         "source": chunk.source,
         "book": chunk.book,
+        "version": chunk.version,
+        "locale": chunk.locale,
     }
 
 
@@ -49,4 +52,7 @@ def from_payload(id: str, payload: Payload) -> Chunk:
         content_hash=payload["content_hash"],
         source=payload["source"],
         book=payload.get("book", ""),
+        anchors=tuple(payload.get("anchors", ())),
+        version=payload.get("version", ""),
+        locale=payload.get("locale", ""),
     )

@@ -1,0 +1,13 @@
+"""Read a page of any format into one document."""
+
+from __future__ import annotations
+
+from recto.book.document import Document
+from recto.types import Page
+
+
+def read(page: Page) -> Document:
+    """Return the sections of a page."""
+    from recto.book.markdown import parse
+
+    return parse(page.text, title=page.title, mdx=page.format == "mdx")
