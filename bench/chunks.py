@@ -13,7 +13,7 @@ from pathlib import Path
 from recto.book.chunker import ChunkSize
 from recto.evaluation.suite import load_suite
 from recto.evaluation.validation import validate
-from recto.indexer import index_book
+from recto.indexer import Work, index_book
 from recto.retriever import Retriever
 from recto.settings import Settings
 from recto.wiring import open_embedder, open_store, sample_source
@@ -36,9 +36,8 @@ def main() -> None:
         embedder, store = open_embedder(settings, print), open_store(settings, print)
         for size in options.sizes:
             largest, _, crumb = size.partition("/")
-            report = index_book(
-                sample_source(), embedder, store, "bench", journal=Path(home), size=ChunkSize(int(largest), int(crumb)), rebuild=True
-            )
+            work = Work(sample_source(), embedder, ChunkSize(int(largest), int(crumb)), rebuild=True)
+            report = index_book(work, store, "bench", journal=Path(home))
             cells = [validate(Retriever(embedder, store, "bench"), suite) for suite in suites]
             shown = " | ".join(f"{cell.accuracy:.3f} / {cell.page_hits(1):.3f} / {cell.page_hits(5):.3f}" for cell in cells)
             print(f"| {size} | {report.info.chunks} | {shown} |", flush=True)

@@ -24,7 +24,7 @@ from recto.book.chunker import ChunkSize, chunk_page
 from recto.book.reading import read
 from recto.book.tree import MarkdownTree
 from recto.embedders.local import Model
-from recto.indexer import index_book
+from recto.indexer import Work, index_book
 from recto.protocols import Embedder, Source, Store
 from recto.retriever import Retriever
 from recto.settings import Settings
@@ -54,7 +54,7 @@ def main() -> None:
         settings = Settings("local", "edge", Path(home), threads=threads)
         embedder, store = open_embedder(settings, print), open_store(settings, print)
         source = MarkdownTree(options.book) if options.book else sample_source()
-        index_book(source, embedder, store, "bench", journal=Path(home) / "journal")
+        index_book(Work(source, embedder), store, "bench", journal=Path(home) / "journal")
         figures = {
             "machine": f"{platform.machine()}, {threads} threads, Python {platform.python_version()}",
             "recto": __version__,
@@ -127,7 +127,7 @@ def indexing(source: Source, embedder: Embedder, store: Store, journal: Path, ro
         embedder.embed_documents(texts)
 
     def whole() -> None:
-        index_book(source, embedder, store, "bench", journal=journal)
+        index_book(Work(source, embedder), store, "bench", journal=journal)
 
     times = interleaved({"bare": bare, "whole": whole}, rounds)
     return {

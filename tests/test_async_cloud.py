@@ -13,7 +13,7 @@ from recto.embedders import cohere as cohere_module
 from recto.embedders.cohere import CohereEmbedder
 from recto.embedders.pacing import PACES
 from recto.errors import EmbeddingError, Unreachable
-from recto.indexer import index_book
+from recto.indexer import Work, index_book
 from recto.retriever import Retriever
 from recto.settings import ServerOptions
 from recto.stores.server.connection import Connection
@@ -40,7 +40,7 @@ def qdrant() -> Iterator[QdrantDouble]:
 def retriever(cohere: CohereDouble, qdrant: QdrantDouble, home: Path, small_book: Path) -> Iterator[Retriever]:
     embedder = CohereEmbedder("key", "embed-english-v3.0", cohere.url, PACES["off"], print)
     store = ServerStore(Connection(qdrant.url, "", print), home, ServerOptions(), None)
-    index_book(MarkdownTree(small_book), embedder, store, "garden", journal=home / "journal")
+    index_book(Work(MarkdownTree(small_book), embedder), store, "garden", journal=home / "journal")
     yield Retriever(embedder, store, "garden")
     embedder.close()
     store.close()

@@ -10,7 +10,7 @@ import pytest
 from recto import __version__
 from recto.book.tree import MarkdownTree
 from recto.errors import FingerprintMismatch, InvalidArgument
-from recto.indexer import IndexProgress, index_book
+from recto.indexer import IndexProgress, Work, index_book
 from recto.protocols import Embedder
 from recto.retriever import Retriever
 from recto.stores.edge.store import EdgeStore
@@ -19,9 +19,9 @@ from recto.stores.edge.store import EdgeStore
 def test_a_small_book(small_book: Path, home: Path, embedder: Embedder) -> None:
     store = EdgeStore(home)
     seen: list[IndexProgress] = []
-    report = index_book(MarkdownTree(small_book), embedder, store, "garden", journal=home / "journal", progress=seen.append)
-    assert (report.pages, report.failed) == (4, ())
-    assert report.modules == {"garden": 2, "kitchen": 1, "intro": 1}
+    report = index_book(Work(MarkdownTree(small_book), embedder), store, "garden", journal=home / "journal", progress=seen.append)
+    assert (len(report.plan.pages), report.plan.failed, report.published) == (4, (), True)
+    assert report.plan.modules() == {"garden": (2, 2), "kitchen": (1, 1), "intro": (1, 1)}
     assert (seen[0].done, seen[-1].done, seen[-1].chunks) == (0, 4, 4)
     assert [now.done for now in seen] == sorted(now.done for now in seen)
     made = report.info.fingerprint
@@ -37,7 +37,7 @@ def test_a_small_book(small_book: Path, home: Path, embedder: Embedder) -> None:
 
 def test_what_is_stored_is_as_written_and_at_its_lines(small_book: Path, home: Path, embedder: Embedder) -> None:
     store = EdgeStore(home)
-    index_book(MarkdownTree(small_book), embedder, store, "garden", journal=home / "journal")
+    index_book(Work(MarkdownTree(small_book), embedder), store, "garden", journal=home / "journal")
     for chunk in store.open("garden").scroll():
         lines = (small_book / chunk.source).read_text("utf-8").split("\n")
         source = "\n".join(lines[chunk.start_line - 1 : chunk.end_line])
@@ -48,7 +48,7 @@ def test_a_second_run_writes_the_same_ids(small_book: Path, home: Path, embedder
     store = EdgeStore(home)
     runs = []
     for _ in range(2):
-        index_book(MarkdownTree(small_book), embedder, store, "garden", journal=home / "journal")
+        index_book(Work(MarkdownTree(small_book), embedder), store, "garden", journal=home / "journal")
         runs.append({chunk.id: chunk for chunk in store.open("garden").scroll()})
     assert runs[0] == runs[1]
 
@@ -56,21 +56,21 @@ def test_a_second_run_writes_the_same_ids(small_book: Path, home: Path, embedder
 def test_pages_that_cannot_be_read_are_told_and_the_rest_is_indexed(small_book: Path, home: Path, embedder: Embedder) -> None:
     (small_book / "bad.md").write_bytes(b"# Bad \xff\xfe")
     os.symlink(small_book / "nowhere.md", small_book / "dangling.md")
-    report = index_book(MarkdownTree(small_book), embedder, EdgeStore(home), "garden", journal=home / "journal")
-    assert report.pages == 4
-    assert sorted(failure.path for failure in report.failed) == ["bad.md", "dangling.md"]
+    report = index_book(Work(MarkdownTree(small_book), embedder), EdgeStore(home), "garden", journal=home / "journal")
+    assert len(report.plan.pages) == 4
+    assert sorted(failure.path for failure in report.plan.failed) == ["bad.md", "dangling.md"]
 
 
 def test_a_book_without_text_is_refused_and_nothing_is_replaced(tmp_path: Path, small_book: Path, home: Path, embedder: Embedder) -> None:
     store = EdgeStore(home)
-    index_book(MarkdownTree(small_book), embedder, store, "garden", journal=home / "journal")
+    index_book(Work(MarkdownTree(small_book), embedder), store, "garden", journal=home / "journal")
     empty = tmp_path / "empty"
     empty.mkdir()
     with pytest.raises(InvalidArgument, match=r"no \.md or \.mdx file"):
         MarkdownTree(empty)
     (empty / "blank.md").write_text("---\ntitle: Blank\n---\n\n")
     with pytest.raises(InvalidArgument, match="no text"):
-        index_book(MarkdownTree(empty), embedder, store, "garden", journal=home / "journal")
+        index_book(Work(MarkdownTree(empty), embedder), store, "garden", journal=home / "journal")
     with pytest.raises(InvalidArgument, match="does not exist"):
         MarkdownTree(tmp_path / "missing")
     assert store.open("garden").count() == 4
@@ -82,7 +82,7 @@ def test_an_index_of_another_model_is_refused_with_the_repair_command(small_book
     from recto.embedders.local import LocalEmbedder
 
     store = EdgeStore(home)
-    index_book(MarkdownTree(small_book), embedder, store, "garden", journal=home / "journal")
+    index_book(Work(MarkdownTree(small_book), embedder), store, "garden", journal=home / "journal")
 
     def never() -> object:
         raise AssertionError("the model is not needed to see that it is the wrong one")

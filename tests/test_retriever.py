@@ -155,11 +155,11 @@ def test_tasks_and_threads_get_the_same_answers(retriever: Retriever) -> None:
 
 def test_an_index_that_is_published_meanwhile_is_noticed(home: Path, small_book: Path, embedder: Embedder) -> None:
     from recto.book.tree import MarkdownTree
-    from recto.indexer import index_book
+    from recto.indexer import Work, index_book
 
-    index_book(MarkdownTree(small_book), embedder, EdgeStore(home), "garden", journal=home / "journal")
+    index_book(Work(MarkdownTree(small_book), embedder), EdgeStore(home), "garden", journal=home / "journal")
     reader = Retriever(embedder, EdgeStore(home), "garden")
     assert "frost" in reader.search("When do I sow beans?").hits[0].chunk.text
     (small_book / "module-1-garden" / "02-seeds.md").write_text("# Seeds\n\nSow beans in May, never earlier.\n")
-    index_book(MarkdownTree(small_book), embedder, EdgeStore(home), "garden", journal=home / "journal")
+    index_book(Work(MarkdownTree(small_book), embedder), EdgeStore(home), "garden", journal=home / "journal")
     assert "May" in reader.search("When do I sow beans?").hits[0].chunk.text

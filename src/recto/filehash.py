@@ -26,6 +26,6 @@ def checked_sha256(path: Path, cache: Path) -> str:
             return str(known["sha256"])
     digest = sha256(path)
     with suppress(OSError):  # a home that cannot be written costs a hash at each start, nothing more
-        cache.parent.mkdir(parents=True, exist_ok=True)
+        cache.parent.mkdir(exist_ok=True)  # in a home that exists: looking at a plan makes none
         replace_text(cache, json.dumps({"path": str(path), "signature": signature, "sha256": digest}))
     return digest

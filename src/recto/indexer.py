@@ -1,150 +1,222 @@
-"""From a book to a published index: chunk, embed, build, verify, publish."""
+"""From a book to a published index: plan, embed what is new, build, verify, publish."""
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from itertools import islice
 from pathlib import Path
 
 from recto import __version__
-from recto.book.chunker import ChunkSize, Passage, chunk_page
-from recto.book.reading import read
-from recto.errors import InvalidArgument, RectoError
+from recto.book.chunker import DEFAULT_SIZE, ChunkSize
+from recto.errors import InvalidArgument
 from recto.journal import Journal
-from recto.protocols import Build, Embedder, Progress, Source, Store
-from recto.types import Failure, Fingerprint, IndexInfo, Page
+from recto.plan import Plan, Planner
+from recto.previous import Previous, current_state
+from recto.protocols import Build, Embedder, Source, Store
+from recto.spool import Entry, Spool
+from recto.types import Fingerprint, IndexInfo
 
-_BATCH = 96  # passages that are embedded, written to the journal and handed to the store at a time; the most that Cohere takes
+_BATCH = 96  # texts that are embedded and written to the journal at a time; the most that Cohere takes
+_WRITTEN = 256  # chunks that are handed to the store at a time where nothing has to be embedded
 
 
 @dataclass(frozen=True, slots=True)
 class IndexProgress:
-    """How far an index run has come; `chunks` is the total, `done` those embedded and written."""
+    """How far a run has come: while it reads, `plan` is None; then `done` chunks are written and `tokens` embedded."""
 
     pages: int
     chunks: int
-    done: int
+    plan: Plan | None = None
+    done: int = 0
+    tokens: int = 0
+
+
+Watcher = Callable[[IndexProgress], None]
 
 
 @dataclass(frozen=True, slots=True)
 class IndexReport:
-    """What an index run did."""
+    """What an index run did; `published` is false where nothing had changed."""
 
     info: IndexInfo
-    pages: int
-    modules: dict[str, int]
-    failed: tuple[Failure, ...]
+    plan: Plan
+    published: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What is to be indexed and how: everything but where it goes."""
+
+    source: Source
+    embedder: Embedder
+    size: ChunkSize = DEFAULT_SIZE
+    modules: tuple[str, ...] = ()
+    rebuild: bool = False
+
+
+def plan_book(work: Work, store: Store, collection: str, *, journal: Path, progress: Watcher | None = None) -> Plan:
+    """Say what indexing a book would do; nothing is written."""
+    known = _journal(journal, collection, work.embedder)
+    return _planner(work, current_state(store, collection, work.embedder, reuse=not work.rebuild), known, None, progress).plan()
 
 
 def index_book(
-    source: Source,
-    embedder: Embedder,
+    work: Work,
     store: Store,
     collection: str,
     *,
     journal: Path,
-    size: ChunkSize | None = None,
-    rebuild: bool = False,
-    progress: Callable[[IndexProgress], None] | None = None,
+    progress: Watcher | None = None,
     wait: Callable[[str], None] | None = None,
 ) -> IndexReport:
-    """Index a whole book under a collection's name.
+    """Bring a collection to the state of a book; only text that is new to it is embedded.
 
     Readers see the old index until the new one is complete. What was embedded is kept in the `journal` directory until then, so that a
-    run that was interrupted does not embed it again.
+    run that was interrupted does not embed it again. Pages that cannot be read keep their old version.
     """
-    size = size or ChunkSize()
-    known = Journal(journal / f"{collection}.vectors", embedder.fingerprint)
-    with store.build(collection, embedder.fingerprint, rebuild=rebuild, wait=wait) as build:
-        known.load()
-        book = _Book(source, embedder, size)
-        passages = list(book.passages())
-        if not passages:
-            failures = "; ".join(map(str, [*source.failed, *book.failed][:3]))
-            raise InvalidArgument(f"There is no text in {source.location}", hint=failures or "All pages are empty.")
-        _embed_into(build, passages, book.pages, embedder, known, progress)
-        info = build.publish(book.fingerprint())
+    embedder = work.embedder
+    with store.build(collection, embedder.fingerprint, rebuild=work.rebuild, wait=wait) as build, Spool() as spool:
+        known = _journal(journal, collection, embedder)
+        previous = current_state(store, collection, embedder, reuse=not work.rebuild)
+        plan = _planner(work, previous, known, spool, progress).plan()
+        if not plan.chunks:
+            failures = "; ".join(map(str, plan.failed[:3]))
+            raise InvalidArgument(f"There is no text in {work.source.location}", hint=failures or "All pages are empty.")
+        fingerprint = _fingerprint(work, plan)
+        if previous is not None and not plan.changes and not work.rebuild and _is_current(previous.index.info, fingerprint):
+            known.clear()
+            return IndexReport(previous.index.info, plan, published=False)
+        if previous is not None:
+            _carry_over(spool, previous, known)
+        _Writer(build, embedder, known, previous, plan, progress).write(spool)
+        info = build.publish(fingerprint)
         known.clear()
-    return IndexReport(info, book.pages, book.modules, (*source.failed, *book.failed))
+    return IndexReport(info, plan, published=True)
 
 
-class _Book:
-    """A book being read: its passages, and what is known of it when all are read."""
-
-    def __init__(self, source: Source, embedder: Embedder, size: ChunkSize) -> None:
-        self._source = source
-        self._embedder = embedder
-        self._size = size
-        self._content = hashlib.sha256()
-        self.pages = 0
-        self.failed: list[Failure] = []
-        self.modules: dict[str, int] = {}
-
-    def passages(self) -> Iterator[Passage]:
-        """Read the book page by page."""
-        for page in self._source.pages():
-            try:
-                passages = self._page(page)
-            except RectoError:
-                raise
-            except Exception as error:  # noqa: BLE001 - one page that nobody could foresee does not cost the book
-                self.failed.append(Failure(page.path, f"it cannot be read ({type(error).__name__}: {error})"))
-                continue
-            self._content.update(f"{page.path}\n{page.revision}\n".encode())
-            self.pages += 1
-            self.modules[page.module] = self.modules.get(page.module, 0) + len(passages)
-            yield from passages
-
-    def fingerprint(self) -> Fingerprint:
-        """Say how the index was made."""
-        return Fingerprint(
-            embedder=self._embedder.fingerprint,
-            chunker=str(self._size),
-            book=self._source.book,
-            source=self._source.location,
-            content_hash=self._content.hexdigest(),
-            pages=self.pages,
-            recto_version=__version__,
-            created_at=datetime.now(UTC).isoformat(timespec="seconds"),
-        )
-
-    def _page(self, page: Page) -> list[Passage]:
-        document = read(page)
-        embedder = self._embedder
-        return chunk_page(page, document, self._source.book, embedder.count_tokens, embedder.max_tokens, self._size)
+def _journal(directory: Path, collection: str, embedder: Embedder) -> Journal:
+    journal = Journal(directory / f"{collection}.vectors", embedder.fingerprint)
+    journal.load()
+    return journal
 
 
-def _embed_into(
-    build: Build,
-    passages: list[Passage],
-    pages: int,
-    embedder: Embedder,
-    journal: Journal,
-    progress: Callable[[IndexProgress], None] | None,
-) -> None:
-    """Embed batch by batch what is not known yet; the store writes one batch while the next is embedded."""
-    done = 0
-
-    def tell(now: int) -> None:
+def _planner(work: Work, previous: Previous | None, journal: Journal, spool: Spool | None, progress: Watcher | None) -> Planner:
+    def tell(pages: int, chunks: int) -> None:
         if progress:
-            progress(IndexProgress(pages, len(passages), now))
+            progress(IndexProgress(pages, chunks))
 
-    def tell_from(start: int) -> Progress:
-        return lambda now, _: tell(start + now)
+    return Planner(work.source, work.embedder, work.size, previous, journal, modules=work.modules, spool=spool, progress=tell)
 
-    tell(0)
-    remaining = iter(passages)
-    while batch := list(islice(remaining, _BATCH)):
-        texts = {passage.chunk.content_hash: passage.embedded for passage in batch}
-        vectors = {name: vector for name in texts if (vector := journal.get(name)) is not None}
-        new = [name for name in texts if name not in vectors]
-        if new:
-            embedded = embedder.embed_documents([texts[name] for name in new], tell_from(done + len(batch) - len(new)))
-            journal.add(new, embedded)
-            vectors.update(zip(new, embedded, strict=True))
-        build.add([passage.chunk for passage in batch], [vectors[passage.chunk.content_hash] for passage in batch])
-        done += len(batch)
-        tell(done)
+
+def _fingerprint(work: Work, plan: Plan) -> Fingerprint:
+    return Fingerprint(
+        embedder=work.embedder.fingerprint,
+        chunker=str(work.size),
+        book=work.source.book,
+        source=work.source.location,
+        content_hash=plan.content_hash,
+        pages=len(plan.indexed),
+        recto_version=__version__,
+        created_at=datetime.now(UTC).isoformat(timespec="seconds"),
+    )
+
+
+def _is_current(info: IndexInfo, wanted: Fingerprint) -> bool:
+    """Whether an index whose chunks are right also says the right things of itself."""
+    made = info.fingerprint
+    return (
+        made is not None
+        and not info.warnings
+        and (made.embedder, made.chunker, made.book, made.source, made.pages)
+        == (wanted.embedder, wanted.chunker, wanted.book, wanted.source, wanted.pages)
+    )
+
+
+def _carry_over(spool: Spool, previous: Previous, journal: Journal) -> None:
+    """Write the vectors of texts that only moved to the journal: a store that is changed in place may soon overwrite them."""
+    moved: dict[str, str] = {}
+
+    def flush() -> None:
+        found = previous.index.vectors(list(moved.values()))
+        usable = {name: found[id] for name, id in moved.items() if id in found}
+        if usable:
+            journal.add(list(usable), list(usable.values()))
+        moved.clear()
+
+    for entry in spool:
+        name = entry.passage.chunk.content_hash
+        if not entry.stays and name not in journal and (id := previous.id_of(name)) is not None:
+            moved[name] = id
+            if len(moved) >= _WRITTEN:
+                flush()
+    if moved:
+        flush()
+
+
+class _Writer:
+    """Feeds a build from the spool: what stays, what is known, and what must be embedded first, each in good-sized batches."""
+
+    def __init__(
+        self, build: Build, embedder: Embedder, journal: Journal, previous: Previous | None, plan: Plan, progress: Watcher | None
+    ) -> None:
+        self._build = build
+        self._embedder = embedder
+        self._journal = journal
+        self._previous = previous
+        self._plan = plan
+        self._progress = progress
+        self._done = 0
+        self._tokens = 0
+
+    def write(self, spool: Spool) -> None:
+        """Write all; the store writes one batch while the next is embedded."""
+        self._tell()
+        for entries, step in _grouped(spool, self._journal):
+            step_of = {"stays": self._keep, "known": self._add, "new": self._embed}
+            step_of[step](entries)
+            self._done += len(entries)
+            self._tell()
+
+    def _keep(self, entries: Sequence[Entry]) -> None:
+        if self._previous is None:
+            raise RuntimeError("nothing stays where nothing was")
+        self._build.keep([entry.passage.chunk for entry in entries], self._previous.index)
+
+    def _add(self, entries: Sequence[Entry]) -> None:
+        vectors = self._journal.vectors([entry.passage.chunk.content_hash for entry in entries])
+        self._build.add([entry.passage.chunk for entry in entries], [vectors[entry.passage.chunk.content_hash] for entry in entries])
+
+    def _embed(self, entries: Sequence[Entry]) -> None:
+        texts = {entry.passage.chunk.content_hash: entry.passage.embedded for entry in entries}
+        tokens, done, written = sum(entry.tokens for entry in entries), self._tokens, self._done
+
+        def share(now: int, total: int) -> None:
+            self._tokens = done + tokens * now // total
+            self._done = written + len(entries) * now // total
+            self._tell()
+
+        vectors = self._embedder.embed_documents(list(texts.values()), share)
+        self._tokens, self._done = done + tokens, written
+        self._journal.add(list(texts), vectors)
+        found = dict(zip(texts, vectors, strict=True))
+        self._build.add([entry.passage.chunk for entry in entries], [found[entry.passage.chunk.content_hash] for entry in entries])
+
+    def _tell(self) -> None:
+        if self._progress:
+            self._progress(IndexProgress(len(self._plan.indexed), self._plan.chunks, self._plan, self._done, self._tokens))
+
+
+def _grouped(spool: Spool, journal: Journal) -> Iterator[tuple[list[Entry], str]]:
+    """Gather entries by what must be done for them."""
+    sizes = {"stays": _WRITTEN, "known": _WRITTEN, "new": _BATCH}
+    groups: dict[str, list[Entry]] = {step: [] for step in sizes}
+    for entry in spool:
+        step = "stays" if entry.stays else "known" if entry.passage.chunk.content_hash in journal else "new"
+        groups[step].append(entry)
+        if len(groups[step]) >= sizes[step]:
+            yield groups[step], step
+            groups[step] = []
+    for step, entries in groups.items():
+        if entries:
+            yield entries, step

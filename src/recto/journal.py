@@ -18,14 +18,14 @@ _FORMAT = "recto-journal-1"
 class Journal:
     """Vectors by the hash of their text, for one embedder; what an interrupted run left is read up to the first damage.
 
-    A batch is a line with a digest and the texts' hashes, then the vectors. Only an earlier run's vectors are held in memory.
+    A batch is a line with a digest and the texts' hashes, then the vectors. Only where each vector lies is held in memory.
     """
 
     def __init__(self, path: Path, embedder: EmbedderFingerprint) -> None:
         self._path = path
         self._size = embedder.dim * 4
         self._header = json.dumps([_FORMAT, embedder.model, embedder.revision, embedder.variant, embedder.dim]).encode() + b"\n"
-        self._known: dict[str, bytes] = {}
+        self._places: dict[bytes, int] = {}
         self._end = 0
 
     def load(self) -> None:
@@ -40,17 +40,25 @@ class Journal:
                 data = file.read(self._size * len(names))
                 if digest != _digest(hashes, data):
                     break
-                self._known.update((name, data[index * self._size : (index + 1) * self._size]) for index, name in enumerate(names))
+                self._note(names, self._end + len(line))
                 self._end = file.tell()
 
-    def get(self, content_hash: str) -> Vector | None:
-        """Return a vector that an earlier run has left."""
-        data = self._known.get(content_hash)
-        if data is None:
-            return None
-        numbers = array("f")
-        numbers.frombytes(data)
-        return numbers.tolist()
+    def __contains__(self, content_hash: str) -> bool:
+        """Whether the vector of a text is known."""
+        return _key(content_hash) in self._places
+
+    def vectors(self, hashes: Sequence[str]) -> dict[str, Vector]:
+        """Return the vectors of the texts that are known."""
+        wanted = sorted((self._places[_key(name)], name) for name in set(hashes) if name in self)
+        found: dict[str, Vector] = {}
+        if wanted:
+            with self._path.open("rb") as file:
+                for place, name in wanted:
+                    file.seek(place)
+                    numbers = array("f")
+                    numbers.frombytes(file.read(self._size))
+                    found[name] = numbers.tolist()
+        return found
 
     def add(self, hashes: Sequence[str], vectors: Sequence[Vector]) -> None:
         """Write a batch down, in the place of anything damaged."""
@@ -63,7 +71,9 @@ class Journal:
                 file.seek(self._end)
                 if not self._end:
                     file.write(self._header)
-                file.write(_digest(names, data) + b" " + names + b"\n" + data)
+                file.write(_digest(names, data) + b" " + names + b"\n")
+                self._note(hashes, file.tell())
+                file.write(data)
                 file.flush()
                 self._end = file.tell()
         except OSError as error:
@@ -74,9 +84,17 @@ class Journal:
 
     def clear(self) -> None:
         """Forget everything: it is in the index now."""
-        self._known.clear()
+        self._places.clear()
         self._end = 0
         self._path.unlink(missing_ok=True)
+
+    def _note(self, hashes: Sequence[str], start: int) -> None:
+        self._places.update((_key(name), start + index * self._size) for index, name in enumerate(hashes))
+
+
+def _key(content_hash: str) -> bytes:
+    """Half the memory of its text."""
+    return bytes.fromhex(content_hash)
 
 
 def _digest(names: bytes, data: bytes) -> bytes:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Protocol, Self, runtime_checkable
 
-from recto.types import NO_FILTERS, Chunk, EmbedderFingerprint, Failure, Filters, Fingerprint, Hit, IndexInfo, Page, Vector
+from recto.types import NO_FILTERS, Chunk, EmbedderFingerprint, Estimate, Failure, Filters, Fingerprint, Hit, IndexInfo, Page, Vector
 
 Progress = Callable[[int, int], None]
 """Called with how much is done and how much there is in all."""
@@ -49,6 +49,14 @@ class Embedder(Protocol):
 
     def close(self) -> None:
         """Let go of connections; it may be used again."""
+
+
+@runtime_checkable
+class Metered(Protocol):
+    """An embedder whose work is counted and paid for."""
+
+    def estimate(self, texts: int, tokens: int) -> Estimate:
+        """Say what embedding so many passages with so many tokens will take."""
 
 
 class Index(Protocol):
@@ -122,6 +130,9 @@ class Build(Protocol):
 
     def add(self, chunks: Sequence[Chunk], vectors: Sequence[Vector]) -> None:
         """Add chunks with their vectors; wrong dimensions or numbers that are not finite are refused whole."""
+
+    def keep(self, chunks: Sequence[Chunk], current: Index) -> None:
+        """Keep chunks that the current state holds exactly so, with their vectors."""
 
     def publish(self, fingerprint: Fingerprint) -> IndexInfo:
         """Check what was written and make it, at once and whole, what readers see."""

@@ -58,6 +58,7 @@ class Chunk:
     """A passage of a page; `text` is as written, `headings` is the path from the page's title down to it.
 
     `anchor` opens its section; `anchors` are all that lead into it, those of sections that were joined to it or have no text included.
+    `revision` stands for the page as it was read, and for how: as long as it is the same, so are all the page's chunks.
     """
 
     id: str
@@ -78,11 +79,21 @@ class Chunk:
     anchors: tuple[str, ...] = ()
     version: str = ""
     locale: str = ""
+    revision: str = ""
 
     @property
     def heading_path(self) -> str:
         """The headings in one line."""
         return HEADING_SEPARATOR.join(self.headings)
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """What embedding by a service will take: calls, minutes at the limits of a trial key, and money if the price is known."""
+
+    calls: int
+    minutes: float
+    dollars: float | None
 
 
 @dataclass(frozen=True, slots=True)

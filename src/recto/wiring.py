@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
+from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 
@@ -11,6 +12,27 @@ from recto.protocols import Embedder, Source, Store
 from recto.remote import Tell
 from recto.retriever import Retriever
 from recto.settings import BUILT_IN_MODEL, DEFAULT_COLLECTIONS, SAMPLE_COLLECTION, Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """What a caller knows of a book that its own configuration may not tell, and how a website may be read; None is the default."""
+
+    site_url: str | None = None
+    route_base_path: str | None = None
+    trailing_slash: bool | None = None
+    version: str | None = None
+    locale: str | None = None
+    max_pages: int | None = None
+    delay: float | None = None
+    allow_private: bool = False
+
+
+def open_source(location: str, opening: Opening, cache: Path | None, tell: Tell) -> Source:  # noqa: ARG001
+    """Return the book at a path or an address; a website's pages are kept in `cache`, if it is given."""
+    from recto.book.tree import MarkdownTree
+
+    return MarkdownTree(Path(location))
 
 
 def open_embedder(settings: Settings, tell: Tell) -> Embedder:
@@ -92,18 +114,18 @@ def _first_run(home: Path, retriever: Retriever, embedder: Embedder, store: Stor
 
 def index_sample(embedder: Embedder, store: Store, journal: Path, tell: Tell) -> None:
     """Index the sample book and tell of every quarter of it."""
-    from recto.indexer import IndexProgress, index_book
+    from recto.indexer import IndexProgress, Work, index_book
 
     told = 0
 
     def progress(now: IndexProgress) -> None:
         nonlocal told
-        quarter = 4 * now.done // now.chunks
+        quarter = 4 * now.done // now.chunks if now.plan else 0
         if quarter > told:
             told = quarter
             tell(f"Indexing the sample book: {now.done} of {now.chunks} passages")
 
-    index_book(sample_source(), embedder, store, SAMPLE_COLLECTION, journal=journal, progress=progress, wait=tell)
+    index_book(Work(sample_source(), embedder), store, SAMPLE_COLLECTION, journal=journal, progress=progress, wait=tell)
 
 
 def sample_source() -> Source:

@@ -24,7 +24,7 @@ from recto.cli.running import run as run_command
 from recto.embedders import cohere as cohere_module
 from recto.embedders.cohere import CohereEmbedder
 from recto.embedders.pacing import PACES
-from recto.indexer import index_book
+from recto.indexer import Work, index_book
 from recto.settings import ServerOptions
 from recto.stores.server import connection as connection_module
 from recto.stores.server.connection import Connection
@@ -282,7 +282,7 @@ def test_two_thousand_chunks_through_ten_percent_of_faults(tmp_path: Path, home:
         double.script(*(numbers.choice(faults) if numbers.random() < 0.1 else delay(0) for _ in range(400)))
     embedder = CohereEmbedder(COHERE_KEY, "embed-english-v3.0", cohere.url, PACES["off"], lambda _: None, lambda _: None)
     store = ServerStore(Connection(qdrant.url, QDRANT_KEY, lambda _: None, lambda _: None), home, ServerOptions(), None)
-    report = index_book(MarkdownTree(big_book(tmp_path / "big", 2000)), embedder, store, "big", journal=home / "journal")
+    report = index_book(Work(MarkdownTree(big_book(tmp_path / "big", 2000)), embedder), store, "big", journal=home / "journal")
     assert report.info.chunks == 2000
     chunks = list(store.open("big").scroll())
     assert len(chunks) == len({chunk.id for chunk in chunks}) == len({chunk.content_hash for chunk in chunks}) == 2000

@@ -31,6 +31,9 @@ class ChunkSize:
         return f"recto-{VERSION} largest={self.largest} crumb={self.crumb}"
 
 
+DEFAULT_SIZE = ChunkSize()
+
+
 @dataclass(frozen=True, slots=True)
 class Passage:
     """A chunk and the text that is embedded for it: its heading path, then what is written."""

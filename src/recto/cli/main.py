@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -58,37 +59,73 @@ def validate(suite: Path | None, collection: str | None, verbose: bool, as_json:
 
 
 @recto.command()
-@click.argument("path", type=click.Path(path_type=Path), required=False)
-@click.option("--collection", metavar="NAME", help="The name to publish under; default COLLECTION_NAME, else physical-ai-book.")
+@click.argument("location", metavar="PATH_OR_URL", required=False)
+@options.target
 @click.option("--sample", is_flag=True, help="Index the sample book that comes with Recto.")
-@click.option("--rebuild", is_flag=True, help="On a server: write a new collection beside the old one and swap, instead of in place.")
+@options.indexed_modules
+@click.option("--dry-run", is_flag=True, help="Only say what would be done: pages, passages, tokens, calls, cost. Nothing is written.")
+@click.option("--rebuild", is_flag=True, help="Embed everything again and write it beside the old index, instead of only what changed.")
+@options.site
+@options.crawl
+@click.option("--verbose", is_flag=True, help="List every page with its address and what happened to it.")
 @options.as_json
-def index(path: Path | None, collection: str | None, sample: bool, rebuild: bool, as_json: bool) -> int:
-    """Index the Markdown or MDX files below PATH.
+def index(
+    location: str | None,
+    collection: str | None,
+    sample: bool,
+    modules: tuple[str, ...],
+    dry_run: bool,
+    rebuild: bool,
+    verbose: bool,
+    as_json: bool,
+    **settings: Any,
+) -> int:
+    """Index a book: a Docusaurus or MkDocs site, a tree of Markdown or MDX files, or a website.
 
-    Readers see the old index until the new one is complete. Exits with 1 if some pages could not be read.
+    Only what has changed since the last run is embedded; pages that are gone leave the index, pages that cannot be read keep their old
+    version. Readers see the old index until the new one is complete.
+
+    Exits with 0 if all went well, 1 if some pages could not be read, 2 for a wrong configuration, 3 if a service or website cannot be
+    reached, 4 for anything else that stops it.
     """
     from recto.cli import indexing
 
-    return indexing.index(path, collection, sample=sample, rebuild=rebuild, as_json=as_json)
+    request = indexing.Request(location, options.opening(**settings), collection, options.names_of(modules), sample=sample, rebuild=rebuild)
+    return indexing.index(request, dry_run=dry_run, verbose=verbose, as_json=as_json)
+
+
+@recto.command()
+@click.argument("path")
+@options.target
+@options.indexed_modules
+@options.site
+@click.option("--interval", type=click.FloatRange(0.05, 3600), default=0.5, show_default=True, help="Seconds between looks at the files.")
+def watch(path: str, collection: str | None, modules: tuple[str, ...], interval: float, **settings: Any) -> int:
+    """Index the book at PATH, and again whenever it changes, until Ctrl-C.
+
+    Programs that search the collection see each new state without a restart.
+    """
+    from recto.cli import indexing
+
+    return indexing.watch(indexing.Request(path, options.opening(**settings), collection, options.names_of(modules)), interval)
 
 
 @recto.command()
 @options.as_json
 def collections(as_json: bool) -> int:
     """List what is indexed."""
-    from recto.cli import indexing
+    from recto.cli import collections as listing
 
-    return indexing.collections(as_json=as_json)
+    return listing.collections(as_json=as_json)
 
 
 @recto.command()
 @click.argument("collection")
 def rollback(collection: str) -> int:
     """Go back to the index before the current one of COLLECTION."""
-    from recto.cli import indexing
+    from recto.cli import collections as listing
 
-    return indexing.rollback(collection)
+    return listing.rollback(collection)
 
 
 @recto.command()

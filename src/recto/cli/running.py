@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from contextvars import ContextVar
 from enum import IntEnum
 
 import click
@@ -35,7 +36,16 @@ EXIT_CODES = {
     ErrorKind.DAMAGED: Exit.CONNECTION,
 }
 
+INDEX_EXITS = EXIT_CODES | dict.fromkeys((ErrorKind.STORAGE, ErrorKind.BUSY, ErrorKind.DAMAGED), Exit.ARGUMENT)
+"""Where a book is indexed, 3 is the network alone: what a disk or another writer refuses is fatal, 4."""
+
 _INTERRUPTED = 130
+_exits: ContextVar[Mapping[ErrorKind, Exit]] = ContextVar("exits", default=EXIT_CODES)
+
+
+def ends_with(exits: Mapping[ErrorKind, Exit]) -> None:
+    """Let the running command end with the exit codes of its own contract."""
+    _exits.set(exits)
 
 
 def run(command: click.Command, arguments: Sequence[str] | None, name: str) -> int:  # noqa: PLR0911 - a table of endings
@@ -45,11 +55,12 @@ def run(command: click.Command, arguments: Sequence[str] | None, name: str) -> i
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")  # a terminal that lacks a character shows another, not an error
+    _exits.set(EXIT_CODES)
     try:
         code = command.main(args=arguments, prog_name=name, standalone_mode=False)
         sys.stdout.flush()
     except RectoError as error:
-        return _fail(str(error), error.hint, EXIT_CODES[error.kind])
+        return _fail(str(error), error.hint, _exits.get()[error.kind])
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message())
         return Exit.OK
@@ -64,9 +75,8 @@ def run(command: click.Command, arguments: Sequence[str] | None, name: str) -> i
         return Exit.OK
     except OSError as error:
         if error.filename is not None:
-            return _fail(
-                f"Storage error: {error.filename}: {error.strerror}", "Check its permissions and the space there.", Exit.CONNECTION
-            )
+            message = f"Storage error: {error.filename}: {error.strerror}"
+            return _fail(message, "Check its permissions and the space there.", _exits.get()[ErrorKind.STORAGE])
         _abandon_output()
         return _fail(f"Storage error: The output cannot be written: {error.strerror}", "Check where it goes.", Exit.CONNECTION)
     except Exception as error:
@@ -75,7 +85,7 @@ def run(command: click.Command, arguments: Sequence[str] | None, name: str) -> i
         return _fail(
             f"Unexpected error: {type(error).__name__}: {error}",
             "This is a fault of Recto, please report it. RECTO_DEBUG=1 shows where it happened.",
-            Exit.CONNECTION,
+            _exits.get()[ErrorKind.DAMAGED],
         )
     return code if isinstance(code, int) else Exit.OK
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import threading
 import time
@@ -10,11 +11,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from recto.embedders.checks import checked
-from recto.embedders.pacing import Pace, Pacer
+from recto.embedders.pacing import TRIAL, Pace, Pacer
 from recto.errors import ConfigurationError, EmbeddingError, RectoError, missing_extra
 from recto.protocols import Progress
 from recto.remote import DeadlineExceeded, PerLoop, Tell, abounded, aretried, bounded, redacted, retried
-from recto.types import EmbedderFingerprint, Vector
+from recto.types import EmbedderFingerprint, Estimate, Vector
 
 if TYPE_CHECKING:
     import cohere
@@ -36,14 +37,15 @@ class CohereModel:
 
     dim: int
     max_tokens: int
+    dollars: float | None = None  # per million tokens, as listed in 2026; a price may have changed since
 
 
 MODELS = {
-    "embed-english-v3.0": CohereModel(1024, 512),
-    "embed-multilingual-v3.0": CohereModel(1024, 512),
-    "embed-english-light-v3.0": CohereModel(384, 512),
-    "embed-multilingual-light-v3.0": CohereModel(384, 512),
-    "embed-v4.0": CohereModel(1536, 128_000),
+    "embed-english-v3.0": CohereModel(1024, 512, 0.10),
+    "embed-multilingual-v3.0": CohereModel(1024, 512, 0.10),
+    "embed-english-light-v3.0": CohereModel(384, 512, 0.10),
+    "embed-multilingual-light-v3.0": CohereModel(384, 512, 0.10),
+    "embed-v4.0": CohereModel(1536, 128_000, 0.12),
 }
 
 
@@ -62,6 +64,13 @@ class CohereEmbedder:
         self._client: cohere.ClientV2 | None = None
         self._async_clients = PerLoop(self._async_client)
         self._connecting = threading.Lock()
+
+    def estimate(self, texts: int, tokens: int) -> Estimate:
+        """Say what embedding so many passages will take."""
+        calls = math.ceil(texts / _BATCH)
+        minutes = max(calls / TRIAL.calls, texts / TRIAL.inputs, tokens / TRIAL.tokens)
+        price = MODELS[self._model].dollars
+        return Estimate(calls, round(minutes, 2), None if price is None else round(price * tokens / 1e6, 6))
 
     @property
     def fingerprint(self) -> EmbedderFingerprint:

@@ -31,6 +31,7 @@ def to_payload(chunk: Chunk) -> Payload:
         "book": chunk.book,
         "version": chunk.version,
         "locale": chunk.locale,
+        "revision": chunk.revision,
     }
 
 
@@ -55,4 +56,5 @@ def from_payload(id: str, payload: Payload) -> Chunk:
         anchors=tuple(payload.get("anchors", ())),
         version=payload.get("version", ""),
         locale=payload.get("locale", ""),
+        revision=payload.get("revision", ""),
     )

@@ -19,6 +19,7 @@ import recto
 from recto import errors
 from recto.atomic import replace_text
 from recto.errors import IndexDamaged, RectoError, StorageError, Unreachable
+from recto.protocols import Index
 from recto.stores.edge.layout import CollectionDirectory, disk_errors
 from recto.stores.edge.manifest import Manifest, is_whole
 from recto.stores.edge.worker import send
@@ -53,12 +54,18 @@ class EdgeBuild:
         self._complaints: IO[bytes] | None = None
 
     def __enter__(self) -> Self:
-        """Take the lock and start the worker."""
+        """Take the lock."""
         with disk_errors(self._directory.path):
             self._directory.path.mkdir(parents=True, exist_ok=True)
             self._held.enter_context(WriterLock(self._directory.lock, f"Collection '{self._collection}'", self._wait))
             self._directory.remove_drafts()
-        self._complaints = self._held.enter_context(tempfile.TemporaryFile())
+        return self
+
+    def _started(self) -> subprocess.Popen[bytes]:
+        """Return the worker; it is started when there is something to write."""
+        if self._worker is not None:
+            return self._worker
+        self._complaints = self._held.enter_context(tempfile.TemporaryFile())  # noqa: SIM115 - closed with the build
         source = str(Path(recto.__file__).parent.parent)
         paths = os.pathsep.join(filter(None, (source, os.environ.get("PYTHONPATH"))))
         self._worker = subprocess.Popen(
@@ -68,7 +75,7 @@ class EdgeBuild:
             stderr=self._complaints,
             env={**os.environ, "PYTHONPATH": paths},
         )
-        return self
+        return self._worker
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         """Drop what was not published and let go of the lock."""
@@ -83,6 +90,11 @@ class EdgeBuild:
             return
         self._send([(chunk.id, to_payload(chunk)) for chunk in chunks], vectors)
         self._count += len(chunks)
+
+    def keep(self, chunks: Sequence[Chunk], current: Index) -> None:
+        """Copy chunks from the generation before: a generation is always whole."""
+        vectors = current.vectors([chunk.id for chunk in chunks])
+        self.add(chunks, [vectors[chunk.id] for chunk in chunks])
 
     def publish(self, fingerprint: Fingerprint) -> IndexInfo:
         """Let the worker finish, check its result and make it what readers see."""
@@ -112,7 +124,7 @@ class EdgeBuild:
         return name
 
     def _send(self, points: list[tuple[str, Any]], vectors: Sequence[Vector]) -> None:
-        pipe = _pipe(self._worker)
+        pipe = _pipe(self._started())
         try:
             send(pipe, points, vectors)
         except BrokenPipeError:

@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from recto.errors import IndexDamaged, RectoError
+from recto.protocols import Index
 from recto.settings import ServerOptions
 from recto.stores.lock import WriterLock
 from recto.stores.payload import INTEGER_FIELDS, KEYWORD_FIELDS, to_payload
@@ -81,6 +82,14 @@ class ServerBuild:
         self._ids.update(chunk.id for chunk in chunks)
         if chunks and len(self._samples) < _SAMPLES:
             self._samples.append((chunks[0].id, vectors[0]))
+
+    def keep(self, chunks: Sequence[Chunk], current: Index) -> None:
+        """Leave chunks where they are, or copy them to the new collection."""
+        if self._in_place:
+            self._ids.update(chunk.id for chunk in chunks)
+            return
+        vectors = current.vectors([chunk.id for chunk in chunks])
+        self.add(chunks, [vectors[chunk.id] for chunk in chunks])
 
     def _upsert(self, batch: Sequence[tuple[str, Payload, Vector]]) -> None:
         points = _points(batch)
