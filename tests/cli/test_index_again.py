@@ -1,0 +1,193 @@
+"""A book that is indexed again: what is told beforehand, meanwhile and after, and an author who is watched."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from recto.stores.edge.store import EdgeStore
+from tests.cli.test_index import HEARS_CTRL_C
+from tests.doubles.cohere import CohereDouble
+from tests.doubles.qdrant import QdrantDouble
+from tests.running import ROOT, environment, recto, wait_until
+
+
+def test_a_plan_for_the_embedded_engine(home: Path, small_book: Path) -> None:
+    done = recto(home, "index", str(small_book), "--collection", "garden", "--dry-run", "--verbose")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert not home.exists(), "nothing is written"
+    head, pages, passages, embedding, *table = done.stdout.splitlines()
+    assert head == "Plan for 'garden' (nothing is written):"
+    assert pages == "  Pages: 4 new"
+    assert re.fullmatch(r"  Passages: 4 to embed \(\d+ tokens\), 0 reused", passages)
+    assert embedding == "  Embedding: on this machine, without calls or cost"
+    assert [line.split() for line in table[:4]] == [
+        ["Module", "Pages", "Chunks"],
+        ["garden", "2", "2"],
+        ["kitchen", "1", "1"],
+        ["intro", "1", "1"],
+    ]
+    assert table[4].split() == ["new", "1", "module-1-garden/01-soil.md", "local://docs/docs/module-1-garden/01-soil"]
+
+
+def test_a_plan_for_cohere_tells_calls_minutes_and_cost(home: Path, small_book: Path) -> None:
+    with CohereDouble(api_key="co_key_12345") as cohere, QdrantDouble() as qdrant:
+        cloud = {
+            "COHERE_API_KEY": "co_key_12345",
+            "COHERE_API_URL": cohere.url,
+            "QDRANT_URL": qdrant.url,
+            "COHERE_PACE": "off",
+        }
+        (small_book / "long.md").write_text("\n\n".join(f"## Part {n}\n\n" + "Water the beans daily. " * 70 for n in range(300)))
+        done = recto(home, "index", str(small_book), "--collection", "garden", "--dry-run", "--json", **cloud)
+        assert done.returncode == 0, done.stderr
+        data = json.loads(done.stdout)
+        assert (cohere.calls, [request.method for request in qdrant.requests if request.method != "GET"]) == (0, [])
+        estimate, texts, tokens = data["estimate"], data["embedded"]["texts"], data["embedded"]["tokens"]
+        assert texts > 300
+        assert estimate["api_calls"] == -(-texts // 96)
+        assert estimate["trial_minutes"] == pytest.approx(max(tokens / 100_000, texts / 2000), abs=0.01)
+        assert estimate["dollars"] == pytest.approx(tokens * 0.10 / 1e6, abs=1e-6)
+        text = recto(home, "index", str(small_book), "--collection", "garden", "--dry-run", **cloud).stdout
+        assert re.search(r"Embedding: \d+ API calls, (about \d+ minutes?|less than a minute) at trial limits, about \$0\.0", text)
+
+
+def test_only_the_change_goes_to_the_services(home: Path, small_book: Path) -> None:
+    with CohereDouble(api_key="co_key_12345") as cohere, QdrantDouble() as qdrant:
+        cloud = {
+            "COHERE_API_KEY": "co_key_12345",
+            "COHERE_API_URL": cohere.url,
+            "QDRANT_URL": qdrant.url,
+            "COHERE_PACE": "off",
+        }
+        arguments = ("index", str(small_book), "--collection", "garden")
+        assert recto(home, *arguments, **cloud).returncode == 0
+        assert cohere.texts == 4
+        qdrant.requests.clear()
+        done = recto(home, *arguments, **cloud)
+        assert done.stdout.startswith("Nothing has changed: 4 pages, 4 chunks in 'garden'")
+        assert [request.path for request in qdrant.requests if request.method == "PUT"] == []
+        (small_book / "welcome.md").write_text("# Welcome\n\nHello again.\n")
+        (small_book / "module-2-kitchen" / "01-bread.md").unlink()
+        qdrant.requests.clear()
+        assert recto(home, *arguments, **cloud).returncode == 0
+        assert cohere.texts == 5
+        (upsert,) = [request for request in qdrant.requests if request.method == "PUT" and "/points" in request.path]
+        assert len(upsert.body["points"]) == 1, "what stays is not sent again"
+
+
+def test_what_changed_is_told(home: Path, small_book: Path) -> None:
+    arguments = ("index", str(small_book), "--collection", "garden")
+    recto(home, *arguments)
+    done = recto(home, *arguments)
+    assert done.stdout.startswith("Nothing has changed: 4 pages, 4 chunks in 'garden' (gen-000001), checked in ")
+    (small_book / "welcome.md").write_text("# Welcome\n\nHello again.\n")
+    (small_book / "module-2-kitchen" / "01-bread.md").write_bytes(b"\xff")
+    done = recto(home, *arguments)
+    assert done.returncode == 1
+    assert "[WARNING] Kept the old version of module-2-kitchen/01-bread.md: not UTF-8" in done.stderr
+    assert "Pages: 1 changed, 2 unchanged, 1 kept" in done.stdout
+    assert "1 to embed" in done.stdout
+    assert "3 reused" in done.stdout
+    assert "Bread" in recto(home, "search", "dough", "--collection", "garden").stdout
+    done = recto(home, *arguments, "--module", "gardn")
+    assert done.returncode == 4
+    assert "Did you mean 'garden'?" in done.stderr
+
+
+def test_progress_is_lines_in_a_log_and_nothing_on_a_pipe(home: Path, small_book: Path, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "recto", "index", str(small_book), "--collection", "garden", "--rebuild"]
+    with (tmp_path / "log").open("w") as log:
+        subprocess.run(command, cwd=ROOT, env=environment(home), stdout=subprocess.PIPE, stderr=log, check=True, timeout=300)
+    assert re.fullmatch(r"Read 4 pages: 4 passages, 4 to embed \(\d+ tokens\)\.\n", (tmp_path / "log").read_text())
+    assert recto(home, *command[3:]).stderr == ""
+
+
+def test_progress_is_a_bar_on_a_terminal(home: Path, small_book: Path) -> None:
+    leader, follower = pty.openpty()
+    try:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "recto", "index", str(small_book), "--collection", "garden"],
+            cwd=ROOT,
+            env=environment(home, TERM="xterm", COLUMNS="120"),
+            stdout=subprocess.PIPE,
+            stderr=follower,
+        )
+        os.close(follower)
+        shown = b""
+        while True:
+            try:
+                piece = os.read(leader, 4096)
+            except OSError:
+                break
+            if not piece:
+                break
+            shown += piece
+        assert process.wait(timeout=300) == 0
+        assert process.stdout is not None
+        process.stdout.close()
+    finally:
+        os.close(leader)
+    text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown.decode("utf-8", "replace"))
+    assert "4 pages, " in text
+    assert "/4 passages" in text
+    assert "tokens/s" in text
+
+
+@contextmanager
+def watching(home: Path, book: Path) -> Iterator[subprocess.Popen[str]]:
+    process = subprocess.Popen(
+        [sys.executable, "-c", HEARS_CTRL_C, "watch", str(book), "--collection", "garden", "--interval", "0.1"],
+        cwd=ROOT,
+        env=environment(home),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_watch_follows_the_author_and_readers_follow_it(home: Path, small_book: Path) -> None:
+    store = EdgeStore(home)
+
+    def texts() -> str:
+        return "" if "garden" not in store.collections() else "\n".join(chunk.text for chunk in store.open("garden").scroll())
+
+    with watching(home, small_book) as process:
+        wait_until(lambda: "worms" in texts().lower(), 120)
+        (small_book / "welcome.md").write_text("# Welcome\n\nHello again, gardeners.\n")
+        wait_until(lambda: "Hello again" in texts(), 120)
+        (small_book / "module-2-kitchen" / "01-bread.md").unlink()
+        wait_until(lambda: "dough" not in texts(), 120)
+        (small_book / "new.md").write_bytes(b"\xff\xfe")
+        (small_book / "welcome.md").write_text("# Welcome\n\nThird time.\n")
+        wait_until(lambda: "Third time" in texts(), 120)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    first, *rounds = out.splitlines()
+    assert first.startswith("gen-000001: ")
+    assert any("welcome.md; 1 passage embedded in " in line for line in rounds)
+    assert "Watching " in err
+    assert "[WARNING] Left out new.md: not UTF-8" in err
+    assert "Traceback" not in err
+
+
+def test_watch_refuses_what_is_not_there(home: Path, tmp_path: Path) -> None:
+    done = recto(home, "watch", str(tmp_path / "nowhere"))
+    assert done.returncode == 4
+    assert "does not exist" in done.stderr
