@@ -52,6 +52,7 @@ def main(workshop: Path, names: list[str]) -> None:
         print(f"Building {name} ...", flush=True)
         site = workshop / "sites" / name
         _prepare(site, variants[name])
+        shutil.rmtree(workshop / "node_modules/.cache", ignore_errors=True)  # it mixes up sites that have files of the same name
         subprocess.run(["npx", "docusaurus", "build"], cwd=site, check=True)  # noqa: S607
         pages = [page for dump in sorted(site.glob("dump-*.json")) for page in _pages(site, dump)]
         pages.sort(key=lambda page: (page["locale"], page["instance"], page["version"], page["source"]))
@@ -96,7 +97,7 @@ def _pages(site: Path, dump: Path) -> list[dict[str, Any]]:
                 "title": page["title"],
                 "unlisted": page["unlisted"],
                 "anchors": _values(_HEADING, article[1]),
-                "ids": _values(_ID, article[1]),
+                "other_ids": sorted(set(_values(_ID, article[1])) - set(_values(_HEADING, article[1]))),
             }
         )
     return pages
