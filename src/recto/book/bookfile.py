@@ -16,6 +16,10 @@ BOOK_FILE = "recto.toml"
 _TABLES = ("site", "modules")
 
 
+class UnreadableSite(ConfigurationError):
+    """A site's configuration says too little without being run; its pages can still be read as a plain tree."""
+
+
 @dataclass(frozen=True, slots=True)
 class SiteOptions:
     """Where and what of a site is meant, if its own configuration does not say it, or says it wrongly; "" and None say nothing."""

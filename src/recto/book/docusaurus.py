@@ -6,8 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from recto.book.bookfile import BookFile
-from recto.book.docusaurus_config import DEFAULT_ID, Docs, DocusaurusConfig
+from recto.book.bookfile import BookFile, UnreadableSite
+from recto.book.docusaurus_config import DEFAULT_ID, PLAIN, Docs, DocusaurusConfig
 from recto.book.docusaurus_pages import DocsRules, Published
 from recto.book.javascript import Unknown
 from recto.book.routes import join
@@ -29,6 +29,8 @@ class DocusaurusSite:
         self._book = book
         self._config = DocusaurusConfig(config_file, self._options)
         self._docs = self._config.docs()
+        if not self._docs:
+            raise UnreadableSite(f"{config_file.name} says that the site has no docs", hint=PLAIN)
         self._versions = {docs.id: read_versions(self._config, self.directory, docs, self._options.version) for docs in self._docs}
         self._check_version()
         self._translations: Path | None = None
@@ -75,7 +77,7 @@ class DocusaurusSite:
     def _shelf(self, docs: Docs, version: str) -> Shelf:
         own = "" if docs.id == DEFAULT_ID else f"{docs.id}_"
         below = CURRENT if version == CURRENT else f"version-{version}"
-        root = self.directory / docs.path if version == CURRENT else self.directory / f"{own}versioned_docs" / below
+        root = self._docs_directory(docs) if version == CURRENT else self.directory / f"{own}versioned_docs" / below
         translated = None
         if self._translations is not None:
             translated = self._translations / (_PLUGIN if docs.id == DEFAULT_ID else f"{_PLUGIN}-{docs.id}") / below
@@ -87,7 +89,20 @@ class DocusaurusSite:
         )
         folders = (root,) if translated is None else (translated, root)
         rules = DocsRules(docs, published, self._book, self._book_file, folders)
-        return Shelf(root, rules, prefix=self._prefix(docs), translated=translated, bounds=self.directory)
+        return Shelf(root, rules, prefix=self._prefix(docs), translated=translated, bounds=self._bounds(root))
+
+    def _bounds(self, root: Path) -> Path:
+        return self.directory if root.is_relative_to(self.directory) else root
+
+    def _docs_directory(self, docs: Docs) -> Path:
+        """Return the directory of an instance; it may lie beside the site, but not outside its project."""
+        root = (self.directory / docs.path).resolve()
+        project = next((folder for folder in self.directory.parents if (folder / ".git").exists()), self.directory.parent)
+        if not root.is_relative_to(project):
+            raise ConfigurationError(
+                f"{self._config.file.name}: the docs are outside the project: {docs.path}", hint=f"Give {root} itself."
+            )
+        return root
 
     def _relative(self, folder: Path) -> str:
         return folder.relative_to(self.directory).as_posix() if folder.is_relative_to(self.directory) else str(folder)
@@ -97,8 +112,9 @@ class DocusaurusSite:
         main = next((other for other in self._docs if other.id == DEFAULT_ID), self._docs[0])
         if docs is main:
             return ""
-        taken = (self.directory / main.path / docs.path).exists()
-        return f"@{docs.id}/" if taken else f"{docs.path}/"
+        name = docs.path.replace("../", "").strip("./") or docs.id
+        taken = (self.directory / main.path / name).exists()
+        return f"@{docs.id}/" if taken else f"{name}/"
 
     def _check_version(self) -> None:
         asked = self._options.version

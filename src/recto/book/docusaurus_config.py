@@ -9,12 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from recto.book.bookfile import SiteOptions
+from recto.book.bookfile import SiteOptions, UnreadableSite
 from recto.book.javascript import UNDEFINED, Unknown, Value, read_exported, shown, unknown
 from recto.errors import ConfigurationError
 
 CONFIG_FILES = tuple(f"docusaurus.config.{extension}" for extension in ("js", "ts", "mjs", "cjs", "mts", "cts"))
 DEFAULT_ID = "default"
+PLAIN = "Give the directory of the pages itself; --site-url says where they are published."
 _LARGEST = 1 << 20  # bytes; no configuration that is written by people comes near it
 _INCLUDE = ("**/*.{md,mdx}",)
 _EXCLUDE = ("**/_*.{js,jsx,ts,tsx,md,mdx}", "**/_*/**", "**/*.test.{js,jsx,ts,tsx}", "**/__tests__/**")
@@ -55,9 +56,9 @@ class DocusaurusConfig:
         self._root = read_exported(_text(file), _JsonBeside(file.parent.resolve()))
         if not isinstance(self._root.data, Mapping):
             written = self._root.data.source if isinstance(self._root.data, Unknown) else "nothing"
-            raise ConfigurationError(
+            raise UnreadableSite(
                 f"{file.name} does not export an object that can be read without running it: {written}",
-                hint="Give the directory of the pages itself, with --site-url for their addresses.",
+                hint=PLAIN,
             )
 
     def url(self) -> str:
@@ -128,10 +129,8 @@ class DocusaurusConfig:
     def error(self, key: str, source: str, what: str) -> ConfigurationError:
         """Return the error for a value that cannot be used, with the flag that gives it."""
         flag = _FLAGS.get(key.rpartition(".")[2])
-        hint = (
-            f"Give it with {flag}, or in recto.toml." if flag else "Write it as a plain value, or give the directory of the pages itself."
-        )
-        return ConfigurationError(f"{self.file.name}: {key} {what}: {source}", hint=hint)
+        message = f"{self.file.name}: {key} {what}: {source}"
+        return ConfigurationError(message, hint=f"Give it with {flag}, or in recto.toml.") if flag else UnreadableSite(message, hint=PLAIN)
 
     def _preset_options(self) -> Iterator[Value]:
         presets, unread = self._items("presets")
@@ -207,8 +206,8 @@ class _JsonBeside:
 
 def _text(file: Path) -> str:
     try:
-        if not file.is_file() or file.stat().st_size > _LARGEST:
-            raise ConfigurationError(f"{file.name} is not a file of a sensible size", hint="Give the directory of the pages itself.")
+        if file.stat().st_size > _LARGEST:
+            raise UnreadableSite(f"{file.name} is larger than a configuration is", hint=PLAIN)
         return file.read_bytes().decode("utf-8", "replace")
     except OSError as error:
-        raise ConfigurationError(f"{file.name} cannot be read: {error.strerror or error}", hint="Let it be read.") from error
+        raise UnreadableSite(f"{file.name} cannot be read: {error.strerror or error}", hint=PLAIN) from error

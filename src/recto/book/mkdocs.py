@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urljoin
 
-from recto.book.bookfile import BookFile, check_url
+from recto.book.bookfile import BookFile, UnreadableSite, check_url
 from recto.book.globs import any_of, ignored
 from recto.book.naming import local_url, page_modules, title_of
 from recto.book.shelf import LeftOut, Shelf, Written
-from recto.errors import ConfigurationError
 from recto.types import Page
 
 CONFIG_FILES = ("mkdocs.yml", "mkdocs.yaml")
@@ -103,20 +102,18 @@ def _load(file: Path, bounds: Path, depth: int = 0) -> dict[str, Any]:
 
     try:
         if file.stat().st_size > _LARGEST:
-            raise ConfigurationError(f"{file.name} is larger than a configuration is", hint="Give the directory of the pages itself.")
+            raise UnreadableSite(f"{file.name} is larger than a configuration is", hint="Give the directory of the pages itself.")
         values = yaml.load(file.read_bytes().decode("utf-8"), Loader=_tolerant_loader())  # noqa: S506 (a safe loader)
     except (OSError, UnicodeDecodeError, yaml.YAMLError, ValueError, RecursionError) as error:
         line = " ".join(str(error).split())[:200]
-        raise ConfigurationError(
-            f"{file.name} cannot be read: {line}", hint="Repair it, or give the directory of the pages itself."
-        ) from error
+        raise UnreadableSite(f"{file.name} cannot be read: {line}", hint="Repair it, or give the directory of the pages itself.") from error
     values = values if isinstance(values, dict) else {}
     parent = values.pop("INHERIT", None)
     if not isinstance(parent, str):
         return values
     source = (file.parent / parent).resolve()
     if not source.is_relative_to(bounds) or not source.is_file() or depth >= _MOST_PARENTS:
-        raise ConfigurationError(
+        raise UnreadableSite(
             f"{file.name}: INHERIT names {parent}, which is no file within {bounds.name}", hint="Give --site-url and the pages' directory."
         )
     return {**_load(source, bounds, depth + 1), **values}

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from recto.book import docusaurus_config, mkdocs
-from recto.book.bookfile import NO_OPTIONS, BookFile, SiteOptions, check_url, read_book_file
+from recto.book.bookfile import NO_OPTIONS, BookFile, SiteOptions, UnreadableSite, check_url, read_book_file
 from recto.book.docusaurus import DocusaurusSite
 from recto.book.globs import any_of
 from recto.book.naming import INDEX_PAGES, book_name, local_parts, local_url, page_modules, title_of
@@ -33,7 +33,12 @@ def open_book(path: Path, options: SiteOptions = NO_OPTIONS, book: str = "") -> 
     place = _existing(path)
     folder = place if place.is_dir() else place.parent
     for site in (folder, *folder.parents):
-        opened = _open_site(site, place, options, book)
+        try:
+            opened = _open_site(site, place, options, book)
+        except UnreadableSite as error:
+            if site == place:
+                raise
+            opened = MarkdownTree(path, book, options, [f"{error.message}. The pages are read without the site's own rules."])
         if opened is not None:
             return opened
         if (site / _PROJECT_ROOT).exists():
@@ -133,7 +138,7 @@ class Tree:
 class MarkdownTree(Tree):
     """A plain tree of Markdown files, or the docs of a site without its rules: addresses keep the files' names."""
 
-    def __init__(self, path: Path, book: str = "", options: SiteOptions = NO_OPTIONS) -> None:
+    def __init__(self, path: Path, book: str = "", options: SiteOptions = NO_OPTIONS, notes: Sequence[str] = ()) -> None:
         """Find the pages' root: the directory itself, or `docs` within a site."""
         place = _existing(path)
         root = place if place.is_dir() else place.parent
@@ -143,7 +148,7 @@ class MarkdownTree(Tree):
         book_file = BookFile(options.over(book_file.options), book_file.exclude, book_file.modules)
         name = book or book_name(root)
         rules = _PlainRules(name, book_file, mdx=_is_site(root) or _is_site(root.parent))
-        super().__init__([Shelf(root, rules, "" if place.is_dir() else place.name)], name, place)
+        super().__init__([Shelf(root, rules, "" if place.is_dir() else place.name)], name, place, notes)
 
 
 class _PlainRules:

@@ -9,6 +9,7 @@ from recto.book.javascript.tokens import Token
 _CLOSING = {")": "(", "]": "[", "}": "{"}
 _OPENING = frozenset(_CLOSING.values())
 _DECLARES = frozenset({"const", "let", "var"})
+_FAR = 200  # tokens; the head of a function, a class or an import is shorter
 _ASSIGNS = frozenset({"=", "+=", "||=", "&&=", "??=", "-=", "*=", "/="})
 
 
@@ -66,8 +67,7 @@ class Declarations:
     def end_of_function(self, index: int) -> int | None:
         """Return the place behind a function or a class that stands here, or behind the mark of an arrow without braces."""
         if self._is(index, "class"):
-            while index < len(self._tokens) - 1 and self._value(index) not in ("{", ";"):
-                index += 1
+            index = self._next(index, "{", ";")
             return self._matching.get(index, index) + 1
         body = self._body(index)
         if body is None:
@@ -79,8 +79,7 @@ class Declarations:
         if self._is(index, "async") and self._value(index + 1) != "=>":
             index += 1
         if self._is(index, "function"):
-            while index < len(self._tokens) - 1 and self._value(index) not in ("(", ";"):
-                index += 1
+            index = self._next(index, "(", ";")
             return self._brace(self._matching.get(index, index) + 1)
         if self._value(index) == "(" and index in self._matching:
             index = self._matching[index] + 1
@@ -103,6 +102,10 @@ class Declarations:
             if self._value(place) == "{" and self._value(place - 1) not in (":", "<", "|", "&"):
                 return place
         return None
+
+    def _next(self, index: int, *marks: str) -> int:
+        """Return where one of the marks comes next, if it comes soon."""
+        return next((place for place in range(index, min(index + _FAR, len(self._tokens))) if self._value(place) in marks), index)
 
     def _outermost(self, first: int, last: int) -> Iterator[int]:
         """Yield the places that are in no bracket."""
@@ -160,11 +163,8 @@ class Declarations:
 
     def _import(self, index: int) -> None:
         """Note the names of an import of a JSON file."""
-        end = index
-        while end < len(self._tokens) - 1 and self._tokens[end].kind != "string":
-            if self._value(end) in (";", "("):
-                return
-            end += 1
+        places = range(index, min(index + _FAR, len(self._tokens)))
+        end = next((place for place in places if self._tokens[place].kind == "string" or self._value(place) in (";", "(")), index)
         path = self._tokens[end].value
         if not path.endswith(".json"):
             return

@@ -18,6 +18,7 @@ Load = Callable[[str], Any]
 """Reads a JSON file that the configuration imports, by the path as it is written; raises LookupError if it cannot be had."""
 
 _DEEPEST = 60
+_LONGEST_SOURCE = 500
 _MOST_VALUES = 100_000
 _PRECEDENCE = {mark: level for level, marks in enumerate(("?? ||", "&&", "|", "^", "&", "== != === !==", "< > <= >= in instanceof", "<< >>", "+ -", "* / %", "**")) for mark in marks.split()}  # fmt: skip  # noqa: E501
 _SKIPPED_WORDS = frozenset({"await", "typeof", "void", "delete", "new", "yield"})
@@ -48,7 +49,12 @@ class _Reader:
         self._depth = 0
         self._count = 0
 
+    def _source(self, start: int, end: int) -> str:
+        """Return how something is written, but not all of what goes on for pages."""
+        return self._text[start : min(end, start + _LONGEST_SOURCE)]
+
     def exported(self) -> Value:
+        """Return what the file exports."""
         start = self._scope.exported
         if start is None:
             return Value(UNDEFINED)
@@ -69,7 +75,7 @@ class _Reader:
         """Return what a function's own `return`, or an arrow, gives."""
         returned = self._scope.enter(first, last)
         if returned is None:
-            return unknown(self._text[self._tokens[first].start : self._tokens[last].start])
+            return unknown(self._source(self._tokens[first].start, self._tokens[last].start))
         return self._expression(Cursor(self._tokens, self._matching, returned))
 
     def _expression(self, cursor: Cursor) -> Value:
@@ -83,11 +89,11 @@ class _Reader:
             then = self._expression(cursor)
             otherwise = self._expression(cursor) if cursor.accept(":") else Value(UNDEFINED)
             chosen = then if value.truth else otherwise
-            value = unknown(self._text[start : cursor.before]) if value.truth is None else chosen.but(value.environment)
+            value = unknown(self._source(start, cursor.before)) if value.truth is None else chosen.but(value.environment)
         elif cursor.token.value.endswith("=") and cursor.token.value not in _PRECEDENCE and cursor.token.kind == "mark":
             cursor.at += 1
             self._expression(cursor)
-            value = unknown(self._text[start : cursor.before])
+            value = unknown(self._source(start, cursor.before))
         self._depth -= 1
         return value
 
@@ -98,7 +104,7 @@ class _Reader:
 
         def reduce() -> None:
             right, left = operands.pop(), operands.pop()
-            operands.append(combine(marks.pop(), left, right, self._text[start : cursor.before]))
+            operands.append(combine(marks.pop(), left, right, self._source(start, cursor.before)))
 
         while cursor.token.kind in ("mark", "name") and cursor.token.value in _PRECEDENCE:
             mark = cursor.token.value
@@ -117,7 +123,7 @@ class _Reader:
             marks.append(cursor.token.value)
             cursor.at += 1
         value = self._postfix(cursor)
-        source = self._text[start : cursor.before]
+        source = self._source(start, cursor.before)
         for mark in reversed(marks):
             if mark == "!" and value.truth is not None:
                 value = Value(not value.truth, value.environment)
@@ -137,19 +143,19 @@ class _Reader:
                 cursor.at += 1
                 if cursor.sees("(", "["):
                     continue
-                value = self._member(value, cursor.token.value, self._text[start : cursor.token.end])
+                value = self._member(value, cursor.token.value, self._source(start, cursor.token.end))
                 cursor.at += 1
             elif cursor.sees("[") and not line_ends:
                 inner = Cursor(cursor.tokens, cursor.matching, cursor.at + 1)
                 key = self._expression(inner).data
                 cursor.skip_group()
-                source = self._text[start : cursor.before]
+                source = self._source(start, cursor.before)
                 value = self._member(value, shown(key), source) if isinstance(key, str | float) else unknown(source)
             elif cursor.sees("("):
                 value = self._call(cursor, start)
             elif cursor.token.kind == "template":
                 cursor.at += 1
-                value = unknown(self._text[start : cursor.before])
+                value = unknown(self._source(start, cursor.before))
             elif cursor.sees("as", "satisfies") and not line_ends:
                 cursor.at += 1
                 skip_type(cursor, self._text)
@@ -157,20 +163,20 @@ class _Reader:
                 cursor.at += 1
             elif cursor.sees("++", "--") and not line_ends:
                 cursor.at += 1
-                value = unknown(self._text[start : cursor.before])
+                value = unknown(self._source(start, cursor.before))
             else:
                 return value
 
     def _member(self, value: Value, key: str, source: str) -> Value:
         compact = "".join(source.split()).replace("?.", ".")
-        if compact.startswith("process.env."):
+        if compact.startswith(("process.env.", "process.env[")):
             return Value("production") if key == "NODE_ENV" else Value(UNDEFINED, environment=True)
         found = value.get(key)
         return unknown(source) if isinstance(found.data, Unknown) else found
 
     def _call(self, cursor: Cursor, start: int) -> Value:
         """Read a call; only what names a file is understood."""
-        callee = "".join(self._text[start : cursor.token.start].split())
+        callee = "".join(self._source(start, cursor.token.start).split())
         arguments = Cursor(cursor.tokens, cursor.matching, cursor.at + 1)
         cursor.skip_group()
         given: list[Value] = []
@@ -184,9 +190,9 @@ class _Reader:
             if callee == "require.resolve":
                 return Value(words[0])
             if callee == "require":
-                return self._json(words[0], self._text[start : cursor.before])
+                return self._json(words[0], self._source(start, cursor.before))
             return Value("/".join(words))
-        return unknown(self._text[start : cursor.before])
+        return unknown(self._source(start, cursor.before))
 
     def _json(self, path: str, source: str) -> Value:
         if not path.startswith("."):
@@ -201,7 +207,7 @@ class _Reader:
         if cursor.sees("[") or cursor.sees("{"):
             return self._array(cursor) if token.value == "[" else self._object(cursor)
         if self._skips_function(cursor):
-            return unknown(self._text[token.start : cursor.before])
+            return unknown(self._source(token.start, cursor.before))
         if cursor.sees("("):
             return self._parenthesis(cursor)
         if token.kind == "end" or (token.kind == "mark" and token.value in _ENDS):
@@ -233,7 +239,7 @@ class _Reader:
         inner = Cursor(cursor.tokens, cursor.matching, cursor.at + 1)
         value = self._expression(inner)
         cursor.skip_group()
-        return value if inner.sees(")") else unknown(self._text[start : cursor.before])
+        return value if inner.sees(")") else unknown(self._source(start, cursor.before))
 
     def _array(self, cursor: Cursor) -> Value:
         end = cursor.matching.get(cursor.at, len(cursor.tokens) - 1)
@@ -252,7 +258,7 @@ class _Reader:
                 items.extend(value.data)
                 self._count += len(value.data)
             elif not value.missing and value.data is not False:
-                rest = self._text[start : cursor.before]
+                rest = self._source(start, cursor.before)
             self._catch_up(cursor, at, end)
         cursor.at = end + 1
         return Value(tuple(items), environment, rest)
@@ -272,12 +278,12 @@ class _Reader:
                     found |= spread.data
                     self._count += len(spread.data)
                 elif spread.truth is not False:
-                    rest = " ".join(self._text[start : cursor.before].split())
+                    rest = " ".join(self._source(start, cursor.before).split())
                     found = {key: unknown(rest) for key in found}
             else:
                 key, value = self._property(cursor)
                 if key is None:
-                    rest = " ".join(self._text[start : cursor.before].split())
+                    rest = " ".join(self._source(start, cursor.before).split())
                 else:
                     found[key] = value
             self._catch_up(cursor, at, end)
@@ -311,7 +317,7 @@ class _Reader:
             return key, self._expression(cursor)
         if cursor.sees("("):  # a method
             cursor.skip_group()
-            return key, unknown(self._text[token.start : cursor.before])
+            return key, unknown(self._source(token.start, cursor.before))
         return key, self._name(token.value) if token.kind == "name" else unknown(token.value)
 
     def _template(self, token: Token) -> Value:
@@ -322,7 +328,7 @@ class _Reader:
                 tokens = tokenize(self._text, start, end)
                 value = self._expression(Cursor(tokens, pairs(tokens)))
                 if isinstance(value.data, Unknown | tuple | Mapping):
-                    return unknown(self._text[token.start : token.end])
+                    return unknown(self._source(token.start, token.end))
                 text += shown(value.data)
                 environment |= value.environment
         return Value(text, environment) if len(text) < _MOST_VALUES else unknown(text)
