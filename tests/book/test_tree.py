@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from recto.book.tree import MarkdownTree
+from recto.book.bookfile import SiteOptions
+from recto.book.tree import MarkdownTree, open_book
+from recto.errors import ConfigurationError
 
 
 def make(root: Path, *names: str) -> Path:
@@ -78,3 +80,70 @@ def test_the_books_name(tmp_path: Path, path: str, name: str) -> None:
 def test_titles_of_pages_that_state_none(tmp_path: Path) -> None:
     make(tmp_path, "module-1-x/setting_up-robots.md", "module-1-x/index.md")
     assert [page.title for page in MarkdownTree(tmp_path).pages()] == ["Module 1 x", "Setting up robots"]
+
+
+def test_what_cannot_be_read_is_told_and_the_rest_goes_on(tmp_path: Path) -> None:
+    book = make(tmp_path / "book", "a.md", "part/b.md")
+    make(tmp_path, "outside.md")
+    os.symlink(tmp_path / "outside.md", book / "linked.md")
+    os.symlink(book / "a.md", book / "within.md")
+    os.symlink(book / "self.md", book / "self.md")
+    os.mkfifo(book / "pipe.md")
+    (book / "large.md").write_bytes(b"x" * ((4 << 20) + 1))
+    (book / "latin.md").write_bytes(b"caf\xe9")
+    with open(os.fsencode(book) + b"/name\xff.md", "wb") as file:
+        file.write(b"# Name\n")
+    for source in (MarkdownTree(book), open_book(book)):
+        assert [page.path for page in source.pages()] == ["a.md", "part/b.md", "within.md"]
+        reasons = {failure.path: failure.reason for failure in source.failed}
+        assert reasons.pop("self.md")
+        assert reasons == {
+            "linked.md": "it is a link out of the book",
+            "pipe.md": "it is not a regular file",
+            "large.md": "it is larger than 4 MiB",
+            "latin.md": "not UTF-8 (byte 3)",
+            "name\\udcff.md": "its name is not UTF-8",
+        }
+
+
+def test_links_to_directories_are_not_followed_and_that_is_noted(tmp_path: Path) -> None:
+    make(tmp_path, "a/b.md", "other/c.md")
+    os.symlink(tmp_path / "other", tmp_path / "a" / "more")
+    source = open_book(tmp_path / "a")
+    assert [page.path for page in source.pages()] == ["b.md"]
+    assert source.notes == ["more/ is a link to a directory, and those are not followed."]
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="everything can be read by this user")
+def test_a_directory_that_cannot_be_read_is_told(tmp_path: Path) -> None:
+    make(tmp_path, "a.md", "closed/b.md")
+    (tmp_path / "closed").chmod(0)
+    source = open_book(tmp_path)
+    assert [page.path for page in source.pages()] == ["a.md"]
+    (tmp_path / "closed").chmod(0o700)
+    assert [failure.path for failure in source.failed] == ["closed/"]
+
+
+@pytest.mark.parametrize("config", ["", "module.exports = {docs: 'docs'}", "export default {url: 'https://x.org'}"])
+def test_a_site_of_which_nothing_is_known_is_still_opened_or_refused_with_a_reason(tmp_path: Path, config: str) -> None:
+    make(tmp_path, "docs/a.md")
+    (tmp_path / "docusaurus.config.js").write_text(config, "utf-8")
+    with pytest.raises(ConfigurationError) as error:
+        open_book(tmp_path)
+    assert "the directory of the pages itself" in error.value.hint
+    source = open_book(tmp_path / "docs")
+    (page,) = source.pages()
+    assert (page.url, page.format) == ("local://docs/docs/a", "mdx")
+    assert "without the site's own rules" in source.notes[0]
+
+
+def test_a_directory_beside_the_docs_of_a_site_is_plain(tmp_path: Path) -> None:
+    make(tmp_path, "docs/01-a.md", "notes/01-b.md")
+    (tmp_path / "docusaurus.config.js").write_text("module.exports = {url: 'https://x.org', presets: ['classic']}", "utf-8")
+    assert [page.url for page in open_book(tmp_path / "notes").pages()] == ["local://docs/docs/01-b"]
+    assert [page.url for page in open_book(tmp_path / "docs").pages()] == ["https://x.org/docs/a"]
+
+
+def test_an_address_that_is_none_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="--site-url"):
+        open_book(make(tmp_path, "a.md"), SiteOptions(url="example.org"))

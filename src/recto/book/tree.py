@@ -1,87 +1,95 @@
-"""A book on disk: a tree of Markdown or MDX files, Docusaurus or plain."""
+"""A book on disk: a Docusaurus site, a MkDocs site, or a tree of Markdown files."""
 
 from __future__ import annotations
 
-import hashlib
-import os
-import stat
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from recto.book import docusaurus_config, mkdocs
+from recto.book.bookfile import NO_OPTIONS, BookFile, SiteOptions, UnreadableSite, check_url, read_book_file
+from recto.book.docusaurus import DocusaurusSite
+from recto.book.globs import any_of
+from recto.book.naming import INDEX_PAGES, book_name, local_parts, local_url, page_modules, title_of
+from recto.book.routes import encoded
+from recto.book.shelf import LeftOut, Shelf, Written
 from recto.errors import InvalidArgument
-from recto.modules import ROOT_MODULE, module_keys
+from recto.protocols import Source
 from recto.types import Failure, Page
 
 _EXTENSIONS = (".md", ".mdx")
 _SKIPPED = frozenset({"node_modules", "build", "dist", "target", "__pycache__", "venv"})
-_SITE_FILES = tuple(f"docusaurus.config.{extension}" for extension in ("js", "ts", "mjs", "cjs", "mts", "cts"))
-_INDEX_PAGES = frozenset({"index", "readme"})
-_GENERIC_NAMES = frozenset({"docs", "doc", "book", "content", "src", "site", "website", "pages"})
-_ADDRESS = "local://docs/docs"
-_LARGEST_PAGE = 4 << 20  # bytes; no page that is written by people comes near it
+_PROJECT_ROOT = ".git"
+_SITES: tuple[tuple[tuple[str, ...], type[DocusaurusSite | mkdocs.MkDocsSite]], ...] = (
+    (docusaurus_config.CONFIG_FILES, DocusaurusSite),
+    (mkdocs.CONFIG_FILES, mkdocs.MkDocsSite),
+)
 _WANTED = "Give the directory that holds the book's Markdown files."
 
 
-class MarkdownTree:
-    """Yields the pages below a directory, in the order of their paths."""
-
-    def __init__(self, path: Path, book: str = "") -> None:
-        """Find the pages' root: the directory itself, or `docs` within a site."""
-        self._refused: list[Failure] = []
-        self._failed: list[Failure] = []
+def open_book(path: Path, options: SiteOptions = NO_OPTIONS, book: str = "") -> Source:
+    """Open the book at a path: a site by its configuration, else a plain tree; options win over `recto.toml`, that over the site."""
+    check_url(options.url, "--site-url")
+    place = _existing(path)
+    folder = place if place.is_dir() else place.parent
+    for site in (folder, *folder.parents):
         try:
-            self._find(path)
-        except OSError as error:
-            raise InvalidArgument(f"{str(path)[:200]} cannot be read: {error.strerror or error}", hint=_WANTED) from error
-        self._mdx = any((folder / name).is_file() for folder in (self._root, self._root.parent) for name in _SITE_FILES)
-        self._book = book or _book_name(self._root)
-        if not self._files:
-            raise InvalidArgument(f"There is no .md or .mdx file in {self._root}", hint="; ".join(map(str, self._refused[:3])) or _WANTED)
+            opened = _open_site(site, place, options, book)
+        except UnreadableSite as error:
+            if site == place:
+                raise
+            opened = MarkdownTree(path, book, options, [f"{error.message}. The pages are read without the site's own rules."])
+        if opened is not None:
+            return opened
+        if (site / _PROJECT_ROOT).exists():
+            break
+    return MarkdownTree(path, book, options)
 
-    def _find(self, path: Path) -> None:
-        """Find the files that are pages, and note those that look like it and are not."""
+
+def _open_site(site: Path, place: Path, options: SiteOptions, book: str) -> Source | None:
+    """Open a path as part of the site in a directory, if there is one and the path is one of its pages' places."""
+    folder = place if place.is_dir() else place.parent
+    for names, make in _SITES:
+        config = next((site / name for name in names if (site / name).is_file()), None)
+        if config is None:
+            continue
+        book_file = read_book_file(*dict.fromkeys((folder, site)))
+        book_file = BookFile(options.over(book_file.options), book_file.exclude, book_file.modules)
+        name = book or book_name(site)
+        opened = make(config, book_file, name)
+        shelves = opened.shelves(place)
+        if shelves:
+            return Tree(shelves, name, place, opened.notes)
+    return None
+
+
+def _existing(path: Path) -> Path:
+    try:
         if not path.exists():
             raise InvalidArgument(f"{path} does not exist", hint=_WANTED)
-        self._location = path = path.resolve()
-        if path.is_dir():
-            site = any((path / name).is_file() for name in _SITE_FILES)
-            self._location = self._root = path / "docs" if site and (path / "docs").is_dir() else path
-            self._files = sorted(self._walk(), key=lambda file: file.relative_to(self._root).as_posix())
-        else:
-            self._root = path.parent
-            self._files = [path] if path.suffix.lower() in _EXTENSIONS and not self._reason(path) else []
+        return path.resolve()
+    except (OSError, RuntimeError) as error:
+        raise InvalidArgument(f"{str(path)[:200]} cannot be read: {getattr(error, 'strerror', None) or error}", hint=_WANTED) from error
 
-    def _walk(self) -> Iterator[Path]:
-        """Yield the pages: no hidden files, no partials, nothing that a build made."""
 
-        def unreadable(error: OSError) -> None:
-            folder = Path(os.fsdecode(error.filename)).relative_to(self._root).as_posix()
-            self._refused.append(Failure("" if folder == "." else f"{folder}/", error.strerror or str(error)))
+class Tree:
+    """Yields the pages of directories, each in the order of their paths."""
 
-        for folder, names, files in os.walk(self._root, followlinks=False, onerror=unreadable):
-            names[:] = [name for name in names if name not in _SKIPPED and not name.startswith((".", "_"))]
-            for name in sorted(files):
-                file = Path(folder, name)
-                if file.suffix.lower() not in _EXTENSIONS or name.startswith((".", "_")):
-                    continue
-                if reason := self._reason(file):
-                    self._refused.append(Failure(_shown(file.relative_to(self._root).as_posix()), reason))
-                else:
-                    yield file
-
-    def _reason(self, file: Path) -> str:
-        """Say why a file is not read, if it is not."""
+    def __init__(self, shelves: Sequence[Shelf], book: str, location: Path, notes: Sequence[str] = ()) -> None:
+        """Find the files; a book without any is refused."""
+        self._book = book
+        self._location = location
+        self._failed: list[Failure] = []
         try:
-            status = file.stat()
+            self._files = [(shelf, name) for shelf in shelves for name in shelf.names()]
         except OSError as error:
-            return error.strerror or str(error)
-        if not stat.S_ISREG(status.st_mode):
-            return "it is not a regular file"
-        if status.st_size > _LARGEST_PAGE:
-            return f"it is larger than {_LARGEST_PAGE >> 20} MiB"
-        if file.is_symlink() and not file.resolve().is_relative_to(self._root):
-            return "it is a link out of the book"
-        return ""
+            raise InvalidArgument(f"{str(location)[:200]} cannot be read: {error.strerror or error}", hint=_WANTED) from error
+        self._refused = [failure for shelf in shelves for failure in shelf.refused]
+        self._told = [*notes, *(note for shelf in shelves for note in shelf.notes)]
+        self._notes = list(self._told)
+        if not self._files:
+            hint = "; ".join([*map(str, self._refused[:3]), *self._told[:3]]) or _WANTED
+            raise InvalidArgument(f"There is no .md or .mdx file in {location}", hint=hint)
 
     @property
     def book(self) -> str:
@@ -100,8 +108,8 @@ class MarkdownTree:
 
     @property
     def notes(self) -> list[str]:
-        """Nothing to tell of a plain tree."""
-        return []
+        """What was assumed, and what was left out of the last run."""
+        return self._notes
 
     def __len__(self) -> int:
         """How many files there are."""
@@ -110,51 +118,79 @@ class MarkdownTree:
     def pages(self) -> Iterator[Page]:
         """Yield each page; one that cannot be read is noted and left out."""
         self._failed[:] = self._refused
-        for file in self._files:
-            name = file.relative_to(self._root).as_posix()
-            try:
-                name.encode("utf-8")
-                data = file.read_bytes()
-                text = data.decode("utf-8")
-            except UnicodeEncodeError:
-                self._failed.append(Failure(_shown(name), "its name is not UTF-8"))
-                continue
-            except OSError as error:
-                self._failed.append(Failure(name, error.strerror or str(error)))
-                continue
-            except UnicodeDecodeError as error:
-                self._failed.append(Failure(name, f"not UTF-8 (byte {error.start})"))
-                continue
-            yield self._page(name, text, hashlib.sha256(data).hexdigest())
+        left_out: Counter[str] = Counter()
+        addresses: Counter[str] = Counter()
+        for shelf, name in self._files:
+            page = shelf.read(name)
+            if isinstance(page, Page):
+                addresses[page.url] += 1
+                yield page
+            elif isinstance(page, Failure):
+                self._failed.append(page)
+            else:
+                left_out[page.reason] += 1
+        shared = [url for url, count in addresses.items() if count > 1]
+        self._notes[:] = self._told
+        self._notes.extend(f"Left out: {count} {reason} page{'s' * (count > 1)}." for reason, count in left_out.items())
+        self._notes.extend(f"{addresses[url]} pages are published at the one address {url}." for url in shared[:5])
 
-    def _page(self, name: str, text: str, revision: str) -> Page:
-        path, _, extension = name.rpartition(".")
-        parts = path.split("/")
-        keys = module_keys(parts[0]) if len(parts) > 1 else (ROOT_MODULE,)
-        title = parts[-1]
-        if title.lower() in _INDEX_PAGES:
-            title = parts[-2] if len(parts) > 1 else self._book
-            parts = parts[:-1]
+
+class MarkdownTree(Tree):
+    """A plain tree of Markdown files, or the docs of a site without its rules: addresses keep the files' names."""
+
+    def __init__(self, path: Path, book: str = "", options: SiteOptions = NO_OPTIONS, notes: Sequence[str] = ()) -> None:
+        """Find the pages' root: the directory itself, or `docs` within a site."""
+        place = _existing(path)
+        root = place if place.is_dir() else place.parent
+        if place.is_dir() and _is_site(place) and (place / "docs").is_dir():
+            place = root = place / "docs"
+        book_file = read_book_file(*dict.fromkeys((root, root.parent if _is_site(root.parent) else root)))
+        book_file = BookFile(options.over(book_file.options), book_file.exclude, book_file.modules)
+        name = book or book_name(root)
+        rules = _PlainRules(name, book_file, mdx=_is_site(root) or _is_site(root.parent))
+        super().__init__([Shelf(root, rules, "" if place.is_dir() else place.name)], name, place, notes)
+
+
+class _PlainRules:
+    """No hidden files, no partials, nothing that a build made."""
+
+    def __init__(self, book: str, book_file: BookFile, *, mdx: bool) -> None:
+        self._book = book
+        self._book_file = book_file
+        self._mdx = mdx
+        self._left_out = any_of(book_file.exclude)
+
+    def enters(self, folder: str) -> bool:
+        name = folder.rpartition("/")[2]
+        return name not in _SKIPPED and not name.startswith((".", "_"))
+
+    def wants(self, name: str) -> bool:
+        return name.lower().endswith(_EXTENSIONS) and not name.rpartition("/")[2].startswith((".", "_")) and not self._left_out(name)
+
+    def page(self, written: Written) -> Page | LeftOut:
+        keys = page_modules(written.path, self._book_file)
         return Page(
-            path=name,
-            url="/".join((_ADDRESS, *parts)),
-            title=title.replace("-", " ").replace("_", " ").strip().capitalize(),
+            path=written.path,
+            url=self._url(written.path),
+            title=title_of(written.name, self._book),
             module=keys[0],
             module_keys=keys,
-            text=text,
-            revision=revision,
-            format="mdx" if self._mdx or extension.lower() == "mdx" else "markdown",
+            text=written.text,
+            revision=written.revision,
+            format="mdx" if self._mdx or written.name.lower().endswith(".mdx") else "markdown",
         )
 
+    def _url(self, path: str) -> str:
+        """Return the page's address below that of the site, if the book has one."""
+        options = self._book_file.options
+        if not options.url:
+            return local_url(path)
+        index = path.rpartition(".")[0].rpartition("/")[2].lower() in INDEX_PAGES
+        slash = index if options.trailing_slash is None else options.trailing_slash
+        relative = encoded("/".join(local_parts(path)))
+        base = options.url.rstrip("/")
+        return f"{base}/{relative}{'/' if slash and relative else ''}" if relative else f"{base}/"
 
-def _shown(name: str) -> str:
-    """A name that can be printed: bytes that are no text are escaped."""
-    return name if name.isprintable() and name.isascii() else name.encode("utf-8", "backslashreplace").decode()
 
-
-def _book_name(root: Path) -> str:
-    """Return the nearest name that says more than `docs`."""
-    for folder in (root, *root.parents):
-        if folder.name and folder.name.lower() not in _GENERIC_NAMES:
-            return folder.name
-    return root.name or "book"
+def _is_site(folder: Path) -> bool:
+    return any((folder / name).is_file() for name in docusaurus_config.CONFIG_FILES)

@@ -1,0 +1,114 @@
+"""Ask whether the links of a book lead to its passages: `uv run python -m bench.links PATH`.
+
+Every Markdown link with an anchor that stays within the book is resolved to a page; some passage of that page must have the anchor.
+"""
+
+from __future__ import annotations
+
+import argparse
+import posixpath
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import unquote, urljoin, urlsplit
+
+from markdown_it import MarkdownIt
+
+from recto.addresses import page_key
+from recto.book.bookfile import SiteOptions
+from recto.book.chunker import ChunkSize, chunk_page
+from recto.book.frontmatter import split_front_matter
+from recto.book.reading import read
+from recto.book.tree import open_book
+from recto.modules import nearest
+from recto.types import Page
+
+_ELSEWHERE = "no page of this book"
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A link with an anchor, and why it leads nowhere, if it does."""
+
+    page: str
+    href: str
+    problem: str = ""
+
+
+class Book:
+    """The pages of a book by path and address, and the anchors of their passages."""
+
+    def __init__(self, pages: list[Page]) -> None:
+        self._by_path = {page.path: page for page in pages}
+        self._by_address = {page_key(page.url): page for page in pages}
+        self._anchors: dict[str, set[str]] = {}
+
+    def links(self) -> Iterator[Link]:
+        """Yield every link with an anchor that does not lead to another site."""
+        for page in self._by_path.values():
+            for href in _hrefs(page):
+                parts = urlsplit(href)
+                if parts.fragment and parts.scheme in ("", urlsplit(page.url).scheme) and parts.netloc in ("", urlsplit(page.url).netloc):
+                    yield Link(page.path, href, self._problem(page, parts.path, unquote(parts.fragment), href))
+
+    def _problem(self, page: Page, path: str, anchor: str, href: str) -> str:
+        target = self._target(page, unquote(path), href)
+        if target is None:
+            return _ELSEWHERE
+        anchors = self.anchors(target)
+        if anchor in anchors:
+            return ""
+        guess = nearest(anchor, anchors)
+        return f"no such anchor on {target.path}" + (f", the nearest is #{guess}" if guess else "")
+
+    def _target(self, page: Page, path: str, href: str) -> Page | None:
+        if not path:
+            return page
+        if path.endswith((".md", ".mdx")):
+            below = path.removeprefix("@site").lstrip("/")
+            relative = posixpath.normpath(posixpath.join(posixpath.dirname(page.path), path))
+            names = (below, below.partition("/")[2]) if path.startswith(("/", "@site")) else (relative,)
+            return next((self._by_path[name] for name in names if name in self._by_path), None)
+        return self._by_address.get(page_key(urljoin(page.url, href)))
+
+    def anchors(self, page: Page) -> set[str]:
+        """Return the anchors that the passages of a page have."""
+        if page.path not in self._anchors:
+            passages = chunk_page(page, read(page), "bench", lambda text: len(text) // 4 + 1, 512, ChunkSize())
+            chunks = [passage.chunk for passage in passages]
+            self._anchors[page.path] = {anchor for chunk in chunks for anchor in (*chunk.anchors, chunk.anchor) if anchor}
+        return self._anchors[page.path]
+
+
+def _hrefs(page: Page) -> Iterator[str]:
+    """Yield the targets of the links in a page's text, those in code left out."""
+    for token in MarkdownIt("commonmark").enable("table").parse(split_front_matter(page.text)[1]):
+        for child in token.children or ():
+            href = child.attrs.get("href") if child.type == "link_open" else None
+            if isinstance(href, str):
+                yield href
+
+
+def main() -> None:
+    """Print how many links lead to a passage, and those that do not."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("path", type=Path)
+    parser.add_argument("--site-url", default="")
+    parser.add_argument("--at-least", type=float, default=0.0, metavar="RATIO", help="fail below this ratio")
+    options = parser.parse_args()
+    source = open_book(options.path, SiteOptions(url=options.site_url))
+    links = list(Book(list(source.pages())).links())
+    elsewhere = [link for link in links if link.problem == _ELSEWHERE]
+    within = [link for link in links if link.problem != _ELSEWHERE]
+    found = sum(not link.problem for link in within)
+    for link in [*elsewhere, *within]:
+        if link.problem:
+            print(f"{link.page}: {link.href}: {link.problem}")
+    ratio = found / len(within) if within else 1.0
+    print(f"{found} of {len(within)} links with an anchor lead to a passage ({ratio:.1%}); {len(elsewhere)} lead out of the book")
+    sys.exit(ratio < options.at_least)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,139 @@
+"""A directory of pages: find its files and read them, without trusting what lies there."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from recto.types import Failure, Page
+
+_LARGEST_PAGE = 4 << 20  # bytes; no page that is written by people comes near it
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A file's text; `name` is its path within its directory, `path` its name within the book."""
+
+    name: str
+    path: str
+    text: str
+    revision: str
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """Why a file is no page of the book, such as `draft`."""
+
+    reason: str
+
+
+class Rules(Protocol):
+    """What a kind of site says of the files in a directory."""
+
+    def enters(self, folder: str) -> bool:
+        """Whether there may be pages below a directory."""
+
+    def wants(self, name: str) -> bool:
+        """Whether a file is a page."""
+
+    def page(self, written: Written) -> Page | LeftOut:
+        """Make the page of a file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shelf:
+    """A directory and its rules.
+
+    `below` narrows it to a directory or a file within; `translated` holds files that stand in for those of the same name; links may
+    not lead out of `bounds`; `prefix` stands before all names.
+    """
+
+    root: Path
+    rules: Rules
+    below: str = ""
+    prefix: str = ""
+    translated: Path | None = None
+    bounds: Path | None = None
+    refused: list[Failure] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    def names(self) -> list[str]:
+        """Find the pages in the order of their names; note those that look like one and cannot be read."""
+        start = self.root / self.below if self.below else self.root
+        if start.is_file():
+            return [name for name in [self.below or start.name] if self.rules.wants(name) and self._acceptable(name)]
+        return sorted(self._walk(start))
+
+    def _walk(self, start: Path) -> Iterator[str]:
+        def unreadable(error: OSError) -> None:
+            folder = self._name(Path(os.fsdecode(error.filename)))
+            self.refused.append(Failure(f"{self.prefix}{folder}/" if folder else self.prefix, error.strerror or str(error)))
+
+        for folder, names, files in os.walk(start, followlinks=False, onerror=unreadable):
+            here = self._name(Path(folder))
+            names[:] = [name for name in names if self.rules.enters(_joined(here, name))]
+            linked = [_joined(here, name) for name in names if Path(folder, name).is_symlink()]
+            self.notes.extend(f"{_shown(self.prefix + name)}/ is a link to a directory, and those are not followed." for name in linked)
+            for file in files:
+                name = _joined(here, file)
+                if self.rules.wants(name) and self._acceptable(name):
+                    yield name
+
+    def _name(self, file: Path) -> str:
+        name = file.relative_to(self.root).as_posix()
+        return "" if name == "." else name
+
+    def _acceptable(self, name: str) -> bool:
+        """Whether a file can be read; if not, say why."""
+        if reason := self._reason(self.file(name)):
+            self.refused.append(Failure(_shown(self.prefix + name), reason))
+        return not reason
+
+    def _reason(self, file: Path) -> str:
+        try:
+            status = file.stat()
+            bounds = self.bounds or self.root
+            if file.is_symlink() and not file.resolve().is_relative_to(bounds):
+                return "it is a link out of the book"
+        except (OSError, RuntimeError) as error:  # a link that leads to itself
+            return getattr(error, "strerror", None) or str(error)
+        if not stat.S_ISREG(status.st_mode):
+            return "it is not a regular file"
+        if status.st_size > _LARGEST_PAGE:
+            return f"it is larger than {_LARGEST_PAGE >> 20} MiB"
+        return ""
+
+    def file(self, name: str) -> Path:
+        """Return the file of a name: the translation, if there is one."""
+        if self.translated is not None and (self.translated / name).is_file():
+            return self.translated / name
+        return self.root / name
+
+    def read(self, name: str) -> Page | LeftOut | Failure:
+        """Read a file and make its page."""
+        path = f"{self.prefix}{name}"
+        try:
+            path.encode("utf-8")
+            data = self.file(name).read_bytes()
+            text = data.decode("utf-8")
+        except UnicodeEncodeError:
+            return Failure(_shown(path), "its name is not UTF-8")
+        except OSError as error:
+            return Failure(path, error.strerror or str(error))
+        except UnicodeDecodeError as error:
+            return Failure(path, f"not UTF-8 (byte {error.start})")
+        return self.rules.page(Written(name, path, text, hashlib.sha256(data).hexdigest()))
+
+
+def _joined(folder: str, name: str) -> str:
+    return f"{folder}/{name}" if folder else name
+
+
+def _shown(name: str) -> str:
+    """A name that can be printed: bytes that are no text are escaped."""
+    return name if name.isprintable() and name.isascii() else name.encode("utf-8", "backslashreplace").decode()

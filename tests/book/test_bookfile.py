@@ -1,0 +1,108 @@
+"""`recto.toml`: what a book's owner says of its site."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from recto.book.bookfile import SiteOptions, read_book_file
+from recto.book.tree import open_book
+from recto.errors import ConfigurationError
+
+WHOLE = """
+[site]
+url = "https://example.org/book/"
+route_base_path = "docs"
+trailing_slash = false
+version = "1.0"
+locale = "fr"
+exclude = ["tutorial-*/**"]
+
+[modules]
+ros2 = ["module-1-ros2", "ros2-fundamentals/"]
+Deep = ["module-1-ros2/deep"]
+"""
+
+
+def book(folder: Path, text: str, *names: str) -> Path:
+    for name in names or ("a.md",):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text("# A page\n\nText.\n", "utf-8")
+    (folder / "recto.toml").write_text(text, "utf-8")
+    return folder
+
+
+def test_everything_is_read(tmp_path: Path) -> None:
+    found = read_book_file(tmp_path, book(tmp_path / "b", WHOLE))
+    assert found.options == SiteOptions("https://example.org/book/", "docs", False, "1.0", "fr")
+    assert found.exclude == ("tutorial-*/**",)
+    assert found.modules == {"ros2": ("module-1-ros2", "ros2-fundamentals"), "deep": ("module-1-ros2/deep",)}
+
+
+def test_no_file_says_nothing(tmp_path: Path) -> None:
+    assert read_book_file(tmp_path).options == SiteOptions()
+
+
+def test_flags_win() -> None:
+    stated = SiteOptions("https://x.org", "docs", True, "1", "fr")
+    assert SiteOptions().over(stated) == stated
+    assert SiteOptions("https://y.org", "", False, "2", "de").over(stated) == SiteOptions("https://y.org", "", False, "2", "de")
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "hint"),
+    [
+        ("[sites]", "unknown key sites", "Did you mean site?"),
+        ("[site]\nbase_url = ''", "unknown key site.base_url", "site."),
+        ("[site]\nexlude = []", "unknown key site.exlude", "Did you mean site.exclude?"),
+        ("[site]\nversion = 1.0", "site.version must be text", "quotes"),
+        ("[site]\ntrailing_slash = 'no'", "site.trailing_slash must be true or false", "without quotes"),
+        ("[site]\nexclude = 'a'", "site.exclude must be a list of texts", "drafts"),
+        ("[site]\nurl = 'example.org'", "site.url is not the address of a website", "https://"),
+        ("site = 1", "site must be a table", "[site]"),
+        ("[modules]\nros2 = 'x'", "modules.ros2 must be a list of texts", ""),
+        ("[site", "cannot be read", "TOML"),
+    ],
+)
+def test_what_cannot_be_meant_is_an_error_that_names_the_place(tmp_path: Path, text: str, message: str, hint: str) -> None:
+    with pytest.raises(ConfigurationError, match=message) as error:
+        read_book_file(book(tmp_path, text))
+    assert str(tmp_path / "recto.toml") in str(error.value)
+    assert hint in error.value.hint
+
+
+def test_a_plain_book_with_an_address(tmp_path: Path) -> None:
+    names = ("index.md", "a b.md", "part/README.md", "part/c.mdx")
+    place = book(tmp_path, "[site]\nurl = 'https://x.org/book'", *names)
+    assert {page.path: page.url for page in open_book(place).pages()} == {
+        "a b.md": "https://x.org/book/a%20b",
+        "index.md": "https://x.org/book/",
+        "part/README.md": "https://x.org/book/part/",
+        "part/c.mdx": "https://x.org/book/part/c",
+    }
+    options = SiteOptions(url="https://y.org/", trailing_slash=True)
+    assert [page.url for page in open_book(place / "part", options).pages()] == ["https://y.org/", "https://y.org/c/"]
+
+
+def test_modules_and_what_is_left_out(tmp_path: Path) -> None:
+    names = ("module-1-ros2/a.md", "module-1-ros2/deep/b.md", "ros2-fundamentals/c.md", "tutorial-basics/d.md", "e.md")
+    modules = {page.path: page.module_keys for page in open_book(book(tmp_path, WHOLE, *names)).pages()}
+    assert modules == {
+        "module-1-ros2/a.md": ("ros2", "module-1-ros2"),
+        "module-1-ros2/deep/b.md": ("deep", "ros2", "module-1-ros2"),
+        "ros2-fundamentals/c.md": ("ros2", "ros2-fundamentals"),
+        "e.md": ("intro",),
+    }
+
+
+def test_a_site_reads_the_file_beside_it(tmp_path: Path) -> None:
+    place = book(tmp_path, WHOLE.replace('version = "1.0"', ""), "docs/module-1-ros2/01-a.md", "docs/tutorial-basics/b.md")
+    (place / "docusaurus.config.js").write_text(
+        "module.exports = {i18n: {defaultLocale: 'fr', locales: ['fr']}, presets: ['classic']}", "utf-8"
+    )
+    for given in (place, place / "docs", place / "docs" / "module-1-ros2"):
+        (page,) = open_book(given).pages()
+        assert (page.url, page.module) == ("https://example.org/book/docs/module-1-ros2/a", "ros2")
+    (page,) = open_book(place, SiteOptions(url="https://z.org", trailing_slash=True, route_base_path="/")).pages()
+    assert page.url == "https://z.org/module-1-ros2/a/"

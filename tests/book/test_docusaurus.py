@@ -1,0 +1,300 @@
+"""Docusaurus sites: the addresses that the real tool gave to a site made to be hard, and what cannot be known without running it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from recto.book.bookfile import SiteOptions
+from recto.book.tree import open_book
+from recto.errors import ConfigurationError, InvalidArgument
+from recto.types import Page
+
+SITE = Path(__file__).parent / "sites" / "docusaurus"
+VARIANTS: dict[str, dict[str, str]] = json.loads((SITE / "variants.json").read_text("utf-8"))
+
+
+def built(variant: str) -> list[dict[str, Any]]:
+    pages: list[dict[str, Any]] = json.loads((SITE / "expected" / f"{variant}.json").read_text("utf-8"))["pages"]
+    return pages
+
+
+def site(folder: Path, variant: str = "plain") -> Path:
+    """Copy the site with the configuration of a variant, as it was built."""
+    target = folder / "torture"
+    shutil.copytree(SITE, target, ignore=shutil.ignore_patterns("expected", "variants.json"))
+    change(target, VARIANTS[variant])
+    return target
+
+
+def change(target: Path, changes: dict[str, str]) -> None:
+    file = target / "docusaurus.config.js"
+    text = file.read_text("utf-8")
+    for old, new in changes.items():
+        assert text.count(old) == 1
+        text = text.replace(old, new)
+    file.write_text(text, "utf-8")
+
+
+def small_site(folder: Path, config: str = "", *names: str) -> Path:
+    for name in names or ("docs/01-intro.md",):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text("# A page\n\nText.\n", "utf-8")
+    (folder / "docusaurus.config.js").write_text(config or "module.exports = {url: 'https://x.org', baseUrl: '/'};", "utf-8")
+    return folder
+
+
+def pages(path: Path, **options: Any) -> list[Page]:
+    return list(open_book(path, SiteOptions(**options)).pages())
+
+
+def urls(path: Path, **options: Any) -> list[str]:
+    return [page.url for page in pages(path, **options)]
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_every_page_has_the_address_that_docusaurus_gave_it(tmp_path: Path, variant: str) -> None:
+    place = site(tmp_path, variant)
+    expected: dict[tuple[str, str], set[str]] = defaultdict(set)
+    for page in built(variant):
+        if not page["unlisted"]:
+            expected[page["locale"], page["version"]].add(page["url"])
+    versions = {version for _, version in expected}
+    for locale in {locale for locale, _ in expected}:
+        for version in versions:
+            found = pages(place, locale=locale, version=version)
+            # An instance without this version is read in its own last one.
+            mine = {page.url for page in found if page.version == version}
+            assert mine == expected[locale, version], (locale, version)
+            assert len({page.path for page in found}) == len(found)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_by_default_the_version_is_read_that_readers_get(tmp_path: Path, variant: str) -> None:
+    wanted = {page["url"] for page in built(variant) if page["last"] and page["locale"] == "en" and not page["unlisted"]}
+    if variant == "only-one":  # the second instance has its own versions
+        assert wanted == {page["url"] for page in built(variant) if page["last"]}
+    assert {page.url for page in pages(site(tmp_path, variant))} == wanted
+
+
+def test_a_translation_stands_in_for_its_page_and_only_for_that(tmp_path: Path) -> None:
+    found = {page.path: page for page in pages(site(tmp_path), locale="fr", version="2.0")}
+    assert found["intro.md"].text.startswith("# Bonjour 2.0")
+    assert found["01-module-one/01-first.md"].text.startswith("# First of 2.0")
+    assert {page.locale for page in found.values()} == {"fr"}
+    current = pages(site(tmp_path / "again"), locale="fr", version="current")
+    assert "only-french.md" not in {page.path for page in current}
+
+
+def test_versions_are_never_mixed(tmp_path: Path) -> None:
+    place = site(tmp_path)
+    main = [page for page in pages(place, version="1.0") if not page.path.startswith("labs/")]
+    assert {page.version for page in main} == {"1.0"}
+    assert {page.path for page in main} == {"home.md", "intro.md"}
+
+
+def test_drafts_and_unlisted_pages_are_left_out_and_counted(tmp_path: Path) -> None:
+    source = open_book(site(tmp_path), SiteOptions(version="current"))
+    paths = {page.path for page in source.pages()}
+    assert not paths & {"draft.md", "unlisted.md", "_partial.md", "_private/inner.md", "left-out/gone.md", ".hidden.md", "UPPER.MD"}
+    assert "Left out: 1 draft page." in source.notes
+    assert "Left out: 1 unlisted page." in source.notes
+
+
+def test_a_module_also_answers_to_its_label(tmp_path: Path) -> None:
+    found = {page.path: page for page in pages(site(tmp_path), version="current")}
+    assert found["01-module-one/01-first.mdx"].module_keys == ("module-one", "01-module-one", "the first module")
+    assert found["02-module-two/README.md"].module_keys == ("module-two", "02-module-two", "second module")
+    assert found["intro.md"].module_keys == ("intro",)
+    assert found["labs/01-bench.md"].module == "labs"
+
+
+@pytest.mark.parametrize(
+    ("below", "count"), [("docs", 45), ("docs/01-module-one", 7), ("docs/01-module-one/nested/02-deep", 2), ("docs/intro.md", 1)]
+)
+def test_a_part_of_the_docs_has_the_names_and_addresses_of_the_whole(tmp_path: Path, below: str, count: int) -> None:
+    place = site(tmp_path)
+    whole = {page.path: page.url for page in pages(place, version="current")}
+    part = {page.path: page.url for page in pages(place / below)}
+    assert len(part) == count
+    assert part.items() <= whole.items()
+
+
+def test_a_directory_of_an_older_version_is_that_version(tmp_path: Path) -> None:
+    place = site(tmp_path)
+    assert urls(place / "versioned_docs/version-1.0/intro.md") == ["https://books.example/torture/docs/one/intro"]
+    assert urls(place / "labs_versioned_docs/version-spring/garden") == ["https://books.example/torture/the-labs/garden/"]
+    source = open_book(place / "docs")
+    assert any("docs is version current; readers get version 2.0" in note for note in source.notes)
+    assert urls(place / "docs", version="2.0") == urls(place, version="2.0")[:2]
+    with pytest.raises(InvalidArgument, match="belongs to version current, not 2.0"):
+        open_book(place / "docs" / "01-module-one", SiteOptions(version="2.0"))
+
+
+def test_names_of_further_docs_begin_with_their_path_or_id(tmp_path: Path) -> None:
+    plugins = "[['content-docs', {id: 'lab', path: 'labs', routeBasePath: 'l'}]]"
+    config = f"module.exports = {{url: 'https://x.org', plugins: {plugins}, presets: ['classic']}}"
+    place = small_site(tmp_path, config, "docs/a.md", "labs/a.md")
+    assert {page.path: page.url for page in pages(place)} == {"a.md": "https://x.org/docs/a", "labs/a.md": "https://x.org/l/a"}
+    (place / "docs" / "labs").mkdir()
+    (place / "docs" / "labs" / "a.md").write_text("# Other\n", "utf-8")
+    assert [page.path for page in pages(place)] == ["a.md", "labs/a.md", "@lab/a.md"]
+
+
+def test_a_version_or_locale_that_is_not_there_is_refused_with_those_that_are(tmp_path: Path) -> None:
+    place = site(tmp_path)
+    with pytest.raises(ConfigurationError, match="no version 2.1") as error:
+        open_book(place, SiteOptions(version="2.1"))
+    assert error.value.hint == "Did you mean 2.0? The site has: current, 2.0, 1.0, spring."
+    with pytest.raises(ConfigurationError, match="no locale es") as error:
+        open_book(place, SiteOptions(locale="es"))
+    assert "en, fr, de" in error.value.hint
+
+
+CONFIG = "module.exports = {url: 'https://x.org', baseUrl: '/b/', presets: [['classic', {docs: {}}]]};"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "key", "flag"),
+    [
+        ("'https://x.org'", "site()", "url", "--site-url"),
+        ("'/b/'", "base[process.cwd()]", "baseUrl", "--site-url"),
+        ("baseUrl", "trailingSlash: f(), baseUrl", "trailingSlash", "--trailing-slash"),
+        ("docs: {}", "docs: {routeBasePath: f()}", "docs.routeBasePath", "--route-base-path"),
+        ("docs: {}", "docs: {...common, id: 'default', path: 'docs'}", "docs.routeBasePath", "--route-base-path"),
+    ],
+)
+def test_what_only_running_would_tell_is_an_error_that_names_the_flag(tmp_path: Path, old: str, new: str, key: str, flag: str) -> None:
+    place = small_site(tmp_path, CONFIG.replace(old, new))
+    with pytest.raises(ConfigurationError, match=f"{key} cannot be read without running it") as error:
+        open_book(place)
+    assert flag in error.value.hint
+
+
+def test_flags_give_what_cannot_be_read(tmp_path: Path) -> None:
+    config = "module.exports = {url: f(), baseUrl: g(), trailingSlash: h(), presets: [['classic', {docs: {routeBasePath: i()}}]]};"
+    place = small_site(tmp_path, config)
+    found = urls(place, url="https://y.org/base/", trailing_slash=True, route_base_path="handbook")
+    assert found == ["https://y.org/base/handbook/intro/"]
+    assert urls(place, url="https://y.org", trailing_slash=False, route_base_path="/") == ["https://y.org/intro"]
+
+
+def test_an_unreadable_last_version_needs_a_version(tmp_path: Path) -> None:
+    config = CONFIG.replace("docs: {}", "docs: {lastVersion: newest()}")
+    place = small_site(tmp_path, config, "docs/a.md", "versioned_docs/version-1/a.md")
+    assert urls(place) == ["https://x.org/b/docs/a"]  # without versions.json there is but one
+    (place / "versions.json").write_text('["1"]', "utf-8")
+    with pytest.raises(ConfigurationError, match=r"docs.lastVersion cannot be read without running it: newest\(\)") as error:
+        open_book(place)
+    assert "--docs-version" in error.value.hint
+    assert urls(place, version="1") == ["https://x.org/b/docs/a"]
+    assert urls(place, version="current") == ["https://x.org/b/docs/next/a"]
+
+
+def test_the_environment_counts_as_empty_and_that_is_noted(tmp_path: Path) -> None:
+    place = small_site(tmp_path, CONFIG.replace("'/b/'", "process.env.BASE ?? '/c/'"))
+    source = open_book(place)
+    assert [page.url for page in source.pages()] == ["https://x.org/c/docs/intro"]
+    assert source.notes == ['baseUrl depends on the environment; taken as "/c/"']
+
+
+def test_without_an_address_pages_keep_their_local_ones(tmp_path: Path) -> None:
+    place = small_site(tmp_path, "module.exports = {presets: ['classic']}", "docs/module-1-ros2/01-ros2-fundamentals.md")
+    assert urls(place) == ["local://docs/docs/module-1-ros2/01-ros2-fundamentals"]
+
+
+def test_docs_that_are_switched_off_or_missing(tmp_path: Path) -> None:
+    place = small_site(tmp_path, "module.exports = {url: 'https://x.org', presets: [['classic', {docs: false}]]}")
+    with pytest.raises(ConfigurationError, match="no docs"):
+        open_book(place)
+    place = small_site(tmp_path, "module.exports = {url: 'https://x.org', presets: [['classic', {docs: {path: 'other'}}]]}")
+    with pytest.raises(InvalidArgument) as error:
+        open_book(place)
+    assert "There is no directory other" in error.value.hint
+
+
+def test_docs_may_lie_beside_the_site_but_not_just_anywhere(tmp_path: Path) -> None:
+    small_site(tmp_path, "", "handbook/01-a.md", "project/handbook/02-b.md")
+    (tmp_path / "docusaurus.config.js").unlink()
+    place = small_site(tmp_path / "project" / "site", CONFIG.replace("docs: {}", "docs: {path: '../handbook'}"))
+    assert urls(place) == ["https://x.org/b/docs/b"]
+    small_site(place, CONFIG.replace("docs: {}", "docs: {path: '../../handbook'}"))
+    with pytest.raises(ConfigurationError, match="outside the project"):
+        open_book(place)
+
+
+@pytest.mark.parametrize(
+    ("form", "formats"), [("mdx", ["mdx", "mdx", "markdown"]), ("detect", ["markdown", "mdx", "markdown"]), ("md", ["markdown"] * 3)]
+)
+def test_how_a_page_is_read(tmp_path: Path, form: str, formats: list[str]) -> None:
+    place = small_site(
+        tmp_path, CONFIG.replace("baseUrl", f"markdown: {{format: '{form}'}}, baseUrl"), "docs/a.md", "docs/b.mdx", "docs/c.mdx"
+    )
+    (place / "docs" / "c.mdx").write_text("---\nmdx:\n  format: md\n---\n# C\n", "utf-8")
+    assert [page.format for page in pages(place)] == formats
+
+
+def test_two_pages_at_one_address_are_noted(tmp_path: Path) -> None:
+    source = open_book(small_site(tmp_path, CONFIG, "docs/a/index.md", "docs/a/README.md"))
+    assert len(list(source.pages())) == 2
+    assert source.notes == ["2 pages are published at the one address https://x.org/b/docs/a/."]
+
+
+@pytest.fixture
+def corpora() -> Path:
+    folder = os.environ.get("RECTO_CORPORA", "")
+    if not folder:
+        pytest.skip("RECTO_CORPORA does not say where the books for trying are")
+    return Path(folder)
+
+
+def test_the_handbook_of_docusaurus_itself(corpora: Path) -> None:
+    found = {page.path: page.url for page in pages(corpora / "books" / "docusaurus" / "website")}
+    assert not {path for path in found if "/_" in path}
+    for path, url in DOCUSAURUS_PAGES.items():
+        assert found[path] == f"https://docusaurus.io/docs{url}", path
+
+
+# Read off the files: the configuration sets no slash at the end; the address is the slug, else the directory and the file's name.
+DOCUSAURUS_PAGES = {
+    "introduction.mdx": "",
+    "installation.mdx": "/installation",
+    "blog.mdx": "/blog",
+    "cli.mdx": "/cli",
+    "typescript-support.mdx": "/typescript-support",
+    "advanced/index.mdx": "/advanced",
+    "advanced/architecture.mdx": "/advanced/architecture",
+    "advanced/ssg.mdx": "/advanced/ssg",
+    "api/docusaurus.config.js.mdx": "/api/docusaurus-config",
+    "api/misc/create-docusaurus.mdx": "/api/misc/create-docusaurus",
+    "api/misc/eslint-plugin/README.mdx": "/api/misc/@docusaurus/eslint-plugin",
+    "api/misc/eslint-plugin/no-html-links.mdx": "/api/misc/@docusaurus/eslint-plugin/no-html-links",
+    "api/misc/logger/logger.mdx": "/api/misc/@docusaurus/logger",
+    "api/plugin-methods/README.mdx": "/api/plugin-methods",
+    "api/plugin-methods/lifecycle-apis.mdx": "/api/plugin-methods/lifecycle-apis",
+    "api/plugins/overview.mdx": "/api/plugins",
+    "api/plugins/plugin-content-docs.mdx": "/api/plugins/@docusaurus/plugin-content-docs",
+    "api/plugins/plugin-pwa.mdx": "/api/plugins/@docusaurus/plugin-pwa",
+    "api/themes/overview.mdx": "/api/themes",
+    "api/themes/theme-configuration.mdx": "/api/themes/configuration",
+    "deployment/index.mdx": "/deployment",
+    "deployment/github-pages.mdx": "/deployment/github-pages",
+    "guides/creating-pages.mdx": "/creating-pages",
+    "guides/docs/docs-create-doc.mdx": "/create-doc",
+    "guides/docs/docs-introduction.mdx": "/docs-introduction",
+    "guides/docs/sidebar/index.mdx": "/sidebar",
+    "guides/docs/sidebar/items.mdx": "/sidebar/items",
+    "guides/docs/versioning.mdx": "/versioning",
+    "guides/markdown-features/markdown-features-intro.mdx": "/markdown-features",
+    "guides/markdown-features/markdown-features-admonitions.mdx": "/markdown-features/admonitions",
+    "guides/whats-next.mdx": "/guides/whats-next",
+    "i18n/i18n-tutorial.mdx": "/i18n/tutorial",
+    "migration/v2/migration-overview.mdx": "/migration/v2",
+    "migration/v3.mdx": "/migration/v3",
+}

@@ -1,0 +1,180 @@
+"""Configurations in JavaScript are read as text: what literals say is known, what would have to be run is not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from recto.book.javascript import UNDEFINED, Unknown, Value, read_exported
+
+JSON = {"./data.json": {"name": "book", "list": [1, "two"], "deep": {"er": None}}}
+
+
+def read(text: str) -> Value:
+    return read_exported(text, JSON.__getitem__)
+
+
+def value(expression: str, before: str = "") -> Any:
+    return read(f"{before}\nmodule.exports = {{x: {expression}}};").get("x").plain
+
+
+@pytest.mark.parametrize(
+    ("expression", "expected"),
+    [
+        ("'a\\'b\\n\\u00e9\\x41\\u{1F600}'", "a'b\né" + "A😀"),
+        ('"it\'s // no comment"', "it's // no comment"),
+        ("`plain`", "plain"),
+        ("`a${'b' + `c`}d`", "abcd"),
+        ("1_000 /* one */", 1000.0),
+        ("-0x10", -16.0),
+        (".5e1", 5.0),
+        ("[1, , 2,]", [1.0, 2.0]),
+        ("[true, false, null, undefined]", [True, False, None, None]),
+        ("{'quoted-key': 1, 2: 'two', [`computed`]: 3, trailing: 4,}", {"quoted-key": 1.0, "2": "two", "computed": 3.0, "trailing": 4.0}),
+        ("({a: 1})", {"a": 1.0}),
+        ("/** @type {X} */ ({a: 1})", {"a": 1.0}),
+        ("{a: 1} as const", {"a": 1.0}),
+        ("{a: 1} satisfies Preset.Options<A | B>[]", {"a": 1.0}),
+        ("<Config>('x')", None),
+        ("'a' + 'b' + 1", "ab1"),
+        ("!''", True),
+        ("!!process.env.CI && 'yes'", False),
+        ("process.env.BASE || '/'", "/"),
+        ("process.env['BASE'] ?? '/base/'", "/base/"),
+        ("process.env?.BASE ?? '/base/'", "/base/"),
+        ("process.env.NODE_ENV === 'production' ? 'a' : 'b'", "a"),
+        ("process.env.X == null", True),
+        ("1 === '1' ? 'a' : 2 !== 3 ? 'b' : 'c'", "b"),
+        ("{a: /[/'\"]\\/}/g, b: 1}.b", 1.0),
+        ("{method() { return '}' }, async *gen() {}, get x() { return 1 }, b: 1}.b", 1.0),
+        ("{f: (a, b) => ({c: a}), g: async x => x, h: function () { return `}` }, b: 1}.b", 1.0),
+        ("{f: (a: string): Promise<void> => {}, b: 1}.b", 1.0),
+        ("{...{a: 1, b: 2}, b: 3}", {"a": 1.0, "b": 3.0}),
+        ("[...[1], ...(process.env.X ? [2] : [])]", [1.0]),
+        ("require.resolve('@docusaurus/preset-classic')", "@docusaurus/preset-classic"),
+        ("path.join(__dirname, 'docs', 'en')", "./docs/en"),
+        ("require('./data.json').list[1]", "two"),
+    ],
+)
+def test_what_is_known(expression: str, expected: Any) -> None:
+    found = value(expression)
+    assert isinstance(found, Unknown) if expected is None and "<" in expression else found == expected
+
+
+@pytest.mark.parametrize(
+    ("expression", "source"),
+    [
+        ("f('a', [1])", "f('a', [1])"),
+        ("a.b.c", "a.b.c"),
+        ("new URL('x').href", "new URL('x').href"),
+        ("`a${f()}`", "`a${f()}`"),
+        ("(() => { return 1 })()", "(() => { return 1 })()"),
+        ("cond ? 1 : 2", "cond ? 1 : 2"),
+        ("'a' + f()", "'a' + f()"),
+        ("require('./missing.json')", "require('./missing.json')"),
+        ("require('/etc/passwd')", "require('/etc/passwd')"),
+        ("await load()", "await load()"),
+    ],
+)
+def test_what_would_have_to_be_run(expression: str, source: str) -> None:
+    assert value(f"{expression}, y: 1") == Unknown(source)
+    assert read(f"module.exports = {{x: {expression}, y: 1}}").get("y").data == 1.0
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "export default {x: 1}",
+        "module.exports = {x: 1};",
+        "const config: Config = {x: 1}\nexport default config",
+        "import type {Config} from '@docusaurus/types';\nconst config = {x: one} satisfies Config;\nconst one = 1;\nexport default config;",
+        "export default function () { return {x: 1}; }",
+        "export default async function createConfig(): Promise<Config> { const x = 1; return {x}; }",
+        "async function create() { const other = {x: 2}; const y = {x: 1}; return y }\nmodule.exports = create;",
+        "module.exports = async () => { const fs = await import('fs'); return {x: 1}; };",
+        "export default () => ({x: 1});",
+        "const create = () => ({x: 1})\nexport default create",
+        "export default defineConfig({x: 1});",
+        "#!/usr/bin/env node\n'use strict'\nvar a = 1, b = {x: a}\nmodule.exports = b",
+        "import d from './data.json' with {type: 'json'};\nexport default {x: d.list[0]};",
+        "import {list as l} from './data.json';\nexport default {x: l[0]};",
+        "import * as d from './data.json';\nexport default {x: d.list['0']};",
+    ],
+)
+def test_where_the_configuration_is_found(text: str) -> None:
+    assert read(text).get("x").data == 1.0
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "let x = 1; x = 2; export default {x};",
+        "const c = {x: 1}; c.x = f(); export default c;",
+        "const x = x; export default {x};",
+        "const a = {...b}, b = {...a}; export default {x: a.y};",
+        "export default {x: 1, ...rest};",
+        "export default function () { if (a) { return {x: 1}; } return f(); }",
+        "export default wrap({x: 1});",
+    ],
+)
+def test_what_may_be_changed_is_not_known(text: str) -> None:
+    assert isinstance(read(text).get("x").data, Unknown)
+
+
+def test_what_depends_on_the_environment_says_so() -> None:
+    found = read("const base = process.env.BASE ?? '/'; export default {a: base, b: `${base}x`, c: 1, d: base === '/' ? 2 : 3};")
+    assert [found.get(key).environment for key in "abcd"] == [True, True, False, True]
+    assert not read("export default {a: process.env.NODE_ENV}").get("a").environment
+
+
+def test_nothing_exported_is_nothing() -> None:
+    assert read("const a = 1;").data is UNDEFINED
+    assert read("").data is UNDEFINED
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[" * 10_000,
+        "{a:" * 10_000,
+        "(" * 10_000 + ")" * 10_000,
+        "!" * 10_000,
+        "`${" * 1_000,
+        "a ? " * 10_000,
+        "1 + " * 10_000,
+        "x." * 10_000,
+        "x => " * 10_000,
+        "'" * 10_001,
+        "/" * 10_000,
+    ],
+)
+def test_text_without_end_comes_to_an_end(text: str) -> None:
+    read(f"export default {{x: {text}}}")
+    read(f"export default {text}")
+
+
+def test_a_few_lines_cannot_say_without_measure() -> None:
+    doubled = "const a0 = ['x'];" + "".join(f"const a{n + 1} = [...a{n}, ...a{n}];" for n in range(40))
+    assert isinstance(read(f"{doubled} export default {{x: a40}}").get("x").data, Unknown)
+    longer = "const a0 = 'xxxxxxxx';" + "".join(f"const a{n + 1} = a{n} + a{n};" for n in range(40))
+    assert isinstance(read(f"{longer} export default {{x: a40}}").get("x").data, Unknown)
+
+
+FRAGMENTS = st.sampled_from(
+    ["export default ", "module.exports = ", "const a = ", "a", "{", "}", "[", "]", "(", ")", ",", ":", ";", "?", "=>", "...", "'s'",
+     "`t${", "}`", "1", "/", "/r/g", "//", "/*", "*/", "\n", "!", "&&", "??", "+", "as ", "T<", ">", "function ", "return ", "async ",
+     "import ", "from ", "'./data.json'", ".", "?.", "=", "class ", "new ", "process.env.X", "\\", '"', "'", "`", "$", "#", "\u2028",
+     "get ", "require(", "|"]
+)  # fmt: skip
+
+
+@settings(deadline=None, max_examples=400)
+@given(st.lists(FRAGMENTS, max_size=60).map("".join) | st.text(max_size=200))
+def test_any_text_is_read(text: str) -> None:
+    for whole in (text, f"export default {text}", f"export default {{x: {text}, y: 1}}", f"const a = {text}\nmodule.exports = {{x: a}}"):
+        found = read(whole)
+        assert isinstance(found, Value)
+        _ = found.get("x").plain, found.get("y", "z").plain

@@ -1,0 +1,93 @@
+"""MkDocs sites: the addresses that the real tool gave to a site made to be hard."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from recto.book.bookfile import SiteOptions
+from recto.book.tree import open_book
+from recto.errors import ConfigurationError
+
+SITE = Path(__file__).parent / "sites" / "mkdocs"
+VARIANTS: dict[str, dict[str, str]] = json.loads((SITE / "variants.json").read_text("utf-8"))
+
+
+def site(folder: Path, changes: dict[str, str]) -> Path:
+    target = folder / "mk"
+    shutil.copytree(SITE, target, ignore=shutil.ignore_patterns("expected", "variants.json"))
+    text = (target / "mkdocs.yml").read_text("utf-8")
+    for old, new in changes.items():
+        assert text.count(old) == 1
+        text = text.replace(old, new)
+    (target / "mkdocs.yml").write_text(text, "utf-8")
+    return target
+
+
+def small_site(folder: Path, config: str) -> Path:
+    (folder / "docs").mkdir(parents=True)
+    (folder / "docs" / "a.md").write_text("# A\n", "utf-8")
+    (folder / "mkdocs.yml").write_text(config, "utf-8")
+    return folder
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_every_page_has_the_address_that_mkdocs_gave_it(tmp_path: Path, variant: str) -> None:
+    built = json.loads((SITE / "expected" / f"{variant}.json").read_text("utf-8"))["pages"]
+    source = open_book(site(tmp_path, VARIANTS[variant]))
+    found = {page.path: page for page in source.pages()}
+    assert {path: page.url for path, page in found.items()} == {page["source"]: page["url"] for page in built}
+    assert {page.anchors for page in found.values()} == {"python-markdown"}
+    assert found["plain.md"].title == "The Plain Page"  # as its navigation calls it
+    assert source.notes == ["Left out: 1 draft page."]
+
+
+def test_a_part_of_the_pages_has_the_names_and_addresses_of_the_whole(tmp_path: Path) -> None:
+    place = site(tmp_path, {})
+    whole = {page.path: page.url for page in open_book(place).pages()}
+    for below, count in (("pages", len(whole)), ("pages/module01", 2), ("pages/deep/top-only.md", 1)):
+        part = {page.path: page.url for page in open_book(place / below).pages()}
+        assert len(part) == count
+        assert part.items() <= whole.items()
+
+
+def test_what_lies_beside_the_pages_is_not_of_the_site(tmp_path: Path) -> None:
+    (page,) = open_book(site(tmp_path, {}) / "docs").pages()
+    assert (page.path, page.url, page.anchors) == ("README.md", "local://docs/docs", "github")
+
+
+def test_without_an_address_pages_keep_their_local_ones(tmp_path: Path) -> None:
+    place = site(tmp_path, {"site_url: https://books.example/mk/": ""})
+    urls = {page.path: page.url for page in open_book(place).pages()}
+    assert urls["module01/README.md"] == "local://docs/docs/module01"
+    given = {page.path: page.url for page in open_book(place, SiteOptions(url="https://y.org/z")).pages()}
+    assert given["module01/lesson01.md"] == "https://y.org/z/module01/lesson01/"
+
+
+def test_modules_keep_their_names(tmp_path: Path) -> None:
+    modules = {page.path: page.module for page in open_book(site(tmp_path, {})).pages()}
+    assert (modules["module01/lesson01.md"], modules["01-numbered/02-page.md"], modules["index.md"]) == ("module01", "numbered", "intro")
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ("site_name: [", "mkdocs.yml cannot be read"),
+        ("INHERIT: ../other.yml", "INHERIT names ../other.yml"),
+        ("INHERIT: mkdocs.yml", "INHERIT names mkdocs.yml"),
+        ("site_url: not an address", "site_url is not the address of a website"),
+    ],
+)
+def test_a_configuration_that_cannot_be_used_is_an_error(tmp_path: Path, config: str, message: str) -> None:
+    (tmp_path / "other.yml").write_text("site_url: https://x.org", "utf-8")
+    with pytest.raises(ConfigurationError, match=message):
+        open_book(small_site(tmp_path / "site", config))
+
+
+@pytest.mark.parametrize("config", ["", "- a list", "nav: {a: [1, {b: 2}]}\nsite_url: 3", "x: !!python/object/apply:os.system ['exit 1']"])
+def test_odd_configurations_are_read(tmp_path: Path, config: str) -> None:
+    (page,) = open_book(small_site(tmp_path, config)).pages()
+    assert page.url == "local://docs/docs/a"
