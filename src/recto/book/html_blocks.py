@@ -1,0 +1,311 @@
+"""Write the content of a page as lines of text: headings, paragraphs, lists, tables, code, groups, each with its place."""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from recto.book.html_code import exact_text, fence, language
+from recto.book.html_main import is_dropped
+from recto.book.html_pieces import Piece, all_anchors, append, in_line, stacked
+from recto.book.html_tokens import words
+
+if TYPE_CHECKING:
+    from selectolax.lexbor import LexborNode
+
+_HEADINGS = {f"h{level}": level for level in range(1, 7)}
+_BLOCKS = words(
+    "p div section article main header address fieldset figure figcaption summary hr ul ol li dl dt dd table tbody thead tfoot tr td th "
+    "caption pre blockquote details aside hgroup center x-tabs"
+)
+_GROUP = re.compile(r"(?:^|\s)(?:theme-admonition|admonition|custom-block|markdown-alert|starlight-aside|nextra-callout|callout)(?:\s|$)")
+_SPACE = re.compile(r"[ \t\r\n\f]+")
+_INVISIBLE = str.maketrans({"\u200b": None, "\u200c": None, "\u2060": None, "\ufeff": None, "\u00ad": None, "\u00a0": " "})
+_SPACE_RUN = re.compile(r"[ \t]+")
+_PERMALINKS = frozenset({"#", "¶", "§", "🔗", ""})
+_MACHINE_ID = re.compile(r"__|:r|katex|mathjax|mjx|cb\d|id\d+$|fnref|tab(?:s|panel|bed)?-", re.IGNORECASE)
+_DEEPEST = 24
+_MOST_COLUMNS = 100
+_ORDINAL = re.compile(r"\d{1,9}")
+
+
+@dataclass(slots=True)
+class _Frame:
+    kind: str
+    pieces: list[Piece] = field(default_factory=list)
+    inline: list[str] = field(default_factory=list)
+    cells: list[str] = field(default_factory=list)
+    number: int = 0
+    level: int = 0
+    id: str = ""
+    header: bool = False
+
+
+def render(content: LexborNode) -> list[Piece]:
+    """Return headings and blocks in their order."""
+    return _Writer().write(content)
+
+
+class _Writer:
+    def __init__(self) -> None:
+        self._frames = [_Frame("root")]
+        self._pending: list[str] = []
+        self._labels: dict[int, deque[str]] = {}
+        self._whole = 0
+
+    def write(self, content: LexborNode) -> list[Piece]:
+        self._whole = content.mem_id
+        stack: list[tuple[LexborNode, str]] = [(content, "")]
+        while stack:
+            node, leaving = stack.pop()
+            if leaving:
+                self._leave(leaving)
+                continue
+            following = node.next
+            if following is not None and node.mem_id != self._whole:
+                stack.append((following, ""))
+            tag = node.tag or ""
+            if tag == "-text":
+                self._text(node.text() or "")
+            elif not tag.startswith("-") and (action := self._enter(node, tag)):
+                child = node.first_child
+                stack.append((node, action))
+                if child is not None:
+                    stack.append((child, ""))
+        self._flush()
+        root = self._frames[0]
+        if self._pending and root.pieces:
+            last = root.pieces[-1]
+            last.anchors += [(len(last.lines) - 1, name) for name in self._pending]
+        return root.pieces
+
+    @property
+    def _top(self) -> _Frame:
+        return self._frames[-1]
+
+    def _text(self, text: str) -> None:
+        self._top.inline.append(_SPACE.sub(" ", text.translate(_INVISIBLE)))
+
+    def _enter(self, node: LexborNode, tag: str) -> str:
+        """Begin an element; return what ends it, or nothing if what is within it is not to be read."""
+        attributes = node.attributes
+        self._note_tabs(node, tag, attributes)
+        if is_dropped(tag, attributes) or (tag == "x-link" and self._is_permalink(node, attributes)):
+            return ""
+        names = attributes.get("class") or ""
+        if tag in ("math", "x-tex", "br", "x-code"):
+            return self._enter_inline(node, tag, attributes)
+        if tag in _BLOCKS or tag in _HEADINGS:
+            self._flush()
+        self._note_id(node, tag, attributes)
+        if tag == "pre":
+            self._code(node)
+            return ""
+        self._panel_label(node, attributes)
+        if tag in _HEADINGS:
+            return self._begin("heading", level=_HEADINGS[tag], id=attributes.get("id") or "")
+        kind = self._container(tag, names, attributes)
+        if kind:
+            number = int(attributes.get("start") or "1") if kind == "ol" and _ORDINAL.fullmatch(attributes.get("start") or "1") else 1
+            return self._begin(kind, number=number, header=tag == "th", level=_span(attributes))
+        return "block" if tag in _BLOCKS else "inline"
+
+    def _is_permalink(self, node: LexborNode, attributes: dict[str, str | None]) -> bool:
+        named = attributes.get("id") or attributes.get("name")
+        return self._top.kind == "heading" and not named and node.text().translate(_INVISIBLE).strip() in _PERMALINKS
+
+    def _begin(self, kind: str, *, number: int = 1, level: int = 0, id: str = "", header: bool = False) -> str:
+        if len(self._frames) >= _DEEPEST and kind != "heading":
+            return "block"
+        self._frames.append(_Frame(kind, number=number, level=level, id=id, header=header))
+        return "frame"
+
+    def _container(self, tag: str, names: str, attributes: dict[str, str | None]) -> str:
+        """Name the kind of block that an element makes of all that is within it."""
+        within = self._top.kind
+        if tag in ("ul", "ol", "dl", "blockquote"):
+            return tag
+        if tag in ("li", "dt", "dd"):
+            return {"li": ("ul", "ol"), "dt": ("dl",), "dd": ("dl",)}[tag].count(within) * tag
+        if tag == "table":
+            code = "highlighttable" in names or "rouge-table" in names or attributes.get("role") == "presentation"
+            return "" if code else "table"
+        if tag == "tr":
+            return "tr" if within == "table" else ""
+        if tag in ("td", "th"):
+            return "td" if within == "tr" else ""
+        return "group" if tag in ("details", "aside") or _GROUP.search(names) else ""
+
+    def _leave(self, action: str) -> None:
+        if action == "frame":
+            self._flush()
+            self._close(self._frames.pop())
+        elif action == "block":
+            self._flush()
+
+    def _flush(self) -> None:
+        """Make a paragraph of the text that has come together; a heading keeps it for itself."""
+        frame = self._top
+        if frame.kind == "heading" or not frame.inline:
+            return
+        lines = [" ".join(line.split(" ")).strip() for line in _SPACE_RUN.sub(" ", "".join(frame.inline)).split("\n")]
+        frame.inline = []
+        lines = [line for line in lines if line]
+        if lines:
+            self._add(Piece("paragraph", lines))
+
+    def _add(self, piece: Piece) -> None:
+        if self._pending:
+            piece.anchors = [(0, name) for name in self._pending] + piece.anchors
+            self._pending = []
+        self._top.pieces.append(piece)
+
+    def _close(self, frame: _Frame) -> None:
+        if frame.kind == "heading":
+            self._heading(frame)
+        elif frame.kind in ("li", "dd", "dt"):
+            self._item(frame)
+        elif frame.kind == "td":
+            self._cell(frame)
+        elif frame.kind == "tr":
+            if any(frame.cells):
+                self._top.pieces.append(Piece("row", frame.cells, anchors=all_anchors(frame.pieces), level=int(frame.header)))
+        elif frame.kind == "table":
+            self._table(frame)
+        elif frame.pieces:
+            self._top.pieces.append(_joined(frame))
+
+    def _heading(self, frame: _Frame) -> None:
+        text = " ".join("".join(frame.inline).split())
+        extra, self._pending = self._pending, []
+        if not text:
+            self._pending = [*extra, *([frame.id] if frame.id else [])]
+            return
+        own = frame.id or (extra[-1] if extra else "")
+        anchors = [(0, name) for name in dict.fromkeys((*extra, own)) if name]
+        if len(self._frames) == 1:
+            self._frames[0].pieces.append(Piece("heading", [text], anchors=anchors, level=frame.level, id=own))
+        else:
+            self._top.pieces.append(Piece("paragraph", [f"{'#' * frame.level} {text}"], anchors=anchors))
+        self._top.pieces += frame.pieces
+
+    def _item(self, frame: _Frame) -> None:
+        if not frame.pieces:
+            return
+        around = self._top
+        mark = {"dt": "", "dd": ": "}.get(frame.kind) if frame.kind != "li" else f"{around.number}. " if around.kind == "ol" else "- "
+        around.number += 1
+        piece = stacked("item", frame.pieces)
+        indent = " " * len(mark or "")
+        piece.lines = [f"{mark}{line}" if place == 0 else f"{indent}{line}" if line else "" for place, line in enumerate(piece.lines)]
+        if frame.kind == "dd" and around.pieces:
+            append(around.pieces[-1], piece)
+        else:
+            around.pieces.append(piece)
+
+    def _cell(self, frame: _Frame) -> None:
+        row = self._top
+        row.header = row.header or frame.header
+        row.pieces += frame.pieces  # for their anchors
+        text = " ".join(in_line(piece) for piece in frame.pieces).replace("|", "\\|")
+        row.cells += [text, *[""] * (frame.level - 1)][: max(0, _MOST_COLUMNS - len(row.cells))]
+
+    def _table(self, frame: _Frame) -> None:
+        rows = [piece for piece in frame.pieces if piece.kind == "row"]
+        for piece in frame.pieces:
+            if piece.kind != "row":
+                self._top.pieces.append(piece)  # a caption, or what stands where only rows should
+        if not rows:
+            return
+        if any(above.kind == "td" for above in self._frames):
+            self._add(Piece("paragraph", [" ".join(cell.replace("\\|", "|") for cell in row.lines if cell) for row in rows]))
+            return
+        width = max(len(row.lines) for row in rows)
+        lines = [f"| {' | '.join(row.lines + [''] * (width - len(row.lines)))} |" for row in rows]
+        anchors = [(place + (place > 0), name) for place, row in enumerate(rows) for _, name in row.anchors]
+        self._add(Piece("table", [lines[0], f"|{' --- |' * width}", *lines[1:]], anchors=anchors))
+
+    def _enter_inline(self, node: LexborNode, tag: str, attributes: dict[str, str | None]) -> str:
+        if tag == "br":
+            self._top.inline.append("\n")
+        elif tag == "x-code":
+            text = " ".join(node.text().translate(_INVISIBLE).split())
+            ticks = fence(text, 1)
+            pad = " " if text.startswith("`") or text.endswith("`") else ""
+            self._top.inline.append(f"{ticks}{pad}{text}{pad}{ticks}" if text and self._top.kind != "heading" else text)
+        else:
+            source = node.css_first('annotation[encoding*="tex"]') if tag == "math" else None
+            tex = " ".join((source or node).text().split())
+            sign = "$$" if attributes.get("display") == "block" else "$"
+            self._top.inline.append(f"{sign}{tex}{sign}" if tex and (source or tag == "x-tex") else tex)
+        return ""
+
+    def _code(self, node: LexborNode) -> None:
+        text = exact_text(node)
+        lines = [line.rstrip() for line in text.split("\n")]
+        while lines and not lines[-1]:
+            lines.pop()
+        while lines and not lines[0]:
+            lines.pop(0)
+        if lines:
+            marks = fence(text, 3)
+            self._add(Piece("code", [marks + language(node), *lines, marks]))
+
+    def _note_id(self, node: LexborNode, tag: str, attributes: dict[str, str | None]) -> None:
+        name = attributes.get("id") or (attributes.get("name") if tag == "x-link" else "") or ""
+        if not name or tag in _HEADINGS or name in self._pending or node.mem_id == self._whole:
+            return
+        if not _MACHINE_ID.match(name) or (tag in ("section", "div") and _begins_with_heading(node)):
+            self._pending.append(name)
+
+    def _note_tabs(self, node: LexborNode, tag: str, attributes: dict[str, str | None]) -> None:
+        """Remember the labels of tabs for the panels that follow them."""
+        names = (attributes.get("class") or "").split()
+        if attributes.get("role") != "tablist" and "tabbed-labels" not in names and not ("tabs" in names and tag == "div"):
+            return
+        labels = [" ".join(label.text().split()) for label in node.css("[role=tab], label")]
+        around = node.parent
+        for _ in range(2):
+            if around is not None and labels:
+                self._labels.setdefault(around.mem_id, deque()).extend(labels)
+                around = around.parent
+
+    def _panel_label(self, node: LexborNode, attributes: dict[str, str | None]) -> None:
+        """Write a tab's label above its panel."""
+        around = node.parent
+        names = (around.attributes.get("class") or "").split() if self._labels and around is not None else []
+        panel = attributes.get("role") == "tabpanel" or "tabbed-block" in (attributes.get("class") or "").split() or "blocks" in names
+        for _ in range(2):
+            if not panel or around is None:
+                return
+            labels = self._labels.get(around.mem_id)
+            if labels:
+                self._add(Piece("paragraph", [labels.popleft()]))
+                return
+            around = around.parent
+
+
+def _span(attributes: dict[str, str | None]) -> int:
+    value = attributes.get("colspan") or "1"
+    return max(1, min(int(value), _MOST_COLUMNS)) if _ORDINAL.fullmatch(value) else 1
+
+
+def _begins_with_heading(node: LexborNode) -> bool:
+    for place, child in enumerate(node.iter()):
+        if child.tag in _HEADINGS:
+            return True
+        if place > 3 or child.tag not in ("span", "x-link", "div"):
+            return False
+    return False
+
+
+def _joined(frame: _Frame) -> Piece:
+    """Make one block of a container's pieces."""
+    if frame.kind in ("ul", "ol", "dl"):
+        return stacked("list", frame.pieces)
+    whole = stacked("group", frame.pieces)
+    if frame.kind == "blockquote":
+        whole.lines = [f"> {line}".rstrip() for line in whole.lines]
+    return whole

@@ -1,0 +1,1 @@
+"""Books on websites: find the pages, ask for them politely, and trust nothing that comes back."""

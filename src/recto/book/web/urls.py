@@ -1,0 +1,86 @@
+"""Addresses of a website: one spelling for each, and which of them belong to the book."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from urllib.parse import quote, urljoin, urlsplit, urlunsplit
+
+_PORTS = {"http": 80, "https": 443}
+_SAFE = "/%:@!$&'()*+,;=~-._"
+_LONGEST = 2000
+_DOT = re.compile("%2e", re.IGNORECASE)
+_BAD_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})")
+_INDEX = re.compile(r"(^|/)index(?:\.html?|\.php)?$", re.IGNORECASE)
+_PAGE = re.compile(r"\.(?:html?|xhtml)$", re.IGNORECASE)
+
+
+def normal(url: str, base: str = "") -> str:
+    """Return the one spelling of an address, without its fragment; nothing if it is none that may be asked for."""
+    try:
+        parts = urlsplit(urljoin(base, url.strip()) if base else url.strip())
+        host, port = (parts.hostname or "").rstrip("."), parts.port
+        if parts.scheme not in _PORTS or not host or "@" in parts.netloc or "\\" in url:
+            return ""
+        host = f"[{host}]" if ":" in host else host.encode("idna").decode("ascii")
+    except (ValueError, UnicodeError):
+        return ""
+    place = host if port in (None, _PORTS[parts.scheme]) else f"{host}:{port}"
+    path = quote(_BAD_PERCENT.sub("%25", _without_dots(_DOT.sub(".", parts.path))), safe=_SAFE)
+    query = quote(_BAD_PERCENT.sub("%25", parts.query), safe=_SAFE + "?")
+    address = urlunsplit((parts.scheme, place, path, query, ""))
+    return address if len(address) <= _LONGEST else ""
+
+
+def _without_dots(path: str) -> str:
+    kept: list[str] = []
+    segments = path.split("/")[1:]
+    for segment in segments:
+        if segment == "..":
+            del kept[-1:]
+        elif segment != ".":
+            kept.append(segment)
+    if segments and segments[-1] in (".", ".."):
+        kept.append("")
+    return "/" + "/".join(kept)
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """The part of a website that is the book: all that lies below the address that was given."""
+
+    scheme: str
+    place: str
+    prefix: str
+
+    @staticmethod
+    def of(url: str) -> Scope:
+        """Return what lies below an address; that of a file stands for its directory."""
+        parts = urlsplit(url)
+        folder, _, last = parts.path.rpartition("/")
+        return Scope(parts.scheme, parts.netloc, f"{folder}/" if "." in last or not last else f"{parts.path}/")
+
+    @property
+    def host(self) -> str:
+        """The website's own address."""
+        return f"{self.scheme}://{self.place}"
+
+    def own(self, url: str) -> str:
+        """Return an address on this host with its scheme, nothing for one on another host."""
+        parts = urlsplit(url)
+        # A host that is reached by both schemes is one; with a port it is what it says.
+        if parts.netloc != self.place or (parts.scheme != self.scheme and ":" in self.place.rpartition("]")[2]):
+            return ""
+        return urlunsplit((self.scheme, *parts[1:]))
+
+    def contains(self, url: str) -> bool:
+        """Whether a page on this host belongs to the book."""
+        path = urlsplit(url).path
+        return path.startswith(self.prefix) or f"{path}/" == self.prefix
+
+    def path(self, url: str) -> str:
+        """Name a page within the book: spellings of one page share a name, the first page is `index`."""
+        parts = urlsplit(url)
+        path = _INDEX.sub(r"\1", parts.path[len(self.prefix) :]).strip("/")
+        path = _PAGE.sub("", path) or "index"
+        return f"{path}?{parts.query}" if parts.query else path

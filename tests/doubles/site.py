@@ -1,0 +1,121 @@
+"""A website on loopback: pages, sitemaps, robots.txt, conditional requests, packing, and many ways to misbehave."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import time
+import zlib
+from collections import Counter
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+from tests.doubles.server import LONGEST, Answer, Double, Exchange, Fault, Request
+
+HTML = "text/html; charset=utf-8"
+XML = "application/xml"
+
+
+def page(title: str, text: str = "Some words of the book.", *links: str, head: str = "") -> str:
+    leads = "".join(f'<a href="{link}">{link}</a> ' for link in links)
+    return (
+        f"<!doctype html><html><head><title>{title} | Bee Book</title>{head}</head><body><nav>{leads}</nav>"
+        f"<main><h1>{title}</h1><p>{text}</p></main></body></html>"
+    )
+
+
+def sitemap(*addresses: str) -> str:
+    entries = "".join(f"<url><loc>{address}</loc></url>" for address in addresses)
+    return f'<?xml version="1.0"?><urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9">{entries}</urlset>'
+
+
+def sitemap_index(*addresses: str) -> str:
+    entries = "".join(f"<sitemap><loc>{address}</loc></sitemap>" for address in addresses)
+    return f'<sitemapindex xmlns="http://www.sitemaps.org/schemas/sitemap/0.9">{entries}</sitemapindex>'
+
+
+class SiteDouble(Double):
+    """Serves what `put` was given; counts requests by path, answers 304, and the bytes that were really sent."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: Counter[str] = Counter()
+        self.unchanged: Counter[str] = Counter()
+        self.sent = 0
+        self._files: dict[str, Answer] = {}
+
+    def put(self, path: str, body: str | bytes, kind: str = "", status: int = 200, headers: Mapping[str, str] | None = None) -> None:
+        content = body.encode() if isinstance(body, str) else body
+        looks = XML if path.endswith(".xml") else "text/plain" if path.endswith(".txt") else HTML
+        tag = {"ETag": f'"{hashlib.sha256(content).hexdigest()[:16]}"'} if status == 200 else {}
+        self._files[path] = Answer(status, content, kind or looks, {**tag, **(headers or {})})
+
+    def drop(self, path: str) -> None:
+        del self._files[path]
+
+    def redirect(self, path: str, target: str, status: int = 302) -> None:
+        self.put(path, b"", status=status, headers={"Location": target})
+
+    def answer(self, request: Request) -> Answer:
+        self.asked[request.path] += 1
+        found = self._files.get(request.path)
+        if found is None:
+            return Answer(404, page("Not here").encode(), HTML)
+        if found.status == 200 and request.headers.get("if-none-match") == found.headers.get("ETag"):
+            self.unchanged[request.path] += 1
+            return Answer(304, b"", found.content_type, {"ETag": found.headers["ETag"]})
+        if "gzip" in request.headers.get("accept-encoding", "") and len(found.body) > 1000 and "Content-Encoding" not in found.headers:
+            return Answer(found.status, gzip.compress(found.body), found.content_type, {**found.headers, "Content-Encoding": "gzip"})
+        return found
+
+
+def endless(kind: str = HTML, most: int = 64 << 20) -> Fault:
+    """Send a body that does not end, in chunks, as long as the client reads it."""
+
+    def act(exchange: Exchange) -> None:
+        head = f"HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nTransfer-Encoding: chunked\r\n\r\n".encode()
+        _pour(exchange, head, b"10000\r\n" + b"x" * 0x10000 + b"\r\n", most)
+
+    return act
+
+
+def dripping_header(pause: float = 0.05) -> Fault:
+    """Send a header line that never ends, byte by byte."""
+
+    def act(exchange: Exchange) -> None:
+        end = time.monotonic() + LONGEST
+        with suppress(OSError):
+            exchange._handler.wfile.write(b"HTTP/1.1 200 OK\r\nX-Slow: ")
+            while time.monotonic() < end and exchange.wait(pause):
+                exchange._handler.wfile.write(b"x")
+        exchange.close()
+
+    return act
+
+
+def _pour(exchange: Exchange, head: bytes, part: bytes, most: int) -> None:
+    site: Any = exchange.double
+    sent = 0
+    with suppress(OSError):
+        exchange._handler.wfile.write(head)
+        while sent < most and exchange.wait(0):
+            exchange._handler.wfile.write(part)
+            sent += len(part)
+    site.sent += sent
+    exchange.close()
+
+
+def gzip_bomb(size: int = 200 << 20) -> bytes:
+    """Zeros without end in a few bytes."""
+    packer = zlib.compressobj(9, zlib.DEFLATED, 31)
+    parts = [packer.compress(b"\0" * (1 << 20)) for _ in range(size >> 20)]
+    return b"".join([*parts, packer.flush()])
+
+
+ENTITY_BOMB = (
+    '<?xml version="1.0"?><!DOCTYPE lolz [<!ENTITY a "aaaaaaaaaa">'
+    + "".join(f'<!ENTITY {name} "{f"&{before};" * 10}">' for before, name in zip("abcdefghi", "bcdefghij", strict=True))
+    + "]><urlset><url><loc>&j;</loc></url></urlset>"
+)
+FILE_ENTITY = '<!DOCTYPE x [<!ENTITY f SYSTEM "file:///etc/passwd">]><urlset><url><loc>http://127.0.0.1/&f;</loc></url></urlset>'
