@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.resources import files
 from pathlib import Path
 
-from recto.errors import CollectionMissing, ConfigurationError
+from recto.errors import CollectionMissing, ConfigurationError, InvalidArgument
 from recto.protocols import Embedder, Source, Store
 from recto.remote import Tell
 from recto.retriever import Retriever
@@ -28,11 +28,37 @@ class Opening:
     allow_private: bool = False
 
 
-def open_source(location: str, opening: Opening, cache: Path | None, tell: Tell) -> Source:  # noqa: ARG001
+def open_source(location: str, opening: Opening, cache: Path | None, tell: Tell) -> Source:
     """Return the book at a path or an address; a website's pages are kept in `cache`, if it is given."""
-    from recto.book.tree import MarkdownTree
+    scheme, separator, _ = location.partition("://")
+    if separator and scheme.lower() in ("http", "https"):
+        return _open_website(location, opening, cache, tell)
+    if separator and not Path(location).exists():
+        raise InvalidArgument(f"{scheme}:// is not read", hint="Give a directory, or an address that begins with http:// or https://.")
+    from recto.book.bookfile import SiteOptions
+    from recto.book.tree import open_book
 
-    return MarkdownTree(Path(location))
+    options = SiteOptions(
+        opening.site_url or "", opening.route_base_path, opening.trailing_slash, opening.version or "", opening.locale or ""
+    )
+    return open_book(Path(location), options)
+
+
+def _open_website(url: str, opening: Opening, cache: Path | None, tell: Tell) -> Source:
+    from hashlib import sha256
+
+    from recto.book.web.options import CrawlOptions
+    from recto.book.web.site import WebsiteSource
+
+    usual = CrawlOptions()
+    options = replace(
+        usual,
+        max_pages=usual.max_pages if opening.max_pages is None else opening.max_pages,
+        delay=usual.delay if opening.delay is None else opening.delay,
+        allow_private=opening.allow_private,
+    )
+    folder = cache / sha256(url.encode()).hexdigest()[:16] if cache else None
+    return WebsiteSource(url, folder, options, tell)
 
 
 def open_embedder(settings: Settings, tell: Tell) -> Embedder:

@@ -8,6 +8,10 @@ from recto.types import Page
 
 def read(page: Page) -> Document:
     """Return the sections of a page."""
+    if page.format == "html":
+        from recto.book.html import parse_html
+
+        return parse_html(page.text, title=page.title, url=page.url)
     from recto.book.markdown import parse
 
     return parse(page.text, title=page.title, mdx=page.format == "mdx")

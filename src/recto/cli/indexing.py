@@ -52,14 +52,15 @@ def watch(request: Request, interval: float) -> Exit:
     ends_with(INDEX_EXITS)
     from recto.cli.watching import Tree
 
+    location = request.location or ""
+    tree = Tree(Path(location))
     desk = _Desk(request)
-    tree = Tree(Path(request.location or ""))
     tell(f"Watching {tree.root}; Ctrl-C ends it.")
     while True:
         state = tree.state()
         began = perf_counter()
         try:
-            report = desk.run(open_source(request.location or "", request.opening, None, tell))
+            report = desk.run(open_source(location, request.opening, None, tell))
         except RectoError as error:
             warn(f"{error}. {error.hint}".strip())
         else:
