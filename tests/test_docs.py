@@ -43,7 +43,7 @@ def desk(tmp_path_factory: pytest.TempPathFactory, sample_home: Path) -> Path:
     ((_, suite),) = fences("json")
     (desk / "questions.json").write_text(suite)
     for _ in range(2):
-        done = in_a_shell(desk, "uv run recto index path/to/docs --collection my-book")
+        done = in_a_shell(desk, "uv run recto index path/to/docs --collection my-book --rebuild")
         assert done.returncode == 0, done.stderr
     return desk
 
