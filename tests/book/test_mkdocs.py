@@ -78,6 +78,7 @@ def test_modules_keep_their_names(tmp_path: Path) -> None:
         ("site_name: [", "mkdocs.yml cannot be read"),
         ("INHERIT: ../other.yml", "INHERIT names ../other.yml"),
         ("INHERIT: mkdocs.yml", "INHERIT names mkdocs.yml"),
+        ("docs_dir: ../../..", "docs_dir is outside the project"),
         ("site_url: not an address", "site_url is not the address of a website"),
     ],
 )

@@ -147,3 +147,11 @@ def test_a_directory_beside_the_docs_of_a_site_is_plain(tmp_path: Path) -> None:
 def test_an_address_that_is_none_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="--site-url"):
         open_book(make(tmp_path, "a.md"), SiteOptions(url="example.org"))
+
+
+def test_a_site_within_the_directory_is_pointed_out(tmp_path: Path) -> None:
+    make(tmp_path, "README.md", "website/docs/a.md")
+    (tmp_path / "website" / "docusaurus.config.js").write_text("module.exports = {presets: ['classic']}", "utf-8")
+    source = open_book(tmp_path)
+    assert len(list(source.pages())) == 2
+    assert source.notes == ["website/ is a site of its own: give it instead, for the addresses that its pages are published at."]

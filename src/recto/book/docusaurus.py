@@ -6,12 +6,12 @@ from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from recto.book.bookfile import BookFile, UnreadableSite
+from recto.book.bookfile import BookFile, UnreadableSite, check_url
 from recto.book.docusaurus_config import DEFAULT_ID, PLAIN, Docs, DocusaurusConfig
 from recto.book.docusaurus_pages import DocsRules, Published
 from recto.book.javascript import Unknown
 from recto.book.routes import join
-from recto.book.shelf import Shelf
+from recto.book.shelf import Shelf, bounds_of
 from recto.book.versions import CURRENT, read_versions
 from recto.errors import ConfigurationError, InvalidArgument
 from recto.modules import nearest
@@ -77,7 +77,7 @@ class DocusaurusSite:
     def _shelf(self, docs: Docs, version: str) -> Shelf:
         own = "" if docs.id == DEFAULT_ID else f"{docs.id}_"
         below = CURRENT if version == CURRENT else f"version-{version}"
-        root = self._docs_directory(docs) if version == CURRENT else self.directory / f"{own}versioned_docs" / below
+        root = (self.directory / docs.path).resolve() if version == CURRENT else self.directory / f"{own}versioned_docs" / below
         translated = None
         if self._translations is not None:
             translated = self._translations / (_PLUGIN if docs.id == DEFAULT_ID else f"{_PLUGIN}-{docs.id}") / below
@@ -89,20 +89,10 @@ class DocusaurusSite:
         )
         folders = (root,) if translated is None else (translated, root)
         rules = DocsRules(docs, published, self._book, self._book_file, folders)
-        return Shelf(root, rules, prefix=self._prefix(docs), translated=translated, bounds=self._bounds(root))
-
-    def _bounds(self, root: Path) -> Path:
-        return self.directory if root.is_relative_to(self.directory) else root
-
-    def _docs_directory(self, docs: Docs) -> Path:
-        """Return the directory of an instance; it may lie beside the site, but not outside its project."""
-        root = (self.directory / docs.path).resolve()
-        project = next((folder for folder in self.directory.parents if (folder / ".git").exists()), self.directory.parent)
-        if not root.is_relative_to(project):
-            raise ConfigurationError(
-                f"{self._config.file.name}: the docs are outside the project: {docs.path}", hint=f"Give {root} itself."
-            )
-        return root
+        bounds = bounds_of(self.directory, root)
+        if bounds is None:
+            raise UnreadableSite(f"{self._config.file.name}: the docs are outside the project: {docs.path}", hint=PLAIN)
+        return Shelf(root, rules, prefix=self._prefix(docs), translated=translated, bounds=bounds)
 
     def _relative(self, folder: Path) -> str:
         return folder.relative_to(self.directory).as_posix() if folder.is_relative_to(self.directory) else str(folder)
@@ -165,6 +155,7 @@ class DocusaurusSite:
             url, base = f"{parts.scheme}://{parts.netloc}", parts.path or "/"
         else:
             url = self._config.text(own.get("url"), "url") or self._config.url()
+            check_url(url, f"{self._config.file.name}: url")
             base = self._config.base_url() if url else "/"
         localized = self._config.text(own.get("baseUrl"), "baseUrl") if url else ""
         return url, join("/", localized, "/") if localized else join("/", base, segment, "/")

@@ -10,7 +10,7 @@ from urllib.parse import quote, urljoin
 from recto.book.bookfile import BookFile, UnreadableSite, check_url
 from recto.book.globs import any_of, ignored
 from recto.book.naming import local_url, page_modules, title_of
-from recto.book.shelf import LeftOut, Shelf, Written
+from recto.book.shelf import LeftOut, Shelf, Written, bounds_of, is_file
 from recto.types import Page
 
 CONFIG_FILES = ("mkdocs.yml", "mkdocs.yaml")
@@ -51,7 +51,10 @@ class MkDocsSite:
         if path != self.directory and not path.is_relative_to(self.root):
             return []
         below = "" if path == self.directory else path.relative_to(self.root).as_posix().removeprefix(".")
-        return [Shelf(self.root, self, below, bounds=self.directory.resolve())]
+        bounds = bounds_of(self.directory, self.root)
+        if bounds is None:
+            raise UnreadableSite(f"docs_dir is outside the project: {self.root}", hint="Give the directory of the pages itself.")
+        return [Shelf(self.root, self, below, bounds=bounds)]
 
     def enters(self, folder: str) -> bool:
         """Whether there may be pages below a directory."""
@@ -64,7 +67,7 @@ class MkDocsSite:
         folder, _, file = name.rpartition("/")
         # Where both are there, MkDocs publishes the index.
         return not (
-            file == "README.md" and (self.root / folder / "index.md").is_file() and not self._ignored(f"{folder}/index.md".lstrip("/"))
+            file == "README.md" and is_file(self.root / folder / "index.md") and not self._ignored(f"{folder}/index.md".lstrip("/"))
         )
 
     def page(self, written: Written) -> Page | LeftOut:

@@ -9,8 +9,8 @@ from urllib.parse import quote
 
 from recto.book.frontmatter import stated
 
-_DATE_OR_VERSION = re.compile(r"\d+[-_.]\d+")
-_NUMBERED = re.compile(r"\d+\s*[-_.]+\s*([^-_.\s].*)", re.DOTALL)
+_DATE_OR_VERSION = re.compile(r"[0-9]+[-_.][0-9]+")
+_NUMBERED = re.compile(r"[0-9]+\s*[-_.]+\s*([^-_.\s].*)", re.DOTALL)
 _NOT_ENCODED = ";/?:@&=+$,#-_.!~*'()"  # as encodeURI
 
 

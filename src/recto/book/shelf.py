@@ -100,8 +100,8 @@ class Shelf:
             bounds = self.bounds or self.root
             if file.is_symlink() and not file.resolve().is_relative_to(bounds):
                 return "it is a link out of the book"
-        except (OSError, RuntimeError) as error:  # a link that leads to itself
-            return getattr(error, "strerror", None) or str(error)
+        except OSError as error:
+            return error.strerror or str(error)
         if not stat.S_ISREG(status.st_mode):
             return "it is not a regular file"
         if status.st_size > _LARGEST_PAGE:
@@ -110,7 +110,7 @@ class Shelf:
 
     def file(self, name: str) -> Path:
         """Return the file of a name: the translation, if there is one."""
-        if self.translated is not None and (self.translated / name).is_file():
+        if self.translated is not None and is_file(self.translated / name):
             return self.translated / name
         return self.root / name
 
@@ -128,6 +128,22 @@ class Shelf:
         except UnicodeDecodeError as error:
             return Failure(path, f"not UTF-8 (byte {error.start})")
         return self.rules.page(Written(name, path, text, hashlib.sha256(data).hexdigest()))
+
+
+def is_file(path: Path) -> bool:
+    """Whether a file is there, as far as we may look."""
+    try:
+        return path.is_file()
+    except OSError:
+        return False
+
+
+def bounds_of(site: Path, root: Path) -> Path | None:
+    """Return where links from a site's directory of pages may lead; None if the directory lies outside the site's project."""
+    if root.is_relative_to(site):
+        return site
+    project = next((folder for folder in site.parents if (folder / ".git").exists()), site.parent)
+    return root if root.is_relative_to(project) else None
 
 
 def _joined(folder: str, name: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from recto.book import docusaurus_config, mkdocs
@@ -12,7 +13,7 @@ from recto.book.docusaurus import DocusaurusSite
 from recto.book.globs import any_of
 from recto.book.naming import INDEX_PAGES, book_name, local_parts, local_url, page_modules, title_of
 from recto.book.routes import encoded
-from recto.book.shelf import LeftOut, Shelf, Written
+from recto.book.shelf import LeftOut, Shelf, Written, is_file
 from recto.errors import InvalidArgument
 from recto.protocols import Source
 from recto.types import Failure, Page
@@ -30,6 +31,11 @@ _WANTED = "Give the directory that holds the book's Markdown files."
 def open_book(path: Path, options: SiteOptions = NO_OPTIONS, book: str = "") -> Source:
     """Open the book at a path: a site by its configuration, else a plain tree; options win over `recto.toml`, that over the site."""
     check_url(options.url, "--site-url")
+    with _readable(path):
+        return _open_book(path, options, book)
+
+
+def _open_book(path: Path, options: SiteOptions, book: str) -> Source:
     place = _existing(path)
     folder = place if place.is_dir() else place.parent
     for site in (folder, *folder.parents):
@@ -43,7 +49,15 @@ def open_book(path: Path, options: SiteOptions = NO_OPTIONS, book: str = "") -> 
             return opened
         if (site / _PROJECT_ROOT).exists():
             break
-    return MarkdownTree(path, book, options)
+    return MarkdownTree(path, book, options, _sites_below(place))
+
+
+def _sites_below(place: Path) -> list[str]:
+    """Tell of sites one level down: read as a plain tree, their pages have no published addresses, and versions are mixed."""
+    names = [name for names, _ in _SITES for name in names]
+    folders = sorted(folder for folder in place.iterdir() if folder.is_dir()) if place.is_dir() else []
+    sites = [folder.name for folder in folders if not folder.name.startswith(".") and any(is_file(folder / name) for name in names)]
+    return [f"{name}/ is a site of its own: give it instead, for the addresses that its pages are published at." for name in sites]
 
 
 def _open_site(site: Path, place: Path, options: SiteOptions, book: str) -> Source | None:
@@ -63,13 +77,19 @@ def _open_site(site: Path, place: Path, options: SiteOptions, book: str) -> Sour
     return None
 
 
-def _existing(path: Path) -> Path:
+@contextmanager
+def _readable(path: Path) -> Iterator[None]:
+    """Say that a path cannot be read where the system says so."""
     try:
-        if not path.exists():
-            raise InvalidArgument(f"{path} does not exist", hint=_WANTED)
-        return path.resolve()
-    except (OSError, RuntimeError) as error:
-        raise InvalidArgument(f"{str(path)[:200]} cannot be read: {getattr(error, 'strerror', None) or error}", hint=_WANTED) from error
+        yield
+    except OSError as error:
+        raise InvalidArgument(f"{str(path)[:200]} cannot be read: {error.strerror or error}", hint=_WANTED) from error
+
+
+def _existing(path: Path) -> Path:
+    if not path.exists():
+        raise InvalidArgument(f"{path} does not exist", hint=_WANTED)
+    return path.resolve()
 
 
 class Tree:
@@ -80,10 +100,8 @@ class Tree:
         self._book = book
         self._location = location
         self._failed: list[Failure] = []
-        try:
+        with _readable(location):
             self._files = [(shelf, name) for shelf in shelves for name in shelf.names()]
-        except OSError as error:
-            raise InvalidArgument(f"{str(location)[:200]} cannot be read: {error.strerror or error}", hint=_WANTED) from error
         self._refused = [failure for shelf in shelves for failure in shelf.refused]
         self._told = [*notes, *(note for shelf in shelves for note in shelf.notes)]
         self._notes = list(self._told)
@@ -140,14 +158,15 @@ class MarkdownTree(Tree):
 
     def __init__(self, path: Path, book: str = "", options: SiteOptions = NO_OPTIONS, notes: Sequence[str] = ()) -> None:
         """Find the pages' root: the directory itself, or `docs` within a site."""
-        place = _existing(path)
-        root = place if place.is_dir() else place.parent
-        if place.is_dir() and _is_site(place) and (place / "docs").is_dir():
-            place = root = place / "docs"
-        book_file = read_book_file(*dict.fromkeys((root, root.parent if _is_site(root.parent) else root)))
-        book_file = BookFile(options.over(book_file.options), book_file.exclude, book_file.modules)
-        name = book or book_name(root)
-        rules = _PlainRules(name, book_file, mdx=_is_site(root) or _is_site(root.parent))
+        with _readable(path):
+            place = _existing(path)
+            root = place if place.is_dir() else place.parent
+            if place.is_dir() and _is_site(place) and (place / "docs").is_dir():
+                place = root = place / "docs"
+            book_file = read_book_file(*dict.fromkeys((root, root.parent if _is_site(root.parent) else root)))
+            book_file = BookFile(options.over(book_file.options), book_file.exclude, book_file.modules)
+            name = book or book_name(root)
+            rules = _PlainRules(name, book_file, mdx=_is_site(root) or _is_site(root.parent))
         super().__init__([Shelf(root, rules, "" if place.is_dir() else place.name)], name, place, notes)
 
 
