@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from recto.book.html_code import exact_text, fence, language
 from recto.book.html_main import is_dropped
 from recto.book.html_pieces import Piece, all_anchors, append, in_line, stacked
+from recto.book.html_tabs import Tabs
 from recto.book.html_tokens import words
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ _PERMALINKS = frozenset({"#", "¶", "§", "🔗", ""})
 _MACHINE_ID = re.compile(r"__|:r|katex|mathjax|mjx|cb\d|id\d+$|fnref|tab(?:s|panel|bed)?-", re.IGNORECASE)
 _DEEPEST = 24
 _MOST_COLUMNS = 100
+_MOST_IDS = 50  # that wait for text to stand at
 _ORDINAL = re.compile(r"\d{1,9}")
 
 
@@ -37,10 +38,10 @@ class _Frame:
     pieces: list[Piece] = field(default_factory=list)
     inline: list[str] = field(default_factory=list)
     cells: list[str] = field(default_factory=list)
+    anchors: list[tuple[int, str]] = field(default_factory=list)
     number: int = 0
     level: int = 0
     id: str = ""
-    header: bool = False
 
 
 def render(content: LexborNode) -> list[Piece]:
@@ -51,8 +52,8 @@ def render(content: LexborNode) -> list[Piece]:
 class _Writer:
     def __init__(self) -> None:
         self._frames = [_Frame("root")]
-        self._pending: list[str] = []
-        self._labels: dict[int, deque[str]] = {}
+        self._pending: dict[str, None] = {}
+        self._tabs = Tabs()
         self._whole = 0
 
     def write(self, content: LexborNode) -> list[Piece]:
@@ -91,8 +92,11 @@ class _Writer:
     def _enter(self, node: LexborNode, tag: str) -> str:
         """Begin an element; return what ends it, or nothing if what is within it is not to be read."""
         attributes = node.attributes
-        self._note_tabs(node, tag, attributes)
-        if is_dropped(tag, attributes) or (tag == "x-link" and self._is_permalink(node, attributes)):
+        if (
+            self._tabs.note(node, tag, attributes)
+            or is_dropped(tag, attributes)
+            or (tag == "x-link" and self._is_permalink(node, attributes))
+        ):
             return ""
         names = attributes.get("class") or ""
         if tag in ("math", "x-tex", "br", "x-code"):
@@ -103,23 +107,24 @@ class _Writer:
         if tag == "pre":
             self._code(node)
             return ""
-        self._panel_label(node, attributes)
+        if label := self._tabs.label(node, attributes):
+            self._add(Piece("paragraph", [label]))
         if tag in _HEADINGS:
             return self._begin("heading", level=_HEADINGS[tag], id=attributes.get("id") or "")
         kind = self._container(tag, names, attributes)
         if kind:
             number = int(attributes.get("start") or "1") if kind == "ol" and _ORDINAL.fullmatch(attributes.get("start") or "1") else 1
-            return self._begin(kind, number=number, header=tag == "th", level=_span(attributes))
+            return self._begin(kind, number=number, level=_span(attributes))
         return "block" if tag in _BLOCKS else "inline"
 
     def _is_permalink(self, node: LexborNode, attributes: dict[str, str | None]) -> bool:
         named = attributes.get("id") or attributes.get("name")
         return self._top.kind == "heading" and not named and node.text().translate(_INVISIBLE).strip() in _PERMALINKS
 
-    def _begin(self, kind: str, *, number: int = 1, level: int = 0, id: str = "", header: bool = False) -> str:
+    def _begin(self, kind: str, *, number: int = 1, level: int = 0, id: str = "") -> str:
         if len(self._frames) >= _DEEPEST and kind != "heading":
             return "block"
-        self._frames.append(_Frame(kind, number=number, level=level, id=id, header=header))
+        self._frames.append(_Frame(kind, number=number, level=level, id=id))
         return "frame"
 
     def _container(self, tag: str, names: str, attributes: dict[str, str | None]) -> str:
@@ -159,7 +164,7 @@ class _Writer:
     def _add(self, piece: Piece) -> None:
         if self._pending:
             piece.anchors = [(0, name) for name in self._pending] + piece.anchors
-            self._pending = []
+            self._pending = {}
         self._top.pieces.append(piece)
 
     def _close(self, frame: _Frame) -> None:
@@ -170,8 +175,7 @@ class _Writer:
         elif frame.kind == "td":
             self._cell(frame)
         elif frame.kind == "tr":
-            if any(frame.cells):
-                self._top.pieces.append(Piece("row", frame.cells, anchors=all_anchors(frame.pieces), level=int(frame.header)))
+            self._row(frame)
         elif frame.kind == "table":
             self._table(frame)
         elif frame.pieces:
@@ -179,9 +183,9 @@ class _Writer:
 
     def _heading(self, frame: _Frame) -> None:
         text = " ".join("".join(frame.inline).split())
-        extra, self._pending = self._pending, []
+        extra, self._pending = list(self._pending), {}
         if not text:
-            self._pending = [*extra, *([frame.id] if frame.id else [])]
+            self._pending = dict.fromkeys([*extra, *([frame.id] if frame.id else [])])
             return
         own = frame.id or (extra[-1] if extra else "")
         anchors = [(0, name) for name in dict.fromkeys((*extra, own)) if name]
@@ -207,10 +211,21 @@ class _Writer:
 
     def _cell(self, frame: _Frame) -> None:
         row = self._top
-        row.header = row.header or frame.header
-        row.pieces += frame.pieces  # for their anchors
-        text = " ".join(in_line(piece) for piece in frame.pieces).replace("|", "\\|")
-        row.cells += [text, *[""] * (frame.level - 1)][: max(0, _MOST_COLUMNS - len(row.cells))]
+        text = " ".join(in_line(piece) for piece in frame.pieces)
+        anchors = all_anchors(frame.pieces)
+        if len(row.cells) < _MOST_COLUMNS:
+            row.cells += [text, *[""] * (frame.level - 1)]
+            row.anchors += anchors
+        else:
+            row.pieces.append(Piece("paragraph", [text], anchors=anchors))
+
+    def _row(self, frame: _Frame) -> None:
+        """Make a row of cells; what stands in none, or in one too many, shares the last."""
+        if frame.pieces:
+            frame.cells.append(" ".join(in_line(piece) for piece in frame.pieces))
+            frame.anchors += all_anchors(frame.pieces)
+        if any(frame.cells):
+            self._top.pieces.append(Piece("row", [cell.replace("|", "\\|") for cell in frame.cells], anchors=frame.anchors))
 
     def _table(self, frame: _Frame) -> None:
         rows = [piece for piece in frame.pieces if piece.kind == "row"]
@@ -258,33 +273,9 @@ class _Writer:
         if not name or tag in _HEADINGS or name in self._pending or node.mem_id == self._whole:
             return
         if not _MACHINE_ID.match(name) or (tag in ("section", "div") and _begins_with_heading(node)):
-            self._pending.append(name)
-
-    def _note_tabs(self, node: LexborNode, tag: str, attributes: dict[str, str | None]) -> None:
-        """Remember the labels of tabs for the panels that follow them."""
-        names = (attributes.get("class") or "").split()
-        if attributes.get("role") != "tablist" and "tabbed-labels" not in names and not ("tabs" in names and tag == "div"):
-            return
-        labels = [" ".join(label.text().split()) for label in node.css("[role=tab], label")]
-        around = node.parent
-        for _ in range(2):
-            if around is not None and labels:
-                self._labels.setdefault(around.mem_id, deque()).extend(labels)
-                around = around.parent
-
-    def _panel_label(self, node: LexborNode, attributes: dict[str, str | None]) -> None:
-        """Write a tab's label above its panel."""
-        around = node.parent
-        names = (around.attributes.get("class") or "").split() if self._labels and around is not None else []
-        panel = attributes.get("role") == "tabpanel" or "tabbed-block" in (attributes.get("class") or "").split() or "blocks" in names
-        for _ in range(2):
-            if not panel or around is None:
-                return
-            labels = self._labels.get(around.mem_id)
-            if labels:
-                self._add(Piece("paragraph", [labels.popleft()]))
-                return
-            around = around.parent
+            self._pending[name] = None
+            if len(self._pending) > _MOST_IDS:
+                del self._pending[next(iter(self._pending))]
 
 
 def _span(attributes: dict[str, str | None]) -> int:

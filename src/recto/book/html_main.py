@@ -30,9 +30,7 @@ _CONTENT = (
     "article",
 )
 _CANDIDATES = 5
-_DROPPED_TAGS = words(
-    "nav footer aside script style template svg noscript iframe form button object audio video canvas dialog map menu label"
-)
+_DROPPED_TAGS = words("nav footer aside script style template svg noscript iframe form button object audio video canvas dialog map menu")
 _DROPPED_ROLES = frozenset({"navigation", "search", "button", "contentinfo", "tablist", "doc-toc", "doc-backlink"})
 _DROPPED_CLASSES = words(
     "breadcrumbs breadcrumb theme-doc-breadcrumbs pagination pagination-nav theme-doc-footer theme-edit-this-page theme-doc-toc-mobile "
@@ -67,7 +65,7 @@ def is_dropped(tag: str, attributes: Mapping[str, str | None]) -> bool:
         return tag in _DROPPED_TAGS
     role = attributes.get("role") or ""
     names = (attributes.get("class") or "").split()
-    if tag in _DROPPED_TAGS and not (tag == "aside" and _KEPT_ASIDE.search(" ".join(names))) and "sd-tab-label" not in names:
+    if tag in _DROPPED_TAGS and not (tag == "aside" and _KEPT_ASIDE.search(" ".join(names))):
         return True
     if role in _DROPPED_ROLES or attributes.get("aria-hidden") == "true":
         return True

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gzip
+import subprocess
+import sys
 from collections.abc import Generator, Iterator
 from pathlib import Path
 
@@ -11,7 +13,7 @@ import pytest
 from recto.book.html import parse_html
 from recto.book.web.options import CrawlOptions
 from recto.book.web.site import WebsiteSource
-from recto.errors import InvalidArgument, Unreachable
+from recto.errors import ConfigurationError, InvalidArgument, Unreachable
 from recto.types import Page
 from tests.doubles.server import refused_url, status
 from tests.doubles.site import SiteDouble, page, sitemap, sitemap_index
@@ -294,3 +296,19 @@ def test_a_website_that_nobody_serves_is_told() -> None:
 def test_an_address_without_any_page_is_told(site: SiteDouble) -> None:
     with pytest.raises(InvalidArgument, match="no page"):
         list(source(site, "/").pages())
+
+
+def test_nothing_heavy_is_imported_before_it_is_needed() -> None:
+    code = "import sys, recto.book.html, recto.book.web.site; print({'httpcore', 'selectolax'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"
+
+
+def test_a_missing_extra_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("httpcore", "selectolax", "selectolax.lexbor"):
+        monkeypatch.setitem(sys.modules, name, None)
+    monkeypatch.delitem(sys.modules, "recto.book.web.wire", raising=False)
+    with pytest.raises(ConfigurationError, match="`crawl`"):
+        list(WebsiteSource("https://book.example/", None).pages())
+    with pytest.raises(ConfigurationError, match="`crawl`"):
+        parse_html("<p>x</p>")

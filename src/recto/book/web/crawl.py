@@ -10,18 +10,19 @@ from dataclasses import replace
 from urllib.parse import unquote, urlsplit
 
 from recto.book.html_head import Head, read_head
-from recto.book.web import left_out, robots, sitemap
+from recto.book.web import left_out
 from recto.book.web.cache import PageCache
 from recto.book.web.charset import decode
+from recto.book.web.discovery import read_robots, sitemap_pages
 from recto.book.web.fetch import HTML, Elsewhere, Fetcher, FetchFailed, NotAnswered, OtherContent, Reply
 from recto.book.web.options import CrawlOptions
+from recto.book.web.robots import Robots
 from recto.book.web.urls import Scope, normal
 from recto.errors import InvalidArgument, Unreachable
 from recto.modules import ROOT_MODULE, module_keys
 from recto.protocols import Progress
 from recto.types import Failure, Page
 
-_AGENT = "recto"
 _GONE_STATUS = (404, 410)
 _TELL_EVERY = 100
 _GIVE_UP = 8  # pages in a row without an answer
@@ -57,7 +58,7 @@ class Crawl:
         self._progress = progress
         self._notes: list[str] = []
         self._left_out: Counter[str] = Counter()
-        self._robots = robots.Robots()
+        self._robots = Robots()
         self._queue: deque[str] = deque()
         self._known: set[str] = set()
         self._done: set[str] = set()
@@ -68,7 +69,7 @@ class Crawl:
 
     def run(self) -> Iterator[Page]:
         """Read what may be read, find the pages, then ask for one after the other."""
-        self._robots = self._read_robots()
+        self._robots = read_robots(self._fetcher, self._scope.host)
         self._fetcher.delay = max(self._options.delay, min(self._robots.delay, self._options.max_delay))
         self._cache.begin()
         self._discover(self._first())
@@ -109,24 +110,6 @@ class Crawl:
         return InvalidArgument(
             f"There is no page to read at {self._url}", hint="; ".join(self.all_notes()[:3]) or "Give the address of the book's first page."
         )
-
-    def _read_robots(self) -> robots.Robots:
-        """Read the rules; a website whose rules cannot be asked for is not read."""
-        address = f"{self._scope.host}/robots.txt"
-        kinds = frozenset({"text/plain", "text/html", "application/octet-stream", "text/x-robots"})
-        try:
-            reply = self._fetcher.get(address, kinds, robots.LARGEST * 2)
-        except OtherContent:
-            return robots.Robots()
-        except FetchFailed as failure:
-            private = "not a public address" in failure.reason
-            raise Unreachable(
-                f"{address} cannot be read: {failure.reason}",
-                hint="Allow private addresses if the website is your own." if private else "Check the address, or try again later.",
-            ) from failure
-        if reply.status != 200 or reply.content_type == "text/html":
-            return robots.Robots()
-        return robots.parse_robots(reply.body.decode("utf-8", "replace"), _AGENT)
 
     def _first(self) -> Reply | FetchFailed:
         """Ask for the address that was given; where it leads decides what the website is."""
@@ -171,7 +154,7 @@ class Crawl:
             self._queue.append(address)
             self._answered[address] = first
         self._known.add(self._scope.path(address))
-        listed = self._sitemap_pages()
+        listed = sitemap_pages(self._fetcher, self._cache, self._scope, self._robots, self._admit, self._notes.append)
         inside = [own for own in (self._scope.own(url) for url in listed) if own and self._scope.contains(own)]
         for url in sorted(inside, key=self._scope.path):
             self._add(url)
@@ -189,36 +172,6 @@ class Crawl:
         paths = {self._scope.path(url) for url in self._links(_head(first), first.url)}
         links = {path for path in paths if not left_out.reason(path)}
         return bool(links) and len(links - self._known) > _PARTIAL * len(links)
-
-    def _sitemap_pages(self) -> list[str]:
-        def own(url: str) -> str:
-            return self._scope.own(normal(url, f"{self._scope.host}/"))
-
-        def read(url: str) -> sitemap.Listed | None:
-            earlier, _ = self._cache.get(url)
-            try:
-                reply = self._fetcher.get(url, sitemap.KINDS, sitemap.LARGEST, earlier=earlier, admit=self._admit)
-            except OtherContent:
-                return None
-            except FetchFailed as failure:
-                self._notes.append(
-                    f"The sitemap {url} cannot be read: {failure.reason}" + ("; its last version is used." if earlier else ".")
-                )
-                return sitemap.parse_sitemap(earlier.body) if earlier else None
-            if reply.status == 200:
-                self._cache.put(url, reply)
-            body = earlier.body if reply.status == 304 and earlier else reply.body
-            return sitemap.parse_sitemap(body) if body else None
-
-        seen: set[str] = set()
-        named = [address for address in map(own, self._robots.sitemaps) if address]
-        for starts in (named, [f"{self._scope.host}{self._scope.prefix}sitemap.xml"], [f"{self._scope.host}/sitemap.xml"]):
-            allowed = [start for start in dict.fromkeys(starts) if self._robots.allows(start)]
-            pages, flaws = sitemap.collect(allowed, read, own, seen)
-            self._notes.extend(flaws)
-            if pages:
-                return [address for address in (normal(page, f"{self._scope.host}/") for page in pages) if address]
-        return []
 
     def _add(self, url: str) -> None:
         """Put a page of the book into the queue, unless it is known or left out."""

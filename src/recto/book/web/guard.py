@@ -15,7 +15,7 @@ _COMPATIBLE = ipaddress.IPv6Network("::/96")
 
 
 def resolve(host: str, port: int) -> list[str]:
-    """Ask the system for a host's addresses."""
+    """Ask the system for a host's addresses; how long that may take is for the system to say."""
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(entry[4][0]) for entry in found))
 

@@ -9,7 +9,7 @@ from recto import __version__
 
 @dataclass(frozen=True, slots=True)
 class CrawlOptions:
-    """Seconds and bytes; `timeout` is for a whole request, from the name's lookup to the last byte."""
+    """Seconds and bytes; `timeout` is for a whole request, from connecting to the last byte."""
 
     max_pages: int = 2000
     max_bytes: int = 4 << 20

@@ -1,0 +1,299 @@
+"""Pages of websites become the same sections and blocks as their Markdown would."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from recto.book.document import Block, Document, Section
+from recto.book.html import parse_html
+from recto.book.html_head import read_head
+from recto.book.html_tokens import Tag, tame, tokens
+
+# What four generators make of the same page, without what their themes put around it.
+DOCUSAURUS = """<!doctype html><html><head><title data-rh="true">Hives | Bee Book</title>
+<meta data-rh="true" property="og:title" content="Hives | Bee Book"></head><body><nav class="navbar"><a href="/">Bee Book</a></nav>
+<main><article><nav class="theme-doc-breadcrumbs" aria-label="Breadcrumbs"><ul><li>Bees</li></ul></nav>
+<div class="tocCollapsible_x theme-doc-toc-mobile"><button>On this page</button></div>
+<div class="theme-doc-markdown markdown"><header><h1>Hives</h1></header>
+<p>A hive is a <em>box</em>. See <a href="/docs/honey">honey</a> &amp; <code>count(hive)</code>.</p>
+<h2 class="anchor anchorTargetStickyNavbar_x" id="counting">Counting <code>bees</code><a href="#counting" class="hash-link"
+ aria-label="Direct link to Counting bees" title="Direct link">\u200b</a></h2>
+<div class="language-python codeBlockContainer_x theme-code-block"><div class="codeBlockTitle_x">bees.py</div>
+<div class="codeBlockContent_x"><pre tabindex="0" class="prism-code language-python codeBlock_x"><code class="codeBlockLines_x">
+<span class="token-line codeLine_x"><span class="codeLineNumber_x"></span><span class="codeLineContent_x"><span class="token keyword"
+>def</span><span class="token plain"> count(hive):</span></span><br></span><span class="token-line"><span class="token plain"
+ style="display:inline-block"></span><br></span><span class="token-line"><span class="token plain">    return </span><span
+ class="token">1 &lt; 2</span><br></span></code></pre>
+<div class="buttonGroup_x"><button aria-label="Copy code to clipboard"><span aria-hidden="true">Copy</span></button></div></div></div>
+<div class="theme-admonition theme-admonition-tip admonition_x alert alert--success"><div class="admonitionHeading_x"><span
+ class="admonitionIcon_x"><svg viewBox="0 0 1 1"><path d="M0"></path></svg></span>Good idea</div><div class="admonitionContent_x">
+<p>Wear a veil.</p><ul><li>and gloves</li></ul></div></div>
+<div class="theme-tabs-container tabs-container tabList_x"><ul role="tablist" class="tabs"><li role="tab" class="tabs__item">Linux</li>
+<li role="tab" class="tabs__item">Windows</li></ul><div class="margin-top--md"><div role="tabpanel" class="tabItem_x"><p>Use apt.</p></div>
+<div role="tabpanel" class="tabItem_x" hidden=""><p>Use winget.</p></div></div></div>
+<p>Energy is <span class="katex"><span class="katex-mathml"><math xmlns="http://www.w3.org/1998/Math/MathML"><semantics><mrow><mi>E</mi>
+<mo>=</mo></mrow><annotation encoding="application/x-tex">E = mc^2</annotation></semantics></math></span><span class="katex-html"
+ aria-hidden="true"><span class="mord">E=mc2</span></span></span>.</p></div>
+<footer class="theme-doc-footer"><a class="theme-edit-this-page" href="x">Edit this page</a></footer></article>
+<nav class="pagination-nav"><a>Next</a></nav></main><footer>Copyright</footer><script>alert("no")</script></body></html>"""
+
+MKDOCS = """<main class="md-main"><article class="md-content__inner md-typeset"><a class="md-content__button md-icon" title="Edit">edit</a>
+<h1 id="hives">Hives<a class="headerlink" href="#hives" title="Permanent link">¶</a></h1><p>A hive is a box.</p>
+<h2 id="counting_1">Counting<a class="headerlink" href="#counting_1">¶</a></h2>
+<div class="language-python highlight"><table class="highlighttable"><tr><th colspan="2" class="filename"><span
+ class="filename">bees.py</span></th></tr><tr><td class="linenos"><div class="linenodiv"><pre><span></span><span class="normal">1</span>
+<span class="normal">2</span></pre></div></td><td class="code"><div><pre><span></span><code><span class="k">if</span> x:
+    <span class="n">y</span>
+</code></pre></div></td></tr></table></div>
+<div class="admonition tip"><p class="admonition-title">Good idea</p><p>Wear a veil.</p></div>
+<div class="tabbed-set tabbed-alternate"><input id="__tabbed_1_1" type="radio"><div class="tabbed-labels">
+<label for="__tabbed_1_1">Linux</label>
+<label for="__tabbed_1_2">Windows</label></div><div class="tabbed-content"><div class="tabbed-block"><p>Use apt.</p></div>
+<div class="tabbed-block"><p>Use winget.</p></div></div></div>
+<details class="note"><summary>More</summary><p>Wisdom.</p></details></article></main>"""
+
+SPHINX = """<div class="documentwrapper"><div class="body" role="main"><section id="hives">
+<h1>Hives<a class="headerlink" href="#hives">¶</a></h1>
+<div class="toctree-wrapper compound"><ul><li><a href="x.html">Other</a></li></ul></div>
+<section id="counting"><span id="old-name"></span><h2>Counting<a class="headerlink" href="#counting">#</a></h2>
+<div class="highlight-python notranslate"><div class="highlight"><pre><span></span><span class="k">if</span> <span class="n">x</span>:
+    <span class="n">y</span>
+</pre></div></div>
+<dl class="glossary"><dt id="term-queen">queen</dt><dd><p>Lays eggs.</p></dd><dt id="term-drone">drone</dt><dd><p>Does not.</p></dd></dl>
+</section></section></div></div><div class="sphinxsidebar"><h3>Navigation</h3></div>"""
+
+VITEPRESS = """<main class="main"><div class="vp-doc _hives"><div><h1 id="hives" tabindex="-1">Hives <a class="header-anchor" href="#hives"
+ aria-label="Permalink to &quot;Hives&quot;">\u200b</a></h1><div class="tip custom-block">
+<p class="custom-block-title">Good idea</p><p>Wear a veil.</p></div>
+<div class="vp-code-group vp-adaptive-theme"><div class="tabs"><input type="radio" id="t1"><label for="t1">Linux</label>
+<input type="radio" id="t2">
+<label for="t2">Windows</label></div><div class="blocks"><div class="language-sh vp-adaptive-theme active"><button class="copy"></button>
+<span class="lang">sh</span><pre class="shiki"><code><span class="line"><span>apt install bees</span></span></code></pre></div>
+<div class="language-sh vp-adaptive-theme"><button class="copy"></button><span class="lang">sh</span><pre class="shiki"><code>
+<span class="line"><span>winget install bees</span></span></code></pre>
+<div class="line-numbers-wrapper"><span class="line-number">1</span></div></div>
+</div></div></div></div></main>"""
+
+
+def blocks(document: Document) -> list[tuple[str, str]]:
+    return [(block.kind, block.text) for section in document.sections for block in section.blocks]
+
+
+def body(html: str) -> list[tuple[str, str]]:
+    return blocks(parse_html(f"<main>{html}</main>"))
+
+
+def test_docusaurus() -> None:
+    document = parse_html(DOCUSAURUS)
+    assert document.title == "Hives"
+    assert [(section.headings, section.level, section.anchor, section.line) for section in document.sections] == [
+        (("Hives",), 1, "", 1),
+        (("Hives", "Counting bees"), 2, "counting", 5),
+    ]
+    assert blocks(document) == [
+        ("paragraph", "A hive is a box. See honey & `count(hive)`."),
+        ("paragraph", "bees.py"),
+        ("code", "```python\ndef count(hive):\n\n    return 1 < 2\n```"),
+        ("group", "Good idea\n\nWear a veil.\n- and gloves"),
+        ("paragraph", "Linux"),
+        ("paragraph", "Use apt."),
+        ("paragraph", "Windows"),
+        ("paragraph", "Use winget."),
+        ("paragraph", "Energy is $E = mc^2$."),
+    ]
+
+
+def test_mkdocs() -> None:
+    document = parse_html(MKDOCS)
+    assert [(section.headings[-1], section.anchor, section.anchors) for section in document.sections] == [
+        ("Hives", "", ((1, "hives"),)),
+        ("Counting", "counting_1", ((5, "counting_1"),)),
+    ]
+    assert blocks(document)[1:] == [
+        ("paragraph", "bees.py"),
+        ("code", "```python\nif x:\n    y\n```"),
+        ("group", "Good idea\n\nWear a veil."),
+        ("paragraph", "Linux"),
+        ("paragraph", "Use apt."),
+        ("paragraph", "Windows"),
+        ("paragraph", "Use winget."),
+        ("group", "More\n\nWisdom."),
+    ]
+
+
+def test_sphinx() -> None:
+    document = parse_html(SPHINX)
+    (section,) = document.sections
+    assert (document.title, section.headings) == ("Hives", ("Hives", "Counting"))
+    names = [name for _, name in section.anchors]
+    assert section.anchor in ("counting", "old-name")
+    assert names == ["hives", "counting", "old-name", "term-queen", "term-drone"]
+    assert blocks(document) == [("code", "```python\nif x:\n    y\n```"), ("list", "queen\n: Lays eggs.\ndrone\n: Does not.")]
+    lines = {name: line for line, name in section.anchors}
+    assert lines["term-drone"] - lines["term-queen"] == 2
+
+
+def test_vitepress() -> None:
+    document = parse_html(VITEPRESS)
+    assert document.title == "Hives"
+    assert blocks(document) == [
+        ("group", "Good idea\n\nWear a veil."),
+        ("paragraph", "Linux"),
+        ("code", "```sh\napt install bees\n```"),
+        ("paragraph", "Windows"),
+        ("code", "```sh\nwinget install bees\n```"),
+    ]
+
+
+@pytest.mark.parametrize(
+    "html",
+    [
+        '<div id="content"><main><h1>T</h1><p>Words.</p></main></div>',
+        '<div role="main"><h1>T</h1><p>Words.</p></div>',
+        '<div class="document"><h1>T</h1><p>Words.</p></div>',
+        "<main><article><h1>T</h1><p>Words.</p></article><p>Chat with us</p></main>",
+        '<main><h1>T</h1><div class="sl-markdown-content"><p>Words.</p></div></main>',
+        '<div class="a"><a href="x">Home and away</a></div><div class="b"><h1>T</h1><p>Words.</p></div>',
+    ],
+)
+def test_the_content_is_found(html: str) -> None:
+    document = parse_html(f"<body><div><nav>Menu</nav>{html}<footer>All rights</footer></div></body>")
+    assert (document.title, blocks(document)) == ("T", [("paragraph", "Words.")])
+
+
+def test_lists_are_nested_and_numbered() -> None:
+    html = "<ul><li>one<li><p>two</p><ol start=3><li>a<li>b</ol><p>more</p></li></ul>"
+    document = parse_html(f"<main>{html}</main>")
+    (block,) = document.sections[0].blocks
+    assert block.text == "- one\n- two\n  3. a\n  4. b\n\n  more"
+    assert [(child.kind, child.first, child.last, child.text) for child in block.children] == [
+        ("list_item", 1, 1, "- one"),
+        ("list_item", 2, 6, "- two\n  3. a\n  4. b\n\n  more"),
+    ]
+
+
+def test_tables_are_written_with_pipes() -> None:
+    html = (
+        "<table><caption>Bees</caption><thead><tr><th>Kind<th>Note</thead><tr><td colspan=2>all<tr><td>a | b<td><pre>x\ny</pre>"
+        "<tr><td><table><tr><td>in<td>side</table><td><p>one</p><p>two</p></table>"
+    )
+    assert body(html) == [
+        ("paragraph", "Bees"),
+        ("table", "| Kind | Note |\n| --- | --- |\n| all |  |\n| a \\| b | `x y` |\n| in side | one two |"),
+    ]
+
+
+def test_code_is_kept_to_the_letter() -> None:
+    assert body("<pre><code class='lang-md'>```\n  a &amp;lt; b\n```\n\n</code></pre>") == [("code", "````md\n```\n  a &lt; b\n```\n````")]
+    assert body("<p>Use <code>a`b</code>, <code>c</code>.") == [("paragraph", "Use ``a`b``, `c`.")]
+    lines = "<div class=ec-line><div class=code>a</div></div><div class=ec-line><div class=code>  b</div></div>"
+    assert body(f"<pre data-language=x><code>{lines}</code></pre>") == [("code", "```\na\n  b\n```")]
+
+
+def test_quotes_groups_and_headings_within_them() -> None:
+    assert body("<blockquote><p>a</p><p>b</p></blockquote>") == [("group", "> a\n>\n> b")]
+    document = parse_html('<main><h2 id=x>X</h2><details><summary>S</summary><h3 id="inner">In</h3><p>t</p></details></main>')
+    (section,) = document.sections
+    assert section.blocks[0].text == "S\n\n### In\n\nt"
+    assert section.anchors == ((1, "x"), (5, "inner"))
+
+
+def test_anchors_of_old_pages_and_of_headings_without_text() -> None:
+    html = '<h2><a name="old"></a>A</h2><h3 id="b">B</h3><p>t</p><a id="here"></a><p>u</p><h2 id="last">Empty</h2>'
+    (section,) = parse_html(f"<main>{html}</main>", title="T").sections
+    assert (section.headings, section.anchor) == (("T", "A", "B"), "b")
+    assert section.anchors == ((1, "old"), (3, "b"), (7, "here"), (9, "last"))
+
+
+def test_what_is_not_seen_is_not_read() -> None:
+    html = (
+        "<p>seen</p><p hidden>no</p><p style='display: none'>no</p><p aria-hidden=true>no</p><aside>no</aside><form>no</form>"
+        "<!-- no --><noscript>no</noscript><template>no</template><svg><text>no</text></svg><style>no</style><img alt=no>"
+        "<button>no</button><iframe src=x>no</iframe><nav>no</nav><div class='toc'>no</div>"
+    )
+    assert body(html) == [("paragraph", "seen")]
+
+
+def test_breaks_spaces_and_old_formulas() -> None:
+    assert body("<p>a\n  b&nbsp;<b>c</b><br>d</p>e <i>f</i>") == [("paragraph", "a b c\nd"), ("paragraph", "e f")]
+    assert body('<p>x <span class="MathJax">x2</span><script type="math/tex">x^2 < 3</script>') == [("paragraph", "x $x^2 < 3$")]
+
+
+@pytest.mark.parametrize(
+    ("head", "title"),
+    [
+        ('<title>W | Site</title><meta property="og:title" content="Shared">', "Shared"),
+        ("<title>Page - Part | The Site</title>", "Page - Part"),
+        ("<title>A-B</title>", "A-B"),
+        ("<title>Fish &amp; Chips — Site documentation</title>", "Fish & Chips"),
+        ("", "given"),
+    ],
+)
+def test_a_title_is_found(head: str, title: str) -> None:
+    assert parse_html(f"<head>{head}</head><main><p>x</p></main>", title="given").title == title
+
+
+def test_lines_follow_each_other() -> None:
+    for html in (DOCUSAURUS, MKDOCS, SPHINX, VITEPRESS):
+        last = 0
+        for section in parse_html(html).sections:
+            assert section.line > last
+            last = max(last, section.line)
+            for block in section.blocks:
+                assert block.first > last or block.first == section.line == 1
+                assert block.last == block.first + block.text.count("\n")
+                _inside(block, section)
+                last = block.last
+
+
+def _inside(block: Block, section: Section) -> None:
+    lines = block.text.split("\n")
+    for child in block.children:
+        assert block.first <= child.first <= child.last <= block.last
+        assert child.text == "\n".join(lines[child.first - block.first : child.last - block.first + 1])
+    assert all(line >= 1 for line, _ in section.anchors)
+
+
+HOSTILE = {
+    "deep": "<div>" * 100_000 + "word",
+    "many attributes": "<div " + " ".join(f"a{number}=1" for number in range(100_000)) + ">word</div>",
+    "long attribute": f'<p title="{"x" * (4 << 20)}">word</p>',
+    "open emphasis": "".join(f"<font a{number}>" for number in range(2000)) + "<p>" * 20_000 + "word",
+    "open code": "".join(f"<code id=a{number}>" for number in range(2000)) + "<p>" * 2000 + "word",
+    "nested lists": "<ul><li>" * 20_000 + "word",
+    "nested tables": "<table><tr><td>" * 20_000 + "word",
+    "nested quotes": "<blockquote>" * 20_000 + "word",
+    "many cells": "<table><tr>" + "<td>x" * 20_000 + "<td>word",
+    "many ids": "".join(f"<span id=x{number}></span>" for number in range(20_000)) + "word",
+    "open comments": "word" + "<!-- " * 200_000,
+    "open quotes": "word " + '<a b="' * 200_000,
+    "open tags": "word " + "<a " * 200_000,
+    "signs": "word " + "<" * 200_000,
+    "formulas": "<math><p>" * 10_000 + "word",
+    "tabs": "<div class=tabs><label>x</label></div>" * 3000 + "word",
+    "heading links": "<p>word</p><h2>" + "<a>" * 20_000,
+    "templates": "word" + "<template>" * 20_000,
+}
+
+
+@pytest.mark.parametrize("html", HOSTILE.values(), ids=HOSTILE.keys())
+def test_a_page_that_is_made_to_hurt_is_read(html: str) -> None:
+    """Without care the parser alone takes minutes for the first of these, and much memory for the fourth."""
+    assert "word" in " ".join(text for _, text in blocks(parse_html(html)))
+
+
+@given(st.text(alphabet="<>/=\"' abdlipretu!-&;#x1\n", max_size=300))
+def test_any_text_is_survived(html: str) -> None:
+    parse_html(html)
+    read_head(html)
+    # What was tamed is tame: no emphasis, nothing that a script could be.
+    names = {token.name for token in tokens(tame(html)) if isinstance(token, Tag)}
+    assert not names & {"b", "i", "script", "a", "code"}
+
+
+def test_words_are_never_lost_in_plain_pages() -> None:
+    html = "<main>" + "".join(f"<div><p>w{number}</p>x{number}</div>" for number in range(500)) + "</main>"
+    text = " ".join(text for _, text in body(html))
+    assert all(f"{letter}{number}" in text.split() for letter in "wx" for number in range(500))
