@@ -38,6 +38,11 @@ class Asked:
         parts = (target.partition("#") for target in self.expect)
         return frozenset((page_key(page), anchor_key(anchor)) for page, _, anchor in parts if anchor)
 
+    @property
+    def whole_pages(self) -> frozenset[str]:
+        """The pages of which any section will do."""
+        return frozenset(page_key(target) for target in self.expect if "#" not in target)
+
 
 @dataclass(frozen=True, slots=True)
 class Book:
@@ -140,8 +145,9 @@ def _is_page(chunk: Chunk, question: Asked) -> bool:
 
 
 def _is_section(chunk: Chunk, question: Asked) -> bool:
+    page = page_key(chunk.source)
     here = {anchor_key(anchor) for anchor in (chunk.anchor, *chunk.anchors) if anchor}
-    return any((page_key(chunk.source), anchor) in question.sections for anchor in here)
+    return page in question.whole_pages or any((page, anchor) in question.sections for anchor in here)
 
 
 def _result(scores: Sequence[_Score]) -> Result:

@@ -23,6 +23,7 @@ def test_what_a_question_expects() -> None:
     asked = Asked("?", ("a/b.md#some-part", "c.mdx"))
     assert asked.pages == {"a/b", "c"}
     assert asked.sections == {("a/b", "some-part")}
+    assert asked.whole_pages == {"c"}
 
 
 def test_anchors_of_two_generators_are_equal() -> None:
