@@ -1,46 +1,197 @@
-"""Compare sizes of chunks on a book with suites of questions: `uv run python -m bench.chunks`.
+"""Compare sizes of chunks: `uv run python -m bench.chunks --corpora DIRECTORY --cache DIRECTORY`.
 
-For each size: how often the right module comes first, the right page first, the right page in the top 5.
+One table for each data set: Chroma's corpora with their token-wise measures and plain splitters to compare with, two books with our own
+questions, the sample book with its suites. Then, at the best sizes: other crumbs, no heading path, an overlap. Best is what has the highest
+mean of the data sets' headline figures (recall within a budget of tokens, MRR of the page) on the questions that are not held back.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import sys
 import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
+from bench import books, chroma
+from bench.measures import Mean, mean_of
+from bench.passages import VARIATIONS, Variation
+from bench.vectors import Vectors
 from recto.book.chunker import ChunkSize
-from recto.evaluation.suite import load_suite
-from recto.evaluation.validation import validate
-from recto.indexer import Work, index_book
-from recto.retriever import Retriever
-from recto.settings import Settings
-from recto.wiring import open_embedder, open_store, sample_source
+from recto.book.tree import MarkdownTree
+from recto.embedders.granite import granite_embedder
+from recto.wiring import sample_source
 
 ROOT = Path(__file__).parent.parent
-SUITES = [ROOT / "src" / "recto" / "sample" / "development.json", ROOT / "tests" / "evaluation" / "heldout.json"]
+QUESTIONS = Path(__file__).parent / "questions"
+SUITES = ROOT / "src" / "recto" / "sample" / "development.json", ROOT / "tests" / "evaluation" / "heldout.json"
 SIZES = ["128/32", "192/64", "256/64", "320/64", "384/64", "448/64"]
+CRUMBS = [0, 32, 64, 128]
+BOOKS = {"docusaurus": "docusaurus/website", "physical-ai-curriculum": "physical-ai-curriculum/site_src"}
+EXTRACT = 150_000  # characters of each of Chroma's corpora, enough for three quarters of the questions
+EVERY = {"docusaurus": 2, "physical-ai-curriculum": 20}  # of the pages that no question expects
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One way to divide the texts, and what came of it."""
+
+    size: ChunkSize
+    variation: Variation
+    chroma: list[chroma.Result]
+    books: dict[str, books.Measured]
+
+    @property
+    def name(self) -> str:
+        """How a table calls it."""
+        return f"{self.size.largest}/{self.size.crumb}" + ("" if self.variation == VARIATIONS[0] else f", {self.variation}")
+
+    @property
+    def headlines(self) -> list[Mean]:
+        """The figures to choose by."""
+        return [*(result.budget_recall for result in self.chroma[-1:]), *(each.chosen.mrr for each in self.books.values())]
+
+    @property
+    def score(self) -> float:
+        """Their mean."""
+        return mean_of(self.headlines).value
+
+    def against(self, other: Trial) -> Mean:
+        """How much higher its score is than another's, question by question."""
+        return mean_of([mine.minus(theirs) for mine, theirs in zip(self.headlines, other.headlines, strict=True)])
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """All data sets and the model."""
+
+    corpora: list[chroma.Corpus]
+    books: list[books.Book]
+    vectors: Vectors
+
+    def run(self, size: ChunkSize, variation: Variation = "as it is") -> Trial:
+        """Measure one way to divide on all data sets."""
+        print(f"{size.largest}/{size.crumb}, {variation}", file=sys.stderr, flush=True)
+        measured = {book.name: books.measure(book, size, self.vectors, variation) for book in self.books}
+        return Trial(size, variation, chroma.measure_size(self.corpora, size, self.vectors, variation) if self.corpora else [], measured)
 
 
 def main() -> None:
-    """Index the sample book once for each size and print a table."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("sizes", nargs="*", default=SIZES, help="largest/crumb, in tokens")
+    """Run the trials and print the tables."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("sizes", nargs="*", default=[_size(size) for size in SIZES], type=_size, help="largest/crumb, in tokens")
+    parser.add_argument("--corpora", type=Path, default=os.environ.get("RECTO_CORPORA"), help="where books and eval are (RECTO_CORPORA)")
+    parser.add_argument(
+        "--cache", type=Path, default=Path(tempfile.gettempdir()) / "recto-bench", help="a directory that keeps the vectors"
+    )
+    parser.add_argument("--whole", action="store_true", help="all pages and whole corpora: slow")
+    parser.add_argument("--only", action="append", default=[], help="only this data set: chroma, sample, or a book; may be repeated")
+    parser.add_argument("--no-baselines", action="store_true", help="leave the plain splitters out")
+    parser.add_argument("--no-variations", action="store_true", help="leave other crumbs, headings and overlap out")
+    parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
     options = parser.parse_args()
-    suites = [load_suite(path) for path in SUITES]
-    print("| largest / crumb | chunks | " + " | ".join(f"{suite.name} ({len(suite.expectations)})" for suite in suites) + " |")
-    print("|---|---|" + "---|" * len(suites))
-    with tempfile.TemporaryDirectory() as home:
-        settings = Settings("local", "edge", Path(home), threads=os.cpu_count() or 1)
-        embedder, store = open_embedder(settings, print), open_store(settings, print)
-        for size in options.sizes:
-            largest, _, crumb = size.partition("/")
-            work = Work(sample_source(), embedder, ChunkSize(int(largest), int(crumb)), rebuild=True)
-            report = index_book(work, store, "bench", journal=Path(home))
-            cells = [validate(Retriever(embedder, store, "bench"), suite) for suite in suites]
-            shown = " | ".join(f"{cell.accuracy:.3f} / {cell.page_hits(1):.3f} / {cell.page_hits(5):.3f}" for cell in cells)
-            print(f"| {size} | {report.info.chunks} | {shown} |", flush=True)
+    with Vectors(granite_embedder(options.cache, options.threads), options.cache) as vectors:
+        bench = _load(options.corpora, options.only, vectors, whole=options.whole)
+        trials = [bench.run(size) for size in options.sizes]
+        tables(trials, bench)
+        if not options.no_baselines and bench.corpora:
+            baseline_table(bench)
+        if not options.no_variations:
+            best, *others = sorted(trials, key=lambda trial: -trial.score)
+            crumbs = {ChunkSize(trial.size.largest, crumb) for trial in (best, *others[:1]) for crumb in CRUMBS}
+            found = [bench.run(size) for size in sorted(crumbs, key=lambda size: (size.largest, size.crumb))]
+            print("## Other crumbs at the two best sizes\n")
+            tables(found, bench)
+            best = max(found, key=lambda trial: trial.score)
+            print(f"## What is embedded, at {best.name}\n")
+            tables([best, *(bench.run(best.size, variation) for variation in VARIATIONS[1:])], bench)
+
+
+def _size(text: str) -> ChunkSize:
+    largest, _, crumb = text.partition("/")
+    return ChunkSize(int(largest), int(crumb))
+
+
+def _load(corpora: Path | None, only: Sequence[str], vectors: Vectors, *, whole: bool) -> Bench:
+    """Read the data sets that are wanted and there; say which are not there."""
+
+    def wanted(name: str) -> bool:
+        return not only or name in only
+
+    found, shelf = [], []
+    for name, place in BOOKS.items():
+        if wanted(name) and corpora and (path := corpora / "books" / place).is_dir():
+            every = 1 if whole else EVERY[name]
+            shelf.append(books.load_book(MarkdownTree(path, book=name), books.load_questions(QUESTIONS / f"{name}.json"), every))
+        elif wanted(name):
+            print(f"The book {name} is not there and left out.", file=sys.stderr)
+    if wanted("sample"):
+        shelf.append(books.load_book(sample_source(), books.load_suites(*SUITES)))
+    if wanted("chroma") and corpora and (path := corpora / "eval" / "chroma_chunking").is_dir():
+        found = chroma.load(path, 0 if whole else EXTRACT)
+    elif wanted("chroma"):
+        print("Chroma's corpora are not there and left out.", file=sys.stderr)
+    for book in shelf:
+        for section in books.unknown_sections(book, vectors):
+            print(f"{book.name}: no passage has the expected section {section}", file=sys.stderr)
+    return Bench(found, shelf, vectors)
+
+
+def tables(trials: Sequence[Trial], bench: Bench) -> None:
+    """Print the trials, a table for each data set and one for the choice."""
+    if bench.corpora:
+        print(f"### chroma ({trials[0].chroma[-1].questions} questions)\n")
+        chroma_table({trial.name: trial.chroma for trial in trials})
+    for book in bench.books:
+        measured = trials[0].books[book.name]
+        print(f"### {book.name} ({len(book.pages)} pages; {measured.chosen.questions} questions, {measured.held.questions} held back)\n")
+        book_table({trial.name: trial.books[book.name] for trial in trials})
+    print("### choice\n")
+    names = [*(["chroma, recall in budget"] if bench.corpora else []), *(f"{book.name}, MRR" for book in bench.books)]
+    best = max(trials, key=lambda trial: trial.score)
+    rows = [[trial.name, *map(str, trial.headlines), f"{trial.score:.3f}", str(trial.against(best))] for trial in trials]
+    _table(["largest / crumb", *names, "mean", f"less that of {best.name}, paired"], rows)
+
+
+def baseline_table(bench: Bench) -> None:
+    """Measure the splitters that know nothing of books and print their table."""
+    print("### chroma, plain splitters\n")
+    splitters = chroma.baselines(bench.vectors)
+    chroma_table({name: chroma.measure(bench.corpora, split, bench.vectors, name) for name, split in splitters.items()})
+
+
+def chroma_table(results: dict[str, list[chroma.Result]]) -> None:
+    """Print all questions in the first columns, then each corpus's recall within the budget."""
+    names = [result.name for result in next(iter(results.values()))[:-1]]
+    heads = ["chunks", "mean tokens", *(f"{name}@{chroma.TOP}" for name in ("recall", "precision", "IoU")), "precision Ω"]
+    heads += [f"recall in {chroma.BUDGET} tokens", *(f"of it {name}" for name in names), "not located", "text in chunks"]
+    rows = []
+    for name, (*parts, whole) in results.items():
+        cells: list[object] = [name, whole.chunks, f"{whole.tokens:.0f}", whole.recall, whole.precision, whole.iou, whole.omega]
+        cells += [whole.budget_recall, *(f"{part.budget_recall.value:.3f}" for part in parts), f"{whole.lost:.2%}", f"{whole.covered:.1%}"]
+        rows.append([str(cell) for cell in cells])
+    _table(["splitter", *heads], rows)
+
+
+def book_table(results: dict[str, books.Measured]) -> None:
+    """Print the questions to choose by, then those that were held back."""
+    heads = ["page hit@1", f"hit@{chroma.TOP}", "MRR", f"section hit@{chroma.TOP}", f"section in {chroma.BUDGET} tokens"]
+    rows = []
+    for name, measured in results.items():
+        cells: list[object] = [name, measured.chunks, f"{measured.tokens:.0f}"]
+        for part in (measured.chosen, measured.held):
+            cells += [part.first, part.top, part.mrr]
+            cells += [part.section, part.section_in_budget] if part.sections else ["–", "–"]
+        rows.append([str(cell) for cell in cells])
+    _table(["largest / crumb", "chunks", "mean tokens", *heads, *(f"held: {head}" for head in heads)], rows)
+
+
+def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    for cells in (heads, ["---"] * len(heads), *rows):
+        print(f"| {' | '.join(cells)} |")
+    print(flush=True)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,231 @@
+"""Chroma's token-wise measures of chunking: how much of the text that answers a question is retrieved, and how much else.
+
+The five corpora and their questions come from Chroma's report "Evaluating Chunking Strategies for Retrieval". As in its code, ranges of
+characters are compared and the five nearest chunks are retrieved; unlike there, from the question's own corpus alone.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench.measures import Mean, Range, best_precision, mean, overlap, shared
+from bench.passages import Divided, Variation, divide
+from bench.splitters import recursive, windows
+from bench.vectors import Vectors
+from recto.book.chunker import ChunkSize
+from recto.types import Page
+
+TOP = 5
+BUDGET = 1600  # tokens of retrieved text, whatever the size of the chunks
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A question and the ranges of its corpus that answer it."""
+
+    text: str
+    references: tuple[Range, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Corpus:
+    """A text with questions."""
+
+    name: str
+    text: str
+    questions: tuple[Question, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """A chunk as the measures see it: where it stands, what is embedded, how much there is to read."""
+
+    place: Range
+    embedded: str
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What was measured over some questions; `lost` is the share of chunks that were not found in the text, `covered` of text in chunks."""
+
+    name: str
+    questions: int
+    chunks: int
+    tokens: float
+    recall: Mean
+    precision: Mean
+    iou: Mean
+    omega: Mean
+    budget_recall: Mean
+    lost: float
+    covered: float
+
+
+Splitter = Callable[[Corpus], tuple[list[Stretch], int]]
+"""From a corpus to its chunks, and how many of them could not be found in it."""
+
+
+def load(folder: Path, extract: int = 0) -> list[Corpus]:
+    """Read the corpora; of each only about the first `extract` characters, with the questions that these answer, unless it is 0."""
+    rows: dict[str, list[Question]] = {}
+    with (folder / "questions_df.csv").open(encoding="utf-8", newline="") as file:
+        for row in csv.DictReader(file):
+            places = tuple((int(found["start_index"]), int(found["end_index"])) for found in json.loads(row["references"]))
+            rows.setdefault(row["corpus_id"], []).append(Question(row["question"], places))
+    corpora = []
+    for name, questions in rows.items():
+        text = (folder / "corpora" / f"{name}.md").read_text("utf-8")
+        if extract and len(text) > extract:
+            text = text[: text.rfind("\n", 0, extract) + 1]
+        corpora.append(Corpus(name, text, tuple(each for each in questions if max(end for _, end in each.references) <= len(text))))
+    return corpora
+
+
+def recto(chunk_size: ChunkSize, vectors: Vectors, variation: Variation = "as it is") -> Splitter:
+    """Divide as Recto does: the corpus is a Markdown page."""
+
+    def split(corpus: Corpus) -> tuple[list[Stretch], int]:
+        page = Page(f"{corpus.name}.md", f"local://{corpus.name}", corpus.name, "intro", ("intro",), corpus.text, "")
+        lines = [0, *(found.end() for found in re.finditer("\n", corpus.text)), len(corpus.text)]
+        stretches, lost, before = [], 0, 0
+        for divided in divide([page], corpus.name, chunk_size, vectors, variation):
+            around = lines[divided.chunk.start_line - 1], lines[min(divided.chunk.end_line, len(lines) - 1)]
+            place = locate(corpus.text, divided.chunk.text, around, before)
+            lost += place is None
+            start, end = place or around
+            before = end
+            stretches.append(_stretch(corpus.text, divided, start, end, vectors))
+        return stretches, lost
+
+    return split
+
+
+def _stretch(text: str, divided: Divided, start: int, end: int, vectors: Vectors) -> Stretch:
+    """Let the range of a chunk with overlap begin where the repeated sentence does."""
+    if divided.repeated:
+        found = text.rfind(divided.repeated, max(0, start - 2 * len(divided.repeated)), start)
+        start = found if found >= 0 else start
+    return Stretch((start, end), divided.embedded, vectors.count(f"{divided.repeated}{divided.chunk.text}"))
+
+
+def fixed(tokens: int, step: int, vectors: Vectors) -> Splitter:
+    """Divide into windows of tokens."""
+
+    def split(corpus: Corpus) -> tuple[list[Stretch], int]:
+        return _plain(corpus, windows(vectors.offsets(corpus.text), tokens, step), vectors), 0
+
+    return split
+
+
+def by_characters(largest: int, vectors: Vectors) -> Splitter:
+    """Divide at paragraphs, then lines, sentences, words."""
+
+    def split(corpus: Corpus) -> tuple[list[Stretch], int]:
+        return _plain(corpus, recursive(corpus.text, largest), vectors), 0
+
+    return split
+
+
+def _plain(corpus: Corpus, ranges: Sequence[Range], vectors: Vectors) -> list[Stretch]:
+    texts = [corpus.text[start:end] for start, end in ranges]
+    return [Stretch(place, text, vectors.count(text)) for place, text in zip(ranges, texts, strict=True)]
+
+
+def baselines(vectors: Vectors) -> dict[str, Splitter]:
+    """Return the splitters to compare with, by name."""
+    found: dict[str, Splitter] = {}
+    for tokens in (200, 400):
+        found[f"window of {tokens} tokens"] = fixed(tokens, tokens, vectors)
+        found[f"window of {tokens} tokens, half overlapping"] = fixed(tokens, tokens // 2, vectors)
+    for characters in (200, 400, 800):
+        found[f"recursive, {characters} characters"] = by_characters(characters, vectors)
+    return found
+
+
+def locate(text: str, wanted: str, around: Range, before: int = 0) -> Range | None:
+    """Find a chunk in some lines of a text: exactly, then without regard to white space, then line by line.
+
+    Where it stands more than once, the first place after `before` is meant.
+    """
+    for start in (max(before, around[0]), around[0]):
+        if (found := text.find(wanted, start, around[1])) >= 0:
+            return found, found + len(wanted)
+    places = [place for place in range(*around) if not text[place].isspace()]
+    bare = "".join(text[place] for place in places)
+    if (found := bare.find(_bare(wanted))) >= 0:
+        return places[found], places[found + len(_bare(wanted)) - 1] + 1
+    # The head of a divided table is repeated, and some of a page's syntax is no text: most lines must be there in order, or all at the end.
+    lines = [line for line in map(_bare, wanted.split("\n")) if line]
+    first, last, cursor, seen = -1, -1, 0, 0
+    for line in lines:
+        if (found := bare.find(line, cursor)) >= 0:
+            first = found if first < 0 else first
+            cursor = last = found + len(line)
+            seen += len(line)
+    complete = first >= 0 and (2 * seen > len(_bare(wanted)) or _bare(wanted).endswith(bare[first:last]))
+    return (places[first], places[last - 1] + 1) if complete else None
+
+
+def _bare(text: str) -> str:
+    return "".join(text.split())
+
+
+def measure(corpora: Sequence[Corpus], split: Splitter, vectors: Vectors, what: str) -> list[Result]:
+    """Return the measures of each corpus, and of all questions under the name `all`."""
+    results, everything = [], []
+    chunks = tokens = lost = covered = length = 0
+    for corpus in corpora:
+        stretches, missing = split(corpus)
+        scores = _scores(corpus, stretches, vectors, what)
+        inside = shared([stretch.place for stretch in stretches], [(0, len(corpus.text))])
+        words = sum(stretch.tokens for stretch in stretches)
+        results.append(_result(corpus.name, scores, len(stretches), words, missing, inside / len(corpus.text)))
+        everything += scores
+        chunks, tokens, lost = chunks + len(stretches), tokens + words, lost + missing
+        covered, length = covered + inside, length + len(corpus.text)
+    return [*results, _result("all", everything, chunks, tokens, lost, covered / length)]
+
+
+_Score = tuple[float, float, float, float, float]
+
+
+def _scores(corpus: Corpus, stretches: Sequence[Stretch], vectors: Vectors, what: str) -> list[_Score]:
+    found = vectors.documents([stretch.embedded for stretch in stretches], f"{what}, {corpus.name}")
+    asked = vectors.questions([question.text for question in corpus.questions], f"questions, {corpus.name}")
+    order = (-(asked @ found.T)).argsort(axis=1, kind="stable")
+    scores = []
+    for question, ranking in zip(corpus.questions, order, strict=True):
+        ranked = [stretches[index] for index in ranking]
+        top = overlap([stretch.place for stretch in ranked[:TOP]], question.references)
+        omega = best_precision([stretch.place for stretch in stretches], question.references)
+        read = overlap(within_budget(ranked), question.references)
+        scores.append((top.recall, top.precision, top.iou, omega, read.recall))
+    return scores
+
+
+def within_budget(ranked: Sequence[Stretch], budget: int = BUDGET) -> list[Range]:
+    """Take chunks in their order until the budget is used up; of the last one only its beginning."""
+    taken: list[Range] = []
+    for stretch in ranked:
+        start, end = stretch.place
+        if stretch.tokens >= budget:
+            return [*taken, (start, start + (end - start) * budget // stretch.tokens)]
+        taken.append(stretch.place)
+        budget -= stretch.tokens
+    return taken
+
+
+def _result(name: str, scores: Sequence[_Score], chunks: int, tokens: int, lost: int, covered: float) -> Result:
+    recall, precision, iou, omega, read = (mean(values) for values in zip(*scores, strict=True))
+    return Result(name, len(scores), chunks, tokens / chunks, recall, precision, iou, omega, read, lost / chunks, covered)
+
+
+def measure_size(corpora: Sequence[Corpus], chunk_size: ChunkSize, vectors: Vectors, variation: Variation = "as it is") -> list[Result]:
+    """Return the measures of Recto's chunks of one size, per corpus and in all."""
+    return measure(corpora, recto(chunk_size, vectors, variation), vectors, f"chroma {chunk_size.largest}/{chunk_size.crumb}, {variation}")

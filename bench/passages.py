@@ -1,0 +1,63 @@
+"""Pages divided by Recto's own reader and chunker, and the variations of what is embedded that a measurement may try."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+from bench.vectors import Vectors
+from recto.book.chunker import ChunkSize, Passage, chunk_page
+from recto.book.reading import read
+from recto.types import Chunk, Page
+
+Variation = Literal["as it is", "no heading path", "one sentence of overlap"]
+VARIATIONS: tuple[Variation, ...] = ("as it is", "no heading path", "one sentence of overlap")
+
+_SENTENCE = re.compile(r"(?<=[.!?…])[\"'”’)\]]*\s+")
+_WORDS = 3  # that make a sentence
+
+
+@dataclass(frozen=True, slots=True)
+class Divided:
+    """A chunk, what is embedded for it, and the text of its page that it repeats from the chunk before."""
+
+    chunk: Chunk
+    embedded: str
+    repeated: str = ""
+
+
+def divide(pages: Iterable[Page], book: str, size: ChunkSize, vectors: Vectors, variation: Variation = "as it is") -> list[Divided]:
+    """Read and chunk pages, and change what is embedded as the variation says."""
+    found: list[Divided] = []
+    for page in pages:
+        passages = chunk_page(page, read(page), book, vectors.count, vectors.max_tokens, size)
+        if variation == "no heading path":
+            found += [Divided(passage.chunk, passage.chunk.text) for passage in passages]
+        elif variation == "one sentence of overlap":
+            found += _overlapping(passages, vectors)
+        else:
+            found += [Divided(passage.chunk, passage.embedded) for passage in passages]
+    return found
+
+
+def _overlapping(passages: list[Passage], vectors: Vectors) -> list[Divided]:
+    """Let each chunk begin with the last sentence of the one before, where that is of the same section and the model has room."""
+    divided: list[Divided] = []
+    before: Passage | None = None
+    for passage in passages:
+        chunk = passage.chunk
+        repeated = _last_sentence(before.chunk.text) if before and before.chunk.headings == chunk.headings else ""
+        embedded = f"{passage.embedded.removesuffix(chunk.text)}{repeated}\n{chunk.text}" if repeated else passage.embedded
+        if vectors.count(embedded) > vectors.max_tokens:
+            repeated, embedded = "", passage.embedded
+        divided.append(Divided(chunk, embedded, repeated))
+        before = passage
+    return divided
+
+
+def _last_sentence(text: str) -> str:
+    """Return the last sentence of a text's last line; the end of a fence or of a table is none."""
+    sentence = _SENTENCE.split(text.rsplit("\n", 1)[-1])[-1]
+    return sentence if len(sentence.split()) >= _WORDS else ""

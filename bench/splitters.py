@@ -1,0 +1,56 @@
+"""Ways to divide a text that know nothing of books, to compare with: windows of tokens, and paragraphs, lines, sentences, words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+
+from bench.measures import Range
+
+_SEPARATORS = ("\n\n", "\n", ". ", " ")
+
+
+def windows(offsets: Sequence[Range], tokens: int, step: int) -> list[Range]:
+    """Divide into windows of so many tokens, each beginning `step` tokens after the one before."""
+    starts = range(0, max(1, len(offsets) - tokens + step), step)
+    return [(offsets[start][0], offsets[min(start + tokens, len(offsets)) - 1][1]) for start in starts]
+
+
+def recursive(text: str, largest: int) -> list[Range]:
+    """Divide into stretches of at most `largest` characters, at the coarsest separator that allows it."""
+    ranges = [_stripped(text, begin, end) for begin, end in _recursive(text, 0, len(text), largest, _SEPARATORS)]
+    return [found for found in ranges if found[0] < found[1]]
+
+
+def _recursive(text: str, start: int, end: int, largest: int, separators: Sequence[str]) -> Iterator[Range]:
+    if end - start <= largest:
+        yield start, end
+        return
+    if not separators:
+        yield from ((left, min(left + largest, end)) for left in range(start, end, largest))
+        return
+    begin = start
+    for left, right in pairwise(_bounds(text, start, end, separators[0])):
+        if right - begin > largest and left > begin:
+            yield begin, left
+            begin = left
+        if right - left > largest:
+            yield from _recursive(text, left, right, largest, separators[1:])
+            begin = right
+    if begin < end:
+        yield begin, end
+
+
+def _bounds(text: str, start: int, end: int, separator: str) -> list[int]:
+    """Return the two ends and every place between them right after a separator."""
+    bounds, place = [start], start
+    while (place := text.find(separator, place, end)) >= 0:
+        place += len(separator)
+        if place < end:
+            bounds.append(place)
+    return [*bounds, end]
+
+
+def _stripped(text: str, start: int, end: int) -> Range:
+    part = text[start:end]
+    return start + len(part) - len(part.lstrip()), end - (len(part) - len(part.rstrip()))
