@@ -10,4 +10,4 @@ def read(page: Page) -> Document:
     """Return the sections of a page."""
     from recto.book.markdown import parse
 
-    return parse(page.text, title=page.title, mdx=page.format == "mdx")
+    return parse(page.text, title=page.title, mdx=page.format == "mdx", anchors=page.anchors)
