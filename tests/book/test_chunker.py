@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import html
 import re
 from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import pairwise
+from textwrap import dedent
 
 import pytest
 from hypothesis import given
@@ -105,8 +110,99 @@ def test_a_long_fence_is_divided_between_lines() -> None:
     lines = [f"    step_{number}(robot, speed={number}, verbose=True)" for number in range(200)]
     found = chunks("# T\n\n```python\n" + "\n".join(lines) + "\n```\n")
     assert len(found) > 3
-    written = "\n".join(passage.chunk.text for passage in found).split("\n")
-    assert written == ["```python", *lines, "```"]
+    written = []
+    for passage in found:
+        opening, *code, closing = passage.chunk.text.split("\n")
+        assert (opening, closing) == ("```python", "```")
+        written += code
+    assert written == lines
+
+
+def test_a_fence_that_is_never_closed_is_divided_at_blank_lines_and_not_closed_by_us() -> None:
+    parts = [f"# part {number}\n" + "\n".join(f"step_{number}_{line}()" for line in range(9)) for number in range(30)]
+    found = chunks("# T\n\n```python\n" + "\n\n".join(parts) + "\n")
+    assert len(found) > 2
+    assert all(passage.chunk.text.startswith(("# part", "```python\n# part")) for passage in found)
+    assert "\n\n".join(passage.chunk.text for passage in found) == "```python\n" + "\n\n".join(parts)
+
+
+def test_what_fits_is_whole_wherever_it_stands() -> None:
+    fence = "\n".join(["  ```python", *(f"  value_{number} = {number}" for number in range(40)), "  ```"])
+    table = "\n".join(["  | a | b |", "  |---|---|", *(f"  | row {number} | cell |" for number in range(20))])
+    item = f"- {PROSE * 4}\n\n{fence}\n\n  {PROSE * 4}\n\n{table}\n"
+    found = chunks(f"# T\n\n{item}\n{item}")
+    assert len(found) > 2
+    assert sum(passage.chunk.text.count(fence.lstrip()) for passage in found) == 2
+    assert sum(passage.chunk.text.count(table.lstrip()) for passage in found) == 2
+
+
+def test_inline_math_and_code_are_not_cut_like_sentences() -> None:
+    sentence = "The law is $a. b! c? d$ and `x. y! z? w` for all of us here. "
+    found = chunks("# T\n\n" + sentence * 60, size=ChunkSize(60, 10))
+    assert len(found) > 10
+    assert all(passage.chunk.text.endswith("here.") for passage in found)
+
+
+def test_anchors_lead_to_the_chunk_that_holds_their_text() -> None:
+    source = dedent(f"""\
+        # T
+
+        ## Empty
+
+        ## One
+
+        {PROSE * 5}
+
+        <a id="middle"></a>
+
+        {PROSE * 5}
+
+        :::tip
+
+        ### Inside
+
+        {PROSE * 5}
+
+        :::
+
+        ## Two
+
+        Tiny.
+
+        ## Three {{#third}}
+
+        {PROSE * 5}
+
+        ## Trailing
+        """)
+    made = [passage.chunk for passage in chunks(source, size=ChunkSize(150, 30))]
+    assert [chunk.anchor for chunk in made] == ["one", "one", "one", "two"]
+    assert [chunk.anchors for chunk in made] == [
+        ("one", "t", "empty"),
+        ("one", "middle"),
+        ("one", "inside"),
+        ("two", "third", "trailing"),
+    ]
+
+
+def test_version_and_locale_come_from_the_page() -> None:
+    made = replace(page("# T\n\ntext\n"), version="2.0", locale="de")
+    (passage,) = chunk_page(made, parse(made.text), "book", words, 512, SIZE)
+    assert (passage.chunk.version, passage.chunk.locale) == ("2.0", "de")
+
+
+def test_counting_is_bounded() -> None:
+    """Tokenizers cost more than all the rest: a page is counted about once."""
+    source = "\n\n".join(f"## Section {number}\n\n{PROSE * (1 + number % 9)}" for number in range(100))
+    counted = 0
+
+    def count(text: str) -> int:
+        nonlocal counted
+        counted += len(text)
+        return words(text)
+
+    chunks(f"# T\n\n{source}\n", count)
+    assert counted < 1.5 * len(source)
 
 
 def test_a_long_list_is_divided_between_items() -> None:
@@ -149,33 +245,65 @@ def test_ids_are_stable_and_belong_to_book_page_and_place() -> None:
     assert {passage.chunk.id for passage in other}.isdisjoint(passage.chunk.id for passage in first)
 
 
+def numbered(count: int, line: str) -> str:
+    return "\n".join(line.format(number) for number in range(count))
+
+
 BLOCKS = st.one_of(
     st.text(alphabet="abcd .!?", min_size=1, max_size=400).filter(str.strip),
-    st.integers(1, 40).map(lambda count: "```\n" + "\n".join(f"line {number}" for number in range(count)) + "\n```"),
-    st.integers(1, 40).map(lambda count: "\n".join(f"- item {number} of the list" for number in range(count))),
-    st.integers(1, 40).map(lambda count: "| a | b |\n|---|---|\n" + "\n".join(f"| r{number} | c |" for number in range(count))),
-    st.sampled_from(["## Two", "### Three", "> quoted words", ":::tip\n\nadvice\n\n:::", "***"]),
+    st.integers(1, 40).map(lambda count: f"```py\n{numbered(count, 'line {}')}\n```"),
+    st.integers(1, 40).map(lambda count: f"~~~\n{numbered(count, 'part {} of all')}\n~~~"),
+    st.integers(1, 40).map(lambda count: numbered(count, "- item {} of the list")),
+    st.integers(1, 40).map(lambda count: "| a | b |\n|---|---|\n" + numbered(count, "| r{} | c |")),
+    st.integers(1, 9).map(lambda count: f":::tip\n\n{numbered(count, 'advice {}')}\n\n- one\n- two\n\n:::"),
+    st.integers(1, 9).map(lambda count: "!!! note\n" + numbered(count, "    note {}")),
+    st.integers(1, 9).map(lambda count: f"$$\n{numbered(count, 'x_{} = y')}\n$$"),
+    st.sampled_from(["## Two", "### Three", "> quoted words", "***", "<!-- hidden -->", "<b>shown</b>", "a &amp; b &lt; c", "```\nopen"]),
 )
+DOCUMENTS = st.lists(BLOCKS, min_size=1, max_size=12).map(lambda blocks: "# T\n\n" + "\n\n".join(blocks) + "\n")
+_REPEATED = re.compile(r"^(?:#+ (?:Two|Three)|\| a \| b \||\|---\|---\||```(?:py)?|~~~)$", re.MULTILINE)
 
 
-@given(st.lists(BLOCKS, min_size=1, max_size=12), st.integers(40, 300), st.integers(0, 60))
-@hypothesis_settings(max_examples=150)
-def test_every_word_of_every_section_is_in_exactly_one_chunk(blocks: list[str], largest: int, crumb: int) -> None:
-    source = "# T\n\n" + "\n\n".join(blocks) + "\n"
+def marks(text: str) -> str:
+    """All of a text but white space and what a chunk may repeat."""
+    return "".join(_REPEATED.sub("", text).split())
+
+
+def check(source: str, found: list[Passage], limit: int, count: Callable[[str], int]) -> None:
     document = parse(source, title="T")
-    found = chunk_page(page(source), document, "book", words, 512, ChunkSize(largest, crumb))
-    expected = Counter(word for section in document.sections for block in section.blocks for word in block.text.split())
-    written: Counter[str] = Counter()
-    for passage in found:
-        text = re.sub(r"^#+ (Two|Three)$", "", passage.chunk.text, flags=re.MULTILINE)
-        text = re.sub(r"^\| a \| b \|\n\|---\|---\|\n", "", text, flags=re.MULTILINE)
-        written.update(text.split())
-        assert words(passage.embedded) <= max(largest + 8, 40)
-        lines = source.split("\n")[passage.chunk.start_line - 1 : passage.chunk.end_line]
-        assert set(text.split()) <= {word for line in lines for word in line.split()}
-    heads = Counter({"|": 3, "a": 1, "b": 1, "|---|---|": 1})
-    tables = sum(block.kind == "table" for section in document.sections for block in section.blocks)
-    expected.subtract({word: count * tables for word, count in heads.items()})
-    assert +expected == +written
-    assert [passage.chunk.chunk_index for passage in found] == list(range(len(found)))
-    assert {passage.chunk.total_chunks for passage in found} <= {len(found)}
+    expected = "".join(marks(block.text) for section in document.sections for block in section.blocks)
+    assert "".join(marks(passage.chunk.text) for passage in found) == expected
+    lines = source.split("\n")
+    last = 1
+    for index, passage in enumerate(found):
+        chunk = passage.chunk
+        assert count(passage.embedded) <= limit
+        assert last <= chunk.start_line <= chunk.end_line <= len(lines)
+        last = chunk.end_line
+        written = {line.strip() for line in html.unescape("\n".join(lines[chunk.start_line - 1 : chunk.end_line])).split("\n")}
+        for line in chunk.text.split("\n"):
+            assert _REPEATED.fullmatch(line) or any(line.strip() in source_line for source_line in written)
+        assert (chunk.chunk_index, chunk.total_chunks) == (index, len(found))
+        assert not re.search(r"^#+ \w+$", chunk.text.split("\n")[-1])
+
+
+@given(DOCUMENTS, st.integers(40, 300), st.integers(0, 60))
+@hypothesis_settings(max_examples=200)
+def test_every_character_is_in_exactly_one_chunk_and_where_it_says(source: str, largest: int, crumb: int) -> None:
+    size = ChunkSize(largest, crumb)
+    found = chunks(source, size=size)
+    check(source, found, max(largest + 8, 40), words)
+    assert found == chunks(source, size=size)
+
+
+@given(DOCUMENTS, st.integers(60, 500))
+@hypothesis_settings(max_examples=20)
+def test_the_same_with_the_real_tokenizer(embedder: Embedder, source: str, largest: int) -> None:
+    check(source, chunks(source, embedder.count_tokens, embedder.max_tokens, ChunkSize(largest, 30)), 512, embedder.count_tokens)
+
+
+@given(DOCUMENTS)
+def test_crumbs_are_joined_where_they_fit(source: str) -> None:
+    found = chunks(source, size=ChunkSize(300, 30))
+    sizes = [words(passage.chunk.text) for passage in found]
+    assert not [pair for pair in pairwise(sizes) if min(pair) < 15 and sum(pair) < 150]

@@ -13,10 +13,13 @@ from recto.book.split import Count, Piece, pieces
 from recto.errors import ConfigurationError
 from recto.types import HEADING_SEPARATOR, Chunk, Page
 
-VERSION = 1
+VERSION = 2
 _NAMESPACE = uuid.UUID("6b2e3c86-4a4e-5a53-9d5b-6f0f5e6c7a10")
 _SMALLEST = 32  # tokens; a model that reads less than this cannot be chunked for
-_SPARE = 4  # tokens that joining and the model's own marks may add to a sum of parts
+_SPARE = 4  # tokens that joining may add to a sum of parts
+_GLUE = 1  # tokens that a blank line between two blocks takes
+_SURE = 0.75  # a sum of parts that is below this share of what the model reads cannot be above it as a whole
+_SHORT = 300  # characters; headings come again in the paths of the sections below, a whole paragraph does not
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +47,41 @@ class Passage:
 
 @dataclass(frozen=True, slots=True)
 class _Draft:
-    section: Section
+    sections: tuple[Section, ...]
+    path: str
     text: str
     first: int
     last: int
     tokens: int
+
+    @property
+    def section(self) -> Section:
+        """The section that it begins with; others may have been joined to it."""
+        return self.sections[0]
+
+    @property
+    def embedded(self) -> str:
+        return f"{self.path}\n\n{self.text}"
+
+
+class _Tokens:
+    """Counts tokens: of a text alone, without the marks that the model adds; short texts that come again are counted once."""
+
+    def __init__(self, count: Count) -> None:
+        self._count = count
+        self._known: dict[str, int] = {}
+        self.marks = count("")
+
+    def whole(self, text: str) -> int:
+        """The tokens that the model reads."""
+        return self._count(text)
+
+    def __call__(self, text: str) -> int:
+        if len(text) > _SHORT:
+            return self._count(text) - self.marks
+        if text not in self._known:
+            self._known[text] = self._count(text) - self.marks
+        return self._known[text]
 
 
 def chunk_page(page: Page, document: Document, book: str, count_tokens: Count, max_tokens: int, size: ChunkSize) -> list[Passage]:
@@ -58,20 +91,37 @@ def chunk_page(page: Page, document: Document, book: str, count_tokens: Count, m
         raise ConfigurationError(
             f"The embedding model reads only {max_tokens} tokens, too few for a passage", hint="Choose another RECTO_MODEL."
         )
+    count = _Tokens(count_tokens)
     while True:
-        drafts = _drafts(document.sections, largest, size.crumb, count_tokens)
-        texts = [f"{_heading_path(draft.section, largest, count_tokens)}\n\n{draft.text}" for draft in drafts]
-        # Parts add up to a little more or less than the whole: if ever to more than the model reads, divide finer.
-        if all(count_tokens(text) <= max_tokens for text in texts) or largest <= _SMALLEST:
+        drafts = _drafts(document.sections, largest, size.crumb, count)
+        # Parts add up to a little more or less than the whole: where that could be more than the model reads, the whole is counted, and
+        # if it is, all is divided finer.
+        close = (draft for draft in drafts if draft.tokens + count(draft.path) > max_tokens * _SURE)
+        if largest <= _SMALLEST or all(count.whole(draft.embedded) <= max_tokens for draft in close):
             break
         largest = largest * 3 // 4
+    anchors = _anchors(document.sections, drafts)
     return [
-        Passage(_chunk(page, document.title, book, draft, index, len(drafts), text), text)
-        for index, (draft, text) in enumerate(zip(drafts, texts, strict=True))
+        Passage(_chunk(page, document.title, book, draft, index, len(drafts), anchors[index]), draft.embedded)
+        for index, draft in enumerate(drafts)
     ]
 
 
-def _chunk(page: Page, title: str, book: str, draft: _Draft, index: int, total: int, embedded: str) -> Chunk:
+def _anchors(sections: Sequence[Section], drafts: Sequence[_Draft]) -> list[tuple[str, ...]]:
+    """Give each anchor to the first chunk of its section that ends at its line or below, or to the last that there is."""
+    found = [[draft.section.anchor] if draft.section.anchor else [] for draft in drafts]
+    index = 0
+    for section in sections:
+        while all(section is not held for held in drafts[index].sections):
+            index += 1
+        for line, anchor in section.anchors:
+            while drafts[index].last < line and index + 1 < len(drafts) and drafts[index + 1].section is section:
+                index += 1
+            found[index].append(anchor)
+    return [tuple(dict.fromkeys(anchors)) for anchors in found]
+
+
+def _chunk(page: Page, title: str, book: str, draft: _Draft, index: int, total: int, anchors: tuple[str, ...]) -> Chunk:
     return Chunk(
         id=str(uuid.uuid5(_NAMESPACE, f"{book}\n{page.path}\n{index}")),
         text=draft.text,
@@ -85,58 +135,66 @@ def _chunk(page: Page, title: str, book: str, draft: _Draft, index: int, total: 
         total_chunks=total,
         start_line=draft.first,
         end_line=draft.last,
-        content_hash=hashlib.sha256(embedded.encode()).hexdigest(),
+        content_hash=hashlib.sha256(draft.embedded.encode()).hexdigest(),
         source=page.path,
         book=book,
+        anchors=anchors,
+        version=page.version,
+        locale=page.locale,
     )
 
 
-def _drafts(sections: Sequence[Section], largest: int, crumb: int, count: Count) -> list[_Draft]:
+def _drafts(sections: Sequence[Section], largest: int, crumb: int, count: _Tokens) -> list[_Draft]:
     drafts: list[_Draft] = []
     for section in sections:
-        room = largest - count(_heading_path(section, largest, count)) - _SPARE
-        for draft in _section_drafts(section, room, count):
-            if drafts and _belong_together(drafts[-1], draft, room, crumb):
+        path = _heading_path(section, largest, count)
+        room = largest - count(path) - count.marks - _SPARE
+        for draft in _section_drafts(section, path, room, count):
+            if drafts and _belong_together(drafts[-1], draft, room, crumb, count):
                 drafts[-1] = _joined(drafts[-1], draft, count)
             else:
                 drafts.append(draft)
     return drafts
 
 
-def _section_drafts(section: Section, room: int, count: Count) -> list[_Draft]:
+def _section_drafts(section: Section, path: str, room: int, count: _Tokens) -> list[_Draft]:
     """Pack a section's blocks into chunks of about equal size."""
     parts = [piece for block in section.blocks for piece in pieces(block, room, count)]
-    total = sum(part.tokens for part in parts)
+    total = sum(part.tokens + _GLUE for part in parts)
     fair = total / math.ceil(total / room)
     packed: list[list[Piece]] = [[]]
     tokens = 0
     for part in parts:
-        if packed[-1] and (tokens + part.tokens > room or tokens >= fair):
+        if packed[-1] and (tokens + part.tokens + _GLUE > room or tokens >= fair):
             packed.append([])
             tokens = 0
         packed[-1].append(part)
-        tokens += part.tokens
-    return [_packed(section, group, count) for group in packed]
+        tokens += part.tokens + _GLUE
+    return [_packed(section, path, group) for group in packed]
 
 
-def _packed(section: Section, parts: Sequence[Piece], count: Count) -> _Draft:
-    text = parts[0].repeated + parts[0].text + "".join(part.glue + part.text for part in parts[1:])
-    return _Draft(section, text, parts[0].first, parts[-1].last, count(text))
+def _packed(section: Section, path: str, parts: Sequence[Piece]) -> _Draft:
+    text = parts[0].repeated + parts[0].text + "".join(part.glue + part.text for part in parts[1:]) + parts[-1].closing
+    return _Draft((section,), path, text, parts[0].first, parts[-1].last, sum(part.tokens + _GLUE for part in parts))
 
 
-def _belong_together(before: _Draft, after: _Draft, room: int, crumb: int) -> bool:
+def _belong_together(before: _Draft, after: _Draft, room: int, crumb: int, count: _Tokens) -> bool:
     """A crumb joins its neighbour if both fit into one chunk."""
     if before.tokens >= crumb and after.tokens >= crumb:
         return False
-    return before.tokens + after.tokens + 2 * _SPARE + len(after.section.headings[-1]) <= room
+    return before.tokens + after.tokens + _GLUE + count(_heading(before, after)) <= room
 
 
-def _joined(before: _Draft, after: _Draft, count: Count) -> _Draft:
-    text = before.text
-    if after.section is not before.section:
-        text += f"\n\n{'#' * after.section.level} {after.section.headings[-1]}"
-    text += f"\n\n{after.text}"
-    return replace(before, text=text, last=after.last, tokens=count(text))
+def _heading(before: _Draft, after: _Draft) -> str:
+    """The heading that a chunk needs where it goes on with another section."""
+    return "" if after.section is before.sections[-1] else f"\n\n{'#' * after.section.level} {after.section.headings[-1]}"
+
+
+def _joined(before: _Draft, after: _Draft, count: _Tokens) -> _Draft:
+    heading = _heading(before, after)
+    text = f"{before.text}{heading}\n\n{after.text}"
+    sections = before.sections if not heading else (*before.sections, after.section)
+    return replace(before, sections=sections, text=text, last=after.last, tokens=before.tokens + after.tokens + count(heading) + _GLUE)
 
 
 def _heading_path(section: Section, largest: int, count: Callable[[str], int]) -> str:

@@ -8,13 +8,22 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A piece of a section that belongs together; lines count from one, `last` is its last line."""
+    """A piece of a section that belongs together; lines count from one, `last` is its last line.
+
+    `cuts` are the lines where blocks begin and end that it holds, those of the outermost first: the places to divide it at. `lines` are
+    the lines of the source that the lines of `text` come from; it is empty where none in between was left out.
+    """
 
     kind: str
     text: str
     first: int
     last: int
-    children: tuple[Block, ...] = ()
+    cuts: tuple[tuple[int, ...], ...] = ()
+    lines: tuple[int, ...] = ()
+
+    def source_line(self, number: int) -> int:
+        """Return where a line of the text, counted from zero, stands in the source."""
+        return self.lines[number] if self.lines else self.first + number
 
 
 @dataclass(frozen=True, slots=True)

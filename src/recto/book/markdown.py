@@ -1,66 +1,90 @@
-"""Parse a page into front matter and sections of blocks, each with its lines in the source."""
+"""Parse a page into front matter and sections of blocks, each with its lines in the source.
+
+A fence that is never closed runs to the end of what it is in, as CommonMark says and as every site shows the page: what looks like a
+heading in it has no anchor that could be opened, and may well be a comment of the code. Its text is kept, and the chunker divides it at
+blank lines as it divides all code that is too long.
+"""
 
 from __future__ import annotations
 
-import html
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from recto.book.document import Block, Document, Section
-from recto.book.slugs import Slugger, split_explicit_id
+from recto.book.inline import heading_texts, plain_text
+from recto.book.lines import Lines
+from recto.book.slugs import Slugs, slugger, split_explicit_id
+from recto.types import AnchorStyle
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
+    from markdown_it.rules_block import StateBlock
     from markdown_it.token import Token
 
-_TAG = re.compile(r"<[^<>]+>")
+__all__ = ["parse", "plain_text"]
+
 _EMBEDDED_FILE = re.compile(r"data:[\w.+-]+/[\w.+-]+;base64,[A-Za-z0-9+/=]{64,}")
-_LABEL = re.compile(r"<TabItem\b[^>]*?\blabel=(?:\"([^\"]*)\"|'([^']*)')")
-_DROPPED = frozenset({"front_matter", "mdx_esm", "mdx_comment", "hr"})
-_CONTAINERS = {"bullet_list": "list", "ordered_list": "list", "blockquote": "group", "container_admonition": "group", "admonition": "group"}
+_HTML_HEADING = re.compile(r"<h([1-6])(?:\s[^<>]*)?>(.*?)</h\1>", re.DOTALL | re.IGNORECASE)
+_CONTAINERS = {"bullet_list": "list", "ordered_list": "list", "blockquote": "group", "admonition": "group"}
+_KINDS = {"fence": "code", "code_block": "code", "html_block": "markup", "mdx_tag": "markup", **_CONTAINERS}
+_LONGEST_HEADING = 2_000  # characters; what is longer is text, whatever marks it begins with
+_MOST_LINES = 200_000  # a page that has more, in the 4 MiB that it may have, is made of lines too short for any text
+_DEEPEST = 60  # what is nested deeper is text of what it is in
 
 
-def parse(markdown: str, *, title: str = "", mdx: bool = False) -> Document:
-    """Parse a page; its title is that of the front matter, else its first top heading, else `title`."""
-    source = markdown.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
+def parse(markdown: str, *, title: str = "", mdx: bool = False, anchors: AnchorStyle = "github") -> Document:
+    """Parse a page; its title is that of the front matter, else its first top heading, else the sidebar's, else `title`."""
+    source = markdown.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n").replace("\0", "\ufffd")
     source = _EMBEDDED_FILE.sub("data:…", source)
-    tokens = _parser(mdx).parse(source)
-    lines = source.split("\n")
+    if mdx:
+        from recto.book.mdx import unwrapped
+
+        source = unwrapped(source)
+    if source.count("\n") > _MOST_LINES:
+        return _unstructured(source, title)
+    env: dict[str, Any] = {}
+    tokens = _parser(mdx).parse(source, env)
+    lines = Lines(source, mdx)
+    for token in tokens:
+        lines.edit(token)
+    headings = _Headings(mdx, anchors, env.get("references", {})).read(tokens)
     front_matter = _front_matter(tokens)
-    title = _stated_title(front_matter) or _first_heading(tokens) or title
-    return Document(front_matter, title, tuple(_sections(tokens, lines, title)))
+    first = next((heading.text for heading in headings.values() if heading.level == 1 and heading.opens), "")
+    title = _stated(front_matter, "title") or first or _stated(front_matter, "sidebar_label") or title
+    return Document(front_matter, title, tuple(_Sections(lines, headings, title).read(tokens)))
+
+
+def _unstructured(source: str, title: str) -> Document:
+    """Take a page that no person wrote as text and nothing else."""
+    block = Lines(source, mdx=False).block("text", 0, source.count("\n") + 1)
+    return Document({}, title, (Section((title,), 1, "", 1, (block,)),) if block else ())
 
 
 @cache
 def _parser(mdx: bool) -> MarkdownIt:
     from markdown_it import MarkdownIt
-    from mdit_py_plugins.admon import admon_plugin
-    from mdit_py_plugins.container import container_plugin
     from mdit_py_plugins.front_matter import front_matter_plugin
 
+    from recto.book.containers import containers_plugin
     from recto.book.mdx import mdx_plugin
+    from recto.book.paragraphs import paragraphs_plugin
 
-    parser = MarkdownIt("commonmark").enable("table").disable("inline")
-    parser.use(front_matter_plugin).use(admon_plugin)
-    parser.use(container_plugin, "admonition", validate=lambda params, _: bool(params.strip()))
+    parser = MarkdownIt("commonmark", {"maxNesting": _DEEPEST}).enable("table").disable("inline")
+    parser.use(front_matter_plugin).use(containers_plugin).use(paragraphs_plugin)
+    parser.block.ruler.at("reference", _reference)
     if mdx:
         parser.use(mdx_plugin)
     return parser
 
 
-@cache
-def _inline_parser() -> MarkdownIt:
-    from markdown_it import MarkdownIt
+def _reference(state: StateBlock, start: int, end: int, silent: bool) -> bool:
+    """A link's address is no text; a footnote, which is written like one, is."""
+    from markdown_it.rules_block import reference
 
-    return MarkdownIt("commonmark")
-
-
-def plain_text(markdown: str) -> str:
-    """Return the text of a line without its markup."""
-    children = _inline_parser().parseInline(markdown)[0].children or []
-    return "".join(child.content for child in children if child.type in ("text", "code_inline")).strip()
+    return not state.src.startswith("[^", state.bMarks[start] + state.tShift[start]) and reference(state, start, end, silent)
 
 
 def _front_matter(tokens: Sequence[Token]) -> dict[str, Any]:
@@ -75,52 +99,129 @@ def _front_matter(tokens: Sequence[Token]) -> dict[str, Any]:
     return values if isinstance(values, dict) else {}
 
 
-def _stated_title(front_matter: dict[str, Any]) -> str:
-    for key in ("title", "sidebar_label"):
-        value = front_matter.get(key)
-        if isinstance(value, str | int | float) and str(value).strip():
-            return str(value).strip()
-    return ""
+def _stated(front_matter: dict[str, Any], key: str) -> str:
+    value = front_matter.get(key)
+    return str(value).strip()[:_LONGEST_HEADING] if isinstance(value, str | int | float) else ""
 
 
-def _first_heading(tokens: Sequence[Token]) -> str:
-    for index, token in enumerate(tokens):
-        if token.type == "heading_open" and token.level == 0 and token.tag == "h1":
-            return plain_text(split_explicit_id(tokens[index + 1].content)[0])
-    return ""
+@dataclass(frozen=True, slots=True)
+class _Heading:
+    """A heading, wherever it stands; only one at the top of the page opens a section."""
+
+    text: str
+    level: int
+    anchor: str
+    line: int
+    opens: bool
 
 
-def _sections(tokens: Sequence[Token], lines: list[str], title: str) -> list[Section]:
-    sections: list[Section] = []
-    slugger = Slugger()
-    path: list[tuple[int, str]] = []
-    opened = Section((title,), 1, "", 1, ())
-    blocks: list[Block] = []
-    index = 0
-    while index < len(tokens):
+class _Headings:
+    """Reads the headings of a page in order, so that their anchors get the numbers that the published page has."""
+
+    def __init__(self, mdx: bool, style: AnchorStyle, references: dict[str, Any]) -> None:
+        self._mdx, self._style, self._references = mdx, style, references
+
+    def read(self, tokens: Sequence[Token]) -> dict[int, _Heading]:
+        """Return the headings by the index of their tokens."""
+        written = {
+            index: split_explicit_id(tokens[index + 1].content, self._style)
+            for index, token in enumerate(tokens)
+            if token.type == "heading_open" and len(tokens[index + 1].content) <= _LONGEST_HEADING
+        }
+        slugs = slugger(self._style, [explicit for _, explicit in written.values() if explicit])
+        found: dict[int, _Heading] = {}
+        for index, token in enumerate(tokens):
+            if index in written:
+                found[index] = self._heading(token, *written[index], slugs)
+            elif token.type == "html_block" and token.level == 0 and (html := self._html_heading(token.content)):
+                text = " ".join(plain_text(html[2]).split())
+                if text:  # its id, if it states one, is found among those of all tags
+                    found[index] = _Heading(text, int(html[1]), "", token.map[0] + 1 if token.map else 1, True)
+        return found
+
+    @staticmethod
+    def _html_heading(content: str) -> re.Match[str] | None:
+        return _HTML_HEADING.fullmatch(content.strip()) if len(content) <= _LONGEST_HEADING else None
+
+    def _heading(self, token: Token, raw: str, explicit: str, slugs: Slugs) -> _Heading:
+        alt = self._style == "github"
+        text, slugged = heading_texts(raw, mdx=self._mdx, alt=alt, references=self._references)
+        anchor = explicit or slugs.slug(slugged)
+        level = int(token.tag[1])
+        if self._mdx and level == 1 and self._style == "github":
+            anchor = ""  # Docusaurus counts it among the others, but shows it without an id
+        return _Heading(text, level, anchor, token.map[0] + 1 if token.map else 1, token.level == 0)
+
+
+@dataclass(slots=True)
+class _Sections:
+    """Divides the tokens of a page into sections."""
+
+    lines: Lines
+    headings: dict[int, _Heading]
+    title: str
+    path: list[tuple[int, str]] = field(default_factory=list)
+    _ids: dict[int, str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._ids = dict(reversed(self.lines.ids))
+
+    def read(self, tokens: Sequence[Token]) -> list[Section]:
+        """Return the sections that have text; the anchors of those that have none lead to the next one."""
+        sections, ends = list[Section](), list[int]()
+        opened, blocks = Section((self.title,), 1, "", 1, ()), list[Block]()
+        index = 0
+        while index < len(tokens):
+            heading = self.headings.get(index)
+            after = _after(tokens, index)
+            if heading and heading.opens:
+                if blocks:
+                    sections.append(replace(opened, blocks=tuple(blocks)))
+                    ends.append(heading.line)
+                opened, blocks = self._opened(heading, opened.anchor), []
+            elif tokens[index].type != "hr" and (block := self._block(tokens, index, after)):
+                blocks.append(block)
+            index = after
+        if blocks:
+            sections.append(replace(opened, blocks=tuple(blocks)))
+        return self._with_anchors(sections, ends)
+
+    def _opened(self, heading: _Heading, before: str) -> Section:
+        self.path = [(upper, text) for upper, text in self.path if upper < heading.level]
+        if heading.level > 1 or heading.text != self.title:
+            self.path.append((heading.level, heading.text))
+        anchor = heading.anchor
+        if not anchor and heading.level > 1:
+            # A heading in HTML is opened by the id that it states, or not at all: then the anchor above it is the nearest.
+            anchor = self._ids.get(heading.line, before)
+        # The page's own title needs no anchor: its address is the page's.
+        return Section((self.title, *(text for _, text in self.path)), heading.level, anchor if self.path else "", heading.line, ())
+
+    def _block(self, tokens: Sequence[Token], index: int, after: int) -> Block | None:
+        """Return the block that begins at a token, with those inside it."""
         token = tokens[index]
-        if token.type == "heading_open":
-            sections.append(_closed(opened, blocks))
-            blocks = []
-            level = int(token.tag[1])
-            raw, explicit = split_explicit_id(tokens[index + 1].content)
-            heading = plain_text(raw)
-            anchor = explicit or slugger.slug(heading)
-            path = [(upper, text) for upper, text in path if upper < level]
-            if level > 1 or heading != title:
-                path.append((level, heading))
-            line = token.map[0] + 1 if token.map else opened.line
-            # The page's own title needs no anchor: its address is the page's.
-            opened = Section((title, *(text for _, text in path)), level, anchor if path else "", line, ())
-        elif token.nesting >= 0 and token.type not in _DROPPED:
-            blocks.extend(_blocks(tokens, index, lines))
-        index = _after(tokens, index)
-    sections.append(_closed(opened, blocks))
-    return [section for section in sections if section.blocks]
+        if token.map is None or token.nesting < 0:
+            return None
+        kind = token.type.removesuffix("_open")
+        cuts: dict[int, set[int]] = {}
+        if kind in _CONTAINERS:
+            for inner in tokens[index + 1 : after - 1]:
+                if inner.map is not None and inner.nesting >= 0:
+                    cuts.setdefault(inner.level, set()).update((inner.map[0] + 1, inner.map[1] + 1))
+        first, last = token.map
+        return self.lines.block(_KINDS.get(kind, kind), first, last, tuple(tuple(sorted(cuts[level])) for level in sorted(cuts)))
 
-
-def _closed(section: Section, blocks: list[Block]) -> Section:
-    return Section(section.headings, section.level, section.anchor, section.line, tuple(blocks))
+    def _with_anchors(self, sections: list[Section], ends: list[int]) -> list[Section]:
+        """Give each anchor to the first section that ends below it, or to the last; `ends` are the lines of the headings behind them."""
+        every = [(heading.line, heading.anchor) for heading in self.headings.values() if heading.anchor]
+        every = sorted(dict.fromkeys([*every, *self.lines.ids]), key=lambda anchor: anchor[0])
+        position, found = 0, list[Section]()
+        for number, section in enumerate(sections):
+            start = position
+            while position < len(every) and (number == len(sections) - 1 or every[position][0] < ends[number]):
+                position += 1
+            found.append(replace(section, anchors=tuple(every[start:position])))
+        return found
 
 
 def _after(tokens: Sequence[Token], index: int) -> int:
@@ -132,70 +233,3 @@ def _after(tokens: Sequence[Token], index: int) -> int:
         if depth <= 0:
             break
     return index
-
-
-def _blocks(tokens: Sequence[Token], index: int, lines: list[str]) -> list[Block]:
-    """Return the block that begins at a token, or none if it holds no text."""
-    token = tokens[index]
-    if token.map is None:
-        return []
-    kind = token.type.removesuffix("_open")
-    if kind in ("html_block", "mdx_tag"):
-        return _markup(token)
-    first, last = _trimmed(lines, *token.map)
-    if kind == "container_admonition" and token.map[1] < len(lines) and lines[token.map[1]].strip().startswith(":::"):
-        last = token.map[1] + 1  # the parser leaves the closing line out
-    text = "\n".join(lines[first:last])
-    if not text.strip():
-        return []
-    children = tuple(_children(tokens, index, lines)) if kind in _CONTAINERS else ()
-    kind = _CONTAINERS.get(kind, "code" if kind in ("fence", "code_block") else kind)
-    return [Block(kind, text, first + 1, last, children)]
-
-
-def _children(tokens: Sequence[Token], index: int, lines: list[str]) -> list[Block]:
-    """Return the parts at which a container may be divided: items of a list, blocks of an admonition."""
-    end, index, found = _after(tokens, index) - 1, index + 1, list[Block]()
-    while index < end:
-        token = tokens[index]
-        if token.map is not None and token.nesting >= 0:
-            first, last = _trimmed(lines, *token.map)
-            if first < last:
-                found.append(Block(token.type.removesuffix("_open"), "\n".join(lines[first:last]), first + 1, last))
-        index = _after(tokens, index)
-    return found
-
-
-def _markup(token: Token) -> list[Block]:
-    """Keep the words of HTML and JSX: a tab's label, and what stands between tags."""
-    if token.map is None:
-        return []
-    if label := _LABEL.search(token.content):
-        text = label[1] or label[2] or ""
-    else:
-        text = html.unescape(_TAG.sub(" ", _without_comments(token.content)))
-        text = "\n".join(line.strip() for line in text.splitlines() if line.strip())
-    return [Block("markup", text, token.map[0] + 1, token.map[1])] if text else []
-
-
-def _without_comments(text: str) -> str:
-    """Drop HTML comments; one that is not closed goes to the end."""
-    kept = []
-    position = 0
-    while (start := text.find("<!--", position)) >= 0:
-        kept.append(text[position:start])
-        end = text.find("-->", start)
-        if end < 0:
-            return " ".join(kept)
-        position = end + 3
-    return " ".join([*kept, text[position:]])
-
-
-def _trimmed(lines: list[str], first: int, last: int) -> tuple[int, int]:
-    """Leave out blank lines at both ends."""
-    last = min(last, len(lines))
-    while last > first and not lines[last - 1].strip():
-        last -= 1
-    while first < last and not lines[first].strip():
-        first += 1
-    return first, last

@@ -14,4 +14,4 @@ def read(page: Page) -> Document:
         return parse_html(page.text, title=page.title, url=page.url)
     from recto.book.markdown import parse
 
-    return parse(page.text, title=page.title, mdx=page.format == "mdx")
+    return parse(page.text, title=page.title, mdx=page.format == "mdx", anchors=page.anchors)

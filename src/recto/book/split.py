@@ -3,27 +3,37 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from recto.book.document import Block
 
 Count = Callable[[str], int]
+"""How many tokens a text has, without those that the model adds to every text."""
 Cuts = Callable[[str, int, int], Sequence[int]]
 """Where a stretch of a text may be divided: positions between its two ends."""
 
 _SENTENCE = re.compile(r"(?<=[.!?…。！？])[\"'”’)\]]*\s+")
+_WHOLE = re.compile(r"`[^`\n]+`|\$[^$\n]+\$")
 _WORD = re.compile(r"\s+")
-_MANY_WORDS = 5000  # from here on it is no prose, and every place that is tried costs a count of tokens
-_WORDS_AT_A_TIME = 8
+_LINE_END = re.compile("\n")
+_BLANK_LINE = re.compile(r"\n[ \t]*\n")
+_FENCE = re.compile(r"[ ]{0,3}(`{3,}|~{3,})")
+_GRAIN = 120  # characters; smaller parts are counted together, as every count has its cost
 _CHARACTERS_AT_A_TIME = 8
+_LARGE = 64  # characters per token that fits: a block that is longer is too large, without counting it whole
 _TABLE_HEAD = 2  # a table's first row and the line of dashes under it
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A part of a block; `glue` joins it to the part before it, `repeated` stands before it where that part is missing."""
+    """A part of a block; `glue` joins it to the part before it.
+
+    `repeated` stands before it and `closing` behind it where the part before it or behind it is missing: the head of a table, the first
+    and the last line of a fence.
+    """
 
     text: str
     first: int
@@ -31,97 +41,144 @@ class Piece:
     tokens: int
     glue: str = "\n\n"
     repeated: str = ""
+    closing: str = ""
 
 
 def pieces(block: Block, limit: int, count: Count) -> list[Piece]:
     """Return a block as one piece, or as several of at most `limit` tokens each; no character is lost or doubled."""
-    tokens = count(block.text)
-    if tokens <= limit:
-        return [Piece(block.text, block.first, block.last, tokens)]
+    if len(block.text) <= limit * _LARGE:
+        tokens = count(block.text)
+        if tokens <= limit:
+            return [Piece(block.text, block.first, block.last, tokens)]
     if block.kind == "table" and (divided := _table(block, limit, count)):
         return divided
-    return list(_divided(block, _levels(block), limit, count))
+    if block.kind == "code" and (divided := _fence(block, limit, count)):
+        return divided
+    return list(_divided(block, limit, count))
 
 
 def _levels(block: Block) -> list[Cuts]:
     """Name the kinds of places to divide at, the best first."""
     if block.kind == "paragraph":
         return [_sentences, _words, _anywhere]
-    if block.children:
-        return [_children(block), _lines, _sentences, _words, _anywhere]
-    return [_lines, _words, _anywhere]
+    if block.cuts:
+        return [*(_inner(block, lines) for lines in block.cuts), _lines, _sentences, _words, _anywhere]
+    return [_blank_lines, _lines, _words, _anywhere]
 
 
 def _table(block: Block, limit: int, count: Count) -> list[Piece]:
     """Divide between rows and let every part have the head; a head that takes most of the room is not worth it."""
-    rows = block.text.split("\n")
-    head = "\n".join(rows[:_TABLE_HEAD])
-    room = limit - count(head)
-    if room < limit // 2 or len(rows) <= _TABLE_HEAD:
+    rows = block.text.split("\n", _TABLE_HEAD)
+    if len(rows) <= _TABLE_HEAD:
         return []
-    body = Block("rows", "\n".join(rows[_TABLE_HEAD:]), block.first + _TABLE_HEAD, block.last)
-    first, *others = _divided(body, _levels(body), room, count)
-    beginning = Piece(f"{head}\n{first.text}", block.first, first.last, first.tokens + limit - room)
-    return [
-        beginning,
-        *(Piece(part.text, part.first, part.last, part.tokens + limit - room, part.glue, f"{head}\n") for part in others),
-    ]
+    head = "\n".join(rows[:_TABLE_HEAD]) + "\n"
+    return _repeating(block, "rows", head, rows[_TABLE_HEAD], "", limit, count)
 
 
-def _divided(block: Block, levels: Sequence[Cuts], limit: int, count: Count) -> Iterator[Piece]:
+def _fence(block: Block, limit: int, count: Count) -> list[Piece]:
+    """Divide code between its lines and let every part be a fence of its own; one that is never closed is only lines."""
+    opening, _, rest = block.text.partition("\n")
+    body, _, closing = rest.rpartition("\n")
+    opened, closed = _FENCE.match(opening), closing.strip()
+    if not opened or not body.strip() or not closed.startswith(opened[1]) or closed.strip(opened[1][0]):
+        return []
+    return _repeating(block, "code", f"{opening}\n", body, f"\n{closing}", limit, count)
+
+
+def _repeating(block: Block, kind: str, head: str, body: str, closing: str, limit: int, count: Count) -> list[Piece]:
+    """Divide what stands between a head and an end that every part repeats."""
+    around = count(head) + count(closing) if closing else count(head)
+    if around > limit // 2:
+        return []
+    before = head.count("\n")
+    lines = tuple(block.source_line(before + number) for number in range(body.count("\n") + 1))
+    parts = list(_divided(Block(kind, body, lines[0], lines[-1], (), lines), limit - around, count))
+    if not parts:
+        return []
+    parts = [replace(part, tokens=part.tokens + around, repeated=head, closing=closing) for part in parts]
+    parts[0] = replace(parts[0], text=head + parts[0].text, first=block.first, repeated="")
+    parts[-1] = replace(parts[-1], text=parts[-1].text + closing, last=block.last, closing="")
+    return parts
+
+
+def _divided(block: Block, limit: int, count: Count) -> Iterator[Piece]:
     """Turn the stretches of a block into pieces; the white space between them becomes glue."""
-    text, before = block.text, 0
-    for start, end in _stretches(text, 0, len(text), levels, limit, count):
+    text, before, line, counted = block.text, 0, 0, 0
+    for start, end, tokens in _stretches(text, 0, len(text), _levels(block), limit, count):
         part = text[start:end]
         begin = start + len(part) - len(part.lstrip("\n"))
         stop = start + len(part.rstrip())
         if begin >= stop:
             continue
-        part, first = text[begin:stop], block.first + text.count("\n", 0, begin)
-        yield Piece(part, first, first + part.count("\n"), count(part), text[before:begin] if before else "\n\n")
+        line, counted = line + text.count("\n", counted, begin), begin
+        part = text[begin:stop]
+        first, last = block.source_line(line), block.source_line(line + part.count("\n"))
+        yield Piece(part, first, last, tokens, text[before:begin] if before else "\n\n")
         before = stop
 
 
-def _stretches(text: str, start: int, end: int, levels: Sequence[Cuts], limit: int, count: Count) -> Iterator[tuple[int, int]]:
+def _stretches(
+    text: str, start: int, end: int, levels: Sequence[Cuts], limit: int, count: Count, grain: int = _GRAIN
+) -> Iterator[tuple[int, int, int]]:
     """Fill stretches up to the limit with what lies between two cuts; what does not fit alone is cut at the next level."""
-    bounds = [start, *levels[0](text, start, end), end]
+    every = levels[0](text, start, end)
+    while not every and len(levels) > 1:
+        levels = levels[1:]
+        every = levels[0](text, start, end)
     begin, tokens = start, 0
-    for left, right in pairwise(bounds):
-        size = count(text[left:right]) + 1
+    for left, right in pairwise([start, *_coarse(every, start, grain), end]):
+        size = count(text[left:right]) if right - left <= limit * _LARGE else limit + 1
         if tokens and tokens + size > limit:
-            yield begin, left
+            yield begin, left, tokens
             begin, tokens = left, 0
-        if size > limit and len(levels) > 1:
-            yield from _stretches(text, left, right, levels[1:], limit, count)
+        finer = bisect_left(every, right) - bisect_left(every, left + 1) > 0
+        if size > limit and (finer or len(levels) > 1):
+            # Small parts that were counted together are tried one by one, before they are cut themselves.
+            yield from _stretches(text, left, right, levels if finer else levels[1:], limit, count, 0 if finer else _GRAIN)
             begin, tokens = right, 0
         else:
             tokens += size
     if begin < end:
-        yield begin, end
+        yield begin, end, tokens
 
 
-def _children(block: Block) -> Cuts:
-    """Cut before each item of a list, each block of an admonition."""
-    starts = {child.first - block.first for child in block.children[1:]}
+def _coarse(cuts: Sequence[int], start: int, grain: int) -> Iterator[int]:
+    """Leave out cuts that are too near to the one before."""
+    for cut in cuts:
+        if cut - start >= grain:
+            yield cut
+            start = cut
 
-    def cuts(text: str, start: int, end: int) -> Sequence[int]:
-        lines = [0, *(found.end() for found in re.finditer("\n", text))]
-        return [lines[number] for number in sorted(starts) if start < lines[number] < end]
+
+def _inner(block: Block, numbers: Sequence[int]) -> Cuts:
+    """Cut where the blocks begin and end that it holds."""
+    starts = [0, *(found.end() for found in _LINE_END.finditer(block.text))]
+    lines = block.lines or range(block.first, block.first + len(starts))
+    places = sorted({starts[place] for number in numbers if (place := bisect_left(lines, number)) < len(starts)})
+
+    def cuts(_: str, start: int, end: int) -> Sequence[int]:
+        return places[bisect_left(places, start + 1) : bisect_left(places, end)]
 
     return cuts
 
 
+def _blank_lines(text: str, start: int, end: int) -> Sequence[int]:
+    return [found.end() for found in _BLANK_LINE.finditer(text, start, end) if found.end() < end]
+
+
 def _lines(text: str, start: int, end: int) -> Sequence[int]:
-    return [found.end() for found in re.compile("\n").finditer(text, start, end) if found.end() < end]
+    return [found.end() for found in _LINE_END.finditer(text, start, end) if found.end() < end]
 
 
 def _sentences(text: str, start: int, end: int) -> Sequence[int]:
-    return [found.end() for found in _SENTENCE.finditer(text, start, end) if found.end() < end]
+    """Cut behind sentences, but not within code or math that one line holds."""
+    whole = [found.span() for found in _WHOLE.finditer(text, start, end)]
+    cuts = (found.end() for found in _SENTENCE.finditer(text, start, end) if found.end() < end)
+    return [cut for cut in cuts if not ((place := bisect_left(whole, (cut, 0)) - 1) >= 0 and whole[place][1] > cut)]
 
 
 def _words(text: str, start: int, end: int) -> Sequence[int]:
-    cuts = [found.end() for found in _WORD.finditer(text, start, end) if start < found.end() < end]
-    return cuts[:: 1 if len(cuts) < _MANY_WORDS else _WORDS_AT_A_TIME]
+    return [found.end() for found in _WORD.finditer(text, start, end) if start < found.end() < end]
 
 
 def _anywhere(_: str, start: int, end: int) -> Sequence[int]:

@@ -1,0 +1,78 @@
+"""Pages that no person wrote: whatever they are made of, they are read to the end, in bounded time and without losing text."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+
+import pytest
+
+from recto.book.chunker import ChunkSize, chunk_page
+from recto.book.markdown import parse
+from recto.types import Page
+from tests.running import ROOT
+
+SIZE = 1 << 18
+SAFETY_NET = 120  # seconds, for a page that a person would wait one or two for
+
+PAGES = {
+    "lists on a line": "- " * 10_000 + "end",
+    "lists on many lines": ("- " * 1_000 + "end\n") * 100,
+    "lists below lists": "".join("  " * depth + "- x\n" for depth in range(1_000)) + "end",
+    "quotations on a line": "> " * 10_000 + "end",
+    "quotations below quotations": "".join("> " * depth + "x\n" for depth in range(1_000)) + "\nend",
+    "lists in quotations": ("> - " * 500 + "end\n") * 100,
+    "admonitions in admonitions": "".join(":" * (1_003 - depth) + "tip\n" for depth in range(1_000)) + "end",
+    "admonitions without end": ":::tip\n" * 20_000 + "end",
+    "blocks without end": "/// tip\n" * 20_000 + "end",
+    "indented admonitions": "".join(" " * 4 * depth + "!!! tip\n" for depth in range(700)) + "\nend",
+    "brackets": "[" * SIZE + " end",
+    "lines of brackets": "[\n" * 40_000 + "end",
+    "tags": "<" * SIZE + " end",
+    "lines of tags": "<a\n" * 40_000 + "\nend",
+    "tags with braces": "<a {>" * (SIZE // 5) + " end",
+    "braces": "{" * SIZE + " end",
+    "lines of braces": "{a\n" * 40_000 + "\nend",
+    "comments that open": "{/*\n" * 40_000 + "\nend",
+    "ids": '<a id="x" {' * (SIZE // 11) + " end",
+    "a paragraph": "word word. Word two! " * (SIZE // 21) + "end",
+    "a word": "x" * SIZE + " end",
+    "a table": "|a|b|\n|---|---|\n" + "|cell one|cell two|\n" * (SIZE // 20) + "\nend",
+    "a wide table": "|" + "a|" * 50_000 + "\n|" + "-|" * 50_000 + "\n\nend",
+    "code": "```\n" + "x = call(y)\n" * (SIZE // 12) + "```\n\nend",
+    "code without end": "```\n" + "x = call(y)\n\n" * (SIZE // 13) + "end",
+    "headings": "## heading\n" * 100_000 + "end",
+    "a heading": "# " + "*a [b](" * (SIZE // 7) + " end",
+    "stars": "*" * SIZE + " end",
+    "backticks": "`" * SIZE + " end",
+    "many backticks": "`a``b```c" * (SIZE // 9) + "&amp; end",
+    "pipes": "|" * SIZE + " end",
+    "nothing": "\0" * SIZE + " end",
+    "math that opens": "$$a\n\n" * 20_000 + "end",
+    "entities": "&amp;" * (SIZE // 5) + " end",
+    "exports that open": "export const a = {\n\n" * 5_000 + "end",
+    "templates that open": "{{< a " * (SIZE // 6) + " end",
+    "a diagram": "```mermaid\ngraph TD\n" + "A[x] --> B(y)\n" * (SIZE // 14) + "```\n\nend",
+    "a diagram of brackets": "```mermaid\ngraph TD\n" + ("A" + "(" * 900 + "\n") * 900 + "```\n\nend",
+    "too many lines": "- \n" * 300_000 + "end",
+}
+
+
+def words(text: str) -> int:
+    return len(re.findall(r"\w+|[^\w\s]", text)) + 2
+
+
+def read_to_the_end(name: str) -> None:
+    """Read a page as Markdown and as MDX; its last word must be in its last chunk, and no chunk too long."""
+    for mdx in (False, True):
+        page = Page("p.md", "u", "T", "m", ("m",), PAGES[name], "r", "mdx" if mdx else "markdown")
+        passages = chunk_page(page, parse(page.text, title="T", mdx=mdx), "b", words, 512, ChunkSize())
+        assert "end" in passages[-1].chunk.text or name.startswith("exports")
+        assert max(words(passage.embedded) for passage in passages) <= 512
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_that_no_person_wrote(name: str) -> None:
+    code = f"from tests.book.test_bounds import read_to_the_end; read_to_the_end({name!r})"
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, timeout=SAFETY_NET)
