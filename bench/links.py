@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import posixpath
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -82,8 +83,11 @@ class Book:
 
 
 def _hrefs(page: Page) -> Iterator[str]:
-    """Yield the targets of the links in a page's text, those in code left out."""
-    for token in MarkdownIt("commonmark").enable("table").parse(split_front_matter(page.text)[1]):
+    """Yield the targets of the links in a page's file, those in code and in partials left out."""
+    shown = Counter(page.lines)
+    own = [line for line, origin in zip(page.text.split("\n"), page.lines, strict=True) if shown[origin] == 1] if page.lines else []
+    text = "\n".join(own) if own else page.text
+    for token in MarkdownIt("commonmark").enable("table").parse(split_front_matter(text)[1]):
         for child in token.children or ():
             href = child.attrs.get("href") if child.type == "link_open" else None
             if isinstance(href, str):

@@ -131,7 +131,7 @@ class Planner:
 
     def _revision(self, page: Page) -> str:
         """Stand for everything that a page's chunks depend on."""
-        everything = (*astuple(replace(page, text="")), self._source.book, str(self._size), self._embedder.max_tokens)
+        everything = (*astuple(replace(page, text="", lines=())), self._source.book, str(self._size), self._embedder.max_tokens)
         return hashlib.sha256(repr(everything).encode()).hexdigest()[:32]
 
     def _add(self, passage: Passage) -> bool:

@@ -21,7 +21,7 @@ class Page:
     """One page of a book, as its source yields it.
 
     `path` names it within the book, for good; `title` is a last resort for a page that states none; `module_keys` are all names that a
-    module filter may call it by.
+    module filter may call it by. `lines` has, for a text that was put together, the file's own line of each line; else it is empty.
     """
 
     path: str
@@ -35,6 +35,7 @@ class Page:
     anchors: AnchorStyle = "github"
     version: str = ""
     locale: str = ""
+    lines: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

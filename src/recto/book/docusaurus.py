@@ -92,7 +92,7 @@ class DocusaurusSite:
         bounds = bounds_of(self.directory, root)
         if bounds is None:
             raise UnreadableSite(f"{self._config.file.name}: the docs are outside the project: {docs.path}", hint=PLAIN)
-        return Shelf(root, rules, prefix=self._prefix(docs), translated=translated, bounds=bounds)
+        return Shelf(root, rules, prefix=self._prefix(docs), translated=translated, bounds=bounds, partials=True)
 
     def _relative(self, folder: Path) -> str:
         return folder.relative_to(self.directory).as_posix() if folder.is_relative_to(self.directory) else str(folder)

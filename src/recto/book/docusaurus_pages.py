@@ -73,6 +73,7 @@ class DocsRules:
             format=self._format(written.name, front_matter),
             version=self._published.version,
             locale=self._published.locale,
+            lines=written.lines,
         )
 
     def _url(self, name: str, front_matter: dict[str, Any]) -> str:

@@ -75,8 +75,5 @@ def _closed(section: Section, blocks: list[Block], anchors: list[tuple[int, str]
 
 
 def _block(piece: Piece, line: int) -> Block:
-    children = tuple(
-        Block(kind, "\n".join(piece.lines[start : start + size]), line + start, line + start + size - 1)
-        for kind, start, size in piece.children
-    )
-    return Block(piece.kind, "\n".join(piece.lines), line, line + len(piece.lines) - 1, children)
+    starts = tuple(line + start for _, start, _ in piece.children)
+    return Block(piece.kind, "\n".join(piece.lines), line, line + len(piece.lines) - 1, (starts,) if starts else ())

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from recto.book.partials import with_partials
 from recto.types import Failure, Page
 
 _LARGEST_PAGE = 4 << 20  # bytes; no page that is written by people comes near it
@@ -17,12 +18,13 @@ _LARGEST_PAGE = 4 << 20  # bytes; no page that is written by people comes near i
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A file's text; `name` is its path within its directory, `path` its name within the book."""
+    """A file's text; `name` is its path within its directory, `path` its name within the book; `lines` as a page has them."""
 
     name: str
     path: str
     text: str
     revision: str
+    lines: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +52,7 @@ class Shelf:
     """A directory and its rules.
 
     `below` narrows it to a directory or a file within; `translated` holds files that stand in for those of the same name; links may
-    not lead out of `bounds`; `prefix` stands before all names.
+    not lead out of `bounds`; `prefix` stands before all names; `partials` that a page imports become part of its text.
     """
 
     root: Path
@@ -59,6 +61,7 @@ class Shelf:
     prefix: str = ""
     translated: Path | None = None
     bounds: Path | None = None
+    partials: bool = False
     refused: list[Failure] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
@@ -127,7 +130,20 @@ class Shelf:
             return Failure(path, error.strerror or str(error))
         except UnicodeDecodeError as error:
             return Failure(path, f"not UTF-8 (byte {error.start})")
-        return self.rules.page(Written(name, path, text, hashlib.sha256(data).hexdigest()))
+        text, lines = with_partials(str(self.file(name)), text, self._partial) if self.partials else (text, ())
+        return self.rules.page(Written(name, path, text, hashlib.sha256(text.encode()).hexdigest(), lines))
+
+    def _partial(self, file: str, imported: str) -> tuple[str, str] | None:
+        """Read what a file imports, if it lies within the bounds; what cannot be read is left as it stands."""
+        bounds = (self.bounds or self.root).resolve()
+        place = bounds / imported.removeprefix("@site/") if imported.startswith("@site/") else Path(file).parent / imported
+        try:
+            partial = place.resolve()
+            if not partial.is_relative_to(bounds) or self._reason(partial):
+                return None
+            return str(partial), partial.read_bytes().decode("utf-8")
+        except (OSError, RuntimeError, UnicodeDecodeError):
+            return None
 
 
 def is_file(path: Path) -> bool:
