@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,9 @@ import pytest
 from click import Group
 
 from recto.cli.main import recto as product
+from tests.cli.test_index import HEARS_CTRL_C
+from tests.doubles.site import SiteDouble
+from tests.doubles.site import page as page_of_a_site
 from tests.running import ROOT, SAMPLE_DOCS, environment
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -58,9 +62,32 @@ def in_a_shell(desk: Path, command: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+def watch_for_a_moment(desk: Path, command: str) -> None:
+    """Let a command that goes on for ever begin, then interrupt it."""
+    arguments = shlex.split(command)[3:]
+    process = subprocess.Popen(
+        [sys.executable, "-c", HEARS_CTRL_C, *arguments], cwd=desk, env=environment(desk / "home"), stderr=subprocess.PIPE, text=True
+    )
+    assert process.stderr is not None
+    assert process.stderr.readline().startswith("Watching ")
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=120)
+    assert process.returncode == 130
+
+
 @pytest.mark.parametrize(("page", "command"), shown_commands(), ids=lambda value: value[:60])
 def test_every_command_shown_works(desk: Path, page: str, command: str) -> None:
     if command in THIS_RUN:
+        return
+    if " recto watch " in command:
+        watch_for_a_moment(desk, command)
+        return
+    if "https://example.org" in command:
+        with SiteDouble() as site:
+            site.put("/book/", page_of_a_site("Welcome", "A book on a website."))
+            command = command.replace("https://example.org", site.url) + " --allow-private --delay 0"
+            done = in_a_shell(desk, command)
+        assert done.returncode == 0, f"{page}: {command}\n{done.stderr}"
         return
     done = in_a_shell(desk, command + (" --rounds 1 --book path/to/docs" if "bench" in command else ""))
     unmet = "validate" in command and "my-book" in command  # the small book at hand does not answer all of the suite

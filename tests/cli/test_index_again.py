@@ -191,3 +191,21 @@ def test_watch_refuses_what_is_not_there(home: Path, tmp_path: Path) -> None:
     done = recto(home, "watch", str(tmp_path / "nowhere"))
     assert done.returncode == 4
     assert "does not exist" in done.stderr
+
+
+def test_bad_pages_cost_a_line_each(home: Path, small_book: Path) -> None:
+    """What a hostile or broken tree holds is told page by page, and the rest is indexed."""
+    with (small_book / "huge.md").open("wb") as huge:
+        huge.truncate(50 << 20)
+    (small_book / "nested.md").write_text("- " * 10_000 + "deep\n\n" + "> " * 10_000 + "quoted\n")
+    (small_book / "latin.md").write_bytes("# Café\n\nGrüße\n".encode("latin-1"))
+    (small_book / "loop").symlink_to(small_book, target_is_directory=True)
+    (small_book / "pictures.md").write_text("![](a.png)\n\n<img src='b.png' />\n")
+    done = recto(home, "index", str(small_book), "--collection", "garden", "--json")
+    assert done.returncode == 1
+    data = json.loads(done.stdout)
+    assert sorted(failure.split(":")[0] for failure in data["failed"]) == ["huge.md", "latin.md"]
+    assert any("pictures.md has no text" in note for note in data["notes"])
+    assert any("loop/ is a link to a directory" in note for note in data["notes"])
+    assert "deep" in recto(home, "search", "deep nesting", "--collection", "garden", "--verbose", "--top-k", "20").stdout
+    assert "Bread" in recto(home, "search", "dough", "--collection", "garden").stdout

@@ -25,7 +25,7 @@ def read_robots(fetcher: Fetcher, host: str) -> robots.Robots:
         private = "not a public address" in failure.reason
         raise Unreachable(
             f"{address} cannot be read: {failure.reason}",
-            hint="Allow private addresses if the website is your own." if private else "Check the address, or try again later.",
+            hint="Add --allow-private if the website is your own." if private else "Check the address, or try again later.",
         ) from failure
     if reply.status != 200 or reply.content_type == "text/html":
         return robots.Robots()
