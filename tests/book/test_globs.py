@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recto.book.frontmatter import split_front_matter
-from recto.book.globs import any_of, ignored
+from recto.book.sites.globs import any_of, ignored
 
 
 @pytest.mark.parametrize(

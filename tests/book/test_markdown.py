@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recto.book.document import Section
-from recto.book.markdown import parse, plain_text
+from recto.book.markdown import parse
+from recto.book.markdown.inline import plain_text
 
 TORTURE = """\
 ---

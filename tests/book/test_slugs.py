@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from recto.book.inline import heading_texts
+from recto.book.markdown.inline import heading_texts
 from recto.book.slugs import PythonMarkdownSlugger, Slugger, split_explicit_id
 
 

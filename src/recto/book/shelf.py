@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from recto.book.partials import with_partials
+from recto.book.sites.partials import with_partials
 from recto.types import Failure, Page
 
 _LARGEST_PAGE = 4 << 20  # bytes; no page that is written by people comes near it

@@ -7,13 +7,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from recto.book import docusaurus_config, mkdocs
 from recto.book.bookfile import NO_OPTIONS, BookFile, SiteOptions, UnreadableSite, check_url, read_book_file
-from recto.book.docusaurus import DocusaurusSite
-from recto.book.globs import any_of
 from recto.book.naming import INDEX_PAGES, book_name, local_parts, local_url, page_modules, title_of
-from recto.book.routes import encoded
 from recto.book.shelf import LeftOut, Shelf, Written, is_file
+from recto.book.sites import docusaurus_config, mkdocs
+from recto.book.sites.docusaurus import DocusaurusSite
+from recto.book.sites.globs import any_of
+from recto.book.sites.routes import encoded
 from recto.errors import InvalidArgument
 from recto.protocols import Source
 from recto.types import Failure, Page

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from urllib.parse import unquote, urlsplit
 
-from recto.book.html_head import Head, read_head
+from recto.book.html.head import Head, read_head
 from recto.book.web import left_out
 from recto.book.web.cache import PageCache
 from recto.book.web.charset import decode

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from html import unescape
 
-from recto.book.html_tokens import Tag, tokens
+from recto.book.html.tokens import Tag, tokens
 
 _REFRESH = re.compile(r"^\s*[\d.]+\s*[;,]\s*(?:url\s*=\s*)?[\"']?([^\"']+)", re.IGNORECASE)
 _MOST_LINKS = 20_000

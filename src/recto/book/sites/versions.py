@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from recto.book.docusaurus_config import DEFAULT_ID, Docs, DocusaurusConfig
-from recto.book.javascript import Unknown
+from recto.book.sites.docusaurus_config import DEFAULT_ID, Docs, DocusaurusConfig
+from recto.book.sites.javascript import Unknown
 from recto.errors import ConfigurationError
 
 CURRENT = "current"

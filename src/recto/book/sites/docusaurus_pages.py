@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from recto.book.bookfile import BookFile
-from recto.book.docusaurus_config import Docs
 from recto.book.frontmatter import load_mapping, split_front_matter
-from recto.book.globs import any_of
 from recto.book.naming import local_url, page_modules, title_of
-from recto.book.routes import encoded, join, slug, with_slash
 from recto.book.shelf import LeftOut, Written
+from recto.book.sites.docusaurus_config import Docs
+from recto.book.sites.globs import any_of
+from recto.book.sites.routes import encoded, join, slug, with_slash
 from recto.types import Page, PageFormat
 
 _CATEGORY_FILES = ("_category_.json", "_category_.yml", "_category_.yaml")

@@ -6,11 +6,11 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from recto.book.html_code import exact_text, fence, language
-from recto.book.html_main import is_dropped
-from recto.book.html_pieces import Piece, all_anchors, append, in_line, stacked
-from recto.book.html_tabs import Tabs
-from recto.book.html_tokens import words
+from recto.book.html.code import exact_text, fence, language
+from recto.book.html.content import is_dropped
+from recto.book.html.pieces import Piece, all_anchors, append, in_line, stacked
+from recto.book.html.tabs import Tabs
+from recto.book.html.tokens import words
 
 if TYPE_CHECKING:
     from selectolax.lexbor import LexborNode

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from recto.book.javascript.tokens import Token
+from recto.book.sites.javascript.tokens import Token
 
 _TYPE_WORDS = frozenset({"typeof", "keyof", "readonly", "unique", "infer"})
 

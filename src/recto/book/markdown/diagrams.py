@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
-from recto.book.markup import unescaped
+from recto.book.markdown.markup import unescaped
 
 _FLOW = ("graph", "flowchart")
 _OUTLINES = ("mindmap", "timeline", "kanban")

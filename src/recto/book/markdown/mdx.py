@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from recto.book.blockrules import INTERRUPTS, first_marks, in_vain, may_look, push, rest
-from recto.book.markup import tag_end
+from recto.book.markdown.blockrules import INTERRUPTS, first_marks, in_vain, may_look, push, rest
+from recto.book.markdown.markup import tag_end
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt

@@ -8,9 +8,9 @@ from typing import Any
 from urllib.parse import quote, urljoin
 
 from recto.book.bookfile import BookFile, UnreadableSite, check_url
-from recto.book.globs import any_of, ignored
 from recto.book.naming import local_url, page_modules, title_of
 from recto.book.shelf import LeftOut, Shelf, Written, bounds_of, is_file
+from recto.book.sites.globs import any_of, ignored
 from recto.types import Page
 
 CONFIG_FILES = ("mkdocs.yml", "mkdocs.yaml")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from recto.book.blockrules import INTERRUPTS, first_marks, in_vain, leaves, may_look, push, rest
+from recto.book.markdown.blockrules import INTERRUPTS, first_marks, in_vain, leaves, may_look, push, rest
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from recto.book.javascript.reader import read_exported
-from recto.book.javascript.values import UNDEFINED, Undefined, Unknown, Value, shown, unknown
+from recto.book.sites.javascript.reader import read_exported
+from recto.book.sites.javascript.values import UNDEFINED, Undefined, Unknown, Value, shown, unknown
 
 __all__ = ["UNDEFINED", "Undefined", "Unknown", "Value", "read_exported", "shown", "unknown"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from recto.book.html_tokens import words
+from recto.book.html.tokens import words
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from recto.book.bookfile import SiteOptions, UnreadableSite
-from recto.book.javascript import UNDEFINED, Unknown, Value, read_exported, shown, unknown
+from recto.book.sites.javascript import UNDEFINED, Unknown, Value, read_exported, shown, unknown
 from recto.errors import ConfigurationError
 
 CONFIG_FILES = tuple(f"docusaurus.config.{extension}" for extension in ("js", "ts", "mjs", "cjs", "mts", "cts"))

@@ -7,12 +7,12 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from recto.book.bookfile import BookFile, UnreadableSite, check_url
-from recto.book.docusaurus_config import DEFAULT_ID, PLAIN, Docs, DocusaurusConfig
-from recto.book.docusaurus_pages import DocsRules, Published
-from recto.book.javascript import Unknown
-from recto.book.routes import join
 from recto.book.shelf import Shelf, bounds_of
-from recto.book.versions import CURRENT, read_versions
+from recto.book.sites.docusaurus_config import DEFAULT_ID, PLAIN, Docs, DocusaurusConfig
+from recto.book.sites.docusaurus_pages import DocsRules, Published
+from recto.book.sites.javascript import Unknown
+from recto.book.sites.routes import join
+from recto.book.sites.versions import CURRENT, read_versions
 from recto.errors import ConfigurationError, InvalidArgument
 from recto.modules import nearest
 

@@ -14,8 +14,8 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from recto.book.document import Block, Document, Section
-from recto.book.inline import heading_texts, plain_text
-from recto.book.lines import Lines
+from recto.book.markdown.inline import heading_texts, plain_text
+from recto.book.markdown.lines import Lines
 from recto.book.slugs import Slugs, slugger, split_explicit_id
 from recto.types import AnchorStyle
 
@@ -40,7 +40,7 @@ def parse(markdown: str, *, title: str = "", mdx: bool = False, anchors: AnchorS
     source = markdown.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n").replace("\0", "\ufffd")
     source = _EMBEDDED_FILE.sub("data:…", source)
     if mdx:
-        from recto.book.mdx import unwrapped
+        from recto.book.markdown.mdx import unwrapped
 
         source = unwrapped(source)
     if source.count("\n") > _MOST_LINES:
@@ -68,9 +68,9 @@ def _parser(mdx: bool) -> MarkdownIt:
     from markdown_it import MarkdownIt
     from mdit_py_plugins.front_matter import front_matter_plugin
 
-    from recto.book.containers import containers_plugin
-    from recto.book.mdx import mdx_plugin
-    from recto.book.paragraphs import paragraphs_plugin
+    from recto.book.markdown.containers import containers_plugin
+    from recto.book.markdown.mdx import mdx_plugin
+    from recto.book.markdown.paragraphs import paragraphs_plugin
 
     parser = MarkdownIt("commonmark", {"maxNesting": _DEEPEST}).enable("table").disable("inline")
     parser.use(front_matter_plugin).use(containers_plugin).use(paragraphs_plugin)

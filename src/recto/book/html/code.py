@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from recto.book.html_main import is_dropped
+from recto.book.html.content import is_dropped
 
 if TYPE_CHECKING:
     from selectolax.lexbor import LexborNode

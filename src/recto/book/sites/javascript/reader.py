@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from recto.book.javascript.cursor import Cursor, skip_type
-from recto.book.javascript.declarations import Declarations, pairs
-from recto.book.javascript.tokens import Token, tokenize
-from recto.book.javascript.values import UNDEFINED, Unknown, Value, combine, from_json, shown, unknown
+from recto.book.sites.javascript.cursor import Cursor, skip_type
+from recto.book.sites.javascript.declarations import Declarations, pairs
+from recto.book.sites.javascript.tokens import Token, tokenize
+from recto.book.sites.javascript.values import UNDEFINED, Unknown, Value, combine, from_json, shown, unknown
 
 Load = Callable[[str], Any]
 """Reads a JSON file that the configuration imports, by the path as it is written; raises LookupError if it cannot be had."""

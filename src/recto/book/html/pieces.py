@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from recto.book.html_code import fence
+from recto.book.html.code import fence
 
 
 @dataclass(slots=True)

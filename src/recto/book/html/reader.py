@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from recto.book.document import Block, Document, Section
-from recto.book.html_blocks import render
-from recto.book.html_head import read_head
-from recto.book.html_main import main_content, without_site_name
-from recto.book.html_pieces import Piece
-from recto.book.html_tokens import tame
+from recto.book.html.blocks import render
+from recto.book.html.content import main_content, without_site_name
+from recto.book.html.head import read_head
+from recto.book.html.pieces import Piece
+from recto.book.html.tokens import tame
 from recto.errors import missing_extra
 
 if TYPE_CHECKING:

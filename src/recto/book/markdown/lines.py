@@ -6,10 +6,10 @@ import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from recto.book.diagrams import diagram_words
 from recto.book.document import Block
-from recto.book.markup import Markup
-from recto.book.prose import is_include, stated_ids, stored
+from recto.book.markdown.diagrams import diagram_words
+from recto.book.markdown.markup import Markup
+from recto.book.markdown.prose import is_include, stated_ids, stored
 
 if TYPE_CHECKING:
     from markdown_it.token import Token

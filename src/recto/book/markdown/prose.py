@@ -12,7 +12,7 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
-from recto.book.markup import unescaped, without
+from recto.book.markdown.markup import unescaped, without
 
 _WORTH_A_LOOK = re.compile(r"[&{]|<!--|8<-")
 _CODE = re.compile(r"`+")
