@@ -176,6 +176,8 @@ def test_watch_follows_the_author_and_readers_follow_it(home: Path, small_book: 
         (small_book / "new.md").write_bytes(b"\xff\xfe")
         (small_book / "welcome.md").write_text("# Welcome\n\nThird time.\n")
         wait_until(lambda: "Third time" in texts(), 120)
+        (small_book / "welcome.md").write_text("# Welcome\n\nFourth time.\n")
+        wait_until(lambda: "Fourth time" in texts(), 120)  # so what the third round had to tell is told
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=60)
     assert process.returncode == 130
