@@ -1,0 +1,158 @@
+"""Run a suite: ask every query at a pace the services allow, and tell which expectations hold."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from recto.addresses import page_key
+from recto.backend.asking import Answered
+from recto.backend.cases import Case, Cases
+from recto.backend.contract import DEFAULT_TOP_K, SCHEMA_VERSION, SearchResult
+from recto.backend.errors import APIError, ArgumentError, QueryError, error_document, kind_of
+from recto.embedders.pacing import Pace, Pacer
+from recto.errors import InvalidArgument, RectoError
+from recto.modules import filter_keys
+from recto.remote import Tell
+
+QUERIES_PER_MINUTE = 10
+"""What a suite asks of Cohere at most, unless --delay says otherwise."""
+
+Turn = Callable[[], None]
+"""Waits until the next query may be sent."""
+
+_CLI = logging.getLogger("recto.backend.cli")
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What became of one query: an answer or an error, and the expectations that it does not meet."""
+
+    case: Case
+    top_k: int
+    answered: Answered | None
+    error: RectoError | None
+    unmet: tuple[str, ...]
+
+    @property
+    def passed(self) -> bool:
+        """Whether all that was expected is so."""
+        return not self.unmet
+
+    @property
+    def failed_api(self) -> bool:
+        """Whether an engine failed where no error was expected."""
+        return isinstance(self.error, APIError) and not self.case.expect.error
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        return {
+            "id": self.case.id,
+            "category": self.case.category,
+            "tags": list(self.case.tags),
+            "passed": self.passed,
+            "expected": dict(self.case.given),
+            "unmet": list(self.unmet),
+            "latency_ms": self.answered.latency_ms if self.answered else None,
+            "response": self.answered.response if self.answered else self._refusal(),
+        }
+
+    def _refusal(self) -> dict[str, Any]:
+        error = self.error or RectoError("not asked")
+        document = error_document(str(error), error.hint, kind_of(error), getattr(error, "component", "CLI"))
+        shown = self.case.query if len(self.case.query) <= 200 else f"{self.case.query[:200]}…"
+        return {"schema_version": SCHEMA_VERSION, "query": shown, "top_k": self.top_k, **document}
+
+
+def turns(
+    *,
+    paid: bool,
+    delay: float | None,
+    tell: Tell,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> Turn:
+    """Return what waits before each query: the given delay between two, else ten a minute of a paid service, else nothing."""
+    if delay is not None:
+        last: list[float] = []
+
+        def pause() -> None:
+            if last and (left := last.pop() + delay - clock()) > 0:
+                sleep(left)
+            last[:] = [clock()]
+
+        return pause
+    if not paid:
+        return lambda: None
+    pacer = Pacer(Pace(calls=QUERIES_PER_MINUTE), tell, clock, sleep)
+    return lambda: pacer.wait(1, 0)
+
+
+def run_cases(suite: Cases, ask: Callable[[str, int], Answered], turn: Turn, top_k: int = DEFAULT_TOP_K) -> list[Verdict]:
+    """Ask all queries in their order; a query that fails does not stop the others."""
+    best: dict[str, float] = {}
+    asked: list[tuple[Case, int, Answered | None, RectoError | None]] = []
+    for number, case in enumerate(suite.cases, 1):
+        limit = case.top_k or top_k
+        answered, error = _asked(ask, turn, case, limit)
+        if answered and answered.results:
+            best[case.id] = answered.results[0].score
+        asked.append((case, limit, answered, error))
+        _CLI.debug("%d of %d: %s", number, len(suite.cases), case.id)
+    return [Verdict(case, limit, answered, error, _unmet(case, answered, error, best)) for case, limit, answered, error in asked]
+
+
+def _asked(ask: Callable[[str, int], Answered], turn: Turn, case: Case, limit: int) -> tuple[Answered | None, RectoError | None]:
+    from recto.backend.checks import checked_query
+
+    try:
+        checked_query(case.query)  # what is refused here costs no call, so it waits for none
+        turn()
+        return ask(case.query, limit), None
+    except (APIError, QueryError, ArgumentError, InvalidArgument) as error:
+        _CLI.info("%s: %s", case.id, error)
+        return None, error
+
+
+def _unmet(case: Case, answered: Answered | None, error: RectoError | None, best: Mapping[str, float]) -> tuple[str, ...]:
+    expect = case.expect
+    if answered is None:
+        kind = "api" if isinstance(error, APIError) else "argument"
+        return () if expect.error == kind else (f"{error}",)
+    if expect.error:
+        return (f"expected an error of kind {expect.error}, got {len(answered.results)} results",)
+    unmet: list[str] = []
+    first = answered.results[: expect.within]
+    if len(answered.results) < expect.min_results:
+        unmet.append(f"expected at least {expect.min_results} results, got {len(answered.results)}")
+    if expect.pages and not _from_page(first, expect.pages):
+        unmet.append(f"none of the first {expect.within} results is from {' or '.join(expect.pages)}")
+    if expect.modules and not _from_module(first, expect.modules):
+        unmet.append(f"none of the first {expect.within} results is from module {' or '.join(expect.modules)}")
+    if expect.text and not any(_flat(expect.text) in _flat(result.text) for result in first):
+        unmet.append(f"none of the first {expect.within} results says {expect.text!r}")
+    unmet += [
+        f"its best score is not below that of {other}"
+        for other in expect.weaker_than
+        if case.id in best and not best[case.id] < best.get(other, 0.0)
+    ]
+    return tuple(unmet)
+
+
+def _from_page(results: Sequence[SearchResult], pages: Sequence[str]) -> bool:
+    """A page is named by its address, or by the end of its path without the extension."""
+    wanted = [page_key(page) for page in pages]
+    found = {key for result in results for key in (page_key(result.metadata.url), page_key(result.metadata.source))}
+    return any(key == page or key.endswith(f"/{page.lstrip('/')}") for key in found for page in wanted)
+
+
+def _from_module(results: Sequence[SearchResult], modules: Sequence[str]) -> bool:
+    wanted = set(filter_keys(modules))
+    return any(not wanted.isdisjoint(result.modules) for result in results)
+
+
+def _flat(text: str) -> str:
+    return " ".join(text.split()).casefold()
