@@ -11,8 +11,9 @@ from typing import Any
 from recto.addresses import page_key
 from recto.backend.asking import Answered
 from recto.backend.cases import Case, Cases
+from recto.backend.checks import checked_query
 from recto.backend.contract import DEFAULT_TOP_K, SCHEMA_VERSION, SearchResult
-from recto.backend.errors import APIError, ArgumentError, QueryError, error_document, kind_of
+from recto.backend.errors import APIError, error_document, kind_of
 from recto.embedders.pacing import Pace, Pacer
 from recto.errors import InvalidArgument, RectoError
 from recto.modules import filter_keys
@@ -33,9 +34,13 @@ class Verdict:
 
     case: Case
     top_k: int
-    answered: Answered | None
-    error: RectoError | None
+    outcome: Answered | RectoError
     unmet: tuple[str, ...]
+
+    @property
+    def answered(self) -> Answered | None:
+        """The answer, if there is one."""
+        return self.outcome if isinstance(self.outcome, Answered) else None
 
     @property
     def passed(self) -> bool:
@@ -45,7 +50,7 @@ class Verdict:
     @property
     def failed_api(self) -> bool:
         """Whether an engine failed where no error was expected."""
-        return isinstance(self.error, APIError) and not self.case.expect.error
+        return isinstance(self.outcome, APIError) and not self.case.expect.error
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values."""
@@ -57,11 +62,10 @@ class Verdict:
             "expected": dict(self.case.given),
             "unmet": list(self.unmet),
             "latency_ms": self.answered.latency_ms if self.answered else None,
-            "response": self.answered.response if self.answered else self._refusal(),
+            "response": self.outcome.response if isinstance(self.outcome, Answered) else self._refusal(self.outcome),
         }
 
-    def _refusal(self) -> dict[str, Any]:
-        error = self.error or RectoError("not asked")
+    def _refusal(self, error: RectoError) -> dict[str, Any]:
         document = error_document(str(error), error.hint, kind_of(error), getattr(error, "component", "CLI"))
         shown = self.case.query if len(self.case.query) <= 200 else f"{self.case.query[:200]}…"
         return {"schema_version": SCHEMA_VERSION, "query": shown, "top_k": self.top_k, **document}
@@ -93,41 +97,36 @@ def turns(
 
 def run_cases(suite: Cases, ask: Callable[[str, int], Answered], turn: Turn, top_k: int = DEFAULT_TOP_K) -> list[Verdict]:
     """Ask all queries in their order; a query that fails does not stop the others."""
-    best: dict[str, float] = {}
-    asked: list[tuple[Case, int, Answered | None, RectoError | None]] = []
+    asked: list[tuple[Case, int, Answered | RectoError]] = []
     for number, case in enumerate(suite.cases, 1):
         limit = case.top_k or top_k
-        answered, error = _asked(ask, turn, case, limit)
-        if answered and answered.results:
-            best[case.id] = answered.results[0].score
-        asked.append((case, limit, answered, error))
+        asked.append((case, limit, _asked(ask, turn, case, limit)))
         _CLI.debug("%d of %d: %s", number, len(suite.cases), case.id)
-    return [Verdict(case, limit, answered, error, _unmet(case, answered, error, best)) for case, limit, answered, error in asked]
+    best = {case.id: found.results[0].score for case, _, found in asked if isinstance(found, Answered) and found.results}
+    return [Verdict(case, limit, outcome, _unmet(case, outcome, best)) for case, limit, outcome in asked]
 
 
-def _asked(ask: Callable[[str, int], Answered], turn: Turn, case: Case, limit: int) -> tuple[Answered | None, RectoError | None]:
-    from recto.backend.checks import checked_query
-
+def _asked(ask: Callable[[str, int], Answered], turn: Turn, case: Case, limit: int) -> Answered | RectoError:
     try:
         checked_query(case.query)  # what is refused here costs no call, so it waits for none
         turn()
-        return ask(case.query, limit), None
-    except (APIError, QueryError, ArgumentError, InvalidArgument) as error:
+        return ask(case.query, limit)
+    except (APIError, InvalidArgument) as error:
         _CLI.info("%s: %s", case.id, error)
-        return None, error
+        return error
 
 
-def _unmet(case: Case, answered: Answered | None, error: RectoError | None, best: Mapping[str, float]) -> tuple[str, ...]:
+def _unmet(case: Case, outcome: Answered | RectoError, best: Mapping[str, float]) -> tuple[str, ...]:
     expect = case.expect
-    if answered is None:
-        kind = "api" if isinstance(error, APIError) else "argument"
-        return () if expect.error == kind else (f"{error}",)
+    if isinstance(outcome, RectoError):
+        kind = "api" if isinstance(outcome, APIError) else "argument"
+        return () if expect.error == kind else (str(outcome),)
     if expect.error:
-        return (f"expected an error of kind {expect.error}, got {len(answered.results)} results",)
+        return (f"expected an error of kind {expect.error}, got {len(outcome.results)} results",)
     unmet: list[str] = []
-    first = answered.results[: expect.within]
-    if len(answered.results) < expect.min_results:
-        unmet.append(f"expected at least {expect.min_results} results, got {len(answered.results)}")
+    first = outcome.results[: expect.within]
+    if len(outcome.results) < expect.min_results:
+        unmet.append(f"expected at least {expect.min_results} results, got {len(outcome.results)}")
     if expect.pages and not _from_page(first, expect.pages):
         unmet.append(f"none of the first {expect.within} results is from {' or '.join(expect.pages)}")
     if expect.modules and not _from_module(first, expect.modules):

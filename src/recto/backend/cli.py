@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from recto.backend.service import Backend
 
 _CLI = logging.getLogger("recto.backend.cli")
-_FILE = click.Path(path_type=Path)
+_FILE = Path  # not click.Path, which looks at the file and stumbles over a null byte
 _EPILOG = """\b
 Examples:
   python test_retrieval.py --query "What is ROS 2?"

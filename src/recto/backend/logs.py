@@ -6,7 +6,7 @@ import logging
 import re
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, date, datetime, timedelta
 from logging.handlers import TimedRotatingFileHandler
 from pathlib import Path
@@ -43,10 +43,11 @@ def logging_to(directory: Path, tell: Tell, *, verbose: bool, today: date | None
     handlers: list[logging.Handler] = []
     try:
         file = TimedRotatingFileHandler(directory / LOG_FILE, when="midnight", backupCount=KEPT_DAYS, encoding="utf-8", utc=True)
-        _prune(directory, today or datetime.now(UTC).date())
         handlers.append(file)
+        _prune(directory, today or datetime.now(UTC).date())
     except OSError as error:
-        tell(f"[WARNING] {LOG_FILE} cannot be written ({error.strerror or error}); going on without a log file")
+        without = "" if handlers else "; going on without a log file"
+        tell(f"[WARNING] {LOG_FILE} cannot be {'cleared up' if handlers else 'written'} ({error.strerror or error}){without}")
     if verbose:
         handlers.append(logging.StreamHandler(sys.stderr))
     before, propagated = _ROOT.level, _ROOT.propagate
@@ -75,5 +76,6 @@ def _prune(directory: Path, today: date) -> None:
     """Remove files by their day: on days without a run there is none, so that counting files would keep them for too long."""
     for path in directory.iterdir():
         found = _DATED.fullmatch(path.name)
-        if found and date.fromisoformat(found[1]) < today - timedelta(days=KEPT_DAYS):
-            path.unlink(missing_ok=True)
+        with suppress(ValueError):  # a name that is no day is not ours
+            if found and date.fromisoformat(found[1]) < today - timedelta(days=KEPT_DAYS):
+                path.unlink(missing_ok=True)

@@ -58,7 +58,7 @@ def run(command: click.Command, arguments: Sequence[str] | None, name: str) -> i
     sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115, PTH123 - closed by whoever started us
     if hasattr(sys.stderr, "reconfigure"):
         sys.stderr.reconfigure(errors="backslashreplace")
-    state = Run()
+    state, code = Run(), int(Exit.OK)
     try:
         code = _run(command, arguments, name, state)
         return _leave(state, code) if state.document else code
@@ -84,8 +84,8 @@ def _run(command: click.Command, arguments: Sequence[str] | None, name: str, sta
         return _failed(state, error_document(f"Invalid argument: {message}", f"Try `{name} --help`.", "argument"), Exit.ARGUMENT)
     except (KeyboardInterrupt, click.Abort):
         return _failed(state, error_document("Interrupted", "Run it again.", "interrupted"), _INTERRUPTED)
-    except BrokenPipeError:
-        raise
+    except SystemExit:  # click's way of leaving when the reader of its help has gone
+        return Exit.OK
     except Exception as error:
         if os.environ.get("RECTO_DEBUG"):
             raise
