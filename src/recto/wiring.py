@@ -105,16 +105,23 @@ def open_retriever(settings: Settings, default_collection: str, tell: Tell, *, c
     On the very first run, when nothing is indexed and one of the default names is asked for, the sample book is indexed.
     """
     embedder, store = open_embedder(settings, tell), open_store(settings, tell)
-    retriever = Retriever(embedder, store, collection or settings.collection_or(default_collection))
     with ExitStack() as undo:
-        undo.callback(retriever.close)
-        try:
-            retriever.open()
-        except CollectionMissing:
-            if not _is_first_run(settings, retriever.collection, store):
-                raise
-            _first_run(settings.home, retriever, embedder, store, tell)
+        undo.callback(embedder.close)
+        undo.callback(store.close)
+        retriever = connect(settings, embedder, store, collection or settings.collection_or(default_collection), tell)
         undo.pop_all()
+    return retriever
+
+
+def connect(settings: Settings, embedder: Embedder, store: Store, collection: str, tell: Tell) -> Retriever:
+    """Make a retriever of parts that are there, and check that its collection can be searched; see `open_retriever`."""
+    retriever = Retriever(embedder, store, collection)
+    try:
+        retriever.open()
+    except CollectionMissing:
+        if not _is_first_run(settings, retriever.collection, store):
+            raise
+        _first_run(settings.home, retriever, embedder, store, tell)
     return retriever
 
 

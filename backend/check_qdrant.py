@@ -1,0 +1,19 @@
+"""Look at the collection that is searched: `python check_qdrant.py`."""
+
+import json
+import sys
+
+
+def main() -> None:
+    """Run the command; a Python that does not have Recto is told so in JSON, too."""
+    try:
+        from recto.backend.inspection import main as run
+    except ImportError as missing:
+        error = {"kind": "configuration", "component": "CLI", "message": str(missing), "hint": "Run it with: uv run python check_qdrant.py"}
+        sys.stdout.write(json.dumps({"schema_version": "1.0", "error": error}) + "\n")
+        sys.exit(2)
+    run()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,24 @@
+"""Test retrieval: `python test_retrieval.py --query "What is ROS 2?"`, or `--test-suite test_queries.json`."""
+
+import json
+import sys
+
+
+def main() -> None:
+    """Run the command; a Python that does not have Recto is told so in JSON, too."""
+    try:
+        from recto.backend.cli import main as run
+    except ImportError as missing:
+        error = {
+            "kind": "configuration",
+            "component": "CLI",
+            "message": str(missing),
+            "hint": "Run it with: uv run python test_retrieval.py",
+        }
+        sys.stdout.write(json.dumps({"schema_version": "1.0", "error": error}) + "\n")
+        sys.exit(2)
+    run()
+
+
+if __name__ == "__main__":
+    main()
