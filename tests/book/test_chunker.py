@@ -258,9 +258,10 @@ BLOCKS = st.one_of(
     st.integers(1, 9).map(lambda count: f":::tip\n\n{numbered(count, 'advice {}')}\n\n- one\n- two\n\n:::"),
     st.integers(1, 9).map(lambda count: "!!! note\n" + numbered(count, "    note {}")),
     st.integers(1, 9).map(lambda count: f"$$\n{numbered(count, 'x_{} = y')}\n$$"),
-    st.sampled_from(["## Two", "### Three", "> quoted words", "***", "<!-- hidden -->", "<b>shown</b>", "a &amp; b &lt; c", "```\nopen"]),
+    st.sampled_from(["## Two", "### Three", "> quoted words", "***", "<!-- hidden -->", "<b>shown</b>", "a &amp; b &lt; c"]),
 )
-DOCUMENTS = st.lists(BLOCKS, min_size=1, max_size=12).map(lambda blocks: "# T\n\n" + "\n\n".join(blocks) + "\n")
+ENDS = st.sampled_from(["", "```\nnever closed\n\nup to the end\n"])
+DOCUMENTS = st.tuples(st.lists(BLOCKS, min_size=1, max_size=12), ENDS).map(lambda made: "# T\n\n" + "\n\n".join(made[0]) + "\n\n" + made[1])
 _REPEATED = re.compile(r"^(?:#+ (?:Two|Three)|\| a \| b \||\|---\|---\||```(?:py)?|~~~)$", re.MULTILINE)
 
 

@@ -17,7 +17,7 @@ VERSION = 2
 _NAMESPACE = uuid.UUID("6b2e3c86-4a4e-5a53-9d5b-6f0f5e6c7a10")
 _SMALLEST = 32  # tokens; a model that reads less than this cannot be chunked for
 _SPARE = 4  # tokens that joining may add to a sum of parts
-_GLUE = 1  # tokens that a blank line between two blocks takes
+_GLUE = 3  # tokens that a block takes beyond its own: a blank line, and a spare that keeps chunks as large as version 1 made them
 _SURE = 0.75  # a sum of parts that is below this share of what the model reads cannot be above it as a whole
 _SHORT = 300  # characters; headings come again in the paths of the sections below, a whole paragraph does not
 
