@@ -164,28 +164,26 @@ class Planner:
         if self._previous is None:
             return
         read_now = {page.path for page in self._pages}
-        kept = self._kept
-        same_book = self._previous.books == {self._source.book}
         for path, page in self._previous.pages.items():
-            if path in read_now:
-                continue
-            outside = bool(self._modules) and self._modules.isdisjoint(self._previous.module_keys(path))
-            failed = any(failure.covers(path) for failure in self._failed)
-            if same_book and self._previous.index.info.fingerprint and (outside or failed):
-                if not self._can_stay():
-                    self._notes.append(f"{path} was embedded by another model before, so it leaves the index until it can be read again.")
-                    self._pages.append(page)
-                    continue
-                kept.add(path)
-                self._pages.append(PagePlan(path, page.url, page.module, page.chunks, PageState.KEPT if failed else PageState.UNCHANGED))
-            else:
-                self._pages.append(page)
-        if kept:
-            self._keep(chunk for chunk in self._previous.index.scroll() if chunk.source in kept)
+            if path not in read_now:
+                state = self._unread(path, self._previous)
+                self._pages.append(replace(page, state=state))
+                if state is not PageState.GONE:
+                    self._kept.add(path)
+        if self._kept:
+            self._keep(chunk for chunk in self._previous.index.scroll() if chunk.source in self._kept)
 
-    def _can_stay(self) -> bool:
-        made = self._previous.index.info.fingerprint if self._previous else None
-        return made is not None and made.embedder == self._embedder.fingerprint
+    def _unread(self, path: str, previous: Previous) -> PageState:
+        """Say what becomes of a page that was not read: it may have failed, be of a module that was not asked for, or be gone."""
+        outside = bool(self._modules) and self._modules.isdisjoint(previous.module_keys(path))
+        failed = any(failure.covers(path) for failure in self._failed)
+        if not (outside or failed) or previous.books != {self._source.book}:
+            return PageState.GONE
+        made = previous.index.info.fingerprint
+        if made is None or made.embedder != self._embedder.fingerprint:
+            self._notes.append(f"{path} was embedded by another model before, so it leaves the index until it can be read again.")
+            return PageState.GONE
+        return PageState.KEPT if failed else PageState.UNCHANGED
 
     def _keep(self, chunks: Iterable[Chunk]) -> None:
         for chunk in chunks:
