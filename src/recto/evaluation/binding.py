@@ -115,7 +115,7 @@ def bind(suite: Suite, index: Index) -> BoundSuite:
 
 def anchors_of(chunk: Chunk) -> frozenset[str]:
     """Return all anchors that lead to a chunk; an index of an earlier version knows one at most."""
-    return frozenset(map(unquote, chunk.anchors or ((chunk.anchor,) if chunk.anchor else ())))
+    return frozenset(unquote(anchor) for anchor in (chunk.anchor, *chunk.anchors) if anchor)
 
 
 class _Book:
