@@ -66,8 +66,7 @@ def draft(index: Index, count: int, name: str = "drafted") -> Suite:
             break
         asked = " ".join(one.query.casefold().split())
         if asked not in chosen:
-            places = several.get(one.query, (one.place,))
-            chosen[asked] = Expectation(one.query, pages=places, tags=(one.kind,), drafted=True)
+            chosen[asked] = Expectation(one.query, pages=several.get(one.query, (one.place,)), tags=(one.kind,), drafted=True)
     return Suite(name, tuple(chosen.values()))
 
 
