@@ -171,7 +171,7 @@ def test_any_passage_of_a_page_is_found_where_it_stands(seed: int) -> None:
 
 
 def test_overlapping_chunks_hold_a_passage_together() -> None:
-    text = "one two three four five six seven eight nine ten eleven twelve thirteen".split()
+    text = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve", "thirteen"]
     chunks: list[Chunk] = [chunk(0, text=" ".join(text[:8])), chunk(1, text=" ".join(text[6:]))]
     finder = PassageFinder([passage := " ".join(text[2:12])])
     for one in chunks:
