@@ -54,14 +54,9 @@ def test_a_suite_is_measured_and_kept_as_a_baseline(sample_home: Path, tmp_path:
     assert recto(sample_home, *arguments, "--update-baseline").returncode == 0
     assert baseline.read_text("utf-8") == written, "the same index gives the same file"
     assert recto(sample_home, *arguments, "--top-k", "7").returncode == 4, "another depth cannot be compared"
-    lost = json.loads(written)
-    fallen = [entry for entry in lost["queries"] if entry["measures"]["Hit@5"] == 1][:12]
-    kept = {entry["id"] for entry in fallen}
     broken = json.loads(Path(HELD_OUT).read_text("utf-8"))
-    for entry in broken["queries"]:
-        if entry["query"] in kept:
-            entry["query"] += " pizza bread sugar butter oven recipe holiday football weather"
-            entry["id"] = entry["query"].partition(" pizza")[0]
+    for number, entry in enumerate(broken["queries"][:12]):  # as if the index had forgotten what answers them
+        entry["id"], entry["query"] = entry["query"], f"pizza dough recipe number {number}"
     path = tmp_path / "broken.json"
     path.write_text(json.dumps(broken))
     found = recto(sample_home, "validate", "--suite", str(path), "--baseline", str(baseline))
@@ -117,7 +112,6 @@ def test_two_indexes_side_by_side(sample_home: Path, tmp_path: Path) -> None:
     shutil.copytree(sample_home, home)
     shutil.copytree(SAMPLE_DOCS / "docs" / "module-1-ros2", book / "module-1-ros2")
     assert recto(home, "index", str(book), "--collection", "head").returncode == 0
-    (book / DDS).with_suffix(".md").write_text()
     suite = suite_file(tmp_path, RIGHT, {"query": "How do I write a publisher in Python?", "expect": {"module": "ros2"}})
     done = recto(home, "validate", "--suite", suite, "--collection", "head", "--compare", "physical-ai-book", "--json")
     assert done.returncode == 0, done.stdout

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 LEVEL = 0.95
 _RESAMPLES = 4000
 _SEED = 20_260_101
-_CELLS = 4_000_000
+_CELLS = 2_000_000
+_DRAWS = 20_000_000
+"""What one interval may take; only a suite with very many distinct values gets fewer resamples for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,9 +90,10 @@ def _resampled(values: NDArray[np.float64]) -> NDArray[np.float64]:
     if len(distinct) == 1:
         return np.full(1, distinct[0])
     generator = np.random.default_rng(_SEED)
+    resamples = max(400, min(_RESAMPLES, _DRAWS // len(distinct)))
     rows = max(1, _CELLS // len(distinct))
     parts = [
-        generator.multinomial(len(values), counts / len(values), size=min(rows, _RESAMPLES - start)) @ distinct / len(values)
-        for start in range(0, _RESAMPLES, rows)
+        generator.multinomial(len(values), counts / len(values), size=min(rows, resamples - start)) @ distinct / len(values)
+        for start in range(0, resamples, rows)
     ]
     return np.concatenate(parts)
