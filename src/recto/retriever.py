@@ -39,6 +39,10 @@ class Retriever:
         """The name that is searched."""
         return self._collection
 
+    def beside(self, collection: str) -> Retriever:
+        """Return a retriever of another collection that shares this one's model and store, and is closed with it."""
+        return Retriever(self._embedder, self._store, collection)
+
     def open(self) -> Index:
         """Return the current index, checked against the embedder; checked once for each published state."""
         index = self._store.open(self._collection)

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 import pytest
+from jsonschema import Draft202012Validator
 
 from recto.errors import InvalidArgument
-from recto.evaluation.suite import Expectation, documented_suite, load_suite
+from recto.evaluation.suite import Expectation, Suite, documented_suite, load_strict_suite, load_suite, survey
+from recto.types import Filters
+from tests.running import ROOT
 
 
 def write(tmp_path: Path, content: object) -> Path:
@@ -52,6 +57,24 @@ def test_a_mark_at_the_beginning_does_not_matter(tmp_path: Path) -> None:
         ),
         ({"queries": [{"query": 5, "expect": {"module": "a"}}]}, "must be text"),
         ({"queries": [{"query": "x" * 2001, "expect": {"module": "a"}}]}, "too long"),
+        ({"queries": [{"query": "x", "expect": {"modul": "a"}}]}, 'did you mean "module"'),
+        ({"queries": [{"query": "x", "expect": {"module": "a"}, "tag": "b"}]}, 'did you mean "tags"'),
+        ({"querys": [], "queries": [{"query": "x", "expect": {"module": "a"}}]}, 'did you mean "queries"'),
+        ({"queries": [{"query": "x", "expect": {"module": "a", "nothing": True}}]}, "nothing"),
+        ({"queries": [{"query": "x", "expect": {"nothing": 1}}]}, "true or false"),
+        ({"queries": [{"query": "x", "expect": {"page": "#anchor"}}]}, "begins with its path"),
+        ({"queries": [{"query": "x", "expect": {"module": "a"}, "id": 3}]}, '"id" must be text'),
+        ({"queries": [{"query": "x", "expect": {"module": "a"}, "filters": "ros2"}]}, '"filters" must be'),
+        ({"queries": [{"query": "x", "expect": {"module": "a"}, "filters": {"url": ["a", "b"]}}]}, "one address"),
+        ({"format": "recto-suite-9", "queries": [{"query": "x", "expect": {"module": "a"}}]}, "recto-suite-9"),
+        ({"threshold": 80, "queries": [{"query": "x", "expect": {"module": "a"}}]}, "between 0 and 1"),
+        ({"aliases": {"a": 1}, "queries": [{"query": "x", "expect": {"module": "a"}}]}, '"aliases" must'),
+        ({"aliases": {"a": "b", "b": "c", "c.md": "a/"}, "queries": [{"query": "x", "expect": {"module": "a"}}]}, "circle"),
+        ('{"queries": [{"query": "x", "query": "y", "expect": {"module": "a"}}]}', '"query" is there twice'),
+        (
+            {"queries": [{"id": "one", "query": "x", "expect": {"module": "a"}}, {"id": "one", "query": "y", "expect": {"module": "a"}}]},
+            'query 2: the id "one" is the one of .*query 1',
+        ),
     ],
 )
 def test_what_is_refused(tmp_path: Path, content: object, words: str) -> None:
@@ -77,3 +100,157 @@ def test_the_documented_suite_has_a_query_for_each_module() -> None:
         ("vla",),
         ("intro",),
     }
+
+
+SCHEMA = json.loads(files("recto.evaluation").joinpath("suite.schema.json").read_text("utf-8"))
+ENTRIES: list[tuple[dict[str, Any], bool]] = [
+    ({"query": "x", "expect": {"module": "a"}}, True),
+    ({"query": "x", "expect": {"page": ["a", "b#c", "https://x.org/y#z"]}}, True),
+    ({"query": "x", "expect": {"passage": "a b"}, "tags": ["t"], "filters": {"module": ["m"], "url": "u"}, "drafted": True}, True),
+    ({"query": "x", "expect": {"nothing": True}, "note": "off topic", "id": "n1"}, True),
+    ({"query": "x", "nothing": True}, True),
+    ({"query": "x"}, False),
+    ({"expect": {"module": "a"}}, False),
+    ({"query": "x", "expect": {}}, False),
+    ({"query": "x", "expect": {"module": []}}, False),
+    ({"query": "x", "expect": {"page": " #a"}}, False),
+    ({"query": "x", "expect": {"module": "a", "nothing": True}}, False),
+    ({"query": "x", "expect": {"module": "a"}, "id": " "}, False),
+    ({"query": " ", "expect": {"module": "a"}}, False),
+    ({"query": "x", "expect": {"module": "a"}, "drafted": "yes"}, False),
+    ({"query": "x", "expect": {"module": "a"}, "more": 1}, False),
+    ({"query": "x", "expect": {"module": "a"}, "filters": {"tag": "b"}}, False),
+]
+
+
+@pytest.mark.parametrize(("entry", "good"), ENTRIES)
+def test_the_schema_and_the_reader_agree(tmp_path: Path, entry: dict[str, Any], good: bool) -> None:
+    data = {"$schema": "suite.schema.json", "format": "recto-suite-1", "queries": [entry]}
+    assert Draft202012Validator(SCHEMA).is_valid(data) == good
+    if good:
+        suite = load_suite(write(tmp_path, data))
+        assert load_suite(write(tmp_path, suite.to_dict())) == suite, "what is written reads back"
+    else:
+        with pytest.raises(InvalidArgument):
+            load_suite(write(tmp_path, data))
+
+
+def test_the_suites_of_this_repository_fit_the_schema() -> None:
+    Draft202012Validator.check_schema(SCHEMA)
+    for path in (
+        ROOT / "tests" / "evaluation" / "heldout.json",
+        ROOT / "src" / "recto" / "sample" / "development.json",
+        ROOT / "src" / "recto" / "evaluation" / "documented.json",
+    ):
+        Draft202012Validator(SCHEMA).validate(json.loads(path.read_text("utf-8")))
+        load_strict_suite(path)
+
+
+SAME = (
+    Expectation("What, exactly?", ("ros2", "vla"), ("intro#goals",), id="q1", tags=("easy", "short"), filters=Filters(("ros2",), "intro")),
+    Expectation("Pizza?", nothing=True, drafted=True),
+    Expectation("Who said it?", passages=('She said "no", twice',)),
+)
+
+
+def test_the_three_file_formats_say_the_same(tmp_path: Path) -> None:
+    entries = [expectation.to_dict() for expectation in SAME]
+    (tmp_path / "s.json").write_text(json.dumps({"queries": entries}))
+    (tmp_path / "s.jsonl").write_text("\n".join(["", *map(json.dumps, entries), ""]))
+    (tmp_path / "s.csv").write_text(
+        "\ufeffID,query,module,page,passage,nothing,tags,drafted,filter_module,filter_url\r\n"
+        '"q1","What, exactly?",ros2|vla,intro#goals,,,"easy, short",no,ros2,intro\r\n'
+        ",,,,,,,,,\r\n"
+        ",Pizza?,,,,true,,yes,,\r\n"
+        ',Who said it?,,,"She said ""no"", twice"\r\n'
+    )
+    suites = [load_suite(tmp_path / name) for name in ("s.json", "s.jsonl", "s.csv")]
+    assert [suite.expectations for suite in suites] == [SAME] * 3
+    assert len({suite.digest for suite in suites}) == 1
+    assert suites[2].expectations[2].place.endswith("s.csv, line 5")
+
+
+def test_lines_may_begin_with_what_is_said_of_the_whole(tmp_path: Path) -> None:
+    path = tmp_path / "s.jsonl"
+    path.write_text('{"name": "mine", "aliases": {"a": "b"}}\n{"query": "x", "expect": {"page": "a"}}\n')
+    suite = load_suite(path)
+    assert (suite.name, suite.page("a.md#x")) == ("mine", "b#x")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "words"),
+    [
+        ("s.jsonl", '{"query": "x", "expect": {"module": "a"}}\n{oops', "line 2, column 2"),
+        ("s.jsonl", '{"query": "x", "expect": {"module": "a"}}\n{"query": "y"}', "line 2: it needs"),
+        ("s.jsonl", "\n\n", "no queries"),
+        ("s.csv", "", "line 1"),
+        ("s.csv", "query,modul\nx,a\n", "no column 'modul'"),
+        ("s.csv", "query,query\nx,a\n", "each column once"),
+        ("s.csv", "query,module\n", "no queries"),
+        ("s.csv", "query,module\nx,a,b\n", "line 2: it has more cells"),
+        ("s.csv", 'query,module\n"x,a\n', "line 2: unexpected end"),
+        ("s.csv", "query,drafted\nx,perhaps\n", "line 2: \"drafted\" is 'perhaps'"),
+        ("s.csv", 'query,module\n"two\nlines",a\nx,\n', "line 4: it expects neither"),
+        ("s.csv", "query,passage\nx," + "y" * 200_000 + "\n", "field larger"),
+    ],
+)
+def test_what_is_refused_in_lines_and_tables(tmp_path: Path, name: str, text: str, words: str) -> None:
+    (tmp_path / name).write_text(text)
+    with pytest.raises(InvalidArgument, match=words) as caught:
+        load_suite(tmp_path / name)
+    assert caught.value.hint
+
+
+def test_a_question_that_is_asked_twice(tmp_path: Path) -> None:
+    entries = [
+        {"query": "What is it?", "expect": {"module": "a"}},
+        {"query": "what  is it?", "expect": {"module": "b"}, "filters": {"module": "b"}},
+    ]
+    assert len(load_strict_suite(write(tmp_path, {"queries": entries})).expectations) == 2, "other filters make another question"
+    path = write(tmp_path, {"queries": [*entries, {"query": "What is IT?", "expect": {"module": "c"}}]})
+    with pytest.raises(InvalidArgument, match="query 3.*query 1"):
+        load_strict_suite(path)
+    assert len(load_suite(path).expectations) == 3, "the contract's report takes it"
+
+
+def test_all_that_is_wrong_is_found_at_once(tmp_path: Path) -> None:
+    entries = [
+        {"query": "x"},
+        {"query": "y", "expect": {"module": "a"}},
+        {"query": "", "expect": {"module": "a"}},
+        {"query": "y", "expect": {"page": "a"}},
+    ]
+    suite, problems = survey(write(tmp_path, {"queries": entries}))
+    assert [expectation.query for expectation in suite.expectations] == ["y", "y"]
+    assert [problem.partition(": ")[0].rpartition(", ")[2] for problem in problems] == ["query 1", "query 3", "query 4"]
+
+
+def test_a_file_that_is_too_large_is_not_read(tmp_path: Path) -> None:
+    path = tmp_path / "large.json"
+    with path.open("wb") as file:
+        file.truncate(65 * 1024 * 1024)
+    with pytest.raises(InvalidArgument, match="larger than 64 MiB"):
+        load_suite(path)
+
+
+def test_a_hundred_thousand_questions(tmp_path: Path) -> None:
+    path = tmp_path / "many.csv"
+    path.write_text("query,page\n" + "".join(f"question {number},page-{number % 100}\n" for number in range(100_000)))
+    suite = load_strict_suite(path)
+    assert len(suite.expectations) == 100_000
+    assert len(suite.digest) == 64
+
+
+def test_renamed_pages() -> None:
+    suite = Suite("s", (), {"old.md": "new/", "new": "newest", "split#part": "parts#one"})
+    assert suite.page("old") == "newest"
+    assert suite.page("old#x") == "newest#x"
+    assert suite.page("split#part") == "parts#one"
+    assert suite.page("split#other") == "split#other"
+    assert suite.page("elsewhere") == "elsewhere"
+
+
+def test_text_that_is_no_text(tmp_path: Path) -> None:
+    path = write(tmp_path, '{"queries": [{"query": "a\\ud800b", "expect": {"page": "x\\udfff"}, "id": "\\ud83d"}]}')
+    (expectation,) = load_suite(path).expectations
+    assert (expectation.query, expectation.pages, expectation.id) == ("a?b", ("x?",), "?")

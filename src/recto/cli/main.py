@@ -48,14 +48,59 @@ def search(
 @recto.command()
 @options.suite
 @options.collection
-@options.verbose
+@options.top_k
+@click.option("--baseline", type=click.Path(path_type=Path), metavar="FILE", help="Compare with the answers in this file.")
+@click.option("--update-baseline", is_flag=True, help="Write this run's answers to the baseline file.")
+@click.option("--gate", "gates", multiple=True, metavar="EXPR", help='The least that a measure has to be: "Hit@5>=0.9". May be repeated.')
+@click.option("--compare", metavar="COLLECTION", help="Compare with the answers of this collection.")
+@click.option("--measure", "measures", multiple=True, metavar="NAME", help="What to measure, such as nDCG@10. May be repeated.")
+@click.option("--tag", "tags", multiple=True, metavar="TAG", help="Only questions with this tag; give it again for any of several.")
+@click.option("--noise", type=click.FloatRange(-1, 1), metavar="SCORE", help='Below this score a question that expects "nothing" passes.')
+@click.option("--junit", type=click.Path(path_type=Path), metavar="FILE", help="Also write the outcome of every question as JUnit XML.")
+@click.option("--verbose", is_flag=True, help="Show every question with what was found.")
 @options.as_json
-def validate(suite: Path | None, collection: str | None, verbose: bool, as_json: bool) -> int:
-    """Ask questions whose answers are known, and report how many come from the right place.
+def validate(suite: Path | None, collection: str | None, verbose: bool, as_json: bool, top_k: int, **asked: Any) -> int:
+    """Ask questions whose answers are known, measure the answers, and compare them with earlier ones or another index.
 
-    Exits with 5 if fewer than 80 % do.
+    Without any option: the five questions of the query contract. Exits with 5 if fewer than 80 % pass (or what --gate asks is not met), if
+    a measure is significantly worse than in what it is compared with, or if an expected place is not in the index.
     """
-    return commands.validate(suite, collection, verbose=verbose, as_json=as_json)
+    if suite is None and not any(asked.values()):
+        return commands.validate(None, collection, verbose=verbose, as_json=as_json)
+    from recto.cli import validating
+
+    return validating.validate(validating.Request(suite, collection, top_k, **asked), verbose=verbose, as_json=as_json)
+
+
+@recto.group()
+def suite() -> None:
+    """Check a suite of questions, or draft one from an index."""
+
+
+@suite.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--collection", metavar="NAME", help="Also look up every expected place in this collection.")
+@options.as_json
+def lint(file: Path, collection: str | None, as_json: bool) -> int:
+    """List all that is wrong with the suite in FILE, with its place.
+
+    Exits with 5 if anything is wrong; what is only doubtful is a warning.
+    """
+    from recto.cli import suites
+
+    return suites.lint(file, collection, as_json=as_json)
+
+
+@suite.command()
+@options.collection
+@click.option("--out", type=click.Path(path_type=Path), metavar="FILE", help="Where to write it; default: standard output.")
+@click.option("--count", type=click.IntRange(1, 10_000), default=50, show_default=True, metavar="INT", help="How many questions at most.")
+@click.option("--force", is_flag=True, help="Overwrite FILE.")
+def new(collection: str | None, out: Path | None, count: int, force: bool) -> int:
+    """Draft a suite from an index: definitions, headings and identifiers, turned into questions, for a person to go through."""
+    from recto.cli import suites
+
+    return suites.new(collection, out, count, force=force)
 
 
 @recto.command()

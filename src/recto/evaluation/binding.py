@@ -1,0 +1,205 @@
+"""Bind a suite to an index: look up every place that it names, in one pass over the chunks.
+
+A question is judged by the finest places that it names: passages, else pages and sections, else modules. A place that the index does not
+hold is not a failure of retrieval: it is unmeasured, and is told with the nearest place that exists.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import unquote
+
+from recto.addresses import page_key
+from recto.evaluation.measures import Judged
+from recto.evaluation.passages import PassageFinder
+from recto.evaluation.suite import Expectation, Suite
+from recto.modules import filter_keys, nearest
+from recto.protocols import Index
+from recto.types import Chunk
+
+_SUGGESTIONS = 50
+"""For so many missing places the nearest one is looked for; a suite of another book would take for ever."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A place of the book that exists in the index: a module, a page, a section of it, or the chunks of a passage."""
+
+    name: str
+    module: str = ""
+    page: str = ""
+    anchor: str = ""
+    chunks: frozenset[str] = frozenset()
+
+    def holds(self, chunk: Chunk) -> bool:
+        """Whether a chunk is from there."""
+        if self.chunks:
+            return chunk.id in self.chunks
+        if self.page:
+            return self.page == page_key(chunk.page_url) and (not self.anchor or self.anchor in anchors_of(chunk))
+        return self.module in chunk.module_keys
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """A place that a question names and the index does not hold."""
+
+    key: str
+    query: str
+    target: str
+    near: str = ""
+
+    def __str__(self) -> str:
+        """One sentence for a report."""
+        return f"{self.target!r} is not in the index" + (f"; the nearest is {self.near!r}" if self.near else "")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        return {"id": self.key, "query": self.query, "target": self.target, "nearest": self.near or None}
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """A question with the places that exist, and those that do not."""
+
+    expectation: Expectation
+    targets: tuple[Target, ...]
+    modules: frozenset[str]
+    missing: tuple[Missing, ...] = ()
+
+    @property
+    def measured(self) -> bool:
+        """Whether there is anything to judge it by: a place, and a module if one is named."""
+        return self.expectation.nothing or (bool(self.targets) and bool(self.modules or not self.expectation.modules))
+
+    def judge(self, chunks: Iterable[Chunk]) -> Judged:
+        """Give each result its gain: 1 for reaching a target that none before it has reached."""
+        open_targets, gains, module = list(self.targets), [], None
+        for chunk in chunks:
+            if module is None:
+                module = not self.modules.isdisjoint(chunk.module_keys)
+            reached = next((target for target in open_targets if target.holds(chunk)), None)
+            gains.append(0.0 if reached is None else 1.0)
+            if reached is not None:
+                open_targets.remove(reached)
+        return Judged(tuple(gains), (1.0,) * len(self.targets), bool(module) if self.modules else None)
+
+
+@dataclass(frozen=True, slots=True)
+class BoundSuite:
+    """A suite whose places were looked up in one index."""
+
+    suite: Suite
+    questions: tuple[Bound, ...]
+
+    @property
+    def unmeasured(self) -> tuple[Bound, ...]:
+        """The questions of which no place exists."""
+        return tuple(bound for bound in self.questions if not bound.measured)
+
+    @property
+    def partial(self) -> tuple[Missing, ...]:
+        """Places that do not exist, of questions that others of their places still measure."""
+        return tuple(missing for bound in self.questions if bound.measured for missing in bound.missing)
+
+
+def bind(suite: Suite, index: Index) -> BoundSuite:
+    """Look up every place of a suite; the index is read once, and its texts are not kept."""
+    book = _Book(suite)
+    for chunk in index.scroll():
+        book.look(chunk)
+    return BoundSuite(suite, tuple(book.bound(expectation) for expectation in suite.expectations))
+
+
+def anchors_of(chunk: Chunk) -> frozenset[str]:
+    """Return all anchors that lead to a chunk; an index of an earlier version knows one at most."""
+    return frozenset(unquote(anchor) for anchor in (chunk.anchor, *chunk.anchors) if anchor)
+
+
+class _Book:
+    """What of an index a suite needs to know: names of modules and pages, anchors of the pages asked for, where passages are."""
+
+    def __init__(self, suite: Suite) -> None:
+        self._suite = suite
+        self._finder = PassageFinder(passage for expectation in suite.expectations for passage in expectation.passages)
+        self._passages: dict[str, frozenset[str]] | None = None
+        self._modules: dict[str, str] = {}
+        self._pages: dict[str, str] = {}
+        self._urls: dict[str, str] = {}
+        self._anchors: dict[str, set[str]] = {}
+        self._suggested = 0
+
+    def look(self, chunk: Chunk) -> None:
+        self._finder.look(chunk)
+        for name in chunk.module_keys:
+            self._modules.setdefault(name, chunk.module_name)
+        key = page_key(chunk.page_url)
+        if key not in self._urls:
+            self._urls[key] = chunk.page_url
+            self._anchors[key] = set()
+            self._pages[key] = key
+            if chunk.source:
+                self._pages.setdefault(page_key(chunk.source), key)
+        self._anchors[key] |= anchors_of(chunk)
+
+    def bound(self, expectation: Expectation) -> Bound:
+        modules = frozenset(found.module for name in expectation.modules if isinstance(found := self._module(name), Target))
+        if expectation.passages:
+            places = [self._passage(passage) for passage in expectation.passages]
+        elif expectation.pages:
+            places = [self._page(page) for page in expectation.pages]
+        else:
+            places = [self._module(module) for module in expectation.modules]
+        targets = _distinct([target for target in places if isinstance(target, Target)])
+        absent = [place for place in places if isinstance(place, str)]
+        if expectation.passages or expectation.pages:
+            absent += [place for module in expectation.modules if isinstance(place := self._module(module), str)]
+        missing = tuple(Missing(expectation.key, expectation.query, place, self._near(place, expectation)) for place in absent)
+        return Bound(expectation, targets, modules, missing)
+
+    def _module(self, name: str) -> Target | str:
+        (key,) = filter_keys([name])
+        if key not in self._modules:
+            return name
+        short = self._modules[key].lower()
+        return Target(name, module=short if short in self._modules else key)
+
+    def _page(self, name: str) -> Target | str:
+        page, _, anchor = self._suite.page(name).partition("#")
+        key, anchor = self._pages.get(page_key(page)), unquote(anchor)
+        if key is None or (anchor and anchor not in self._anchors[key]):
+            return name
+        return Target(name, page=key, anchor=anchor)
+
+    def _passage(self, passage: str) -> Target | str:
+        if self._passages is None:
+            self._passages = self._finder.found()
+        chunks = self._passages[passage]
+        return Target(passage, chunks=chunks) if chunks else passage
+
+    def _near(self, name: str, expectation: Expectation) -> str:
+        self._suggested += 1
+        if self._suggested > _SUGGESTIONS or name in expectation.passages:
+            return ""
+        if name in expectation.modules:
+            return nearest(name, sorted(set(self._modules.values()))) or ""
+        page, _, anchor = self._suite.page(name).partition("#")
+        key = self._pages.get(page_key(page))
+        if key is not None:
+            near = nearest(anchor, sorted(self._anchors[key]))
+            return f"{page}#{near}" if near else page
+        last = page_key(page).rpartition("/")[2]
+        namesakes = sorted(known for known in self._pages if known.rpartition("/")[2] == last)
+        return namesakes[0] if namesakes else nearest(page_key(page), sorted(self._pages)) or ""
+
+
+def _distinct(targets: list[Target]) -> tuple[Target, ...]:
+    """Leave out a place that is named twice, and a section whose whole page is accepted."""
+    whole = {target.page for target in targets if target.page and not target.anchor}
+    kept: dict[tuple[str, str, str, frozenset[str]], Target] = {}
+    for target in targets:
+        if not (target.anchor and target.page in whole):
+            kept.setdefault((target.module, target.page, target.anchor, target.chunks), target)
+    return tuple(kept.values())

@@ -1,0 +1,98 @@
+"""The gate: whether a run may pass, and every reason why not."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from recto.errors import InvalidArgument
+from recto.evaluation.comparison import Comparison
+from recto.evaluation.measures import Measure, parse_measure
+from recto.evaluation.run import Run
+
+_EXPRESSION = re.compile(r"\s*([^<>=\s]+)\s*(>=|>)\s*([0-9.]+)(%?)\s*")
+
+
+@dataclass(frozen=True, slots=True)
+class Threshold:
+    """The least that a measure's mean has to be, such as `Hit@5>=0.9`."""
+
+    measure: Measure
+    least: float
+    strict: bool = False
+
+    def __str__(self) -> str:
+        """The expression, which `parse_threshold` reads."""
+        return f"{self.measure}{'>' if self.strict else '>='}{self.least:g}"
+
+    def met_by(self, value: float) -> bool:
+        """Whether a mean is enough; a share that rounds to it is."""
+        return value > self.least if self.strict else value > self.least or math.isclose(value, self.least, abs_tol=1e-9)
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One condition of the gate, whether it holds, and the numbers behind it."""
+
+    name: str
+    holds: bool
+    reason: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        return {"name": self.name, "holds": self.holds, "reason": self.reason}
+
+
+def parse_threshold(expression: str) -> Threshold:
+    """Read an expression such as `Hit@5>=0.9` or `MRR>75%`."""
+    found = _EXPRESSION.fullmatch(expression)
+    try:
+        value = float(found[3]) / (100 if found[4] else 1) if found else math.nan
+    except ValueError:
+        value = math.nan
+    if found is None or not 0 <= value <= 1:
+        raise InvalidArgument(
+            f"--gate {expression!r} is not a threshold", hint='Such as "Hit@5>=0.9": a measure, >= or >, a number up to 1.'
+        )
+    return Threshold(parse_measure(found[1]), value, strict=found[2] == ">")
+
+
+def checks(run: Run, thresholds: Sequence[Threshold] = (), comparison: Comparison | None = None) -> tuple[Check, ...]:
+    """Return all conditions of the gate; a run with nothing measured, or nothing compared, never passes."""
+    found = [_measured(run)]
+    scores = run.scores()
+    for threshold in thresholds:
+        score = scores.get(str(threshold.measure))
+        holds = score is not None and threshold.met_by(score.mean)
+        reason = "no question measures it" if score is None else f"{threshold.measure} is {score.mean:.3f} over {score.count} questions"
+        found.append(Check(str(threshold), holds, reason))
+    if not thresholds and run.share is not None:
+        reason = f"{run.passed} of {len(run.judged)} questions passed"
+        found.append(Check(f"at least {run.threshold:.0%} pass", run.share >= run.threshold - 1e-9, reason))
+    return (*found, *_losses(comparison)) if comparison else tuple(found)
+
+
+def _measured(run: Run) -> Check:
+    gone = len({missing.key for missing in run.unmeasured})
+    if not run.judged:
+        return Check("everything is measured", holds=False, reason="nothing in this suite can be measured on this index")
+    reason = f"{gone} question{'' if gone == 1 else 's'} UNMEASURED: what is expected is not in the index" if gone else "all places exist"
+    return Check("everything is measured", holds=not gone, reason=reason)
+
+
+def _losses(comparison: Comparison) -> list[Check]:
+    watched = [delta for delta in comparison.deltas if delta.gated]
+    if not watched:
+        return [Check("something is compared", holds=False, reason="no question has a measure on both sides")]
+    return [
+        Check(
+            f"no loss of {delta.measure}",
+            not delta.lost,
+            f"{delta.before:.3f} -> {delta.now:.3f}, {delta.delta.mean:+.3f} [{delta.delta.low:+.3f}, {delta.delta.high:+.3f}], "
+            f"p = {delta.chance:.3f} over {delta.delta.count} questions",
+        )
+        for delta in watched
+    ]

@@ -1,0 +1,175 @@
+"""`recto validate` and `recto suite` as a user runs them."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from tests.running import SAMPLE_DOCS, recto, retrieve
+
+HELD_OUT = "tests/evaluation/heldout.json"
+DDS = "module-1-ros2/04-dds-and-qos"
+
+
+def suite_file(directory: Path, *entries: dict[str, Any], **more: Any) -> str:
+    path = directory / "suite.json"
+    path.write_text(json.dumps({"queries": entries, **more}), "utf-8")
+    return str(path)
+
+
+RIGHT = {"query": "What is DDS in ROS 2?", "expect": {"module": "ros2", "page": f"{DDS}#what-is-dds"}, "tags": ["dds"]}
+WRONG = {"query": "What is a digital twin?", "expect": {"page": DDS}, "tags": ["twin"]}
+
+
+def test_without_a_suite_it_is_the_contracts_report(sample_home: Path) -> None:
+    ours, theirs = recto(sample_home, "validate"), retrieve(sample_home, "--validate")
+    assert ours.returncode == theirs.returncode == 0
+    assert ours.stdout.split("Duration")[0] == theirs.stdout.split("Duration")[0]
+    assert ours.stdout.startswith("Running Retrieval Validation Suite...")
+
+
+def test_a_suite_is_measured_and_kept_as_a_baseline(sample_home: Path, tmp_path: Path) -> None:
+    baseline, junit = tmp_path / "expected_results.json", tmp_path / "junit.xml"
+    arguments = ("validate", "--suite", HELD_OUT, "--baseline", str(baseline))
+    done = recto(sample_home, *arguments, "--update-baseline", "--junit", str(junit), "--gate", "Hit@5>=0.9", "--gate", "MRR>0.5")
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout
+    assert max(map(len, done.stdout.split("\n"))) <= 80
+    assert "nDCG@10" in done.stdout
+    assert "[PASS] Hit@5>=0.9" in done.stdout
+    root = ET.parse(junit).getroot()
+    assert root.attrib["tests"] == "103"
+    assert len(root.findall("./testsuite[1]/testcase")) == 100
+    written = baseline.read_text("utf-8")
+    again = recto(sample_home, *arguments, "--json")
+    data = json.loads(again.stdout)
+    assert again.returncode == 0
+    assert data["comparison"]["changes"] == []
+    assert data["comparison"]["measures"]["MRR"]["delta"]["mean"] == 0
+    assert data["gate"]["passed"] is True
+    assert recto(sample_home, *arguments, "--update-baseline").returncode == 0
+    assert baseline.read_text("utf-8") == written, "the same index gives the same file"
+    assert recto(sample_home, *arguments, "--top-k", "7").returncode == 4, "another depth cannot be compared"
+    broken = json.loads(Path(HELD_OUT).read_text("utf-8"))
+    for number, entry in enumerate(broken["queries"][:12]):  # as if the index had forgotten what answers them
+        entry["id"], entry["query"] = entry["query"], f"pizza dough recipe number {number}"
+    path = tmp_path / "broken.json"
+    path.write_text(json.dumps(broken))
+    found = recto(sample_home, "validate", "--suite", str(path), "--baseline", str(baseline))
+    assert found.returncode == 5
+    assert "[FAIL] no loss of MRR" in found.stdout
+    assert "LOST" in found.stdout
+    assert "The suite is not the one of the baseline." in found.stdout
+
+
+def test_a_broken_threshold(sample_home: Path, tmp_path: Path) -> None:
+    suite = suite_file(tmp_path, RIGHT, WRONG)
+    done = recto(sample_home, "validate", "--suite", suite)
+    assert done.returncode == 5
+    assert "[FAIL] at least 80% pass: 1 of 2 questions passed" in done.stdout
+    assert recto(sample_home, "validate", "--suite", suite, "--gate", "Hit@1>=0.5").returncode == 0, "a gate stands for the 80 %"
+    assert recto(sample_home, "validate", "--suite", suite_file(tmp_path, RIGHT, WRONG, threshold=0.5)).returncode == 0
+    done = recto(sample_home, "validate", "--suite", suite, "--tag", "dds", "--verbose")
+    assert done.returncode == 0
+    assert '[PASS] "What is DDS in ROS 2?"' in done.stdout
+    assert "digital twin" not in done.stdout
+    assert recto(sample_home, "validate", "--suite", suite, "--tag", "none").returncode == 4
+
+
+def test_what_is_not_in_the_index_fails_by_name(sample_home: Path, tmp_path: Path) -> None:
+    nasty = 'a <b> & "c" \x00\x1b[31m ]]> 🤖'
+    gone = {"query": nasty, "expect": {"page": f"{DDS}#what-is-ddss"}}
+    junit = tmp_path / "junit.xml"
+    done = recto(sample_home, "validate", "--suite", suite_file(tmp_path, RIGHT, gone), "--junit", str(junit), "--gate", "Hit@5>=0")
+    assert done.returncode == 5
+    assert "UNMEASURED" in done.stdout
+    assert "what-is-dds'" in done.stdout.replace("\n    ", " ")
+    assert "\x1b" not in done.stdout
+    (error,) = ET.parse(junit).getroot().findall(".//error")
+    assert "what-is-dds" in error.attrib["message"]
+    names = [case.attrib["name"] for case in ET.parse(junit).getroot().iter("testcase")]
+    assert 'a <b> & "c" [31m ]]> 🤖' in names
+    done = recto(sample_home, "validate", "--suite", suite_file(tmp_path, gone), "--gate", "Hit@5>=0")
+    assert done.returncode == 5
+    assert "nothing in this suite can be measured" in done.stdout.replace("\n    ", " ")
+
+
+def test_nothing_is_expected(sample_home: Path, tmp_path: Path) -> None:
+    suite = suite_file(tmp_path, RIGHT, {"query": "best pizza dough hydration", "expect": {"nothing": True}})
+    done = recto(sample_home, "validate", "--suite", suite, "--json")
+    assert done.returncode == 0
+    assert [query["outcome"] for query in json.loads(done.stdout)["queries"]] == ["passed", "not judged"]
+    assert recto(sample_home, "validate", "--suite", suite, "--noise", "0.99").returncode == 0
+    assert recto(sample_home, "validate", "--suite", suite, "--noise", "0.1").returncode == 5
+
+
+def test_two_indexes_side_by_side(sample_home: Path, tmp_path: Path) -> None:
+    home, book = tmp_path / "home", tmp_path / "book"
+    shutil.copytree(sample_home, home)
+    shutil.copytree(SAMPLE_DOCS / "docs" / "module-1-ros2", book / "module-1-ros2")
+    assert recto(home, "index", str(book), "--collection", "head").returncode == 0
+    suite = suite_file(tmp_path, RIGHT, {"query": "How do I write a publisher in Python?", "expect": {"module": "ros2"}})
+    done = recto(home, "validate", "--suite", suite, "--collection", "head", "--compare", "physical-ai-book", "--json")
+    assert done.returncode == 0, done.stdout
+    data = json.loads(done.stdout)["comparison"]
+    assert (data["against"], data["compared"]) == ("physical-ai-book", 2)
+    assert recto(home, "validate", "--suite", suite, "--compare", "missing").returncode == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--measure", "nDGC@10"], "did you mean nDCG@10"),
+        (["--measure", "Hit@500"], "more than the 100"),
+        (["--gate", "Hit@5"], "not a threshold"),
+        (["--update-baseline"], "goes with --baseline"),
+        (["--baseline", "missing.json"], "cannot be read"),
+        (["--baseline", "x.json", "--compare", "y"], "exclude each other"),
+        (["--baseline", "x.json", "--update-baseline", "--tag", "t"], "writes all questions"),
+        (["--compare", "../x"], "--compare is not"),
+        (["--noise", "7"], "--noise"),
+        (["--suite", "missing.json"], "cannot be read"),
+        (["--suite", "tests"], "cannot be read"),
+    ],
+)
+def test_invalid_arguments(home: Path, arguments: list[str], words: str) -> None:
+    done = recto(home, "validate", *arguments)
+    assert (done.returncode, done.stdout) == (4, ""), done.stderr
+    assert words in done.stderr
+    assert not home.exists(), "nothing was indexed for it"
+
+
+def test_a_question_twice_is_refused(home: Path, tmp_path: Path) -> None:
+    done = recto(home, "validate", "--suite", suite_file(tmp_path, RIGHT, RIGHT))
+    assert done.returncode == 4
+    assert "query 2" in done.stderr
+    assert "query 1" in done.stderr
+
+
+def test_a_suite_is_drafted_and_looked_over(sample_home: Path, tmp_path: Path) -> None:
+    out = tmp_path / "drafted.json"
+    done = recto(sample_home, "suite", "new", "--out", str(out), "--count", "20")
+    assert done.returncode == 0
+    assert "Drafted 20 questions" in done.stderr
+    first = out.read_text("utf-8")
+    refused = recto(sample_home, "suite", "new", "--out", str(out))
+    assert refused.returncode == 4
+    assert "--force" in refused.stderr
+    assert recto(sample_home, "suite", "new", "--out", str(out), "--count", "20", "--force").returncode == 0
+    assert out.read_text("utf-8") == first
+    looked = recto(sample_home, "suite", "lint", str(out), "--collection", "physical-ai-book")
+    assert looked.returncode == 0
+    assert "20 questions: 0 problems" in looked.stdout
+    assert recto(sample_home, "validate", "--suite", str(out), "--gate", "Hit@10>=0.5").returncode == 0
+
+
+def test_lint_fails_on_problems(home: Path, tmp_path: Path) -> None:
+    done = recto(home, "suite", "lint", suite_file(tmp_path, RIGHT, RIGHT, {"query": "x"}), "--json")
+    assert done.returncode == 5
+    assert len(json.loads(done.stdout)["problems"]) == 2
+    assert recto(home, "suite", "lint", "missing.json").returncode == 4
+    assert not home.exists()

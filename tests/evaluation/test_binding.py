@@ -1,0 +1,179 @@
+"""Binding: every place of a suite is looked up, and one that is gone is told, never scored."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from recto.evaluation.binding import bind
+from recto.evaluation.measures import Measure
+from recto.evaluation.passages import PassageFinder
+from recto.evaluation.suite import Expectation, Suite
+from recto.protocols import Index
+from recto.stores.edge.store import EdgeStore
+from recto.types import Chunk
+from tests.making import chunk, publish
+
+
+@pytest.fixture
+def index(tmp_path: Path) -> Index:
+    """Two pages of two modules; the first page has three sections, one of them with two anchors."""
+    chunks = [
+        replace(chunk(0, page="guide/a", text="The robot walks."), anchor=""),
+        replace(chunk(1, page="guide/a", text="It has two legs and"), anchor="legs", anchors=("legs", "parts")),
+        replace(chunk(2, page="guide/a", text="two arms. They swing."), anchor="arms"),
+        chunk(0, module="vla", directory="module-4-vla", page="b", text="Words become motion."),
+    ]
+    store = EdgeStore(tmp_path)
+    publish(store, "book", chunks)
+    return store.open("book")
+
+
+def bound(index: Index, *expectations: Expectation, **aliases: str):  # type: ignore[no-untyped-def]
+    return bind(Suite("s", expectations, aliases), index)
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        "guide/a",
+        "guide/a.md",
+        "guide/a/",
+        "guide/a#legs",
+        "guide/a#parts",
+        "local://docs/docs/guide/a",
+        "LOCAL://DOCS/docs/guide/a.mdx#arms",
+    ],
+)
+def test_every_spelling_of_a_page_is_found(index: Index, page: str) -> None:
+    (question,) = bound(index, Expectation("q", pages=(page,))).questions
+    assert question.measured
+    assert not question.missing
+
+
+@pytest.mark.parametrize(
+    ("expectation", "near"),
+    [
+        (Expectation("q", pages=("guide/aa",)), "guide/a"),
+        (Expectation("q", pages=("old/b",)), "b"),
+        (Expectation("q", pages=("guide/a#leg",)), "guide/a#legs"),
+        (Expectation("q", modules=("ros",)), "ros2"),
+        (Expectation("q", modules=("rsо2",), pages=("guide/a",)), "ros2"),
+        (Expectation("q", passages=("It has three legs",)), ""),
+        (Expectation("q", pages=("zzz",)), ""),
+    ],
+)
+def test_a_place_that_is_gone_is_unmeasured(index: Index, expectation: Expectation, near: str) -> None:
+    found = bound(index, expectation)
+    ((missing,),) = [question.missing for question in found.unmeasured]
+    assert missing.near.removeprefix("local://docs/docs/") == near
+    assert missing.target in str(missing)
+    assert not found.partial
+
+
+def test_places_that_exist_measure_a_question(index: Index) -> None:
+    found = bound(index, Expectation("q", pages=("gone", "guide/a")))
+    assert not found.unmeasured
+    assert [missing.target for missing in found.partial] == ["gone"]
+    assert [target.name for target in found.questions[0].targets] == ["guide/a"]
+
+
+def test_renamed_pages_are_found_by_their_old_names(index: Index) -> None:
+    found = bind(Suite("s", (Expectation("q", pages=("old#legs",)),), {"old": "guide/a"}), index)
+    assert not found.unmeasured
+
+
+def test_nothing_needs_no_place(index: Index) -> None:
+    (question,) = bound(index, Expectation("q", nothing=True)).questions
+    assert question.measured
+    assert question.judge([]).ideal == ()
+
+
+def test_the_finest_place_counts_and_the_module_by_itself(index: Index) -> None:
+    chunks = {found.text: found for found in index.scroll()}
+    (question,) = bound(index, Expectation("q", modules=("module-1-ros2",), pages=("guide/a#arms",))).questions
+    judged = question.judge([chunks["It has two legs and"], chunks["two arms. They swing."]])
+    assert (judged.gains, judged.ideal, judged.module) == ((0, 1), (1,), True)
+    assert question.judge([chunks["Words become motion."]]).module is False
+    assert question.judge([]).module is False
+
+
+def test_a_second_chunk_of_a_place_gains_nothing_but_takes_its_rank(index: Index) -> None:
+    first, second, third = (found for found in sorted(index.scroll(), key=lambda found: found.chunk_index) if found.page_title == "GUIDE/A")
+    other = next(found for found in index.scroll() if found.page_title == "B")
+    (question,) = bound(index, Expectation("q", pages=("guide/a", "b"))).questions
+    judged = question.judge([first, second, third, other])
+    assert judged.gains == (1, 0, 0, 1)
+    assert Measure("Precision", 4).of(judged) == 0.5
+    assert Measure("Recall", 3).of(judged) == 0.5
+
+
+def test_a_place_named_twice_counts_once(index: Index) -> None:
+    (question,) = bound(index, Expectation("q", pages=("guide/a", "guide/a.md", "guide/a#legs"))).questions
+    assert [target.name for target in question.targets] == ["guide/a"]
+    (question,) = bound(index, Expectation("q", modules=("ros2", "module-1-ros2"))).questions
+    assert len(question.targets) == 1
+
+
+@pytest.mark.parametrize(
+    ("passage", "found"),
+    [
+        ("The  robot\nwalks.", {0}),
+        ("two legs and two arms.", {1, 2}),
+        ("and two", {1, 2}),
+        ("It has two legs and two arms. They swing.", {1, 2}),
+        ("It has two legs and\n\ntwo arms. They", {1, 2}),
+        ("two", {1, 2}),
+        ("walks. It has", {0, 1}),
+        ("walks. Words", set()),
+        ("swing. Words become motion", set()),
+    ],
+)
+def test_passages_are_found_across_chunks(index: Index, passage: str, found: set[int]) -> None:
+    (question,) = bound(index, Expectation("q", passages=(passage,))).questions
+    ids = {id for target in question.targets for id in target.chunks}
+    assert {one.chunk_index for one in index.scroll() if one.id in ids and one.page_title == "GUIDE/A"} == found
+    assert question.measured == bool(found)
+
+
+@given(st.integers(0, 10_000))
+def test_any_passage_of_a_page_is_found_where_it_stands(seed: int) -> None:
+    numbers = random.Random(seed)
+    words = ["".join(numbers.choices("ab", k=numbers.randint(1, 6))) for _ in range(60)]
+    cuts = sorted(numbers.sample(range(1, 60), 3))
+    pieces = [words[start:end] for start, end in zip([0, *cuts], [*cuts, 60], strict=True)]
+    chunks = [chunk(number, text=" ".join(piece)) for number, piece in enumerate(pieces)]
+    start = numbers.randrange(60)
+    end = numbers.randint(start + 1, 60)
+    touched = {
+        number
+        for number, piece in enumerate(pieces)
+        for place in [sum(map(len, pieces[:number]))]
+        if place < end and place + len(piece) > start
+    }
+    finder = PassageFinder([passage := " ".join(words[start:end])])
+    numbers.shuffle(chunks)
+    for one in chunks:
+        finder.look(one)
+    found = finder.found()[passage]
+    if len(touched) <= 2:
+        assert {one.id for one in chunks if one.chunk_index in touched} <= found
+    dense = ["".join(piece) for piece in pieces]
+    for one in chunks:
+        if one.id in found:  # it is there: whole, or together with a neighbour
+            near = [number for number in (one.chunk_index, one.chunk_index - 1) if number >= 0]
+            assert any("".join(words[start:end]) in "".join(dense[number : number + 2]) for number in near)
+
+
+def test_overlapping_chunks_hold_a_passage_together() -> None:
+    text = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve", "thirteen"]
+    chunks: list[Chunk] = [chunk(0, text=" ".join(text[:8])), chunk(1, text=" ".join(text[6:]))]
+    finder = PassageFinder([passage := " ".join(text[2:12])])
+    for one in chunks:
+        finder.look(one)
+    assert finder.found()[passage] == {one.id for one in chunks}

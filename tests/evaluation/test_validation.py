@@ -1,0 +1,172 @@
+"""Runs: a suite asked on the real index, measured question by question."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from recto.errors import InvalidArgument
+from recto.evaluation.drafting import draft
+from recto.evaluation.gate import checks, parse_threshold
+from recto.evaluation.linting import lint
+from recto.evaluation.measures import parse_measure
+from recto.evaluation.suite import Expectation, Suite, load_suite
+from recto.evaluation.validation import Options, run_suite, validate
+from recto.protocols import Embedder
+from recto.retriever import Retriever
+from recto.settings import QUERY_COLLECTION
+from recto.stores.edge.store import EdgeStore
+from recto.types import Filters, Vector
+from tests.counting import Counting
+from tests.running import ROOT
+
+HELD_OUT = load_suite(ROOT / "tests" / "evaluation" / "heldout.json")
+DDS = "module-1-ros2/04-dds-and-qos"
+
+
+class CountingQueries(Counting):
+    """Notes how many questions each pass through the model had."""
+
+    def __init__(self, embedder: Embedder) -> None:
+        super().__init__(embedder)
+        self.passes: list[int] = []
+
+    def embed_queries(self, texts: Sequence[str]) -> list[Vector]:
+        self.passes.append(len(texts))
+        return super().embed_queries(texts)
+
+    def embed_query(self, text: str) -> Vector:
+        raise AssertionError("questions are embedded in batches")
+
+
+def test_a_run_measures_every_question(retriever: Retriever) -> None:
+    run = run_suite(retriever, HELD_OUT)
+    assert len(run.answers) == len(HELD_OUT.expectations) == 100
+    assert list(run.scores()) == ["Hit@1", "Hit@5", "Recall@5", "MRR", "nDCG@10", "ModuleAccuracy"]
+    contract = validate(retriever, HELD_OUT)
+    assert [answer.passed for answer in run.answers] == [verdict.passed for verdict in contract.verdicts], "one idea of passing"
+    assert run.scores()["Hit@1"].mean == contract.page_hits(1)
+    assert run.scores()["Hit@5"].mean == contract.page_hits(5)
+    assert run.scores()["ModuleAccuracy"].mean == contract.accuracy == run.share
+    assert sum(run.ranks().values()) == 100
+    assert run.ranks()["1"] == round(100 * run.scores()["Hit@1"].mean)
+    assert sum(count for row in run.confusion().values() for count in row.values()) == 100
+    assert sum(row.get(module, 0) for module, row in run.confusion().items()) == run.passed
+    assert set(run.by_module()) == {"intro", "ros2", "simulation", "isaac", "vla"}
+    assert all(len(answer.found) == run.depth == 10 for answer in run.answers)
+    json.dumps(run.to_dict(), allow_nan=False)
+
+
+def test_worst_answers_come_first(retriever: Retriever) -> None:
+    worst = run_suite(retriever, HELD_OUT).worst(100)
+    assert [answer.passed is not False for answer in worst] == sorted(answer.passed is not False for answer in worst)
+    assert all(answer.rank != 1 or not answer.passed for answer in worst)
+
+
+def test_questions_are_embedded_in_batches_by_their_filters(sample_home: Path, embedder: Embedder) -> None:
+    counting = CountingQueries(embedder)
+    questions = [
+        Expectation(f"What is topic {number}?", ("ros2",), filters=Filters(("ros2",) if number % 2 else ())) for number in range(80)
+    ]
+    run = run_suite(Retriever(counting, EdgeStore(sample_home), QUERY_COLLECTION), Suite("s", tuple(questions)))
+    assert counting.passes == [32, 8, 32, 8]
+    assert [answer.query for answer in run.answers] == [question.query for question in questions], "in the suite's order"
+    assert all({found.module for found in answer.found} == {"ros2"} for answer in run.answers[1::2])
+    assert all(answer.passed for answer in run.answers[1::2])
+
+
+def test_places_that_are_gone_are_left_out_and_told(retriever: Retriever) -> None:
+    run = run_suite(
+        retriever, Suite("s", (Expectation("What is DDS?", pages=(DDS,)), Expectation("And this?", pages=("module-1-ros2/04-dds",))))
+    )
+    assert [answer.query for answer in run.answers] == ["What is DDS?"]
+    ((missing,), share) = run.unmeasured, run.share
+    assert missing.near.endswith(DDS)
+    assert share == 1
+    assert [check.holds for check in checks(run)] == [False, True]
+
+
+def test_a_suite_of_another_book_fails(retriever: Retriever) -> None:
+    run = run_suite(retriever, Suite("s", (Expectation("What is bread?", pages=("kitchen/bread",)),)))
+    assert run.share is None
+    assert run.scores() == {}
+    (check, threshold) = checks(run, [parse_threshold("MRR>=0")])
+    assert not check.holds
+    assert not threshold.holds, "a threshold that nothing was measured for is not met"
+
+
+def test_nothing_is_judged_only_where_noise_is_known(retriever: Retriever) -> None:
+    suite = Suite("s", (Expectation("How long do I bake a pizza?", nothing=True), Expectation("What is DDS?", pages=(DDS,))))
+    unknown, answer = run_suite(retriever, suite).answers
+    assert (unknown.passed, unknown.outcome, unknown.measures) == (None, "not judged", {})
+    score = unknown.found[0].score
+    for noise, passed in ((score + 0.01, True), (score - 0.01, False)):
+        assert run_suite(retriever, suite, Options(noise=noise)).answers[0].passed is passed
+    assert answer.passed
+    only = run_suite(retriever, Suite("s", suite.expectations[:1]))
+    assert not checks(only)[0].holds, "nothing judged is nothing proved"
+    with pytest.raises(InvalidArgument, match="nothing"):
+        validate(retriever, suite)
+
+
+def test_passages_and_anchors_measure_more_finely_than_pages(retriever: Retriever) -> None:
+    chunk = next(chunk for chunk in retriever.open().scroll() if chunk.anchor == "what-is-dds")
+    questions = (
+        Expectation("What is DDS in ROS 2?", passages=(chunk.text[:120],)),
+        Expectation("What is DDS in ROS 2?", pages=(f"{DDS}#what-is-dds",)),
+    )
+    run = run_suite(retriever, Suite("s", questions))
+    assert [answer.rank for answer in run.answers] == [1, 1]
+
+
+def test_a_deep_measure_looks_deep(retriever: Retriever) -> None:
+    run = run_suite(retriever, HELD_OUT, Options(top_k=3, measures=(parse_measure("Hit@30"),)))
+    assert (run.top_k, run.depth) == (3, 30)
+    assert list(run.scores()) == ["Hit@30"]
+
+
+def test_thresholds() -> None:
+    assert str(parse_threshold(" hit@5 >= 90% ")) == "Hit@5>=0.9"
+    assert str(parse_threshold("MRR>0.75")) == "MRR>0.75"
+    assert parse_threshold("MRR>=0.3").met_by(0.1 + 0.2)
+    assert not parse_threshold("MRR>0.3").met_by(0.3)
+    for wrong in ("Hit@5", "Hit@5<=0.9", "Hit@5>=", "Hit@5>=1.5", "Hit@5>=0.9.1", ">=0.9", "Hit@5>=-1", "Hits@5>=1", "Hit@5>=nan"):
+        with pytest.raises(InvalidArgument):
+            parse_threshold(wrong)
+
+
+def test_drafts_are_questions_about_every_module(retriever: Retriever) -> None:
+    index = retriever.open()
+    suite = draft(index, 40)
+    assert suite == draft(index, 40)
+    assert len(suite.expectations) == 40
+    assert all(expectation.drafted and expectation.pages for expectation in suite.expectations)
+    assert {tag for expectation in suite.expectations for tag in expectation.tags} == {"definition", "heading", "identifier"}
+    run = run_suite(retriever, suite)
+    assert not run.unmeasured
+    assert not run.partial
+    assert {found.module for answer in run.answers for found in answer.found[:1]} == set(index.modules())
+    assert len(draft(index, 10_000).expectations) > 200
+
+
+def test_lint_tells_what_is_wrong_and_what_is_weak(retriever: Retriever, tmp_path: Path) -> None:
+    path = tmp_path / "suite.json"
+    entries = [
+        {"query": "what is dds in ROS 2", "expect": {"page": DDS}},
+        {"query": "Why DDS?", "expect": {"page": [DDS, "gone"]}, "drafted": True},
+        {"query": "Where?", "expect": {"page": "module-1-ros2/04-dds-and-qo"}},
+        {"query": "Who?", "expect": {}},
+    ]
+    path.write_text(json.dumps({"queries": entries}))
+    found = lint(path, retriever.open())
+    assert found.questions == 3
+    assert [problem.partition(": ")[0].rpartition(", ")[2] for problem in found.problems] == ["query 4", "query 3"]
+    assert DDS in found.problems[1]
+    drafts, gone, easy = found.warnings
+    assert "1 of 3" in drafts
+    assert "'gone' is not in the index" in gone
+    assert "query 1" in easy
+    assert len(lint(path).problems) == 1
