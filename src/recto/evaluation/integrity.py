@@ -46,19 +46,21 @@ def examine(
     embedder: Embedder | None = None,
     source: Source | None = None,
     *,
+    changed: frozenset[str] = frozenset(),
     everything: bool = False,
     progress: Progress | None = None,
 ) -> Integrity:
     """Read an index once, batch by batch; with an embedder also compare vectors, with a source also compare texts.
 
-    Of a collection that Recto did not make only that is checked which every pipeline must keep.
+    Pages that were `changed` since in the source are not compared with it. Of a collection that Recto did not make only that is checked
+    which every pipeline must keep.
     """
     total = index.count()
     issues = Issues()
     own = index.info.fingerprint is not None
     pages = _Pages(own=own)
     vectors = VectorCheck(own=own)
-    texts = SourceCheck() if own and source else None
+    texts = SourceCheck(changed) if own and source else None
     content = checked = 0
     for batch in _batches(index.scroll(), total if everything else MOST):
         for chunk in batch:

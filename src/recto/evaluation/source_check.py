@@ -27,6 +27,8 @@ _REPEATED = ("|", "```", "~~~", ":::", "<", "#", "!!!", "???", "===", "participa
 class SourceCheck:
     """Takes the passages of an index and compares them with the pages of a book."""
 
+    changed: frozenset[str] = frozenset()
+    """Paths of pages that were edited since: a text that is not there any more is no damage."""
     _chunks: dict[str, list[Chunk]] = field(default_factory=dict)
 
     def add(self, chunk: Chunk) -> None:
@@ -44,7 +46,7 @@ class SourceCheck:
             for chunk in self._chunks.get(page.path, ()):
                 compared += 1
                 wanted = words(chunk.text)
-                if contained(wanted, text.between(chunk.start_line, chunk.end_line)) >= _HERE:
+                if contained(wanted, text.between(chunk.start_line, chunk.end_line)) >= _HERE or page.path in self.changed:
                     continue
                 if contained(wanted, everything[page.path]) >= _HERE:
                     issues.add(Trouble.OTHER_LINES, f"{page.path}, lines {chunk.start_line} to {chunk.end_line}")
