@@ -1,4 +1,4 @@
-"""A book of fourteen short pages about a household: large enough for statistics, small enough to embed in a moment."""
+"""A book of thirteen short pages about a household: large enough for statistics, small enough to embed in a moment."""
 
 from __future__ import annotations
 

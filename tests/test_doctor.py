@@ -32,16 +32,6 @@ KEY, COHERE_KEY = "qdrant_secret_key_123", "cohere_secret_key_456"
 SOIL, SEEDS, BREAD = "module-1-garden/01-soil.md", "module-1-garden/02-seeds.md", "module-2-kitchen/01-bread.md"
 
 
-@pytest.fixture(scope="module")
-def house(tmp_path_factory: pytest.TempPathFactory, embedder: Embedder) -> Path:
-    """A directory with a book and a home in which it is indexed; tests change copies of it, or publish beside it."""
-    root = tmp_path_factory.mktemp("house")
-    index_book(
-        Work(open_book(write_library(root / "book")), embedder), EdgeStore(root / "home"), "house", journal=root / "home" / "journal"
-    )
-    return root
-
-
 def examined(
     home: Path, collection: str | None = "house", settings: Mapping[str, str] = NOTHING_SET, directory: Path | None = None
 ) -> list[Finding]:
