@@ -9,11 +9,14 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from recto.book.tree import open_book
+from recto.indexer import Work, index_book
 from recto.protocols import Embedder
 from recto.retriever import Retriever
 from recto.settings import DEFAULT_COLLECTIONS, QUERY_COLLECTION, SAMPLE_COLLECTION, Settings
 from recto.stores.edge.store import EdgeStore
 from recto.wiring import index_sample, open_embedder, open_store
+from tests.library import write_library
 
 settings.register_profile("recto", deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 settings.load_profile("recto")
@@ -53,6 +56,15 @@ def sample_home(shared_home: Path, embedder: Embedder) -> Path:
 @pytest.fixture(scope="session")
 def retriever(sample_home: Path, embedder: Embedder) -> Retriever:
     return Retriever(embedder, EdgeStore(sample_home), QUERY_COLLECTION)
+
+
+@pytest.fixture(scope="session")
+def house(tmp_path_factory: pytest.TempPathFactory, embedder: Embedder) -> Path:
+    """A directory with a book of thirteen pages and a home in which it is indexed as `house`; tests only read it."""
+    root = tmp_path_factory.mktemp("house")
+    book = write_library(root / "book")
+    index_book(Work(open_book(book), embedder), EdgeStore(root / "home"), "house", journal=root / "home" / "journal")
+    return root
 
 
 @pytest.fixture

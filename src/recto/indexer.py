@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 from recto import __version__
 from recto.book.chunker import DEFAULT_SIZE, ChunkSize
-from recto.errors import InvalidArgument
+from recto.errors import InvalidArgument, RectoError
 from recto.journal import Journal
 from recto.plan import Plan, Planner
 from recto.previous import Previous, current_state
@@ -37,11 +37,12 @@ Watcher = Callable[[IndexProgress], None]
 
 @dataclass(frozen=True, slots=True)
 class IndexReport:
-    """What an index run did; `published` is false where nothing had changed."""
+    """What an index run did; `published` is false where nothing had changed, `notes` are of what came after the publishing."""
 
     info: IndexInfo
     plan: Plan
     published: bool
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +93,23 @@ def index_book(
         _Writer(build, embedder, known, previous, plan, progress).write(spool)
         info = build.publish(fingerprint)
         known.clear()
-    return IndexReport(info, plan, published=True)
+    return _measured(IndexReport(info, plan, published=True), store, embedder)
+
+
+def _measured(report: IndexReport, store: Store, embedder: Embedder) -> IndexReport:
+    """Find out where noise ends in what was just published; without it an index is as good as any."""
+    from recto.evaluation.calibration import calibrate
+
+    try:
+        index = store.open(report.info.collection)
+        calibration = calibrate(embedder, index)
+        store.annotate(index.info, calibration)
+    except RectoError as error:
+        note = (
+            f"The level of noise was not measured ({error.message}); `recto calibrate --collection {report.info.collection}` does it later."
+        )
+        return replace(report, notes=(note,))
+    return replace(report, info=replace(report.info, calibration=calibration))
 
 
 def _journal(directory: Path, collection: str, embedder: Embedder) -> Journal:

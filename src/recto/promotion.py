@@ -40,6 +40,8 @@ def promote(source: Index, target: Store, collection: str, progress: Callable[[i
             if progress:
                 progress(done, source.info.chunks)
         info = build.publish(made)
+    if source.info.calibration is not None:  # the same vectors have the same noise
+        target.annotate(info, source.info.calibration)
     copy = target.open(collection)
     step = max(1, len(samples) // _SAMPLES)
     for vector in samples[::step]:

@@ -6,7 +6,20 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Protocol, Self, runtime_checkable
 
-from recto.types import NO_FILTERS, Chunk, EmbedderFingerprint, Estimate, Failure, Filters, Fingerprint, Hit, IndexInfo, Page, Vector
+from recto.types import (
+    NO_FILTERS,
+    Calibration,
+    Chunk,
+    EmbedderFingerprint,
+    Estimate,
+    Failure,
+    Filters,
+    Fingerprint,
+    Hit,
+    IndexInfo,
+    Page,
+    Vector,
+)
 
 Progress = Callable[[int, int], None]
 """Called with how much is done and how much there is in all."""
@@ -160,6 +173,12 @@ class Store(Protocol):
 
     def point(self, aliases: Iterable[str], name: str) -> None:
         """Let aliases lead to a collection. A collection of an alias's own name keeps it."""
+
+    def annotate(self, info: IndexInfo, calibration: Calibration) -> None:
+        """Keep what was measured of a published state beside it, for as long as that state lasts.
+
+        A collection that Recto did not make is left as it is: that is a configuration error.
+        """
 
     def close(self) -> None:
         """Let go of all open indexes."""

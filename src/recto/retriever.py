@@ -43,6 +43,16 @@ class Retriever:
         """Return a retriever of another collection that shares this one's model and store, and is closed with it."""
         return Retriever(self._embedder, self._store, collection)
 
+    @property
+    def embedder(self) -> Embedder:
+        """What turns questions into vectors."""
+        return self._embedder
+
+    @property
+    def store(self) -> Store:
+        """Where the collection is."""
+        return self._store
+
     def open(self) -> Index:
         """Return the current index, checked against the embedder; checked once for each published state."""
         index = self._store.open(self._collection)
@@ -187,7 +197,7 @@ def _response(
     index: Index, collection: str, query: str, hits: list[Hit], filters: Filters, min_score: float | None, timings: Timings
 ) -> SearchResponse:
     outcome, message = (Outcome.FOUND, "") if hits else _why_nothing(index, filters, min_score)
-    return SearchResponse(query, tuple(hits), filters, collection, outcome, timings, message, index.info.warnings)
+    return SearchResponse(query, tuple(hits), filters, collection, outcome, timings, message, index.info.warnings, index.info.noise)
 
 
 def _why_nothing(index: Index, filters: Filters, min_score: float | None) -> tuple[Outcome, str]:

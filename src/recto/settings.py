@@ -21,7 +21,7 @@ SAMPLE_COLLECTION = "recto-sample"
 DEFAULT_COLLECTIONS = (QUERY_COLLECTION, "humanoid_robotics_book", "website_embeddings", "rag_embedding")
 """The collection names that the four contracts fall back to: the query CLI, HTTP, the test CLI and the class."""
 
-_CLOUD_VARIABLES = ("COHERE_API_KEY", "QDRANT_URL", "QDRANT_API_KEY")
+CLOUD_VARIABLES = ("COHERE_API_KEY", "QDRANT_URL", "QDRANT_API_KEY")
 _COLLECTION_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _DIGITS = 9
 _PROJECT_ROOTS = ("pyproject.toml", ".git")
@@ -65,7 +65,7 @@ class Settings:
 
 def load_settings(environment: Mapping[str, str] | None = None, directory: Path | None = None) -> Settings:
     """Read and check all settings; the environment wins over `.env`, blank values count as not set."""
-    values = {**read_dotenv(directory or _working_directory()), **(os.environ if environment is None else environment)}
+    values = {**read_dotenv(directory or working_directory()), **(os.environ if environment is None else environment)}
     values = {name: value.strip() for name, value in values.items() if value.strip()}
     cloud = _is_cloud(values)
     embedder = _choice(values, "RECTO_EMBEDDER", ("local", "cohere"), "cohere" if cloud else "local")
@@ -103,21 +103,25 @@ def check_collection_name(name: str, origin: str) -> None:
 
 def read_dotenv(directory: Path | None) -> dict[str, str]:
     """Read the nearest `.env` between a directory and the root of its project."""
-    if directory is None:
-        return {}
-    for folder in (directory, *directory.parents):
+    path = find_dotenv(directory)
+    return _parse_dotenv(path) if path else {}
+
+
+def find_dotenv(directory: Path | None) -> Path | None:
+    """Find the nearest `.env` between a directory and the root of its project."""
+    for folder in (directory, *directory.parents) if directory else ():
         path = folder / ".env"
         try:
             if path.is_file():
-                return _parse_dotenv(path)
+                return path
             if any((folder / name).exists() for name in _PROJECT_ROOTS):
                 break
         except OSError:  # a directory that may not be searched has nothing for us
             break
-    return {}
+    return None
 
 
-def _working_directory() -> Path | None:
+def working_directory() -> Path | None:
     """Return where we are, if that still exists."""
     try:
         return Path.cwd()
@@ -150,7 +154,7 @@ def _parse_dotenv(path: Path) -> dict[str, str]:
 def _is_cloud(values: Mapping[str, str]) -> bool:
     profile = _choice(values, "RECTO_PROFILE", ("auto", "embedded", "cloud"), "auto")
     if profile == "auto":
-        return any(name in values for name in _CLOUD_VARIABLES)
+        return any(name in values for name in CLOUD_VARIABLES)
     return profile == "cloud"
 
 

@@ -139,7 +139,7 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SearchResponse:
-    """What a search found, or why it found nothing (`message`)."""
+    """What a search found, or why it found nothing (`message`); scores below `noise` mean nothing, if it was measured."""
 
     query: str
     hits: tuple[Hit, ...]
@@ -149,6 +149,7 @@ class SearchResponse:
     timings: Timings
     message: str = ""
     warnings: tuple[str, ...] = ()
+    noise: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,6 +191,29 @@ class Fingerprint:
 
 
 @dataclass(frozen=True, slots=True)
+class Calibration:
+    """Where noise ends for one model and one book.
+
+    `noise` is the score that questions about other things reach in this index one time in twenty; `separation` is how often a question
+    that is the book's own scores above one that is not, from 0.5 (never better than chance) to 1. The rest says from how many questions.
+    """
+
+    noise: float
+    separation: float
+    off_topic: int
+    in_book: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        return asdict(self)
+
+    @staticmethod
+    def from_dict(data: dict[str, Any]) -> Calibration:
+        """Read what `to_dict` wrote."""
+        return Calibration(float(data["noise"]), float(data["separation"]), int(data["off_topic"]), int(data["in_book"]))
+
+
+@dataclass(frozen=True, slots=True)
 class IndexInfo:
     """One published state of a collection; one that Recto did not make has no fingerprint, only a dimension."""
 
@@ -199,3 +223,9 @@ class IndexInfo:
     fingerprint: Fingerprint | None
     warnings: tuple[str, ...] = ()
     dim: int | None = None
+    calibration: Calibration | None = None
+
+    @property
+    def noise(self) -> float | None:
+        """The score below which a hit is noise, if it was measured."""
+        return self.calibration.noise if self.calibration else None

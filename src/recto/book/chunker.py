@@ -107,6 +107,11 @@ def chunk_page(page: Page, document: Document, book: str, count_tokens: Count, m
     ]
 
 
+def chunk_id(book: str, path: str, index: int) -> str:
+    """Return the id of a passage; it is the same in every run."""
+    return str(uuid.uuid5(_NAMESPACE, f"{book}\n{path}\n{index}"))
+
+
 def _anchors(sections: Sequence[Section], drafts: Sequence[_Draft]) -> list[tuple[str, ...]]:
     """Give each anchor to the first chunk of its section that ends at its line or below, or to the last that there is."""
     found = [[draft.section.anchor] if draft.section.anchor else [] for draft in drafts]
@@ -123,7 +128,7 @@ def _anchors(sections: Sequence[Section], drafts: Sequence[_Draft]) -> list[tupl
 
 def _chunk(page: Page, title: str, book: str, draft: _Draft, index: int, total: int, anchors: tuple[str, ...]) -> Chunk:
     return Chunk(
-        id=str(uuid.uuid5(_NAMESPACE, f"{book}\n{page.path}\n{index}")),
+        id=chunk_id(book, page.path, index),
         text=draft.text,
         page_url=page.url,
         page_title=title,

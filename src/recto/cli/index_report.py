@@ -59,6 +59,7 @@ def report_json(report: IndexReport, seconds: float) -> str:
         "generation": info.generation,
         "published": report.published,
         **_plan_data(report.plan),
+        "noise": info.noise,
         "duration_s": round(seconds, 3),
         "fingerprint": info.fingerprint.to_dict() if info.fingerprint else None,
     }

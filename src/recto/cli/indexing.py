@@ -105,6 +105,8 @@ class _Desk:
             raise
         self._point()
         self._tell_of(report.plan)
+        for note in report.notes:
+            tell(note)
         return report
 
     @property

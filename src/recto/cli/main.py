@@ -208,4 +208,69 @@ def prepare(collection: str | None) -> int:
     return server.prepare(collection)
 
 
+@recto.command()
+@click.argument("query", default="")
+@click.option("--expect", metavar="PAGE#ANCHOR", help="A place that should come: say at which rank it is, or why it cannot come.")
+@click.option("--passage", metavar="TEXT", help="A text that should come, quoted from the book.")
+@options.top_k
+@options.module
+@options.url
+@options.collection
+@options.as_json
+def explain(
+    query: str,
+    expect: str | None,
+    passage: str | None,
+    top_k: int,
+    modules: tuple[str, ...],
+    url: str | None,
+    collection: str | None,
+    as_json: bool,
+) -> int:
+    """Say why QUERY is answered as it is: margins, near misses, noise, time; and where an expected place is.
+
+    Exits with 0 if what was expected is among the results, with 1 if not.
+    """
+    from recto.cli import explaining
+
+    return explaining.explain(query, top_k, options.filters_of(modules, url), expect, passage, collection, as_json=as_json)
+
+
+@recto.command()
+@options.collection
+@click.option("--fail-under", type=float, metavar="PERCENT", help="Exit with 5 if fewer sections than this can be reached.")
+@click.option("--verbose", is_flag=True, help="List every section that is told of.")
+@options.as_json
+def coverage(collection: str | None, fail_under: float | None, verbose: bool, as_json: bool) -> int:
+    """Ask for every section by its own heading and first sentence, and list those that do not come."""
+    from recto.cli import covering
+
+    return covering.coverage(collection, fail_under, verbose=verbose, as_json=as_json)
+
+
+@recto.command()
+@options.collection
+@options.as_json
+def calibrate(collection: str | None, as_json: bool) -> int:
+    """Measure where noise ends: below which score a hit means nothing in this book. `recto index` does it by itself."""
+    from recto.cli import covering
+
+    return covering.calibrate(collection, as_json=as_json)
+
+
+@recto.command()
+@options.collection
+@click.option("--all", "everything", is_flag=True, help="Check every passage of a large index, not only a part.")
+@options.as_json
+def doctor(collection: str | None, everything: bool, as_json: bool) -> int:
+    """Examine settings, services, index and text; say what is wrong and which command repairs it.
+
+    Exits with 0 if all is well, 1 if there are warnings, 2 for an error of the configuration, 3 if a service or the disk cannot be
+    used, 5 if what is indexed is damaged.
+    """
+    from recto.cli import doctoring
+
+    return doctoring.doctor(collection, everything=everything, as_json=as_json)
+
+
 main = entry(recto, "recto")

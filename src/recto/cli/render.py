@@ -24,8 +24,11 @@ def results_text(response: SearchResponse, *, verbose: bool, sections: bool) -> 
         f'Query: "{shown(response.query)}"',
         f"Found {count} result{'' if count == 1 else 's'} in {response.timings.total_ms:.0f}ms",
     ]
+    noise = response.noise if sections else None
+    if noise is not None:
+        lines.append(f"Scores below {clamped(noise):.3f} are noise in this book")
     for number, hit in enumerate(response.hits, 1):
-        lines += ["", *_hit_lines(number, hit, verbose=verbose, sections=sections)]
+        lines += ["", *_hit_lines(number, hit, verbose=verbose, sections=sections, noise=noise)]
     if response.outcome is not Outcome.FOUND:
         lines += ["", f"No results found. {shown(response.message)}"]
     return "\n".join(lines)
@@ -51,6 +54,8 @@ def results_json(response: SearchResponse, *, sections: bool) -> str:
             for hit in response.hits
         ],
     }
+    if sections:
+        data["noise"] = None if response.noise is None else clamped(response.noise)
     if response.outcome is not Outcome.FOUND:
         data |= {"outcome": response.outcome.value, "message": response.message}
     return json.dumps(data, indent=2, ensure_ascii=False)
@@ -124,9 +129,10 @@ def in_line(text: str) -> str:
     return " ".join(shown(text).split())
 
 
-def _hit_lines(number: int, hit: Hit, *, verbose: bool, sections: bool) -> Iterator[str]:
+def _hit_lines(number: int, hit: Hit, *, verbose: bool, sections: bool, noise: float | None) -> Iterator[str]:
     chunk = hit.chunk
-    yield f"[{number}] Score: {clamped(hit.score):.3f} | Module: {in_line(chunk.module_name)}"
+    mark = " (noise)" if noise is not None and hit.score < noise else ""
+    yield f"[{number}] Score: {clamped(hit.score):.3f}{mark} | Module: {in_line(chunk.module_name)}"
     yield f"    Title: {in_line(chunk.page_title)}"
     if sections and len(chunk.headings) > 1:
         yield f"    Section: {in_line(' > '.join(chunk.headings[1:]))}"

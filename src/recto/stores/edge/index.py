@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from recto.errors import IndexDamaged
 from recto.stores.edge.engine import engine_errors, load_shard, request, translate_filters
 from recto.stores.edge.layout import CollectionDirectory
-from recto.stores.edge.manifest import read_manifest, verify_files
+from recto.stores.edge.manifest import read_manifest, read_notes, verify_files
 from recto.stores.payload import from_payload
 from recto.types import NO_FILTERS, Chunk, Filters, Hit, IndexInfo, Vector
 
@@ -21,13 +24,23 @@ _FACET_LIMIT = 100_000
 class EdgeIndex:
     """Answers from one generation; shared by threads, never changed, closed when nobody holds it any more."""
 
-    def __init__(self, shard: qdrant_edge.EdgeShard, info: IndexInfo) -> None:
+    def __init__(self, shard: qdrant_edge.EdgeShard, info: IndexInfo, notes: Path) -> None:
         self._shard = shard
         self._info = info
+        self._notes = notes
+        self._noted: tuple[int, int] | None = None
 
     @property
     def info(self) -> IndexInfo:
-        """What this index is."""
+        """What this index is; what was measured of it may have been written down after it was opened."""
+        try:
+            status = os.stat(self._notes)
+        except OSError:
+            return self._info
+        state = (status.st_mtime_ns, status.st_size)
+        if state != self._noted:
+            self._info = replace(self._info, calibration=read_notes(self._notes))
+            self._noted = state
         return self._info
 
     def query(self, vector: Vector, limit: int, filters: Filters = NO_FILTERS, min_score: float | None = None) -> list[Hit]:
@@ -97,7 +110,8 @@ def open_generation(directory: CollectionDirectory, collection: str, name: str, 
         found = shard.info().points_count
     if found != manifest.chunks:
         raise IndexDamaged(f"{directory.generation(name)} holds {found} chunks, its manifest says {manifest.chunks}")
-    return EdgeIndex(shard, IndexInfo(collection, name, manifest.chunks, manifest.fingerprint, warnings, manifest.fingerprint.embedder.dim))
+    info = IndexInfo(collection, name, manifest.chunks, manifest.fingerprint, warnings, manifest.fingerprint.embedder.dim)
+    return EdgeIndex(shard, info, directory.notes(name))
 
 
 def _hits(found: Sequence[Any]) -> list[Hit]:

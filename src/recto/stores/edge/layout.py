@@ -46,6 +46,10 @@ class CollectionDirectory:
         """What was found in order before."""
         return self.path / f"{name}.seen"
 
+    def notes(self, name: str) -> Path:
+        """What was measured of a generation after it was published."""
+        return self.path / f"{name}.notes"
+
     def exists(self) -> bool:
         """Whether anything was ever published here."""
         return self.pointer.exists() or bool(self.generations())

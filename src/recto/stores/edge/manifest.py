@@ -13,7 +13,7 @@ from recto.atomic import replace_text
 from recto.errors import IndexDamaged
 from recto.stores.edge.layout import CollectionDirectory
 from recto.stores.edge.sparse import digest
-from recto.types import Fingerprint
+from recto.types import Calibration, Fingerprint
 
 FORMAT = 1
 _ALWAYS_READ = 32 << 20  # bytes on disk; a smaller index is compared whole at every start
@@ -60,6 +60,21 @@ def read_manifest(path: Path) -> Manifest:
         return Manifest(body["chunks"], body["engine"], Fingerprint.from_dict(body["fingerprint"]), body["files"])
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise IndexDamaged(f"{path} is missing or damaged ({error})") from error
+
+
+def write_notes(path: Path, calibration: Calibration) -> None:
+    """Write what was measured of a generation, with its own checksum."""
+    body = {"format": FORMAT, "calibration": calibration.to_dict()}
+    replace_text(path, json.dumps({**body, "checksum": _checksum(body)}, indent=1) + "\n")
+
+
+def read_notes(path: Path) -> Calibration | None:
+    """Read what was measured of a generation; what is missing or damaged was not measured."""
+    with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
+        body = json.loads(path.read_text("utf-8"))
+        if body.pop("checksum") == _checksum(body) and body["format"] == FORMAT:
+            return Calibration.from_dict(body["calibration"])
+    return None
 
 
 def verify_files(directory: Path, manifest: Manifest, seen: Path) -> None:

@@ -12,9 +12,9 @@ from recto.errors import CollectionMissing, IndexDamaged
 from recto.settings import check_collection_name
 from recto.stores.edge.index import EdgeIndex, open_generation
 from recto.stores.edge.layout import CollectionDirectory, Home, disk_errors
-from recto.stores.edge.manifest import is_whole
+from recto.stores.edge.manifest import is_whole, write_notes
 from recto.stores.lock import WriterLock
-from recto.types import EmbedderFingerprint, IndexInfo
+from recto.types import Calibration, EmbedderFingerprint, IndexInfo
 
 if TYPE_CHECKING:
     from recto.stores.edge.build import EdgeBuild
@@ -77,6 +77,13 @@ class EdgeStore:
             wanted = {**known, **dict.fromkeys(free, name)}
             if wanted != known:
                 self._home.set_aliases(wanted)
+
+    def annotate(self, info: IndexInfo, calibration: Calibration) -> None:
+        """Write what was measured beside the generation; one that is gone by now needs no notes."""
+        with disk_errors(self._home.path):
+            directory = self._home.collection(info.collection)
+            if directory.manifest(info.generation).exists():
+                write_notes(directory.notes(info.generation), calibration)
 
     def rollback(self, name: str) -> IndexInfo:
         """Make the generation before the current one the current one again."""

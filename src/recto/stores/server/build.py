@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from qdrant_client import models
 
 METADATA_KEY = "recto"
+CALIBRATION_KEY = "calibration"
 _BATCH_POINTS = 128
 _BATCH_BYTES = 8 << 20  # a server refuses requests above 32 MB; smaller ones fail and repeat more cheaply
 _BYTES_PER_NUMBER = 12

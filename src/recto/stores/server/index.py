@@ -120,7 +120,9 @@ class ServerIndex:
     def vectors(self, ids: Sequence[str]) -> dict[str, Vector]:
         """Return the stored vectors of the chunks that exist."""
         collection = self._shape.collection
-        records = self._read(lambda client: client.retrieve(collection, list(ids), with_payload=False, with_vectors=True))
+        # Other pipelines number their points; the server takes a number only as one.
+        points: list[int | str] = [int(id) if id.isdecimal() else id for id in ids]
+        records = self._read(lambda client: client.retrieve(collection, points, with_payload=False, with_vectors=True))
         return {str(record.id): self._vector(record.vector) for record in records}
 
     def modules(self) -> dict[str, int]:

@@ -16,10 +16,11 @@ from recto.stores.dialect_detection import SAMPLE, detect
 from recto.stores.dialect_filters import Stored, stored_modules
 from recto.stores.dialects import RECTO, Dialect
 from recto.stores.lock import WriterLock
-from recto.stores.server.build import METADATA_KEY, ServerBuild, create_field_index, delete_collection, prepare_fields
+from recto.stores.payload import INTEGER_FIELDS, KEYWORD_FIELDS
+from recto.stores.server.build import CALIBRATION_KEY, METADATA_KEY, ServerBuild, create_field_index, delete_collection, prepare_fields
 from recto.stores.server.connection import Connection
 from recto.stores.server.index import ServerIndex, Shape
-from recto.types import EmbedderFingerprint, Fingerprint, IndexInfo, Payload
+from recto.types import Calibration, EmbedderFingerprint, Fingerprint, IndexInfo, Payload
 
 _FRESH_SECONDS = 10.0
 _FACET_LIMIT = 1000
@@ -97,6 +98,27 @@ class ServerStore:
         free = [alias for alias in aliases if alias != name and alias not in taken and _base(known.get(alias, "")) != alias]
         self._point({alias: target for alias in free if known.get(alias) != target}, known)
 
+    def annotate(self, info: IndexInfo, calibration: Calibration) -> None:
+        """Write what was measured into the collection's metadata, with the fingerprint: the next one that is published replaces both."""
+        if info.fingerprint is None:
+            raise ConfigurationError(
+                f"Collection '{info.collection}' was not made by Recto", hint="Nothing is written to it; its noise is measured on demand."
+            )
+        metadata = {METADATA_KEY: {**info.fingerprint.to_dict(), CALIBRATION_KEY: calibration.to_dict()}}
+        self._connection.write(lambda client: client.update_collection(info.generation, metadata=metadata))
+        self._open.clear()
+
+    def missing_fields(self, name: str) -> tuple[str, ...]:
+        """Name the fields that filters on a collection need and that have no payload index."""
+        shape = self.open(name).shape
+        existing = self._connection.read(lambda client: client.get_collection(shape.collection)).payload_schema or {}
+        wanted = (*KEYWORD_FIELDS, *INTEGER_FIELDS) if shape.own else (shape.dialect.module, shape.dialect.page_url)
+        return tuple(field for field in wanted if field and field not in existing)
+
+    def version(self) -> str:
+        """Ask the server for its version; it is the lightest question that needs an answer of Qdrant itself."""
+        return str(self._connection.read(lambda client: client.info()).version)
+
     def prepare(self, name: str) -> tuple[str, ...]:
         """Create the payload indexes that filters on a collection need, and return their fields."""
         index = self.open(name)
@@ -132,13 +154,13 @@ class ServerStore:
             raise ConfigurationError(
                 f"Collection '{name}' compares by {distance}, not by cosine", hint="Index the book again with `recto index PATH`."
             )
-        fingerprint = _fingerprint(found.config)
+        fingerprint, calibration = _fingerprint(found.config)
         own = fingerprint is not None
         sample = [] if own else self._sample(physical)
         dialect = self._dialect or (RECTO if own else detect(sample))
         values = self._stored_values(physical, dialect.module) if not own and dialect.module in (found.payload_schema or {}) else []
         shape = Shape(physical, vector_name, dialect, own and dialect is RECTO, stored_modules(dialect, sample, values))
-        info = IndexInfo(_base(physical), physical, found.points_count or 0, fingerprint, dim=size)
+        info = IndexInfo(_base(physical), physical, found.points_count or 0, fingerprint, dim=size, calibration=calibration)
         return ServerIndex(self._connection, shape, info)
 
     def _sample(self, collection: str) -> list[Payload]:
@@ -159,7 +181,7 @@ class ServerStore:
     def _fits(self, physical: str, embedder: EmbedderFingerprint) -> bool:
         """Whether new vectors may stand beside the old ones."""
         found = self._connection.read(lambda client: client.get_collection(physical))
-        fingerprint = _fingerprint(found.config)
+        fingerprint, _ = _fingerprint(found.config)
         return fingerprint is not None and fingerprint.embedder == embedder
 
     def _physical(self, name: str) -> str | None:
@@ -219,11 +241,17 @@ def _vectors(params: Any) -> tuple[str | None, int, str]:
     return vector_name, int(params.size), str(getattr(params.distance, "value", params.distance))
 
 
-def _fingerprint(config: Any) -> Fingerprint | None:
+def _fingerprint(config: Any) -> tuple[Fingerprint | None, Calibration | None]:
+    """Read what Recto wrote into a collection's metadata: how it was made, and what was measured of it since."""
     data = (getattr(config, "metadata", None) or {}).get(METADATA_KEY)
     if not isinstance(data, dict):
-        return None
+        return None, None
+    measured = data.get(CALIBRATION_KEY)
     try:
-        return Fingerprint.from_dict(data)
+        fingerprint = Fingerprint.from_dict({name: value for name, value in data.items() if name != CALIBRATION_KEY})
     except (TypeError, KeyError):
-        return None
+        return None, None
+    try:
+        return fingerprint, Calibration.from_dict(measured) if measured is not None else None
+    except (TypeError, KeyError, ValueError):
+        return fingerprint, None

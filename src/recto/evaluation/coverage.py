@@ -1,0 +1,218 @@
+"""Ask for every section of a book by its own words, and list the ones that do not come: holes that no suite of questions shows."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+
+from recto.evaluation.probes import first_sentence, heading_question
+from recto.evaluation.similarity import similar
+from recto.protocols import Embedder, Index
+from recto.types import Chunk, Hit, Vector
+
+WITHIN = 5
+"""A section is reached if it is among so many first hits."""
+
+_BATCH = 32  # sections that are asked for at a time, each by two questions
+_SAME_VECTOR = 0.98
+_SAME_TEXT = 0.9
+_COPIES = 4  # nearest passages that are compared with a section's own
+
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A section of the book: all that is kept of its passages while the others are asked for."""
+
+    module: str
+    page_url: str
+    page_title: str
+    anchor: str
+    headings: tuple[str, ...]
+    chunk_id: str
+    chunk_index: int
+    by_heading: str
+    by_sentence: str
+
+    @property
+    def place(self) -> str:
+        """The address that opens it."""
+        return f"{self.page_url}#{self.anchor}" if self.anchor else self.page_url
+
+    def holds(self, chunk: Chunk) -> bool:
+        """Whether a passage is of this section, or holds it together with others."""
+        if chunk.page_url != self.page_url:
+            return False
+        return chunk.id == self.chunk_id or (chunk.headings == self.headings and chunk.anchor == self.anchor)
+
+
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """How a section came: its rank by heading and by first sentence (None is beyond `WITHIN`), what came first, and its copies."""
+
+    section: Section
+    heading_rank: int | None
+    sentence_rank: int | None
+    first: tuple[Chunk, ...]
+    copies: tuple[str, ...]
+
+    @property
+    def unreachable(self) -> bool:
+        """Whether neither question brings it."""
+        return self.heading_rank is None and self.sentence_rank is None
+
+    @property
+    def shadowed_by(self) -> str:
+        """The module whose passages come before it whatever is asked, or nothing."""
+        modules = {chunk.module_name for chunk in self.first}
+        return modules.pop() if len(modules) == 1 and self.section.module not in modules else ""
+
+
+@dataclass(frozen=True, slots=True)
+class PageCoverage:
+    """One row of the heat map: how many sections a page has, and how many come by each question."""
+
+    module: str
+    page_url: str
+    title: str
+    sections: int
+    by_heading: int
+    by_sentence: int
+    reached: int
+
+    @property
+    def heat(self) -> float:
+        """The share of questions that bring their section."""
+        return (self.by_heading + self.by_sentence) / (2 * self.sections)
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """What the sections of a book are to a searcher."""
+
+    collection: str
+    sections: tuple[Reached, ...]
+    confusion: dict[str, dict[str, int]]
+    """For each module, from which modules the first hits came."""
+
+    @property
+    def unreachable(self) -> list[Reached]:
+        """Sections that do not come by any question of their own."""
+        return [reached for reached in self.sections if reached.unreachable]
+
+    @property
+    def duplicates(self) -> list[Reached]:
+        """Sections that stand elsewhere in nearly the same words."""
+        return [reached for reached in self.sections if reached.copies]
+
+    @property
+    def shadowed(self) -> list[Reached]:
+        """Sections before which another module always comes."""
+        return [reached for reached in self.sections if reached.shadowed_by]
+
+    @property
+    def share(self) -> float:
+        """The share of sections that come by at least one question."""
+        return 1 - len(self.unreachable) / len(self.sections) if self.sections else 1.0
+
+    def pages(self) -> list[PageCoverage]:
+        """Return the heat map, in the order of the pages' addresses within their modules."""
+        rows: dict[tuple[str, str], list[Reached]] = {}
+        for reached in self.sections:
+            rows.setdefault((reached.section.module, reached.section.page_url), []).append(reached)
+        return [_row(module, url, found) for (module, url), found in sorted(rows.items())]
+
+
+def cover(embedder: Embedder, index: Index, progress: Progress | None = None) -> Coverage:
+    """Ask for every section, in batches; of what was found only the verdict is kept."""
+    sections = sections_of(index.scroll())
+    verdicts: list[Reached] = []
+    confusion: dict[str, Counter[str]] = {}
+    for start in range(0, len(sections), _BATCH):
+        batch = sections[start : start + _BATCH]
+        for reached in _ask(embedder, index, batch):
+            verdicts.append(reached)
+            row = confusion.setdefault(reached.section.module, Counter())
+            row.update(chunk.module_name for chunk in reached.first)
+        if progress:
+            progress(len(verdicts), len(sections))
+    matrix = {module: dict(sorted(row.items())) for module, row in sorted(confusion.items())}
+    return Coverage(index.info.collection, tuple(verdicts), matrix)
+
+
+def sections_of(chunks: Iterable[Chunk]) -> list[Section]:
+    """Gather the sections that passages come from, in the order of the book; each is asked for by its first passage."""
+    found: dict[tuple[str, str, tuple[str, ...]], Section] = {}
+    for chunk in chunks:
+        key = (chunk.page_url, chunk.anchor, chunk.headings)
+        known = found.get(key)
+        if known is None or chunk.chunk_index < known.chunk_index:
+            found[key] = Section(
+                module=chunk.module_name,
+                page_url=chunk.page_url,
+                page_title=chunk.page_title,
+                anchor=chunk.anchor,
+                headings=chunk.headings,
+                chunk_id=chunk.id,
+                chunk_index=chunk.chunk_index,
+                by_heading=heading_question(chunk),
+                by_sentence=first_sentence(chunk.text),
+            )
+    return sorted(found.values(), key=lambda section: (section.module, section.page_url, section.chunk_index))
+
+
+@dataclass(slots=True)
+class _Asked:
+    """The questions of a batch, without the empty ones, and what they found."""
+
+    texts: list[str] = field(default_factory=list)
+    found: list[list[Hit]] = field(default_factory=list)
+
+    def hits(self, text: str) -> list[Hit]:
+        return self.found[self.texts.index(text)] if text.strip() else []
+
+
+def _ask(embedder: Embedder, index: Index, batch: Sequence[Section]) -> list[Reached]:
+    asked = _Asked(list(dict.fromkeys(text for one in batch for text in (one.by_heading, one.by_sentence) if text.strip())))
+    asked.found = index.query_batch(embedder.embed_queries(asked.texts), WITHIN) if asked.texts else []
+    vectors = index.vectors([section.chunk_id for section in batch])
+    own: list[Vector] = [vectors[section.chunk_id] for section in batch if section.chunk_id in vectors]
+    near = iter(index.query_batch(own, _COPIES + 1, min_score=_SAME_VECTOR) if own else [])
+    return [_reached(section, asked, next(near) if section.chunk_id in vectors else []) for section in batch]
+
+
+def _reached(section: Section, asked: _Asked, near: Sequence[Hit]) -> Reached:
+    by_heading, by_sentence = asked.hits(section.by_heading), asked.hits(section.by_sentence)
+    text = next((hit.chunk.text for hit in near if hit.chunk.id == section.chunk_id), None)
+    others = (hit.chunk for hit in near if not section.holds(hit.chunk))
+    copies = [_place(chunk) for chunk in others if text is not None and similar(text, chunk.text) >= _SAME_TEXT]
+    return Reached(
+        section,
+        _rank(section, by_heading),
+        _rank(section, by_sentence),
+        tuple(chunk for hits in (by_heading, by_sentence) for chunk in (hit.chunk for hit in islice(hits, 1))),
+        tuple(dict.fromkeys(copies)),
+    )
+
+
+def _rank(section: Section, hits: Sequence[Hit]) -> int | None:
+    return next((rank for rank, hit in enumerate(hits, 1) if section.holds(hit.chunk)), None)
+
+
+def _place(chunk: Chunk) -> str:
+    return f"{chunk.page_url}#{chunk.anchor}" if chunk.anchor else chunk.page_url
+
+
+def _row(module: str, url: str, found: Sequence[Reached]) -> PageCoverage:
+    return PageCoverage(
+        module,
+        url,
+        found[0].section.page_title,
+        len(found),
+        sum(one.heading_rank is not None for one in found),
+        sum(one.sentence_rank is not None for one in found),
+        sum(not one.unreachable for one in found),
+    )

@@ -1,0 +1,51 @@
+"""`recto explain` and the level of noise as a user sees them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tests.running import recto, retrieve
+
+
+def test_in_words(house: Path) -> None:
+    done = recto(house / "home", "explain", "How is compost made?", "--collection", "house", "--expect", "module-1-garden/01-soil#compost")
+    assert done.returncode == 0, done.stderr
+    assert "Searched: " in done.stdout
+    assert "Noise: scores below 0." in done.stdout
+    assert "--- the first 5 end here ---" in done.stdout
+    assert "Expected: module-1-garden/01-soil#compost: found\n  It is at rank 1." in done.stdout
+
+
+def test_in_json(house: Path) -> None:
+    arguments = ["explain", "How is compost made?", "--collection", "house", "--module", "kitchen", "--top-k", "2", "--json"]
+    done = recto(house / "home", *arguments, "--expect", "module-1-garden/01-soil#compost")
+    assert done.returncode == 1, done.stderr
+    data = json.loads(done.stdout)
+    assert data["expected"]["verdict"] == "filtered_out"
+    assert data["expected"]["rank"] == 1
+    assert len(data["results"]) == 2
+    assert len(data["near_misses"]) == 5
+    assert data["results"][0]["above_noise"] == round(data["results"][0]["score"] - data["noise"], 6)
+    assert set(data["timings_ms"]) == {"open", "load the model", "embed", "search", "look for the expected place"}
+
+
+def test_endings(house: Path) -> None:
+    home = house / "home"
+    assert recto(home, "explain", "", "--collection", "house").returncode == 4
+    assert recto(home, "explain", "compost", "--expect", "#a", "--collection", "house").returncode == 4
+    assert recto(home, "explain", "compost", "--collection", "nowhere").returncode == 2
+    done = recto(home, "explain", "compost", "--collection", "house", "--expect", "no-such-page")
+    assert done.returncode == 1
+    assert "no such page" in done.stdout
+
+
+def test_search_shows_noise_and_the_contract_does_not(house: Path) -> None:
+    home = house / "home"
+    done = recto(home, "search", "What is a quark made of?", "--collection", "house")
+    assert "Scores below 0." in done.stdout
+    assert " (noise) | Module: " in done.stdout
+    data = json.loads(recto(home, "search", "compost", "--collection", "house", "--json").stdout)
+    assert 0 < data["noise"] < 1
+    assert "noise" not in retrieve(home, "What is a quark made of?", "--collection", "house").stdout
+    assert "noise" not in json.loads(retrieve(home, "compost", "--collection", "house", "--json").stdout)

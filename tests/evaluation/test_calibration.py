@@ -1,0 +1,190 @@
+"""Where noise ends: measured for each index, kept with it, shown beside scores."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from recto.book.tree import open_book
+from recto.errors import CollectionEmpty, ConfigurationError, EmbeddingError
+from recto.evaluation import calibration as module
+from recto.evaluation.calibration import all_probes, calibrate, off_topic_probes, percentile, separation
+from recto.indexer import Work, index_book
+from recto.protocols import Embedder
+from recto.retriever import Retriever
+from recto.settings import ServerOptions
+from recto.stores.edge.store import EdgeStore
+from recto.stores.server.connection import Connection
+from recto.stores.server.store import ServerStore
+from recto.types import Calibration, Vector
+from tests.breaking import of_another_model, publish_broken
+from tests.counting import Counting
+from tests.doubles.qdrant import QdrantDouble
+from tests.making import chunk, publish
+
+MEASURED = Calibration(0.5, 0.9, 30, 20)
+
+
+def test_an_index_run_measures_noise(house: Path) -> None:
+    measured = EdgeStore(house / "home").open("house").info.calibration
+    assert measured is not None
+    assert 0.3 < measured.noise < 0.8
+    assert measured.separation > 0.95
+    assert (measured.off_topic, measured.in_book) == (32, 16)
+
+
+def test_answers_are_above_and_other_things_below(house: Path, embedder: Embedder) -> None:
+    retriever = Retriever(embedder, EdgeStore(house / "home"), "house")
+    for question in ("How do I sharpen a knife?", "When are beans sown?", "How is a flat tyre repaired?"):
+        response = retriever.search(question)
+        assert response.noise is not None
+        assert response.hits[0].score > response.noise, question
+    for question in ("What is a quark made of?", "How do I write a for loop in Rust?", "the orbit of Halley's comet"):
+        response = retriever.search(question)
+        assert response.noise is not None
+        assert response.hits[0].score < response.noise, question
+
+
+def test_vectors_of_another_model_are_all_noise(house: Path, tmp_path: Path, embedder: Embedder) -> None:
+    shutil.copytree(house / "home", tmp_path / "home")
+    store = EdgeStore(tmp_path / "home")
+    publish_broken(store, "house", "broken", of_another_model)
+    assert calibrate(embedder, store.open("broken")).separation < 0.8
+
+
+def test_the_model_and_the_engine_are_asked_once(house: Path, embedder: Embedder) -> None:
+    class Noting(Counting):
+        questions: list[int] = []  # noqa: RUF012
+
+        def embed_queries(self, texts: Sequence[str]) -> list[Vector]:
+            self.questions.append(len(texts))
+            return super().embed_queries(texts)
+
+    noting = Noting(embedder)
+    calibrate(noting, EdgeStore(house / "home").open("house"))
+    assert noting.questions == [48]
+    assert noting.calls == 0
+
+
+def test_questions_that_the_book_speaks_of_are_left_out() -> None:
+    about_bread = [chunk(0, text="A sourdough loaf needs time.")]
+    asked = {probe.ask for probe in off_topic_probes(about_bread)}
+    everything = {probe.ask for probe in all_probes()}
+    assert "How long should sourdough bread rest before baking?" in everything
+    assert "How long should sourdough bread rest before baking?" not in asked
+    assert len(asked) == 32
+
+
+def test_the_list_of_questions_is_of_use() -> None:
+    probes = all_probes()
+    assert len(probes) >= 60
+    assert len({probe.ask for probe in probes}) == len(probes)
+    for probe in probes:
+        assert probe.subject
+        assert all(word.isalpha() and word.islower() for word in probe.subject), probe
+    lengths = [len(probe.ask) for probe in probes]
+    assert min(lengths) < 15
+    assert max(lengths) > 80
+
+
+def test_a_book_about_everything_cannot_be_measured(tmp_path: Path, embedder: Embedder) -> None:
+    store = EdgeStore(tmp_path)
+    words = " ".join(word for probe in all_probes() for word in probe.subject)
+    publish(store, "books", [chunk(0, text=words)])
+    with pytest.raises(EmbeddingError, match="too few questions"):
+        calibrate(embedder, store.open("books"))
+
+
+def test_an_index_run_survives_a_failure(small_book: Path, home: Path, embedder: Embedder) -> None:
+    class Failing(Counting):
+        def embed_queries(self, texts: Sequence[str]) -> list[Vector]:
+            raise EmbeddingError("the service is down", hint="Wait.")
+
+    store = EdgeStore(home)
+    report = index_book(Work(open_book(small_book), Failing(embedder)), store, "garden", journal=home / "journal")
+    assert report.published
+    assert report.notes == (
+        "The level of noise was not measured (the service is down); `recto calibrate --collection garden` does it later.",
+    )
+    assert store.open("garden").info.calibration is None
+    assert store.open("garden").info.noise is None
+
+
+def test_notes_are_seen_by_readers_that_are_open_and_leave_with_their_generation(tmp_path: Path) -> None:
+    store, other = EdgeStore(tmp_path), EdgeStore(tmp_path)
+    info = publish(store, "books", [chunk(0)])
+    reader = other.open("books")
+    assert reader.info.calibration is None
+    store.annotate(info, MEASURED)
+    assert reader.info.calibration == MEASURED
+    assert other.open("books") is reader
+    publish(store, "books", [chunk(0)])
+    assert other.open("books").info.calibration is None
+    publish(store, "books", [chunk(0)])
+    assert not list((tmp_path / "collections" / "books").glob("gen-000001*"))
+    store.annotate(info, MEASURED)  # of a generation that is gone
+    assert not list((tmp_path / "collections" / "books").glob("gen-000001*"))
+
+
+def test_damaged_notes_are_no_notes(tmp_path: Path) -> None:
+    store = EdgeStore(tmp_path)
+    store.annotate(publish(store, "books", [chunk(0)]), MEASURED)
+    notes = tmp_path / "collections" / "books" / "gen-000001.notes"
+    body = json.loads(notes.read_text())
+    body["calibration"]["noise"] = 0.1
+    notes.write_text(json.dumps(body))
+    assert EdgeStore(tmp_path).open("books").info.calibration is None
+    notes.write_bytes(b"\xff")
+    assert EdgeStore(tmp_path).open("books").info.calibration is None
+
+
+def test_a_server_keeps_it_in_the_metadata(tmp_path: Path) -> None:
+    with QdrantDouble(api_key="key") as double:
+        store = ServerStore(Connection(double.url, "key", lambda _: None), tmp_path, ServerOptions(), None)
+        info = publish(store, "books", [chunk(0)])
+        before = store.open("books")
+        assert before.info.calibration is None
+        store.annotate(info, MEASURED)
+        assert store.open("books").info.calibration == MEASURED
+        assert store.open("books").info.fingerprint == info.fingerprint
+        with store.build("books", info.fingerprint.embedder) as build:  # type: ignore[union-attr]
+            build.keep([chunk(0)], store.open("books"))
+            build.publish(info.fingerprint)  # type: ignore[arg-type]
+        assert store.open("books").info.calibration is None, "what was published since was not measured"
+        with pytest.raises(ConfigurationError, match="not made by Recto"):
+            store.annotate(replace(info, fingerprint=None), MEASURED)
+        store.close()
+
+
+def test_an_empty_collection(embedder: Embedder, tmp_path: Path) -> None:
+    with QdrantDouble() as double:
+        store = ServerStore(Connection(double.url, "", lambda _: None), tmp_path, ServerOptions(), None)
+        with store.build("books", embedder.fingerprint, rebuild=True) as build:
+            from tests.making import fingerprint
+
+            build.publish(fingerprint(embedder=embedder.fingerprint))
+        with pytest.raises(CollectionEmpty):
+            calibrate(embedder, store.open("books"))
+        store.close()
+
+
+@given(st.lists(st.floats(-1, 1), min_size=1, max_size=50), st.floats(0, 1))
+def test_percentiles_agree_with_numpy(values: list[float], share: float) -> None:
+    import numpy as np
+
+    assert percentile(sorted(values), share) == pytest.approx(float(np.quantile(values, share)), abs=1e-9)
+
+
+def test_separation_is_the_share_of_pairs_in_order() -> None:
+    assert separation([0.9, 0.8], [0.1, 0.2]) == 1
+    assert separation([0.1], [0.9]) == 0
+    assert separation([0.5], [0.5]) == 0.5
+    assert separation([0.5, 0.1], [0.3, 0.3]) == 0.5
+    assert module.cosine([0.6, 0.8], [0.8, 0.6]) == pytest.approx(0.96)

@@ -1,0 +1,127 @@
+"""Coverage by a book's own words: sections that come, that do not, that stand twice, that others stand before."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from recto.book.tree import open_book
+from recto.evaluation.coverage import WITHIN, cover, sections_of
+from recto.evaluation.probes import first_sentence, heading_question
+from recto.indexer import Work, index_book
+from recto.protocols import Embedder
+from recto.stores.edge.store import EdgeStore
+from tests.breaking import Passages, publish_broken
+from tests.library import PAGES, write_library
+from tests.making import chunk
+
+
+def test_every_section_of_a_sound_book_is_reached(house: Path, embedder: Embedder) -> None:
+    seen: list[tuple[int, int]] = []
+    found = cover(embedder, EdgeStore(house / "home").open("house"), lambda done, total: seen.append((done, total)))
+    headings = [heading for sections in PAGES.values() for heading, _ in sections]
+    assert len(found.sections) == len(headings) + 1
+    assert found.share == 1.0
+    assert found.unreachable == found.duplicates == found.shadowed == []
+    assert seen[-1] == (len(found.sections), len(found.sections))
+    assert set(found.confusion) == {"garden", "kitchen", "workshop", "intro"}
+    for name, row in found.confusion.items():
+        assert max(row, key=row.__getitem__) == name
+    questions = sum(sum(row.values()) for row in found.confusion.values())
+    assert questions == 2 * len(found.sections)
+
+
+def test_the_heat_map_has_a_row_for_each_page(house: Path, embedder: Embedder) -> None:
+    rows = cover(embedder, EdgeStore(house / "home").open("house")).pages()
+    assert len(rows) == len(PAGES) + 1
+    soil = next(row for row in rows if row.page_url.endswith("01-soil"))
+    assert (soil.module, soil.title, soil.sections, soil.reached) == ("garden", "Soil", 3, 3)
+    assert soil.heat > 0.8
+
+
+def test_holes_are_found(house: Path, tmp_path: Path, embedder: Embedder) -> None:
+    """A section whose vector is of something else does not come by its own words."""
+    shutil.copytree(house / "home", tmp_path / "home")
+    store = EdgeStore(tmp_path / "home")
+
+    def spoilt(passages: Passages) -> Passages:
+        elsewhere = embedder.embed_documents(["The orbits of planets are ellipses, with the sun in one of their foci."])[0]
+        return [(one, elsewhere if one.anchor in ("slugs", "brakes") else numbers) for one, numbers in passages]
+
+    publish_broken(store, "house", "broken", spoilt)
+    found = cover(embedder, store.open("broken"))
+    assert {reached.section.anchor for reached in found.unreachable} == {"slugs", "brakes"}
+    for reached in found.unreachable:
+        assert (reached.heading_rank, reached.sentence_rank) == (None, None)
+    assert found.share == pytest.approx(1 - 2 / len(found.sections))
+
+
+def test_copies_are_found(tmp_path: Path, embedder: Embedder) -> None:
+    book = write_library(tmp_path / "book")
+    soil = (book / "module-1-garden" / "01-soil.md").read_text("utf-8")
+    (book / "module-3-workshop" / "05-soil-again.md").write_text(soil.replace("all year", "the whole year"), "utf-8")
+    store = EdgeStore(tmp_path / "home")
+    index_book(Work(open_book(book), embedder), store, "house", journal=tmp_path / "journal")
+    found = cover(embedder, store.open("house"))
+    assert {(reached.section.page_url.rpartition("/")[2], reached.section.anchor) for reached in found.duplicates} == {
+        (page, anchor) for page in ("01-soil", "05-soil-again") for anchor in ("", "compost", "mulch")
+    }
+    mulch = next(reached for reached in found.duplicates if reached.section.place.endswith("01-soil#mulch"))
+    assert mulch.copies == ("local://docs/docs/module-3-workshop/05-soil-again#mulch",)
+
+
+def test_shadows_are_found(house: Path, tmp_path: Path, embedder: Embedder) -> None:
+    """Where another module's passage stands nearer to both questions, it casts a shadow."""
+    shutil.copytree(house / "home", tmp_path / "home")
+    store = EdgeStore(tmp_path / "home")
+
+    def shadowed(passages: Passages) -> Passages:
+        (mulch,) = [number for number, (one, _) in enumerate(passages) if one.anchor == "mulch"]
+        (lamps,) = [number for number, (one, _) in enumerate(passages) if one.anchor == "lamps"]
+        target, near = passages[mulch], passages[lamps]
+        turned = [0.8 * one + 0.2 * other for one, other in zip(target[1], near[1], strict=True)]
+        changed = list(passages)
+        changed[mulch], changed[lamps] = (target[0], turned), (near[0], target[1])
+        return changed
+
+    publish_broken(store, "house", "broken", shadowed)
+    (mulch,) = [reached for reached in cover(embedder, store.open("broken")).shadowed if reached.section.anchor == "mulch"]
+    assert mulch.shadowed_by == "workshop"
+    assert mulch.heading_rank is not None
+    assert mulch.heading_rank <= WITHIN
+
+
+def test_a_section_is_asked_for_by_its_first_passage() -> None:
+    parts = [
+        replace(chunk(number, text=f"Part {number} of it is a whole sentence."), headings=("A", "B"), anchor="b") for number in (2, 0, 1)
+    ]
+    (section,) = sections_of(parts)
+    assert section.chunk_index == 0
+    assert section.by_sentence == "Part 0 of it is a whole sentence."
+    assert section.by_heading == "A > B"
+    assert all(section.holds(part) for part in parts)
+    assert not section.holds(replace(parts[0], page_url="local://docs/docs/other"))
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("A node is a process. It has a name.", "A node is a process."),
+        ("```bash\nls -l\n```\n\nThe list of files is long. Very long.", "The list of files is long."),
+        ("## Heading\n\n- *Links* like [this one](http://x.org) are read. More.", "Heading *Links* like this one are read."),
+        ("| a | b |\n|---|---|\n| 1 | 2 |", "| a | b | |---|---| | 1 | 2 |"),
+        ("Yes. No. This one is long enough to be asked for.", "This one is long enough to be asked for."),
+        ("word " * 100, ("word " * 60).strip()),
+        ("x" * 500, "x" * 300),
+        ("", ""),
+    ],
+)
+def test_first_sentences(text: str, sentence: str) -> None:
+    assert first_sentence(text) == sentence
+
+
+def test_a_passage_without_headings_is_asked_for_by_its_page() -> None:
+    assert heading_question(replace(chunk(0), headings=())) == "A"

@@ -1,0 +1,130 @@
+"""Why a place came or did not: every answer is told from the others."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from recto.errors import CollectionMissing, FingerprintMismatch, InvalidArgument, InvalidQuery
+from recto.evaluation.explain import Verdict, explain
+from recto.evaluation.places import Place, parse_place
+from recto.protocols import Embedder
+from recto.retriever import Retriever
+from recto.stores.edge.store import EdgeStore
+from recto.types import Filters
+from tests.making import chunk, publish
+
+URL = "local://docs/docs/module-1-garden/01-soil"
+
+
+@pytest.fixture(scope="module")
+def house_retriever(house: Path, embedder: Embedder) -> Retriever:
+    return Retriever(embedder, EdgeStore(house / "home"), "house")
+
+
+def test_hits_margins_and_near_misses(house_retriever: Retriever) -> None:
+    found = explain(house_retriever, "How is compost made?", top_k=3)
+    response = house_retriever.search("How is compost made?", top_k=8)
+    assert [ranked.hit.chunk.id for ranked in (*found.shown, *found.near_misses)] == [hit.chunk.id for hit in response.hits]
+    assert [ranked.rank for ranked in found.near_misses] == [4, 5, 6, 7, 8]
+    assert found.shown[0].lead == pytest.approx(response.hits[0].score - response.hits[1].score)
+    assert found.noise == response.noise
+    assert [step.name for step in found.steps] == ["open", "load the model", "embed", "search"]
+    assert found.found
+    assert found.expected is None
+
+
+@pytest.mark.parametrize("page", [URL, f"{URL}/", "module-1-garden/01-soil", "module-1-garden/01-soil.md"])
+def test_an_expected_place_that_comes(house_retriever: Retriever, page: str) -> None:
+    found = explain(house_retriever, "How is compost made?", expect=Place(page, "compost"))
+    assert found.found
+    assert found.expected is not None
+    assert (found.expected.verdict, found.expected.rank, found.expected.message) == (Verdict.FOUND, 1, "It is at rank 1.")
+    assert found.expected.hit is not None
+    assert found.expected.hit.score == pytest.approx(found.shown[0].hit.score, abs=1e-5)
+
+
+def test_an_expected_place_that_is_too_low(house_retriever: Retriever) -> None:
+    everything = house_retriever.search("How is compost made?", top_k=100).hits
+    rank = next(rank for rank, hit in enumerate(everything, 1) if hit.chunk.anchor == "lamps")
+    found = explain(house_retriever, "How is compost made?", top_k=2, expect=Place("module-3-workshop/04-electricity", "lamps"))
+    expected = found.expected
+    assert expected is not None
+    assert not found.found
+    assert (expected.verdict, expected.rank) == (Verdict.TOO_LOW, rank)
+    assert expected.lacks == pytest.approx(everything[1].score - everything[rank - 1].score, abs=1e-4)
+    assert [hit.chunk.id for hit in expected.lost_to] == [hit.chunk.id for hit in everything[:2]]
+    assert "below the level of noise" in expected.message
+
+
+@pytest.mark.parametrize(
+    ("place", "verdict", "near"),
+    [
+        (Place("module-1-garden/01-sol"), Verdict.NO_PAGE, "module-1-garden/01-soil.md"),
+        (Place("01-soil"), Verdict.NO_PAGE, URL),
+        (Place("local://docs/docs/module-1-garden/01-soyl"), Verdict.NO_PAGE, URL),
+        (Place("module-1-garden/01-soil", "compst"), Verdict.NO_ANCHOR, "module-1-garden/01-soil#compost"),
+        (Place("zzz"), Verdict.NO_PAGE, ""),
+    ],
+)
+def test_places_that_are_not_there(house_retriever: Retriever, place: Place, verdict: Verdict, near: str) -> None:
+    expected = explain(house_retriever, "compost", expect=place).expected
+    assert expected is not None
+    assert expected.verdict is verdict
+    assert expected.near.removesuffix(".md") == near.removesuffix(".md")
+
+
+def test_filters_that_leave_it_out(house_retriever: Retriever) -> None:
+    place = Place("module-1-garden/01-soil", "compost")
+    expected = explain(house_retriever, "How is compost made?", filters=Filters(("kitchen",)), expect=place).expected
+    assert expected is not None
+    assert expected.verdict is Verdict.FILTERED_OUT
+    assert expected.message == "It is of module 'garden', which --module kitchen leaves out."
+    assert expected.rank == 1, "the rank that it would have"
+    expected = explain(house_retriever, "compost", filters=Filters(page_url="local://docs/docs/welcome"), expect=place).expected
+    assert expected is not None
+    assert expected.verdict is Verdict.FILTERED_OUT
+    expected = explain(house_retriever, "How is compost made?", filters=Filters(("garden",)), expect=place).expected
+    assert expected is not None
+    assert expected.verdict is Verdict.FOUND
+
+
+def test_passages(house_retriever: Retriever) -> None:
+    found = explain(house_retriever, "flat tyre", passage="find the hole in a  bowl of WATER")
+    assert found.expected is not None
+    assert found.expected.verdict is Verdict.FOUND
+    assert found.expected.hit is not None
+    assert found.expected.hit.chunk.anchor == "flat-tyres"
+    expected = explain(house_retriever, "flat tyre", passage="look for the leak of the tube under water").expected
+    assert expected is not None
+    assert (expected.verdict, expected.near) == (Verdict.NO_PASSAGE, "local://docs/docs/module-3-workshop/02-bicycles#flat-tyres")
+    expected = explain(house_retriever, "flat tyre", expect=Place("welcome"), passage="find the hole").expected
+    assert expected is not None
+    assert expected.verdict is Verdict.NO_PASSAGE
+    assert "local://docs/docs/welcome" in expected.message
+
+
+def test_deep_ranks_are_searched_for(house_retriever: Retriever, monkeypatch: pytest.MonkeyPatch) -> None:
+    from recto.evaluation import explain as module
+
+    place = Place("module-3-workshop/04-electricity", "lamps")
+    whole = explain(house_retriever, "How is compost made?", expect=place).expected
+    monkeypatch.setattr(module, "_FIRST_LOOK", 1)
+    step_by_step = explain(house_retriever, "How is compost made?", expect=place).expected
+    assert whole is not None
+    assert step_by_step is not None
+    assert step_by_step.rank == whole.rank
+
+
+def test_what_cannot_be_explained_is_an_error(house: Path, embedder: Embedder, tmp_path: Path) -> None:
+    with pytest.raises(CollectionMissing):
+        explain(Retriever(embedder, EdgeStore(house / "home"), "nowhere"), "compost")
+    publish(EdgeStore(tmp_path), "books", [chunk(0)])
+    with pytest.raises(FingerprintMismatch, match="indexed with test-model"):
+        explain(Retriever(embedder, EdgeStore(tmp_path), "books"), "compost")
+    with pytest.raises(InvalidQuery):
+        explain(Retriever(embedder, EdgeStore(house / "home"), "house"), " ")
+    with pytest.raises(InvalidArgument):
+        parse_place("#anchor")
+    assert str(parse_place(" page#a ")) == "page#a"
