@@ -15,6 +15,7 @@ from recto.protocols import Embedder
 from recto.retriever import Retriever
 from recto.settings import DEFAULT_COLLECTIONS, QUERY_COLLECTION, SAMPLE_COLLECTION, Settings
 from recto.stores.edge.store import EdgeStore
+from recto.stores.lock import WriterLock
 from recto.wiring import index_sample, open_embedder, open_store
 from tests.library import write_library
 
@@ -36,7 +37,11 @@ def _no_configuration() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def shared_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("shared-home")
+    """One home for all processes of a test run."""
+    base = tmp_path_factory.getbasetemp()
+    home = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "shared-home"
+    home.mkdir(exist_ok=True)
+    return home
 
 
 @pytest.fixture(scope="session")
@@ -48,8 +53,10 @@ def embedder(shared_home: Path) -> Embedder:
 def sample_home(shared_home: Path, embedder: Embedder) -> Path:
     """A home in which the sample book is indexed; tests only read it."""
     store = open_store(Settings("local", "edge", shared_home), print)
-    index_sample(embedder, store, shared_home / "journal", lambda _: None)
-    store.point(DEFAULT_COLLECTIONS, SAMPLE_COLLECTION)
+    with WriterLock(shared_home / "tests.lock", "The sample book", wait=print):
+        if SAMPLE_COLLECTION not in store.collections():
+            index_sample(embedder, store, shared_home / "journal", lambda _: None)
+            store.point(DEFAULT_COLLECTIONS, SAMPLE_COLLECTION)
     return shared_home
 
 
