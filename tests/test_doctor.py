@@ -339,7 +339,7 @@ def test_another_pipelines_collection(home: Path, house: Path, qdrant: QdrantDou
 
 def test_a_check_that_fails_costs_only_itself(house: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A payload that nobody could foresee must not end the examination."""
-    from recto.evaluation import probes
+    from recto.calibration import probes
 
     monkeypatch.setattr(probes, "heading_question", lambda chunk: 1 / 0)
     found = examined(house / "home")

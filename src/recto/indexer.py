@@ -15,10 +15,11 @@ from recto.plan import Plan, Planner
 from recto.previous import Previous, current_state
 from recto.protocols import Build, Embedder, Source, Store
 from recto.spool import Entry, Spool
-from recto.types import Fingerprint, IndexInfo
+from recto.types import Calibration, Fingerprint, IndexInfo
 
 _BATCH = 96  # texts that are embedded and written to the journal at a time; the most that Cohere takes
 _WRITTEN = 256  # chunks that are handed to the store at a time where nothing has to be embedded
+_FEW_NEW = 0.1  # share of new passages up to which the level of noise is taken to be what it was
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,16 +94,21 @@ def index_book(
         _Writer(build, embedder, known, previous, plan, progress).write(spool)
         info = build.publish(fingerprint)
         known.clear()
-    return _measured(IndexReport(info, plan, published=True), store, embedder)
+    before = previous.index.info.calibration if previous is not None and previous.reusable else None
+    return _measured(IndexReport(info, plan, published=True), store, embedder, before)
 
 
-def _measured(report: IndexReport, store: Store, embedder: Embedder) -> IndexReport:
-    """Find out where noise ends in what was just published; without it an index is as good as any."""
-    from recto.evaluation.calibration import calibrate
+def _measured(report: IndexReport, store: Store, embedder: Embedder, before: Calibration | None) -> IndexReport:
+    """Find out where noise ends in what was just published; without it an index is as good as any.
+
+    A few new passages do not move it: then what was measured before is kept, and a service is not asked again after every small change.
+    """
+    from recto.calibration.measuring import calibrate
 
     try:
         index = store.open(report.info.collection)
-        calibration = calibrate(embedder, index)
+        few = report.plan.chunks - report.plan.reused <= _FEW_NEW * report.plan.chunks
+        calibration = before if before is not None and few else calibrate(embedder, index)
         store.annotate(index.info, calibration)
     except RectoError as error:
         note = (

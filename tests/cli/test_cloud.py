@@ -305,7 +305,8 @@ def test_killed_and_started_again_embeds_nothing_twice(
     program.wait()
     done = recto(home, "index", str(book), "--collection", "big", **cloud)
     assert done.returncode == 0, done.stderr
-    sent = Counter(text for request in cohere.requests for text in request.body["texts"])
+    passages = (request.body["texts"] for request in cohere.requests if request.body["input_type"] == "search_document")
+    sent = Counter(text for texts in passages for text in texts)
     assert len(sent) == 1000
     assert sum(count - 1 for count in sent.values()) <= 96, "at most the batch in flight"
     assert not list((home / "journal").glob("*")), "the journal is gone once the index is published"

@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recto.book.tree import open_book
+from recto.calibration import measuring as module
+from recto.calibration.measuring import all_probes, calibrate, off_topic_probes, percentile, separation
 from recto.errors import CollectionEmpty, ConfigurationError, EmbeddingError
-from recto.evaluation import calibration as module
-from recto.evaluation.calibration import all_probes, calibrate, off_topic_probes, percentile, separation
 from recto.indexer import Work, index_book
 from recto.protocols import Embedder
 from recto.retriever import Retriever
@@ -27,9 +27,17 @@ from recto.types import Calibration, Vector
 from tests.breaking import of_another_model, publish_broken
 from tests.counting import Counting
 from tests.doubles.qdrant import QdrantDouble
+from tests.library import write_library
 from tests.making import chunk, publish
 
 MEASURED = Calibration(0.5, 0.9, 30, 20)
+
+
+class Silent(Counting):
+    """Embeds passages and refuses questions."""
+
+    def embed_queries(self, texts: Sequence[str]) -> list[Vector]:
+        raise EmbeddingError("the service is down", hint="Wait.")
 
 
 def test_an_index_run_measures_noise(house: Path) -> None:
@@ -103,12 +111,8 @@ def test_a_book_about_everything_cannot_be_measured(tmp_path: Path, embedder: Em
 
 
 def test_an_index_run_survives_a_failure(small_book: Path, home: Path, embedder: Embedder) -> None:
-    class Failing(Counting):
-        def embed_queries(self, texts: Sequence[str]) -> list[Vector]:
-            raise EmbeddingError("the service is down", hint="Wait.")
-
     store = EdgeStore(home)
-    report = index_book(Work(open_book(small_book), Failing(embedder)), store, "garden", journal=home / "journal")
+    report = index_book(Work(open_book(small_book), Silent(embedder)), store, "garden", journal=home / "journal")
     assert report.published
     assert report.notes == (
         "The level of noise was not measured (the service is down); `recto calibrate --collection garden` does it later.",
@@ -188,3 +192,14 @@ def test_separation_is_the_share_of_pairs_in_order() -> None:
     assert separation([0.5], [0.5]) == 0.5
     assert separation([0.5, 0.1], [0.3, 0.3]) == 0.5
     assert module.cosine([0.6, 0.8], [0.8, 0.6]) == pytest.approx(0.96)
+
+
+def test_a_small_change_keeps_what_was_measured(tmp_path: Path, embedder: Embedder) -> None:
+    book, store = write_library(tmp_path / "book"), EdgeStore(tmp_path / "home")
+    first = index_book(Work(open_book(book), embedder), store, "house", journal=tmp_path / "journal")
+    (book / "welcome.md").write_text("# Welcome\n\nAn edited page.\n", "utf-8")
+    second = index_book(Work(open_book(book), Silent(embedder)), store, "house", journal=tmp_path / "journal")
+    assert second.published
+    assert second.info.calibration == first.info.calibration == store.open("house").info.calibration
+    third = index_book(Work(open_book(book), Silent(embedder), rebuild=True), store, "house", journal=tmp_path / "journal")
+    assert "The level of noise was not measured" in third.notes[0]

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from recto.book.tree import open_book
+from recto.calibration.probes import first_sentence, heading_question
 from recto.evaluation.coverage import WITHIN, cover, sections_of
-from recto.evaluation.probes import first_sentence, heading_question
 from recto.indexer import Work, index_book
 from recto.protocols import Embedder
 from recto.stores.edge.store import EdgeStore

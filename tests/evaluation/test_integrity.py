@@ -52,7 +52,9 @@ def test_what_reading_leaves_out_or_repeats_is_no_damage(book: Path, embedder: E
 
 
 def test_partials_are_found_at_the_line_that_shows_them(tmp_path: Path, embedder: Embedder) -> None:
-    (tmp_path / "docusaurus.config.js").write_text("module.exports = {title: 'T', url: 'https://x.org', baseUrl: '/'};")
+    (tmp_path / "docusaurus.config.js").write_text(
+        "module.exports = {title: 'T', url: 'https://x.org', baseUrl: '/', presets: [['classic', {}]]};"
+    )
     docs = tmp_path / "docs"
     docs.mkdir()
     (docs / "_shared.mdx").write_text("Shared words about whistling kettles.\n\nMore shared words about steam.\n")

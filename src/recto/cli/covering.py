@@ -40,9 +40,9 @@ def calibrate(collection: str | None, *, as_json: bool) -> Exit:
     """Measure where noise ends in an index, and keep it with the index if Recto made it."""
     with connect(collection) as retriever:
         index = retriever.open()
-        from recto.evaluation import calibration
+        from recto.calibration import measuring
 
-        measured = calibration.calibrate(retriever.embedder, index)
+        measured = measuring.calibrate(retriever.embedder, index)
         own = index.info.fingerprint is not None
         if own:
             retriever.store.annotate(index.info, measured)

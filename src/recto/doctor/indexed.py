@@ -123,7 +123,7 @@ def search(patient: Patient) -> Iterator[Finding]:
     """Ask for one passage by its heading."""
     if patient.index is None or patient.embedder is None or not patient.index.info.chunks:
         return
-    from recto.evaluation.probes import heading_question
+    from recto.calibration.probes import heading_question
 
     sample = next(islice(patient.index.scroll(batch=1), 1))
     question = heading_question(sample) or "book"

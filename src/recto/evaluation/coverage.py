@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
-from recto.evaluation.probes import first_sentence, heading_question
+from recto.calibration.probes import first_sentence, heading_question
 from recto.evaluation.similarity import similar
 from recto.protocols import Embedder, Index
 from recto.types import Chunk, Hit, Vector

@@ -8,7 +8,7 @@ from enum import StrEnum
 from time import perf_counter
 
 from recto.addresses import page_key
-from recto.evaluation.calibration import cosine
+from recto.calibration.measuring import cosine
 from recto.evaluation.places import Found, Place, address, find_place
 from recto.limits import DEFAULT_TOP_K, check_query, check_search
 from recto.modules import filter_keys

@@ -34,7 +34,7 @@ class VectorCheck:
         self._middle: NDArray[Any] | None = None
         self._waiting: list[tuple[Sequence[Chunk], NDArray[Any]]] = []
         self._held = 0
-        self._distances: list[float] = []
+        self._near: dict[str, float] = {}
         self._suspects: list[tuple[float, str, Chunk, Vector]] = []
 
     def add(self, chunks: Sequence[Chunk], vectors: Mapping[str, Vector], issues: Issues) -> None:
@@ -79,8 +79,8 @@ class VectorCheck:
         else:
             for id in wrong:
                 issues.add(Trouble.OTHER_VECTOR, place((suspects | sampled)[id][0]))
-            more = self._outliers() - sum(id in suspects for id in wrong)
-            if more > 0 and any(id in suspects for id in wrong):
+            more = sum(id not in known for id in self._outliers())
+            if more and any(id in suspects for id in wrong):
                 issues.add(Trouble.OTHER_VECTOR, "others that are as far from all passages", more)
         return agreement, len(known)
 
@@ -104,16 +104,16 @@ class VectorCheck:
             self._middle = total / (np.linalg.norm(total) or 1.0)
         for chunks, array in self._waiting:
             near = (array @ self._middle).tolist()
-            self._distances += near
+            self._near.update(zip((chunk.id for chunk in chunks), near, strict=True))
             found = zip(near, (chunk.id for chunk in chunks), chunks, array.tolist(), strict=True)
             self._suspects = nsmallest(_SUSPECTS, [*self._suspects, *found], key=lambda suspect: suspect[:2])
         self._waiting = []
 
-    def _outliers(self) -> int:
-        """Count the vectors that are much farther from the middle than is usual."""
-        middle = median(self._distances)
-        usual = median(abs(distance - middle) for distance in self._distances)
-        return sum(distance < middle - _OUTLIER * usual for distance in self._distances)
+    def _outliers(self) -> list[str]:
+        """Name the vectors that are much farther from the middle than is usual."""
+        middle = median(self._near.values())
+        usual = median(abs(near - middle) for near in self._near.values())
+        return [id for id, near in self._near.items() if near < middle - _OUTLIER * usual]
 
 
 def _cosine(one: Vector, other: Vector) -> float:

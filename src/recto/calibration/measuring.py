@@ -15,8 +15,8 @@ from importlib.resources import files
 from itertools import islice
 from typing import TypeVar
 
+from recto.calibration.probes import first_sentence, heading_question
 from recto.errors import CollectionEmpty, EmbeddingError
-from recto.evaluation.probes import first_sentence, heading_question
 from recto.protocols import Embedder, Index
 from recto.types import Calibration, Chunk, Vector
 
@@ -68,7 +68,7 @@ def off_topic_probes(sample: Sequence[Chunk]) -> list[Probe]:
 
 def all_probes() -> list[Probe]:
     """Read the list of questions from far-away fields."""
-    data = json.loads(files("recto.evaluation").joinpath("off_topic.json").read_text("utf-8"))
+    data = json.loads(files("recto.calibration").joinpath("off_topic.json").read_text("utf-8"))
     return [Probe(entry["ask"], frozenset(entry["subject"])) for entry in data["probes"]]
 
 
