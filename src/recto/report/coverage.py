@@ -134,7 +134,7 @@ def _listing(caption: str, found: Sequence[Reached], why: str, reason: Callable[
     columns = (*map(tables.text, ("Section", "Module")), *map(tables.numbers, ("By heading", "By sentence")), tables.text(why))
     rows = ((_name(one), words(one.section.module), _rank(one.heading_rank), _rank(one.sentence_rank), reason(one)) for one in found)
     table = tables.table(caption, columns, rows)
-    return table if len(found) <= _OPEN else folded(f"Show {counted(len(found), 'section')}", table)
+    return table if len(found) <= _OPEN else folded(counted(len(found), "section"), table)
 
 
 def _name(one: Reached) -> Markup:

@@ -40,7 +40,7 @@ def every(run: Run) -> Markup:
         tables.numbers("ms"),
     )
     table = tables.table("All questions of the run", columns, (_row(answer, names) for answer in run.answers))
-    return folded(f"Show {counted(len(run.answers), 'question')}", table)
+    return folded(counted(len(run.answers), "question"), table)
 
 
 def _question(answer: Answer, run: Run, noise: float | None) -> Markup:
@@ -51,7 +51,7 @@ def _question(answer: Answer, run: Run, noise: float | None) -> Markup:
     expected = element("p", _outcome(answer), where, " \N{MIDDLE DOT} expected ", joined(wanted, " or "), class_="expected")
     if not answer.found:
         return element("article", head, expected, note("Nothing was found."))
-    columns = (tables.numbers("Rank"), tables.text("Found"), tables.text("Module"), tables.chart("0 to 1"), tables.numbers("Score"))
+    columns = (tables.numbers("Rank"), tables.text("Found"), tables.chart("0 to 1"), tables.numbers("Score"))
     shown = max(run.top_k, answer.rank or 0)
     rows = (_result(rank, found, answer, noise) for rank, found in enumerate(answer.found[:shown], 1))
     return element("article", head, expected, tables.table(f"What was found for: {answer.query}", columns, rows))
@@ -59,10 +59,10 @@ def _question(answer: Answer, run: Run, noise: float | None) -> Markup:
 
 def _result(rank: int, found: Found, answer: Answer, noise: float | None) -> tuple[str, ...]:
     weak = noise is not None and found.score < noise
-    mark = joined((place(found.place), _tick() if rank in answer.ranks else None), " ")
+    mark = joined((place(found.place), _tick() if rank in answer.ranks else None, element("small", words(found.module))), " ")
     said = f"score {number(found.score)}" + (f", noise below {number(noise)}" if noise is not None else "")
     value = element("span", number(found.score), element("small", "noise") if weak else None)
-    return str(rank), mark, words(found.module), charts.bar(said, found.score, noise, weak=weak), value
+    return str(rank), mark, charts.bar(said, found.score, noise, weak=weak), value
 
 
 def _tick() -> Markup:
