@@ -7,6 +7,8 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -22,7 +24,7 @@ _LISTED = 20
 _SHADES = " .:-=+*#%@"
 
 
-def coverage(collection: str | None, fail_under: float | None, *, verbose: bool, as_json: bool) -> Exit:
+def coverage(collection: str | None, fail_under: float | None, html: Path | None = None, *, verbose: bool, as_json: bool) -> Exit:
     """Ask for every section of a book and report which come."""
     if fail_under is not None and not 0 <= fail_under <= 100:
         raise InvalidArgument("--fail-under must be between 0 and 100", hint="It is a percentage of sections.")
@@ -32,6 +34,12 @@ def coverage(collection: str | None, fail_under: float | None, *, verbose: bool,
 
         with _progress("Asking for sections") as progress:
             found = cover(retriever.embedder, index, progress)
+        info = index.info
+    if html:
+        from recto.report.coverage import coverage_page
+        from recto.report.page import write
+
+        write(html, coverage_page(found, info, least=fail_under, when=datetime.now(UTC)))
     click.echo(json.dumps(_data(found), indent=2, ensure_ascii=False) if as_json else "\n".join(_lines(found, verbose=verbose)))
     return Exit.VALIDATION_FAILED if fail_under is not None and found.share * 100 < fail_under else Exit.OK
 

@@ -57,6 +57,7 @@ def search(
 @click.option("--tag", "tags", multiple=True, metavar="TAG", help="Only questions with this tag; give it again for any of several.")
 @click.option("--noise", type=click.FloatRange(-1, 1), metavar="SCORE", help='Below this score a question that expects "nothing" passes.')
 @click.option("--junit", type=click.Path(path_type=Path), metavar="FILE", help="Also write the outcome of every question as JUnit XML.")
+@options.html
 @click.option("--verbose", is_flag=True, help="Show every question with what was found.")
 @options.as_json
 def validate(suite: Path | None, collection: str | None, verbose: bool, as_json: bool, top_k: int, **asked: Any) -> int:
@@ -240,12 +241,13 @@ def explain(
 @options.collection
 @click.option("--fail-under", type=float, metavar="PERCENT", help="Exit with 5 if fewer sections than this can be reached.")
 @click.option("--verbose", is_flag=True, help="List every section that is told of.")
+@options.html
 @options.as_json
-def coverage(collection: str | None, fail_under: float | None, verbose: bool, as_json: bool) -> int:
+def coverage(collection: str | None, fail_under: float | None, verbose: bool, html: Path | None, as_json: bool) -> int:
     """Ask for every section by its own heading and first sentence, and list those that do not come."""
     from recto.cli import covering
 
-    return covering.coverage(collection, fail_under, verbose=verbose, as_json=as_json)
+    return covering.coverage(collection, fail_under, html, verbose=verbose, as_json=as_json)
 
 
 @recto.command()

@@ -43,6 +43,7 @@ collection = click.option("--collection", metavar="NAME", help="The collection t
 verbose = click.option("--verbose", is_flag=True, help="Show detailed output including chunk text.")
 as_json = click.option("--json", "as_json", is_flag=True, help="Output as JSON.")
 suite = click.option("--suite", type=click.Path(path_type=Path), metavar="FILE", help="Validate with the questions in this file.")
+html = click.option("--html", type=click.Path(path_type=Path), metavar="FILE", help="Also write a report for a browser, in one file.")
 
 
 target = click.option("--collection", metavar="NAME", help="The name to publish under; default COLLECTION_NAME, else physical-ai-book.")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -37,6 +38,7 @@ class Request:
     tags: tuple[str, ...] = ()
     noise: float | None = None
     junit: Path | None = None
+    html: Path | None = None
 
 
 def validate(request: Request, *, verbose: bool, as_json: bool) -> Exit:
@@ -58,6 +60,7 @@ def validate(request: Request, *, verbose: bool, as_json: bool) -> Exit:
         retriever.warm_up()  # so that the first question's time is a question's time
         from recto.evaluation.validation import Options, run_suite
 
+        noise = request.noise if request.noise is not None else retriever.open().info.noise
         options = Options(request.top_k, measures, request.noise)
         run = run_suite(retriever, suite, options)
         if other:
@@ -73,6 +76,11 @@ def validate(request: Request, *, verbose: bool, as_json: bool) -> Exit:
         from recto.cli.junit import junit_xml
 
         write(request.junit, junit_xml(run, gate))
+    if request.html:
+        from recto.report.page import write as write_page
+        from recto.report.validation import validation_page
+
+        write_page(request.html, validation_page(run, gate, comparison, noise=noise, when=datetime.now(UTC)))
     if as_json:
         gated = {"passed": not failed, "checks": [check.to_dict() for check in gate]}
         click.echo(
