@@ -89,8 +89,8 @@ def test_rollback(home: Path, small_book: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["index"], "either the PATH of a book or --sample"),
-        (["index", "docs", "--sample"], "either the PATH of a book or --sample"),
+        (["index"], "either the PATH or the address of a book"),
+        (["index", "docs", "--sample"], "either the PATH or the address of a book"),
         (["index", "/no/such/place"], "does not exist"),
         (["index", "src/recto/cli"], "no .md or .mdx file"),
         (["index", "docs", "--collection", "a/b"], "--collection is not a usable collection name"),
@@ -158,10 +158,10 @@ def test_progress_on_a_terminal(home: Path, small_book: Path) -> None:
 def test_two_at_once(home: Path) -> None:
     recto(home, "index", str(SAMPLE_DOCS / "docs" / "intro.md"), "--collection", "both")
     first = start(home, "index", str(MODULE), "--collection", "both")
-    wait_until(lambda: list((home / "collections" / "both").glob("building-*")))
+    wait_until(lambda: str(first.pid) in (home / "collections" / "both" / "LOCK").read_text(), 120)
     second = start(home, "index", str(MODULE), "--collection", "both")
     output, errors = second.communicate(timeout=60)
-    assert (second.returncode, output) == (3, "")
+    assert (second.returncode, output) == (4, "")
     assert f"is being written by process {first.pid}" in errors
     assert recto(home, "search", "robot", "--collection", "both").returncode == 0, "the old index answers meanwhile"
     first.communicate(timeout=300)
@@ -173,7 +173,7 @@ def test_two_at_once(home: Path) -> None:
 def test_killed_while_indexing(home: Path, small_book: Path, sign: signal.Signals) -> None:
     recto(home, "index", str(small_book), "--collection", "garden")
     program = start(home, "index", str(MODULE), "--collection", "garden")
-    wait_until(lambda: list((home / "collections" / "garden").glob("building-*")))
+    wait_until(lambda: str(program.pid) in (home / "collections" / "garden" / "LOCK").read_text(), 120)
     time.sleep(2)
     program.send_signal(sign)
     _, errors = program.communicate(timeout=60)
@@ -216,8 +216,8 @@ def test_the_old_index_answers_for_a_damaged_one(home: Path, small_book: Path) -
 def test_a_home_that_cannot_be_used(tmp_path: Path, small_book: Path) -> None:
     (tmp_path / "file").touch()
     for home in (tmp_path / "file", tmp_path / "file" / "below"):
-        for done in (retrieve(home, "robot"), recto(home, "index", str(small_book))):
-            assert (done.returncode, done.stdout) == (3, "")
+        for done, code in ((retrieve(home, "robot"), 3), (recto(home, "index", str(small_book)), 4)):
+            assert (done.returncode, done.stdout) == (code, "")
             assert done.stderr.startswith("[ERROR] Storage error: ")
             assert "RECTO_HOME" in done.stderr
 
@@ -392,8 +392,8 @@ def test_a_full_disk(tiny_disk: Path, small_book: Path) -> None:
     done = recto(home, "search", "dough", "--collection", "garden")
     assert done.returncode == 0, done.stderr
     assert "Bread" in done.stdout, "the old index still answers"
-    done = recto(home, "index", str(small_book), "--collection", "garden")
-    assert (done.returncode, done.stdout) == (3, "")
+    done = recto(home, "index", str(small_book), "--collection", "garden", "--rebuild")
+    assert (done.returncode, done.stdout) == (4, "")
     assert "disk is full" in done.stderr.lower() or "No space left" in done.stderr
     (tiny_disk / "filler").unlink()
     assert recto(home, "search", "dough", "--collection", "garden").returncode == 0

@@ -21,6 +21,8 @@ _WORD = re.compile(r"\s+")
 _LINE_END = re.compile("\n")
 _BLANK_LINE = re.compile(r"\n[ \t]*\n")
 _FENCE = re.compile(r"[ ]{0,3}(`{3,}|~{3,})")
+_SMALL_GLUE = 3  # characters of white space that whoever joins pieces has counted already
+_LARGEST_GLUE = 64
 _GRAIN = 120  # characters; smaller parts are counted together, as every count has its cost
 _CHARACTERS_AT_A_TIME = 8
 _LARGE = 64  # characters per token that fits: a block that is longer is too large, without counting it whole
@@ -113,8 +115,14 @@ def _divided(block: Block, limit: int, count: Count) -> Iterator[Piece]:
         line, counted = line + text.count("\n", counted, begin), begin
         part = text[begin:stop]
         first, last = block.source_line(line), block.source_line(line + part.count("\n"))
-        yield Piece(part, first, last, tokens, text[before:begin] if before else "\n\n")
+        glue = _bounded(text[before:begin]) if before else "\n\n"
+        yield Piece(part, first, last, tokens + max(0, len(glue) - _SMALL_GLUE), glue)
         before = stop
+
+
+def _bounded(blanks: str) -> str:
+    """White space as it is, unless it goes on for ever: a model may count every blank of it."""
+    return blanks if len(blanks) <= _LARGEST_GLUE else "\n\n" if "\n" in blanks else " "
 
 
 def _stretches(

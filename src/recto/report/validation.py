@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 
 from recto import __version__
-from recto.evaluation.calibration import percentile
+from recto.calibration.measuring import percentile
 from recto.evaluation.comparison import Comparison
 from recto.evaluation.gate import Check
 from recto.evaluation.run import Run
