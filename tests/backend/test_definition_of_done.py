@@ -139,7 +139,9 @@ def test_retrieved_text_matches_the_original(whole: Outcome) -> None:
     for result in results:
         original = (SAMPLE_DOCS / "docs" / result["metadata"]["source"]).read_text("utf-8")
         written = re.sub(r" \{#[\w-]+\}$", "", original, flags=re.MULTILINE)  # an anchor is markup, not text
-        assert [line for line in result["text"].split("\n") if line.strip() not in written] == []
+        diagrams = "".join(re.findall(r"```mermaid\n(.*?)```", original, re.DOTALL))  # of which the labels are kept
+        missing = [line for line in result["text"].split("\n") if line.strip() not in written]
+        assert [line for line in missing if not all(word in diagrams for word in re.findall(r"\w+", line))] == []
 
 
 def test_relevant_queries_return_the_right_page_in_the_top_5(whole: Outcome) -> None:

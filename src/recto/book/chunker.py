@@ -6,14 +6,14 @@ import hashlib
 import math
 import uuid
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from recto.book.document import Document, Section
 from recto.book.split import Count, Piece, pieces
 from recto.errors import ConfigurationError
 from recto.types import HEADING_SEPARATOR, Chunk, Page
 
-VERSION = 2
+VERSION = 3
 _NAMESPACE = uuid.UUID("6b2e3c86-4a4e-5a53-9d5b-6f0f5e6c7a10")
 _SMALLEST = 32  # tokens; a model that reads less than this cannot be chunked for
 _SPARE = 4  # tokens that joining may add to a sum of parts
@@ -47,17 +47,15 @@ class Passage:
 
 @dataclass(frozen=True, slots=True)
 class _Draft:
+    """A chunk in the making: the sections it holds, and the one of them that names it."""
+
     sections: tuple[Section, ...]
+    section: Section
     path: str
     text: str
     first: int
     last: int
     tokens: int
-
-    @property
-    def section(self) -> Section:
-        """The section that it begins with; others may have been joined to it."""
-        return self.sections[0]
 
     @property
     def embedded(self) -> str:
@@ -120,7 +118,7 @@ def _anchors(sections: Sequence[Section], drafts: Sequence[_Draft]) -> list[tupl
         while all(section is not held for held in drafts[index].sections):
             index += 1
         for line, anchor in section.anchors:
-            while drafts[index].last < line and index + 1 < len(drafts) and drafts[index + 1].section is section:
+            while drafts[index].last < line and index + 1 < len(drafts) and drafts[index + 1].sections[0] is section:
                 index += 1
             found[index].append(anchor)
     return [tuple(dict.fromkeys(anchors)) for anchors in found]
@@ -180,7 +178,7 @@ def _section_drafts(section: Section, path: str, room: int, count: _Tokens) -> l
 
 def _packed(section: Section, path: str, parts: Sequence[Piece]) -> _Draft:
     text = parts[0].repeated + parts[0].text + "".join(part.glue + part.text for part in parts[1:]) + parts[-1].closing
-    return _Draft((section,), path, text, parts[0].first, parts[-1].last, sum(part.tokens + _GLUE for part in parts))
+    return _Draft((section,), section, path, text, parts[0].first, parts[-1].last, sum(part.tokens + _GLUE for part in parts))
 
 
 def _belong_together(before: _Draft, after: _Draft, room: int, crumb: int, count: _Tokens) -> bool:
@@ -199,7 +197,10 @@ def _joined(before: _Draft, after: _Draft, count: _Tokens) -> _Draft:
     heading = _heading(before, after)
     text = f"{before.text}{heading}\n\n{after.text}"
     sections = before.sections if not heading else (*before.sections, after.section)
-    return replace(before, sections=sections, text=text, last=after.last, tokens=before.tokens + after.tokens + count(heading) + _GLUE)
+    # A few words that introduce a page do not name the chunk, if the section below them is the larger part of it.
+    section, path = (after.section, after.path) if after.tokens > before.tokens else (before.section, before.path)
+    tokens = before.tokens + after.tokens + count(heading) + _GLUE
+    return _Draft(sections, section, path, text, before.first, after.last, tokens)
 
 
 def _heading_path(section: Section, largest: int, count: Callable[[str], int]) -> str:

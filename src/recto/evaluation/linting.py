@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 from recto.evaluation.binding import bind
 from recto.evaluation.suite import Suite, survey
 from recto.protocols import Index
+from recto.types import Chunk
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +44,17 @@ def lint(path: Path, index: Index | None = None) -> Lint:
 def _too_easy(suite: Suite, index: Index) -> list[str]:
     """Name the questions that are a heading of the book, word for word: they prove little."""
     asked = {_words(expectation.query): expectation for expectation in suite.expectations}
-    copied = {words for chunk in index.scroll() for heading in chunk.headings if (words := _words(heading)) in asked}
+    copied = {words for chunk in index.scroll() for heading in _headings(chunk) if (words := _words(heading)) in asked}
     return [
         f"{expectation.place}: {expectation.query!r} is a heading of the book, word for word; ask as a reader would"
         for words, expectation in asked.items()
         if words in copied
     ]
+
+
+def _headings(chunk: Chunk) -> list[str]:
+    """A chunk's headings, and those of the sections that were joined to it."""
+    return [*chunk.headings, *re.findall(r"^#+ (.+)$", chunk.text, re.MULTILINE)]
 
 
 def _words(text: str) -> str:
