@@ -55,7 +55,9 @@ def search(
 @click.option("--compare", metavar="COLLECTION", help="Compare with the answers of this collection.")
 @click.option("--measure", "measures", multiple=True, metavar="NAME", help="What to measure, such as nDCG@10. May be repeated.")
 @click.option("--tag", "tags", multiple=True, metavar="TAG", help="Only questions with this tag; give it again for any of several.")
-@click.option("--noise", type=click.FloatRange(-1, 1), metavar="SCORE", help='Below this score a question that expects "nothing" passes.')
+@click.option(
+    "--noise", type=click.FloatRange(-1, 1), metavar="SCORE", help="Pass 'nothing' questions below this; default: the index's own level."
+)
 @click.option("--junit", type=click.Path(path_type=Path), metavar="FILE", help="Also write the outcome of every question as JUnit XML.")
 @options.html
 @click.option("--verbose", is_flag=True, help="Show every question with what was found.")

@@ -61,7 +61,7 @@ def validate(request: Request, *, verbose: bool, as_json: bool) -> Exit:
         from recto.evaluation.validation import Options, run_suite
 
         noise = request.noise if request.noise is not None else retriever.open().info.noise
-        options = Options(request.top_k, measures, request.noise)
+        options = Options(request.top_k, measures, noise)
         run = run_suite(retriever, suite, options)
         if other:
             before = Baseline.of(run_suite(other, suite, options))
