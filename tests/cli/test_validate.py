@@ -10,6 +10,8 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
+from tests.doubles.cohere import CohereDouble
+from tests.doubles.qdrant import QdrantDouble
 from tests.running import SAMPLE_DOCS, recto, retrieve
 
 HELD_OUT = "tests/evaluation/heldout.json"
@@ -120,6 +122,23 @@ def test_two_indexes_side_by_side(sample_home: Path, tmp_path: Path) -> None:
     data = json.loads(done.stdout)["comparison"]
     assert (data["against"], data["compared"]) == ("physical-ai-book", 2)
     assert recto(home, "validate", "--suite", suite, "--compare", "missing").returncode == 2
+
+
+def test_the_cloud_against_the_embedded_engine(home: Path, small_book: Path, tmp_path: Path) -> None:
+    """Two models and two stores, side by side: each side's questions go through the model that its index was made with."""
+    with CohereDouble(api_key="co_key_12345") as cohere, QdrantDouble() as qdrant:
+        cloud = {"COHERE_API_KEY": "co_key_12345", "COHERE_API_URL": cohere.url, "QDRANT_URL": qdrant.url, "COHERE_PACE": "off"}
+        assert recto(home, "index", str(small_book), "--collection", "garden", **cloud).returncode == 0
+        assert recto(home, "index", str(small_book), "--collection", "garden").returncode == 0
+        suite = suite_file(
+            tmp_path, {"query": "compost", "expect": {"module": "garden"}}, {"query": "knead the dough", "expect": {"module": "kitchen"}}
+        )
+        arguments = ("validate", "--suite", suite, "--collection", "garden", "--compare", "garden", "--json")
+        done = recto(home, *arguments, "--compare-setting", "RECTO_PROFILE=embedded", **cloud)
+        assert done.returncode == 0, done.stderr
+        assert json.loads(done.stdout)["comparison"]["compared"] == 2
+    done = recto(home, "validate", "--suite", suite, "--compare", "garden", "--compare-setting", "nonsense")
+    assert (done.returncode, "NAME=VALUE" in done.stderr) == (4, True)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,13 +17,14 @@ if TYPE_CHECKING:
     from recto.types import Filters
 
 
-def connect(collection: str | None) -> Retriever:
-    """Open the configured collection, indexing the sample book on the very first run."""
+def connect(collection: str | None, changed: Mapping[str, str] | None = None) -> Retriever:
+    """Open the configured collection, indexing the sample book on the very first run; `changed` settings win over the environment's."""
     if collection is not None:
         check_collection_name(collection, "--collection")
     from recto.wiring import open_retriever
 
-    return open_retriever(load_settings(), QUERY_COLLECTION, tell, collection=collection)
+    settings = load_settings({**os.environ, **changed} if changed else None)
+    return open_retriever(settings, QUERY_COLLECTION, tell, collection=collection)
 
 
 def search(

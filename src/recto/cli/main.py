@@ -53,6 +53,13 @@ def search(
 @click.option("--update-baseline", is_flag=True, help="Write this run's answers to the baseline file.")
 @click.option("--gate", "gates", multiple=True, metavar="EXPR", help='The least that a measure has to be: "Hit@5>=0.9". May be repeated.')
 @click.option("--compare", metavar="COLLECTION", help="Compare with the answers of this collection.")
+@click.option(
+    "--compare-setting",
+    "compare_settings",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="A setting for that collection alone, as in the environment: RECTO_PROFILE=embedded, RECTO_MODEL=…. May be repeated.",
+)
 @click.option("--measure", "measures", multiple=True, metavar="NAME", help="What to measure, such as nDCG@10. May be repeated.")
 @click.option("--tag", "tags", multiple=True, metavar="TAG", help="Only questions with this tag; give it again for any of several.")
 @click.option(

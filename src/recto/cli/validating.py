@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from recto.evaluation.baseline import Baseline
     from recto.evaluation.gate import Threshold
     from recto.evaluation.suite import Suite
+    from recto.retriever import Retriever
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +36,7 @@ class Request:
     update_baseline: bool = False
     gates: tuple[str, ...] = ()
     compare: str | None = None
+    compare_settings: tuple[str, ...] = ()
     measures: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
     noise: float | None = None
@@ -52,8 +55,9 @@ def validate(request: Request, *, verbose: bool, as_json: bool) -> Exit:
     measures = _measures(request, thresholds)
     whole, suite = _suites(request)
     before = load_baseline(request.baseline) if request.baseline and not request.update_baseline else None
-    with connect(request.collection) as retriever:
-        other = retriever.beside(request.compare) if request.compare else None
+    with ExitStack() as opened:
+        retriever = opened.enter_context(connect(request.collection))
+        other = _other(request, retriever, opened)
         for one in (retriever, other):
             for warning in one.open().info.warnings if one else ():
                 warn(warning)
@@ -61,10 +65,9 @@ def validate(request: Request, *, verbose: bool, as_json: bool) -> Exit:
         from recto.evaluation.validation import Options, run_suite
 
         noise = request.noise if request.noise is not None else retriever.open().info.noise
-        options = Options(request.top_k, measures, noise)
-        run = run_suite(retriever, suite, options)
+        run = run_suite(retriever, suite, Options(request.top_k, measures, noise))
         if other:
-            before = Baseline.of(run_suite(other, suite, options))
+            before = Baseline.of(run_suite(other, suite, Options(request.top_k, measures, request.noise or other.open().info.noise)))
     comparison = compare(run, _narrowed(before, whole, suite)) if before else None
     gate = checks(run, thresholds, comparison)
     failed = any(not check.holds for check in gate)
@@ -108,6 +111,21 @@ def _check(request: Request) -> None:
         raise InvalidArgument("--update-baseline writes all questions", hint="Leave --tag out.")
     if request.compare is not None:
         check_collection_name(request.compare, "--compare")
+    elif request.compare_settings:
+        raise InvalidArgument("--compare-setting goes with --compare", hint="Add --compare COLLECTION: what the other side is called.")
+    for setting in request.compare_settings:
+        if not setting.partition("=")[0].strip().isidentifier() or "=" not in setting:
+            raise InvalidArgument(f"--compare-setting {setting!r} is not NAME=VALUE", hint="Try --compare-setting RECTO_PROFILE=embedded.")
+
+
+def _other(request: Request, retriever: Retriever, opened: ExitStack) -> Retriever | None:
+    """Open what a run is compared with: beside it, or with settings of its own, such as another model or the other set-up."""
+    if request.compare is None:
+        return None
+    if not request.compare_settings:
+        return retriever.beside(request.compare)
+    changed = dict(setting.partition("=")[::2] for setting in request.compare_settings)
+    return opened.enter_context(connect(request.compare, {name.strip(): value for name, value in changed.items()}))
 
 
 def _measures(request: Request, thresholds: Iterable[Threshold]) -> tuple[Measure, ...]:
