@@ -324,7 +324,7 @@ def test_promote_and_parity(sample_home: Path, qdrant: QdrantDouble) -> None:
     assert done.returncode == 0, done.stdout
     assert done.stdout == "158 of 158 questions have the same top 5 on both sides.\n"
     local = {**server, "RECTO_EMBEDDER": "local"}
-    assert retrieve(sample_home, "What is ROS 2?", **local).stdout.count("Module: ros2") == 5
+    assert retrieve(sample_home, "What is ROS 2?", **local).stdout.count("Module: ros2") >= 3
     assert retrieve(sample_home, "--validate", **local).returncode == 0
     with pytest.warns(UserWarning, match="insecure"):
         client = QdrantClient(url=qdrant.url, api_key=QDRANT_KEY, check_compatibility=False)
