@@ -17,11 +17,14 @@ from recto.settings import DEFAULT_COLLECTIONS, QUERY_COLLECTION, SAMPLE_COLLECT
 from recto.stores.edge.store import EdgeStore
 from recto.stores.lock import WriterLock
 from recto.wiring import index_sample, open_embedder, open_store
+from tests.doubles.cohere import CohereDouble
+from tests.doubles.qdrant import QdrantDouble
 from tests.library import write_library
 
 settings.register_profile("recto", deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 settings.load_profile("recto")
 
+COHERE_KEY, QDRANT_KEY = "co_secret_1234567890", "qdrant_secret_0987654321"
 CONFIGURATION = ("RECTO_", "COHERE_", "QDRANT_", "COLLECTION_NAME")
 
 
@@ -93,6 +96,18 @@ def small_book(tmp_path: Path) -> Path:
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text(text, "utf-8")
     return root
+
+
+@pytest.fixture
+def cohere() -> Iterator[CohereDouble]:
+    with CohereDouble(api_key=COHERE_KEY) as double:
+        yield double
+
+
+@pytest.fixture
+def qdrant() -> Iterator[QdrantDouble]:
+    with QdrantDouble(api_key=QDRANT_KEY) as double:
+        yield double
 
 
 @pytest.fixture

@@ -27,11 +27,24 @@ class Opening:
     delay: float | None = None
     allow_private: bool = False
 
+    def unused(self, *, website: bool) -> str:
+        """Name the first flag that says nothing of this kind of book."""
+        on_disk = ("site_url", "route_base_path", "trailing_slash", "version", "locale")
+        for name in on_disk if website else ("max_pages", "delay", "allow_private"):
+            if getattr(self, name) is not (False if name == "allow_private" else None):
+                return f"--{name.replace('_', '-').replace('version', 'docs-version')}"
+        return ""
+
 
 def open_source(location: str, opening: Opening, cache: Path | None, tell: Tell) -> Source:
     """Return the book at a path or an address; a website's pages are kept in `cache`, if it is given."""
     scheme, separator, _ = location.partition("://")
-    if separator and scheme.lower() in ("http", "https"):
+    website = bool(separator) and scheme.lower() in ("http", "https")
+    if unused := opening.unused(website=website):
+        raise InvalidArgument(
+            f"{unused} is for {'books on disk' if website else 'websites'}", hint="Leave it out: it would change nothing here."
+        )
+    if website:
         return _open_website(location, opening, cache, tell)
     if separator and not Path(location).exists():
         raise InvalidArgument(f"{scheme}:// is not read", hint="Give a directory, or an address that begins with http:// or https://.")

@@ -25,12 +25,12 @@ from recto.indexer import Work, index_book
 from recto.settings import ServerOptions
 from recto.stores.server.connection import Connection
 from recto.stores.server.store import ServerStore
+from tests.conftest import COHERE_KEY, QDRANT_KEY
 from tests.doubles.cohere import CohereDouble
 from tests.doubles.qdrant import QdrantDouble
 from tests.running import ROOT
 
 BACKEND = ROOT / "backend"
-COHERE_KEY, QDRANT_KEY = "co_secret_1234567890", "qdrant_secret_0987654321"
 
 
 @dataclass(frozen=True)
@@ -91,18 +91,6 @@ def embedded(sample_home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The sample book on the embedded engine."""
     monkeypatch.setenv("RECTO_HOME", str(sample_home))
     return sample_home
-
-
-@pytest.fixture
-def cohere() -> Iterator[CohereDouble]:
-    with CohereDouble(api_key=COHERE_KEY) as double:
-        yield double
-
-
-@pytest.fixture
-def qdrant() -> Iterator[QdrantDouble]:
-    with QdrantDouble(api_key=QDRANT_KEY) as double:
-        yield double
 
 
 @pytest.fixture

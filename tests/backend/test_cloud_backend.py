@@ -13,7 +13,8 @@ from qdrant_client import QdrantClient, models
 
 from recto.embedders import cohere as cohere_module
 from recto.stores.server import connection as connection_module
-from tests.backend.conftest import QDRANT_KEY, Call
+from tests.backend.conftest import Call
+from tests.conftest import QDRANT_KEY
 from tests.doubles.cohere import CohereDouble, bag_of_words
 from tests.doubles.qdrant import QdrantDouble
 from tests.doubles.server import Fault, delay, hang, refused_url, rubbish, status

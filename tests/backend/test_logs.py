@@ -11,7 +11,8 @@ from pathlib import Path
 from recto.backend.cli import command
 from recto.backend.logs import LOG_FILE, logging_to
 from recto.backend.running import run
-from tests.backend.conftest import QDRANT_KEY, Call
+from tests.backend.conftest import Call
+from tests.conftest import QDRANT_KEY
 from tests.running import ROOT
 
 LINE = re.compile(r"\[\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z\] \[(?:DEBUG|INFO|WARNING|ERROR)\] \[(?:EMBED|SEARCH|FORMAT|CLI)\] .+")

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -114,14 +117,33 @@ def test_links_to_directories_are_not_followed_and_that_is_noted(tmp_path: Path)
     assert source.notes == ["more/ is a link to a directory, and those are not followed."]
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="everything can be read by this user")
-def test_a_directory_that_cannot_be_read_is_told(tmp_path: Path) -> None:
-    make(tmp_path, "a.md", "closed/b.md")
-    (tmp_path / "closed").chmod(0)
-    source = open_book(tmp_path)
-    assert [page.path for page in source.pages()] == ["a.md"]
-    (tmp_path / "closed").chmod(0o700)
-    assert [failure.path for failure in source.failed] == ["closed/"]
+@contextmanager
+def as_somebody() -> Iterator[None]:
+    """Give up the right to read everything, if this user has it."""
+    before = os.geteuid()
+    if before == 0:
+        os.seteuid(65534)
+    try:
+        yield
+    finally:
+        os.seteuid(before)
+
+
+def test_what_cannot_be_read_is_told_and_the_rest_is_read() -> None:
+    with tempfile.TemporaryDirectory() as scratch:
+        root = Path(scratch)
+        root.chmod(0o755)
+        make(root, "a.md", "closed/b.md", "secret.md")
+        (root / "closed").chmod(0)
+        (root / "secret.md").chmod(0)
+        with as_somebody():
+            source = open_book(root)
+            assert [page.path for page in source.pages()] == ["a.md"]
+        (root / "closed").chmod(0o700)
+    assert sorted((failure.path, failure.reason) for failure in source.failed) == [
+        ("closed/", "Permission denied"),
+        ("secret.md", "Permission denied"),
+    ]
 
 
 @pytest.mark.parametrize("config", ["", "module.exports = {docs: 'docs'}", "export default {url: 'https://x.org'}"])

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -29,25 +29,13 @@ from recto.settings import ServerOptions
 from recto.stores.server import connection as connection_module
 from recto.stores.server.connection import Connection
 from recto.stores.server.store import ServerStore
+from tests.conftest import COHERE_KEY, QDRANT_KEY
 from tests.doubles.cohere import CohereDouble, bag_of_words
 from tests.doubles.qdrant import QdrantDouble
 from tests.doubles.server import Double, Fault, delay, drop, hang, refused_url, reset, rubbish, slow_drip, status
 from tests.running import ROOT, SAMPLE_DOCS, environment, recto, retrieve
 
-COHERE_KEY, QDRANT_KEY = "co_secret_1234567890", "qdrant_secret_0987654321"
 GUIDE = ROOT / "docs" / "cloud.md"
-
-
-@pytest.fixture
-def cohere() -> Iterator[CohereDouble]:
-    with CohereDouble(api_key=COHERE_KEY) as double:
-        yield double
-
-
-@pytest.fixture
-def qdrant() -> Iterator[QdrantDouble]:
-    with QdrantDouble(api_key=QDRANT_KEY) as double:
-        yield double
 
 
 @pytest.fixture
@@ -324,7 +312,7 @@ def test_promote_and_parity(sample_home: Path, qdrant: QdrantDouble) -> None:
     assert done.returncode == 0, done.stdout
     assert done.stdout == "158 of 158 questions have the same top 5 on both sides.\n"
     local = {**server, "RECTO_EMBEDDER": "local"}
-    assert retrieve(sample_home, "What is ROS 2?", **local).stdout.count("Module: ros2") >= 3
+    assert retrieve(sample_home, "What is ROS 2?", **local).stdout.count("Module: ros2") == 4
     assert retrieve(sample_home, "--validate", **local).returncode == 0
     with pytest.warns(UserWarning, match="insecure"):
         client = QdrantClient(url=qdrant.url, api_key=QDRANT_KEY, check_compatibility=False)

@@ -194,6 +194,25 @@ def test_watch_follows_the_author_and_readers_follow_it(home: Path, small_book: 
     assert "Traceback" not in err
 
 
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (["watch", "https://example.org"], 4, "A website cannot be watched"),
+        (["index", "docs", "--delay", "1"], 4, "--delay is for websites"),
+        (["index", "docs", "--allow-private"], 4, "--allow-private is for websites"),
+        (["index", "https://example.org", "--docs-version", "1"], 4, "--docs-version is for books on disk"),
+        (["index", "https://example.org", "--no-trailing-slash"], 4, "--trailing-slash is for books on disk"),
+        (["index", "docs", "--docs-version", "9"], 2, "--docs-version is for Docusaurus sites"),
+        (["index", "docs", "--locale", "fr", "--dry-run"], 2, "--locale is for Docusaurus sites"),
+    ],
+)
+def test_flags_that_would_change_nothing_are_told(home: Path, arguments: list[str], code: int, words: str) -> None:
+    done = recto(home, *arguments)
+    assert done.returncode == code
+    assert words in done.stderr
+    assert not home.exists()
+
+
 def test_watch_refuses_what_is_not_there(home: Path, tmp_path: Path) -> None:
     done = recto(home, "watch", str(tmp_path / "nowhere"))
     assert done.returncode == 4

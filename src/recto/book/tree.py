@@ -14,12 +14,12 @@ from recto.book.sites import docusaurus_config, mkdocs
 from recto.book.sites.docusaurus import DocusaurusSite
 from recto.book.sites.globs import any_of
 from recto.book.sites.routes import encoded
-from recto.errors import InvalidArgument
+from recto.errors import ConfigurationError, InvalidArgument
 from recto.protocols import Source
 from recto.types import Failure, Page
 
 _EXTENSIONS = (".md", ".mdx")
-_SKIPPED = frozenset({"node_modules", "build", "dist", "target", "__pycache__", "venv"})
+SKIPPED = frozenset({"node_modules", "build", "dist", "target", "__pycache__", "venv"})
 _PROJECT_ROOT = ".git"
 _SITES: tuple[tuple[tuple[str, ...], type[DocusaurusSite | mkdocs.MkDocsSite]], ...] = (
     (docusaurus_config.CONFIG_FILES, DocusaurusSite),
@@ -49,7 +49,18 @@ def _open_book(path: Path, options: SiteOptions, book: str) -> Source:
             return opened
         if (site / _PROJECT_ROOT).exists():
             break
+    _refuse_docusaurus_flags(options, place)
     return MarkdownTree(path, book, options, _sites_below(place))
+
+
+def _refuse_docusaurus_flags(options: SiteOptions, place: Path) -> None:
+    """A flag that would change nothing is told, not ignored."""
+    flags = {"--docs-version": options.version, "--locale": options.locale, "--route-base-path": options.route_base_path}
+    if given := [flag for flag, value in flags.items() if value]:
+        raise ConfigurationError(
+            f"{given[0]} is for Docusaurus sites, and {place} is not one",
+            hint=f"Leave it out, or give the directory that holds {docusaurus_config.CONFIG_FILES[0]}.",
+        )
 
 
 def _sites_below(place: Path) -> list[str]:
@@ -72,6 +83,8 @@ def _open_site(site: Path, place: Path, options: SiteOptions, book: str) -> Sour
         name = book or book_name(site)
         opened = make(config, book_file, name)
         shelves = opened.shelves(place)
+        if shelves and make is not DocusaurusSite:
+            _refuse_docusaurus_flags(options, place)
         if shelves:
             return Tree(shelves, name, place, opened.notes)
     return None
@@ -181,7 +194,7 @@ class _PlainRules:
 
     def enters(self, folder: str) -> bool:
         name = folder.rpartition("/")[2]
-        return name not in _SKIPPED and not name.startswith((".", "_"))
+        return name not in SKIPPED and not name.startswith((".", "_"))
 
     def wants(self, name: str) -> bool:
         return name.lower().endswith(_EXTENSIONS) and not name.rpartition("/")[2].startswith((".", "_")) and not self._left_out(name)

@@ -11,23 +11,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from recto.cli.running import Exit
+from recto.cli.running import EXIT_CODES, Exit
 from recto.errors import ErrorKind
 from recto.settings import check_collection_name, working_directory
 
 if TYPE_CHECKING:
     from recto.doctor.findings import Finding
 
-_EXITS = {
-    ErrorKind.ARGUMENT: Exit.CONFIGURATION,
-    ErrorKind.CONFIGURATION: Exit.CONFIGURATION,
-    ErrorKind.MISSING: Exit.CONFIGURATION,
-    ErrorKind.EMPTY: Exit.CONFIGURATION,
-    ErrorKind.CONNECTION: Exit.CONNECTION,
-    ErrorKind.STORAGE: Exit.CONNECTION,
-    ErrorKind.BUSY: Exit.CONNECTION,
-    ErrorKind.DAMAGED: Exit.VALIDATION_FAILED,
-}
+_EXITS = EXIT_CODES | {ErrorKind.ARGUMENT: Exit.CONFIGURATION, ErrorKind.DAMAGED: Exit.VALIDATION_FAILED}
 _WARNINGS = Exit.NO_RESULTS
 _MARKS = {"ok": "[ok]     ", "note": "[note]   ", "warning": "[WARNING]", "error": "[ERROR]  "}
 

@@ -53,6 +53,8 @@ def watch(request: Request, interval: float) -> Exit:
     from recto.cli.watching import Tree
 
     location = request.location or ""
+    if "://" in location:
+        raise InvalidArgument("A website cannot be watched", hint="Run `recto index` again: it asks only for pages that have changed.")
     tree = Tree(Path(location))
     desk = _Desk(request)
     tell(f"Watching {tree.root}; Ctrl-C ends it.")

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from time import sleep
 
+from recto.book.tree import SKIPPED
 from recto.errors import InvalidArgument
 
 _TEXT = frozenset({".md", ".mdx"})
 _SETTINGS = frozenset({".json", ".yml", ".yaml", ".toml", ".js", ".ts", ".mjs", ".cjs", ".mts", ".cts"})
-_SKIPPED = frozenset({"node_modules", "build", "dist", "target", "__pycache__", "venv"})
 _QUIET = 0.3  # seconds without a change after which an author has finished saving
 
 State = dict[str, tuple[int, int]]
@@ -50,7 +50,7 @@ class Tree:
             yield str(self.root)
         else:
             for folder, names, files in os.walk(self.root):
-                names[:] = [name for name in names if name not in _SKIPPED and not name.startswith(".")]
+                names[:] = [name for name in names if name not in SKIPPED and not name.startswith(".")]
                 yield from (os.path.join(folder, name) for name in files if _ending(name) in _TEXT | _SETTINGS)  # noqa: PTH118 - many of them
         for entry in os.scandir(self.root.parent):
             if _ending(entry.name) in _SETTINGS:
