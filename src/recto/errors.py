@@ -76,6 +76,13 @@ class CollectionEmpty(ConfigurationError):
     kind = ErrorKind.EMPTY
 
 
+class PageMissing(RectoError):
+    """The collection has no such page, or the page no such section."""
+
+    kind = ErrorKind.MISSING
+    label = "Not found"
+
+
 class Unreachable(RectoError):
     """A service or engine cannot be reached."""
 

@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from time import perf_counter
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
+from recto.answers import answer
 from recto.errors import CollectionEmpty, FingerprintMismatch
 from recto.limits import DEFAULT_TOP_K, check_query, check_search
-from recto.modules import filter_keys, nearest
 from recto.protocols import AsyncEmbedder, AsyncIndex, AsyncStore, Embedder, Index, Store
 from recto.settings import SAMPLE_COLLECTION
-from recto.types import NO_FILTERS, Filters, Hit, IndexInfo, Outcome, SearchResponse, Timings
+from recto.types import NO_FILTERS, Filters, Hit, IndexInfo, SearchResponse, Selection, Timings
+
+if TYPE_CHECKING:
+    from recto.pages import BookPage
+
+_CANDIDATES = 60  # passages that are looked at for a selected text, beyond those asked for: some hold the selection, some crowd one page
+
+
+_Found = tuple[Index, list[list[Hit]], Timings]
 
 
 class Retriever:
@@ -80,26 +89,52 @@ class Retriever:
         hits = index.query(vector, top_k, filters, min_score)
         ended = perf_counter()
         timings = Timings((embedded - opened) * 1e3, (ended - embedded) * 1e3, (ended - began) * 1e3)
-        return _response(index, self._collection, text, hits, filters, min_score, timings)
+        return answer(index, self._collection, text, hits, filters, min_score, timings)
 
     def search_batch(
         self, queries: Sequence[str], top_k: int = DEFAULT_TOP_K, filters: Filters = NO_FILTERS, min_score: float | None = None
     ) -> list[SearchResponse]:
         """Answer several questions with one pass through the model and one call of the engine."""
-        began = perf_counter()
         texts = [check_query(query) for query in queries]
         check_search(top_k, filters, min_score)
         if not texts:
             return []
-        index = self.open()
-        opened = perf_counter()
-        vectors = self._embedder.embed_queries(texts)
-        embedded = perf_counter()
-        found = index.query_batch(vectors, top_k, filters, min_score)
-        timings = _shared(began, opened, embedded, perf_counter(), len(texts))
-        return [
-            _response(index, self._collection, text, hits, filters, min_score, timings) for text, hits in zip(texts, found, strict=True)
-        ]
+        index, found, timings = self._find(texts, top_k, filters, min_score)
+        return [answer(index, self._collection, text, hits, filters, min_score, timings) for text, hits in zip(texts, found, strict=True)]
+
+    def related(
+        self,
+        selection: str,
+        question: str | None = None,
+        top_k: int = DEFAULT_TOP_K,
+        filters: Filters = NO_FILTERS,
+        min_score: float | None = None,
+    ) -> SearchResponse:
+        """Return passages that go with a selected text, with or without a question about it; those that hold it are left out."""
+        from recto.selection import asked
+
+        check_search(top_k, filters, min_score)
+        text, selected = asked(selection, question, self._embedder.max_tokens, self._embedder.count_tokens)
+        index, found, timings = self._find([text], top_k + _CANDIDATES, filters, min_score)
+        return self._related(index, selection, question, selected, found[0], top_k, filters, min_score, timings)
+
+    async def arelated(
+        self,
+        selection: str,
+        question: str | None = None,
+        top_k: int = DEFAULT_TOP_K,
+        filters: Filters = NO_FILTERS,
+        min_score: float | None = None,
+    ) -> SearchResponse:
+        """Return passages that go with a selected text without holding up the event loop."""
+        from asyncio import to_thread
+
+        from recto.selection import asked
+
+        check_search(top_k, filters, min_score)
+        text, selected = await to_thread(asked, selection, question, self._embedder.max_tokens, self._embedder.count_tokens)
+        index, found, timings = await self._afind([text], top_k + _CANDIDATES, filters, min_score)
+        return await to_thread(self._related, index, selection, question, selected, found[0], top_k, filters, min_score, timings)
 
     async def asearch(
         self, query: str, top_k: int = DEFAULT_TOP_K, filters: Filters = NO_FILTERS, min_score: float | None = None
@@ -113,30 +148,83 @@ class Retriever:
         """Answer several questions without holding up the event loop: services are awaited, local work goes to threads."""
         from asyncio import to_thread
 
-        embedder = self._embedder
-        if not isinstance(embedder, AsyncEmbedder):
-            return await to_thread(self.search_batch, queries, top_k, filters, min_score)
-        began = perf_counter()
         texts = [check_query(query) for query in queries]
         check_search(top_k, filters, min_score)
         if not texts:
             return []
+        index, found, timings = await self._afind(texts, top_k, filters, min_score)
+        return [
+            await to_thread(answer, index, self._collection, text, hits, filters, min_score, timings)
+            if not hits
+            else answer(index, self._collection, text, hits, filters, min_score, timings)
+            for text, hits in zip(texts, found, strict=True)
+        ]
+
+    def page(self, url: str) -> BookPage:
+        """Return a page of the book by its address."""
+        from recto.pages import read_page
+
+        return read_page(self.open(), url)
+
+    def modules(self) -> dict[str, int]:
+        """Count the passages of each module."""
+        return self.open().modules()
+
+    def pages(self) -> dict[str, int]:
+        """Count the passages of each page address."""
+        return self.open().pages()
+
+    def _find(self, texts: Sequence[str], limit: int, filters: Filters, min_score: float | None) -> _Found:
+        """Embed texts and search for all of them."""
+        began = perf_counter()
+        index = self.open()
+        opened = perf_counter()
+        vectors = self._embedder.embed_queries(texts)
+        embedded = perf_counter()
+        found = index.query_batch(vectors, limit, filters, min_score)
+        return index, found, _shared(began, opened, embedded, perf_counter(), len(texts))
+
+    async def _afind(self, texts: Sequence[str], limit: int, filters: Filters, min_score: float | None) -> _Found:
+        """Do the same, awaiting what can be awaited."""
+        from asyncio import to_thread
+
+        embedder = self._embedder
+        if not isinstance(embedder, AsyncEmbedder):
+            return await to_thread(self._find, texts, limit, filters, min_score)
+        began = perf_counter()
         index = await to_thread(self.open)
         opened = perf_counter()
         vectors = await embedder.aembed_queries(texts)
         embedded = perf_counter()
         if isinstance(index, AsyncIndex):
-            found = await index.aquery_batch(vectors, top_k, filters, min_score)
+            found = await index.aquery_batch(vectors, limit, filters, min_score)
         else:
-            found = index.query_batch(vectors, top_k, filters, min_score)
-        timings = _shared(began, opened, embedded, perf_counter(), len(texts))
-        answers = zip(texts, found, strict=True)
-        return [
-            await to_thread(_response, index, self._collection, text, hits, filters, min_score, timings)
-            if not hits
-            else _response(index, self._collection, text, hits, filters, min_score, timings)
-            for text, hits in answers
-        ]
+            found = index.query_batch(vectors, limit, filters, min_score)
+        return index, found, _shared(began, opened, embedded, perf_counter(), len(texts))
+
+    def _related(
+        self,
+        index: Index,
+        selection: str,
+        question: str | None,
+        selected: Selection,
+        found: list[Hit],
+        top_k: int,
+        filters: Filters,
+        min_score: float | None,
+        timings: Timings,
+    ) -> SearchResponse:
+        from recto.selection import complement
+
+        hits, left_out = complement(found, selection, top_k)
+        query = selected.text if question is None else question.strip()
+        response = answer(index, self._collection, query, hits, filters, min_score, timings)
+        if found and not hits:
+            response = replace(response, message="Only the selected text itself was found.")
+        warnings = response.warnings
+        if selected.cut:
+            warnings += (f"The selected text is long: its first {len(selected.text)} of {selected.given} characters were searched for.",)
+        return replace(response, warnings=warnings, selection=replace(selected, left_out=left_out))
 
     def close(self) -> None:
         """Let go of connections and open indexes; the next search opens them again."""
@@ -191,29 +279,3 @@ def _command(info: IndexInfo) -> str:
     from shlex import quote
 
     return f"recto index {quote(info.fingerprint.source)} --collection {info.collection}"
-
-
-def _response(
-    index: Index, collection: str, query: str, hits: list[Hit], filters: Filters, min_score: float | None, timings: Timings
-) -> SearchResponse:
-    outcome, message = (Outcome.FOUND, "") if hits else _why_nothing(index, filters, min_score)
-    return SearchResponse(query, tuple(hits), filters, collection, outcome, timings, message, index.info.warnings, index.info.noise)
-
-
-def _why_nothing(index: Index, filters: Filters, min_score: float | None) -> tuple[Outcome, str]:
-    """Tell a filter that leaves nothing from a score that nothing reaches; runs only when there is nothing to show."""
-    if not filters or index.count(filters):
-        return Outcome.NO_MATCH, f"No passage reaches the asked score of {min_score}"
-    reasons = []
-    if filters.modules and not index.count(Filters(modules=filters.modules)):
-        modules = index.modules()
-        near = nearest(filters.modules[0], modules)
-        reasons.append(
-            f"There is no module {' or '.join(repr(name) for name in filter_keys(filters.modules))}."
-            + (f" Did you mean '{near}'?" if near else "")
-            + f" Modules: {', '.join(modules)}."
-        )
-    if filters.page_url is not None and not index.count(Filters(page_url=filters.page_url)):
-        near = nearest(filters.page_url, index.pages())
-        reasons.append(f"There is no page {filters.page_url!r}." + (f" Did you mean '{near}'?" if near else ""))
-    return Outcome.FILTERED_OUT, " ".join(reasons) or "No page matches all filters together; each of them alone has matches."

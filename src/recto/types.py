@@ -87,6 +87,11 @@ class Chunk:
         """The headings in one line."""
         return HEADING_SEPARATOR.join(self.headings)
 
+    @property
+    def link(self) -> str:
+        """The address that opens its section."""
+        return f"{self.page_url}#{self.anchor}" if self.anchor else self.page_url
+
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
@@ -138,6 +143,20 @@ class Outcome(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Selection:
+    """What of a selected text was searched for, how long it was, and how many passages were left out because they hold it."""
+
+    text: str
+    given: int
+    left_out: int = 0
+
+    @property
+    def cut(self) -> bool:
+        """Whether the model could not read all of it."""
+        return len(self.text) < self.given
+
+
+@dataclass(frozen=True, slots=True)
 class SearchResponse:
     """What a search found, or why it found nothing (`message`); scores below `noise` mean nothing, if it was measured."""
 
@@ -150,6 +169,7 @@ class SearchResponse:
     message: str = ""
     warnings: tuple[str, ...] = ()
     noise: float | None = None
+    selection: Selection | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -88,9 +88,7 @@ def _lines(found: Coverage, *, verbose: bool) -> Iterator[str]:
 
 
 def _first(reached: Reached) -> str:
-    from recto.evaluation.places import address
-
-    return f"first came {address(reached.first[0])}" if reached.first else "nothing came"
+    return f"first came {reached.first[0].link}" if reached.first else "nothing came"
 
 
 def _listing(title: str, found: list[Reached], why: Callable[[Reached], str], *, verbose: bool) -> Iterator[str]:

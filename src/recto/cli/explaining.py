@@ -71,9 +71,8 @@ def _row(ranked: Ranked, noise: float | None) -> str:
 
 def _named(hit: Hit) -> str:
     from recto.cli.render import in_line
-    from recto.evaluation.places import address
 
-    return in_line(f"{address(hit.chunk)}  {hit.chunk.heading_path or hit.chunk.page_title}")
+    return in_line(f"{hit.chunk.link}  {hit.chunk.heading_path or hit.chunk.page_title}")
 
 
 def _expected_lines(expected: Expected) -> Iterator[str]:

@@ -9,7 +9,7 @@ from time import perf_counter
 
 from recto.addresses import page_key
 from recto.calibration.measuring import cosine
-from recto.evaluation.places import Found, Place, address, find_place
+from recto.evaluation.places import Found, Place, find_place
 from recto.limits import DEFAULT_TOP_K, check_query, check_search
 from recto.modules import filter_keys
 from recto.protocols import Index
@@ -165,9 +165,9 @@ class _Search:
         """Show what comes nearest to a text that is in no chunk."""
         vector = self._retriever.embedder.embed_query(passage)
         near = self._index.query(vector, 1)
-        where = f"no passage of {address(chunks[0])}" if chunks else "no passage of the index"
+        where = f"no passage of {chunks[0].link}" if chunks else "no passage of the index"
         message = f"The quoted text is in {where}. It may have been changed, or stand in two passages; a shorter quotation may be found."
-        return Expected(wanted, Verdict.NO_PASSAGE, message, address(near[0].chunk) if near else "")
+        return Expected(wanted, Verdict.NO_PASSAGE, message, near[0].chunk.link if near else "")
 
     def _excluded(self, chunks: Sequence[Chunk]) -> str:
         """Say which filter lets none of the chunks through, if one does."""

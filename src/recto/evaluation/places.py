@@ -57,11 +57,6 @@ def find_place(index: Index, place: Place) -> Found:
     return Found((), f"There is no '#{place.anchor}' on '{place.page}'.", f"{place.page}#{near}" if near else "")
 
 
-def address(chunk: Chunk) -> str:
-    """The address that opens a passage's section."""
-    return f"{chunk.page_url}#{chunk.anchor}" if chunk.anchor else chunk.page_url
-
-
 def _by_path(index: Index, page: str) -> list[Chunk] | str:
     """Return the passages of the page with a path in the book, or the nearest name that there is."""
     wanted = page_key(page)

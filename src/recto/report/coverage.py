@@ -8,7 +8,6 @@ from itertools import groupby
 
 from recto import __version__
 from recto.evaluation.coverage import WITHIN, Coverage, PageCoverage, Reached
-from recto.evaluation.places import address
 from recto.report import charts, tables
 from recto.report.markup import Markup, counted, element, joined, place, words
 from recto.report.page import Report, Section, document, facts, folded, made, moment, note, outcome, tiles
@@ -146,7 +145,7 @@ def _rank(rank: int | None) -> str:
 
 
 def _first(one: Reached) -> Markup:
-    return place(address(one.first[0])) if one.first else element("span", "nothing came", class_="none")
+    return place(one.first[0].link) if one.first else element("span", "nothing came", class_="none")
 
 
 def _copies(one: Reached) -> Markup:

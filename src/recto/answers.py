@@ -1,0 +1,35 @@
+"""What a search answers: its hits, or why there are none."""
+
+from __future__ import annotations
+
+from recto.modules import filter_keys, nearest
+from recto.protocols import Index
+from recto.types import Filters, Hit, Outcome, SearchResponse, Timings
+
+
+def answer(
+    index: Index, collection: str, query: str, hits: list[Hit], filters: Filters, min_score: float | None, timings: Timings
+) -> SearchResponse:
+    """Make the response to a query from what the engine found."""
+    outcome, message = (Outcome.FOUND, "") if hits else _why_nothing(index, filters, min_score)
+    info = index.info  # asked for once: an embedded index looks at the disk for it
+    return SearchResponse(query, tuple(hits), filters, collection, outcome, timings, message, info.warnings, info.noise)
+
+
+def _why_nothing(index: Index, filters: Filters, min_score: float | None) -> tuple[Outcome, str]:
+    """Tell a filter that leaves nothing from a score that nothing reaches; runs only when there is nothing to show."""
+    if not filters or index.count(filters):
+        return Outcome.NO_MATCH, f"No passage reaches the asked score of {min_score}"
+    reasons = []
+    if filters.modules and not index.count(Filters(modules=filters.modules)):
+        modules = index.modules()
+        near = nearest(filters.modules[0], modules)
+        reasons.append(
+            f"There is no module {' or '.join(repr(name) for name in filter_keys(filters.modules))}."
+            + (f" Did you mean '{near}'?" if near else "")
+            + f" Modules: {', '.join(modules)}."
+        )
+    if filters.page_url is not None and not index.count(Filters(page_url=filters.page_url)):
+        near = nearest(filters.page_url, index.pages())
+        reasons.append(f"There is no page {filters.page_url!r}." + (f" Did you mean '{near}'?" if near else ""))
+    return Outcome.FILTERED_OUT, " ".join(reasons) or "No page matches all filters together; each of them alone has matches."
