@@ -86,9 +86,7 @@ def _section(chunks: list[Chunk], place: str) -> list[Chunk]:
 
 def main() -> None:
     """Print both, with an interval on the difference."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=1, help="not used: the answers are always the same")
-    parser.parse_args()
+    argparse.ArgumentParser(description=__doc__).parse_args()
     with Retriever.connect() as retriever:
         cases = load_cases(retriever)
         ways = {"plain search": measure(cases, plain(retriever)), "related": measure(cases, related(retriever))}
