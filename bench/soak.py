@@ -25,8 +25,10 @@ from recto.protocols import Embedder, Store
 from recto.settings import Settings
 from recto.wiring import open_embedder, open_store
 
-_CLIENTS = 6
-_TRIES = 40
+_CLIENTS = 4
+_TRIES = 100
+_SOME = 10
+_PATIENCE = 60.0
 _SUBJECTS = ("soil and compost", "sowing beans", "kneading dough", "sharpening a plane", "grafting a rose", "mending a chair")
 
 
@@ -35,6 +37,7 @@ class Stage(Protocol):
 
     variables: dict[str, str]
     store: Store
+    can_go_away: bool
 
     def away(self, *, gone: bool) -> None:
         """Let the engine go away, or come back."""
@@ -45,6 +48,7 @@ class Edge:
     """The embedded engine; it cannot go away."""
 
     home: Path
+    can_go_away: bool = False
     variables: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -60,6 +64,7 @@ class Server:
 
     home: Path
     double: Any
+    can_go_away: bool = True
 
     def __post_init__(self) -> None:
         self.variables = {"RECTO_EMBEDDER": "local", "RECTO_STORE": "server", "QDRANT_URL": self.double.url}
@@ -85,6 +90,12 @@ class Tally:
         """Count one."""
         with self.lock:
             self.counts[name] += 1
+
+    def wait_for(self, name: str, more: int) -> None:
+        """Let the load go on until so many more were counted, or for a while."""
+        wanted, deadline = self.counts[name] + more, time.monotonic() + _PATIENCE
+        while self.counts[name] < wanted and time.monotonic() < deadline:
+            time.sleep(0.02)
 
 
 def soak(folder: Path, seconds: float) -> dict[str, Any]:
@@ -128,22 +139,26 @@ def run(stage: Stage, home: Path, seconds: float, publish_every: float) -> dict[
 
 
 def happen(stage: Stage, embedder: Embedder, home: Path, tally: Tally, running: Served, end: float, publish_every: float) -> None:
-    """Publish, restart a worker, and let the engine go away, again and again."""
+    """Publish, restart a worker, and let the engine go away, again and again, each under load."""
     edition = 1
     while True:
         began = time.monotonic()
+        tally.wait_for("answered", _SOME)
         publish(stage, embedder, home, tally, edition)
-        edition += 1
+        tally.wait_for("answered", _SOME)
         workers = running.workers()
         os.kill(workers[edition % len(workers)].pid, signal.SIGTERM if edition % 2 else signal.SIGKILL)
         tally.add("restarted")
-        stage.away(gone=True)
-        time.sleep(min(1.0, publish_every / 4))
-        stage.away(gone=False)
-        if time.monotonic() + publish_every > end:
-            time.sleep(max(0.5, end - time.monotonic()))
+        tally.wait_for("answered", _SOME)
+        if stage.can_go_away:
+            stage.away(gone=True)
+            tally.wait_for("asked again after 503", 1)
+            stage.away(gone=False)
+            tally.wait_for("answered", _SOME)
+        edition += 1
+        if time.monotonic() >= end:
             return
-        time.sleep(max(0.0, began + publish_every - time.monotonic()))
+        time.sleep(max(0.0, min(end, began + publish_every) - time.monotonic()))
 
 
 def publish(stage: Stage, embedder: Embedder, home: Path, tally: Tally, edition: int) -> None:

@@ -21,7 +21,7 @@ def check(found: dict[str, object]) -> None:
 
 def test_a_server_that_goes_away(tmp_path: Path) -> None:
     with QdrantDouble() as double:
-        found = soak.run(soak.Server(tmp_path / "home", double), tmp_path / "home", 3, publish_every=2)
+        found = soak.run(soak.Server(tmp_path / "home", double), tmp_path / "home", 1, publish_every=1)
     check(found)
     assert found["asked again after 503"] > 0, "it was away"
 
