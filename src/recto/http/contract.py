@@ -25,9 +25,9 @@ def contract_router(library: Library, metrics: Metrics) -> APIRouter:
     @router.post("/retrieve", response_model=QueryResponse, summary="Execute a semantic search against the vector database.")
     async def retrieve(body: QueryRequest) -> Response:
         began = perf_counter()
-        answered = await library.search(library.name(body.collection), body.query, body.limit)
-        metrics.searched(answered.response.timings)
-        return respond(contract_view(answered.response, (perf_counter() - began) * 1e3))
+        response = await library.search(library.name(body.collection), body.query, body.limit)
+        metrics.searched(response.timings)
+        return respond(contract_view(response, (perf_counter() - began) * 1e3))
 
     @router.get("/validate", response_model=ValidationResponse, summary="Validate the retrieval pipeline status.")
     async def validate(collection: str | None = None) -> Response:
@@ -52,11 +52,11 @@ async def validation(library: Library, name: str) -> dict[str, Any]:
 
 async def _sample_search_works(library: Library, name: str) -> bool:
     try:
-        answered = await library.search(name, _SAMPLE, 1)
+        response = await library.search(name, _SAMPLE, 1)
     except CollectionEmpty:
         return False
     except RectoError as error:
         if STATUSES[error.kind] == 503:
             raise
         return False
-    return bool(answered.response.hits)
+    return bool(response.hits)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeVar
 
 from recto.errors import CollectionMissing, ErrorKind
@@ -22,16 +22,6 @@ from recto.types import NO_FILTERS, Filters, IndexInfo, SearchResponse
 from recto.wiring import connect, open_embedder, open_store
 
 Result = TypeVar("Result")
-
-_SAME_STATE_TRIES = 5
-
-
-@dataclass(frozen=True, slots=True)
-class Answered:
-    """A response, and the state of the collection that it came from."""
-
-    response: SearchResponse
-    generation: str
 
 
 class Library:
@@ -89,29 +79,27 @@ class Library:
         """Return what is stored under a name, whether or not it can be searched."""
         return await self.ask(name, lambda _: self._store.open(name).info)
 
-    async def search(self, name: str, query: str, limit: int, filters: Filters = NO_FILTERS, min_score: float | None = None) -> Answered:
+    async def search(
+        self, name: str, query: str, limit: int, filters: Filters = NO_FILTERS, min_score: float | None = None
+    ) -> SearchResponse:
         """Search one collection."""
-        return (await self.search_batch(name, [query], limit, filters, min_score))[0]
+        if self._awaited:
+            return await self._await(name, lambda retriever: retriever.asearch(query, limit, filters, min_score))
+        return await self.ask(name, lambda retriever: retriever.search(query, limit, filters, min_score))
 
     async def search_batch(
         self, name: str, queries: Sequence[str], limit: int, filters: Filters = NO_FILTERS, min_score: float | None = None
-    ) -> list[Answered]:
+    ) -> list[SearchResponse]:
         """Search for several questions, all in one state of the collection."""
         if self._awaited:
             return await self._await(name, lambda retriever: retriever.asearch_batch(queries, limit, filters, min_score))
-        if len(queries) == 1:
-            return await self._asked(name, lambda retriever: [retriever.search(queries[0], limit, filters, min_score)])
-        return await self._asked(name, lambda retriever: retriever.search_batch(queries, limit, filters, min_score))
+        return await self.ask(name, lambda retriever: retriever.search_batch(queries, limit, filters, min_score))
 
-    async def related(self, name: str, selection: str, question: str | None, limit: int, filters: Filters) -> Answered:
+    async def related(self, name: str, selection: str, question: str | None, limit: int, filters: Filters) -> SearchResponse:
         """Find what goes with a selected text."""
         if self._awaited:
-
-            async def found(retriever: Retriever) -> list[SearchResponse]:
-                return [await retriever.arelated(selection, question, limit, filters)]
-
-            return (await self._await(name, found))[0]
-        return (await self._asked(name, lambda retriever: [retriever.related(selection, question, limit, filters)]))[0]
+            return await self._await(name, lambda retriever: retriever.arelated(selection, question, limit, filters))
+        return await self.ask(name, lambda retriever: retriever.related(selection, question, limit, filters))
 
     async def page(self, name: str, url: str) -> BookPage:
         """Return a page as it is indexed."""
@@ -136,26 +124,10 @@ class Library:
         with self._breaker(name).watch(), _named(name):
             return await asyncio.get_running_loop().run_in_executor(self._pool, call, retriever)
 
-    async def _asked(self, name: str, call: Callable[[Retriever], list[SearchResponse]]) -> list[Answered]:
-        responses, generation = await self.ask(name, lambda retriever: _in_one_state(retriever, lambda: call(retriever)))
-        return self._outward(responses, generation)
-
-    async def _await(self, name: str, call: Callable[[Retriever], Awaitable[list[SearchResponse]]]) -> list[Answered]:
-        """Ask services without a thread for each question; see `_in_one_state`."""
-        retriever = self.retriever(name)
+    async def _await(self, name: str, call: Callable[[Retriever], Awaitable[Result]]) -> Result:
+        """Ask services without a thread for each question."""
         with self._breaker(name).watch(), _named(name):
-            before = (await asyncio.to_thread(retriever.open)).info.generation
-            for _ in range(_SAME_STATE_TRIES):
-                responses = await call(retriever)
-                after = (await asyncio.to_thread(retriever.open)).info.generation
-                if after == before:
-                    break
-                before = after
-        return self._outward(responses, before)
-
-    def _outward(self, responses: list[SearchResponse], generation: str) -> list[Answered]:
-        """Take out of warnings what only the machine's owner should see."""
-        return [Answered(replace(one, warnings=self.outward(one.warnings)), generation) for one in responses]
+            return await call(self.retriever(name))
 
     def outward(self, warnings: Sequence[str]) -> tuple[str, ...]:
         """Return warnings without the paths and addresses that they may name."""
@@ -191,15 +163,3 @@ class _named:  # noqa: N801 - used as a function
             raise CollectionMissing(
                 f"Collection '{self._name}' does not exist", hint=f"Index a book with `recto index PATH --collection {self._name}`."
             ) from error
-
-
-def _in_one_state(retriever: Retriever, call: Callable[[], list[SearchResponse]]) -> tuple[list[SearchResponse], str]:
-    """Ask again if a new state was published meanwhile, so that what is said of the state is true of the answer."""
-    before = retriever.open().info.generation
-    for _ in range(_SAME_STATE_TRIES):
-        responses = call()
-        after = retriever.open().info.generation
-        if after == before:
-            break
-        before = after
-    return responses, before

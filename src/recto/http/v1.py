@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Response
 
 from recto.http import models
-from recto.http.library import Answered, Library
+from recto.http.library import Library
 from recto.http.metrics import Metrics
 from recto.http.routes import ERRORS, StrictRoute
 from recto.http.views import modules_view, page_view, pages_view, related_view, respond, search_view
-from recto.types import Filters
+from recto.types import Filters, SearchResponse
 
 Collection = Annotated[str | None, Query(description="One of the served collections; default: the first.")]
 Address = Annotated[str, Path(description="The page's address, percent-encoded.", examples=["local://docs/docs/intro"])]
@@ -21,9 +22,9 @@ def v1_router(library: Library, metrics: Metrics) -> APIRouter:
     """Make the addresses under `/v1`."""
     router = APIRouter(prefix="/v1", route_class=StrictRoute, tags=["v1"], responses=ERRORS)
 
-    def noted(answered: Answered) -> Answered:
-        metrics.searched(answered.response.timings)
-        return answered
+    def noted(response: SearchResponse) -> SearchResponse:
+        metrics.searched(response.timings)
+        return replace(response, warnings=library.outward(response.warnings)) if response.warnings else response
 
     @router.post("/search", response_model=models.SearchAnswer, summary="Find the passages nearest to a question.")
     async def search(body: models.SearchRequest) -> Response:
@@ -39,7 +40,7 @@ def v1_router(library: Library, metrics: Metrics) -> APIRouter:
     async def batch(body: models.BatchRequest) -> Response:
         name = library.name(body.collection)
         answers = await library.search_batch(name, body.queries, body.limit, _filters(body), body.min_score)
-        return respond({"responses": [search_view(noted(answered)) for answered in answers]})
+        return respond({"responses": [search_view(noted(answer)) for answer in answers]})
 
     @router.get("/collections", response_model=models.CollectionsAnswer, summary="List the collections that are served.")
     async def collections() -> Response:

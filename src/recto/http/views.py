@@ -10,7 +10,6 @@ from typing import Any
 from starlette.responses import Response
 
 from recto.http.errors import Refusal
-from recto.http.library import Answered
 from recto.http.outline import Outline
 from recto.modules import filter_keys
 from recto.pages import BookPage
@@ -78,13 +77,12 @@ def preview(text: str) -> str:
     return f"{cut}..."
 
 
-def search_view(answered: Answered) -> dict[str, Any]:
+def search_view(response: SearchResponse) -> dict[str, Any]:
     """Return an answer of version 1."""
-    response = answered.response
     return {
         "query": response.query,
         "collection": response.collection,
-        "generation": answered.generation,
+        "generation": response.generation,
         "outcome": response.outcome.value,
         "message": response.message,
         "warnings": list(response.warnings),
@@ -98,12 +96,12 @@ def search_view(answered: Answered) -> dict[str, Any]:
     }
 
 
-def related_view(answered: Answered) -> dict[str, Any]:
+def related_view(response: SearchResponse) -> dict[str, Any]:
     """Return an answer of version 1 to a selected text."""
-    chosen = answered.response.selection
+    chosen = response.selection
     if chosen is None:
         raise ValueError("the response is not one to a selected text")
-    return search_view(answered) | {
+    return search_view(response) | {
         "selection": {"text": chosen.text, "given": chosen.given, "cut": chosen.cut, "left_out": chosen.left_out}
     }
 
