@@ -17,7 +17,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -94,8 +94,12 @@ class Served:
 
     def workers(self) -> list[psutil.Process]:
         """Return the processes that answer."""
-        children = psutil.Process(self.process.pid).children()
-        return [child for child in children if "spawn_main" in " ".join(child.cmdline())] or [psutil.Process(self.process.pid)]
+        found = []
+        for child in psutil.Process(self.process.pid).children():
+            with suppress(psutil.Error):  # one that has just ended
+                if "spawn_main" in " ".join(child.cmdline()):
+                    found.append(child)
+        return found or [psutil.Process(self.process.pid)]
 
 
 @contextmanager

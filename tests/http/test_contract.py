@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from recto.http.library import Library
 from recto.http.models import QueryResponse, ValidationResponse
 from recto.http.options import ServeOptions
 from recto.retriever import Retriever
@@ -152,3 +153,10 @@ def test_another_model_is_an_error_without_internals(house: Path, monkeypatch: p
         assert body["collection_exists"]
         assert not body["sample_search_works"]
         assert service.get("/readyz").status == 503
+
+
+def test_warnings_name_no_paths_of_this_machine(house_settings: Settings) -> None:
+    library = Library(house_settings, ServeOptions(), print)
+    (warning,) = library.outward((f"The index of 'house' is damaged: {house_settings.home}/collections/house/gen-000001 has other bytes",))
+    assert str(house_settings.home) not in warning
+    assert "is damaged" in warning

@@ -8,6 +8,7 @@ import socket
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -30,8 +31,12 @@ ASKED = "When are the beans sown, by the way?"
 
 def workers(program: Program) -> set[int]:
     """The processes that answer."""
-    children = psutil.Process(program.process.pid).children()
-    return {child.pid for child in children if "spawn_main" in " ".join(child.cmdline())}
+    found = set()
+    for child in psutil.Process(program.process.pid).children():
+        with suppress(psutil.Error):  # one that has just ended
+            if "spawn_main" in " ".join(child.cmdline()):
+                found.add(child.pid)
+    return found
 
 
 def answering(program: Program) -> set[int]:
