@@ -13,7 +13,9 @@ def answer(
     """Make the response to a query from what the engine found."""
     outcome, message = (Outcome.FOUND, "") if hits else _why_nothing(index, filters, min_score)
     info = index.info  # asked for once: an embedded index looks at the disk for it
-    return SearchResponse(query, tuple(hits), filters, collection, outcome, timings, message, info.warnings, info.noise)
+    return SearchResponse(
+        query, tuple(hits), filters, collection, outcome, timings, message, info.warnings, info.noise, generation=info.generation
+    )
 
 
 def _why_nothing(index: Index, filters: Filters, min_score: float | None) -> tuple[Outcome, str]:

@@ -158,7 +158,10 @@ class Selection:
 
 @dataclass(frozen=True, slots=True)
 class SearchResponse:
-    """What a search found, or why it found nothing (`message`); scores below `noise` mean nothing, if it was measured."""
+    """What a search found, or why it found nothing (`message`); scores below `noise` mean nothing, if it was measured.
+
+    `generation` names the published state that it came from.
+    """
 
     query: str
     hits: tuple[Hit, ...]
@@ -170,6 +173,7 @@ class SearchResponse:
     warnings: tuple[str, ...] = ()
     noise: float | None = None
     selection: Selection | None = None
+    generation: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,7 +70,17 @@ def test_help_and_errors_load_nothing_heavy(home: Path, arguments: list[str], mo
 
 
 @pytest.mark.parametrize(
-    "arguments", [["--help"], ["index", "--help"], ["index"], ["index", "/no/such/place"], ["search", ""], ["nonsense"]]
+    "arguments",
+    [
+        ["--help"],
+        ["index", "--help"],
+        ["index"],
+        ["index", "/no/such/place"],
+        ["search", ""],
+        ["nonsense"],
+        ["serve", "--help"],
+        ["serve", "--host", "0.0.0.0"],
+    ],
 )
 def test_the_products_help_and_errors_load_nothing_heavy(home: Path, arguments: list[str]) -> None:
     _, loaded = probe(home, *arguments, program="main")
