@@ -69,6 +69,11 @@ def validate(suite_file: Path | None, collection: str | None, *, verbose: bool, 
         from recto.evaluation import validation
 
         report = validation.validate(retriever, suite)
+        info = retriever.open().info
+    from recto import records
+    from recto.cli.keeping import keep
+
+    keep(lambda home: records.keep_report(home, info, report))
     from recto.cli import render
 
     click.echo(render.validation_json(report) if as_json else render.validation_text(report, verbose=verbose))

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from recto.cli.commands import connect
+from recto.cli.keeping import keep
 from recto.cli.running import Exit, tell
 from recto.errors import InvalidArgument
 
@@ -35,6 +36,9 @@ def coverage(collection: str | None, fail_under: float | None, html: Path | None
         with _progress("Asking for sections") as progress:
             found = cover(retriever.embedder, index, progress)
         info = index.info
+    from recto import records
+
+    keep(lambda home: records.keep_coverage(home, info, found))
     if html:
         from recto.report.coverage import coverage_page
         from recto.report.page import write

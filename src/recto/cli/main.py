@@ -284,4 +284,28 @@ def doctor(collection: str | None, everything: bool, as_json: bool) -> int:
     return doctoring.doctor(collection, everything=everything, as_json=as_json)
 
 
+@recto.command()
+@click.option("--host", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="Where to listen; any but loopback wants a key.")
+@click.option("--port", type=click.IntRange(0, 65535), default=8000, show_default=True, metavar="INT", help="The port; 0 is any free one.")
+@click.option("--workers", type=click.IntRange(1, 64), default=1, show_default=True, metavar="INT", help="Processes that answer.")
+@click.option("--collection", "collections", multiple=True, metavar="NAME", help="Serve this collection too. May be repeated.")
+@click.option("--allow-public", is_flag=True, help="Let anyone who can reach the service ask it, without a key.")
+@click.option("--allowed-host", "hosts", multiple=True, metavar="NAME", help="Answer to this host name too. May be repeated.")
+@click.option("--cors-origin", "origins", multiple=True, metavar="ORIGIN", help="Let web pages of this origin ask. May be repeated.")
+@click.option("--rate", type=click.IntRange(0), metavar="INT", help="Requests a minute for each key; default no limit.")
+@click.option("--concurrency", type=click.IntRange(1), default=100, show_default=True, metavar="INT", help="Requests at once, per worker.")
+@click.option(
+    "--timeout", type=click.FloatRange(0.1), default=15, show_default=True, metavar="SECONDS", help="How long a request may take."
+)
+@click.option("--drain", type=click.FloatRange(1), default=20, show_default=True, metavar="SECONDS", help="How long SIGTERM waits.")
+def serve(**flags: Any) -> int:
+    """Answer searches over HTTP, for programs and for people: POST /retrieve, and a page at /.
+
+    Keys are read from RECTO_API_KEY, several separated by commas.
+    """
+    from recto.cli import serving
+
+    return serving.serve(**flags)
+
+
 main = entry(recto, "recto")

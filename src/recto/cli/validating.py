@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from recto import records
 from recto.cli.commands import connect
+from recto.cli.keeping import keep
 from recto.cli.running import Exit, warn
 from recto.errors import InvalidArgument, StorageError
 from recto.evaluation.measures import DEFAULT_MEASURES, GATED_MEASURES, Measure, parse_measure
@@ -66,8 +68,11 @@ def validate(request: Request, *, verbose: bool, as_json: bool) -> Exit:
 
         noise = request.noise if request.noise is not None else retriever.open().info.noise
         run = run_suite(retriever, suite, Options(request.top_k, measures, noise))
+        info = retriever.open().info
         if other:
             before = Baseline.of(run_suite(other, suite, Options(request.top_k, measures, request.noise or other.open().info.noise)))
+    if not request.tags:  # a part of a suite says little of the index
+        keep(lambda home: records.keep_run(home, info, run))
     comparison = compare(run, _narrowed(before, whole, suite)) if before else None
     gate = checks(run, thresholds, comparison)
     failed = any(not check.holds for check in gate)

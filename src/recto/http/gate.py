@@ -1,0 +1,178 @@
+"""What every request passes: an id, the checks, a deadline, the usual headers, and one line in the log."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from time import perf_counter
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from recto.http.errors import UNEXPECTED, Refusal, busy
+from recto.http.limits import Rate, Slots, bounded_body, check_length
+from recto.http.logs import LOG, log_request, request_id
+from recto.http.metrics import Metrics
+from recto.http.options import ServeOptions
+from recto.http.security import HEADERS, Hosts, Keys, is_open, unauthorised
+from recto.http.views import respond_refusal
+
+_LIGHT = ("/healthz", "/readyz", "/metrics")
+_NO_STORE = (b"cache-control", b"no-store")
+
+
+@dataclass(slots=True)
+class _Exchange:
+    """One request, as far as it is known when its line is written."""
+
+    id: str
+    method: str
+    began: float = field(default_factory=perf_counter)
+    status: int = 0
+    holder: int = 0
+    refused: str = ""
+
+
+class Gate:
+    """The outermost part of the service; no exception gets past it."""
+
+    def __init__(self, app: ASGIApp, options: ServeOptions, metrics: Metrics) -> None:
+        self._app = app
+        self._metrics = metrics
+        self._timeout = options.timeout
+        self._keys = Keys(options.keys)
+        self._hosts = Hosts(options)
+        self._slots = Slots(options.concurrency)
+        self._rate = Rate(options.rate)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Take one request."""
+        if scope["type"] != "http":
+            if scope["type"] == "lifespan":
+                await self._app(scope, receive, send)
+            return
+        headers = _headers(scope)
+        exchange = _Exchange(request_id(headers.get("x-request-id", "")), scope["method"])
+        if exchange.method == "HEAD":  # the same answer as to GET; its body is dropped on the way out
+            scope = {**scope, "method": "GET"}
+        self._metrics.running.inc()
+        try:
+            await self._answer(scope, receive, _Sender(send, exchange), headers, exchange)
+        finally:
+            self._metrics.running.dec()
+            self._note(scope, exchange)
+
+    async def _answer(self, scope: Scope, receive: Receive, send: _Sender, headers: Mapping[str, str], exchange: _Exchange) -> None:
+        refusal = self._refusal(scope, headers, exchange)
+        light = scope["path"] in _LIGHT or is_open(scope["path"])
+        if refusal is None and not light and (refusal := self._slots.take()):
+            exchange.refused = "busy"
+        if refusal is not None:
+            await respond_refusal(refusal)(scope, receive, send)
+            return
+        try:
+            async with asyncio.timeout(self._timeout):
+                await self._app(scope, bounded_body(receive), send)
+        except TimeoutError:
+            exchange.refused = "timeout"
+            await self._instead(busy(f"There was no answer within {self._timeout:g} s", seconds=2), scope, receive, send)
+        except Exception:  # noqa: BLE001 - a fault of ours: the caller learns that much, the log where it happened
+            LOG.exception("unexpected error", extra={"recto_fields": {"id": exchange.id}})
+            await self._instead(UNEXPECTED, scope, receive, send)
+        finally:
+            if not light:
+                self._slots.give_back()
+
+    def _refusal(self, scope: Scope, headers: Mapping[str, str], exchange: _Exchange) -> Refusal | None:
+        if refusal := self._hosts.check(headers):
+            exchange.refused = "host"
+            return refusal
+        path = scope["path"]
+        if self._keys and not is_open(path):
+            exchange.holder = self._keys.holder(headers.get("authorization", ""))
+            if not exchange.holder:
+                exchange.refused = "key"
+                return unauthorised()
+        if refusal := check_length(headers.get("content-length", "")):
+            exchange.refused = "size"
+            return refusal
+        if path not in _LIGHT and not is_open(path) and (refusal := self._rate.check(_caller(scope, exchange))):
+            exchange.refused = "rate"
+            return refusal
+        return None
+
+    async def _instead(self, refusal: Refusal, scope: Scope, receive: Receive, send: _Sender) -> None:
+        if not send.began:
+            await respond_refusal(refusal)(scope, receive, send)
+
+    def _note(self, scope: Scope, exchange: _Exchange) -> None:
+        route = route_of(scope)
+        seconds = perf_counter() - exchange.began
+        self._metrics.requests.labels(_known_method(exchange.method), route, str(exchange.status)).inc()
+        self._metrics.seconds.labels(route).observe(seconds)
+        if exchange.refused:
+            self._metrics.refused.labels(exchange.refused).inc()
+        fields: dict[str, object] = {
+            "id": exchange.id,
+            "method": _known_method(exchange.method),
+            "route": route,
+            "status": exchange.status,
+            "ms": round(seconds * 1e3, 2),
+        }
+        if exchange.holder:
+            fields["key"] = exchange.holder
+        if exchange.refused:
+            fields["refused"] = exchange.refused
+        log_request(fields)
+
+
+class _Sender:
+    """Adds the headers that every answer has, and notes its status."""
+
+    __slots__ = ("_exchange", "_send", "began")
+
+    def __init__(self, send: Send, exchange: _Exchange) -> None:
+        self._send = send
+        self._exchange = exchange
+        self.began = False
+
+    async def __call__(self, message: Message) -> None:
+        """Send one message."""
+        if message["type"] == "http.response.start":
+            self.began = True
+            self._exchange.status = message["status"]
+            own = list(message.get("headers", ()))
+            names = {name.lower() for name, _ in own}
+            extra = [(b"x-request-id", self._exchange.id.encode()), *HEADERS]
+            if b"cache-control" not in names:
+                extra.append(_NO_STORE)
+            message = {**message, "headers": [*own, *extra]}
+        elif message["type"] == "http.response.body" and self._exchange.method == "HEAD":
+            message = {**message, "body": b""}
+        await self._send(message)
+
+
+def route_of(scope: Scope) -> str:
+    """Return the template of a request's address, so that neither log nor figures hold what was asked for."""
+    path = getattr(scope.get("route"), "path", None)
+    return path if isinstance(path, str) else "other"
+
+
+def _known_method(method: str) -> str:
+    return method if method in ("GET", "HEAD", "POST", "OPTIONS", "PUT", "PATCH", "DELETE") else "OTHER"
+
+
+def _headers(scope: Scope) -> dict[str, str]:
+    """Return the headers that are looked at; of one that is given twice, the first."""
+    found: dict[str, str] = {}
+    for name, value in scope["headers"]:
+        found.setdefault(name.decode("latin-1"), value.decode("latin-1"))
+    return found
+
+
+def _caller(scope: Scope, exchange: _Exchange) -> str:
+    """Whose requests are counted together: those with one key, or from one address where there are no keys."""
+    if exchange.holder:
+        return f"key {exchange.holder}"
+    client = scope.get("client")
+    return client[0] if client else "unknown"

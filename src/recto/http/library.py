@@ -1,0 +1,192 @@
+"""The collections that the service answers from: opened when they can be, asked in threads or awaited, never named beyond the list."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from recto.errors import CollectionMissing, ErrorKind
+from recto.http.batching import MOST, BatchingEmbedder
+from recto.http.breaker import Breaker
+from recto.http.options import DEFAULT_COLLECTION, ServeOptions
+from recto.http.outline import Outline, outline_of
+from recto.pages import BookPage
+from recto.protocols import AsyncEmbedder
+from recto.remote import Tell
+from recto.retriever import Retriever
+from recto.settings import Settings
+from recto.types import NO_FILTERS, Filters, IndexInfo, SearchResponse
+from recto.wiring import connect, open_embedder, open_store
+
+Result = TypeVar("Result")
+
+_SAME_STATE_TRIES = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """A response, and the state of the collection that it came from."""
+
+    response: SearchResponse
+    generation: str
+
+
+class Library:
+    """What is served; opening it is light, `start` is heavy. Searches that are under way at once share the model's work."""
+
+    def __init__(self, settings: Settings, options: ServeOptions, tell: Tell, batched: Callable[[int], None] = lambda _: None) -> None:
+        self.settings = settings
+        self.default = settings.collection_or(DEFAULT_COLLECTION)
+        self.names = tuple(dict.fromkeys((self.default, *options.collections)))
+        self._tell = tell
+        embedder = open_embedder(settings, tell)
+        self._awaited = isinstance(embedder, AsyncEmbedder)
+        self._embedder = embedder if self._awaited else BatchingEmbedder(embedder, batched)
+        self._store = open_store(settings, tell)
+        self._retrievers: dict[str, Retriever] = {}
+        self._breakers: dict[str, Breaker] = {}
+        self._outlines: dict[str, tuple[IndexInfo, Outline]] = {}
+        self._pool = ThreadPoolExecutor(MOST, thread_name_prefix="recto-search")
+
+    def start(self) -> None:
+        """Open the default collection, index the sample book if it is the very first run, and load the model."""
+        connect(self.settings, self._embedder, self._store, self.default, self._tell)
+        self._embedder.warm_up()
+
+    async def close(self) -> None:
+        """Let go of everything."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        any_retriever = self.retriever(self.default)
+        await any_retriever.aclose()
+        any_retriever.close()
+
+    def name(self, asked: str | None) -> str:
+        """Return the collection that a request means, or refuse one that is not served."""
+        # The contract's own name stands for whatever is configured in its place.
+        if asked is None or asked in (self.default, DEFAULT_COLLECTION):
+            return self.default
+        if asked in self.names or asked in self._further_names():
+            return asked
+        raise CollectionMissing("There is no such collection here", hint="GET /v1/collections lists what there is.")
+
+    def retriever(self, name: str) -> Retriever:
+        """Return what searches a collection; nothing is opened yet."""
+        if name not in self._retrievers:
+            self._retrievers[name] = Retriever(self._embedder, self._store, name)
+        return self._retrievers[name]
+
+    async def info(self, name: str) -> IndexInfo:
+        """Return what the collection's index is, checked against the model."""
+        return await self.ask(name, lambda retriever: retriever.open().info)
+
+    async def stored_info(self, name: str) -> IndexInfo:
+        """Return what is stored under a name, whether or not it can be searched."""
+        return await self.ask(name, lambda _: self._store.open(name).info)
+
+    async def search(self, name: str, query: str, limit: int, filters: Filters = NO_FILTERS, min_score: float | None = None) -> Answered:
+        """Search one collection."""
+        return (await self.search_batch(name, [query], limit, filters, min_score))[0]
+
+    async def search_batch(
+        self, name: str, queries: Sequence[str], limit: int, filters: Filters = NO_FILTERS, min_score: float | None = None
+    ) -> list[Answered]:
+        """Search for several questions, all in one state of the collection."""
+        if self._awaited:
+            return await self._await(name, lambda retriever: retriever.asearch_batch(queries, limit, filters, min_score))
+        if len(queries) == 1:
+            return await self._asked(name, lambda retriever: [retriever.search(queries[0], limit, filters, min_score)])
+        return await self._asked(name, lambda retriever: retriever.search_batch(queries, limit, filters, min_score))
+
+    async def related(self, name: str, selection: str, question: str | None, limit: int, filters: Filters) -> Answered:
+        """Find what goes with a selected text."""
+        if self._awaited:
+
+            async def found(retriever: Retriever) -> list[SearchResponse]:
+                return [await retriever.arelated(selection, question, limit, filters)]
+
+            return (await self._await(name, found))[0]
+        return (await self._asked(name, lambda retriever: [retriever.related(selection, question, limit, filters)]))[0]
+
+    async def page(self, name: str, url: str) -> BookPage:
+        """Return a page as it is indexed."""
+        return await self.ask(name, lambda retriever: retriever.page(url))
+
+    async def outline(self, name: str) -> Outline:
+        """Return the pages of a collection; read once for each published state."""
+
+        def read(retriever: Retriever) -> Outline:
+            index = retriever.open()
+            state = replace(index.info, warnings=(), calibration=None)
+            known = self._outlines.get(name)
+            if known is None or known[0] != state:
+                self._outlines[name] = known = (state, outline_of(index.scroll()))
+            return known[1]
+
+        return await self.ask(name, read)
+
+    async def ask(self, name: str, call: Callable[[Retriever], Result]) -> Result:
+        """Ask a collection something in a thread of the pool."""
+        retriever = self.retriever(name)
+        with self._breaker(name).watch(), _named(name):
+            return await asyncio.get_running_loop().run_in_executor(self._pool, call, retriever)
+
+    async def _asked(self, name: str, call: Callable[[Retriever], list[SearchResponse]]) -> list[Answered]:
+        return await self.ask(name, lambda retriever: _in_one_state(retriever, lambda: call(retriever)))
+
+    async def _await(self, name: str, call: Callable[[Retriever], Awaitable[list[SearchResponse]]]) -> list[Answered]:
+        """Ask services without a thread for each question; see `_in_one_state`."""
+        retriever = self.retriever(name)
+        with self._breaker(name).watch(), _named(name):
+            before = (await asyncio.to_thread(retriever.open)).info.generation
+            for _ in range(_SAME_STATE_TRIES):
+                responses = await call(retriever)
+                after = (await asyncio.to_thread(retriever.open)).info.generation
+                if after == before:
+                    break
+                before = after
+        return [Answered(response, before) for response in responses]
+
+    def _breaker(self, name: str) -> Breaker:
+        return self._breakers.setdefault(name, Breaker())
+
+    def _further_names(self) -> set[str]:
+        """Other names of the default collection, where looking them up costs nothing."""
+        if self.settings.store != "edge":
+            return set()
+        aliases = self._store.aliases()
+        behind = aliases.get(self.default, self.default)
+        return {behind, *(alias for alias, target in aliases.items() if target == behind)}
+
+
+class _named:  # noqa: N801 - used as a function
+    """Tell of a missing collection in words that name it alone: the store's own have its address and all other names in them."""
+
+    __slots__ = ("_name",)
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __enter__(self) -> None:
+        """Begin."""
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        """Put our words in place of the store's."""
+        if isinstance(error, CollectionMissing) and error.kind is ErrorKind.MISSING:
+            raise CollectionMissing(
+                f"Collection '{self._name}' does not exist", hint=f"Index a book with `recto index PATH --collection {self._name}`."
+            ) from error
+
+
+def _in_one_state(retriever: Retriever, call: Callable[[], list[SearchResponse]]) -> list[Answered]:
+    """Ask again if a new state was published meanwhile, so that what is said of the state is true of the answer."""
+    before = retriever.open().info.generation
+    for _ in range(_SAME_STATE_TRIES):
+        responses = call()
+        after = retriever.open().info.generation
+        if after == before:
+            break
+        before = after
+    return [Answered(response, before) for response in responses]

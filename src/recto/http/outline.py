@@ -1,0 +1,44 @@
+"""A book's pages as a list: what a reader sees before asking anything."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from recto.types import Chunk
+
+
+@dataclass(frozen=True, slots=True)
+class OutlinePage:
+    """One page, and how many passages it has."""
+
+    url: str
+    title: str
+    module: str
+    passages: int
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class Outline:
+    """All pages, in the order of their files."""
+
+    pages: tuple[OutlinePage, ...]
+
+    def modules(self) -> dict[str, tuple[int, int]]:
+        """Return each module's passages and pages, in the order of the book."""
+        found: dict[str, tuple[int, int]] = {}
+        for page in self.pages:
+            passages, pages = found.get(page.module, (0, 0))
+            found[page.module] = (passages + page.passages, pages + 1)
+        return found
+
+
+def outline_of(chunks: Iterable[Chunk]) -> Outline:
+    """Gather the pages that passages come from."""
+    found: dict[str, OutlinePage] = {}
+    for chunk in chunks:
+        known = found.get(chunk.page_url)
+        passages = known.passages + 1 if known else 1
+        found[chunk.page_url] = OutlinePage(chunk.page_url, chunk.page_title, chunk.module_name, passages, chunk.source)
+    return Outline(tuple(sorted(found.values(), key=lambda page: (page.source, page.url))))

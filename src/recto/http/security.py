@@ -1,0 +1,97 @@
+"""Who may ask, from where, and what browsers may do with the answers."""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Mapping
+from hashlib import sha256
+
+from recto.http.errors import Refusal
+from recto.http.options import ServeOptions, is_loopback
+
+OPEN_PATHS = ("/healthz", "/", "/favicon.ico")
+STATIC = "/static/"
+
+_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; font-src 'self'; "
+    "base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+)
+HEADERS = tuple(
+    (name.encode(), value.encode())
+    for name, value in {
+        "content-security-policy": _POLICY,
+        "x-content-type-options": "nosniff",
+        "x-frame-options": "DENY",
+        "referrer-policy": "no-referrer",
+        "cross-origin-opener-policy": "same-origin",
+        "cross-origin-resource-policy": "same-origin",
+        "permissions-policy": "camera=(), geolocation=(), microphone=()",
+    }.items()
+)
+
+_UNAUTHORISED = Refusal(
+    401, "This service wants a key", "Send the header `Authorization: Bearer KEY`.", (("WWW-Authenticate", 'Bearer realm="recto"'),)
+)
+_WRONG_HOST = Refusal(
+    400, "This service does not answer to that host name", "Ask it by the name it listens on; --allowed-host adds others."
+)
+
+
+def is_open(path: str) -> bool:
+    """Whether a path needs no key."""
+    return path in OPEN_PATHS or path.startswith(STATIC)
+
+
+class Keys:
+    """Tells whose key a request has, in a time that says nothing of the keys."""
+
+    def __init__(self, keys: tuple[str, ...]) -> None:
+        self._digests = [_digest(key) for key in keys]
+
+    def __bool__(self) -> bool:
+        """Whether a key is needed at all."""
+        return bool(self._digests)
+
+    def holder(self, authorization: str) -> int:
+        """Return the number of the key, from 1, or 0 if it is none of them; all are compared, whatever matches."""
+        scheme, _, given = authorization.partition(" ")
+        digest = _digest(given.strip()) if scheme.lower() == "bearer" else b""
+        found = 0
+        for number, one in enumerate(self._digests, 1):
+            found += number * hmac.compare_digest(digest, one)
+        return found
+
+
+def unauthorised() -> Refusal:
+    """Return the answer to a request without a right key."""
+    return _UNAUTHORISED
+
+
+class Hosts:
+    """Refuses names that the service is not known by: on loopback, a web page elsewhere could else reach it by a name of its own."""
+
+    def __init__(self, options: ServeOptions) -> None:
+        self._known = frozenset(options.hosts)
+        self._loopback = not options.is_public
+        self._own = options.host.lower().strip("[]")
+
+    def check(self, headers: Mapping[str, str]) -> Refusal | None:
+        """Return why a request is refused, if it is."""
+        if not self._loopback and not self._known:
+            return None
+        name = _hostname(headers.get("host", ""))
+        if name in self._known or (self._loopback and (is_loopback(name) or name == self._own)):
+            return None
+        return _WRONG_HOST
+
+
+def _hostname(host: str) -> str:
+    """Return the name in a Host header, without the port."""
+    host = host.strip().lower()
+    if host.startswith("["):
+        return host.partition("]")[0] + "]"
+    return host.partition(":")[0]
+
+
+def _digest(key: str) -> bytes:
+    return sha256(key.encode("utf-8", "surrogateescape")).digest()

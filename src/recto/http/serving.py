@@ -1,0 +1,144 @@
+"""Run the service: one process, or several that a supervisor replaces when they die; SIGTERM lets what is under way end."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from recto.errors import ConfigurationError, missing_extra
+from recto.http.options import ServeOptions
+from recto.settings import Settings
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp
+    from uvicorn import Config
+
+_BACKLOG = 1024
+_KEEP_ALIVE_SECONDS = 30
+_WORKER_SECONDS = 60
+_MULTIPROCESS = "PROMETHEUS_MULTIPROC_DIR"
+
+
+@dataclass(frozen=True, slots=True)
+class Factory:
+    """Makes the application in the process that runs it; it travels to workers, which share nothing but the listening socket."""
+
+    settings: Settings
+    options: ServeOptions
+
+    def __call__(self) -> ASGIApp:
+        """Make it."""
+        from recto.http import logs
+        from recto.http.app import make_app
+
+        settings = self.settings
+        secrets = (settings.qdrant_api_key, settings.cohere_api_key, *self.options.keys, settings.qdrant_url, settings.cohere_api_url)
+        logs.set_up(secrets)
+        return make_app(settings, self.options)
+
+
+def serve(settings: Settings, options: ServeOptions, tell: Callable[[str], None]) -> None:
+    """Listen and answer until a signal ends it."""
+    try:
+        import fastapi
+        import uvicorn
+    except ImportError as error:
+        raise missing_extra("The service", "serve") from error
+    del fastapi
+    with _listening(options) as listener, _shared_figures(options.workers), _ended_by_sigterm():
+        tell(f"Recto listens at {address(listener)}; Ctrl-C ends it.")
+        config = _config(Factory(_shared_cores(settings, options.workers), options), options)
+        if options.workers == 1:
+            uvicorn.Server(config).run(sockets=[listener])
+            return
+        from uvicorn.supervisors import Multiprocess
+
+        Multiprocess(config, sockets=[listener]).run()
+
+
+def address(listener: socket.socket) -> str:
+    """Return where a socket listens, as a browser wants it."""
+    host, port = listener.getsockname()[:2]
+    if host in ("0.0.0.0", "::"):  # noqa: S104 - what is shown for all addresses
+        host = "127.0.0.1" if host == "0.0.0.0" else "::1"  # noqa: S104
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def _config(factory: Factory, options: ServeOptions) -> Config:
+    from uvicorn import Config
+
+    return Config(
+        factory,
+        factory=True,
+        workers=options.workers,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        ws="none",
+        lifespan="on",
+        backlog=_BACKLOG,
+        timeout_keep_alive=_KEEP_ALIVE_SECONDS,
+        timeout_graceful_shutdown=max(1, round(options.drain)),
+        timeout_worker_healthcheck=_WORKER_SECONDS,
+    )
+
+
+def _shared_cores(settings: Settings, workers: int) -> Settings:
+    """Share the cores among workers that would else each start a thread for every core."""
+    return settings if "RECTO_THREADS" in os.environ else replace(settings, threads=max(1, settings.threads // workers))
+
+
+@contextmanager
+def _listening(options: ServeOptions) -> Iterator[socket.socket]:
+    host = options.host.strip("[]")
+    try:
+        family, kind, protocol, _, place = socket.getaddrinfo(host, options.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+        listener = socket.socket(family, kind, protocol)
+        try:
+            if os.name == "posix":
+                listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind(place)
+            listener.listen(_BACKLOG)
+        except BaseException:
+            listener.close()
+            raise
+    except OSError as error:
+        raise ConfigurationError(
+            f"Cannot listen on {options.host} port {options.port}: {error.strerror or error}",
+            hint="Another program may listen there; choose another --port.",
+        ) from error
+    with listener:
+        listener.set_inheritable(True)
+        yield listener
+
+
+@contextmanager
+def _shared_figures(workers: int) -> Iterator[None]:
+    """Give several workers a directory for their figures, so that any of them can show the sum."""
+    if workers == 1:
+        yield
+        return
+    directory = tempfile.mkdtemp(prefix="recto-figures-")
+    os.environ[_MULTIPROCESS] = directory  # workers inherit it, and it must be there before they import the client
+    try:
+        yield
+    finally:
+        del os.environ[_MULTIPROCESS]
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+@contextmanager
+def _ended_by_sigterm() -> Iterator[None]:
+    """Let SIGTERM be an ordinary end: the server sends it to itself once more when it has drained."""
+    before = signal.signal(signal.SIGTERM, lambda _number, _frame: None)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

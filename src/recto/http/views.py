@@ -1,0 +1,171 @@
+"""What answers look like as JSON: pure functions from the core's values to plain data."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from starlette.responses import Response
+
+from recto.http.errors import Refusal
+from recto.http.library import Answered
+from recto.http.outline import Outline
+from recto.pages import BookPage
+from recto.types import Chunk, Hit, IndexInfo, SearchResponse
+
+_PREVIEW = 200
+
+
+def respond(data: Mapping[str, Any], status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    """Write plain data as JSON; half of a surrogate pair is no character."""
+    body = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode("utf-8", "replace")
+    return Response(body, status, headers, "application/json")
+
+
+def respond_refusal(refusal: Refusal) -> Response:
+    """Write an error."""
+    return respond(refusal.body(), refusal.status, dict(refusal.headers))
+
+
+def contract_view(response: SearchResponse, total_ms: float) -> dict[str, Any]:
+    """Return an answer by the contract of `/retrieve`."""
+    return {
+        "query": response.query,
+        "results": [_contract_result(hit) for hit in response.hits],
+        "total_results": len(response.hits),
+        "query_time_ms": round(total_ms, 2),
+    }
+
+
+def _contract_result(hit: Hit) -> dict[str, Any]:
+    chunk = hit.chunk
+    return {
+        "score": round(min(1.0, max(0.0, hit.score)), 6),
+        "payload": {
+            "url": chunk.page_url,
+            "title": chunk.page_title,
+            "content": chunk.text,
+            "headings": list(chunk.headings),
+            "chunk_index": chunk.chunk_index,
+            "source_document": chunk.source,
+            "metadata": {
+                "id": chunk.id,
+                "module": chunk.module_name,
+                "anchor": chunk.anchor,
+                "link": chunk.link,
+                "total_chunks": chunk.total_chunks,
+                "start_line": chunk.start_line,
+                "end_line": chunk.end_line,
+                "version": chunk.version,
+                "locale": chunk.locale,
+            },
+        },
+        "url": chunk.page_url,
+        "title": chunk.page_title,
+        "content": preview(chunk.text),
+    }
+
+
+def preview(text: str) -> str:
+    """Return the beginning of a text in one line, cut between words."""
+    line = " ".join(text.split())
+    if len(line) <= _PREVIEW:
+        return line
+    cut = line[:_PREVIEW].rpartition(" ")[0] or line[:_PREVIEW]
+    return f"{cut}..."
+
+
+def search_view(answered: Answered) -> dict[str, Any]:
+    """Return an answer of version 1."""
+    response = answered.response
+    return {
+        "query": response.query,
+        "collection": response.collection,
+        "generation": answered.generation,
+        "outcome": response.outcome.value,
+        "message": response.message,
+        "warnings": list(response.warnings),
+        "noise": response.noise,
+        "results": [_ranked(rank, hit, response.noise) for rank, hit in enumerate(response.hits, 1)],
+        "timings": {
+            "embed_ms": round(response.timings.embed_ms, 3),
+            "search_ms": round(response.timings.search_ms, 3),
+            "total_ms": round(response.timings.total_ms, 3),
+        },
+    }
+
+
+def related_view(answered: Answered) -> dict[str, Any]:
+    """Return an answer of version 1 to a selected text."""
+    chosen = answered.response.selection
+    if chosen is None:
+        raise ValueError("the response is not one to a selected text")
+    return search_view(answered) | {
+        "selection": {"text": chosen.text, "given": chosen.given, "cut": chosen.cut, "left_out": chosen.left_out}
+    }
+
+
+def _ranked(rank: int, hit: Hit, noise: float | None) -> dict[str, Any]:
+    above = None if noise is None else hit.score >= noise
+    return passage_view(hit.chunk) | {"rank": rank, "score": round(hit.score, 6), "above_noise": above}
+
+
+def passage_view(chunk: Chunk) -> dict[str, Any]:
+    """Return a passage and where it stands."""
+    return {
+        "id": chunk.id,
+        "text": chunk.text,
+        "link": chunk.link,
+        "page_url": chunk.page_url,
+        "page_title": chunk.page_title,
+        "module": chunk.module_name,
+        "headings": list(chunk.headings),
+        "anchor": chunk.anchor,
+        "chunk_index": chunk.chunk_index,
+        "total_chunks": chunk.total_chunks,
+        "start_line": chunk.start_line,
+        "end_line": chunk.end_line,
+        "source": chunk.source,
+        "version": chunk.version,
+        "locale": chunk.locale,
+    }
+
+
+def page_view(collection: str, page: BookPage) -> dict[str, Any]:
+    """Return a page's passages in order."""
+    return {
+        "collection": collection,
+        "url": page.url,
+        "title": page.title,
+        "module": page.module,
+        "passages": [passage_view(chunk) for chunk in page.chunks],
+    }
+
+
+def modules_view(collection: str, outline: Outline) -> dict[str, Any]:
+    """Return the modules with their sizes."""
+    modules = [{"name": name, "passages": passages, "pages": pages} for name, (passages, pages) in outline.modules().items()]
+    return {"collection": collection, "modules": modules}
+
+
+def pages_view(collection: str, outline: Outline, module: str | None) -> dict[str, Any]:
+    """Return the pages, of one module or of all."""
+    pages = [
+        {"url": page.url, "title": page.title, "module": page.module, "passages": page.passages}
+        for page in outline.pages
+        if module is None or page.module == module.strip().lower()
+    ]
+    return {"collection": collection, "pages": pages}
+
+
+def timestamp(info: IndexInfo) -> str | None:
+    """Return when an index was made, as the contract writes it, if that is known."""
+    if info.fingerprint is None:
+        return None
+    try:
+        made = datetime.fromisoformat(info.fingerprint.created_at)
+    except ValueError:
+        return None
+    return made.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if made.tzinfo else None
