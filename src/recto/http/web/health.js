@@ -37,11 +37,15 @@ const title = (words) => h("header", {}, h("h2", { id: "health-title", tabindex:
 const part = (name, ...children) => h("section", {}, h("h3", {}, name), ...children);
 const facts = (pairs) => h("dl", { class: "facts" }, ...pairs.filter(Boolean).map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))));
 
-function verdict({ validation, advice, index }) {
+function verdict({ validation, advice, index, coverage: covered, suite: ran }) {
   if (!validation.collection_exists) return "There is no index to search.";
   if (!validation.sample_search_works) return "A sample search finds nothing.";
-  const open = advice.length + (index?.warnings.length ?? 0);
-  return `A sample search works.${open ? ` ${counted(open, "thing")} to look at.` : " Nothing is missing."}`;
+  const open = [
+    ran && ran.passed < ran.total && `${counted(ran.total - ran.passed, "question")} of the last suite failed.`,
+    covered && covered.reached < covered.total && `${counted(covered.total - covered.reached, "section")} cannot be found well.`,
+    advice.length + (index?.warnings.length ?? 0) > 0 && `${counted(advice.length + (index?.warnings.length ?? 0), "thing")} to do.`,
+  ].filter(Boolean);
+  return `A sample search works. ${open.join(" ") || "Nothing is missing."}`;
 }
 
 function draw(all) {
@@ -66,7 +70,7 @@ function indexFacts(validation, index) {
     ["Last updated", day(validation.last_updated)],
     index && ["Model", index.model ?? "unknown"],
     index && ["Noise ends at", index.noise === null ? "not measured" : index.noise.toFixed(3)],
-    index && index.separation !== null && ["Own questions beat others", `${(index.separation * 100).toFixed(1)} of 100 times`],
+    index && index.separation !== null && ["Tells the book’s questions from others", `${(index.separation * 100).toFixed(1)} times of 100`],
     index && ["Generation", h("code", {}, index.generation)],
     index && ["Made with Recto", index.recto_version ?? "unknown"],
   ]);

@@ -13,10 +13,15 @@ const MOST = 400; // characters of an excerpt, beyond which no further block is 
 
 /** A pattern that finds a question's telling words, in their other forms too; null if it has none. */
 export function telling(question) {
-  const words = [...new Set(question.toLowerCase().match(WORD) ?? [])].filter((word) => word.length > 1 && !COMMON.has(word));
-  const stems = words.slice(0, 24).map((word) => (word.length > 4 ? word.replace(/(?:ations?|ing|ed|es|s|e)$/u, "") : word));
-  const parts = stems.map((stem) => (stem.length > 3 ? `${stem}[\\p{L}\\p{N}]{0,5}` : stem));
-  return parts.length ? new RegExp(`(?<![\\p{L}\\p{N}_])(?:${parts.join("|")})(?![\\p{L}\\p{N}_])`, "giu") : null;
+  const words = question.toLowerCase().match(WORD) ?? [];
+  const parts = words.flatMap((word, place) => {
+    if (word.length < 2 || COMMON.has(word)) return [];
+    const stem = word.length > 4 ? word.replace(/(?:ations?|ing|ed|es|s|e)$/u, "") : word;
+    const number = words[place + 1]?.length === 1 && !COMMON.has(words[place + 1]) ? `(?:[ -]${words[place + 1]})?` : ""; // as in "ROS 2"
+    return [stem.length > 3 ? `${stem}[\\p{L}\\p{N}]{0,5}${number}` : stem + number];
+  });
+  const pattern = [...new Set(parts)].slice(0, 24).join("|");
+  return pattern ? new RegExp(`(?<![\\p{L}\\p{N}_])(?:${pattern})(?![\\p{L}\\p{N}_])`, "giu") : null;
 }
 
 /** Put what a pattern finds in an element into `mark`s. */

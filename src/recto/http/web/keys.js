@@ -58,7 +58,7 @@ export function toQuestion() {
 function walk(target, step) {
   const results = [...byId("list").querySelectorAll(".result, .contents a")].filter((link) => link.checkVisibility());
   const at = results.indexOf(target);
-  if (at < 0 && target !== byId("q")) return false;
+  if (at < 0 && target.id !== "q" && target.id !== "list-title") return false;
   const next = at < 0 ? (step > 0 ? 0 : -1) : at + step;
   if (next < 0) {
     byId("q").focus();

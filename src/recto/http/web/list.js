@@ -47,12 +47,15 @@ export async function show(now) {
   }
 }
 
-function put({ title, note = "", head = [], parts }) {
+function put({ kind, title, note = "", head = [], parts }) {
   const list = byId("list");
-  const kept = list.contains(document.activeElement) && document.activeElement.id === "more" ? list.querySelectorAll(".result").length : null;
+  const focused = list.contains(document.activeElement) ? document.activeElement.id || "list-title" : null;
+  const results = list.querySelectorAll(".result").length;
   list.replaceChildren(h("div", { class: "list-head" }, h("h2", { id: "list-title", tabindex: "-1" }, title), note && h("p", { class: "note" }, note)), ...head, ...parts);
   list.removeAttribute("aria-busy");
-  if (kept !== null) list.querySelectorAll(".result")[kept]?.focus(); // where the results that were asked for begin
+  // A reader who asked for more goes on where they begin; else whoever was in the old list is at the top of the new one.
+  if (focused === "more") list.querySelectorAll(".result")[results]?.focus();
+  else if (focused || kind === "related") byId("list-title").focus({ preventScroll: true });
 }
 
 async function draw(now, signal) {
@@ -67,7 +70,7 @@ async function draw(now, signal) {
   const parts = drawAnswer(answer, { question, limit: now.limit });
   const title = kind === "search" ? "Passages" : "Related passages";
   const note = `${summary(answer)} · ${milliseconds(answer.timings.total_ms)}`;
-  return { title, note, head: kind === "related" ? aboutSelection(now, answer.selection) : [], parts, said: `${title}: ${summary(answer)}` };
+  return { kind, title, note, head: kind === "related" ? aboutSelection(now, answer.selection) : [], parts, said: `${title}: ${summary(answer)}` };
 }
 
 function aboutSelection(now, { text, cut, left_out: leftOut }) {
@@ -79,7 +82,7 @@ function aboutSelection(now, { text, cut, left_out: leftOut }) {
   return [
     h("blockquote", { class: "selected" }, text.length > 280 ? `${text.slice(0, 280)}…` : text),
     words.length > 0 && h("p", { class: "note" }, words.join(" ")),
-    h("p", { class: "actions" }, h("a", { id: "leave-related", ...leads({ selection: "", ask: false }) }, now.q ? "Back to the results" : "Back to the contents"), asking),
+    h("p", { class: "actions" }, h("a", { id: "leave-related", ...leads({ selection: "", ask: false }) }, "Close related passages"), asking),
   ].filter(Boolean);
 }
 

@@ -19,7 +19,7 @@ function layout(now) {
 onChange((now) => {
   document.body.dataset.layout = layout(now);
   byId("verso").hidden = now.view === "health";
-  document.title = now.view === "health" ? "Health · Recto" : now.q ? `${now.q} · Recto` : "Recto";
+  if (now.view || !now.page) document.title = now.view ? "Health · Recto" : now.q ? `${now.q} · Recto` : "Recto";
   byId("nav-search").setAttribute("href", address({ view: "" }, now));
   byId("nav-health").setAttribute("href", address({ view: "health" }, now));
   for (const [id, current] of [["nav-search", !now.view], ["nav-health", Boolean(now.view)]]) {

@@ -3,65 +3,78 @@
 import { announce } from "./announce.js";
 import * as api from "./api.js";
 import { byId, h, isWeb, outward } from "./dom.js";
-import { mark, telling } from "./highlight.js";
+import { telling } from "./highlight.js";
 import { inBook } from "./links.js";
 import { blocks, render } from "./markdown.js";
 import { problem } from "./notices.js";
 import { outline } from "./outline.js";
-import { showSelected } from "./selected.js";
+import { paintSelected, paintWords } from "./painting.js";
 import { leads, state } from "./state.js";
 
 const run = api.lane();
 let shown = "";
+let asked = "";
 
 export async function show(now, before) {
   const sheet = byId("recto");
   sheet.hidden = !now.page || now.view === "health";
   if (sheet.hidden) {
-    run(async () => undefined); // what is still on its way is no longer wanted
-    if (!now.page) {
-      shown = "";
-      sheet.replaceChildren();
-      if (before?.page) backToList(before);
-    }
+    leave(sheet, now, before);
     return;
   }
   const want = JSON.stringify([now.collection, now.page, now.q]);
   if (want === shown) {
-    if (before && (now.passage !== before.passage || now.anchor !== before.anchor)) point(now, true);
-    showSelected(sheet, now.selection);
+    point(now, moved(now, before));
     return;
   }
-  shown = want;
+  if (want === asked) return;
+  asked = want;
   sheet.setAttribute("aria-busy", "true");
-  if (!sheet.hasChildNodes()) sheet.append(frame("Opening the page…", null));
+  if (!sheet.hasChildNodes()) sheet.append(...frame("Opening the page…", null));
   try {
     const page = await run(async (signal) => {
       const [read, book] = await Promise.all([api.page(now.page, now.collection, signal), outline(now.collection)]);
       return { ...read, book };
     });
     if (!page) return;
-    sheet.replaceChildren(frame(page.title || page.url, page), ...draw(page), turning(page));
-    mark(sheet.querySelector(".text"), telling(state().q));
-    document.title = `${page.title || page.url} · Recto`;
-    point(state(), before !== null || state().passage !== null || state().anchor !== "");
-    showSelected(sheet, state().selection);
+    shown = want;
+    sheet.replaceChildren(...frame(page.title || page.url, page), draw(page), turning(page));
+    point(state(), true);
     announce(`Page: ${page.title}`);
   } catch (error) {
     if (!(error instanceof api.ApiError)) throw error;
     shown = "";
-    sheet.replaceChildren(frame("The page cannot be shown", null), problem(error, () => show(state(), null)));
-  } finally {
-    if (want === shown || !shown) sheet.removeAttribute("aria-busy");
+    sheet.replaceChildren(...frame("The page cannot be shown", null), problem(error, () => show(state(), null)));
   }
+  asked = "";
+  sheet.removeAttribute("aria-busy");
+}
+
+/** What is still on its way is no longer wanted; a reader who closes a page is back at the result that led there. */
+function leave(sheet, now, before) {
+  run(async () => undefined);
+  asked = "";
+  if (now.page) return;
+  shown = "";
+  sheet.replaceChildren();
+  sheet.removeAttribute("aria-busy");
+  if (before?.page) backToList(before);
+}
+
+/** Whether a reader has to be taken to another place of the page that is already shown. */
+function moved(now, before) {
+  if (!before || now.passage !== before.passage || now.anchor !== before.anchor) return Boolean(before);
+  return Boolean(before.selection) && !now.selection && !byId("verso").checkVisibility();
 }
 
 function frame(title, page) {
   const closing = { id: "close-page", class: "button quiet", ...leads({ page: "", anchor: "", passage: null, selection: "", ask: false }) };
-  return h("header", { class: "page-head" },
+  return [
     h("p", { class: "page-tools" }, h("span", { class: "module" }, page?.module ?? ""), h("a", closing, state().q ? "Back to the results" : "Back to the contents")),
-    h("h2", { id: "page-title", tabindex: "-1" }, title),
-    page && h("p", { class: "source" }, isWeb(page.url) ? outward(page.url, page.url) : h("span", {}, page.url)));
+    h("header", { class: "page-head" },
+      h("h2", { id: "page-title", tabindex: "-1" }, title),
+      page && h("p", { class: "source" }, isWeb(page.url) ? outward(page.url, page.url) : h("span", {}, page.url))),
+  ];
 }
 
 /** Put the headings back between the passages, and the passages into their order. */
@@ -83,7 +96,7 @@ function draw(page) {
     path = passage.headings;
     parts.push(section(passage, opened, render(read, { links, heading: (block, nodes) => heading(block.level, ...nodes) })));
   }
-  return [h("div", { class: "text" }, ...parts)];
+  return h("div", { class: "text" }, ...parts);
 }
 
 function section(passage, headings, body) {
@@ -112,10 +125,13 @@ function point(now, move) {
     one.querySelector(".found")?.remove();
   }
   target?.prepend(h("p", { class: "found" }, "The passage"));
+  document.title = `${byId("page-title").textContent} · Recto`;
+  paintWords(target, telling(now.q));
+  const selected = paintSelected(sheet, now.selection);
   if (!move) return;
-  const focus = target ?? byId("page-title");
-  focus?.focus({ preventScroll: true });
-  (target ?? sheet).scrollIntoView({ block: "start" });
+  (target ?? byId("page-title"))?.focus({ preventScroll: true });
+  const place = target ?? selected?.startContainer.parentElement;
+  (place ?? sheet).scrollIntoView({ block: place && !target ? "center" : "start" });
 }
 
 function backToList(before) {

@@ -30,7 +30,7 @@ export function drawAnswer(answer, { question, limit }) {
 export function summary({ results, noise }) {
   if (!results.length) return "No passages";
   const above = results.filter((one) => one.above_noise).length;
-  return counted(results.length, "passage") + (noise === null ? "" : above === results.length ? ", above the noise level" : `, ${above} above the noise level`);
+  return counted(results.length, "passage") + (noise === null ? "" : above === results.length ? ", all above the noise level" : `, ${above} above the noise level`);
 }
 
 function nothing(answer) {
@@ -61,8 +61,7 @@ function entry(one, noise, pattern) {
     h("p", { class: "path" }, h("span", { class: "module" }, one.module), ...path.flatMap((heading) => [h("span", { class: "step", "aria-hidden": "true" }, "›"), heading])),
     h("h3", {}, h("a", { class: "result", ...leads(open) }, title)),
     h("p", { class: "score" }, h("span", { "aria-hidden": "true" }, one.score.toFixed(3)), scoreBar(one.score, noise), below && h("span", { class: "verdict" }, "below noise")),
-    passage(one.text, pattern),
-    h("p", { class: "source" }, isWeb(one.link) ? outward(one.link, one.link) : h("span", {}, one.link)));
+    ...passage(one, pattern));
 }
 
 /** A passage is called by its own heading; what leads to it is its path. */
@@ -72,22 +71,22 @@ function place({ headings, page_title: page }) {
   return { title, path: before.length || title === page || !page ? before : [page] };
 }
 
-function passage(text, pattern) {
+function passage({ text, link }, pattern) {
   const read = blocks(text);
   const { shown, before, after } = excerpt(read, pattern);
-  const box = h("div", { class: "passage-text" });
+  const box = h("div", { class: before ? "passage-text cut" : "passage-text" });
   const fill = (chosen) => {
     box.replaceChildren(...render(chosen));
     mark(box, pattern);
   };
-  fill(shown);
-  if (!before && !after) return box;
   const toggle = h("button", { type: "button", class: "quiet", "aria-expanded": "false" }, "Whole passage");
   toggle.addEventListener("click", () => {
-    const open = toggle.getAttribute("aria-expanded") === "true";
-    fill(open ? shown : read);
-    toggle.setAttribute("aria-expanded", String(!open));
-    toggle.textContent = open ? "Whole passage" : "Less";
+    const open = toggle.getAttribute("aria-expanded") !== "true";
+    fill(open ? read : shown);
+    box.classList.toggle("cut", !open && before);
+    toggle.setAttribute("aria-expanded", String(open));
+    toggle.textContent = open ? "Less" : "Whole passage";
   });
-  return h("div", { class: before ? "cut before" : "cut" }, box, toggle);
+  fill(shown);
+  return [box, h("p", { class: "source" }, isWeb(link) ? outward(link, link) : h("span", {}, link), (before || after) && toggle)];
 }
