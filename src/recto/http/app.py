@@ -12,7 +12,6 @@ from typing import Any
 from fastapi import FastAPI, Request, Response
 from fastapi.openapi.utils import get_openapi
 from starlette.exceptions import HTTPException
-from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import FileResponse
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
@@ -56,16 +55,7 @@ def make_app(settings: Settings, options: ServeOptions, tell: Callable[[str], No
     _add_page(app)
     _add_errors(app, metrics)
     app.openapi = lambda: _described(app, secured=bool(options.keys))  # type: ignore[method-assign]
-    inner: ASGIApp = app
-    if options.origins:
-        inner = CORSMiddleware(
-            app,
-            allow_origins=options.origins,
-            allow_methods=("GET", "POST"),
-            allow_headers=("authorization", "content-type", "x-request-id"),
-            expose_headers=("x-request-id", "retry-after"),
-        )
-    return Gate(inner, options, metrics)
+    return Gate(app, options, metrics)
 
 
 @asynccontextmanager

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from recto.errors import RectoError, Unreachable
+from recto.errors import ErrorKind, RectoError, Unreachable
 
 PAUSE = 1.0
 _LONGEST = 5.0
@@ -38,8 +38,14 @@ class Breaker:
         except asyncio.CancelledError:  # the request's time was over
             self._note(Unreachable("The engine did not answer in time"))
             raise
+        except RectoError as error:
+            if error.kind is ErrorKind.ARGUMENT:  # the engine was not asked
+                self._probing = False
+            else:
+                self._note(None)
+            raise
         except BaseException:
-            self._note(None)
+            self._probing = False
             raise
         else:
             self._note(None)

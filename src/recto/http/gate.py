@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from time import perf_counter
 
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from recto.http.errors import UNEXPECTED, Refusal, busy
@@ -14,7 +15,7 @@ from recto.http.limits import Rate, Slots, bounded_body, check_length
 from recto.http.logs import LOG, log_request, request_id
 from recto.http.metrics import Metrics
 from recto.http.options import ServeOptions
-from recto.http.security import HEADERS, Hosts, Keys, is_open, unauthorised
+from recto.http.security import HEADERS, Hosts, Keys, Origins, is_open, unauthorised
 from recto.http.views import respond_refusal
 
 _LIGHT = ("/healthz", "/readyz", "/metrics")
@@ -44,6 +45,7 @@ class Gate:
         self._hosts = Hosts(options)
         self._slots = Slots(options.concurrency)
         self._rate = Rate(options.rate)
+        self._origins = Origins(options.origins)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Take one request."""
@@ -57,12 +59,16 @@ class Gate:
             scope = {**scope, "method": "GET"}
         self._metrics.running.inc()
         try:
-            await self._answer(scope, receive, _Sender(send, exchange), headers, exchange)
+            sender = _Sender(send, exchange, self._origins.headers(headers.get("origin", "")))
+            await self._answer(scope, receive, sender, headers, exchange)
         finally:
             self._metrics.running.dec()
             self._note(scope, exchange)
 
     async def _answer(self, scope: Scope, receive: Receive, send: _Sender, headers: Mapping[str, str], exchange: _Exchange) -> None:
+        if (allowed := self._origins.preflight(exchange.method, headers)) is not None:
+            await Response(status_code=204, headers=allowed)(scope, receive, send)
+            return
         refusal = self._refusal(scope, headers, exchange)
         light = scope["path"] in _LIGHT or is_open(scope["path"])
         if refusal is None and not light and (refusal := self._slots.take()):
@@ -129,10 +135,11 @@ class Gate:
 class _Sender:
     """Adds the headers that every answer has, and notes its status."""
 
-    __slots__ = ("_exchange", "_send", "began")
+    __slots__ = ("_exchange", "_more", "_send", "began")
 
-    def __init__(self, send: Send, exchange: _Exchange) -> None:
+    def __init__(self, send: Send, exchange: _Exchange, more: list[tuple[bytes, bytes]]) -> None:
         self._send = send
+        self._more = more
         self._exchange = exchange
         self.began = False
 
@@ -143,7 +150,7 @@ class _Sender:
             self._exchange.status = message["status"]
             own = list(message.get("headers", ()))
             names = {name.lower() for name, _ in own}
-            extra = [(b"x-request-id", self._exchange.id.encode()), *HEADERS]
+            extra = [(b"x-request-id", self._exchange.id.encode()), *HEADERS, *self._more]
             if b"cache-control" not in names:
                 extra.append(_NO_STORE)
             message = {**message, "headers": [*own, *extra]}

@@ -52,7 +52,7 @@ def health_router(library: Library, metrics: Metrics) -> APIRouter:
         return respond(
             {
                 "validation": validated,
-                "index": _index(info, name) if info else None,
+                "index": _index(info, name, library.outward(info.warnings)) if info else None,
                 "coverage": coverage,
                 "suite": suite,
                 "latency": metrics.recent.to_dict(),
@@ -74,7 +74,7 @@ async def _open_indexes(library: Library) -> AsyncIterator[IndexInfo]:
             continue
 
 
-def _index(info: IndexInfo, name: str) -> dict[str, Any]:
+def _index(info: IndexInfo, name: str, warnings: tuple[str, ...]) -> dict[str, Any]:
     made, measured = info.fingerprint, info.calibration
     return {
         "collection": name,
@@ -85,7 +85,7 @@ def _index(info: IndexInfo, name: str) -> dict[str, Any]:
         "noise": measured.noise if measured else None,
         "separation": measured.separation if measured else None,
         "recto_version": made.recto_version if made else None,
-        "warnings": list(info.warnings),
+        "warnings": list(warnings),
     }
 
 

@@ -15,7 +15,7 @@ from recto.http.options import DEFAULT_COLLECTION, ServeOptions
 from recto.http.outline import Outline, outline_of
 from recto.pages import BookPage
 from recto.protocols import AsyncEmbedder
-from recto.remote import Tell
+from recto.remote import Tell, redacted
 from recto.retriever import Retriever
 from recto.settings import Settings
 from recto.types import NO_FILTERS, Filters, IndexInfo, SearchResponse
@@ -65,10 +65,13 @@ class Library:
 
     def name(self, asked: str | None) -> str:
         """Return the collection that a request means, or refuse one that is not served."""
-        # The contract's own name stands for whatever is configured in its place.
-        if asked is None or asked in (self.default, DEFAULT_COLLECTION):
+        if asked is None:
             return self.default
-        if asked in self.names or asked in self._further_names():
+        if asked in self.names:
+            return asked
+        if asked == DEFAULT_COLLECTION:  # the contract's own name stands for whatever is configured in its place
+            return self.default
+        if asked in self._further_names():
             return asked
         raise CollectionMissing("There is no such collection here", hint="GET /v1/collections lists what there is.")
 
@@ -134,7 +137,8 @@ class Library:
             return await asyncio.get_running_loop().run_in_executor(self._pool, call, retriever)
 
     async def _asked(self, name: str, call: Callable[[Retriever], list[SearchResponse]]) -> list[Answered]:
-        return await self.ask(name, lambda retriever: _in_one_state(retriever, lambda: call(retriever)))
+        responses, generation = await self.ask(name, lambda retriever: _in_one_state(retriever, lambda: call(retriever)))
+        return self._outward(responses, generation)
 
     async def _await(self, name: str, call: Callable[[Retriever], Awaitable[list[SearchResponse]]]) -> list[Answered]:
         """Ask services without a thread for each question; see `_in_one_state`."""
@@ -147,7 +151,16 @@ class Library:
                 if after == before:
                     break
                 before = after
-        return [Answered(response, before) for response in responses]
+        return self._outward(responses, before)
+
+    def _outward(self, responses: list[SearchResponse], generation: str) -> list[Answered]:
+        """Take out of warnings what only the machine's owner should see."""
+        return [Answered(replace(one, warnings=self.outward(one.warnings)), generation) for one in responses]
+
+    def outward(self, warnings: Sequence[str]) -> tuple[str, ...]:
+        """Return warnings without the paths and addresses that they may name."""
+        inside = (str(self.settings.home), self.settings.qdrant_url, self.settings.cohere_api_url)
+        return tuple(redacted(warning, *inside) for warning in warnings)
 
     def _breaker(self, name: str) -> Breaker:
         return self._breakers.setdefault(name, Breaker())
@@ -180,7 +193,7 @@ class _named:  # noqa: N801 - used as a function
             ) from error
 
 
-def _in_one_state(retriever: Retriever, call: Callable[[], list[SearchResponse]]) -> list[Answered]:
+def _in_one_state(retriever: Retriever, call: Callable[[], list[SearchResponse]]) -> tuple[list[SearchResponse], str]:
     """Ask again if a new state was published meanwhile, so that what is said of the state is true of the answer."""
     before = retriever.open().info.generation
     for _ in range(_SAME_STATE_TRIES):
@@ -189,4 +202,4 @@ def _in_one_state(retriever: Retriever, call: Callable[[], list[SearchResponse]]
         if after == before:
             break
         before = after
-    return [Answered(response, before) for response in responses]
+    return responses, before

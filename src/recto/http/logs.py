@@ -7,6 +7,7 @@ import logging
 import os
 import re
 import sys
+import threading
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from types import TracebackType
@@ -28,6 +29,13 @@ def set_up(secrets: Sequence[str]) -> None:
         logger.propagate = False
         logger.setLevel(logging.INFO)
     logging.getLogger("uvicorn.access").disabled = True  # ours knows the request's id and nothing of its text
+    threading.excepthook = _thread_failed
+
+
+def _thread_failed(failed: threading.ExceptHookArgs) -> None:
+    """Write what ends a thread as everything else is written."""
+    if failed.exc_value is not None and not isinstance(failed.exc_value, EOFError):  # that one is a supervisor that is gone
+        LOG.error("a thread has ended", exc_info=failed.exc_value)
 
 
 class JsonLines(logging.Formatter):

@@ -29,6 +29,7 @@ HEADERS = tuple(
     }.items()
 )
 
+_EXPOSED = b"x-request-id, retry-after"
 _UNAUTHORISED = Refusal(
     401, "This service wants a key", "Send the header `Authorization: Bearer KEY`.", (("WWW-Authenticate", 'Bearer realm="recto"'),)
 )
@@ -83,6 +84,32 @@ class Hosts:
         if name in self._known or (self._loopback and (is_loopback(name) or name == self._own)):
             return None
         return _WRONG_HOST
+
+
+class Origins:
+    """Lets web pages of listed origins ask from a browser; of all others a browser hides the answer."""
+
+    def __init__(self, origins: tuple[str, ...]) -> None:
+        self._origins = frozenset(origins)
+
+    def headers(self, origin: str) -> list[tuple[bytes, bytes]]:
+        """Return what an answer to a page of an origin carries."""
+        if not self._origins:
+            return []
+        found = [(b"vary", b"Origin")]
+        if origin.lower() in self._origins:
+            found += [(b"access-control-allow-origin", origin.encode("latin-1")), (b"access-control-expose-headers", _EXPOSED)]
+        return found
+
+    def preflight(self, method: str, headers: Mapping[str, str]) -> dict[str, str] | None:
+        """Return the answer to a browser that asks whether it may ask, or None if this is no such question."""
+        if method != "OPTIONS" or "access-control-request-method" not in headers or headers.get("origin", "").lower() not in self._origins:
+            return None
+        return {
+            "access-control-allow-methods": "GET, POST",
+            "access-control-allow-headers": "authorization, content-type, x-request-id",
+            "access-control-max-age": "600",
+        }
 
 
 def _hostname(host: str) -> str:

@@ -7,13 +7,15 @@ import shutil
 import signal
 import socket
 import tempfile
-from collections.abc import Callable, Iterator
+import threading
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from recto.errors import ConfigurationError, missing_extra
-from recto.http.options import ServeOptions
+from recto.errors import CollectionMissing, ConfigurationError, missing_extra
+from recto.http.options import DEFAULT_COLLECTION, ServeOptions
+from recto.remote import Tell
 from recto.settings import Settings
 
 if TYPE_CHECKING:
@@ -21,7 +23,6 @@ if TYPE_CHECKING:
     from uvicorn import Config
 
 _BACKLOG = 1024
-_KEEP_ALIVE_SECONDS = 30
 _WORKER_SECONDS = 60
 _MULTIPROCESS = "PROMETHEUS_MULTIPROC_DIR"
 
@@ -38,13 +39,12 @@ class Factory:
         from recto.http import logs
         from recto.http.app import make_app
 
-        settings = self.settings
-        secrets = (settings.qdrant_api_key, settings.cohere_api_key, *self.options.keys, settings.qdrant_url, settings.cohere_api_url)
-        logs.set_up(secrets)
-        return make_app(settings, self.options)
+        logs.set_up(secrets_of(self.settings, self.options))
+        _end_with_parent()
+        return make_app(self.settings, self.options)
 
 
-def serve(settings: Settings, options: ServeOptions, tell: Callable[[str], None]) -> None:
+def serve(settings: Settings, options: ServeOptions, tell: Tell) -> None:
     """Listen and answer until a signal ends it."""
     try:
         import fastapi
@@ -52,15 +52,55 @@ def serve(settings: Settings, options: ServeOptions, tell: Callable[[str], None]
     except ImportError as error:
         raise missing_extra("The service", "serve") from error
     del fastapi
-    with _listening(options) as listener, _shared_figures(options.workers), _ended_by_sigterm():
-        tell(f"Recto listens at {address(listener)}; Ctrl-C ends it.")
-        config = _config(Factory(_shared_cores(settings, options.workers), options), options)
-        if options.workers == 1:
-            uvicorn.Server(config).run(sockets=[listener])
-            return
-        from uvicorn.supervisors import Multiprocess
+    with _listening(options) as listener:
+        _prepare(settings, tell)
+        with _shared_figures(options.workers), _ended_by_sigterm():
+            tell(f"Recto listens at {address(listener)}; Ctrl-C ends it.")
+            config = server_config(Factory(_shared_cores(settings, options.workers), options), options)
+            if options.workers == 1:
+                uvicorn.Server(config).run(sockets=[listener])
+                return
+            from uvicorn.supervisors import Multiprocess
 
-        Multiprocess(config, sockets=[listener]).run()
+            from recto.http import logs
+
+            logs.set_up(secrets_of(settings, options))
+            Multiprocess(config, sockets=[listener]).run()
+
+
+def secrets_of(settings: Settings, options: ServeOptions) -> tuple[str, ...]:
+    """Return what must not be seen in a log: keys, and where the engines are."""
+    return (settings.qdrant_api_key, settings.cohere_api_key, *options.keys, settings.qdrant_url, settings.cohere_api_url)
+
+
+def _prepare(settings: Settings, tell: Tell) -> None:
+    """Tell what is wrong with the configuration before any worker starts, and index the sample book on the very first run."""
+    from recto.wiring import connect, open_embedder, open_store
+
+    embedder, store = open_embedder(settings, tell), open_store(settings, tell)
+    try:
+        if settings.store == "edge" and not store.collections():
+            connect(settings, embedder, store, settings.collection_or(DEFAULT_COLLECTION), tell)
+    except CollectionMissing as error:
+        tell(f"[WARNING] {error.message}. {error.hint} It is answered from as soon as it is there.")
+    finally:
+        embedder.close()
+        store.close()
+
+
+def _end_with_parent() -> None:
+    """Let a worker whose supervisor was killed end too, or it would hold the port for ever."""
+    from multiprocessing import parent_process
+
+    parent = parent_process()
+    if parent is None:
+        return
+
+    def wait() -> None:
+        parent.join()
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=wait, daemon=True, name="recto-parent").start()
 
 
 def address(listener: socket.socket) -> str:
@@ -71,12 +111,16 @@ def address(listener: socket.socket) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-def _config(factory: Factory, options: ServeOptions) -> Config:
+def server_config(factory: Factory, options: ServeOptions) -> Config:
+    """Say how the server library runs the application."""
     from uvicorn import Config
+
+    from recto.http.connections import IDLE_SECONDS, BoundedConnection
 
     return Config(
         factory,
         factory=True,
+        http=BoundedConnection,
         workers=options.workers,
         log_config=None,
         access_log=False,
@@ -84,7 +128,7 @@ def _config(factory: Factory, options: ServeOptions) -> Config:
         ws="none",
         lifespan="on",
         backlog=_BACKLOG,
-        timeout_keep_alive=_KEEP_ALIVE_SECONDS,
+        timeout_keep_alive=IDLE_SECONDS,
         timeout_graceful_shutdown=max(1, round(options.drain)),
         timeout_worker_healthcheck=_WORKER_SECONDS,
     )
