@@ -89,15 +89,16 @@ function coverage(one) {
 }
 
 function coveredPage(page) {
-  const lost = page.sections.filter((section) => section.state !== "reached");
+  const odd = page.sections.filter((section) => section.state !== "reached");
+  const lost = odd.filter((section) => section.state === "unreachable");
   const count = `${page.sections.length - lost.length} of ${page.sections.length}`;
   const to = (anchor) => leads({ view: "", page: page.url, anchor, passage: null, selection: "" });
   return h("li", { class: "covered" },
     h("a", to(""), page.title || page.url),
     h("span", { class: "count" }, count),
     heatStrip(page.sections, `${count} sections found`),
-    lost.length > 0 && h("details", {}, h("summary", {}, counted(lost.length, "section"), " to look at"),
-      h("ul", {}, ...lost.map((section) => h("li", {}, h("a", to(section.anchor), section.title || page.title), `: ${STATES[section.state] ?? section.state}`)))));
+    odd.length > 0 && h("details", {}, h("summary", {}, counted(odd.length, "section"), " to look at"),
+      h("ul", {}, ...odd.map((section) => h("li", {}, h("a", to(section.anchor), section.title || page.title), `: ${STATES[section.state] ?? section.state}`)))));
 }
 
 function suite(one) {
