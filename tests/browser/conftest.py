@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -58,3 +59,11 @@ def desk(browser: Browser, service: Service) -> Iterator[Desk]:
     """A window of common width."""
     with Desk(browser, service.port) as desk:
         yield desk
+
+
+@pytest.fixture
+def closed_port() -> Iterator[int]:
+    """A port on which nothing answers: it is taken, and nobody listens."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        yield taken.getsockname()[1]

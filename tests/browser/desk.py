@@ -67,18 +67,16 @@ class Desk:
         if not request.url.startswith((self.origin, "data:")):
             self.wrong.append(f"request to {request.url}")
 
-    def open(self, page: Page | None = None, **state: object) -> None:
+    def open(self, **state: object) -> None:
         """Go to a state by its address, and wait until it is drawn."""
-        query = urlencode({name: value for name, value in state.items() if value != ""}, doseq=True)
-        target = page or self.page
-        target.goto(f"{self.origin}/?{query}" if query else f"{self.origin}/")
-        self.settle(target)
+        query = urlencode(state, doseq=True)
+        self.page.goto(f"{self.origin}/?{query}" if query else f"{self.origin}/")
+        self.settle()
 
-    def settle(self, page: Page | None = None) -> None:
+    def settle(self) -> None:
         """Wait until nothing is on its way."""
-        target = page or self.page
-        expect(target.locator("#filters, .notice, #health h2").first).to_be_visible()
-        expect(target.locator("[aria-busy=true]")).to_have_count(0)
+        expect(self.page.locator("#filters:visible, .notice:visible, #health h2:visible").first).to_be_visible()
+        expect(self.page.locator("[aria-busy=true]")).to_have_count(0)
 
     def ask(self, question: str) -> None:
         """Type a question and send it."""

@@ -2,6 +2,7 @@
 
 import { h } from "./dom.js";
 import { inline } from "./markdown.js";
+import { leads, state } from "./state.js";
 
 const TITLES = {
   0: "The service does not answer.",
@@ -20,8 +21,13 @@ export function problem(error, retry) {
   const said = [error.message, error.hint].filter((words) => words && words !== title).map(sentence);
   if (error.status === 401) said.splice(0, said.length, "Ask its operator for one; it is what RECTO_API_KEY was set to.");
   if (error.status === 429 && error.wait) said.push(`Wait ${error.wait} seconds.`);
-  const label = error.status === 401 ? "Enter the key" : "Try again";
-  return notice(title, said, h("button", { type: "button", on: { click: retry } }, label), "alert");
+  return notice(title, said, action(error, retry), "alert");
+}
+
+function action({ status }, retry) {
+  // An address may name a book that is no longer served; trying again would not bring it back.
+  if (status === 404 && state().collection) return h("a", { class: "button", ...leads({ collection: "", modules: [], url: "", page: "" }) }, "To the book that is served");
+  return h("button", { type: "button", on: { click: retry } }, status === 401 ? "Enter the key" : "Try again");
 }
 
 export function notice(title, sentences, action = null, role = null) {

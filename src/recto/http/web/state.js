@@ -3,7 +3,7 @@
 const NOTHING = {
   q: "", modules: [], url: "", page: "", anchor: "", passage: null, selection: "", ask: false, view: "", collection: "", limit: 10,
 };
-const LONGEST_SELECTION = 3000; // as it is encoded: proxies refuse addresses of more than about 8000 characters
+const LONGEST_SELECTION = 6000; // as it is encoded: more than models read, and proxies take addresses of about 8000 characters
 const LONGEST_TEXT = 2000;
 
 const listeners = [];
