@@ -54,6 +54,11 @@ def service(shelf: Path) -> Iterator[Service]:
         yield service
 
 
+@pytest.fixture(scope="session")
+def house_settings(house: Path) -> Settings:
+    return Settings("local", "edge", house / "home", threads=2, collection="house")
+
+
 @pytest.fixture
 def desk(browser: Browser, service: Service) -> Iterator[Desk]:
     """A window of common width."""

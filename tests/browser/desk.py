@@ -75,7 +75,7 @@ class Desk:
 
     def settle(self) -> None:
         """Wait until nothing is on its way."""
-        expect(self.page.locator("#filters:visible, .notice:visible, #health h2:visible").first).to_be_visible()
+        expect(self.page.locator("#filters:visible, .notice:visible, #page-title:visible, #health-title:visible").first).to_be_visible()
         expect(self.page.locator("[aria-busy=true]")).to_have_count(0)
 
     def ask(self, question: str) -> None:

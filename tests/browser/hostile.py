@@ -27,24 +27,42 @@ LINKS = (
     "<javascript:window.ran=14>",
     "![eight](https://elsewhere.invalid/pixel.png)",
     "![nine](javascript:window.ran=15)",
-    "[ten](local://docs/x\"onclick=window.ran=16)",
+    '[ten](local://docs/x"onclick=window.ran=16)',
 )
 
 
 def write_hostile_book(root: Path) -> Path:
     """Write three pages in one module; HTML stands in code too, where a reader of Markdown keeps it to the letter."""
     escaped = [attack.replace("<", "\\<") for attack in ATTACKS]
+    sections = (
+        f"## Heading {number} `{attack}`\n\nThe poison of heading {number}: {escaped[number]}." for number, attack in enumerate(ATTACKS)
+    )
+    links = "\n".join(f"- {link}" for link in LINKS)
+    table = f"| {escaped[1]} | b |\n| --- | --- |\n| {escaped[2]} | {LINKS[0]} |"
     code = "\n".join(ATTACKS)
     pages = {
-        "module-1-danger/01-titles.md": f"---\ntitle: \"Poison {ATTACKS[0]}\"\n---\n\nA page about poisoned titles and the harm that they do.\n\n"
-        + "".join(f"## Heading {number} `{attack}`\n\nThe poison of heading {number}: {escaped[number]}.\n\n" for number, attack in enumerate(ATTACKS)),
-        "module-1-danger/02-links.md": "# Poisoned links\n\nLinks that a careful reader must not be able to follow.\n\n"
-        + "\n".join(f"- {link}" for link in LINKS)
-        + f"\n\n> quoted {escaped[0]}\n\n| {escaped[1]} | b |\n| --- | --- |\n| {escaped[2]} | {LINKS[0]} |\n",
-        "module-1-danger/03-code.md": f"# Poisoned code\n\nCode that must stay code: `{ATTACKS[1]}`.\n\n```html title=\"{ATTACKS[0]}\"\n{code}\n```\n\n"
-        f":::note {escaped[0]}\n\nA note with {escaped[1]}.\n\n:::\n",
-    }  # fmt: skip
-    for name, text in pages.items():
+        "module-1-danger/01-titles.md": [
+            f'---\ntitle: "Poison {ATTACKS[0]}"\n---',
+            "A page about poisoned titles and the harm that they do.",
+            *sections,
+        ],
+        "module-1-danger/02-links.md": [
+            "# Poisoned links",
+            "Links that a careful reader must not be able to follow.",
+            links,
+            f"> quoted {escaped[0]}",
+            table,
+        ],
+        "module-1-danger/03-code.md": [
+            "# Poisoned code",
+            f"Code that must stay code: `{ATTACKS[1]}`.",
+            f'```html title="{ATTACKS[0]}"\n{code}\n```',
+            f":::note {escaped[0]}",
+            f"A note with {escaped[1]}.",
+            ":::",
+        ],
+    }
+    for name, blocks in pages.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
-        (root / name).write_text(text, "utf-8")
+        (root / name).write_text("\n\n".join(blocks) + "\n", "utf-8")
     return root

@@ -75,20 +75,17 @@ def test_single_keys_can_be_switched_off(desk: Desk) -> None:
 
 def test_the_tab_key_reaches_every_control(desk: Desk) -> None:
     desk.open(q="nodes", page=SAMPLE_PAGE, passage=1)
-    desk.page.evaluate(
-        """() => {
+    controls = 'a[href], button, input, select, summary, [tabindex="0"]'
+    count = desk.page.evaluate(
+        """(controls) => {
+            window.seen = () => [...document.querySelectorAll(controls)].filter(one => one.checkVisibility());
             window.reached = new Set();
             document.addEventListener("focusin", (event) => window.reached.add(event.target));
             document.activeElement.blur();
-        }"""
+            return window.seen().length;
+        }""",
+        controls,
     )
-    controls = desk.page.evaluate(
-        "[...document.querySelectorAll('a[href], button, input, select, summary, [tabindex=\"0\"]')].filter(one => one.checkVisibility()).length"
-    )
-    for _ in range(controls + 5):
+    for _ in range(count + 5):
         desk.page.keyboard.press("Tab")
-    missed = desk.page.evaluate(
-        """[...document.querySelectorAll('a[href], button, input, select, summary, [tabindex="0"]')]
-            .filter(one => one.checkVisibility() && !window.reached.has(one)).map(one => one.outerHTML.slice(0, 120))"""
-    )
-    assert missed == []
+    assert desk.page.evaluate("window.seen().filter(one => !window.reached.has(one)).map(one => one.outerHTML.slice(0, 120))") == []

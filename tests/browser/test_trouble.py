@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import ExitStack
 from pathlib import Path
 
 from playwright.sync_api import Browser, expect
@@ -15,9 +16,10 @@ from tests.http.service import Service
 KEY = "a-key-of-twenty-chars"
 
 
-def test_a_service_that_stops_between_two_questions(browser: Browser, house: Path) -> None:
-    settings = Settings("local", "edge", house / "home", threads=2, collection="house")
-    with Service(settings) as service, Desk(browser, service.port) as desk:
+def test_a_service_that_stops_between_two_questions(browser: Browser, house_settings: Settings) -> None:
+    running = ExitStack()
+    service = running.enter_context(Service(house_settings))
+    with running, Desk(browser, service.port) as desk:
         desk.open(q="When are beans sown?")
         expect(desk.results.first.locator("h3")).to_have_text("Sowing beans")
         desk.context.set_offline(True)
@@ -30,10 +32,9 @@ def test_a_service_that_stops_between_two_questions(browser: Browser, house: Pat
         desk.context.set_offline(False)
         desk.page.get_by_role("button", name="Try again").click()
         expect(desk.results.first.locator("h3")).to_have_text("Pests")
-        service.__exit__(None, None, None)
+        running.close()
         desk.ask("How is jam made?")
         expect(notice).to_contain_text("The service does not answer.")
-        service.__enter__()  # so that the end of `with` finds something to end
 
 
 def test_an_engine_that_is_down(browser: Browser, tmp_path: Path, closed_port: int) -> None:
@@ -48,9 +49,8 @@ def test_an_engine_that_is_down(browser: Browser, tmp_path: Path, closed_port: i
         expect(desk.page.locator("#health .notice")).to_contain_text("cannot be reached")
 
 
-def test_a_service_that_wants_a_key(browser: Browser, house: Path) -> None:
-    settings = Settings("local", "edge", house / "home", threads=2, collection="house")
-    with Service(settings, ServeOptions(keys=(KEY,))) as service, Desk(browser, service.port) as desk:
+def test_a_service_that_wants_a_key(browser: Browser, house_settings: Settings) -> None:
+    with Service(house_settings, ServeOptions(keys=(KEY,))) as service, Desk(browser, service.port) as desk:
         desk.page.goto(f"{desk.origin}/?q=When+are+beans+sown%3F")
         dialog = desk.page.get_by_role("dialog", name="This service wants a key")
         field = dialog.get_by_label("Key", exact=True)
@@ -86,9 +86,8 @@ def test_a_question_that_is_too_long_for_the_service(desk: Desk) -> None:
     assert len(desk.page.input_value("#q")) <= 2000
 
 
-def test_too_many_requests(browser: Browser, house: Path) -> None:
-    settings = Settings("local", "edge", house / "home", threads=2, collection="house")
-    with Service(settings, ServeOptions(rate=6)) as service, Desk(browser, service.port) as desk:
+def test_too_many_requests(browser: Browser, house_settings: Settings) -> None:
+    with Service(house_settings, ServeOptions(rate=6)) as service, Desk(browser, service.port) as desk:
         desk.open(q="When are beans sown?")
         for number in range(8):
             desk.ask(f"How is jam made {number}?")

@@ -2,12 +2,17 @@
 
 import { byId } from "./dom.js";
 
+const PAUSE = 100; // milliseconds; what changes together is said together
+let said = [];
 let waiting;
 
 export function announce(words) {
   const region = byId("live");
+  said.push(words);
   clearTimeout(waiting);
-  region.textContent = "";
-  // The same words twice in a row are only read again if the region was empty in between.
-  waiting = setTimeout(() => { region.textContent = words; }, 60);
+  region.textContent = ""; // the same words twice in a row are only read again if there was nothing in between
+  waiting = setTimeout(() => {
+    region.textContent = said.join(". ");
+    said = [];
+  }, PAUSE);
 }

@@ -164,7 +164,7 @@ const TOKENS = [
   [/\[((?:[^[\]\\\n]|\\.|\[[^[\]\n]*\])*)\]\(<?((?:[^()\s<>]|\([^()\s]*\))*)>?(?:\s+["'(][^\n]*?["')])?\)/uy, link],
   [/<(https?:\/\/[^\s<>]+)>/uy, ([, address]) => outward(address, address)],
   [/https?:\/\/[^\s<>()[\]`*]*[^\s<>()[\]`*.,;:!?'"]/uy, ([address]) => outward(address, address)],
-  [/(\*\*|__)(?=\S)([\s\S]*?\S)\1/uy, ([, , text], links) => h("strong", {}, ...inline(text, links))],
+  [/(\*\*|__)(?=\S)([\s\S]*?\S)\1(?!\*)/uy, ([, , text], links) => h("strong", {}, ...inline(text, links))],
   [/\*(?=[^\s*])([^*]*[^\s*])\*(?!\*)/uy, ([, text], links) => h("em", {}, ...inline(text, links))],
   [/(?<![\p{L}\p{N}])_(?=[^\s_])([^_]*[^\s_])_(?![\p{L}\p{N}])/uy, ([, text], links) => h("em", {}, ...inline(text, links))],
   [/~~(?=\S)([^~]*\S)~~/uy, ([, text], links) => h("del", {}, ...inline(text, links))],
@@ -188,10 +188,15 @@ export function inline(text, links = () => null) {
       plain += text[at++];
       continue;
     }
+    const node = token.make(token.match, links);
+    at += token.match[0].length;
+    if (typeof node === "string") {
+      plain += node;
+      continue;
+    }
     if (plain) made.push(plain);
     plain = "";
-    made.push(token.make(token.match, links));
-    at += token.match[0].length;
+    made.push(node);
   }
   if (plain) made.push(plain);
   return made;
