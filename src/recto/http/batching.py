@@ -9,7 +9,7 @@ from recto.errors import RectoError
 from recto.protocols import Embedder, Progress
 from recto.types import EmbedderFingerprint, Vector
 
-MOST = 32
+MOST = 16
 
 
 class _Waiting:

@@ -28,12 +28,10 @@ QueryText = Annotated[
 ]
 CollectionName = Annotated[str | None, Field(description="One of the served collections; default: the first.")]
 Modules = Annotated[
-    list[Annotated[str, Field(json_schema_extra={"minLength": 1, "pattern": r"\S"})]] | None,
+    list[Annotated[str, Field(pattern=r"\S")]] | None,
     Field(description="Only these modules.", max_length=100),
 ]
-PageAddress = Annotated[
-    str | None, Field(description="Only the page with this address.", json_schema_extra={"minLength": 1, "pattern": r"\S"})
-]
+PageAddress = Annotated[str | None, Field(description="Only the page with this address.", pattern=r"\S")]
 MinScore = Annotated[float | None, Field(ge=-1, le=1, description="Only results with at least this cosine.")]
 Limit = Annotated[Count, Field(ge=1, le=MAX_TOP_K, description="How many results at most.")]
 
@@ -76,9 +74,7 @@ class RelatedRequest(Narrowed):
     """A search for what goes with a selected text."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"selection": "A ROS 2 node is a process.", "question": None}]})
-    selection: Annotated[
-        str, Field(description="The selected text; a long one is cut at a sentence.", json_schema_extra={"minLength": 1, "pattern": r"\S"})
-    ]
+    selection: Annotated[str, Field(description="The selected text; a long one is cut at a sentence.", pattern=r"\S")]
     question: Annotated[str | None, Field(description="What the reader wants to know about it.")] = None
 
 

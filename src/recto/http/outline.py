@@ -10,11 +10,12 @@ from recto.types import Chunk
 
 @dataclass(frozen=True, slots=True)
 class OutlinePage:
-    """One page, and how many passages it has."""
+    """One page, and how many passages it has; `module_keys` are all names of its module."""
 
     url: str
     title: str
     module: str
+    module_keys: tuple[str, ...]
     passages: int
     source: str
 
@@ -40,5 +41,5 @@ def outline_of(chunks: Iterable[Chunk]) -> Outline:
     for chunk in chunks:
         known = found.get(chunk.page_url)
         passages = known.passages + 1 if known else 1
-        found[chunk.page_url] = OutlinePage(chunk.page_url, chunk.page_title, chunk.module_name, passages, chunk.source)
+        found[chunk.page_url] = OutlinePage(chunk.page_url, chunk.page_title, chunk.module_name, chunk.module_keys, passages, chunk.source)
     return Outline(tuple(sorted(found.values(), key=lambda page: (page.source, page.url))))

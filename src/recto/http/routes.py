@@ -70,6 +70,7 @@ def _sentence(errors: Sequence[Any]) -> tuple[str]:
         "int_from_float": "must be a whole number",
         "float_type": "must be a number",
         "string_type": "must be text",
+        "string_pattern_mismatch": "cannot be empty",
         "list_type": "must be a list",
         "model_attributes_type": "must be a JSON object, sent as application/json",
         "too_short": f"must have at least {context.get('min_length')} entries",

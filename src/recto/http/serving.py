@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import socket
 import tempfile
 import threading
 from collections.abc import Iterator
@@ -13,7 +12,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from recto.errors import CollectionMissing, ConfigurationError, missing_extra
+from recto.errors import CollectionMissing, missing_extra
+from recto.http.listening import BACKLOG, address, listen
 from recto.http.options import DEFAULT_COLLECTION, ServeOptions
 from recto.remote import Tell
 from recto.settings import Settings
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp
     from uvicorn import Config
 
-_BACKLOG = 1024
 _WORKER_SECONDS = 60
 _MULTIPROCESS = "PROMETHEUS_MULTIPROC_DIR"
 
@@ -52,7 +51,7 @@ def serve(settings: Settings, options: ServeOptions, tell: Tell) -> None:
     except ImportError as error:
         raise missing_extra("The service", "serve") from error
     del fastapi
-    with _listening(options) as listener:
+    with listen(options.host.strip("[]"), options.port) as listener:
         _prepare(settings, tell)
         with _shared_figures(options.workers), _ended_by_sigterm():
             tell(f"Recto listens at {address(listener)}; Ctrl-C ends it.")
@@ -103,14 +102,6 @@ def _end_with_parent() -> None:
     threading.Thread(target=wait, daemon=True, name="recto-parent").start()
 
 
-def address(listener: socket.socket) -> str:
-    """Return where a socket listens, as a browser wants it."""
-    host, port = listener.getsockname()[:2]
-    if host in ("0.0.0.0", "::"):  # noqa: S104 - what is shown for all addresses
-        host = "127.0.0.1" if host == "0.0.0.0" else "::1"  # noqa: S104
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
-
-
 def server_config(factory: Factory, options: ServeOptions) -> Config:
     """Say how the server library runs the application."""
     from uvicorn import Config
@@ -127,7 +118,7 @@ def server_config(factory: Factory, options: ServeOptions) -> Config:
         server_header=False,
         ws="none",
         lifespan="on",
-        backlog=_BACKLOG,
+        backlog=BACKLOG,
         timeout_keep_alive=IDLE_SECONDS,
         timeout_graceful_shutdown=max(1, round(options.drain)),
         timeout_worker_healthcheck=_WORKER_SECONDS,
@@ -137,30 +128,6 @@ def server_config(factory: Factory, options: ServeOptions) -> Config:
 def _shared_cores(settings: Settings, workers: int) -> Settings:
     """Share the cores among workers that would else each start a thread for every core."""
     return settings if "RECTO_THREADS" in os.environ else replace(settings, threads=max(1, settings.threads // workers))
-
-
-@contextmanager
-def _listening(options: ServeOptions) -> Iterator[socket.socket]:
-    host = options.host.strip("[]")
-    try:
-        family, kind, protocol, _, place = socket.getaddrinfo(host, options.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
-        listener = socket.socket(family, kind, protocol)
-        try:
-            if os.name == "posix":
-                listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            listener.bind(place)
-            listener.listen(_BACKLOG)
-        except BaseException:
-            listener.close()
-            raise
-    except OSError as error:
-        raise ConfigurationError(
-            f"Cannot listen on {options.host} port {options.port}: {error.strerror or error}",
-            hint="Another program may listen there; choose another --port.",
-        ) from error
-    with listener:
-        listener.set_inheritable(True)
-        yield listener
 
 
 @contextmanager

@@ -12,6 +12,7 @@ from starlette.responses import Response
 from recto.http.errors import Refusal
 from recto.http.library import Answered
 from recto.http.outline import Outline
+from recto.modules import filter_keys
 from recto.pages import BookPage
 from recto.types import Chunk, Hit, IndexInfo, SearchResponse
 
@@ -152,10 +153,11 @@ def modules_view(collection: str, outline: Outline) -> dict[str, Any]:
 
 def pages_view(collection: str, outline: Outline, module: str | None) -> dict[str, Any]:
     """Return the pages, of one module or of all."""
+    asked = filter_keys([] if module is None else [module])
     pages = [
         {"url": page.url, "title": page.title, "module": page.module, "passages": page.passages}
         for page in outline.pages
-        if module is None or page.module == module.strip().lower()
+        if module is None or not set(asked).isdisjoint(page.module_keys)
     ]
     return {"collection": collection, "pages": pages}
 

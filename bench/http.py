@@ -1,0 +1,216 @@
+"""Measure what the service adds to the library: `uv run python -m bench.http`, and `--soak SECONDS` for a load that lasts.
+
+Both sides of every ratio are measured in turn, in one run. The clients run on the same machine and take their share of it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import re
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import psutil
+
+from bench.load import Connection, throughput
+from bench.spine import QUESTIONS, ROOT, table
+from recto import __version__
+from recto.book.tree import MarkdownTree
+from recto.indexer import Work, index_book
+from recto.settings import Settings
+from recto.wiring import open_embedder, open_retriever, open_store, sample_source
+
+CLIENTS = (1, 8, 64)
+WORKERS = 2
+_SECONDS = 4.0
+_LIBRARY = """
+import sys, time
+sys.path.insert(0, sys.argv[1])
+from pathlib import Path
+from recto.settings import Settings
+from recto.wiring import open_retriever
+questions = sys.argv[3:]
+retriever = open_retriever(Settings("local", "edge", Path(sys.argv[2]), threads=1, collection="bench"), "bench", print)
+for question in questions:
+    retriever.search(question)
+print("ready", flush=True)
+for line in sys.stdin:
+    end, count = time.perf_counter() + float(line), 0
+    while time.perf_counter() < end:
+        retriever.search(questions[count % len(questions)])
+        count += 1
+    print(count, flush=True)
+"""
+
+
+def main() -> None:
+    """Run the measurements, or the soak, and print a table, or JSON."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=5, help="rounds of each measurement (default 5)")
+    parser.add_argument("--seconds", type=float, default=_SECONDS, help="seconds of each round of throughput")
+    parser.add_argument("--soak", type=float, metavar="SECONDS", help="mixed load instead: publishes, restarts, an engine that goes away")
+    parser.add_argument("--book", type=Path, help="measure on this book instead of the sample book")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    options = parser.parse_args()
+    figures: dict[str, Any] = {
+        "machine": f"{platform.machine()}, {_cores()} cores, Python {platform.python_version()}",
+        "recto": __version__,
+        "date": datetime.now(UTC).date().isoformat(),
+    }
+    with tempfile.TemporaryDirectory() as folder:
+        if options.soak:
+            from bench.soak import soak
+
+            figures |= soak(Path(folder), options.soak)
+        else:
+            home = Path(folder) / "home"
+            settings = Settings("local", "edge", home, threads=_cores())
+            source = MarkdownTree(options.book) if options.book else sample_source()
+            index_book(Work(source, open_embedder(settings, print)), open_store(settings, print), "bench", journal=home / "journal")
+            figures |= {"rounds": options.rounds, **latency(home, options.rounds), **load(home, options.rounds, options.seconds)}
+    print(json.dumps(figures, indent=2) if options.json else table(figures))
+
+
+@dataclass
+class Served:
+    """The service as a process of its own."""
+
+    process: subprocess.Popen[bytes]
+    port: int
+
+    def workers(self) -> list[psutil.Process]:
+        """Return the processes that answer."""
+        children = psutil.Process(self.process.pid).children()
+        return [child for child in children if "spawn_main" in " ".join(child.cmdline())] or [psutil.Process(self.process.pid)]
+
+
+@contextmanager
+def served(home: Path, *arguments: str, **variables: str) -> Iterator[Served]:
+    """Run the service until the block ends; it is ready when the block begins."""
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(("RECTO_", "COHERE_", "QDRANT_"))}
+    environment = clean | {"RECTO_HOME": str(home), "COLLECTION_NAME": "bench", "PYTHONPATH": str(ROOT / "src"), **variables}
+    log = home.parent / "serve.log"
+    with log.open("wb") as output:
+        command = [sys.executable, "-m", "recto", "serve", "--port", "0", *arguments]
+        process = subprocess.Popen(command, env=environment, stdout=output, stderr=output)
+    try:
+        workers = int(arguments[arguments.index("--workers") + 1]) if "--workers" in arguments else 1
+        deadline = time.monotonic() + 120
+        while log.read_text("utf-8").count("startup complete") < workers:
+            if process.poll() is not None or time.monotonic() > deadline:
+                raise RuntimeError(log.read_text("utf-8"))
+            time.sleep(0.05)
+        found = re.search(r"listens at http://127\.0\.0\.1:(\d+)", log.read_text("utf-8"))
+        if found is None:
+            raise RuntimeError(log.read_text("utf-8"))
+        yield Served(process, int(found[1]))
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait(60)
+
+
+def latency(home: Path, rounds: int) -> dict[str, Any]:
+    """Compare a request with the library's own call, question by question."""
+    threads = _cores()
+    retriever = open_retriever(Settings("local", "edge", home, threads=threads, collection="bench"), "bench", print)
+    library, service, worked = [], [], (0.0, 0.0)
+    with served(home, RECTO_THREADS=str(threads)) as running, Connection(running.port) as connection:
+        for turn in range(rounds * 20 + 2):
+            if turn == 2:
+                worked = _worked(os.getpid()), _worked(running.process.pid)
+            for question in QUESTIONS:
+                began = perf_counter()
+                retriever.search(question)
+                between = perf_counter()
+                connection.search(question)
+                if turn >= 2:  # the first ones warm up
+                    library.append((between - began) * 1e3)
+                    service.append((perf_counter() - between) * 1e3)
+        own, others = (_worked(pid) - before for pid, before in zip((os.getpid(), running.process.pid), worked, strict=True))
+    retriever.close()
+    return {
+        "library p50 / p95, ms": f"{_at(library, 50):.2f} / {_at(library, 95):.2f}",
+        "HTTP p50 / p95, ms": f"{_at(service, 50):.2f} / {_at(service, 95):.2f}",
+        "HTTP adds at p50, ms (goal <= 3)": round(_at(service, 50) - _at(library, 50), 2),
+        "processor time of a search with its client / of a request, ms": f"{own / len(library):.2f} / {others / len(library):.2f}",
+    }
+
+
+def _worked(process: int) -> float:
+    """Return the milliseconds of processor time that a process has used: a busy machine changes it little."""
+    times = psutil.Process(process).cpu_times()
+    return float(times.user + times.system) * 1e3
+
+
+def load(home: Path, rounds: int, seconds: float) -> dict[str, Any]:
+    """Compare the throughput of two workers with that of two processes of the library, and their memory."""
+    bare = [subprocess.Popen([sys.executable, "-c", _LIBRARY, str(ROOT / "src"), str(home), *QUESTIONS], **_PIPES) for _ in range(WORKERS)]
+    try:
+        for process in bare:
+            _line(process)
+        library: list[float] = []
+        service: dict[int, list[float]] = {clients: [] for clients in CLIENTS}
+        with served(home, "--workers", str(WORKERS), RECTO_THREADS="1") as running:
+            for clients in CLIENTS:
+                throughput(running.port, clients, QUESTIONS, 0.5)
+            for _ in range(rounds):
+                library.append(_library(bare, seconds))
+                for clients in CLIENTS:
+                    service[clients].append(throughput(running.port, clients, QUESTIONS, seconds))
+            workers = [worker.memory_info().rss / 1e6 for worker in running.workers()]
+        engines = [psutil.Process(process.pid).memory_info().rss / 1e6 for process in bare]
+    finally:
+        for process in bare:
+            process.kill()
+            process.communicate()
+    most = statistics.median(library)
+    return {
+        f"library, {WORKERS} processes, searches/s": round(most, 1),
+        **{f"HTTP, {WORKERS} workers, {clients} clients, requests/s": round(statistics.median(service[clients]), 1) for clients in CLIENTS},
+        "HTTP / library, 8 clients (goal >= 0.8)": round(statistics.median(service[8]) / most, 3),
+        "HTTP / library, 64 clients (goal >= 0.8)": round(statistics.median(service[64]) / most, 3),
+        "RSS of a worker / of the library alone (goal <= 1.2)": round(statistics.mean(workers) / statistics.mean(engines), 3),
+        "RSS of a worker, MB": round(statistics.mean(workers)),
+    }
+
+
+_PIPES: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+
+
+def _library(processes: list[subprocess.Popen[str]], seconds: float) -> float:
+    for process in processes:
+        assert process.stdin is not None
+        process.stdin.write(f"{seconds}\n")
+        process.stdin.flush()
+    return sum(int(_line(process)) for process in processes) / seconds
+
+
+def _line(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    return process.stdout.readline()
+
+
+def _at(values: list[float], percent: int) -> float:
+    return statistics.quantiles(values, n=100, method="inclusive")[percent - 1]
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,218 @@
+"""Load that lasts, with all that happens to a service meanwhile: new indexes, workers that are restarted, an engine that goes away.
+
+An answer is wrong if its passages are not all of the edition that was published as the state it names. A request is lost if it gets no
+answer at all: a connection that is closed before an answer began is opened again, as every HTTP client does, and 503 is asked again.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import random
+import signal
+import threading
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from bench.http import Served, served
+from recto.book.tree import MarkdownTree
+from recto.indexer import Work, index_book
+from recto.protocols import Embedder, Store
+from recto.settings import Settings
+from recto.wiring import open_embedder, open_store
+
+_CLIENTS = 4
+_TRIES = 100
+_SOME = 10
+_PATIENCE = 60.0
+_SUBJECTS = ("soil and compost", "sowing beans", "kneading dough", "sharpening a plane", "grafting a rose", "mending a chair")
+
+
+class Stage(Protocol):
+    """Where the book is published, and how its engine goes away."""
+
+    variables: dict[str, str]
+    store: Store
+    can_go_away: bool
+
+    def away(self, *, gone: bool) -> None:
+        """Let the engine go away, or come back."""
+
+
+@dataclass
+class Edge:
+    """The embedded engine; it cannot go away."""
+
+    home: Path
+    can_go_away: bool = False
+    variables: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.store = open_store(Settings("local", "edge", self.home), print)
+
+    def away(self, *, gone: bool) -> None:
+        """Do nothing."""
+
+
+@dataclass
+class Server:
+    """A double of a Qdrant server."""
+
+    home: Path
+    double: Any
+    can_go_away: bool = True
+
+    def __post_init__(self) -> None:
+        self.variables = {"RECTO_EMBEDDER": "local", "RECTO_STORE": "server", "QDRANT_URL": self.double.url}
+        self.store = open_store(Settings("local", "server", self.home, qdrant_url=self.double.url), print)
+
+    def away(self, *, gone: bool) -> None:
+        """Let connections be reset, or end that."""
+        from tests.doubles.server import reset
+
+        self.double.always(reset() if gone else None)
+
+
+@dataclass
+class Tally:
+    """What came of all requests."""
+
+    counts: Counter[str] = field(default_factory=Counter)
+    wrong: list[str] = field(default_factory=list)
+    editions: dict[str, int] = field(default_factory=dict)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def add(self, name: str) -> None:
+        """Count one."""
+        with self.lock:
+            self.counts[name] += 1
+
+    def wait_for(self, name: str, more: int) -> None:
+        """Let the load go on until so many more were counted, or for a while."""
+        wanted, deadline = self.counts[name] + more, time.monotonic() + _PATIENCE
+        while self.counts[name] < wanted and time.monotonic() < deadline:
+            time.sleep(0.02)
+
+
+def soak(folder: Path, seconds: float) -> dict[str, Any]:
+    """Run the embedded engine, then a server, each for half of the time."""
+    from tests.doubles.qdrant import QdrantDouble
+
+    embedded = run(Edge(folder / "edge"), folder / "edge", seconds / 2, publish_every=4.0)
+    with QdrantDouble() as double:
+        # A server's readers look for a new state every ten seconds, and one old state is kept for them.
+        server = run(Server(folder / "server", double), folder / "server", seconds / 2, publish_every=12.0)
+    return {f"embedded: {name}": value for name, value in embedded.items()} | {f"server: {name}": value for name, value in server.items()}
+
+
+def run(stage: Stage, home: Path, seconds: float, publish_every: float) -> dict[str, Any]:
+    """Load a service for some time while things happen to it, and return what came of the requests."""
+    tally = Tally()
+    embedder = open_embedder(Settings("local", "edge", home, threads=1), print)
+    publish(stage, embedder, home, tally, 0)
+    ended = threading.Event()
+    with served(home, "--workers", "2", "--timeout", "60", RECTO_THREADS="1", **stage.variables) as running:
+        clients = [threading.Thread(target=ask_for_ever, args=(running.port, tally, ended, number)) for number in range(_CLIENTS)]
+        for client in clients:
+            client.start()
+        try:
+            happen(stage, embedder, home, tally, running, time.monotonic() + seconds, publish_every)
+        finally:
+            stage.away(gone=False)
+            ended.set()
+            for client in clients:
+                client.join()
+    stage.store.close()
+    return {
+        **{
+            name: tally.counts[name] for name in ("answered", "asked again after 503", "connections opened again", "published", "restarted")
+        },
+        "other statuses": tally.counts["other"],
+        "wrong answers": len(tally.wrong),
+        "lost requests": tally.counts["lost"],
+        **({"the first wrong one": tally.wrong[0]} if tally.wrong else {}),
+    }
+
+
+def happen(stage: Stage, embedder: Embedder, home: Path, tally: Tally, running: Served, end: float, publish_every: float) -> None:
+    """Publish, restart a worker, and let the engine go away, again and again, each under load."""
+    edition = 1
+    while True:
+        began = time.monotonic()
+        tally.wait_for("answered", _SOME)
+        publish(stage, embedder, home, tally, edition)
+        tally.wait_for("answered", _SOME)
+        workers = running.workers()
+        os.kill(workers[edition % len(workers)].pid, signal.SIGTERM if edition % 2 else signal.SIGKILL)
+        tally.add("restarted")
+        tally.wait_for("answered", _SOME)
+        if stage.can_go_away:
+            stage.away(gone=True)
+            tally.wait_for("asked again after 503", 1)
+            stage.away(gone=False)
+            tally.wait_for("answered", _SOME)
+        edition += 1
+        if time.monotonic() >= end:
+            return
+        time.sleep(max(0.0, min(end, began + publish_every) - time.monotonic()))
+
+
+def publish(stage: Stage, embedder: Embedder, home: Path, tally: Tally, edition: int) -> None:
+    """Publish an edition of the book, every passage of which tells its number."""
+    book = home.parent / f"{home.name}-book"
+    book.mkdir(parents=True, exist_ok=True)
+    for number, subject in enumerate(_SUBJECTS):
+        (book / f"page-{number}.md").write_text(f"# On {subject}\n\nAll about {subject}. This is edition {edition}.\n", "utf-8")
+    report = index_book(Work(MarkdownTree(book), embedder, rebuild=True), stage.store, "bench", journal=home / "journal")
+    with tally.lock:
+        tally.editions[report.info.generation] = edition
+    tally.add("published")
+
+
+def ask_for_ever(port: int, tally: Tally, ended: threading.Event, seed: int) -> None:
+    """Ask one question after the other on a connection that is kept, and check every answer."""
+    chance = random.Random(seed)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=90)
+    while not ended.is_set():
+        question = chance.choice(_SUBJECTS)
+        for _ in range(_TRIES):
+            try:
+                connection.request("POST", "/v1/search", json.dumps({"query": question, "limit": 3}), {"Content-Type": "application/json"})
+                reply = connection.getresponse()
+                body = reply.read()
+            except (http.client.HTTPException, OSError):
+                connection.close()
+                tally.add("connections opened again")
+                time.sleep(0.05)
+                continue
+            if reply.status == 503 and reply.getheader("Retry-After"):
+                tally.add("asked again after 503")
+                time.sleep(0.2)
+                continue
+            judge(reply.status, body, question, tally)
+            break
+        else:
+            tally.add("lost")
+    connection.close()
+
+
+def judge(status: int, body: bytes, question: str, tally: Tally) -> None:
+    """Compare an answer with the edition that was published under the name that it gives."""
+    if status != 200:
+        tally.add("other")
+        tally.wrong.append(f"{status}: {body[:200]!r}")
+        return
+    answer = json.loads(body)
+    for _ in range(100):  # an answer may come before the publisher has noted the name of what it published
+        if answer["generation"] in tally.editions:
+            break
+        time.sleep(0.05)
+    edition = tally.editions.get(answer["generation"])
+    texts = [passage["text"] for passage in answer["results"]]
+    if len(texts) != 3 or question not in texts[0] or any(f"edition {edition}." not in text for text in texts):
+        tally.wrong.append(f"{answer['generation']} is edition {edition}: {texts}")
+    tally.add("answered")

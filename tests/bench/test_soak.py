@@ -1,0 +1,44 @@
+"""A short form of the load that lasts: nothing is wrong and nothing is lost while things happen to the service."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from bench import soak
+from tests.doubles.qdrant import QdrantDouble
+
+
+def check(found: dict[str, object]) -> None:
+    assert found["wrong answers"] == 0, found
+    assert found["lost requests"] == 0, found
+    assert found["other statuses"] == 0, found
+    assert isinstance(found["answered"], int)
+    assert found["answered"] > 20
+    assert found["restarted"] == found["published"] - 1 >= 1  # type: ignore[operator]
+
+
+def test_a_server_that_goes_away(tmp_path: Path) -> None:
+    with QdrantDouble() as double:
+        found = soak.run(soak.Server(tmp_path / "home", double), tmp_path / "home", 1, publish_every=1)
+    check(found)
+    assert found["asked again after 503"] > 0, "it was away"
+
+
+def test_a_wrong_answer_is_noticed(tmp_path: Path) -> None:
+    tally = soak.Tally(editions={"gen-1": 1})
+    right = '{"generation": "gen-1", "results": [' + ",".join(['{"text": "All about sowing beans. This is edition 1."}'] * 3) + "]}"
+    soak.judge(200, right.encode(), "sowing beans", tally)
+    assert tally.wrong == []
+    soak.judge(200, right.replace("edition 1", "edition 2").encode(), "sowing beans", tally)
+    soak.judge(200, right.encode(), "kneading dough", tally)
+    soak.judge(404, b"{}", "sowing beans", tally)
+    assert len(tally.wrong) == 3
+
+
+@pytest.mark.parametrize(("answer", "length"), [(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}x", 40), (b"HTTP/1.1 200 OK\r\n", None)])
+def test_an_answer_is_cut_out_of_the_stream(answer: bytes, length: int | None) -> None:
+    from bench.load import _whole
+
+    assert _whole(answer) == (length and len(answer) - 1)

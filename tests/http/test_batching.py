@@ -1,0 +1,102 @@
+"""Questions of many threads are embedded together, and each gets its own vector or its own error."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from recto.errors import EmbeddingError
+from recto.http.batching import MOST, BatchingEmbedder
+from recto.protocols import Embedder
+from recto.types import Vector
+
+
+class Held:
+    """The real model behind a gate: a batch waits until the test opens it; a text that says so makes the model fail."""
+
+    def __init__(self, inner: Embedder) -> None:
+        self.inner = inner
+        self.gate = threading.Event()
+        self.batches: list[list[str]] = []
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self.inner, name)
+
+    def embed_queries(self, texts: Sequence[str]) -> list[Vector]:
+        self.batches.append(list(texts))
+        assert self.gate.wait(60)
+        if "broken" in texts:
+            raise EmbeddingError("The text cannot be read")
+        if "fault" in texts:
+            raise KeyError("fault")
+        return self.inner.embed_queries(texts)
+
+
+@pytest.fixture
+def held(embedder: Embedder) -> Held:
+    return Held(embedder)
+
+
+def all_at_once(batching: BatchingEmbedder, held: Held, texts: list[str]) -> list[Vector | BaseException]:
+    """Let one question begin, then all others arrive while it runs."""
+
+    def ask(text: str) -> Vector | BaseException:
+        try:
+            return batching.embed_query(text)
+        except (EmbeddingError, KeyError) as error:
+            return error
+
+    with ThreadPoolExecutor(len(texts)) as pool:
+        first = pool.submit(ask, texts[0])
+        while not held.batches:
+            pass
+        rest = [pool.submit(ask, text) for text in texts[1:]]
+        while len(batching._queue) < len(rest):
+            pass
+        held.gate.set()
+        return [one.result(60) for one in (first, *rest)]
+
+
+def test_those_that_arrive_meanwhile_are_one_batch(held: Held, embedder: Embedder) -> None:
+    told: list[int] = []
+    texts = [f"question number {number}" for number in range(9)]
+    found = all_at_once(BatchingEmbedder(held, told.append), held, texts)  # type: ignore[arg-type]
+    assert [len(batch) for batch in held.batches] == told == [1, 8]
+    for text, vector in zip(texts, found, strict=True):
+        assert vector == pytest.approx(embedder.embed_query(text), abs=1e-5)
+
+
+def test_a_batch_has_a_bound(held: Held) -> None:
+    texts = [f"question number {number}" for number in range(MOST + 10)]
+    found = all_at_once(BatchingEmbedder(held), held, texts)  # type: ignore[arg-type]
+    assert [len(batch) for batch in held.batches] == [1, MOST, 9]
+    assert len(found) == len(texts)
+
+
+def test_an_idle_embedder_does_not_wait(held: Held) -> None:
+    held.gate.set()
+    batching = BatchingEmbedder(held)  # type: ignore[arg-type]
+    for number in range(3):
+        batching.embed_query(f"question {number}")
+    assert batching.embed_queries(["one", "two"])
+    assert [len(batch) for batch in held.batches] == [1, 1, 1, 2]
+    assert batching.embed_queries([]) == []
+
+
+def test_one_text_that_cannot_be_read_is_not_the_others_fault(held: Held, embedder: Embedder) -> None:
+    texts = ["first", "good", "broken", "better"]
+    found = all_at_once(BatchingEmbedder(held), held, texts)  # type: ignore[arg-type]
+    assert isinstance(found[2], EmbeddingError)
+    for text, vector in zip(texts, found, strict=True):
+        assert text == "broken" or vector == pytest.approx(embedder.embed_query(text), abs=1e-5)
+
+
+def test_a_fault_reaches_all_and_the_next_are_served(held: Held) -> None:
+    batching = BatchingEmbedder(held)  # type: ignore[arg-type]
+    found = all_at_once(batching, held, ["first", "good", "fault"])
+    assert isinstance(found[1], KeyError)
+    assert isinstance(found[2], KeyError)
+    assert batching.embed_query("again")

@@ -1,0 +1,196 @@
+"""Version 1: what it answers is what the library answers, in the described shapes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from urllib.parse import quote
+
+import pytest
+
+from recto.http import models
+from recto.http.options import ServeOptions
+from recto.retriever import Retriever
+from recto.settings import Settings
+from recto.types import Filters
+from tests.http.service import Service
+from tests.running import recto
+
+
+def test_a_search(service: Service, retriever: Retriever) -> None:
+    body = service.post("/v1/search", {"query": "What is ROS 2?", "limit": 3}).json()
+    models.SearchAnswer.model_validate(body)
+    found = retriever.search("What is ROS 2?", 3)
+    assert [passage["id"] for passage in body["results"]] == [hit.chunk.id for hit in found.hits]
+    assert [passage["rank"] for passage in body["results"]] == [1, 2, 3]
+    assert body["outcome"] == "found"
+    assert body["noise"] == found.noise
+    assert body["generation"] == retriever.open().info.generation
+    assert body["collection"] == "humanoid_robotics_book"
+    first, hit = body["results"][0], found.hits[0]
+    assert first["above_noise"] is True
+    assert first["score"] == pytest.approx(hit.score, abs=1e-5)
+    assert first["text"] == hit.chunk.text
+    assert first["link"] == f"{hit.chunk.page_url}#{hit.chunk.anchor}"
+    assert first["start_line"] == hit.chunk.start_line
+
+
+def test_a_search_for_what_is_not_in_the_book_is_noise(service: Service) -> None:
+    body = service.post("/v1/search", {"query": "How long must I boil an egg?", "limit": 1}).json()
+    assert body["results"][0]["above_noise"] is False
+
+
+def test_filters(service: Service) -> None:
+    body = service.post("/v1/search", {"query": "sensors", "modules": ["simulation", "module-3-isaac"], "limit": 20}).json()
+    assert {passage["module"] for passage in body["results"]} == {"simulation", "isaac"}
+    page = "local://docs/docs/module-1-ros2/03-humanoid-urdf"
+    body = service.post("/v1/search", {"query": "joint limits", "url": f"{page}.md/"}).json()
+    assert {passage["page_url"] for passage in body["results"]} == {page}
+    none = service.post("/v1/search", {"query": "sensors", "modules": ["simulatoin"]}).json()
+    assert (none["outcome"], none["results"]) == ("filtered_out", [])
+    assert "Did you mean 'simulation'?" in none["message"]
+    high = service.post("/v1/search", {"query": "sensors", "min_score": 1}).json()
+    assert (high["outcome"], high["results"]) == ("no_match", [])
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({"limit": 101}, "limit must be at most 100"),
+        ({"modules": "ros2"}, "modules must be a list"),
+        ({"modules": [1]}, "modules.0 must be text"),
+        ({"modules": [" "]}, "cannot be empty"),
+        ({"url": " "}, "cannot be empty"),
+        ({"url": 1}, "url must be text"),
+        ({"min_score": 1.5}, "min_score must be at most 1"),
+        ({"min_score": "0.5"}, "min_score must be a number"),
+        ({"min_score": True}, "min_score must be a number"),
+        ({"collection": 1}, "collection must be text"),
+    ],
+)
+def test_what_cannot_be_asked_for(service: Service, more: dict[str, object], words: str) -> None:
+    reply = service.post("/v1/search", {"query": "robot", **more})
+    assert reply.status == 400
+    assert words in reply.error
+    assert "--" not in reply.error, "there are no flags here"
+
+
+def test_a_selected_text(service: Service, retriever: Retriever) -> None:
+    chunk = retriever.search("What is ROS 2?", 1).hits[0].chunk
+    selection = chunk.text[:300]
+    body = service.post("/v1/related", {"selection": selection, "limit": 3}).json()
+    models.RelatedAnswer.model_validate(body)
+    assert chunk.id not in {passage["id"] for passage in body["results"]}, "what holds the selection is left out"
+    assert body["selection"]["left_out"] >= 1
+    assert [passage["id"] for passage in body["results"]] == [hit.chunk.id for hit in retriever.related(selection, None, 3).hits]
+    asked = service.post("/v1/related", {"selection": selection, "question": "How is it secured?", "modules": ["ros2"]}).json()
+    assert {passage["module"] for passage in asked["results"]} == {"ros2"}
+    long = service.post("/v1/related", {"selection": "A robot walks. " * 2000}).json()
+    assert long["selection"]["cut"] is True
+    assert long["selection"]["given"] > len(long["selection"]["text"])
+    for wrong in ({"selection": " "}, {"selection": None}, {}, {"selection": "x", "question": 5}, {"selection": "x", "query": "y"}):
+        assert service.post("/v1/related", wrong).status == 400
+
+
+def test_several_questions(service: Service) -> None:
+    questions = ["What is ROS 2?", "robot navigation", "How do I set up Gazebo?"]
+    body = service.post("/v1/batch", {"queries": questions, "limit": 2}).json()
+    models.BatchAnswer.model_validate(body)
+    assert [answer["query"] for answer in body["responses"]] == questions
+    for question, answer in zip(questions, body["responses"], strict=True):
+        alone = service.post("/v1/search", {"query": question, "limit": 2}).json()
+        assert [one["id"] for one in alone["results"]] == [one["id"] for one in answer["results"]]
+    assert service.post("/v1/batch", {"queries": []}).error == "queries must have at least 1 entries"
+    assert service.post("/v1/batch", {"queries": ["a"] * 33}).error == "queries must have at most 32 entries"
+    assert service.post("/v1/batch", {"queries": ["a", " "]}).error == "Query cannot be empty"
+
+
+def test_modules_and_pages(service: Service, retriever: Retriever) -> None:
+    modules = service.get("/v1/modules").json()
+    models.ModulesAnswer.model_validate(modules)
+    assert {entry["name"]: entry["passages"] for entry in modules["modules"]} == retriever.open().modules()
+    pages = service.get("/v1/pages").json()
+    models.PagesAnswer.model_validate(pages)
+    assert sum(entry["passages"] for entry in pages["pages"]) == retriever.open().info.chunks
+    assert sum(entry["pages"] for entry in modules["modules"]) == len(pages["pages"])
+    only = service.get("/v1/pages?module=ros2").json()["pages"]
+    assert only == [entry for entry in pages["pages"] if entry["module"] == "ros2"] != []
+    assert service.get("/v1/pages?module=module-1-ros2").json()["pages"] == only, "a module goes by all its names"
+    assert service.get("/v1/pages?module=nope").json()["pages"] == []
+
+
+def test_a_page_in_its_order(service: Service) -> None:
+    for entry in service.get("/v1/pages").json()["pages"][:3]:
+        body = service.get(f"/v1/pages/{quote(entry['url'], safe='')}").json()
+        models.PageAnswer.model_validate(body)
+        assert body["title"] == entry["title"]
+        assert [passage["chunk_index"] for passage in body["passages"]] == list(range(entry["passages"]))
+    assert service.get("/v1/pages/local://docs/docs/intro.md").json()["url"] == "local://docs/docs/intro", "spelled as people do"
+    gone = service.get(f"/v1/pages/{quote('local://docs/docs/intr0', safe='')}")
+    assert gone.status == 404
+    assert "local://docs/docs/intro" in gone.json()["hint"]
+    assert service.get("/v1/pages/").status == 400
+    assert service.get("/v1/pages/%FF%FE").status == 404
+    assert service.get("/v1/pages/local%3A%2F%2Fdocs%2Fdocs%2Fintro?collection=nope").status == 404
+
+
+@pytest.fixture(scope="module")
+def house_service(house_settings: Settings) -> Iterator[Service]:
+    with Service(house_settings, ServeOptions(collections=("physical-ai-book",))) as service:
+        yield service
+
+
+def test_health(house_service: Service, house_settings: Settings) -> None:
+    body = house_service.get("/v1/health").json()
+    models.HealthAnswer.model_validate(body)
+    assert (body["coverage"], body["suite"]) == (None, None)
+    assert [command for sentence in body["advice"] for command in ("coverage", "validate") if f"recto {command} " in sentence] == [
+        "coverage",
+        "validate",
+    ]
+    assert body["index"]["chunks"] == body["validation"]["vector_count"]
+    house_service.post("/v1/search", {"query": "beans"})
+    latency = house_service.get("/v1/health").json()["latency"]
+    assert latency["requests"] >= 1
+    assert latency["p50_ms"] <= latency["p95_ms"]
+    assert latency["steps"]["embed"]["p50"] > 0
+    missing = house_service.get("/v1/health?collection=physical-ai-book").json()
+    models.HealthAnswer.model_validate(missing)
+    assert missing["index"] is None
+    assert missing["validation"]["collection_exists"] is False
+
+
+def test_health_shows_the_last_reports(house_service: Service, house_settings: Settings) -> None:
+    questions = {
+        "name": "house",
+        "queries": [
+            {"query": "When are beans sown?", "expect": {"module": "garden"}},
+            {"query": "How is a rose grafted?", "expect": {"module": "kitchen"}},
+        ],
+    }
+    suite = house_settings.home.parent / "questions.json"
+    suite.write_text(json.dumps(questions))
+    measured = recto(house_settings.home, "coverage", "--collection", "house", "--json")
+    assert measured.returncode == 0, measured.stderr
+    assert recto(house_settings.home, "validate", "--collection", "house", "--suite", str(suite)).returncode == 5
+    body = house_service.get("/v1/health").json()
+    models.HealthAnswer.model_validate(body)
+    coverage, told = body["coverage"], json.loads(measured.stdout)
+    assert coverage["current"]
+    assert (coverage["reached"], coverage["total"]) == (told["reached"], told["sections"])
+    states = [section["state"] for page in coverage["pages"] for section in page["sections"]]
+    assert len(states) == coverage["total"]
+    assert states.count("unreachable") == len(told["unreachable"])
+    suite_run = body["suite"]
+    assert suite_run["current"]
+    assert (suite_run["name"], suite_run["passed"], suite_run["total"]) == ("house", 1, 2)
+    assert [failed["query"] for failed in suite_run["failed"]] == ["How is a rose grafted?"]
+    assert suite_run["measures"]
+    assert not [sentence for sentence in body["advice"] if "coverage" in sentence or "validate" in sentence]
+
+
+def test_filters_are_values(service: Service, retriever: Retriever) -> None:
+    """The same narrowing over HTTP and in the library."""
+    body = service.post("/v1/search", {"query": "robot", "modules": ["vla"], "limit": 5, "min_score": 0.5}).json()
+    found = retriever.search("robot", 5, Filters(("vla",)), 0.5)
+    assert [one["id"] for one in body["results"]] == [hit.chunk.id for hit in found.hits]
