@@ -1,0 +1,1 @@
+"""The page as a reader uses it: a real browser, a real service, a real book."""

@@ -1,0 +1,74 @@
+"""One browser and one service for all tests of the page; both end before tests elsewhere begin, which have event loops of their own."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, sync_playwright
+
+from recto.book.tree import open_book
+from recto.http.options import ServeOptions
+from recto.indexer import Work, index_book
+from recto.protocols import Embedder
+from recto.settings import Settings
+from recto.stores.edge.store import EdgeStore
+from tests.browser.desk import Desk
+from tests.browser.hostile import write_hostile_book
+from tests.http.service import Service
+
+_NEEDED = os.environ.get("RECTO_NEED_BROWSER") == "1"
+_NAMES = ("chromium", "chromium-browser", "google-chrome")
+_FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking")
+_MORE_FLAGS = ("--disable-component-update", "--disable-sync")
+
+
+@pytest.fixture(scope="package")
+def browser() -> Iterator[Browser]:
+    program = next(filter(None, map(shutil.which, _NAMES)), None)
+    if program is None:
+        (pytest.fail if _NEEDED else pytest.skip)("there is no Chromium on this machine")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=program, args=[*_FLAGS, *_MORE_FLAGS])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="session")
+def shelf(sample_home: Path, embedder: Embedder, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A home with the sample book and a book that wants to harm its readers."""
+    root = tmp_path_factory.mktemp("shelf")
+    shutil.copytree(sample_home, root / "home")
+    book = write_hostile_book(root / "hostile")
+    index_book(Work(open_book(book), embedder), EdgeStore(root / "home"), "hostile", journal=root / "home" / "journal")
+    return root / "home"
+
+
+@pytest.fixture(scope="package")
+def service(shelf: Path) -> Iterator[Service]:
+    with Service(Settings("local", "edge", shelf, threads=2), ServeOptions(collections=("hostile",))) as service:
+        yield service
+
+
+@pytest.fixture(scope="session")
+def house_settings(house: Path) -> Settings:
+    return Settings("local", "edge", house / "home", threads=2, collection="house")
+
+
+@pytest.fixture
+def desk(browser: Browser, service: Service) -> Iterator[Desk]:
+    """A window of common width."""
+    with Desk(browser, service.port) as desk:
+        yield desk
+
+
+@pytest.fixture
+def closed_port() -> Iterator[int]:
+    """A port on which nothing answers: it is taken, and nobody listens."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        yield taken.getsockname()[1]

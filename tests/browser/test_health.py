@@ -1,0 +1,84 @@
+"""The health of an index, drawn from what the commands have measured."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, expect
+
+from recto import records
+from recto.evaluation.coverage import cover
+from recto.evaluation.suite import Expectation, Suite
+from recto.evaluation.validation import run_suite
+from recto.protocols import Embedder
+from recto.retriever import Retriever
+from recto.settings import Settings
+from recto.stores.edge.store import EdgeStore
+from tests.breaking import Passages, publish_broken
+from tests.browser.desk import Desk
+from tests.http.service import Service
+
+
+@pytest.fixture(scope="module")
+def measured(house: Path, embedder: Embedder, tmp_path_factory: pytest.TempPathFactory) -> Settings:
+    """An index in which two sections cannot be found, with its coverage and the run of a suite."""
+    home = tmp_path_factory.mktemp("measured") / "home"
+    shutil.copytree(house / "home", home)
+    store = EdgeStore(home)
+
+    def spoilt(passages: Passages) -> Passages:
+        elsewhere = embedder.embed_documents(["The orbits of planets are ellipses, with the sun in one of their foci."])[0]
+        return [(one, elsewhere if one.anchor in ("slugs", "brakes") else numbers) for one, numbers in passages]
+
+    publish_broken(store, "house", "broken", spoilt)
+    retriever = Retriever(embedder, store, "broken")
+    records.keep_coverage(home, retriever.open().info, cover(embedder, retriever.open()))
+    questions = (Expectation("When are beans sown?", modules=("garden",)), Expectation("What eats lettuce at night?", modules=("kitchen",)))
+    records.keep_run(home, retriever.open().info, run_suite(retriever, Suite("household", questions)))
+    return Settings("local", "edge", home, threads=2, collection="broken")
+
+
+def test_what_was_measured_is_drawn_and_said(browser: Browser, measured: Settings) -> None:
+    with Service(measured) as service, Desk(browser, service.port) as desk:
+        desk.open(q="How is jam made?")
+        desk.page.get_by_role("link", name="Health").click()
+        expect(desk.page.get_by_role("heading", name="Health")).to_be_focused()
+        desk.settle()
+        health = desk.page.locator("#health")
+        expect(health.locator("header")).to_contain_text(
+            "A sample search works. 1 question of the last suite failed. 2 sections cannot be found well."
+        )
+        facts = dict(zip(health.locator("dt").all_inner_texts(), health.locator("dd").all_inner_texts(), strict=True))
+        assert facts["Collection"] == "broken"
+        assert facts["Sample search works"] == "yes"
+        assert int(facts["Passages"]) > 30
+        assert int(facts["Searches"]) >= 1
+        expect(health.get_by_role("img", name=re.compile(r"^\d+ of \d+ sections are found"))).to_be_visible()
+        expect(health.locator(".covered .cell.unreachable")).to_have_count(2)
+        assert health.locator(".covered .cell.reached").count() > 20
+        pests = health.locator(".covered", has=desk.page.get_by_role("link", name="Pests"))
+        expect(pests.get_by_role("img")).to_have_attribute("aria-label", "2 of 3 sections found")
+        pests.locator("summary").click()
+        expect(pests.locator("details li")).to_have_text(["Slugs: not found"])
+        expect(health).to_contain_text("1 of 2 questions passed in household")
+        expect(health.locator(".latency .value").first).to_be_visible()
+        expect(health.get_by_role("img", name=re.compile(r"^The latest \d+ search"))).to_be_visible()
+        health.get_by_role("link", name="What eats lettuce at night?").click()
+        expect(desk.page.locator("#q")).to_have_value("What eats lettuce at night?")
+        desk.page.go_back()
+        expect(health).to_be_visible()
+        pests.locator("summary").click()
+        pests.get_by_role("link", name="Slugs").click()
+        expect(desk.page.locator(".passage.here")).to_contain_text("Slugs come out at night")
+
+
+def test_what_is_missing_is_named_with_the_command_that_makes_it(desk: Desk) -> None:
+    desk.open(view="health")
+    advice = desk.page.locator(".advice")
+    expect(advice.locator("code").first).to_have_text("recto coverage --collection humanoid_robotics_book")
+    expect(desk.page.locator("#health")).to_contain_text("No suite of questions was run.")
+    desk.page.keyboard.press("Escape")
+    expect(desk.page.locator("#list .contents")).to_be_visible()
