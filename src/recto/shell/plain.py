@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, TextIO
 
 import click
 
+from recto.cli.render import in_line
 from recto.cli.running import EXIT_CODES, Exit, warn
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ def run_script(session: Session, lines: Iterable[str]) -> Exit:
 
 def run_dumb(session: Session, source: TextIO) -> Exit:
     """Ask for lines with a bare prompt, until the input ends."""
+    click.echo(session.greeting)
     while True:
         try:
             click.echo(session.prompt, nl=False)
@@ -45,12 +47,12 @@ def run_dumb(session: Session, source: TextIO) -> Exit:
 def _write(reply: Reply, place: str, code: Exit) -> Exit:
     """Write a reply and return the exit code so far: the first that is not 0 stays."""
     for warning in reply.warnings:
-        warn(warning)
+        warn(in_line(warning))
     if reply.text:
         click.echo(f"{reply.text}\n")
     if reply.error is None:
         return code or (Exit.OK if reply.found else Exit.NO_RESULTS)
-    click.echo(f"[ERROR] {place}{reply.error}", err=True)
+    click.echo(f"[ERROR] {place}{in_line(str(reply.error))}", err=True)
     if reply.error.hint:
-        click.echo(f"        {reply.error.hint}", err=True)
+        click.echo(f"        {in_line(reply.error.hint)}", err=True)
     return code or EXIT_CODES[reply.error.kind]

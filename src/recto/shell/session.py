@@ -7,12 +7,13 @@ from dataclasses import dataclass, field
 from time import perf_counter
 from typing import TYPE_CHECKING
 
+from recto.cli.render import in_line
 from recto.errors import InvalidArgument, RectoError
 from recto.limits import DEFAULT_TOP_K
 from recto.shell.actions import ACTIONS
 from recto.shell.commands import find_command
 from recto.shell.latency import Latency
-from recto.shell.look import Look
+from recto.shell.look import Look, wrapped
 from recto.types import NO_FILTERS, Filters, Hit, SearchResponse
 
 if TYPE_CHECKING:
@@ -87,6 +88,13 @@ class Session:
         self._warned: set[str] = set()
 
     @property
+    def greeting(self) -> str:
+        """What a person reads first."""
+        info, look = self.retriever.open().info, self.look()
+        text = f"{self.retriever.collection}: {info.chunks} passages. Ask a question; :help lists what else there is."
+        return "\n".join(look.faint(line) for line in wrapped(text, look.width))
+
+    @property
     def pasting(self) -> bool:
         """Whether lines are taken as parts of a selected text."""
         return self._selecting is not None and not self._selecting.whole
@@ -144,7 +152,8 @@ class Session:
 
     def told(self, text: str) -> Reply:
         """Say what a person wants to know and a script does not."""
-        return Reply() if self._scripted else Reply(self.look().faint(text))
+        look = self.look()
+        return Reply() if self._scripted else Reply("\n".join(look.faint(line) for line in wrapped(in_line(text), look.width)))
 
     def search(self, asked: Asked) -> Reply:
         """Search as things are set, and remember what for and what was found."""
@@ -205,7 +214,7 @@ class Session:
         if self.view.as_json:
             return render.results_json(response, sections=True)
         look = self.look()
-        lines = [f'Query: "{render.in_line(asked.question)}"'] if self._scripted and asked.question else []
+        lines = [f'Query: "{in_line(asked.question)}"'] if self._scripted and asked.question else []
         lines += self._news(look)
         return "\n".join([*lines, show.results(response, asked.question or asked.selection, look, verbose=self.view.verbose)])
 

@@ -18,9 +18,11 @@ from prompt_toolkit.filters import Condition
 from prompt_toolkit.formatted_text import FormattedText
 from prompt_toolkit.history import DummyHistory
 
+from recto.cli.render import in_line
 from recto.cli.running import Exit
 from recto.shell.completion import candidates
 from recto.shell.history import OwnHistory
+from recto.shell.look import wrapped
 from recto.shell.names import Names
 from recto.shell.show import INDENT
 
@@ -32,6 +34,7 @@ _AT_REST = "\x1b[0m\x1b[?2004l\x1b[?25h"  # no colour, no bracketed paste, a cur
 
 def run_terminal(session: Session, history: Path) -> Exit:
     """Answer what is typed until Ctrl-D or `:quit`."""
+    click.echo(session.greeting)
     names = Names(session)
     names.begin()
     with left_as_found():
@@ -69,12 +72,12 @@ def _turn(session: Session, prompts: PromptSession[str]) -> bool:
 def _write(session: Session, reply: Reply) -> None:
     look = session.look()
     for warning in reply.warnings:
-        click.echo(look.doubtful(f"[WARNING] {warning}"))
+        click.echo("\n".join(look.doubtful(line) for line in wrapped(in_line(f"[WARNING] {warning}"), look.width)), color=look.colour)
     if reply.text:
         click.echo(f"{reply.text}\n", color=look.colour)
     if reply.error is not None:
-        click.echo(look.bad(f"[ERROR] {reply.error}"))
-        click.echo(f"{INDENT * 2}{reply.error.hint}\n" if reply.error.hint else "")
+        lines = [look.bad(line) for line in wrapped(in_line(f"[ERROR] {reply.error}"), look.width)]
+        click.echo("\n".join([*lines, *wrapped(in_line(reply.error.hint), look.width, INDENT * 2), ""]), color=look.colour)
 
 
 class _Completion(Completer):
