@@ -46,6 +46,33 @@ def search(
 
 
 @recto.command()
+@options.top_k
+@options.module
+@options.url
+@options.min_score
+@options.collection
+@options.verbose
+@options.as_json
+def shell(
+    top_k: int,
+    modules: tuple[str, ...],
+    url: str | None,
+    min_score: float | None,
+    collection: str | None,
+    verbose: bool,
+    as_json: bool,
+) -> int:
+    """Ask one question after the other, with filters, selected text and the reasons for an answer; `:help` lists what it knows.
+
+    Questions may also come from a pipe or a file. Then it exits with 0 if every line was answered, else with the exit code that the first
+    line that failed would have given `recto search`.
+    """
+    from recto.cli import shell as tester
+
+    return tester.shell(top_k, options.filters_of(modules, url), min_score, collection, verbose=verbose, as_json=as_json)
+
+
+@recto.command()
 @options.suite
 @options.collection
 @options.top_k

@@ -56,6 +56,8 @@ def results_json(response: SearchResponse, *, sections: bool) -> str:
     }
     if sections:
         data["noise"] = None if response.noise is None else clamped(response.noise)
+    if (selection := response.selection) is not None:
+        data["selection"] = {"text": selection.text, "given": selection.given, "cut": selection.cut, "left_out": selection.left_out}
     if response.outcome is not Outcome.FOUND:
         data |= {"outcome": response.outcome.value, "message": response.message}
     return json.dumps(data, indent=2, ensure_ascii=False)

@@ -1,0 +1,57 @@
+"""`recto shell`: choose between the terminal and the plain loop."""
+
+from __future__ import annotations
+
+import io
+import os
+import shutil
+import sys
+from typing import TYPE_CHECKING, TextIO
+
+from recto.cli.commands import connect
+from recto.cli.running import Exit
+from recto.limits import check_search
+from recto.settings import load_settings
+
+if TYPE_CHECKING:
+    from recto.types import Filters
+
+_WIDEST = 100  # columns; longer lines are hard to read
+_NARROWEST = 40
+_PIPED = 80
+
+
+def shell(top_k: int, filters: Filters, min_score: float | None, collection: str | None, *, verbose: bool, as_json: bool) -> Exit:
+    """Answer lines from the terminal, or from whatever standard input is."""
+    check_search(top_k, filters, min_score)
+    from recto.shell.look import Look
+    from recto.shell.session import Session, View
+
+    view = View(filters, top_k, min_score, verbose, as_json)
+    dumb = sys.platform != "win32" and os.environ.get("TERM", "") in ("", "dumb", "unknown")
+    typed = sys.stdin is not None and sys.stdin.isatty() and sys.stdout.isatty()
+
+    def look() -> Look:
+        if not typed:
+            return Look(_PIPED)
+        columns = shutil.get_terminal_size((_PIPED, 24)).columns
+        return Look(max(_NARROWEST, min(columns, _WIDEST)), not dumb and not os.environ.get("NO_COLOR"))
+
+    with connect(collection) as retriever:
+        session = Session(retriever, view, look, scripted=not typed)
+        if not typed or dumb:
+            from recto.shell import plain
+
+            source = _input()
+            return plain.run_dumb(session, source) if typed else plain.run_script(session, source)
+        from recto.shell.terminal import run_terminal
+
+        return run_terminal(session, load_settings().home / "shell-history")
+
+
+def _input() -> TextIO:
+    """Return standard input; bytes that are no text become signs that say so."""
+    source = sys.stdin or io.StringIO()  # closed by whoever started us
+    if isinstance(source, io.TextIOWrapper):
+        source.reconfigure(errors="replace")
+    return source

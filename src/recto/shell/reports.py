@@ -1,0 +1,129 @@
+"""What the commands other than a search show: modules, a collection, a page, the reasons for a result."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from recto.cli.render import clamped, in_line, shown
+from recto.modules import filter_keys
+from recto.shell.look import Look, cut, terms_of, wrapped
+from recto.shell.show import INDENT, score_of, title_of
+
+if TYPE_CHECKING:
+    from recto.evaluation.explain import Explanation, Ranked
+    from recto.pages import BookPage
+    from recto.retriever import Retriever
+    from recto.types import Hit, SearchResponse
+
+_AROUND = 2  # neighbours that are shown on either side of an explained result
+
+
+def modules(known: Mapping[str, int], chosen: Sequence[str], look: Look) -> str:
+    """List the modules, those that are searched marked."""
+    keys = filter_keys(chosen)
+    rows = [f"{'*' if name in keys else ' '} {in_line(name)}: {count} passage{'' if count == 1 else 's'}" for name, count in known.items()]
+    said = f"Searching only {', '.join(chosen)}." if chosen else "Searching all of them; `:module NAMES` narrows it."
+    return "\n".join([*(look.strong(row) if row[0] == "*" else row for row in rows), *wrapped(in_line(said), look.width)])
+
+
+def collection(retriever: Retriever, look: Look) -> str:
+    """Describe the collection that is searched, and name the others."""
+    info = retriever.open().info
+    lines = [f"Searching '{retriever.collection}': {info.chunks} passages, {info.generation}."]
+    if made := info.fingerprint:
+        lines.append(f"{in_line(made.source)}, {made.pages} pages, indexed at {made.created_at} with {made.embedder.model}.")
+    else:
+        lines.append("It was made by another pipeline, so its model cannot be verified.")
+    noise = info.noise
+    lines.append(
+        "Its noise was not measured; `recto calibrate` does it." if noise is None else f"Scores below {clamped(noise):.3f} are noise."
+    )
+    others = sorted({*retriever.store.collections(), *retriever.store.aliases()} - {retriever.collection})
+    if others:
+        lines.append(f"There are also: {', '.join(others)}.")
+    return "\n".join(part for line in lines for part in wrapped(in_line(line), look.width))
+
+
+def page(read: BookPage, anchor: str, look: Look) -> str:
+    """Return a page, or a section of it, as Markdown under its address."""
+    address = f"{read.url}#{anchor}" if anchor else read.url
+    return f"{look.address(in_line(address))}\n\n{shown(read.markdown(anchor))}"
+
+
+def explained(number: int, hit: Hit, response: SearchResponse, question: str, around: Explanation | None, look: Look) -> str:
+    """Say why a hit is among the results; `around` has what stands near it, if that could be searched again."""
+    lines = [look.strong(line) for line in wrapped(f"Why result {number}: {_named(hit)}", look.width)]
+    lines.append(INDENT + look.address(in_line(hit.chunk.link)))
+    facts = [_score(hit, response.noise, around), _place(number, response, around)]
+    if words := _words(hit, question):
+        facts.append(words)
+    if response.selection is not None:
+        facts.append("It goes with the selected text; passages that hold that text, and more than half from one page, are left out.")
+    for fact in facts:
+        first, *rest = wrapped(fact, look.width - 2)
+        lines += [f"- {first}", *(f"  {line}" for line in rest)]
+    if around is not None:
+        lines += ["", *_neighbours(hit, around, look)]
+    return "\n".join(lines)
+
+
+def _score(hit: Hit, noise: float | None, around: Explanation | None) -> str:
+    if noise is None:
+        return f"Its score is {hit.score:.3f}; the noise of this index was not measured."
+    side = "above" if hit.score >= noise else "below"
+    text = f"Its score of {hit.score:.3f} is {abs(hit.score - noise):.3f} {side} the noise ({noise:.3f})."
+    if around is not None and around.separation is not None:
+        text += f" Questions of the book's own are above others in {around.separation:.0%} of cases."
+    return text
+
+
+def _place(number: int, response: SearchResponse, around: Explanation | None) -> str:
+    hits = response.hits
+    searched = f" among {around.candidates} passages" if around is not None else ""
+    text = f"It is at rank {number}{searched}"
+    if number > 1:
+        text += f", {hits[0].score - hits[number - 1].score:.3f} below the first"
+    below = [hit.score for hit in hits[number:]] or [ranked.hit.score for ranked in (around.near_misses if around else ())]
+    if below:
+        text += f", {hits[number - 1].score - below[0]:.3f} above the next"
+    return f"{text}."
+
+
+def _words(hit: Hit, question: str) -> str:
+    terms = terms_of(question)
+    if not terms.words:
+        return ""
+    headings, text = terms.found(in_line(hit.chunk.heading_path)), terms.found(hit.chunk.text)
+    absent = [word for word in terms.words if word not in (*headings, *text)]
+    parts = [
+        f"{', '.join(words)} {where}"
+        for words, where in ((headings, "in its headings"), (text, "in its text"), (absent, "nowhere in it"))
+        if words
+    ]
+    return in_line(f"Words of the question: {'; '.join(parts)}. The model compares meanings, so words need not be there.")
+
+
+def _neighbours(hit: Hit, around: Explanation, look: Look) -> Iterator[str]:
+    """Yield the ranks near a hit, and the first that were not shown."""
+    ranks = (*around.shown, *around.near_misses)
+    here = next((place for place, ranked in enumerate(ranks) if ranked.hit.chunk.id == hit.chunk.id), None)
+    if here is None:
+        yield from wrapped("It is no longer among the first: the book was indexed again. Use :again.", look.width)
+        return
+    first = max(0, here - _AROUND)
+    for place in range(first, min(len(ranks), here + _AROUND + 1)):
+        if place == around.top_k:
+            yield look.faint(f"    --- the first {around.top_k} end here ---")
+        yield _row(ranks[place], around.noise, look, here=place == here)
+
+
+def _row(ranked: Ranked, noise: float | None, look: Look, *, here: bool) -> str:
+    start = f"{'>' if here else ' '} {ranked.rank:>3}  "
+    room = look.width - len(start) - len(score_of(ranked.hit.score, noise, Look())) - 2
+    name = cut(_named(ranked.hit), room)
+    return f"{start}{score_of(ranked.hit.score, noise, look)}  {look.strong(name) if here else name}"
+
+
+def _named(hit: Hit) -> str:
+    return in_line(" > ".join((title_of(hit), *hit.chunk.headings[1:])))

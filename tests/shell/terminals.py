@@ -1,0 +1,96 @@
+"""A terminal for tests: a real pseudo-terminal that the shell owns, with its keys and what it shows."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import re
+import select
+import struct
+import subprocess
+import sys
+import termios
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from tests.running import ROOT, environment
+
+_ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b[=>()][0B]?|\x1b\][^\x07]*\x07")
+_PROGRAM = """
+import fcntl, sys, termios
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)  # so that its Ctrl-C is a signal, as in a login
+sys.argv = ["recto", "shell", *sys.argv[1:]]
+from recto.cli.main import main
+main()
+"""
+CTRL_C, CTRL_D, TAB, UP = "\x03", "\x04", "\t", "\x1b[A"
+
+
+class Terminal:
+    """`recto shell` in a window of its own."""
+
+    def __init__(self, home: Path, *arguments: str, columns: str = "80", **more: str) -> None:
+        self._ours, theirs = pty.openpty()
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, int(columns), 0, 0))
+        self._theirs = theirs
+        self.found = self.state()
+        self.raw = ""
+        self._seen = 0
+        clean = {name: value for name, value in environment(home).items() if name != "NO_COLOR"}
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", _PROGRAM, *arguments],
+            cwd=ROOT,
+            env=clean | {"TERM": "xterm-256color", "PROMPT_TOOLKIT_NO_CPR": "1", **more},
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+            start_new_session=True,
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.process.kill()
+        self.process.wait()
+        os.close(self._theirs)
+        os.close(self._ours)
+
+    def state(self) -> list[Any]:
+        """What `stty` would show."""
+        return termios.tcgetattr(self._theirs)
+
+    @property
+    def text(self) -> str:
+        """All that was shown, without colours and moves of the cursor."""
+        return _ESCAPES.sub("", self.raw).replace("\r", "")
+
+    def press(self, keys: str) -> None:
+        """Type."""
+        os.write(self._ours, keys.encode())
+
+    def see(self, wanted: str, seconds: float = 60) -> str:
+        """Wait until something new is shown, and return what was shown from the last such thing up to it."""
+        deadline = time.monotonic() + seconds
+        while (place := self.text.find(wanted, self._seen)) < 0:
+            assert time.monotonic() < deadline, f"{wanted!r} is not shown:\n{self.text[self._seen :]}"
+            self.read()
+        since, self._seen = self._seen, place + len(wanted)
+        return self.text[since : self._seen]
+
+    def end(self, seconds: float = 60) -> int:
+        """Wait for its end, and return the exit code."""
+        deadline = time.monotonic() + seconds
+        while self.process.poll() is None:
+            assert time.monotonic() < deadline, f"it does not end:\n{self.text}"
+            self.read()
+        self.read()
+        return self.process.wait()
+
+    def read(self) -> None:
+        """Take in what is shown, if anything is for a moment."""
+        if select.select([self._ours], [], [], 0.2)[0]:
+            self.raw += os.read(self._ours, 65536).decode("utf-8", "replace")
