@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("haystack", reason="uv run --group haystack has it")
 
-from haystack import AsyncPipeline, Pipeline
+from haystack import Pipeline
 from haystack.core.errors import DeserializationError
 
 from recto.errors import InvalidQuery
@@ -20,15 +20,15 @@ from recto.retriever import Retriever
 QUESTION = "What is a ROS 2 node?"
 
 
-def pipeline(kind: Any, component: RectoRetriever) -> Any:
-    made = kind()
+def pipeline(component: RectoRetriever) -> Any:
+    made = Pipeline()
     made.add_component("book", component)
     return made
 
 
 def test_documents_can_be_cited(retriever: Retriever) -> None:
     expected = retriever.search(QUESTION, 3).hits
-    found = pipeline(Pipeline, RectoRetriever(retriever=retriever, top_k=3)).run({"book": {"query": QUESTION}})["book"]["documents"]
+    found = pipeline(RectoRetriever(retriever=retriever, top_k=3)).run({"book": {"query": QUESTION}})["book"]["documents"]
     assert [document.id for document in found] == [hit.chunk.id for hit in expected]
     for document, hit in zip(found, expected, strict=True):
         assert document.content == hit.chunk.text
@@ -52,7 +52,7 @@ def test_async_is_awaited(retriever: Retriever, monkeypatch: pytest.MonkeyPatch)
         raise AssertionError("the sync search was used")
 
     monkeypatch.setattr(retriever, "search", refuse)
-    running = pipeline(AsyncPipeline, RectoRetriever(retriever=retriever))
+    running = pipeline(RectoRetriever(retriever=retriever))
     found = asyncio.run(running.run_async({"book": {"query": QUESTION}}))
     assert [document.id for document in found["book"]["documents"]] == expected
 
@@ -65,7 +65,7 @@ def test_written_and_read_back(retriever: Retriever, sample_home: Path, monkeypa
         "init_parameters": {"collection": retriever.collection, "top_k": 3, "modules": ["ros2"], "page": None},
     }
     assert RectoRetriever.from_dict(data).to_dict() == data
-    text = pipeline(Pipeline, component).dumps()
+    text = pipeline(component).dumps()
     with pytest.raises(DeserializationError):
         Pipeline.loads(text)
     monkeypatch.setenv("RECTO_HOME", str(sample_home))

@@ -9,6 +9,7 @@ import pytest
 
 pytest.importorskip("llama_index.core", reason="uv run --group llamaindex has it")
 
+from llama_index.core.llms import MockLLM
 from llama_index.core.postprocessor import SimilarityPostprocessor
 from llama_index.core.query_engine import RetrieverQueryEngine
 from llama_index.core.response_synthesizers import get_response_synthesizer
@@ -60,7 +61,7 @@ def test_async_is_awaited(retriever: Retriever, monkeypatch: pytest.MonkeyPatch)
 def test_in_a_query_engine(retriever: Retriever) -> None:
     engine = RetrieverQueryEngine(
         RectoRetriever(retriever=retriever, similarity_top_k=2),
-        get_response_synthesizer(response_mode="no_text", llm=None),
+        get_response_synthesizer(response_mode="no_text", llm=MockLLM()),
         [SimilarityPostprocessor(similarity_cutoff=0.1)],
     )
     response = engine.query(QUESTION)

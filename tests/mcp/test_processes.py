@@ -23,6 +23,7 @@ from mcp.client.streamable_http import streamable_http_client
 from recto.cli.main import recto as product
 from recto.cli.running import run
 from recto.retriever import Retriever
+from tests.cli.test_index import HEARS_CTRL_C
 from tests.mcp.asking import connected, failure, text_of
 from tests.running import ROOT, environment, recto
 
@@ -116,7 +117,7 @@ class Service:
 
 def started(home: Path, *arguments: str, **more: str) -> Service:
     process = subprocess.Popen(
-        [sys.executable, "-m", "recto", "mcp", "--http", "--port", "0", *arguments],
+        [sys.executable, "-c", HEARS_CTRL_C, "mcp", "--http", "--port", "0", *arguments],
         cwd=ROOT,
         env=environment(home, **more),
         stderr=subprocess.PIPE,
