@@ -61,7 +61,7 @@ def test_async_is_awaited(retriever: Retriever, monkeypatch: pytest.MonkeyPatch)
 def test_in_a_query_engine(retriever: Retriever) -> None:
     engine = RetrieverQueryEngine(
         RectoRetriever(retriever=retriever, similarity_top_k=2),
-        get_response_synthesizer(response_mode="no_text", llm=MockLLM()),
+        get_response_synthesizer(response_mode="simple_summarize", llm=MockLLM()),
         [SimilarityPostprocessor(similarity_cutoff=0.1)],
     )
     response = engine.query(QUESTION)

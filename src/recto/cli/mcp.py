@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 
 from recto.cli.running import Exit, tell
 from recto.errors import missing_extra
@@ -30,6 +31,8 @@ def mcp(collection: str | None, host: str, port: int, *, http: bool) -> Exit:
         if http:
             run_http(server, host, port, _keys(), tell)
         else:
+            if sys.stdin is not None and sys.stdin.isatty():
+                tell("Waiting for an agent's program on standard input, until Ctrl-C. To serve many: recto mcp --http")
             run_stdio(server)
     return Exit.OK
 
