@@ -55,8 +55,11 @@ def test_what_the_server_says_of_itself(retriever: Retriever) -> None:
     for tool in tools:
         Draft202012Validator.check_schema(tool.input_schema)
         Draft202012Validator.check_schema(tool.output_schema)
+        assert "$ref" not in str(tool.output_schema), "not every client follows references"
         assert tool.annotations.read_only_hint
         assert all("description" in field for field in tool.input_schema["properties"].values()), tool.name
+    passage = tools[0].output_schema["properties"]["passages"]["items"]
+    assert set(passage["required"]) == set(passage["properties"]) > {"link", "title", "module", "headings", "score", "above_noise"}
     search = tools[0].input_schema
     assert search["required"] == ["query"]
     assert search["properties"]["limit"] | {"description": "", "title": ""} == {

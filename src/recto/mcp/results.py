@@ -32,6 +32,7 @@ class SearchResult(BaseModel):
     noise: Annotated[float | None, Field(description="Scores below this mean nothing in this book; null if it was not measured.")]
     passages: list[Passage]
     warnings: list[str]
+    took_ms: Annotated[float, Field(description="How long the search took, in milliseconds.")]
 
 
 class RelatedResult(SearchResult):
@@ -77,6 +78,7 @@ def search_result(response: SearchResponse) -> SearchResult:
         noise=None if response.noise is None else round(response.noise, _DIGITS),
         passages=[_passage(hit, response.noise) for hit in response.hits],
         warnings=list(response.warnings),
+        took_ms=round(response.timings.total_ms, 2),
     )
 
 

@@ -8,7 +8,7 @@ from asyncio import to_thread
 from bisect import bisect_right
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from typing import Any
+from typing import Any, cast
 from urllib.parse import quote, unquote
 
 import mcp_types as wire
@@ -119,9 +119,25 @@ def _listed_tool(tool: BookTool) -> wire.Tool:
         title=tool.title,
         description=tool.description,
         input_schema=tool.arguments.model_json_schema(),
-        output_schema=tool.result.model_json_schema(mode="serialization"),
+        output_schema=_inlined(tool.result.model_json_schema(mode="serialization")),
         annotations=_READS_ONLY,
     )
+
+
+def _inlined(schema: dict[str, Any]) -> dict[str, Any]:
+    """Put definitions where they are used, as not every client follows references, and those that do pay for it with every answer."""
+    definitions = schema.pop("$defs", {})
+
+    def walked(part: Any) -> Any:
+        if isinstance(part, list):
+            return [walked(one) for one in part]
+        if not isinstance(part, dict):
+            return part
+        if "$ref" in part:
+            part = {**definitions[part["$ref"].rpartition("/")[2]], **part}
+        return {name: walked(value) for name, value in part.items() if name != "$ref"}
+
+    return cast("dict[str, Any]", walked(schema))
 
 
 def _template() -> wire.ResourceTemplate:
