@@ -23,6 +23,10 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 FENCE = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 THIS_RUN = {"uv run pytest"}
 """Shown and run, but not from within a test: the run that this is."""
+LASTING = {" recto watch ": "Watching ", " recto mcp --http": "Serving "}
+"""Commands that go on until Ctrl-C, and how they begin."""
+FRAMEWORKS = {"haystack.md", "langchain.md", "llamaindex.md"}
+"""Guides whose Python runs where their frameworks are installed: tests/integrations/test_guides.py."""
 
 
 def fences(language: str) -> list[tuple[str, str]]:
@@ -58,18 +62,25 @@ def in_a_shell(desk: Path, command: str) -> subprocess.CompletedProcess[str]:
     assert words[:2] == ["uv", "run"], command
     program = {"python": [sys.executable], "recto": [sys.executable, "-m", "recto"]}[words[2]]
     return subprocess.run(
-        [*program, *words[3:]], cwd=desk, env=environment(desk / "home"), capture_output=True, text=True, check=False, timeout=600
+        [*program, *words[3:]],
+        cwd=desk,
+        env=environment(desk / "home"),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=600,
     )
 
 
-def watch_for_a_moment(desk: Path, command: str) -> None:
+def for_a_moment(desk: Path, command: str, beginning: str) -> None:
     """Let a command that goes on for ever begin, then interrupt it."""
     arguments = shlex.split(command)[3:]
     process = subprocess.Popen(
         [sys.executable, "-c", HEARS_CTRL_C, *arguments], cwd=desk, env=environment(desk / "home"), stderr=subprocess.PIPE, text=True
     )
     assert process.stderr is not None
-    assert process.stderr.readline().startswith("Watching ")
+    assert process.stderr.readline().startswith(beginning)
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=120)
     assert process.returncode == 130
@@ -93,12 +104,13 @@ def serve_for_a_moment(desk: Path, command: str) -> None:
 def test_every_command_shown_works(desk: Path, page: str, command: str) -> None:
     if command in THIS_RUN:
         return
-    if " recto watch " in command:
-        watch_for_a_moment(desk, command)
-        return
     if " recto serve" in command:
         serve_for_a_moment(desk, command)
         return
+    for words, beginning in LASTING.items():
+        if words in command:
+            for_a_moment(desk, command + (" --port 0" if "--http" in command else ""), beginning)
+            return
     if "https://example.org" in command:
         with SiteDouble() as site:
             site.put("/book/", page_of_a_site("Welcome", "A book on a website."))
@@ -113,7 +125,7 @@ def test_every_command_shown_works(desk: Path, page: str, command: str) -> None:
     assert done.returncode == (5 if unmet else 0), f"{page}: {command}\n{done.stderr}"
 
 
-@pytest.mark.parametrize(("page", "code"), fences("python"))
+@pytest.mark.parametrize(("page", "code"), [shown for shown in fences("python") if shown[0] not in FRAMEWORKS])
 def test_every_piece_of_python_runs(desk: Path, page: str, code: str) -> None:
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=desk, env=environment(desk / "home"), capture_output=True, text=True, check=False, timeout=120

@@ -10,6 +10,7 @@ import click
 from recto import __version__
 from recto.cli import commands, options
 from recto.cli.running import entry
+from recto.errors import InvalidArgument
 
 _HELP = {"help_option_names": ["-h", "--help"]}
 
@@ -333,6 +334,20 @@ def serve(**flags: Any) -> int:
     from recto.cli import serving
 
     return serving.serve(**flags)
+
+
+@recto.command()
+@click.option("--http", is_flag=True, help="Serve over HTTP (at /mcp) instead of standard input and output.")
+@click.option("--host", metavar="ADDRESS", help="With --http: where to listen; default 127.0.0.1. Others need RECTO_API_KEY.")
+@click.option("--port", type=click.IntRange(0, 65535), metavar="INT", help="With --http: default 8001.")
+@options.collection
+def mcp(http: bool, host: str | None, port: int | None, collection: str | None) -> int:
+    """Serve the book to agents, by the Model Context Protocol."""
+    if not http and (host is not None or port is not None):
+        raise InvalidArgument("--host and --port are for --http", hint="Add --http, or leave them out.")
+    from recto.cli import mcp as serving
+
+    return serving.mcp(collection, host or "127.0.0.1", 8001 if port is None else port, http=http)
 
 
 main = entry(recto, "recto")

@@ -1,0 +1,196 @@
+"""Measure what the ways in add to a search: `uv run --group langchain --group llamaindex --group haystack python -m bench.leaves`.
+
+Adapters and the MCP server answer the same questions in interleaved rounds of one run; what each adds is its time without that of the
+core's search within it, so that a busy machine does not decide. A framework that is not installed is left out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import platform
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import AsyncExitStack, contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+from bench.spine import QUESTIONS, ROOT, table
+from recto import __version__
+from recto.book.tree import MarkdownTree
+from recto.indexer import Work, index_book
+from recto.mcp.desk import Desk
+from recto.mcp.server import build_server
+from recto.retriever import Retriever
+from recto.settings import Settings
+from recto.types import SearchResponse
+from recto.wiring import open_embedder, open_store, sample_source
+
+Way = Callable[[str], Awaitable[object]]
+
+_PAUSE = 0.01  # seconds: the model's threads go on spinning for a while, in the server's process too, and would slow the next one down
+_STDIO = "MCP, stdio"
+_IMPORTS = {"import recto": "import recto", "import dataclasses, pathlib, json": "import dataclasses, pathlib, json", "nothing": "pass"}
+
+
+def main() -> None:
+    """Run all measurements and print a table, or JSON."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=40, help="rounds of five questions (default 40)")
+    parser.add_argument("--book", type=Path, help="measure on this book instead of the sample book")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    options = parser.parse_args()
+    os.environ["HAYSTACK_TELEMETRY_ENABLED"] = "False"
+    threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    with tempfile.TemporaryDirectory() as home:
+        settings = Settings("local", "edge", Path(home), threads=threads)
+        embedder, store = open_embedder(settings, print), open_store(settings, print)
+        source = MarkdownTree(options.book) if options.book else sample_source()
+        index_book(Work(source, embedder), store, "bench", journal=Path(home) / "journal")
+        with Clocked(embedder, store, "bench") as retriever:
+            retriever.warm_up()
+            figures = {
+                "machine": f"{platform.machine()}, {threads} threads, Python {platform.python_version()}",
+                "recto": __version__,
+                "date": datetime.now(UTC).date().isoformat(),
+                "rounds": options.rounds,
+                **asyncio.run(ways_in(retriever, Path(home), options.rounds)),
+                **importing(options.rounds),
+            }
+    print(json.dumps(figures, indent=2) if options.json else table(figures))
+
+
+class Clocked(Retriever):
+    """Notes how long its own searches take, so that what is around them can be told apart, however busy the machine is."""
+
+    took = 0.0
+
+    def search(self, *arguments: Any, **more: Any) -> SearchResponse:
+        """Search, and note the time."""
+        began = perf_counter()
+        response = super().search(*arguments, **more)
+        self.took = perf_counter() - began
+        return response
+
+    async def asearch(self, *arguments: Any, **more: Any) -> SearchResponse:
+        """Search, and note the time."""
+        began = perf_counter()
+        response = await super().asearch(*arguments, **more)
+        self.took = perf_counter() - began
+        return response
+
+
+async def ways_in(retriever: Clocked, home: Path, rounds: int) -> dict[str, Any]:
+    """Ask every question by every way, in an order of chance; what a way adds is its time without that of the search within it."""
+    async with AsyncExitStack() as stack:
+        ways = langchain_ways(retriever) | llamaindex_ways(retriever) | haystack_ways(retriever)
+        ways |= await mcp_ways(retriever, home, stack)
+        core: dict[str, list[float]] = {name: [] for name in ways}
+        whole: dict[str, list[float]] = {name: [] for name in ways}
+        shuffle = random.Random(0)
+        for round_ in range(rounds + 1):
+            for question in QUESTIONS:
+                for name, way in shuffle.sample(sorted(ways.items()), len(ways)):
+                    await asyncio.sleep(_PAUSE)
+                    began = perf_counter()
+                    answer = await way(question)
+                    took = perf_counter() - began
+                    if round_:  # the first round warms up
+                        whole[name].append(took)
+                        core[name].append(_far(answer) if name == _STDIO else retriever.took)
+    figures: dict[str, Any] = {}
+    for name in ways:
+        added = statistics.median(took - within for took, within in zip(whole[name], core[name], strict=True))
+        p50 = statistics.median(core[name])
+        figures[f"{name}: adds to a search of {p50 * 1e3:.1f} ms (goal <= 2 ms)"] = f"{added * 1e3:.2f} ms, {1 + added / p50:.2f} x"
+    return figures
+
+
+def _far(answer: Any) -> float:
+    """Return how long the search took in the server's process, as it says itself."""
+    return float(answer.structured_content["took_ms"]) / 1e3
+
+
+def langchain_ways(retriever: Retriever) -> dict[str, Way]:
+    """Ask by the LangChain adapter."""
+    try:
+        from recto.integrations.langchain import RectoRetriever
+    except ImportError:
+        return {}
+    adapter = RectoRetriever(retriever=retriever)
+    return {"LangChain invoke": _blocking(adapter.invoke), "LangChain ainvoke": adapter.ainvoke}
+
+
+def llamaindex_ways(retriever: Retriever) -> dict[str, Way]:
+    """Ask by the LlamaIndex adapter."""
+    try:
+        from recto.integrations.llamaindex import RectoRetriever
+    except ImportError:
+        return {}
+    adapter = RectoRetriever(retriever=retriever)
+    return {"LlamaIndex retrieve": _blocking(adapter.retrieve), "LlamaIndex aretrieve": adapter.aretrieve}
+
+
+def haystack_ways(retriever: Retriever) -> dict[str, Way]:
+    """Ask by the Haystack component."""
+    try:
+        from recto.integrations.haystack import RectoRetriever
+    except ImportError:
+        return {}
+    adapter = RectoRetriever(retriever=retriever)
+    return {"Haystack run": _blocking(adapter.run), "Haystack run_async": adapter.run_async}
+
+
+async def mcp_ways(retriever: Retriever, home: Path, stack: AsyncExitStack) -> dict[str, Way]:
+    """Ask by the protocol: within this process, and a server that was started as clients start it."""
+    from mcp import Client, StdioServerParameters
+
+    environment = {**os.environ, "RECTO_HOME": str(home), "COLLECTION_NAME": "bench"}
+    process = StdioServerParameters(command=sys.executable, args=["-m", "recto", "mcp"], env=environment, cwd=ROOT)
+    near = await stack.enter_async_context(Client(build_server(Desk(retriever, retriever.open, print))))
+    far = await stack.enter_async_context(Client(process))
+
+    def asking(client: Client) -> Way:
+        return lambda question: client.call_tool("search_book", {"query": question})
+
+    return {"MCP, in memory": asking(near), _STDIO: asking(far)}
+
+
+def importing(rounds: int) -> dict[str, Any]:
+    """Compare importing the package with importing three modules of the standard library, in fresh processes."""
+    times: dict[str, list[float]] = {name: [] for name in _IMPORTS}
+    for _ in range(rounds):
+        for name, code in _IMPORTS.items():
+            with _timed(times[name]):
+                subprocess.run([sys.executable, "-c", code], check=True)
+    medians = {name: statistics.median(found) for name, found in times.items()}
+    return {
+        **{f"{name}, ms": round(time * 1e3, 1) for name, time in medians.items()},
+        "import recto / the three (goal <= 1.5)": round(medians["import recto"] / medians["import dataclasses, pathlib, json"], 2),
+    }
+
+
+def _blocking(search: Callable[[str], object]) -> Way:
+    async def ask(question: str) -> object:
+        return search(question)
+
+    return ask
+
+
+@contextmanager
+def _timed(times: list[float]) -> Iterator[None]:
+    began = perf_counter()
+    yield
+    times.append(perf_counter() - began)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,8 @@
+"""Recto inside other frameworks: LangChain, LlamaIndex, Haystack. Each is an extra of its own."""
+
+from __future__ import annotations
+
+
+def absent(framework: str, extra: str) -> ImportError:
+    """Return the error for a framework that is not installed."""
+    return ImportError(f"{framework} is not installed. Install it with: pip install 'recto[{extra}]'")

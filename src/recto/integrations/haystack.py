@@ -1,0 +1,67 @@
+"""A Haystack component over a book."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from recto.integrations import absent
+from recto.integrations.book import Book, citation
+from recto.limits import DEFAULT_TOP_K
+from recto.retriever import Retriever
+from recto.types import SearchResponse
+
+try:
+    from haystack import Document, component, default_from_dict, default_to_dict
+except ModuleNotFoundError as error:
+    raise absent("Haystack", "haystack") from error
+
+
+@component
+class RectoRetriever:
+    """Finds passages of a book; it is serialised with the collection's name and connected by whoever loads it."""
+
+    def __init__(
+        self,
+        collection: str | None = None,
+        top_k: int = DEFAULT_TOP_K,
+        modules: Sequence[str] = (),
+        page: str | None = None,
+        *,
+        retriever: Retriever | None = None,
+    ) -> None:
+        self._book = Book(collection, retriever)
+        self._settings: dict[str, Any] = {"top_k": top_k, "modules": list(modules), "page": page}
+
+    def warm_up(self) -> None:
+        """Open the index and load the model."""
+        self._book.connected().warm_up()
+
+    @component.output_types(documents=list[Document])
+    def run(self, query: str, top_k: int | None = None, modules: list[str] | None = None, page: str | None = None) -> dict[str, Any]:
+        """Return the passages nearest to a question, best first; what is given here wins over what was configured."""
+        return _documents(self._book.search(query, **self._search(top_k=top_k, modules=modules, page=page)))
+
+    @component.output_types(documents=list[Document])
+    async def run_async(
+        self, query: str, top_k: int | None = None, modules: list[str] | None = None, page: str | None = None
+    ) -> dict[str, Any]:
+        """Do the same without holding up the event loop."""
+        return _documents(await self._book.asearch(query, **self._search(top_k=top_k, modules=modules, page=page)))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Describe the component as plain values."""
+        return dict(default_to_dict(self, collection=self._book.collection, **self._settings))
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> RectoRetriever:
+        """Make the component that `to_dict` described."""
+        return default_from_dict(cls, data)
+
+    def _search(self, **given: Any) -> dict[str, Any]:
+        return {name: value if given[name] is None else given[name] for name, value in self._settings.items()}
+
+
+def _documents(response: SearchResponse) -> dict[str, Any]:
+    hits = response.hits
+    return {"documents": [Document(id=hit.chunk.id, content=hit.chunk.text, meta=citation(hit, response), score=hit.score) for hit in hits]}

@@ -1,0 +1,51 @@
+"""A LangChain retriever over a book."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from recto.integrations import absent
+from recto.integrations.book import Book, citation
+from recto.limits import DEFAULT_TOP_K
+from recto.types import SearchResponse
+
+try:
+    from langchain_core.documents import Document
+    from langchain_core.retrievers import BaseRetriever
+    from pydantic import Field, PrivateAttr
+except ModuleNotFoundError as error:
+    raise absent("LangChain", "langchain") from error
+
+
+class RectoRetriever(BaseRetriever):
+    """Finds passages of a book; `k`, `modules` and `page` may be given to `invoke` too. Pickled, it travels by the collection's name."""
+
+    collection: str | None = None
+    retriever: Any = Field(default=None, exclude=True, repr=False)
+    k: int = DEFAULT_TOP_K
+    modules: tuple[str, ...] = ()
+    page: str | None = None
+    _book: Book = PrivateAttr()
+
+    def model_post_init(self, context: Any) -> None:
+        """Take the retriever, or the name to connect later."""
+        super().model_post_init(context)
+        self._book = Book(self.collection, self.retriever)
+
+    def __getstate__(self) -> dict[Any, Any]:
+        """Leave open connections behind."""
+        state: dict[Any, Any] = super().__getstate__()
+        return {**state, "__dict__": {**state["__dict__"], "retriever": None, "collection": self._book.collection}}
+
+    def _get_relevant_documents(self, query: str, *, run_manager: Any = None, **asked: Any) -> list[Document]:  # noqa: ARG002 - LangChain's
+        return _documents(self._book.search(query, **self._search(**asked)))
+
+    async def _aget_relevant_documents(self, query: str, *, run_manager: Any = None, **asked: Any) -> list[Document]:  # noqa: ARG002
+        return _documents(await self._book.asearch(query, **self._search(**asked)))
+
+    def _search(self, k: int | None = None, modules: tuple[str, ...] | None = None, page: str | None = None) -> dict[str, Any]:
+        return {"top_k": self.k if k is None else k, "modules": self.modules if modules is None else modules, "page": page or self.page}
+
+
+def _documents(response: SearchResponse) -> list[Document]:
+    return [Document(id=hit.chunk.id, page_content=hit.chunk.text, metadata=citation(hit, response)) for hit in response.hits]

@@ -1,0 +1,149 @@
+"""Run the server: on standard input and output, or on a port that only this machine or holders of a key can use."""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import os
+import signal
+import socket
+import sys
+from collections.abc import Sequence
+from hashlib import sha256
+from hmac import compare_digest
+from typing import TYPE_CHECKING, Any, cast
+
+import anyio
+from mcp.server import Server
+from mcp.server.stdio import stdio_server
+from mcp.server.transport_security import TransportSecuritySettings
+
+from recto.errors import ConfigurationError
+from recto.remote import Tell
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Receive, Scope, Send
+
+PATH = "/mcp"
+
+
+def run_stdio(server: Server[None]) -> None:
+    """Serve the program that started us, until it closes our standard input."""
+    # Whoever reads a line in a thread cannot be woken by Ctrl-C; nothing is open that a sudden end could harm.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+    async def serve() -> None:
+        async with stdio_server(stdout=cast("anyio.AsyncFile[str]", Wire())) as (incoming, outgoing):
+            await server.run(incoming, outgoing, server.create_initialization_options())
+
+    anyio.run(serve)
+
+
+class Wire:
+    """Standard output for the protocol alone: whatever else is printed goes to standard error.
+
+    It writes at once; the SDK's own would pass every message to a thread twice, which takes longer than the writing.
+    """
+
+    def __init__(self) -> None:
+        sys.stdout.flush()
+        self._descriptor = os.dup(1)
+        os.dup2(2, 1)
+
+    async def write(self, text: str) -> None:
+        """Write all of a message."""
+        rest = memoryview(text.encode())
+        while rest:
+            rest = rest[os.write(self._descriptor, rest) :]
+
+    async def flush(self) -> None:
+        """Nothing is held back."""
+
+
+def run_http(server: Server[None], host: str, port: int, keys: Sequence[str], tell: Tell) -> None:
+    """Serve many programs, until Ctrl-C."""
+    import uvicorn
+
+    application = http_application(server, host, keys)
+    with listen(host, port) as listener:
+        number = listener.getsockname()[1]
+        tell(f"Serving the book on http://{f'[{host}]' if ':' in host else host}:{number}{PATH} until Ctrl-C")
+        config = uvicorn.Config(application, log_config=None, access_log=False, lifespan="on", timeout_graceful_shutdown=5)
+        uvicorn.Server(config).run(sockets=[listener])
+
+
+def http_application(server: Server[None], host: str, keys: Sequence[str]) -> ASGIApp:
+    """Make the application; requests that need no session are answered at once, in one piece."""
+    if not is_loopback(host) and not keys:
+        raise ConfigurationError(
+            f"{host} can be reached from other machines, and there is no RECTO_API_KEY",
+            hint="Set RECTO_API_KEY to a long random text, or listen on 127.0.0.1.",
+        )
+    application = server.streamable_http_app(
+        streamable_http_path=PATH, json_response=True, stateless_http=True, transport_security=_security(host), host=host
+    )
+    return KeyCheck(application, keys) if keys else application
+
+
+def is_loopback(host: str) -> bool:
+    """Tell whether a name or address to listen on is of this machine alone."""
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Open the port, or say why that cannot be."""
+    try:
+        return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+    except OSError as error:
+        raise ConfigurationError(
+            f"{host}:{port} cannot be listened on: {error.strerror}", hint="Choose another --port or --host."
+        ) from error
+
+
+class KeyCheck:
+    """Lets requests through that bring one of the keys; the time it takes says nothing of them."""
+
+    def __init__(self, application: ASGIApp, keys: Sequence[str]) -> None:
+        self._application = application
+        self._digests = [_digest(key.encode()) for key in keys]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer 401, or pass the request on."""
+        if scope["type"] == "http" and not self._is_known(dict(scope["headers"]).get(b"authorization", b"")):
+            await _refuse(send)
+            return
+        await self._application(scope, receive, send)
+
+    def _is_known(self, header: bytes) -> bool:
+        scheme, _, given = header.partition(b" ")
+        digest = _digest(given.strip()) if scheme.lower() == b"bearer" else b""
+        return sum(compare_digest(digest, known) for known in self._digests) > 0
+
+
+def _security(host: str) -> TransportSecuritySettings:
+    """Refuse names that are not ours, so that no web page reaches us by one of its own; beyond this machine, the key sees to that."""
+    if not is_loopback(host):
+        return TransportSecuritySettings(enable_dns_rebinding_protection=False)
+    names = ["127.0.0.1", "localhost", "[::1]", host]
+    return TransportSecuritySettings(
+        allowed_hosts=[pattern for name in names for pattern in (name, f"{name}:*")],
+        allowed_origins=[pattern for name in names for pattern in (f"http://{name}", f"http://{name}:*")],
+    )
+
+
+def _digest(key: bytes) -> bytes:
+    return sha256(key).digest()
+
+
+async def _refuse(send: Send) -> None:
+    body = json.dumps({"error": "This service wants a key: send the header `Authorization: Bearer KEY`.", "status_code": 401}).encode()
+    headers: list[tuple[bytes, Any]] = [
+        (b"content-type", b"application/json"),
+        (b"content-length", str(len(body)).encode()),
+        (b"www-authenticate", b'Bearer realm="recto"'),
+    ]
+    await send({"type": "http.response.start", "status": 401, "headers": headers})
+    await send({"type": "http.response.body", "body": body})

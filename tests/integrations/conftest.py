@@ -1,0 +1,8 @@
+"""What the frameworks' own code must not do in a test."""
+
+from __future__ import annotations
+
+import os
+
+os.environ["HAYSTACK_TELEMETRY_ENABLED"] = "False"  # read when the package is imported
+os.environ["LANGSMITH_TRACING"] = "false"

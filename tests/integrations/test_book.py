@@ -1,0 +1,81 @@
+"""What the adapters share, without any framework."""
+
+from __future__ import annotations
+
+import asyncio
+import builtins
+import importlib
+import json
+import logging
+import pickle
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from recto.integrations.book import Book, citation
+from recto.retriever import Retriever
+
+QUESTION = "What is a ROS 2 node?"
+
+
+def test_a_citation_is_plain_and_complete(retriever: Retriever) -> None:
+    response = retriever.search(QUESTION)
+    hit = response.hits[0]
+    found = citation(hit, response)
+    assert json.loads(json.dumps(found)) == found
+    assert found["link"] == f"{hit.chunk.page_url}#{hit.chunk.anchor}"
+    assert (found["title"], found["module"], found["score"]) == (hit.chunk.page_title, "ros2", hit.score)
+    assert found["above_noise"] is True
+    assert found["headings"] == list(hit.chunk.headings)
+
+
+def test_a_name_is_connected_once(retriever: Retriever, sample_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RECTO_HOME", str(sample_home))
+    connect, connections, ready = Retriever.connect, [], threading.Barrier(4)
+
+    def counted(collection: str | None = None) -> Retriever:
+        connections.append(collection)
+        return connect(collection)
+
+    def ask(_: int) -> str:
+        ready.wait(30)
+        return book.search(QUESTION, 1, None, None).hits[0].chunk.id
+
+    monkeypatch.setattr(Retriever, "connect", staticmethod(counted))
+    book = Book("rag_embedding")
+    with ThreadPoolExecutor(4) as pool:
+        assert set(pool.map(ask, range(4))) == {retriever.search(QUESTION).hits[0].chunk.id}
+    assert connections == ["rag_embedding"]
+    assert asyncio.run(Book("rag_embedding").asearch(QUESTION, 1, "ros2", None)).hits
+    book.connected().close()
+
+
+def test_it_travels_by_name(retriever: Retriever) -> None:
+    copy = pickle.loads(pickle.dumps(Book(retriever=retriever)))
+    assert copy.collection == retriever.collection
+    assert copy._retriever is None
+
+
+def test_an_empty_answer_is_not_silent(retriever: Retriever, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING, "recto")
+    assert not Book(retriever=retriever).search(QUESTION, 5, ["ros3"], None).hits
+    assert "Did you mean 'ros2'?" in caplog.text
+
+
+@pytest.mark.parametrize(("adapter", "package"), [("langchain", "langchain_core"), ("llamaindex", "llama_index"), ("haystack", "haystack")])
+def test_without_the_extra(adapter: str, package: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    load = builtins.__import__
+
+    def refuse(name: str, *rest: Any) -> Any:
+        if name.partition(".")[0] == package:
+            raise ModuleNotFoundError(f"No module named '{package}'", name=package)
+        return load(name, *rest)
+
+    monkeypatch.delitem(sys.modules, f"recto.integrations.{adapter}", raising=False)
+    monkeypatch.setattr(builtins, "__import__", refuse)
+    with pytest.raises(ImportError, match=rf"pip install 'recto\[{adapter}\]'"):
+        importlib.import_module(f"recto.integrations.{adapter}")

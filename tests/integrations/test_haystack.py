@@ -1,0 +1,88 @@
+"""The Haystack component: in pipelines, sync and async, and written to a file and read back."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("haystack", reason="uv run --group haystack has it")
+
+from haystack import Pipeline
+from haystack.core.errors import DeserializationError
+
+from recto.errors import InvalidQuery
+from recto.integrations.haystack import RectoRetriever
+from recto.retriever import Retriever
+
+QUESTION = "What is a ROS 2 node?"
+
+
+def pipeline(component: RectoRetriever) -> Any:
+    made = Pipeline()
+    made.add_component("book", component)
+    return made
+
+
+def test_documents_can_be_cited(retriever: Retriever) -> None:
+    expected = retriever.search(QUESTION, 3).hits
+    found = pipeline(RectoRetriever(retriever=retriever, top_k=3)).run({"book": {"query": QUESTION}})["book"]["documents"]
+    assert [document.id for document in found] == [hit.chunk.id for hit in expected]
+    for document, hit in zip(found, expected, strict=True):
+        assert document.content == hit.chunk.text
+        assert document.score == hit.score
+        assert document.meta["link"] == hit.chunk.link
+        assert document.meta["title"] == hit.chunk.page_title
+
+
+def test_what_is_asked_wins_over_what_was_configured(retriever: Retriever) -> None:
+    component = RectoRetriever(retriever=retriever, top_k=2, modules=["simulation"])
+    assert [document.meta["module"] for document in component.run("sensors")["documents"]] == ["simulation"] * 2
+    assert [document.meta["module"] for document in component.run("sensors", top_k=1, modules=["isaac"])["documents"]] == ["isaac"]
+    page = retriever.search(QUESTION).hits[0].chunk.page_url
+    assert {document.meta["page_url"] for document in component.run("sensors", modules=[], page=page)["documents"]} == {page}
+
+
+def test_async_is_awaited(retriever: Retriever, monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = [hit.chunk.id for hit in retriever.search(QUESTION).hits]
+
+    def refuse(*_: Any) -> None:
+        raise AssertionError("the sync search was used")
+
+    monkeypatch.setattr(retriever, "search", refuse)
+    running = pipeline(RectoRetriever(retriever=retriever))
+    found = asyncio.run(running.run_async({"book": {"query": QUESTION}}))
+    assert [document.id for document in found["book"]["documents"]] == expected
+
+
+def test_written_and_read_back(retriever: Retriever, sample_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    component = RectoRetriever(retriever=retriever, top_k=3, modules=("ros2",))
+    data = component.to_dict()
+    assert data == {
+        "type": "recto.integrations.haystack.RectoRetriever",
+        "init_parameters": {"collection": retriever.collection, "top_k": 3, "modules": ["ros2"], "page": None},
+    }
+    assert RectoRetriever.from_dict(data).to_dict() == data
+    text = pipeline(component).dumps()
+    with pytest.raises(DeserializationError):
+        Pipeline.loads(text)
+    monkeypatch.setenv("RECTO_HOME", str(sample_home))
+    copy = Pipeline.loads(text, allowed_modules=["recto.integrations.haystack"])
+    found = copy.run({"book": {"query": QUESTION}})["book"]["documents"]
+    assert [document.id for document in found] == [document.id for document in component.run(QUESTION)["documents"]]
+    copy.get_component("book")._book.connected().close()
+
+
+def test_warm_up_opens_the_book(retriever: Retriever) -> None:
+    from recto.errors import CollectionMissing
+
+    RectoRetriever(retriever=retriever).warm_up()
+    with pytest.raises(CollectionMissing):
+        RectoRetriever(retriever=retriever.beside("nowhere")).warm_up()
+
+
+def test_what_goes_wrong_is_ours_to_say(retriever: Retriever) -> None:
+    with pytest.raises(InvalidQuery, match="Query cannot be empty"):
+        RectoRetriever(retriever=retriever).run(" ")

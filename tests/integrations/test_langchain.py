@@ -1,0 +1,116 @@
+"""The LangChain adapter: LangChain's own suite, and what it must carry."""
+
+from __future__ import annotations
+
+import asyncio
+import pickle
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("langchain_core", reason="uv run --group langchain has it")
+pytest.importorskip("langchain_tests", reason="uv run --group langchain has it")
+
+from langchain_core.runnables import RunnableLambda
+from langchain_tests.integration_tests import RetrieversIntegrationTests
+
+from recto.errors import InvalidArgument, InvalidQuery
+from recto.integrations.langchain import RectoRetriever
+from recto.protocols import Embedder
+from recto.retriever import Retriever
+from recto.settings import QUERY_COLLECTION
+from recto.stores.edge.store import EdgeStore
+
+QUESTION = "What is a ROS 2 node?"
+
+
+@pytest.mark.anyio  # which runs the suite's async tests
+class TestStandard(RetrieversIntegrationTests):
+    @pytest.fixture(autouse=True)
+    def _use(self, embedder: Embedder, sample_home: Path) -> Iterator[None]:
+        """Bring the book; the suite has a fixture of its own that is called `retriever`."""
+        store = EdgeStore(sample_home)
+        self.book = Retriever(embedder, store, QUERY_COLLECTION)
+        yield
+        store.close()
+
+    @pytest.fixture
+    def anyio_backend(self) -> str:
+        return "asyncio"
+
+    @property
+    def retriever_constructor(self) -> type[RectoRetriever]:
+        return RectoRetriever
+
+    @property
+    def retriever_constructor_params(self) -> dict[str, Any]:
+        return {"retriever": self.book}
+
+    @property
+    def retriever_query_example(self) -> str:
+        return QUESTION
+
+
+def test_documents_can_be_cited(retriever: Retriever) -> None:
+    expected = retriever.search(QUESTION, 3).hits
+    documents = RectoRetriever(retriever=retriever, k=3).invoke(QUESTION)
+    assert [document.id for document in documents] == [hit.chunk.id for hit in expected]
+    for document, hit in zip(documents, expected, strict=True):
+        assert document.page_content == hit.chunk.text
+        assert document.metadata["link"] == hit.chunk.link
+        assert document.metadata["title"] == hit.chunk.page_title
+        assert document.metadata["module"] == hit.chunk.module_name
+        assert document.metadata["score"] == hit.score
+
+
+def test_filters_when_it_is_made_and_when_it_is_asked(retriever: Retriever) -> None:
+    adapter = RectoRetriever(retriever=retriever, modules=("simulation",))
+    assert {document.metadata["module"] for document in adapter.invoke("sensors")} == {"simulation"}
+    assert {document.metadata["module"] for document in adapter.invoke("sensors", modules=["isaac"])} == {"isaac"}
+    page = retriever.search(QUESTION).hits[0].chunk.page_url
+    found = RectoRetriever(retriever=retriever).invoke("sensors", page=page, k=2)
+    assert [document.metadata["page_url"] for document in found] == [page, page]
+    assert adapter.invoke("sensors", modules=["simulaton"]) == []
+
+
+def test_awaited_and_in_a_chain(retriever: Retriever) -> None:
+    adapter = RectoRetriever(retriever=retriever, k=2)
+    chain = adapter | RunnableLambda(lambda documents: [document.metadata["link"] for document in documents])
+    expected = [hit.chunk.link for hit in retriever.search(QUESTION, 2).hits]
+    assert chain.invoke(QUESTION) == expected
+    assert asyncio.run(chain.ainvoke(QUESTION)) == expected
+    assert adapter.batch([QUESTION, "What is URDF?"])[0][0].metadata["link"] == expected[0]
+
+    async def many() -> list[Any]:
+        return await asyncio.gather(*(adapter.ainvoke(QUESTION) for _ in range(20)))
+
+    assert {found[0].metadata["link"] for found in asyncio.run(many())} == {expected[0]}
+
+
+def test_async_is_awaited_not_pushed_into_a_thread(retriever: Retriever, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any) -> None:
+        raise AssertionError("the sync search was used")
+
+    monkeypatch.setattr(retriever, "search", refuse)
+    assert asyncio.run(RectoRetriever(retriever=retriever).ainvoke(QUESTION))
+
+
+def test_it_can_be_pickled(retriever: Retriever, sample_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RECTO_HOME", str(sample_home))
+    adapter = RectoRetriever(retriever=retriever, k=2, modules=("ros2",))
+    copy = pickle.loads(pickle.dumps(adapter))
+    assert (copy.collection, copy.k, copy.modules, copy.retriever) == (retriever.collection, 2, ("ros2",), None)
+    assert copy.invoke(QUESTION) == adapter.invoke(QUESTION)
+    copy._book.connected().close()
+
+
+def test_what_goes_wrong_is_ours_to_say(retriever: Retriever) -> None:
+    adapter = RectoRetriever(retriever=retriever)
+    with pytest.raises(InvalidQuery, match="Query cannot be empty"):
+        adapter.invoke(" ")
+    with pytest.raises(InvalidArgument):
+        adapter.invoke(QUESTION, k=101)
+    with pytest.raises(TypeError, match="modul"):
+        adapter.invoke(QUESTION, modul="ros2")

@@ -1,0 +1,73 @@
+"""The LlamaIndex adapter: nodes that can be cited, filters, real async."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+pytest.importorskip("llama_index.core", reason="uv run --group llamaindex has it")
+
+from llama_index.core.llms import MockLLM
+from llama_index.core.postprocessor import SimilarityPostprocessor
+from llama_index.core.query_engine import RetrieverQueryEngine
+from llama_index.core.response_synthesizers import get_response_synthesizer
+from llama_index.core.schema import MetadataMode, QueryBundle
+
+from recto.errors import InvalidQuery
+from recto.integrations.llamaindex import RectoRetriever
+from recto.retriever import Retriever
+
+QUESTION = "What is a ROS 2 node?"
+
+
+def test_nodes_can_be_cited(retriever: Retriever) -> None:
+    expected = retriever.search(QUESTION, 3).hits
+    nodes = RectoRetriever(retriever=retriever, similarity_top_k=3).retrieve(QUESTION)
+    assert [node.node_id for node in nodes] == [hit.chunk.id for hit in expected]
+    assert [node.score for node in nodes] == [hit.score for hit in expected]
+    for node, hit in zip(nodes, expected, strict=True):
+        assert node.text == hit.chunk.text
+        assert node.metadata["link"] == hit.chunk.link
+        assert node.metadata["module"] == hit.chunk.module_name
+        assert hit.chunk.link in node.node.get_content(MetadataMode.LLM)
+        assert "content_hash" not in node.node.get_content(MetadataMode.LLM)
+        assert "start_line" not in node.node.get_content(MetadataMode.LLM)
+
+
+def test_filters(retriever: Retriever) -> None:
+    found = RectoRetriever(retriever=retriever, modules=["simulation", "isaac"], similarity_top_k=20).retrieve("sensors")
+    assert {node.metadata["module"] for node in found} == {"simulation", "isaac"}
+    page = retriever.search(QUESTION).hits[0].chunk.page_url
+    assert {node.metadata["page_url"] for node in RectoRetriever(retriever=retriever, page=page).retrieve("sensors")} == {page}
+
+
+def test_async_is_awaited(retriever: Retriever, monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = [hit.chunk.id for hit in retriever.search(QUESTION).hits]
+
+    def refuse(*_: Any) -> None:
+        raise AssertionError("the sync search was used")
+
+    monkeypatch.setattr(retriever, "search", refuse)
+    adapter = RectoRetriever(retriever=retriever)
+
+    async def many() -> list[Any]:
+        return await asyncio.gather(*(adapter.aretrieve(QueryBundle(QUESTION)) for _ in range(20)))
+
+    assert all([node.node_id for node in nodes] == expected for nodes in asyncio.run(many()))
+
+
+def test_in_a_query_engine(retriever: Retriever) -> None:
+    engine = RetrieverQueryEngine(
+        RectoRetriever(retriever=retriever, similarity_top_k=2),
+        get_response_synthesizer(response_mode="simple_summarize", llm=MockLLM()),
+        [SimilarityPostprocessor(similarity_cutoff=0.1)],
+    )
+    response = engine.query(QUESTION)
+    assert [node.node_id for node in response.source_nodes] == [hit.chunk.id for hit in retriever.search(QUESTION, 2).hits]
+
+
+def test_what_goes_wrong_is_ours_to_say(retriever: Retriever) -> None:
+    with pytest.raises(InvalidQuery, match="Query cannot be empty"):
+        RectoRetriever(retriever=retriever).retrieve(" ")
