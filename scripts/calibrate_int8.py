@@ -1,7 +1,7 @@
 """Measure, on the sample book, how large the inputs of the built-in model's products become, for its int8 form.
 
-``uv run python -m scripts.calibrate_int8`` writes the figures, the graphs, and the vector of a known text; it takes a minute or two. The hash
-of the weights in `recto.embedders.granite` changes with them; a test tells it.
+``uv run python -m scripts.calibrate_int8`` writes the figures, the graphs, and the vector of a known text; it takes a minute or two.
+The hash of the weights in `recto.embedders.granite` changes with them; a test tells it.
 """
 
 from __future__ import annotations
