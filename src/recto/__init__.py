@@ -2,18 +2,36 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 __version__ = "0.1.0"
 
+TYPE_CHECKING = False  # type checkers take it for typing's, whose import would cost more than all of this
 if TYPE_CHECKING:
+    from typing import Any
+
     from recto.errors import RectoError
     from recto.retriever import Retriever
+    from recto.textbook import RetrievalResult, TextbookRetriever
     from recto.types import Chunk, Filters, Hit, Outcome, SearchResponse
 
-__all__ = ["Chunk", "Filters", "Hit", "Outcome", "RectoError", "Retriever", "SearchResponse", "__version__"]
+__all__ = [
+    "Chunk",
+    "Filters",
+    "Hit",
+    "Outcome",
+    "RectoError",
+    "RetrievalResult",
+    "Retriever",
+    "SearchResponse",
+    "TextbookRetriever",
+    "__version__",
+]
 
-_HOMES = {"RectoError": "recto.errors", "Retriever": "recto.retriever"}
+_HOMES = {
+    "RectoError": "recto.errors",
+    "RetrievalResult": "recto.textbook",
+    "Retriever": "recto.retriever",
+    "TextbookRetriever": "recto.textbook",
+}
 
 
 def __getattr__(name: str) -> Any:

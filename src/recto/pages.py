@@ -63,19 +63,23 @@ def read_page(index: Index, url: str) -> BookPage:
 
 
 def _blocks(chunks: tuple[Chunk, ...]) -> Iterator[str]:
-    """Yield headings where the path changes, and the passages below them."""
+    """Yield headings where the path changes, and the passages below them; what a passage states itself is not said twice."""
     path: tuple[str, ...] = ()
+    before = ""
     for chunk in chunks:
         headings = chunk.headings
         if headings and _states(chunk.text, headings[-1]):
-            headings = headings[:-1]  # a passage that began in the section before states its own heading
-        kept = next(
-            (depth for depth, (old, new) in enumerate(zip(path, headings, strict=False)) if old != new), min(len(path), len(headings))
-        )
-        for depth in range(kept, len(headings)):
-            yield f"{'#' * min(depth + 1, _LARGEST_LEVEL)} {headings[depth]}"
-        path = chunk.headings
+            headings = headings[:-1]  # it began in the section before
+        for depth in range(_common(path, headings), len(headings)):
+            if not _states(before, headings[depth]):
+                yield f"{'#' * min(depth + 1, _LARGEST_LEVEL)} {headings[depth]}"
+        path, before = chunk.headings, chunk.text
         yield chunk.text
+
+
+def _common(path: tuple[str, ...], other: tuple[str, ...]) -> int:
+    """Return how many headings two paths share from the top."""
+    return next((depth for depth, pair in enumerate(zip(path, other, strict=False)) if pair[0] != pair[1]), min(len(path), len(other)))
 
 
 def _states(text: str, heading: str) -> bool:

@@ -80,6 +80,14 @@ def test_crumbs_join_their_neighbour_with_their_heading() -> None:
     assert "## Two\n\nTiny." in found[0].chunk.text
 
 
+def test_a_crumb_before_a_larger_section_keeps_its_heading() -> None:
+    joined = chunks("# Title\n\n## Small\n\na few words\n\n## Large\n\n" + "word " * 30 + "\n")
+    assert [passage.chunk.headings for passage in joined] == [("Title", "Large")]
+    assert joined[0].chunk.text.startswith("## Small\n\na few words\n\n## Large\n\nword")
+    introduced = chunks("# Title\n\na few words\n\n## Large\n\n" + "word " * 30 + "\n")
+    assert introduced[0].chunk.text.startswith("a few words\n\n## Large")
+
+
 def test_a_long_section_is_divided_evenly() -> None:
     source = "# T\n\n" + "\n\n".join([PROSE] * 15) + "\n"
     sizes = [words(passage.chunk.text) for passage in chunks(source)]
@@ -175,7 +183,7 @@ def test_anchors_lead_to_the_chunk_that_holds_their_text() -> None:
 
         ## Trailing
         """)
-    made = [passage.chunk for passage in chunks(source, size=ChunkSize(150, 30))]
+    made = [passage.chunk for passage in chunks(source, size=ChunkSize(154, 30))]
     assert [chunk.anchor for chunk in made] == ["one", "one", "one", "third"]
     assert [chunk.anchors for chunk in made] == [
         ("one", "t", "empty"),

@@ -13,7 +13,7 @@ from recto.book.split import Count, Piece, pieces
 from recto.errors import ConfigurationError
 from recto.types import HEADING_SEPARATOR, Chunk, Page
 
-VERSION = 3
+VERSION = 4
 _NAMESPACE = uuid.UUID("6b2e3c86-4a4e-5a53-9d5b-6f0f5e6c7a10")
 _SMALLEST = 32  # tokens; a model that reads less than this cannot be chunked for
 _SPARE = 4  # tokens that joining may add to a sum of parts
@@ -185,21 +185,32 @@ def _belong_together(before: _Draft, after: _Draft, room: int, crumb: int, count
     """A crumb joins its neighbour if both fit into one chunk."""
     if before.tokens >= crumb and after.tokens >= crumb:
         return False
-    return before.tokens + after.tokens + _GLUE + count(_heading(before, after)) <= room
+    return before.tokens + after.tokens + _GLUE + count(_opening(before, after) + _heading(before, after)) <= room
 
 
 def _heading(before: _Draft, after: _Draft) -> str:
     """The heading that a chunk needs where it goes on with another section."""
-    return "" if after.section is before.sections[-1] else f"\n\n{'#' * after.section.level} {after.section.headings[-1]}"
+    return "" if after.section is before.sections[-1] else f"\n\n{_line(after.section)}"
+
+
+def _opening(before: _Draft, after: _Draft) -> str:
+    """The heading that a chunk begins with where the section behind it gives it its name, and that name does not tell it."""
+    named = after.tokens > before.tokens and before.sections[0] is before.section
+    headings = before.section.headings
+    return f"{_line(before.section)}\n\n" if named and headings and after.section.headings[: len(headings)] != headings else ""
+
+
+def _line(section: Section) -> str:
+    return f"{'#' * section.level} {section.headings[-1]}"
 
 
 def _joined(before: _Draft, after: _Draft, count: _Tokens) -> _Draft:
-    heading = _heading(before, after)
-    text = f"{before.text}{heading}\n\n{after.text}"
+    opening, heading = _opening(before, after), _heading(before, after)
+    text = f"{opening}{before.text}{heading}\n\n{after.text}"
     sections = before.sections if not heading else (*before.sections, after.section)
     # A few words that introduce a page do not name the chunk, if the section below them is the larger part of it.
     section, path = (after.section, after.path) if after.tokens > before.tokens else (before.section, before.path)
-    tokens = before.tokens + after.tokens + count(heading) + _GLUE
+    tokens = before.tokens + after.tokens + count(opening + heading) + _GLUE
     return _Draft(sections, section, path, text, before.first, after.last, tokens)
 
 

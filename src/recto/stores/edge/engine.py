@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from recto.addresses import page_key
 from recto.errors import ConfigurationError, IndexDamaged, RectoError, StorageError, StoreBusy, Unreachable
 from recto.modules import filter_keys
+from recto.stores.edge.sizing import finished_config
 from recto.stores.edge.sparse import copy_tree
 from recto.stores.payload import INTEGER_FIELDS, KEYWORD_FIELDS
 from recto.types import Filters, Payload, Vector
@@ -76,6 +77,19 @@ def create_shard(path: Path, dim: int) -> qdrant_edge.EdgeShard:
     return shard
 
 
+def finish_shard(shard: qdrant_edge.EdgeShard, path: Path, chunks: int, dim: int) -> None:
+    """Give a shard the shape that fits its size, write it to disk and close it."""
+    import qdrant_edge as edge
+
+    shard.flush()
+    shard.close()
+    if (config := finished_config(chunks, dim)) is not None:
+        shard = edge.EdgeShard.load(str(path), config)
+        shard.optimize()
+        shard.flush()
+        shard.close()
+
+
 def load_shard(path: Path) -> qdrant_edge.EdgeShard:
     """Open a published shard to read. The engine wants to write even then: where it cannot, it opens a copy."""
     import qdrant_edge as edge
@@ -95,7 +109,9 @@ def upsert(shard: qdrant_edge.EdgeShard, points: Sequence[tuple[str, Vector, Pay
     shard.update(edge.UpdateOperation.upsert_points([edge.Point(id=id, vector=vector, payload=payload) for id, vector, payload in points]))
 
 
-def request(vector: Vector, limit: int, filters: Filters, min_score: float | None) -> qdrant_edge.QueryRequest:
+def request(
+    vector: Vector, limit: int, filters: Filters, min_score: float | None, params: qdrant_edge.SearchParams | None = None
+) -> qdrant_edge.QueryRequest:
     """Make the engine's form of a search."""
     import qdrant_edge as edge
 
@@ -106,6 +122,7 @@ def request(vector: Vector, limit: int, filters: Filters, min_score: float | Non
         filter=translate_filters(filters),
         with_payload=True,
         score_threshold=min_score,
+        params=params,
     )
 
 

@@ -12,6 +12,7 @@ from recto.errors import IndexDamaged
 from recto.stores.edge.engine import engine_errors, load_shard, request, translate_filters
 from recto.stores.edge.layout import CollectionDirectory
 from recto.stores.edge.manifest import read_manifest, read_notes, verify_files
+from recto.stores.edge.sizing import search_params
 from recto.stores.payload import from_payload
 from recto.types import NO_FILTERS, Chunk, Filters, Hit, IndexInfo, Vector
 
@@ -28,6 +29,7 @@ class EdgeIndex:
         self._shard = shard
         self._info = info
         self._notes = notes
+        self._params = search_params(info.chunks)
         self._noted: tuple[int, int] | None = None
 
     @property
@@ -46,7 +48,7 @@ class EdgeIndex:
     def query(self, vector: Vector, limit: int, filters: Filters = NO_FILTERS, min_score: float | None = None) -> list[Hit]:
         """Return the nearest chunks, best first."""
         with engine_errors("searching"):
-            return _hits(self._shard.query(request(vector, limit, filters, min_score)))
+            return _hits(self._shard.query(request(vector, limit, filters, min_score, self._params)))
 
     def query_batch(
         self, vectors: Sequence[Vector], limit: int, filters: Filters = NO_FILTERS, min_score: float | None = None
@@ -55,7 +57,7 @@ class EdgeIndex:
         import qdrant_edge as edge
 
         with engine_errors("searching"):
-            queries = [request(vector, limit, filters, min_score) for vector in vectors]
+            queries = [request(vector, limit, filters, min_score, self._params) for vector in vectors]
             return [_hits(found) for found in self._shard.query_batch(edge.QueryBatchRequest(queries=queries))]
 
     def count(self, filters: Filters = NO_FILTERS) -> int:

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 _HEADER = struct.Struct("<QQ")
 _BATCH = 200
-_HNSW_FROM = 20_000  # chunks; below, an exact search is as fast and misses nothing
 _SAMPLES = 16
 
 
@@ -72,10 +71,7 @@ def _build(directory: Path, dim: int, pipe: IO[bytes]) -> dict[str, Any] | None:
             engine.upsert(shard, message[start : start + _BATCH])
         count += len(message)
         samples = _thinned([*samples, (message[0][0], message[0][1])])
-    if count >= _HNSW_FROM:
-        shard.optimize()
-    shard.flush()
-    shard.close()
+    engine.finish_shard(shard, directory, count, dim)
     # Opening settles the files that the engine rewrites at every start, and shows that the index can be opened at all.
     shard = engine.load_shard(directory)
     found = shard.info().points_count

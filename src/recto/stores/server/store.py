@@ -38,6 +38,11 @@ class ServerStore:
         self._open: dict[str, tuple[float, ServerIndex]] = {}
         self._opening = threading.Lock()
 
+    @property
+    def client(self) -> Any:
+        """The official client, for what Recto does not do."""
+        return self._connection.client
+
     def collections(self) -> tuple[str, ...]:
         """Name the collections; one that was published by an alias goes by the alias's name."""
         aliases = self._raw_aliases()

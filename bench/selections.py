@@ -1,0 +1,105 @@
+"""Does `related` find what goes with a selected text? Against the plain search for the same text, over hand-written expectations."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from recto.evaluation.statistics import estimate
+from recto.retriever import Retriever
+from recto.types import Chunk, Hit
+
+SUITE = Path(__file__).parent / "questions" / "selections.json"
+_LONGEST_QUERY = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A text that is selected, a question about it or none, and the passages of each section that goes with it."""
+
+    name: str
+    selection: str
+    question: str | None
+    expected: tuple[frozenset[str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """Of one case: the share of expected sections among the first five, 1 / the rank of the first, whether the selection came, pages."""
+
+    recall: float
+    reciprocal_rank: float
+    repeated: float
+    pages: float
+
+
+def load_cases(retriever: Retriever) -> list[Case]:
+    """Read the suite and find its sections in the index."""
+    chunks = sorted(retriever.open().scroll(), key=lambda chunk: (chunk.source, chunk.chunk_index))
+    cases = []
+    for case in json.loads(SUITE.read_text("utf-8"))["cases"]:
+        own = _section(chunks, case["selection"])
+        expected = tuple(frozenset(chunk.id for chunk in _section(chunks, place)) for place in case["expect"])
+        selection = own[0].text.split("\n\n")[0]
+        cases.append(Case(case["selection"], selection, case.get("question"), expected))
+    return cases
+
+
+def measure(cases: list[Case], find: Callable[[Case], tuple[Hit, ...]]) -> list[Score]:
+    """Score a way of finding, case by case."""
+    scores = []
+    for case in cases:
+        chunks = [hit.chunk for hit in find(case)]
+        ranks = [min((rank for rank, chunk in enumerate(chunks, 1) if chunk.id in ids), default=0) for ids in case.expected]
+        found = [rank for rank in ranks if rank]
+        scores.append(
+            Score(
+                len(found) / len(ranks),
+                1 / min(found) if found else 0.0,
+                float(any(case.selection in chunk.text for chunk in chunks)),
+                float(len({chunk.page_url for chunk in chunks})),
+            )
+        )
+    return scores
+
+
+def related(retriever: Retriever) -> Callable[[Case], tuple[Hit, ...]]:
+    """The search for what goes with a selection."""
+    return lambda case: retriever.related(case.selection, case.question).hits
+
+
+def plain(retriever: Retriever) -> Callable[[Case], tuple[Hit, ...]]:
+    """The search for the raw text, the question before it if there is one."""
+    return lambda case: retriever.search("\n\n".join(filter(None, (case.question, case.selection)))[:_LONGEST_QUERY]).hits
+
+
+def _section(chunks: list[Chunk], place: str) -> list[Chunk]:
+    path, _, anchor = place.partition("#")
+    found = [chunk for chunk in chunks if chunk.source.rpartition(".")[0].endswith(path) and anchor in (chunk.anchor, *chunk.anchors)]
+    if not found:
+        raise SystemExit(f"{place} is not in the index")
+    return found
+
+
+def main() -> None:
+    """Print both, with an interval on the difference."""
+    argparse.ArgumentParser(description=__doc__).parse_args()
+    with Retriever.connect() as retriever:
+        cases = load_cases(retriever)
+        ways = {"plain search": measure(cases, plain(retriever)), "related": measure(cases, related(retriever))}
+    print(f"{len(cases)} selections, five passages each\n")
+    print("| | recall of expected sections | 1 / rank of the first | repeats the selection | pages |\n|---|---|---|---|---|")
+    for name, scores in ways.items():
+        means = [sum(getattr(score, part) for score in scores) / len(scores) for part in Score.__dataclass_fields__]
+        print(f"| {name} | {means[0]:.3f} | {means[1]:.3f} | {means[2]:.0%} | {means[3]:.1f} |")
+    for part in ("recall", "reciprocal_rank"):
+        deltas = [getattr(new, part) - getattr(old, part) for old, new in zip(*ways.values(), strict=True)]
+        if (gain := estimate(deltas)) is not None:
+            print(f"\n{part}: {gain.mean:+.3f} (95 % interval {gain.low:+.3f} to {gain.high:+.3f})")
+
+
+if __name__ == "__main__":
+    main()
