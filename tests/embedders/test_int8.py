@@ -27,7 +27,7 @@ def int8(shared_home: Path) -> Embedder:
 
 
 def test_vectors_are_near_those_of_fp32(int8: Embedder, embedder: Embedder, retriever: Retriever) -> None:
-    passages = [chunk.text for chunk in retriever.open().scroll()][::12]
+    passages = [chunk.text for chunk in retriever.open().scroll()][::24]
     left, right = np.array(int8.embed_documents(passages)), np.array(embedder.embed_documents(passages))
     cosines = (left * right).sum(axis=1)
     assert cosines.min() >= 0.98
