@@ -1,29 +1,36 @@
-"""Write the ONNX graph of the built-in model: operators and names only, the weights stay in the model pack.
+"""Write the ONNX graphs of the built-in model: operators and names only, the weights are made from the model pack.
 
-Run it after a change of the graph: ``uv run python scripts/make_graph.py``. A test compares the file with what this makes.
+Run it after a change of a graph: ``uv run python -m scripts.make_graph``. A test compares the files with what this makes.
 """
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import onnx
 from onnx import TensorProto, helper
 
-GRAPH = Path(__file__).parent.parent / "src" / "recto" / "embedders" / "granite.onnx"
+from recto.embedders.granite import VARIANTS
+from recto.embedders.int8 import read_calibration
+from recto.embedders.pack import find_pack
+from recto.embedders.prepared import Arrays, layout
+from recto.settings import Precision
 
-HIDDEN, LAYERS, HEADS, INTERMEDIATE, VOCAB, POSITIONS = 384, 6, 12, 1536, 50265, 512
+HIDDEN, LAYERS, HEADS = 384, 6, 12
 GROUP = 64
 HEAD = HIDDEN // HEADS
 EPSILON = 1e-12
 OPSET = 20
+FUSED = "com.microsoft"
 
 
 class Graph:
     """Collects nodes and initialisers; each method adds one operator and returns the name of its output."""
 
-    def __init__(self) -> None:
+    def __init__(self, arrays: Arrays, file: str) -> None:
+        self.arrays = arrays
+        self.file = file
+        self.places = layout(arrays)
         self.nodes: list[onnx.NodeProto] = []
         self.initializers: list[onnx.TensorProto] = []
 
@@ -32,11 +39,14 @@ class Graph:
         self.nodes.append(helper.make_node(kind, list(inputs), [name], name=name, **attributes))
         return name
 
-    def weight(self, name: str, shape: list[int], dtype: int = TensorProto.FLOAT) -> str:
-        """Declare a weight that the session receives when it is created."""
+    def weight(self, name: str) -> str:
+        """Name a weight, and say where it lies in the file of weights."""
         if all(known.name != name for known in self.initializers):
-            tensor = TensorProto(name=name, data_type=dtype, dims=shape, data_location=TensorProto.EXTERNAL)
-            tensor.external_data.add(key="location", value="pack")
+            array = self.arrays[name]
+            kind = helper.np_dtype_to_tensor_dtype(array.dtype)
+            tensor = TensorProto(name=name, data_type=kind, dims=array.shape, data_location=TensorProto.EXTERNAL)
+            for key, value in (("location", self.file), ("offset", self.places[name]), ("length", array.nbytes)):
+                tensor.external_data.add(key=key, value=str(value))
             self.initializers.append(tensor)
         return name
 
@@ -46,21 +56,19 @@ class Graph:
             self.initializers.append(helper.make_tensor(name, TensorProto.INT64, [len(values)], list(values)))
         return name
 
-    def scalar(self, name: str, value: float) -> str:
+    def scalar(self, name: str, value: float, kind: int = TensorProto.FLOAT) -> str:
         if all(known.name != name for known in self.initializers):
-            self.initializers.append(helper.make_tensor(name, TensorProto.FLOAT, [], [value]))
+            self.initializers.append(helper.make_tensor(name, kind, [], [value]))
         return name
 
     def index(self, name: str, value: int) -> str:
-        self.initializers.append(helper.make_tensor(name, TensorProto.INT64, [], [value]))
-        return name
+        return self.scalar(name, value, TensorProto.INT64)
 
-    def linear(self, x: str, name: str, rows: int, columns: int) -> str:
-        return self.op("Gemm", x, self.weight(f"{name}.w", [rows, columns]), self.weight(f"{name}.b", [rows]), transB=1)
+    def linear(self, x: str, name: str) -> str:
+        return self.op("Gemm", x, self.weight(f"{name}.w"), self.weight(f"{name}.b"), transB=1)
 
     def norm(self, x: str, name: str) -> str:
-        weight, bias = self.weight(f"{name}.w", [HIDDEN]), self.weight(f"{name}.b", [HIDDEN])
-        return self.op("LayerNormalization", x, weight, bias, axis=-1, epsilon=EPSILON)
+        return self.op("LayerNormalization", x, self.weight(f"{name}.w"), self.weight(f"{name}.b"), axis=-1, epsilon=EPSILON)
 
     def heads(self, x: str, shape: str) -> str:
         """[batch, tokens, heads, head] to [batch, heads, tokens, head]."""
@@ -74,39 +82,92 @@ class Graph:
         return self.op("Reshape", mixed, self.ints(-1, HIDDEN))
 
     def feed_forward(self, x: str, layer: str) -> str:
-        inner = self.op("Gelu", self.linear(x, f"{layer}.f1", INTERMEDIATE, HIDDEN), approximate="none")
-        outer = self.linear(inner, f"{layer}.f2", HIDDEN, INTERMEDIATE)
+        inner = self.op("Gelu", self.linear(x, f"{layer}.f1"), approximate="none")
+        outer = self.linear(inner, f"{layer}.f2")
         return self.norm(self.op("Add", x, outer), f"{layer}.fln")
+
+
+class Int8Graph(Graph):
+    """The same with products of int8: each input is made small as it was measured, the sums are exact, the result is a float again."""
+
+    def __init__(self, arrays: Arrays, file: str) -> None:
+        super().__init__(arrays, file)
+        self.calibration = read_calibration()
+
+    def linear(self, x: str, name: str) -> str:
+        measured = self.calibration[name]
+        if f"{name}.inverse" in self.arrays:
+            x = self.op("Mul", x, self.weight(f"{name}.inverse"))
+        scale = self.scalar(f"{name}.scale", measured.scale)
+        zero = self.scalar(f"{name}.zero", measured.zero, TensorProto.UINT8)
+        weights, scales, bias = self.weight(f"{name}.w8"), self.weight(f"{name}.scales"), self.weight(f"{name}.b")
+        small = self.op("QuantizeLinear", x, scale, zero)
+        return self.op("MatMulIntegerToFloat", small, weights, scale, scales, zero, "", bias, domain=FUSED)
+
+
+GRAPHS: dict[Precision, type[Graph]] = {"fp32": Graph, "int8": Int8Graph}
 
 
 def embeddings(g: Graph) -> str:
     """Look up the tokens' int8 rows and scale only those: the table itself is never expanded."""
-    rows = g.op("Cast", g.op("Gather", g.weight("word.q", [VOCAB, HIDDEN], TensorProto.INT8), "ids"), to=1)
-    scales = g.op("Gather", g.weight("word.s", [VOCAB, HIDDEN // GROUP]), "ids")
+    rows = g.op("Cast", g.op("Gather", g.weight("word.q"), "ids"), to=1)
+    scales = g.op("Gather", g.weight("word.s"), "ids")
     grouped = g.op("Reshape", rows, g.ints(0, 0, HIDDEN // GROUP, GROUP))
     words = g.op("Mul", grouped, g.op("Unsqueeze", scales, g.ints(-1)))
     words = g.op("Reshape", words, g.ints(0, 0, HIDDEN))
     tokens = g.op("Shape", "ids", start=1, end=2)
-    positions = g.op("Slice", g.weight("positions", [POSITIONS, HIDDEN]), g.ints(0), tokens, g.ints(0))
+    positions = g.op("Slice", g.weight("positions"), g.ints(0), tokens, g.ints(0))
     return g.norm(g.op("Reshape", g.op("Add", words, positions), g.ints(-1, HIDDEN)), "emb_ln")
 
 
-def build() -> onnx.ModelProto:
+def build(precision: Precision = "fp32") -> onnx.ModelProto:
     """Make the model: ids and an additive mask in, one normalised vector per text out."""
-    g = Graph()
-    x = embeddings(g)
-    split = g.op("Concat", g.op("Shape", "ids"), g.ints(HEADS, HEAD), axis=0)
-    bias = g.op("Unsqueeze", "mask", g.ints(1, 2))
+    variant = VARIANTS[precision]
+    g = GRAPHS[precision](variant.make(find_pack()), variant.weights)
+    x, split, bias = beginning(g)
     for number in range(LAYERS - 1):
-        layer = f"l{number}"
-        mixed = g.linear(x, f"{layer}.qkv", 3 * HIDDEN, HIDDEN)
-        parts = [f"{layer}.{part}" for part in ("query", "key", "value")]
-        g.nodes.append(helper.make_node("Split", [mixed], parts, name=f"{layer}.split", axis=-1, num_outputs=3))
-        query, key, value = (g.heads(part, split) for part in parts)
-        attended = g.attend(query, key, value, bias)
-        attended = g.linear(attended, f"{layer}.ao", HIDDEN, HIDDEN)
-        x = g.feed_forward(g.norm(g.op("Add", x, attended), f"{layer}.aln"), layer)
-    vector = last_layer(g, x, split, bias)
+        x = layer_of_all(g, x, f"l{number}", split, bias)
+    return finished(g, last_layer(g, x, split, bias))
+
+
+def beginning(g: Graph) -> tuple[str, str, str]:
+    """Return the tokens' first vectors, the shape that divides vectors among heads, and what masks the padding."""
+    split = g.op("Concat", g.op("Shape", "ids"), g.ints(HEADS, HEAD), axis=0)
+    return embeddings(g), split, g.op("Unsqueeze", "mask", g.ints(1, 2))
+
+
+def layer_of_all(g: Graph, x: str, layer: str, split: str, bias: str) -> str:
+    """Compute a layer for all tokens."""
+    mixed = g.linear(x, f"{layer}.qkv")
+    parts = [f"{layer}.{part}" for part in ("query", "key", "value")]
+    g.nodes.append(helper.make_node("Split", [mixed], parts, name=f"{layer}.split", axis=-1, num_outputs=3))
+    query, key, value = (g.heads(part, split) for part in parts)
+    attended = g.linear(g.attend(query, key, value, bias), f"{layer}.ao")
+    return g.feed_forward(g.norm(g.op("Add", x, attended), f"{layer}.aln"), layer)
+
+
+def first_token(g: Graph, x: str) -> str:
+    """Pick each text's first token."""
+    shape = g.op("Concat", g.op("Shape", "ids"), g.ints(HIDDEN), axis=0)
+    return g.op("Gather", g.op("Reshape", x, shape), g.index("first", 0), axis=1)
+
+
+def last_layer(g: Graph, x: str, split: str, bias: str) -> str:
+    """Compute the last layer for the first token alone: no other token's vector is read after it."""
+    layer = f"l{LAYERS - 1}"
+    first = first_token(g, x)
+    query = g.heads(g.linear(first, f"{layer}.q"), g.ints(-1, 1, HEADS, HEAD))
+    both = g.linear(x, f"{layer}.kv")
+    parts = [f"{layer}.key", f"{layer}.value"]
+    g.nodes.append(helper.make_node("Split", [both], parts, name=f"{layer}.split", axis=-1, num_outputs=2))
+    key, value = (g.heads(part, split) for part in parts)
+    attended = g.attend(query, key, value, bias)
+    attended = g.linear(attended, f"{layer}.ao")
+    return g.feed_forward(g.norm(g.op("Add", first, attended), f"{layer}.aln"), layer)
+
+
+def finished(g: Graph, vector: str) -> onnx.ModelProto:
+    """Normalise the vectors and close the graph."""
     g.nodes.append(helper.make_node("LpNormalization", [vector], ["vectors"], name="normalise", axis=-1, p=2))
     graph = helper.make_graph(
         g.nodes,
@@ -118,26 +179,14 @@ def build() -> onnx.ModelProto:
         [helper.make_tensor_value_info("vectors", TensorProto.FLOAT, ["batch", HIDDEN])],
         g.initializers,
     )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], producer_name="recto")
+    operators = [helper.make_opsetid("", OPSET), helper.make_opsetid(FUSED, 1)]
+    model = helper.make_model(graph, opset_imports=operators, producer_name="recto")
     model.ir_version = 10
     return model
 
 
-def last_layer(g: Graph, x: str, split: str, bias: str) -> str:
-    """Compute the last layer for the first token alone: no other token's vector is read after it."""
-    layer = f"l{LAYERS - 1}"
-    shape = g.op("Concat", g.op("Shape", "ids"), g.ints(HIDDEN), axis=0)
-    first = g.op("Gather", g.op("Reshape", x, shape), g.index("first", 0), axis=1)
-    query = g.heads(g.linear(first, f"{layer}.q", HIDDEN, HIDDEN), g.ints(-1, 1, HEADS, HEAD))
-    both = g.linear(x, f"{layer}.kv", 2 * HIDDEN, HIDDEN)
-    parts = [f"{layer}.key", f"{layer}.value"]
-    g.nodes.append(helper.make_node("Split", [both], parts, name=f"{layer}.split", axis=-1, num_outputs=2))
-    key, value = (g.heads(part, split) for part in parts)
-    attended = g.attend(query, key, value, bias)
-    attended = g.linear(attended, f"{layer}.ao", HIDDEN, HIDDEN)
-    return g.feed_forward(g.norm(g.op("Add", first, attended), f"{layer}.aln"), layer)
-
-
 if __name__ == "__main__":
-    GRAPH.write_bytes(build().SerializeToString(deterministic=True))
-    print(f"{GRAPH.name}: {GRAPH.stat().st_size} bytes")
+    for each in GRAPHS:
+        path = VARIANTS[each].graph
+        path.write_bytes(build(each).SerializeToString(deterministic=True))
+        print(f"{path.name}: {path.stat().st_size} bytes")

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 
 def replace_text(path: Path, text: str) -> None:
     """Write a file so that readers, and a crash at any moment, see the old text or the new one and nothing between."""
+    replace_bytes(path, [text.encode()])
+
+
+def replace_bytes(path: Path, parts: Iterable[bytes]) -> None:
+    """Write a file of bytes in the same way, part by part."""
     draft = path.with_name(f".{path.name}.{os.getpid()}.{os.urandom(4).hex()}")
     try:
-        with draft.open("w", encoding="utf-8") as file:
-            file.write(text)
+        with draft.open("wb") as file:
+            file.writelines(parts)
             file.flush()
             os.fsync(file.fileno())
         os.replace(draft, path)

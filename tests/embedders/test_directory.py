@@ -17,6 +17,8 @@ from recto.settings import Settings
 from recto.wiring import open_embedder
 from scripts import make_graph
 
+TOKENIZER = '{"version": "1.0", "model": {"type": "WordLevel", "vocab": {"x": 0}, "unk_token": "x"}, "added_tokens": []}'
+
 
 @pytest.fixture(scope="session")
 def model_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -86,7 +88,8 @@ def test_token_vectors_are_pooled() -> None:
         ({"model.onnx": "x"}, "hidden_size"),
         ({"model.onnx": "x", "config.json": "{"}, "cannot be read"),
         ({"model.onnx": "x", "config.json": '{"hidden_size": 8}'}, "tokenizer.json"),
-        ({"onnx/model.onnx": "x", "config.json": '{"hidden_size": 8}', "tokenizer.json": "{}"}, "cannot be opened"),
+        ({"onnx/model.onnx": "x", "config.json": '{"hidden_size": 8}', "tokenizer.json": "{}"}, "tokenizer cannot be read"),
+        ({"onnx/model.onnx": "x", "config.json": '{"hidden_size": 8}', "tokenizer.json": TOKENIZER}, "cannot be opened"),
     ],
 )
 def test_incomplete_directories_are_told(tmp_path: Path, files: dict[str, str], words: str) -> None:

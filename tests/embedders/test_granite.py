@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import math
 import shutil
 from pathlib import Path
@@ -15,10 +14,11 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from recto.embedders import pack as pack_module
-from recto.embedders.granite import FINGERPRINT, granite_embedder
+from recto.embedders.granite import FINGERPRINT, VARIANTS, granite_embedder
 from recto.embedders.pack import check_pack, find_pack, read_pack
 from recto.errors import ConfigurationError, EmbeddingError
 from recto.protocols import Embedder
+from recto.settings import Precision
 from scripts import make_graph
 
 
@@ -54,8 +54,9 @@ def normed(x: Any, weights: Any, name: str) -> Any:
     return centred / np.sqrt((centred**2).mean(-1, keepdims=True) + 1e-12) * weights[f"{name}.w"] + weights[f"{name}.b"]
 
 
-def test_the_graph_is_what_its_script_makes() -> None:
-    assert make_graph.GRAPH.read_bytes() == make_graph.build().SerializeToString(deterministic=True)
+@pytest.mark.parametrize("precision", VARIANTS)
+def test_the_graphs_are_what_their_script_makes(precision: Precision) -> None:
+    assert VARIANTS[precision].graph.read_bytes() == make_graph.build(precision).SerializeToString(deterministic=True)
 
 
 def test_numbers_equal_those_of_an_independent_implementation(embedder: Embedder) -> None:
@@ -113,18 +114,14 @@ def test_nothing_to_embed(embedder: Embedder) -> None:
 
 
 def test_the_fingerprint_is_known_without_the_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(importlib.metadata, "distribution", _not_found)
+    monkeypatch.setattr(pack_module, "find_spec", lambda name: None)
     embedder = granite_embedder(tmp_path, 1)
     assert embedder.fingerprint == FINGERPRINT
     assert embedder.fingerprint.dim == embedder.dim
 
 
-def _not_found(name: str) -> Any:
-    raise importlib.metadata.PackageNotFoundError(name)
-
-
 def test_a_missing_pack_is_told_with_the_install_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(importlib.metadata, "distribution", _not_found)
+    monkeypatch.setattr(pack_module, "find_spec", lambda name: None)
     with pytest.raises(ConfigurationError, match="not installed") as caught:
         granite_embedder(tmp_path, 1).embed_query("x")
     assert "pip install" in caught.value.hint

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from recto.embedders.local import LocalEmbedder, Model
-from recto.embedders.session import new_session, new_tokenizer
+from recto.embedders.session import Run, Sessions, new_session, new_tokenizer
 from recto.errors import ConfigurationError
 from recto.filehash import checked_sha256
 from recto.types import EmbedderFingerprint
@@ -32,18 +32,23 @@ def directory_embedder(directory: Path, home: Path, threads: int) -> LocalEmbedd
             description = (directory / "tokenizer.json").read_bytes()
         except OSError as error:
             raise ConfigurationError(f"{directory} has no readable tokenizer.json", hint=_LAYOUT) from error
-        session = new_session(model, threads)
-        wanted = {entry.name for entry in session.get_inputs()}
-
-        def run(ids: Any, mask: Any) -> Any:
-            inputs = {"input_ids": ids, "attention_mask": mask, "token_type_ids": ids * 0}
-            output = session.run(None, {name: value for name, value in inputs.items() if name in wanted})[0]
-            return _pool(output, mask, pooling)
-
         padding = config.get("pad_token_id")
-        return Model(new_tokenizer(description), run, padding if isinstance(padding, int) else 0)
+        sessions = Sessions(lambda threads: _open(model, threads, pooling), threads)
+        return Model(new_tokenizer(description), sessions, padding if isinstance(padding, int) else 0)
 
-    return LocalEmbedder(fingerprint, _max_tokens(directory, config), load)
+    return LocalEmbedder(fingerprint, _max_tokens(directory, config), load, threads)
+
+
+def _open(model: Path, threads: int, pooling: str) -> Run:
+    session = new_session(model, threads)
+    wanted = {entry.name for entry in session.get_inputs()}
+
+    def run(ids: Any, mask: Any) -> Any:
+        inputs = {"input_ids": ids, "attention_mask": mask, "token_type_ids": ids * 0}
+        output = session.run(None, {name: value for name, value in inputs.items() if name in wanted})[0]
+        return _pool(output, mask, pooling)
+
+    return run
 
 
 def _find_model(directory: Path) -> Path:

@@ -2,38 +2,109 @@
 
 from __future__ import annotations
 
-from importlib.resources import files
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from recto.embedders.local import LocalEmbedder, Model
-from recto.embedders.pack import check_pack, find_pack, read_pack
-from recto.embedders.session import new_session, new_tokenizer
+from recto.embedders.pack import check_pack, find_pack, read_pack, read_tokenizer
+from recto.embedders.prepared import Arrays, prepared
+from recto.embedders.session import Run, Sessions, Weights, new_session, new_tokenizer
+from recto.errors import ConfigurationError
+from recto.settings import Precision
 from recto.types import EmbedderFingerprint
 
 NAME = "granite-embedding-30m-english"
-FINGERPRINT = EmbedderFingerprint(
-    model=f"ibm-granite/{NAME}", revision="9b5b096411652ec1189c68fcfb90d0a82c5b45af", dim=384, variant="int8-weights-fp32"
-)
+REVISION = "9b5b096411652ec1189c68fcfb90d0a82c5b45af"
 MAX_TOKENS = 512
+PROBE = (0, 2264, 16, 10, 8304, 116, 2)
+"""A short text's tokens, whose int8 vector is known: a processor that cannot compute it is found out before it is used."""
+
 _PADDING = 1
 _MASKED = -1e9  # added to the attention scores of padding, so that softmax gives it nothing
+_NEAR = 0.999  # processors differ in the last digits of what is not int8; a sum that overflows gives something else altogether
 
 
-def granite_embedder(home: Path, threads: int) -> LocalEmbedder:
-    """Make the built-in embedder; `home` remembers that the pack was checked."""
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """One way to compute the model: its graph, its file of weights, and the hash of that file."""
+
+    fingerprint: EmbedderFingerprint
+    graph: Path
+    weights: str
+    sha256: str
+    make: Callable[[Path], Arrays]
+    probe: Path | None = None
+
+
+def _as_stored(pack: Path) -> Arrays:
+    return read_pack(pack).weights
+
+
+def _in_int8(pack: Path) -> Arrays:
+    from recto.embedders.int8 import quantised, read_calibration
+
+    return quantised(read_pack(pack).weights, read_calibration())
+
+
+def _fingerprint(variant: str) -> EmbedderFingerprint:
+    return EmbedderFingerprint(f"ibm-granite/{NAME}", REVISION, dim=384, variant=variant)
+
+
+_HERE = Path(__file__).parent
+VARIANTS: dict[Precision, Variant] = {
+    "fp32": Variant(
+        _fingerprint("int8-weights-fp32"),
+        _HERE / "granite.onnx",
+        "granite-fp32.weights",
+        "9f76b25c00bcefddc91fe75d6d5e2fdfab1241fe7edd4319fe162d4d7e242190",
+        _as_stored,
+    ),
+    "int8": Variant(
+        _fingerprint("int8"),
+        _HERE / "granite-int8.onnx",
+        "granite-int8.weights",
+        "3743b10fd669c8d4e9d83443471f9108025ab7df52e4dfc7c42b76572fb2973d",
+        _in_int8,
+        _HERE / "granite-int8-probe.npy",
+    ),
+}
+FINGERPRINT = VARIANTS["fp32"].fingerprint
+
+
+def granite_embedder(home: Path, threads: int, precision: Precision = "fp32") -> LocalEmbedder:
+    """Make the built-in embedder; `home` keeps its weights as they are used, and remembers that the pack was checked."""
+    variant = VARIANTS[precision]
 
     def load() -> Model:
-        path = find_pack()
-        check_pack(path, home / "cache" / "model-pack.json")
-        pack = read_pack(path)
-        graph = files("recto.embedders").joinpath("granite.onnx").read_bytes()
-        session = new_session(graph, threads, pack.weights)
+        pack = find_pack()
+        check_pack(pack, home / "cache" / "model-pack.json")
+        weights = prepared(home / "cache", variant.weights, variant.sha256, lambda: variant.make(pack))
+        return Model(new_tokenizer(read_tokenizer(pack)), Sessions(lambda threads: _open(variant, weights, threads), threads), _PADDING)
 
-        def run(ids: Any, mask: Any) -> Any:
-            bias = (1 - mask.astype("float32")) * _MASKED
-            return session.run(["vectors"], {"ids": ids, "mask": bias})[0]
+    return LocalEmbedder(variant.fingerprint, MAX_TOKENS, load, threads)
 
-        return Model(new_tokenizer(pack.tokenizer), run, _PADDING)
 
-    return LocalEmbedder(FINGERPRINT, MAX_TOKENS, load)
+def _open(variant: Variant, weights: Weights, threads: int) -> Run:
+    session = new_session(variant.graph.read_bytes(), threads, weights)
+
+    def run(ids: Any, mask: Any) -> Any:
+        bias = (1 - mask.astype("float32")) * _MASKED
+        return session.run(["vectors"], {"ids": ids, "mask": bias})[0]
+
+    if variant.probe:
+        _check(run, variant.probe)
+    return run
+
+
+def _check(run: Run, probe: Path) -> None:
+    """Compute a text whose vector is known."""
+    import numpy as np
+
+    ids = np.array([PROBE], np.int64)
+    if not float(run(ids, np.ones_like(ids))[0] @ np.load(probe)) >= _NEAR:
+        raise ConfigurationError(
+            "RECTO_PRECISION=int8 gives wrong numbers on this processor",
+            hint="Unset RECTO_PRECISION, and index again what was indexed with it.",
+        )

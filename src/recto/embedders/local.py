@@ -5,9 +5,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from recto.embedders.checks import checked
+from recto.embedders.session import Run, Sessions
+from recto.embedders.workers import side_by_side
 from recto.errors import EmbeddingError, RectoError
 from recto.protocols import Progress
 from recto.types import EmbedderFingerprint, Vector
@@ -15,10 +17,7 @@ from recto.types import EmbedderFingerprint, Vector
 if TYPE_CHECKING:
     from tokenizers import Encoding, Tokenizer
 
-Run = Callable[[Any, Any], Any]
-"""From token ids and a mask of ones and zeros, both [texts, tokens], to one vector per text."""
-
-_BATCH_TOKENS = 2048  # padded tokens in one call of the model: larger batches use more memory and are not faster
+_BATCH_TOKENS = 512  # padded tokens in one call of the model: larger batches use more memory and are not faster
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,16 +25,17 @@ class Model:
     """A loaded model: its tokenizer (no padding, no truncation), its padding token and how to run it."""
 
     tokenizer: Tokenizer
-    run: Run
+    sessions: Sessions
     padding: int
 
 
 class LocalEmbedder:
     """Runs a model in this process; loads it once, when it is first needed."""
 
-    def __init__(self, fingerprint: EmbedderFingerprint, max_tokens: int, load: Callable[[], Model]) -> None:
+    def __init__(self, fingerprint: EmbedderFingerprint, max_tokens: int, load: Callable[[], Model], threads: int = 1) -> None:
         self._fingerprint = fingerprint
         self._max_tokens = max_tokens
+        self._threads = threads
         self._load = load
         self._model: Model | None = None
         self._loading = threading.Lock()
@@ -56,8 +56,8 @@ class LocalEmbedder:
         return self._max_tokens
 
     def warm_up(self) -> None:
-        """Load the model."""
-        self._loaded()
+        """Load what a question needs."""
+        self._loaded().sessions.alone()
 
     def close(self) -> None:
         """Nothing is held that others could want."""
@@ -72,7 +72,8 @@ class LocalEmbedder:
 
     def embed_queries(self, texts: Sequence[str]) -> list[Vector]:
         """Embed several questions; what is beyond the model's limit is not read."""
-        return self._embed([self._cut(encoding) for encoding in self._encode(texts)], None)
+        rows = [self._cut(encoding) for encoding in self._encode(texts)]
+        return self._run(self._loaded().sessions.alone(), rows) if len(rows) == 1 else self._embed(rows, None)
 
     def embed_documents(self, texts: Sequence[str], progress: Progress | None = None) -> list[Vector]:
         """Embed passages in batches of similar length."""
@@ -105,29 +106,35 @@ class LocalEmbedder:
         return ids if len(ids) <= self._max_tokens else [*ids[: self._max_tokens - 1], ids[-1]]
 
     def _embed(self, rows: list[list[int]], progress: Progress | None) -> list[Vector]:
+        if not rows:
+            return []
         vectors: list[Vector] = [[]] * len(rows)
+        run = self._loaded().sessions.beside()
         done = 0
-        for batch in _batches([len(row) for row in rows]):
-            found = self._run([rows[index] for index in batch])
+
+        def keep(batch: list[int], found: list[Vector]) -> None:
+            nonlocal done
             for index, vector in zip(batch, found, strict=True):
                 vectors[index] = vector
             done += len(batch)
             if progress:
                 progress(done, len(rows))
+
+        batches = _batches([len(row) for row in rows])
+        side_by_side(batches, lambda batch: self._run(run, [rows[index] for index in batch]), self._threads, keep)
         return vectors
 
-    def _run(self, rows: list[list[int]]) -> list[Vector]:
+    def _run(self, run: Run, rows: list[list[int]]) -> list[Vector]:
         import numpy as np
 
-        model = self._loaded()
         longest = max(len(row) for row in rows)
-        ids = np.full((len(rows), longest), model.padding, np.int64)
+        ids = np.full((len(rows), longest), self._loaded().padding, np.int64)
         mask = np.zeros((len(rows), longest), np.int64)
         for index, row in enumerate(rows):
             ids[index, : len(row)] = row
             mask[index, : len(row)] = 1
         try:
-            vectors = model.run(ids, mask)
+            vectors = run(ids, mask)
         except RectoError:
             raise
         except Exception as error:  # onnxruntime raises many types, none of them documented
@@ -136,7 +143,10 @@ class LocalEmbedder:
 
 
 def _batches(lengths: list[int]) -> list[list[int]]:
-    """Group positions by similar length, so that little padding is computed; longest first, so that memory peaks at once."""
+    """Group positions by similar length, so that little padding is computed.
+
+    The longest come first: memory peaks at once, and at the end no worker waits long for another.
+    """
     batches: list[list[int]] = []
     longest = 0
     for index in sorted(range(len(lengths)), key=lambda index: (-lengths[index], index)):

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import mmap
 import struct
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from recto.errors import ConfigurationError
 from recto.filehash import checked_sha256
@@ -34,12 +34,11 @@ class Pack:
 
 def find_pack() -> Path:
     """Return the path of the installed pack; none of that package's code is imported."""
-    from importlib import metadata
-
-    try:
-        path = Path(str(metadata.distribution(DISTRIBUTION).locate_file(MEMBER)))
-    except metadata.PackageNotFoundError as error:
-        raise ConfigurationError("The local embedding model is not installed", hint=f"Install it with: {INSTALL}") from error
+    package, _, member = MEMBER.partition("/")
+    found = find_spec(package)
+    if found is None or not found.submodule_search_locations:
+        raise ConfigurationError("The local embedding model is not installed", hint=f"Install it with: {INSTALL}")
+    path = Path(found.submodule_search_locations[0], member)
     if not path.is_file():
         raise ConfigurationError(f"The local embedding model is missing: {path}", hint=f"Install it again with: {INSTALL}")
     return path
@@ -54,27 +53,34 @@ def check_pack(path: Path, cache: Path) -> None:
         )
 
 
+def read_tokenizer(path: Path) -> bytes:
+    """Read the description of the tokenizer alone."""
+    with path.open("rb") as file:
+        header = _read_header(file, path)
+        return file.read(header["tokenizer_len"])
+
+
 def read_pack(path: Path) -> Pack:
     """Read the tensors: linear layers as float32, the word table as it is stored."""
     import numpy as np
 
-    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-        if data[:8] != MAGIC:
-            raise ConfigurationError(
-                f"The local embedding model is damaged: {path} has no pack in it",
-                hint=f"Install it again with: {INSTALL}",
-            )
-        (length,) = struct.unpack("<Q", data[8:16])
-        header = json.loads(data[16 : 16 + length])
-        offset = 16 + length
-        tokenizer = data[offset : offset + header["tokenizer_len"]]
-        offset += header["tokenizer_len"]
-        weights: dict[str, NDArray[Any]] = {}
+    weights: dict[str, NDArray[Any]] = {}
+    with path.open("rb") as file:
+        header = _read_header(file, path)
+        tokenizer = file.read(header["tokenizer_len"])
         for tensor in header["tensors"]:
-            raw = data[offset : offset + tensor["len"]]
-            offset += tensor["len"]
-            weights.update(_tensor(np, tensor, raw))
+            weights.update(_tensor(np, tensor, file.read(tensor["len"])))
     return Pack(tokenizer, _for_graph(weights, header["arch"]))
+
+
+def _read_header(file: BinaryIO, path: Path) -> dict[str, Any]:
+    if file.read(8) != MAGIC:
+        raise ConfigurationError(
+            f"The local embedding model is damaged: {path} has no pack in it", hint=f"Install it again with: {INSTALL}"
+        )
+    (length,) = struct.unpack("<Q", file.read(8))
+    header: dict[str, Any] = json.loads(file.read(length))
+    return header
 
 
 def _tensor(np: Any, tensor: dict[str, Any], raw: bytes) -> dict[str, NDArray[Any]]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,19 +14,61 @@ if TYPE_CHECKING:
     from onnxruntime import InferenceSession
     from tokenizers import Tokenizer
 
+Run = Callable[[Any, Any], Any]
+"""From token ids and a mask of ones and zeros, both [texts, tokens], to one vector per text."""
 
-def new_session(model: bytes | Path, threads: int, weights: Mapping[str, Any] | None = None) -> InferenceSession:
-    """Open a graph, with weights that are not in it handed over from memory."""
-    import numpy as np
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """Weights that are not in a graph: in a file that the graph names, or in memory."""
+
+    folder: Path | None = None
+    arrays: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Sessions:
+    """One model, opened when it is first used and again if it is used the other way.
+
+    A single text is computed by all threads together. Of many texts each thread computes its own: nothing has to be divided and
+    waited for in every layer, so more is done in the same time.
+    """
+
+    def __init__(self, open: Callable[[int], Run], threads: int) -> None:
+        self._open = open
+        self._threads = threads
+        self._opened: dict[int, Run] = {}
+        self._opening = threading.Lock()
+
+    def alone(self) -> Run:
+        """Return how a single text is computed."""
+        return self._for(self._threads)
+
+    def beside(self) -> Run:
+        """Return how texts are computed in several threads at once."""
+        return self._for(1)
+
+    def _for(self, threads: int) -> Run:
+        with self._opening:
+            if threads not in self._opened:
+                self._opened[threads] = self._open(threads)
+            return self._opened[threads]
+
+
+def new_session(model: bytes | Path, threads: int, weights: Weights | None = None) -> InferenceSession:
+    """Open a graph; weights in a file are mapped, not read, and shared by all who map it."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
     options.log_severity_level = 4  # failures are raised; its own log would reach the user's terminal
-    if weights:
-        values = [onnxruntime.OrtValue.ortvalue_from_numpy(np.ascontiguousarray(value)) for value in weights.values()]
-        options.add_external_initializers(list(weights), values)
+    options.add_session_config_entry("session.x64quantprecision", "1")  # else int8 sums overflow on x86 processors without VNNI
+    values = []
+    if weights and weights.folder:
+        options.add_session_config_entry("session.model_external_initializers_file_folder_path", str(weights.folder))
+    elif weights:
+        values = [onnxruntime.OrtValue.ortvalue_from_numpy(value) for value in weights.arrays.values()]
+        options.add_external_initializers(list(weights.arrays), values)
     graph = model if isinstance(model, bytes) else str(model)
     try:
         return onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
@@ -32,6 +76,8 @@ def new_session(model: bytes | Path, threads: int, weights: Mapping[str, Any] | 
         raise ConfigurationError(
             f"The embedding model cannot be opened: {error}", hint="Check RECTO_MODEL, or unset it for the built-in model."
         ) from error
+    finally:
+        values.clear()  # the session has copied them; until then they must live
 
 
 def new_tokenizer(description: bytes) -> Tokenizer:
