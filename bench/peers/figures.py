@@ -48,7 +48,7 @@ def ratio(mine: Figure, theirs: Figure) -> Spread | None:
     pairs = list(zip(mine.values, theirs.values, strict=False))
     if mine.better == "less":
         pairs = [(their, my) for my, their in pairs]
-    return spread([above / below for above, below in pairs if below])
+    return spread([above / below for above, below in pairs if below > 0])
 
 
 @dataclass(slots=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from bench.peers.figures import Figure, Results, Spread, ratio
-from bench.peers.listing import SELF, System
+from bench.peers.listing import LIMIT, SELF, System
 from bench.peers.works import installing, pipelines, querying, scifact, starting
 
 Relation = Literal["at least", "at most"]
@@ -37,6 +37,7 @@ def goals(results: Results, systems: tuple[System, ...]) -> list[Goal]:
 def _goals(results: Results, systems: tuple[System, ...]) -> Iterator[Goal]:
     peers = {system.name for system in systems if system.is_peer}
     frameworks = {system.name for system in systems if system.kind == "framework"}
+    thin = {system.name for system in systems if system.kind == "thin"}
     for work in results.works():
         if work.startswith("cold query"):
             yield from _lead(results, work, peers, "Cold query: times as fast as the best peer", 5)
@@ -46,6 +47,8 @@ def _goals(results: Results, systems: tuple[System, ...]) -> Iterator[Goal]:
             yield from _lead(results, work, peers, f"{work.capitalize()}: times as fast as the best peer", 1)
         elif "the part that is not embedding" in work:
             yield from _lead(results, work, frameworks, f"{work.capitalize()}: times as fast as the best framework", 3)
+        elif "added to the same engine calls" in work:
+            yield from _lead(results, work, thin, f"{work.capitalize()}: times as little as the best framework", 3)
         elif work.startswith("query, ") and "whole" in work:
             yield from _cost(results, work, f"{work.capitalize()}: Recto / bare calls of model and engine", 1.10)
     for work in (installing.SIZE, installing.ALONE):
@@ -76,9 +79,9 @@ def _lead(results: Results, work: str, names: set[str], text: str, wanted: float
 
 
 def _cost(results: Results, work: str, text: str, wanted: float) -> Iterator[Goal]:
-    mine, bare = results.get(work, SELF), results.get(work, "bare")
+    mine, bare = results.get(work, SELF), results.get(work, LIMIT)
     if mine and bare and (times := ratio(bare, mine)):
-        yield Goal(text, "at most", wanted, times, "bare")
+        yield Goal(text, "at most", wanted, times, LIMIT)
 
 
 def _small(results: Results, work: str, names: set[str]) -> Iterator[Goal]:

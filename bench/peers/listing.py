@@ -9,8 +9,10 @@ from typing import Literal
 
 LIST = Path(__file__).parent / "systems.toml"
 SELF = "recto"
+LIMIT = "bare"
 
-Kind = Literal["peer", "framework", "limit"]
+Kind = Literal["peer", "framework", "thin", "limit"]
+"""A limit is what cannot be beaten; a thin one is a framework around the limit, and takes part in searches alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +32,7 @@ class System:
     @property
     def is_peer(self) -> bool:
         """Whether a user might take it instead of Recto."""
-        return self.name != SELF and self.kind != "limit"
+        return self.name != SELF and self.kind in {"peer", "framework"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,6 +41,11 @@ class Bench:
     _indexes: dict[tuple[str, int], tuple[Path | None, float, str]] = field(default_factory=dict)
 
     @property
+    def whole_systems(self) -> tuple[System, ...]:
+        """The systems that do more than search."""
+        return tuple(system for system in self.systems if system.kind != "thin")
+
+    @property
     def home(self) -> Path:
         """Where the embedder remembers that its model was checked."""
         return self.scratch / "home"

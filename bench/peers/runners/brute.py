@@ -40,11 +40,11 @@ class Brute:
         np = self._np
         scores = self._vectors @ as_array(self._embedding.query(question))
         if module is not None:
-            scores = np.where(self._modules == module, scores, -2)
+            scores = np.where(self._modules == module, scores, -2)  # below any cosine
         top = min(top, len(scores))
         best = np.argpartition(-scores, top - 1)[:top]
         best = best[np.argsort(-scores[best])]
-        return [(float(scores[row]), self._pieces[row]) for row in best]
+        return [(float(scores[row]), self._pieces[row]) for row in best if scores[row] >= -1]
 
     def found(self, answer: Any) -> Found:
         """Name the rows."""

@@ -1,4 +1,4 @@
-"""Haystack: a query pipeline of embedder and retriever over its in-memory store, or over Qdrant in local mode (`qdrant`)."""
+"""Haystack: a query pipeline over its in-memory store, over Qdrant in local mode (`qdrant`), or over Edge (`edge`)."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from bench.peers.runners.bare import Bare
 from bench.peers.runners.embedding import Embedding
 from bench.peers.runners.speech import main
 from bench.peers.runners.work import COLLECTION, Found, Piece, markdown_files, relative
@@ -157,6 +158,47 @@ class HaystackQdrant(Haystack):
         store._client.close()
 
 
+class HaystackEdge(Haystack):
+    """A component of one's own over Edge: the least that a Haystack pipeline itself adds."""
+
+    def _load_store(self) -> None:
+        from haystack import Document, component
+
+        @component  # type: ignore[untyped-decorator,unused-ignore]
+        class Thin:
+            """Asks the engine and makes documents."""
+
+            def __init__(self, engine: Bare) -> None:
+                self._engine = engine
+
+            @component.output_types(documents=list[Document])  # type: ignore[untyped-decorator,unused-ignore]
+            def run(self, query: str, top_k: int, module: str | None = None) -> dict[str, Any]:
+                """Search."""
+                found = self._engine.ask(query, top_k, module)
+                return {
+                    "documents": [
+                        Document(id=str(point.id), content=point.payload["text"], meta=point.payload, score=point.score) for point in found
+                    ]
+                }
+
+        self._thin, self._bare = Thin, Bare()
+        self._bare.load()
+
+    def index(self, pieces: Sequence[Piece], folder: Path, embedding: Embedding) -> None:
+        """Write to the engine."""
+        self._bare.index(pieces, folder, embedding)
+
+    def open(self, folder: Path, embedding: Embedding) -> None:
+        """Open the engine and make a pipeline of one component."""
+        self._bare.open(folder, embedding)
+        self._opened = self._pipeline()
+        self._opened.add_component("retriever", self._thin(self._bare))
+
+    def ask(self, question: str, top: int, module: str | None) -> Any:
+        """Run the pipeline."""
+        return self._opened.run({"retriever": {"query": question, "top_k": top, "module": module}})
+
+
 def _with(document: Any, vector: list[float]) -> Any:
     from dataclasses import replace
 
@@ -169,4 +211,5 @@ def _source(document: Any) -> str:
 
 if __name__ == "__main__":
     os.environ["HAYSTACK_TELEMETRY_ENABLED"] = "False"
-    main(HaystackQdrant() if sys.argv.pop(1) == "qdrant" else Haystack())
+    kinds = {"memory": Haystack, "qdrant": HaystackQdrant, "edge": HaystackEdge}
+    main(kinds[sys.argv.pop(1)]())

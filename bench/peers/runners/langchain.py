@@ -1,4 +1,4 @@
-"""LangChain: its in-memory vector store, or Qdrant in local mode (`qdrant`); a retriever that is invoked.
+"""LangChain: its in-memory vector store, Qdrant in local mode (`qdrant`), or a thin retriever over Edge (`edge`).
 
 Files are read as `TextLoader` does and split by the recursive splitter with the sizes of LangChain's own tutorial.
 """
@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from bench.peers.runners.bare import Bare
 from bench.peers.runners.embedding import Embedding
 from bench.peers.runners.speech import main
 from bench.peers.runners.work import COLLECTION, Found, Piece, markdown_files, relative
@@ -127,6 +128,45 @@ class LangChainQdrant(LangChain):
         client.close()
 
 
+class LangChainEdge(LangChain):
+    """A retriever of one's own over Edge: the least that LangChain itself adds."""
+
+    def load(self) -> None:
+        """Import the base class, and the engine."""
+        super().load()
+        from langchain_core.retrievers import BaseRetriever
+
+        document = self._document
+
+        class Thin(BaseRetriever):  # type: ignore[misc]
+            """Asks the engine and makes documents."""
+
+            engine: Any
+            top: int
+            module: str | None = None
+
+            def _get_relevant_documents(self, query: str, *, run_manager: Any) -> list[Any]:
+                del run_manager
+                found = self.engine.ask(query, self.top, self.module)
+                return [document(id=str(point.id), page_content=point.payload["text"], metadata=point.payload) for point in found]
+
+        self._thin, self._bare = Thin, Bare()
+        self._bare.load()
+
+    def index(self, pieces: Sequence[Piece], folder: Path, embedding: Embedding) -> None:
+        """Write to the engine."""
+        self._bare.index(pieces, folder, embedding)
+
+    def open(self, folder: Path, embedding: Embedding) -> None:
+        """Open the engine."""
+        self._bare.open(folder, embedding)
+
+    def ask(self, question: str, top: int, module: str | None) -> Any:
+        """Invoke the retriever."""
+        return self._thin(engine=self._bare, top=top, module=module).invoke(question)
+
+
 if __name__ == "__main__":
     os.environ["LANGSMITH_TRACING"] = "false"
-    main(LangChainQdrant() if sys.argv.pop(1) == "qdrant" else LangChain())
+    kinds = {"memory": LangChain, "qdrant": LangChainQdrant, "edge": LangChainEdge}
+    main(kinds[sys.argv.pop(1)]())

@@ -1,4 +1,4 @@
-"""LlamaIndex: `VectorStoreIndex` over its default store, or over Qdrant in local mode (`qdrant`)."""
+"""LlamaIndex: `VectorStoreIndex` over its default store or Qdrant in local mode (`qdrant`), or a thin retriever over Edge (`edge`)."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from bench.peers.runners.bare import Bare
 from bench.peers.runners.embedding import Embedding
 from bench.peers.runners.speech import main
 from bench.peers.runners.work import COLLECTION, Found, Piece, relative
@@ -135,5 +136,45 @@ class LlamaIndexQdrant(LlamaIndex):
         self._writer.close()
 
 
+class LlamaIndexEdge(LlamaIndex):
+    """A retriever of one's own over Edge: the least that LlamaIndex itself adds."""
+
+    def load(self) -> None:
+        """Import the base class, and the engine."""
+        super().load()
+        from llama_index.core.retrievers import BaseRetriever
+        from llama_index.core.schema import NodeWithScore, TextNode
+
+        class Thin(BaseRetriever):  # type: ignore[misc]
+            """Asks the engine and makes nodes."""
+
+            def __init__(self, engine: Bare, top: int, module: str | None) -> None:
+                self._engine, self._top, self._module = engine, top, module
+                super().__init__()
+
+            def _retrieve(self, query_bundle: Any) -> list[Any]:
+                found = self._engine.ask(query_bundle.query_str, self._top, self._module)
+                return [
+                    NodeWithScore(node=TextNode(id_=str(point.id), text=point.payload["text"], metadata=point.payload), score=point.score)
+                    for point in found
+                ]
+
+        self._thin, self._bare = Thin, Bare()
+        self._bare.load()
+
+    def index(self, pieces: Sequence[Piece], folder: Path, embedding: Embedding) -> None:
+        """Write to the engine."""
+        self._bare.index(pieces, folder, embedding)
+
+    def open(self, folder: Path, embedding: Embedding) -> None:
+        """Open the engine."""
+        self._bare.open(folder, embedding)
+
+    def ask(self, question: str, top: int, module: str | None) -> Any:
+        """Retrieve."""
+        return self._thin(self._bare, top, module).retrieve(question)
+
+
 if __name__ == "__main__":
-    main(LlamaIndexQdrant() if sys.argv.pop(1) == "qdrant" else LlamaIndex())
+    kinds = {"memory": LlamaIndex, "qdrant": LlamaIndexQdrant, "edge": LlamaIndexEdge}
+    main(kinds[sys.argv.pop(1)]())

@@ -24,7 +24,7 @@ def run(bench: Bench, size: int, rounds: int) -> None:
     work = work_of(size)
     with ExitStack() as stack:
         jobs: dict[str, Callable[[], Any]] = {}
-        for system in bench.systems:
+        for system in bench.whole_systems:
             talk = stack.enter_context(bench.talk(system))
             bench.embed(talk, "model")
             jobs[system.name] = _indexing(bench, system, talk, size)

@@ -13,7 +13,7 @@ ALONE = "install, with its own local embedder (its model not counted)"
 
 def run(bench: Bench, listing: Listing) -> None:
     """Measure what is installed."""
-    for system in bench.systems:
+    for system in bench.whole_systems:
         environment = bench.environments[system.name]
         if not environment.size:
             bench.results.add(Figure(SIZE, system.name, "MB", why="not an environment of its own"))

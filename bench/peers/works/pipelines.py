@@ -47,7 +47,7 @@ def run(bench: Bench) -> None:
     for book in _books(bench):
         scores: dict[str, dict[str, list[float]]] = {measure: {} for measure in MEASURES}
         pieces = {}
-        for system in _readers(bench.systems):
+        for system in _readers(bench.whole_systems):
             bench.tell(f"{system.title}: {book.name}, its own pipeline")
             try:
                 pieces[system.name], ranks = _ranks(bench, system, book)
@@ -67,7 +67,7 @@ def run_chroma(bench: Bench, folder: Path) -> None:
     corpora = chroma.load(folder, 0 if bench.whole else EXTRACT)
     found: dict[str, chroma.Result] = {}
     found[SELF] = chroma.measure_size(corpora, DEFAULT_SIZE, bench.vectors)[-1]
-    for system in _readers(bench.systems):
+    for system in _readers(bench.whole_systems):
         if system.name == SELF:
             continue
         bench.tell(f"{system.title}: Chroma's corpora, its own splitter")

@@ -7,6 +7,7 @@ from statistics import median
 from typing import Any
 
 from bench.peers.figures import Figure
+from bench.peers.listing import LIMIT, SELF
 from bench.peers.process import Conversation, Refused
 from bench.peers.running import TOP, WARM, Bench, in_turn
 
@@ -19,6 +20,11 @@ def query_work(size: int, *, model: bool, filtered: bool) -> str:
 def rest_work(size: int, *, filtered: bool) -> str:
     """Name the part of a whole search that is not embedding."""
     return f"query, {size} chunks, the part that is not embedding{', filtered' if filtered else ''}"
+
+
+def added_work(size: int, *, filtered: bool) -> str:
+    """Name what a system adds to the bare engine's own time, which is the same for all that stand on it."""
+    return f"query, {size} chunks, added to the same engine calls{', filtered' if filtered else ''}"
 
 
 def memory_work(size: int, *, model: bool) -> str:
@@ -34,6 +40,8 @@ def run(bench: Bench, size: int, *, model: bool) -> None:
             answers, failed = in_turn(bench.rounds, {name: _asking(bench, talk, module) for name, talk in talks.items()})
             for name, rounds in answers.items():
                 _add(bench, size, name, rounds, model=model, filtered=module is not None, why=failed.get(name, ""))
+            if not model:
+                _add_added(bench, size, filtered=module is not None)
         for name, talk in talks.items():
             try:
                 used = talk.ask("memory")
@@ -58,3 +66,13 @@ def _add(bench: Bench, size: int, name: str, rounds: list[Any], *, model: bool, 
     if model and rounds:
         rest = tuple(1e3 * median(map(float.__sub__, each["wall"], each["embedding"])) for each in rounds)
         bench.results.add(Figure(rest_work(size, filtered=filtered), name, "ms", rest))
+
+
+def _add_added(bench: Bench, size: int, *, filtered: bool) -> None:
+    """Take the engine's own time off, round by round, for Recto and the thin layers above the same engine."""
+    bare = bench.results.get(query_work(size, model=False, filtered=filtered), LIMIT)
+    for system in bench.systems:
+        found = bench.results.get(query_work(size, model=False, filtered=filtered), system.name)
+        if bare and found and (system.name == SELF or system.kind == "thin"):
+            added = tuple(mine - engine for mine, engine in zip(found.values, bare.values, strict=False))
+            bench.results.add(Figure(added_work(size, filtered=filtered), system.name, "ms", added))

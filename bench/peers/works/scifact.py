@@ -28,7 +28,7 @@ def run(bench: Bench, folder: Path, *, quick: bool = False) -> None:
         texts = {id: text for number, (id, text) in enumerate(texts.items()) if number % 10 == 0 or id in wanted}
     material = make_given(texts, list(claims), bench.vectors, bench.scratch, "scifact")
     scores = {}
-    for system in bench.systems:
+    for system in bench.whole_systems:
         try:
             scores[system.name] = _scores(bench, system, material, claims)
         except Refused as refused:

@@ -20,13 +20,13 @@ def cold_work(size: int) -> str:
 def run(bench: Bench, size: int) -> None:
     """Measure both in turn; every value is a process of its own."""
     bench.tell("Import and cold query")
-    imports, failed = in_turn(bench.rounds, {system.name: _importing(bench, system) for system in bench.systems})
+    imports, failed = in_turn(bench.rounds, {system.name: _importing(bench, system) for system in bench.whole_systems})
     for name, pairs in imports.items():
         walls, cpus = tuple(1e3 * wall for wall, _ in pairs), tuple(1e3 * cpu for _, cpu in pairs)
         bench.results.add(Figure(IMPORT, name, "ms", walls, cpus, why=failed.get(name, "")))
     work = cold_work(size)
     jobs = {}
-    for system in bench.systems:
+    for system in bench.whole_systems:
         folder, why = bench.index(system, size)
         if folder is None:
             bench.results.add(Figure(work, system.name, "ms", why=why))

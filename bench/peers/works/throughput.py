@@ -22,7 +22,7 @@ def run(bench: Bench, size: int, processes: int, seconds: float) -> None:
     threads = max(1, bench.threads // processes)
     with ExitStack() as stack:
         teams: dict[str, list[Conversation]] = {}
-        for system in bench.systems:
+        for system in bench.whole_systems:
             folder, why = bench.index(system, size)
             try:
                 if folder is None:
