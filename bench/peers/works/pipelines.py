@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -50,14 +51,14 @@ def run(bench: Bench) -> None:
         for system in _readers(bench.whole_systems):
             bench.tell(f"{system.title}: {book.name}, its own pipeline")
             try:
-                pieces[system.name], ranks = _ranks(bench, system, book)
+                pieces[system.name], places = _asked(bench, system, book)
             except Refused as refused:
                 for measure in MEASURES:
                     refuse(bench, work_of(book.name, measure), system.name, str(refused))
                 continue
-            scores["Hit@1"][system.name] = [float(rank == 1) for rank in ranks]
-            scores["Hit@5"][system.name] = [float(0 < rank <= 5) for rank in ranks]
-            scores["MRR"][system.name] = [1 / rank if rank else 0.0 for rank in ranks]
+            scores["Hit@1"][system.name] = [float(rank == 1) for rank in places]
+            scores["Hit@5"][system.name] = [float(0 < rank <= 5) for rank in places]
+            scores["MRR"][system.name] = [1 / rank if rank else 0.0 for rank in places]
         for measure in MEASURES:
             add(bench, work_of(book.name, measure), scores[measure], {"passages": pieces})
 
@@ -148,8 +149,17 @@ def _readers(systems: tuple[System, ...]) -> list[System]:
     return list(first.values())
 
 
-def _ranks(bench: Bench, system: System, book: Shelved) -> tuple[int, list[int]]:
-    """Return how many passages there are, and the rank of the first one of an expected page for each question, 0 if there is none."""
+def ranks(questions: Sequence[Asked], found: Sequence[Sequence[str]]) -> list[int]:
+    """Return the rank of the first passage of an expected page for each question, 0 if there is none; found are the passages' files."""
+    hits = (
+        next((rank for rank, file in enumerate(files, 1) if page_key(file) in question.pages), 0)
+        for question, files in zip(questions, found, strict=True)
+    )
+    return list(hits)
+
+
+def _asked(bench: Bench, system: System, book: Shelved) -> tuple[int, list[int]]:
+    """Let a system take in a book and answer the questions about it; return how many passages there are, and the ranks."""
     folder = bench.scratch / "indexes" / f"{system.name}-{book.name}"
     folder.parent.mkdir(exist_ok=True)
     with bench.talk(system) as talk:
@@ -159,8 +169,4 @@ def _ranks(bench: Bench, system: System, book: Shelved) -> tuple[int, list[int]]
         bench.embed(talk, "kept", bench.cache)
         talk.ask("open", folder=str(folder))
         found = talk.ask("ask", questions=[question.text for question in book.questions], top=_DEEP)["found"]
-    ranks = []
-    for question, hits in zip(book.questions, found, strict=True):
-        pages = (rank for rank, (_, source) in enumerate(hits, 1) if page_key(source) in question.pages)
-        ranks.append(next(pages, 0))
-    return pieces, ranks
+    return pieces, ranks(book.questions, [[source for _, source in hits] for hits in found])
