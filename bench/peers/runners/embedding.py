@@ -75,10 +75,19 @@ def kept(cache: Path, home: Path, threads: int) -> Embedding:
     vectors = Vectors(made.embedder, cache)  # type: ignore[arg-type]
 
     def passages(texts: Sequence[str]) -> list[Vector]:
-        rows: list[Vector] = vectors.questions(list(texts), "").tolist()  # the model has no prefixes, and a long text is cut
-        return rows
+        found: dict[str, Any] = {}
+        long = {text for text in texts if vectors.count(text) > vectors.max_tokens}
+        # A passage that is too long is cut, as a question is.
+        for part, embed in (([*long], vectors.questions), ([text for text in texts if text not in long], vectors.documents)):
+            if part:
+                found.update(zip(part, embed(part, "passages").tolist(), strict=True))
+        return [found[text] for text in texts]
 
-    return Embedding(passages, lambda text: passages([text])[0], embedder=made.embedder)
+    def question(text: str) -> Vector:
+        (row,) = vectors.questions([text], "question").tolist()
+        return list(row)
+
+    return Embedding(passages, question, embedder=made.embedder)
 
 
 def chosen(how: str, folder: str, home: str, threads: int) -> Embedding:
