@@ -10,6 +10,7 @@ from typing import Literal
 LIST = Path(__file__).parent / "systems.toml"
 SELF = "recto"
 LIMIT = "bare"
+EXACT = "numpy"
 
 Kind = Literal["peer", "framework", "thin", "limit"]
 """A limit is what cannot be beaten; a thin one is a framework around the limit, and takes part in searches alone."""

@@ -67,14 +67,14 @@ def work_table(figures: dict[str, Figure], titles: dict[str, str]) -> str:
         return table(["system", "why not"], [[titles[name], shown(figure.why)] for name, figure in figures.items()])
     first = measured[0]
     judged = any("lead" in figure.more for figure in measured)
-    extra = [name for name in ("p95", "packages", "rss") if any(name in figure.more for figure in measured)]
+    extra = [name for name in ("p95", "packages", "rss", "agreement") if any(name in figure.more for figure in measured)]
     heads = ["system", f"{first.unit or 'mean'} (range)" if not judged else "mean"]
     heads += (
         []
         if not any(figure.cpu for figure in measured)
         else [f"CPU ms a {'chunk' if 'chunks/s' in first.unit else 'answer'}" if first.better == "more" else f"CPU {first.unit}"]
     )
-    heads += [{"p95": "p95", "packages": "packages", "rss": "all resident, MB"}[name] for name in extra]
+    heads += [{"p95": "p95", "packages": "packages", "rss": "all resident, MB", "agreement": "same as exact"}[name] for name in extra]
     heads += ["Recto minus it (95 %)" if judged else "Recto is better"]
     rows = []
     for figure in sorted(measured, key=_order):

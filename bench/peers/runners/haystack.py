@@ -1,6 +1,7 @@
-"""Haystack: a query pipeline over its in-memory store, over Qdrant in local mode (`qdrant`), or over Edge (`edge`)."""
+"""Haystack: a query pipeline over its in-memory store, over Qdrant in local mode (`qdrant`), or over Edge (`edge`).
 
-from __future__ import annotations
+Annotations are evaluated here: Haystack compares the types of what it connects.
+"""
 
 import os
 import sys

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from statistics import median
+from statistics import fmean, median
 from typing import Any
 
 from bench.peers.figures import Figure
-from bench.peers.listing import LIMIT, SELF
+from bench.peers.listing import EXACT, LIMIT, SELF
 from bench.peers.process import Conversation, Refused
 from bench.peers.running import TOP, WARM, Bench, in_turn
 
@@ -40,6 +40,7 @@ def run(bench: Bench, size: int, *, model: bool) -> None:
             answers, failed = in_turn(bench.rounds, {name: _asking(bench, talk, module) for name, talk in talks.items()})
             for name, rounds in answers.items():
                 _add(bench, size, name, rounds, model=model, filtered=module is not None, why=failed.get(name, ""))
+            _add_agreement(bench, query_work(size, model=model, filtered=module is not None))
             if not model:
                 _add_added(bench, size, filtered=module is not None)
         for name, talk in talks.items():
@@ -76,3 +77,13 @@ def _add_added(bench: Bench, size: int, *, filtered: bool) -> None:
         if bare and found and (system.name == SELF or system.kind == "thin"):
             added = tuple(mine - engine for mine, engine in zip(found.values, bare.values, strict=False))
             bench.results.add(Figure(added_work(size, filtered=filtered), system.name, "ms", added))
+
+
+def _add_agreement(bench: Bench, work: str) -> None:
+    """Note which share of the exact search's passages each system finds: one that is fast because it overlooks some is seen."""
+    figures = bench.results.of(work)
+    exact = figures[EXACT].more.get("found") if EXACT in figures else None
+    for figure in figures.values():
+        if exact and (found := figure.more.get("found")):
+            shares = [len({*mine} & {*best}) / len(best) for mine, best in zip(found, exact, strict=True) if best]
+            figure.more["agreement"] = fmean(shares)
