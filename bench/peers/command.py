@@ -12,7 +12,7 @@ import platform
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -34,7 +34,7 @@ from recto.embedders.local import LocalEmbedder
 from recto.settings import Settings
 from recto.wiring import open_embedder, sample_source
 
-WORKS = ("install", "cold", "index", "query", "throughput", "quality")
+WORKS = ("install", "cold", "query", "throughput", "index", "quality")
 PAGE = ROOT / "docs" / "benchmark.md"
 _MODEL_SIZE = 1000  # chunks of the searches that include the model
 
@@ -48,18 +48,24 @@ def main(arguments: Sequence[str] | None = None) -> None:
     cache.mkdir(parents=True, exist_ok=True)
     environments = {system.name: build(system, listing, cache) for system in systems}
     results = Results(_about(options, systems, environments))
+    if options.onto:
+        results.take(json.loads(options.onto.read_text("utf-8")))
     with tempfile.TemporaryDirectory(prefix="recto-bench-") as scratch:
         run(options, listing, systems, environments, results, Path(scratch))
-    report = table.markdown(results, systems)
+    shown = listing.systems if options.onto else systems
+    report = table.markdown(results, shown)
     print(report)
-    if options.json:
-        reached = [{**asdict(goal), "met": goal.met} for goal in goals(results, systems)]
-        data = {"about": results.about, "goals": reached, "figures": [asdict(figure) for figure in results.figures]}
-        options.json.write_text(json.dumps(data, indent=1) + "\n", "utf-8")
     if options.svg:
-        options.svg.write_text(f"{chart(results, systems)}\n", "utf-8")
+        options.svg.write_text(f"{chart(results, shown)}\n", "utf-8")
     if options.docs:
         PAGE.write_text(table.into(PAGE.read_text("utf-8"), report), "utf-8")
+
+
+def save(options: argparse.Namespace, results: Results, systems: tuple[System, ...]) -> None:
+    """Write what there is so far: a long run that is interrupted can be taken up again with `--onto`."""
+    if options.json:
+        reached = [{**asdict(goal), "met": goal.met} for goal in goals(results, systems)]
+        options.json.write_text(json.dumps({**results.to_dict(), "goals": reached}, indent=1) + "\n", "utf-8")
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -83,6 +89,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         "--threads", type=int, default=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     )
     parser.add_argument("--json", type=Path, help="write all figures to this file")
+    parser.add_argument("--onto", type=Path, help="add to the figures of this file, which an earlier run wrote")
     parser.add_argument("--svg", type=Path, help="write the chart to this file")
     parser.add_argument("--docs", action="store_true", help=f"put the tables into {PAGE.relative_to(ROOT)}")
     options = parser.parse_args(arguments)
@@ -91,7 +98,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         parser.error(f"there is no work {', '.join(unknown)}; work: {', '.join(WORKS)}")
     options.sizes, options.embed = _numbers(options.sizes), _numbers(options.embed)
     if options.quick:
-        options.sizes, options.embed, options.rounds = (1000,), (100,), 3
+        options.sizes, options.embed, options.rounds = (1000,), (32,), 3
     return options
 
 
@@ -131,23 +138,34 @@ def run(
 
 
 def _measure(bench: Bench, options: argparse.Namespace, listing: Listing) -> None:
-    only = options.only
-    if "install" in only:
-        installing.run(bench, listing)
-    if "cold" in only:
-        starting.run(bench, _MODEL_SIZE)
-    if "index" in only:
-        for size in options.embed:
-            indexing.run(bench, size, 1 if size >= 1000 else bench.rounds)
-    if "query" in only:
-        querying.run(bench, _MODEL_SIZE, model=True)
-        for size in bench.sizes:
-            querying.run(bench, size, model=False)
-    if "throughput" in only:
-        for processes in (1, 2):
-            throughput.run(bench, _MODEL_SIZE, processes, 1.0 if options.quick else 3.0)
-    if "quality" in only:
-        _quality(bench, options)
+    works: dict[str, Callable[[], None]] = {
+        "install": lambda: installing.run(bench, listing),
+        "cold": lambda: starting.run(bench, _MODEL_SIZE),
+        "query": lambda: _query(bench),
+        "throughput": lambda: _throughput(bench, 1.0 if options.quick else 3.0),
+        "index": lambda: _index(bench, options.embed),
+        "quality": lambda: _quality(bench, options),
+    }
+    for name, work in works.items():
+        if name in options.only:
+            work()
+            save(options, bench.results, listing.systems)
+
+
+def _query(bench: Bench) -> None:
+    querying.run(bench, _MODEL_SIZE, model=True)
+    for size in bench.sizes:
+        querying.run(bench, size, model=False)
+
+
+def _throughput(bench: Bench, seconds: float) -> None:
+    for processes in (1, 2):
+        throughput.run(bench, _MODEL_SIZE, processes, seconds)
+
+
+def _index(bench: Bench, sizes: Sequence[int]) -> None:
+    for size in sizes:
+        indexing.run(bench, size, 1 if size >= 1000 else bench.rounds)
 
 
 def _quality(bench: Bench, options: argparse.Namespace) -> None:

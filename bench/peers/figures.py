@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from statistics import median
 from typing import Any, Literal
 
@@ -59,8 +59,22 @@ class Results:
     figures: list[Figure] = field(default_factory=list)
 
     def add(self, figure: Figure) -> None:
-        """Take in a figure."""
+        """Take in a figure, in place of an earlier one of the same work and system."""
+        for number, known in enumerate(self.figures):
+            if (known.work, known.system) == (figure.work, figure.system):
+                self.figures[number] = figure
+                return
         self.figures.append(figure)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        return {"about": self.about, "figures": [asdict(figure) for figure in self.figures]}
+
+    def take(self, data: dict[str, Any]) -> None:
+        """Take in the figures of an earlier run, and what that run tells of systems that are not in this one."""
+        self.about["versions"] = {**data["about"].get("versions", {}), **self.about.get("versions", {})}
+        for fields in data["figures"]:
+            self.add(Figure(**{**fields, "values": tuple(fields["values"]), "cpu": tuple(fields["cpu"])}))
 
     def works(self) -> list[str]:
         """Name the pieces of work in the order in which they were done."""

@@ -169,7 +169,7 @@ def test_systems_are_chosen_by_name() -> None:
 
 def test_the_command_line_says_what_it_does_not_know(capsys: pytest.CaptureFixture[str]) -> None:
     assert parse(["--only", "cold, query", "--sizes", "10,20"]).sizes == (10, 20)
-    assert parse(["--quick"]).embed == (100,)
+    assert parse(["--quick"]).rounds == 3
     with pytest.raises(SystemExit):
         parse(["--only", "speed"])
     with pytest.raises(SystemExit):
@@ -212,6 +212,16 @@ def made_up() -> Results:
     ):
         results.add(figure)
     return results
+
+
+def test_a_run_is_taken_up_again() -> None:
+    later = Results({"versions": {"recto": "recto 2"}})
+    later.take(json.loads(json.dumps(made_up().to_dict())))
+    assert later.figures == made_up().figures
+    assert later.about["versions"] == {"recto": "recto 2", "chroma": "chromadb 2"}
+    later.add(Figure(starting.cold_work(1000), "chroma", "ms", (1.0,)))
+    assert len(later.figures) == len(made_up().figures)
+    assert later.of(starting.cold_work(1000))["chroma"].values == (1.0,)
 
 
 def test_a_goal_that_is_missed_is_shown_as_missed() -> None:
