@@ -89,7 +89,11 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         "--threads", type=int, default=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     )
     parser.add_argument("--json", type=Path, help="write all figures to this file")
-    parser.add_argument("--onto", type=Path, help="add to the figures of this file, which an earlier run wrote")
+    parser.add_argument(
+        "--onto",
+        type=Path,
+        help="add to the figures that an earlier run wrote to this file; give the same systems, as ratios are those of a run",
+    )
     parser.add_argument("--svg", type=Path, help="write the chart to this file")
     parser.add_argument("--docs", action="store_true", help=f"put the tables into {PAGE.relative_to(ROOT)}")
     options = parser.parse_args(arguments)

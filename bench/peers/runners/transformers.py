@@ -55,11 +55,11 @@ class SentenceTransformers:
         """Let torch run the model, unless the vectors were made before."""
         if embedding.question != getattr(embedding.embedder, "embed_query", None):
             return
-        library = self._library
+        from sentence_transformers.sentence_transformer.modules import Normalize, Pooling, Transformer
+
         folder = write(scratch / "sentence-transformers-model")
-        reader = library.models.Transformer(str(folder), max_seq_length=512)
-        pooling = library.models.Pooling(embedding.dim, pooling_mode="cls")
-        model = library.SentenceTransformer(modules=[reader, pooling, library.models.Normalize()], device="cpu")
+        reader = Transformer(str(folder))
+        model = self._library.SentenceTransformer(modules=[reader, Pooling(embedding.dim, pooling_mode="cls"), Normalize()], device="cpu")
         embedding.passages = lambda texts: model.encode(list(texts), show_progress_bar=False).tolist()
         embedding.question = lambda text: model.encode([text], show_progress_bar=False)[0].tolist()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -63,4 +64,5 @@ class Txtai:
 if __name__ == "__main__":
     from bench.peers.runners.txtai import Txtai as Imported  # the one whose module `transform` is found in
 
+    os.environ["ALLOW_RESOLVE_TRANSFORM"] = "True"  # else it does not call a function by its name
     main(Imported())
