@@ -1,0 +1,87 @@
+"""One SVG with a group of bars for each piece of work: how many times longer, larger or slower than Recto each system is."""
+
+from __future__ import annotations
+
+from math import log10
+
+from bench.peers.figures import Figure, Results, ratio
+from bench.peers.listing import SELF, System
+from bench.peers.works import indexing, installing, querying, starting
+from recto.report.markup import Markup, element, joined
+
+_ROW, _GAP, _TOP = 20, 34, 46
+_LEFT, _WIDTH, _RIGHT = 230, 420, 90
+_STYLE = """
+text { font: 13px system-ui, sans-serif; fill: #1d232b } .head { font-weight: 600 } .small { font-size: 12px; fill: #59636e }
+.bar { fill: #8796a8 } .own { fill: #2467c9 } .worse { fill: #b8531b } .one { stroke: #59636e; stroke-dasharray: 3 3 }
+.paper { fill: #ffffff }
+@media (prefers-color-scheme: dark) { text { fill: #e6e9ee } .small { fill: #a3adb8 } .bar { fill: #7d8b9c } .own { fill: #6ca6f5 }
+.worse { fill: #e58b52 } .one { stroke: #a3adb8 } .paper { fill: #14181d } }
+"""
+
+
+def chart(results: Results, systems: tuple[System, ...]) -> str:
+    """Draw the works that a ratio says something about; a system that is better than Recto has the colour of a warning."""
+    titles = {system.name: system.title for system in systems}
+    groups = [(work, bars) for work in _works(results) if len(bars := _bars(results.of(work))) > 1]
+    most = max((times for _, bars in groups for _, times in bars), default=10.0)
+    decades = max(1.0, log10(max(most, 10.0)))
+    parts: list[Markup] = []
+    place = _TOP
+    for work, bars in groups:
+        parts.append(element("text", f"{work[0].upper()}{work[1:]}", x=8, y=place, class_="head"))
+        place += 10
+        for name, times in bars:
+            parts += _row(titles[name], name, times, place, decades)
+            place += _ROW
+        place += _GAP
+    width, height = _LEFT + _WIDTH + _RIGHT, place
+    said = "How many times as much as Recto each system takes, in time or in space, on a scale of powers of ten; shorter is better"
+    return element(
+        "svg",
+        element("title", said),
+        element("style", _STYLE),
+        element("rect", class_="paper", x=0, y=0, width=width, height=height),
+        element("text", f"{said}.", x=8, y=20, class_="small"),
+        joined(parts),
+        xmlns="http://www.w3.org/2000/svg",
+        viewBox=f"0 0 {width} {height}",
+        width=width,
+        height=height,
+        role="img",
+    )
+
+
+def _works(results: Results) -> list[str]:
+    largest = max((int(work.split()[1]) for work in results.works() if work.startswith("query, ") and "vectors given" in work), default=0)
+    wanted = {starting.IMPORT, installing.SIZE}
+    wanted |= {querying.query_work(largest, model=False, filtered=filtered) for filtered in (False, True)}
+    prefixes = ("cold query", indexing.work_of(100)[:6])
+    chosen = []
+    for work in results.works():
+        whole = work.startswith("query, ") and "whole" in work
+        embedded = work.startswith(prefixes[1]) and work.endswith("embedding included")
+        if work in wanted or work.startswith(prefixes[0]) or whole or embedded:
+            chosen.append(work)
+    return chosen
+
+
+def _bars(figures: dict[str, Figure]) -> list[tuple[str, float]]:
+    """Return each system's multiple of Recto's figure, the smallest first."""
+    mine = figures.get(SELF)
+    if mine is None or not mine.values:
+        return []
+    found = {name: times.middle for name, figure in figures.items() if (times := ratio(mine, figure))}
+    return sorted(found.items(), key=lambda pair: pair[1])
+
+
+def _row(title: str, name: str, times: float, place: int, decades: float) -> list[Markup]:
+    unit = _WIDTH / (decades + 1)  # one tenth of Recto's figure is at the left end, its own a unit further
+    length = max(2.0, (min(decades, max(-1.0, log10(times))) + 1) * unit)
+    kind = "own" if name == SELF else "worse" if times < 1 else "bar"
+    return [
+        element("text", title, x=8, y=place + 15),
+        element("rect", class_=kind, x=_LEFT, y=place + 3, width=f"{length:.1f}", height=_ROW - 6, rx=2),
+        element("line", class_="one", x1=f"{_LEFT + unit:.1f}", x2=f"{_LEFT + unit:.1f}", y1=place, y2=place + _ROW),
+        element("text", f"{times:.3g} ×", x=f"{_LEFT + length + 6:.1f}", y=place + 15, class_="small"),
+    ]

@@ -1,0 +1,102 @@
+"""One virtual environment for each system, built once with exact versions and kept in a cache."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench.peers.listing import SELF, Listing, System
+
+ROOT = Path(__file__).parent.parent.parent
+_DONE = "recto-bench.json"
+_VERSIONS = """
+import json, sys
+from importlib.metadata import distributions
+print(json.dumps({found.metadata["Name"].lower(): found.version for found in distributions()}))
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """An interpreter with a system in it, what is installed there, and how large that is."""
+
+    python: Path
+    path: tuple[Path, ...]
+    versions: dict[str, str]
+    size: int
+
+    def variables(self) -> dict[str, str]:
+        """Return the process environment: nothing of the caller's Python, no telemetry, no network."""
+        mine = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "RECTO_", "COHERE_", "QDRANT_"))}
+        quiet = {"ANONYMIZED_TELEMETRY": "False", "HAYSTACK_TELEMETRY_ENABLED": "False", "HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"}
+        return {**mine, **quiet, "PYTHONPATH": os.pathsep.join(map(str, self.path)), "TOKENIZERS_PARALLELISM": "false"}
+
+
+def here() -> Environment:
+    """Return the running interpreter as Recto's environment: for a trial, not for figures of size."""
+    return Environment(Path(sys.executable), (ROOT, ROOT / "src"), {}, 0)
+
+
+def build(system: System, listing: Listing, cache: Path) -> Environment:
+    """Install a system with the shared model, or take what was installed before."""
+    needs = [*listing.model, *system.needs]
+    # Recto's own is made anew at every run: its sources change and its version does not.
+    folder = _install(system.name, needs, listing.pins, cache, fresh=system.name == SELF)
+    # Recto is imported as it was installed; the others get its embedder, which needs nothing else, from the sources.
+    path = (ROOT,) if system.name == SELF else (ROOT, ROOT / "src")
+    return _described(folder, path)
+
+
+def build_alone(system: System, listing: Listing, cache: Path) -> Environment:
+    """Install a system with the local embedder that its own documentation names."""
+    return _described(_install(f"{system.name}-alone", system.alone, listing.pins, cache, fresh=False), ())
+
+
+def _install(name: str, needs: Sequence[str], pins: Sequence[str], cache: Path, *, fresh: bool) -> Path:
+    recipe = json.dumps([sys.version, list(needs), list(pins)])
+    folder = cache / "environments" / f"{name}-{hashlib.sha256(recipe.encode()).hexdigest()[:12]}"
+    if (folder / _DONE).exists() and not fresh:
+        return folder
+    print(f"Installing {name}", file=sys.stderr, flush=True)
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    constraints = folder.with_suffix(".txt")
+    constraints.write_text("\n".join(pins), "utf-8")
+    _run("uv", "venv", "--quiet", "--python", sys.executable, str(folder))
+    paths = [str(ROOT) if need == "." else need for need in needs]
+    _run(
+        *("uv", "pip", "install", "--quiet", "--compile-bytecode", "--python", str(_python(folder))),
+        *("--reinstall-package", SELF, "--constraints", str(constraints), *paths),
+    )
+    constraints.unlink()
+    (folder / _DONE).write_text(recipe, "utf-8")
+    return folder
+
+
+def _described(folder: Path, path: tuple[Path, ...]) -> Environment:
+    python = _python(folder)
+    done = subprocess.run([python, "-c", _VERSIONS], capture_output=True, text=True, check=True, cwd=folder)
+    packages = next(folder.glob("lib/python*/site-packages"), folder / "Lib" / "site-packages")
+    return Environment(python, path, json.loads(done.stdout), size_of(packages))
+
+
+def _python(folder: Path) -> Path:
+    return folder / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
+
+
+def _run(*command: str) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, "VIRTUAL_ENV": ""})
+    if done.returncode:
+        raise SystemExit(f"{' '.join(command[:3])} failed:\n{done.stderr[-2000:]}")
+
+
+def size_of(folder: Path) -> int:
+    """Add up the bytes of all files."""
+    return sum(path.lstat().st_size for path in folder.rglob("*") if not path.is_dir())

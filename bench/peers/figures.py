@@ -1,0 +1,90 @@
+"""What was measured: values in rounds, their medians and spreads, and ratios that are taken within a round."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from statistics import median
+from typing import Any, Literal
+
+Better = Literal["less", "more"]
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """A median over rounds, and the smallest and largest value."""
+
+    middle: float
+    low: float
+    high: float
+
+
+def spread(values: Sequence[float]) -> Spread | None:
+    """Return the median and the range; None where nothing was measured."""
+    return Spread(median(values), min(values), max(values)) if values else None
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One system's values for one piece of work, a value a round; `why` says why there are none."""
+
+    work: str
+    system: str
+    unit: str
+    values: tuple[float, ...] = ()
+    cpu: tuple[float, ...] = ()
+    better: Better = "less"
+    why: str = ""
+    more: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def wall(self) -> Spread | None:
+        """The values in short."""
+        return spread(self.values)
+
+
+def ratio(mine: Figure, theirs: Figure) -> Spread | None:
+    """Say how many times better `mine` is than `theirs`, round by round, so that a slow moment of the machine drops out."""
+    pairs = list(zip(mine.values, theirs.values, strict=False))
+    if mine.better == "less":
+        pairs = [(their, my) for my, their in pairs]
+    return spread([above / below for above, below in pairs if below > 0])
+
+
+@dataclass(slots=True)
+class Results:
+    """All figures of a run, and what must be known to read them."""
+
+    about: dict[str, Any]
+    figures: list[Figure] = field(default_factory=list)
+
+    def add(self, figure: Figure) -> None:
+        """Take in a figure, in place of an earlier one of the same work and system."""
+        for number, known in enumerate(self.figures):
+            if (known.work, known.system) == (figure.work, figure.system):
+                self.figures[number] = figure
+                return
+        self.figures.append(figure)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        return {"about": self.about, "figures": [asdict(figure) for figure in self.figures]}
+
+    def take(self, data: dict[str, Any]) -> None:
+        """Take in the figures of an earlier run, and what that run tells of systems that are not in this one."""
+        self.about["versions"] = {**data["about"].get("versions", {}), **self.about.get("versions", {})}
+        for fields in data["figures"]:
+            self.add(Figure(**{**fields, "values": tuple(fields["values"]), "cpu": tuple(fields["cpu"])}))
+
+    def works(self) -> list[str]:
+        """Name the pieces of work in the order in which they were done."""
+        return list(dict.fromkeys(figure.work for figure in self.figures))
+
+    def of(self, work: str) -> dict[str, Figure]:
+        """Return the figures of one piece of work by system."""
+        return {figure.system: figure for figure in self.figures if figure.work == work}
+
+    def get(self, work: str, system: str) -> Figure | None:
+        """Return one figure, if it has values."""
+        found = self.of(work).get(system)
+        return found if found is not None and found.values else None

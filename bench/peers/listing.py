@@ -1,0 +1,66 @@
+"""The systems of the comparison, as `systems.toml` lists them."""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+LIST = Path(__file__).parent / "systems.toml"
+SELF = "recto"
+LIMIT = "bare"
+EXACT = "numpy"
+
+Kind = Literal["peer", "framework", "thin", "limit"]
+"""A limit is what cannot be beaten; a thin one is a framework around the limit, and takes part in searches alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class System:
+    """A system: what is installed for it, what drives it, and what a reader should know."""
+
+    name: str
+    title: str
+    runner: str
+    needs: tuple[str, ...]
+    versions: tuple[str, ...]
+    arguments: tuple[str, ...] = ()
+    kind: Kind = "peer"
+    alone: tuple[str, ...] = ()
+    note: str = ""
+
+    @property
+    def is_peer(self) -> bool:
+        """Whether a user might take it instead of Recto."""
+        return self.name != SELF and self.kind in {"peer", "framework"}
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """All systems, the packages of the model that they share, and the exact version of every package."""
+
+    systems: tuple[System, ...]
+    model: tuple[str, ...]
+    pins: tuple[str, ...]
+
+    def chosen(self, names: str) -> tuple[System, ...]:
+        """Return the systems of a list with commas, or all; a name that is not known is refused."""
+        if not names:
+            return self.systems
+        known = {system.name: system for system in self.systems}
+        wanted = [name.strip() for name in names.split(",") if name.strip()]
+        unknown = [name for name in wanted if name not in known]
+        if unknown:
+            raise SystemExit(f"There is no system {', '.join(unknown)}. Systems: {', '.join(known)}.")
+        return tuple(known[name] for name in dict.fromkeys((SELF, *wanted)))
+
+
+def load(path: Path = LIST) -> Listing:
+    """Read the list."""
+    data = tomllib.loads(path.read_text("utf-8"))
+    systems = []
+    for name, fields in data["systems"].items():
+        lists = {key: tuple(value) for key, value in fields.items() if isinstance(value, list)}
+        systems.append(System(name=name, **{**fields, **lists}))
+    return Listing(tuple(systems), tuple(data["model"]), tuple(data["pins"]))

@@ -1,0 +1,140 @@
+"""What all systems are given: passages of a book in any number, questions, and vectors made once."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from bench.books import Asked
+from bench.peers.runners.embedding import key
+from bench.vectors import Vectors
+from recto.book.chunker import DEFAULT_SIZE, Passage, chunk_page
+from recto.book.reading import read
+from recto.protocols import Source
+from recto.types import Chunk
+
+_NOISE = 0.35  # length of what is added to a real vector to make another one near it: the copy's cosine to it is about 0.94
+_SEED = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Material:
+    """Passages and vectors of one size, as files."""
+
+    size: int
+    folder: Path
+    real: int
+
+    @property
+    def pieces(self) -> Path:
+        """The passages, one a line."""
+        return self.folder / "pieces.jsonl"
+
+
+@dataclass(frozen=True, slots=True)
+class Book:
+    """A book's passages, questions about it, and the module that filtered questions are narrowed to."""
+
+    name: str
+    passages: tuple[Passage, ...]
+    questions: tuple[str, ...]
+    module: str
+    share: float
+
+
+def take_in(source: Source, asked: Sequence[Asked], vectors: Vectors, most: int) -> Book:
+    """Read and divide a book; questions are taken evenly from the whole list."""
+    passages = [
+        passage
+        for page in source.pages()
+        for passage in chunk_page(page, read(page), source.book, vectors.count, vectors.max_tokens, DEFAULT_SIZE)
+    ]
+    step = max(1, len(asked) // most)
+    # Copies do not change a module's share, so one near a fifth of the book stands for a filter at every size.
+    counts = Counter(passage.chunk.module_name for passage in passages)
+    module = min(counts, key=lambda name: (abs(counts[name] / len(passages) - 0.2), name))
+    questions = tuple(question.text for question in asked[::step][:most])
+    return Book(source.book, tuple(passages), questions, module, counts[module] / len(passages))
+
+
+def make(book: Book, size: int, vectors: Vectors, scratch: Path) -> Material:
+    """Write so many passages with their vectors; beyond the book's own, copies with a line of their own and a vector near by."""
+    import numpy as np
+
+    folder = scratch / f"material-{size}"
+    folder.mkdir(parents=True, exist_ok=True)
+    base = book.passages[: min(size, len(book.passages))]
+    known = vectors.documents([passage.embedded for passage in base], f"passages of {book.name}")
+    asked = vectors.questions(list(book.questions), f"questions about {book.name}")
+    rows = np.empty((size + len(asked), known.shape[1]), np.float32)
+    names = []
+    with (folder / "pieces.jsonl").open("w", encoding="utf-8") as lines:
+        for number, piece in enumerate(_pieces(base, size)):
+            lines.write(json.dumps(piece) + "\n")
+            names.append(key(piece["text"]))
+            rows[number] = known[number % len(base)]
+    noise = np.random.default_rng(_SEED)
+    for start in range(len(base), size, 10_000):
+        end = min(size, start + 10_000)
+        added = noise.standard_normal((end - start, known.shape[1]), np.float32)
+        rows[start:end] += added * (_NOISE / np.linalg.norm(added, axis=1, keepdims=True))
+        rows[start:end] /= np.linalg.norm(rows[start:end], axis=1, keepdims=True)
+    rows[size:] = asked
+    _write_vectors(folder, [*names, *map(key, book.questions)], rows)
+    return Material(size, folder, len(base))
+
+
+def make_given(texts: dict[str, str], questions: Sequence[str], vectors: Vectors, scratch: Path, name: str) -> Material:
+    """Write texts that are passages already, by their ids, and questions about them; a text too long for the model is cut for all alike."""
+    import numpy as np
+
+    folder = scratch / f"material-{name}"
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "pieces.jsonl").open("w", encoding="utf-8") as lines:
+        for number, (id, text) in enumerate(texts.items()):
+            chunk = Chunk(id, text, f"local://{name}/{number}", name, name, (name,), (), "", 0, 1, 1, 1, key(text), str(number))
+            lines.write(json.dumps(_piece(chunk, text)) + "\n")
+    every = [*texts.values(), *questions]
+    rows = np.concatenate(
+        [vectors.questions(list(texts.values()), f"texts of {name}"), vectors.questions(list(questions), f"questions, {name}")]
+    )
+    _write_vectors(folder, [key(text) for text in every], rows)
+    return Material(len(texts), folder, len(texts))
+
+
+def _write_vectors(folder: Path, names: Sequence[str], rows: Any) -> None:
+    import numpy as np
+
+    np.save(folder / "vectors.npy", rows)
+    (folder / "texts.txt").write_text("\n".join(names), "ascii")
+
+
+def _pieces(base: Sequence[Passage], size: int) -> Iterator[dict[str, Any]]:
+    for number in range(size):
+        passage, copy = base[number % len(base)], number // len(base)
+        chunk, text = passage.chunk, passage.embedded
+        if copy:
+            text = f"{text}\n\nCopy {copy}."
+            chunk = replace(chunk, id=_id(chunk.id, copy), text=f"{chunk.text}\n\nCopy {copy}.", content_hash=key(text))
+        yield _piece(chunk, text)
+
+
+def _piece(chunk: Chunk, text: str) -> dict[str, Any]:
+    return {
+        "id": chunk.id,
+        "text": text,
+        "module": chunk.module_name,
+        "page_url": chunk.page_url,
+        "source": chunk.source,
+        "chunk": asdict(chunk),
+    }
+
+
+def _id(id: str, copy: int) -> str:
+    from uuid import UUID, uuid5
+
+    return str(uuid5(UUID(id), str(copy)))

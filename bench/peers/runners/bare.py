@@ -1,0 +1,79 @@
+"""The limit: the tokenizer, onnxruntime and Qdrant Edge called directly, with nothing around them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from bench.peers.runners.embedding import Embedding
+from bench.peers.runners.speech import main
+from bench.peers.runners.work import Found, Piece
+
+_WRITTEN = 100
+
+
+class Bare:
+    """What any system above this engine and this model must do at least."""
+
+    def load(self) -> None:
+        """Import the engine."""
+        import qdrant_edge
+
+        self._edge = qdrant_edge
+
+    def index(self, pieces: Sequence[Piece], folder: Path, embedding: Embedding) -> None:
+        """Embed all and write the points."""
+        edge = self._edge
+        vectors = embedding.documents([piece.text for piece in pieces])
+        folder.mkdir(parents=True, exist_ok=True)
+        config = edge.EdgeConfig(vectors=edge.EdgeVectorParams(size=embedding.dim, distance=edge.Distance.Cosine), wal_enabled=False)
+        shard = edge.EdgeShard.create(str(folder), config)
+        shard.update(edge.UpdateOperation.create_field_index("module", edge.PayloadSchemaType.Keyword))
+        points = [
+            edge.Point(piece.id, vector, {"text": piece.text, "module": piece.module, "source": piece.source, "page_url": piece.page_url})
+            for piece, vector in zip(pieces, vectors, strict=True)
+        ]
+        for start in range(0, len(points), _WRITTEN):
+            shard.update(edge.UpdateOperation.upsert_points(points[start : start + _WRITTEN]))
+        shard.optimize()
+        shard.flush()
+        shard.close()
+
+    def open(self, folder: Path, embedding: Embedding) -> None:
+        """Open the shard, and the model if there is one to run."""
+        self._shard = self._edge.EdgeShard.load(str(folder))
+        self._embedding = embedding
+        if embedding.wall == 0 and embedding.question == getattr(embedding.embedder, "embed_query", None):
+            embedding.question = _onnxruntime(embedding.embedder)
+
+    def ask(self, question: str, top: int, module: str | None) -> Any:
+        """Call the model, then the engine."""
+        edge = self._edge
+        only = None
+        if module is not None:
+            only = edge.Filter(must=[edge.FieldCondition(key="module", match=edge.MatchValue(module))])
+        query = edge.Query.Nearest(self._embedding.query(question))
+        return self._shard.query(edge.QueryRequest(limit=top, offset=0, query=query, filter=only, with_payload=True))
+
+    def found(self, answer: Any) -> Found:
+        """Name the points."""
+        return [(str(point.id), point.payload["source"]) for point in answer]
+
+
+def _onnxruntime(embedder: Any) -> Any:
+    """Return the bare calls of the tokenizer and of onnxruntime."""
+    import numpy as np
+
+    loaded = embedder._loaded()
+
+    def question(text: str) -> list[float]:
+        ids = np.array([loaded.tokenizer.encode(text).ids])
+        vector: list[float] = loaded.run(ids, np.ones_like(ids))[0].tolist()
+        return vector
+
+    return question
+
+
+if __name__ == "__main__":
+    main(Bare())

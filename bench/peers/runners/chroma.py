@@ -1,0 +1,71 @@
+"""Chroma: a persistent client and a collection with an embedding function; it has no loader and no splitter."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from bench.peers.runners.embedding import Embedding, as_array
+from bench.peers.runners.speech import main
+from bench.peers.runners.work import COLLECTION, Found, Piece
+
+_WRITTEN = 5000  # it refuses more at a time
+
+
+class Chroma:
+    """The store with its own query call."""
+
+    def load(self) -> None:
+        """Import the client."""
+        import chromadb
+
+        self._chromadb = chromadb
+
+    def index(self, pieces: Sequence[Piece], folder: Path, embedding: Embedding) -> None:
+        """Let the collection embed and store."""
+        collection = self._collection(folder, embedding)
+        for start in range(0, len(pieces), _WRITTEN):
+            batch = pieces[start : start + _WRITTEN]
+            collection.add(
+                ids=[piece.id for piece in batch],
+                documents=[piece.text for piece in batch],
+                metadatas=[{"module": piece.module, "page_url": piece.page_url, "source": piece.source} for piece in batch],
+            )
+
+    def open(self, folder: Path, embedding: Embedding) -> None:
+        """Open the collection."""
+        self._opened = self._collection(folder, embedding)
+
+    def ask(self, question: str, top: int, module: str | None) -> Any:
+        """Query by text."""
+        return self._opened.query(query_texts=[question], n_results=top, where=None if module is None else {"module": module})
+
+    def found(self, answer: Any) -> Found:
+        """Name the documents."""
+        return [(id, str(meta["source"])) for id, meta in zip(answer["ids"][0], answer["metadatas"][0], strict=True)]
+
+    def _collection(self, folder: Path, embedding: Embedding) -> Any:
+        chromadb = self._chromadb
+
+        class Given(chromadb.EmbeddingFunction[Any]):  # type: ignore[misc,name-defined]
+            """The model that all systems get."""
+
+            def __init__(self) -> None:
+                """Nothing to set up."""
+
+            def __call__(self, input: Any) -> Any:
+                """Embed passages."""
+                return list(as_array(embedding.documents(list(input))))
+
+            def embed_query(self, input: Any) -> Any:
+                """Embed questions."""
+                return [as_array(embedding.query(text)) for text in input]
+
+        settings = chromadb.Settings(anonymized_telemetry=False)
+        client = chromadb.PersistentClient(path=str(folder), settings=settings)
+        return client.get_or_create_collection(COLLECTION, embedding_function=Given(), configuration={"hnsw": {"space": "cosine"}})
+
+
+if __name__ == "__main__":
+    main(Chroma())

@@ -1,0 +1,123 @@
+"""The one embedding model that all systems get: Recto's own, or vectors that were made before, with the time spent in it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from time import perf_counter, process_time
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from recto.protocols import Embedder
+
+Vector = list[float]
+_PROBES = frozenset({"dummy_text"})  # what LangChain embeds to learn how long a vector is
+_T = TypeVar("_T")
+
+
+@dataclass(slots=True)
+class Embedding:
+    """Embeds passages and questions, and adds up how long that took."""
+
+    passages: Callable[[Sequence[str]], list[Vector]]
+    question: Callable[[str], Vector]
+    dim: int = 384
+    wall: float = 0.0
+    cpu: float = 0.0
+    embedder: Embedder | None = field(default=None, repr=False)
+
+    def documents(self, texts: Sequence[str]) -> list[Vector]:
+        """Embed passages."""
+        return self._timed(lambda: self.passages(texts))
+
+    def query(self, text: str) -> Vector:
+        """Embed a question."""
+        return self._timed(lambda: self.question(text))
+
+    def _timed(self, work: Callable[[], _T]) -> _T:
+        wall, cpu = perf_counter(), process_time()
+        result = work()
+        self.wall += perf_counter() - wall
+        self.cpu += process_time() - cpu
+        return result
+
+
+def model(home: Path, threads: int) -> Embedding:
+    """Return Recto's embedder, as a user of Recto has it."""
+    from recto.settings import Settings
+    from recto.wiring import open_embedder
+
+    embedder = open_embedder(Settings("local", "edge", home, threads=threads), lambda _: None)
+    return Embedding(_cutting(embedder), embedder.embed_query, embedder=embedder)
+
+
+def known(folder: Path, home: Path, threads: int) -> Embedding:
+    """Return vectors that were made before; a text that is not among them is an error."""
+    import numpy as np
+
+    vectors = np.load(folder / "vectors.npy", mmap_mode="r")
+    names = (folder / "texts.txt").read_text("ascii").split()
+    place = {name: row for row, name in enumerate(names)}
+
+    def one(text: str) -> Vector:
+        row: Vector = vectors[0 if text in _PROBES else place[key(text)]].tolist()
+        return row
+
+    return Embedding(lambda texts: [one(text) for text in texts], one, embedder=model(home, threads).embedder)
+
+
+def kept(cache: Path, home: Path, threads: int) -> Embedding:
+    """Return the model behind a cache on disk, for measurements of quality alone."""
+    from bench.vectors import Vectors
+
+    made = model(home, threads)
+    vectors = Vectors(made.embedder, cache)  # type: ignore[arg-type]
+
+    def passages(texts: Sequence[str]) -> list[Vector]:
+        found: dict[str, Any] = {}
+        long = {text for text in texts if vectors.count(text) > vectors.max_tokens}
+        # A passage that is too long is cut, as a question is.
+        for part, embed in (([*long], vectors.questions), ([text for text in texts if text not in long], vectors.documents)):
+            if part:
+                found.update(zip(part, embed(part, "passages").tolist(), strict=True))
+        return [found[text] for text in texts]
+
+    def question(text: str) -> Vector:
+        (row,) = vectors.questions([text], "question").tolist()
+        return list(row)
+
+    return Embedding(passages, question, embedder=made.embedder)
+
+
+def chosen(how: str, folder: str, home: str, threads: int) -> Embedding:
+    """Return the embedding that a command names."""
+    if how == "model":
+        return model(Path(home), threads)
+    return {"known": known, "kept": kept}[how](Path(folder), Path(home), threads)
+
+
+def key(text: str) -> str:
+    """Name a text."""
+    return hashlib.blake2b(text.encode(), digest_size=12).hexdigest()
+
+
+def _cutting(embedder: Embedder) -> Callable[[Sequence[str]], list[Vector]]:
+    """Embed passages; where one is too long for the model, do what other systems do in silence: leave the rest of it unread."""
+    from recto.errors import EmbeddingError
+
+    def passages(texts: Sequence[str]) -> list[Vector]:
+        try:
+            return embedder.embed_documents(texts)
+        except EmbeddingError:
+            return embedder.embed_queries(texts)
+
+    return passages
+
+
+def as_array(vectors: Any) -> Any:
+    """Return vectors as single-precision numbers."""
+    import numpy as np
+
+    return np.asarray(vectors, np.float32)

@@ -1,0 +1,172 @@
+"""LangChain: its in-memory vector store, Qdrant in local mode (`qdrant`), or a thin retriever over Edge (`edge`).
+
+Files are read as `TextLoader` does and split by the recursive splitter with the sizes of LangChain's own tutorial.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from bench.peers.runners.bare import Bare
+from bench.peers.runners.embedding import Embedding
+from bench.peers.runners.speech import main
+from bench.peers.runners.work import COLLECTION, Found, Piece, markdown_files, relative
+
+_SIZE, _OVERLAP = 1000, 200
+
+
+class LangChain:
+    """The in-memory store."""
+
+    def load(self) -> None:
+        """Import the store."""
+        from langchain_core.documents import Document
+        from langchain_core.embeddings import Embeddings
+        from langchain_core.vectorstores import InMemoryVectorStore
+
+        class Given(Embeddings):  # type: ignore[misc]
+            """The model that all systems get."""
+
+            def __init__(self, embedding: Embedding) -> None:
+                self._embedding = embedding
+
+            def embed_documents(self, texts: list[str]) -> list[list[float]]:
+                """Embed passages."""
+                return self._embedding.documents(texts)
+
+            def embed_query(self, text: str) -> list[float]:
+                """Embed a question."""
+                return self._embedding.query(text)
+
+        self._document, self._given, self._memory = Document, Given, InMemoryVectorStore
+
+    def index(self, pieces: Sequence[Piece], folder: Path, embedding: Embedding) -> None:
+        """Add documents and write them to disk."""
+        documents = [
+            self._document(
+                id=piece.id, page_content=piece.text, metadata={"module": piece.module, "page_url": piece.page_url, "source": piece.source}
+            )
+            for piece in pieces
+        ]
+        self._store(documents, folder, embedding)
+
+    def open(self, folder: Path, embedding: Embedding) -> None:
+        """Load the store from disk."""
+        self._opened = self._memory.load(str(folder / "store.json"), self._given(embedding))
+
+    def ask(self, question: str, top: int, module: str | None) -> Any:
+        """Invoke a retriever."""
+        how: dict[str, Any] = {"k": top}
+        if module is not None:
+            how["filter"] = lambda document: document.metadata["module"] == module
+        return self._opened.as_retriever(search_kwargs=how).invoke(question)
+
+    def found(self, answer: Any) -> Found:
+        """Name the documents."""
+        return [(str(document.id or document.metadata.get("_id")), document.metadata["source"]) for document in answer]
+
+    def read(self, docs: Path, folder: Path, embedding: Embedding) -> int:
+        """Read, split, store."""
+        documents = [
+            self._document(page_content=path.read_text("utf-8"), metadata={"source": relative(str(path), str(docs))})
+            for path in markdown_files(docs)
+        ]
+        split = self._splitter().split_documents(documents)
+        self._store(split, folder, embedding)
+        return len(split)
+
+    def split(self, file: Path) -> list[str]:
+        """Split a text."""
+        return list(self._splitter().split_text(file.read_text("utf-8")))
+
+    def _splitter(self) -> Any:
+        from langchain_text_splitters import RecursiveCharacterTextSplitter
+
+        return RecursiveCharacterTextSplitter(chunk_size=_SIZE, chunk_overlap=_OVERLAP)
+
+    def _store(self, documents: Sequence[Any], folder: Path, embedding: Embedding) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        store = self._memory(self._given(embedding))
+        store.add_documents(list(documents))
+        store.dump(str(folder / "store.json"))
+
+
+class LangChainQdrant(LangChain):
+    """The official Qdrant store over a directory."""
+
+    def load(self) -> None:
+        """Import store and client."""
+        super().load()
+        from langchain_qdrant import QdrantVectorStore
+        from qdrant_client import QdrantClient, models
+
+        self._qdrant, self._client_class, self._models = QdrantVectorStore, QdrantClient, models
+
+    def open(self, folder: Path, embedding: Embedding) -> None:
+        """Open the directory."""
+        client = self._client_class(path=str(folder))
+        self._opened = self._qdrant(client=client, collection_name=COLLECTION, embedding=self._given(embedding))
+
+    def ask(self, question: str, top: int, module: str | None) -> Any:
+        """Invoke a retriever."""
+        how: dict[str, Any] = {"k": top}
+        if module is not None:
+            match = self._models.MatchValue(value=module)
+            how["filter"] = self._models.Filter(must=[self._models.FieldCondition(key="metadata.module", match=match)])
+        return self._opened.as_retriever(search_kwargs=how).invoke(question)
+
+    def _store(self, documents: Sequence[Any], folder: Path, embedding: Embedding) -> None:
+        models = self._models
+        client = self._client_class(path=str(folder))
+        client.create_collection(COLLECTION, vectors_config=models.VectorParams(size=embedding.dim, distance=models.Distance.COSINE))
+        store = self._qdrant(client=client, collection_name=COLLECTION, embedding=self._given(embedding))
+        store.add_documents(list(documents))
+        client.close()
+
+
+class LangChainEdge(LangChain):
+    """A retriever of one's own over Edge: the least that LangChain itself adds."""
+
+    def load(self) -> None:
+        """Import the base class, and the engine."""
+        super().load()
+        from langchain_core.retrievers import BaseRetriever
+
+        document = self._document
+
+        class Thin(BaseRetriever):  # type: ignore[misc]
+            """Asks the engine and makes documents."""
+
+            engine: Any
+            top: int
+            module: str | None = None
+
+            def _get_relevant_documents(self, query: str, *, run_manager: Any) -> list[Any]:
+                del run_manager
+                found = self.engine.ask(query, self.top, self.module)
+                return [document(id=str(point.id), page_content=point.payload["text"], metadata=point.payload) for point in found]
+
+        self._thin, self._bare = Thin, Bare()
+        self._bare.load()
+
+    def index(self, pieces: Sequence[Piece], folder: Path, embedding: Embedding) -> None:
+        """Write to the engine."""
+        self._bare.index(pieces, folder, embedding)
+
+    def open(self, folder: Path, embedding: Embedding) -> None:
+        """Open the engine."""
+        self._bare.open(folder, embedding)
+
+    def ask(self, question: str, top: int, module: str | None) -> Any:
+        """Invoke the retriever."""
+        return self._thin(engine=self._bare, top=top, module=module).invoke(question)
+
+
+if __name__ == "__main__":
+    os.environ["LANGSMITH_TRACING"] = "false"
+    kinds = {"memory": LangChain, "qdrant": LangChainQdrant, "edge": LangChainEdge}
+    main(kinds[sys.argv.pop(1)]())

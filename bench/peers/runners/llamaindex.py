@@ -1,0 +1,180 @@
+"""LlamaIndex: `VectorStoreIndex` over its default store or Qdrant in local mode (`qdrant`), or a thin retriever over Edge (`edge`)."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from bench.peers.runners.bare import Bare
+from bench.peers.runners.embedding import Embedding
+from bench.peers.runners.speech import main
+from bench.peers.runners.work import COLLECTION, Found, Piece, relative
+
+_BATCH = 100  # its own default of 10 would pad more
+
+
+class LlamaIndex:
+    """The default store, kept in a directory."""
+
+    def load(self) -> None:
+        """Import the index."""
+        from llama_index import core
+        from llama_index.core.base.embeddings.base import BaseEmbedding
+        from llama_index.core.vector_stores import MetadataFilter, MetadataFilters
+
+        class Given(BaseEmbedding):  # type: ignore[misc]
+            """The model that all systems get."""
+
+            given: Any
+
+            def _get_query_embedding(self, query: str) -> list[float]:
+                vector: list[float] = self.given.query(query)
+                return vector
+
+            def _get_text_embedding(self, text: str) -> list[float]:
+                return self._get_text_embeddings([text])[0]
+
+            def _get_text_embeddings(self, texts: list[str]) -> list[list[float]]:
+                vectors: list[list[float]] = self.given.documents(texts)
+                return vectors
+
+            async def _aget_query_embedding(self, query: str) -> list[float]:
+                return self._get_query_embedding(query)
+
+        self._core, self._given, self._filter, self._filters = core, Given, MetadataFilter, MetadataFilters
+
+    def index(self, pieces: Sequence[Piece], folder: Path, embedding: Embedding) -> None:
+        """Make an index of nodes; only their text is embedded, as everywhere."""
+        from llama_index.core.schema import TextNode
+
+        names = ["module", "page_url", "source"]
+        nodes = [
+            TextNode(
+                id_=piece.id,
+                text=piece.text,
+                metadata={"module": piece.module, "page_url": piece.page_url, "source": piece.source},
+                excluded_embed_metadata_keys=names,
+            )
+            for piece in pieces
+        ]
+        storage = self._new_storage(folder)
+        index = self._core.VectorStoreIndex(nodes, storage_context=storage, embed_model=self._model(embedding))
+        self._keep(index, folder)
+
+    def open(self, folder: Path, embedding: Embedding) -> None:
+        """Load the index from its directory."""
+        storage = self._core.StorageContext.from_defaults(persist_dir=str(folder))
+        self._opened = self._core.load_index_from_storage(storage, embed_model=self._model(embedding))
+
+    def ask(self, question: str, top: int, module: str | None) -> Any:
+        """Retrieve."""
+        filters = None if module is None else self._filters(filters=[self._filter(key="module", value=module)])
+        return self._opened.as_retriever(similarity_top_k=top, filters=filters).retrieve(question)
+
+    def found(self, answer: Any) -> Found:
+        """Name the nodes."""
+        return [(hit.node.node_id, hit.node.metadata["source"]) for hit in answer]
+
+    def read(self, docs: Path, folder: Path, embedding: Embedding) -> int:
+        """Read the directory and index its documents, all by default."""
+        documents = self._documents(docs)
+        index = self._core.VectorStoreIndex.from_documents(
+            documents, storage_context=self._new_storage(folder), embed_model=self._model(embedding)
+        )
+        self._keep(index, folder)
+        return len(self._core.node_parser.SentenceSplitter().get_nodes_from_documents(documents))
+
+    def split(self, file: Path) -> list[str]:
+        """Read one file and split it by the default splitter."""
+        documents = self._core.SimpleDirectoryReader(input_files=[str(file)]).load_data()
+        return [node.get_content() for node in self._core.node_parser.SentenceSplitter().get_nodes_from_documents(documents)]
+
+    def _documents(self, docs: Path) -> Any:
+        reader = self._core.SimpleDirectoryReader(str(docs), recursive=True, required_exts=[".md", ".mdx"])
+        documents = reader.load_data()
+        for document in documents:
+            document.metadata["source"] = relative(document.metadata["file_path"], str(docs))
+            for excluded in (document.excluded_embed_metadata_keys, document.excluded_llm_metadata_keys):
+                excluded.append("source")  # our name for the file; it has one already, which it embeds
+        return documents
+
+    def _model(self, embedding: Embedding) -> Any:
+        return self._given(given=embedding, embed_batch_size=_BATCH)
+
+    def _new_storage(self, folder: Path) -> Any:
+        del folder
+        return None
+
+    def _keep(self, index: Any, folder: Path) -> None:
+        index.storage_context.persist(persist_dir=str(folder))
+
+
+class LlamaIndexQdrant(LlamaIndex):
+    """The official Qdrant store over a directory."""
+
+    def load(self) -> None:
+        """Import store and client."""
+        super().load()
+        from llama_index.vector_stores.qdrant import QdrantVectorStore
+        from qdrant_client import QdrantClient
+
+        self._store_class, self._client_class = QdrantVectorStore, QdrantClient
+
+    def open(self, folder: Path, embedding: Embedding) -> None:
+        """Open the directory."""
+        store = self._store_class(COLLECTION, client=self._client_class(path=str(folder)))
+        self._opened = self._core.VectorStoreIndex.from_vector_store(store, embed_model=self._model(embedding))
+
+    def _new_storage(self, folder: Path) -> Any:
+        self._writer = self._client_class(path=str(folder))
+        return self._core.StorageContext.from_defaults(vector_store=self._store_class(COLLECTION, client=self._writer))
+
+    def _keep(self, index: Any, folder: Path) -> None:
+        del index, folder
+        self._writer.close()
+
+
+class LlamaIndexEdge(LlamaIndex):
+    """A retriever of one's own over Edge: the least that LlamaIndex itself adds."""
+
+    def load(self) -> None:
+        """Import the base class, and the engine."""
+        super().load()
+        from llama_index.core.retrievers import BaseRetriever
+        from llama_index.core.schema import NodeWithScore, TextNode
+
+        class Thin(BaseRetriever):  # type: ignore[misc]
+            """Asks the engine and makes nodes."""
+
+            def __init__(self, engine: Bare, top: int, module: str | None) -> None:
+                self._engine, self._top, self._module = engine, top, module
+                super().__init__()
+
+            def _retrieve(self, query_bundle: Any) -> list[Any]:
+                found = self._engine.ask(query_bundle.query_str, self._top, self._module)
+                return [
+                    NodeWithScore(node=TextNode(id_=str(point.id), text=point.payload["text"], metadata=point.payload), score=point.score)
+                    for point in found
+                ]
+
+        self._thin, self._bare = Thin, Bare()
+        self._bare.load()
+
+    def index(self, pieces: Sequence[Piece], folder: Path, embedding: Embedding) -> None:
+        """Write to the engine."""
+        self._bare.index(pieces, folder, embedding)
+
+    def open(self, folder: Path, embedding: Embedding) -> None:
+        """Open the engine."""
+        self._bare.open(folder, embedding)
+
+    def ask(self, question: str, top: int, module: str | None) -> Any:
+        """Retrieve."""
+        return self._thin(self._bare, top, module).retrieve(question)
+
+
+if __name__ == "__main__":
+    kinds = {"memory": LlamaIndex, "qdrant": LlamaIndexQdrant, "edge": LlamaIndexEdge}
+    main(kinds[sys.argv.pop(1)]())

@@ -1,0 +1,151 @@
+"""The runner's side of the conversation: one JSON object a line, timed around the system's own calls and nothing else."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import sys
+from collections.abc import Callable
+from contextlib import redirect_stdout
+from pathlib import Path
+from time import perf_counter, process_time
+from typing import Any
+
+from bench.peers.runners.work import Reader, System
+
+Answer = dict[str, Any]
+
+
+def main(system: System) -> None:
+    """Answer one question and end (`cold`), or talk until the other side is done."""
+    if sys.argv[1] == "cold":
+        cold(system, *sys.argv[2:])
+        return
+    talk(system)
+
+
+def cold(system: System, folder: str, home: str, threads: str, top: str, question: str) -> None:
+    """Do what a fresh process does for one answer."""
+    from bench.peers.runners.embedding import model
+
+    system.load()
+    system.open(Path(folder), model(Path(home), int(threads)))
+    found = system.found(system.ask(question, int(top), None))
+    print(json.dumps([id for id, _ in found]), flush=True)
+    os._exit(0)  # the answer is there; how long a library takes to say goodbye is not what is measured
+
+
+def talk(system: System) -> None:
+    """Answer commands, one a line; whatever a library prints goes to stderr."""
+    talker = Talker(system)
+    out = sys.stdout
+    with redirect_stdout(sys.stderr):
+        for line in sys.stdin:
+            order = json.loads(line)
+            if order["do"] == "exit":
+                break
+            try:
+                answer = talker.answer(order)
+            except Exception as error:  # noqa: BLE001 - the other side shows it in the table, whatever it is
+                answer = {"error": f"{type(error).__name__}: {str(error)[:300]}"}
+            print(json.dumps(answer), file=out, flush=True)
+    os._exit(0)
+
+
+class Talker:
+    """Keeps the system between two commands."""
+
+    def __init__(self, system: System) -> None:
+        self._system = system
+        self._embedding: Any = None
+
+    def answer(self, order: dict[str, Any]) -> Answer:
+        """Do what an order says."""
+        done: Answer = getattr(self, f"_{order.pop('do')}")(**order)
+        return done
+
+    def _load(self) -> Answer:
+        return timed(self._system.load)
+
+    def _embed(self, how: str, folder: str, home: str, threads: int) -> Answer:
+        from bench.peers.runners.embedding import chosen
+
+        self._embedding = chosen(how, folder, home, threads)
+        if how != "known" and self._embedding.embedder is not None:
+            self._embedding.embedder.warm_up()
+        return {}
+
+    def _index(self, pieces: str, folder: str) -> Answer:
+        from bench.peers.runners.work import pieces as read_pieces
+
+        given = list(read_pieces(Path(pieces)))
+        self._system.load()
+        spent = self._embedding.wall
+        answer = timed(lambda: self._system.index(given, Path(folder), self._embedding))
+        return {**answer, "embedding": self._embedding.wall - spent, "pieces": len(given)}
+
+    def _read(self, docs: str, folder: str) -> Answer:
+        self._system.load()
+        return {"pieces": self._reader().read(Path(docs), Path(folder), self._embedding)}
+
+    def _split(self, file: str) -> Answer:
+        self._system.load()
+        return {"texts": self._reader().split(Path(file))}
+
+    def _open(self, folder: str) -> Answer:
+        self._system.load()
+        return timed(lambda: self._system.open(Path(folder), self._embedding))
+
+    def _ask(self, questions: list[str], top: int, module: str | None = None, warm: int = 0) -> Answer:
+        """Ask all questions; the first `warm` ones twice, the first time for nothing."""
+        for question in questions[:warm]:
+            self._system.ask(question, top, module)
+        walls, cpus, embeddings, found = [], [], [], []
+        for question in questions:
+            spent = self._embedding.wall
+            wall, cpu = perf_counter(), process_time()
+            answer = self._system.ask(question, top, module)
+            cpus.append(process_time() - cpu)
+            walls.append(perf_counter() - wall)
+            embeddings.append(self._embedding.wall - spent)
+            found.append(self._system.found(answer))
+        return {"wall": walls, "cpu": cpus, "embedding": embeddings, "found": found}
+
+    def _run(self, questions: list[str], top: int, seconds: float) -> Answer:
+        """Ask as often as it goes."""
+        began, cpu, asked = perf_counter(), process_time(), 0
+        while perf_counter() - began < seconds:
+            self._system.ask(questions[asked % len(questions)], top, None)
+            asked += 1
+        return {"asked": asked, "wall": perf_counter() - began, "cpu": process_time() - cpu}
+
+    def _memory(self) -> Answer:
+        return memory()
+
+    def _reader(self) -> Reader:
+        if not isinstance(self._system, Reader):
+            raise NotImplementedError("it has no loader and no splitter of its own")
+        return self._system
+
+
+def timed(work: Callable[[], object]) -> Answer:
+    """Return the seconds that some work takes: by the clock, and of the processor, child processes included."""
+    cpu, wall = _cpu(), perf_counter()
+    work()
+    return {"wall": perf_counter() - wall, "cpu": _cpu() - cpu}
+
+
+def _cpu() -> float:
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return process_time() + children.ru_utime + children.ru_stime
+
+
+def memory() -> Answer:
+    """Return this process's memory in bytes: all that is resident, and what is its own rather than mapped from files."""
+    try:
+        lines = Path("/proc/self/smaps_rollup").read_text("ascii").splitlines()
+    except OSError:
+        return {"rss": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024, "own": None}
+    fields = {words[0]: int(words[1]) * 1024 for words in map(str.split, lines) if len(words) == 3 and words[2] == "kB"}
+    return {"rss": fields["Rss:"], "own": fields["Anonymous:"]}

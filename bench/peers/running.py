@@ -1,0 +1,136 @@
+"""What the pieces of work share: systems in their environments, the book, scratch space, and indexes that are made once."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from bench.peers.environments import Environment
+from bench.peers.figures import Figure, Results
+from bench.peers.listing import System
+from bench.peers.material import Book, Material, make
+from bench.peers.process import Conversation, Refused
+from bench.vectors import Vectors
+
+TOP = 5
+WARM = 2
+
+
+@dataclass(slots=True)
+class Bench:
+    """A run of the comparison."""
+
+    systems: tuple[System, ...]
+    environments: dict[str, Environment]
+    book: Book
+    vectors: Vectors
+    scratch: Path
+    cache: Path
+    results: Results
+    rounds: int = 5
+    sizes: tuple[int, ...] = (1000, 10_000)
+    threads: int = 1
+    limit: float = 300.0
+    corpora: Path | None = None
+    whole: bool = False
+    _materials: dict[int, Material] = field(default_factory=dict)
+    _indexes: dict[tuple[str, int], tuple[Path | None, float, str]] = field(default_factory=dict)
+
+    @property
+    def whole_systems(self) -> tuple[System, ...]:
+        """The systems that do more than search."""
+        return tuple(system for system in self.systems if system.kind != "thin")
+
+    @property
+    def home(self) -> Path:
+        """Where the embedder remembers that its model was checked."""
+        return self.scratch / "home"
+
+    def tell(self, text: str) -> None:
+        """Say what is being done."""
+        print(text, file=sys.stderr, flush=True)
+
+    def material(self, size: int) -> Material:
+        """Return passages of one size."""
+        if size not in self._materials:
+            self._materials[size] = make(self.book, size, self.vectors, self.scratch)
+        return self._materials[size]
+
+    def talk(self, system: System) -> Conversation:
+        """Start a system's runner."""
+        return Conversation(system, self.environments[system.name], self.scratch)
+
+    def embed(self, talk: Conversation, how: str, folder: Path | str = "", threads: int | None = None) -> None:
+        """Give a system its embedding."""
+        talk.ask("embed", how=how, folder=str(folder), home=str(self.home), threads=threads or self.threads)
+
+    def index(self, system: System, size: int) -> tuple[Path | None, str]:
+        """Return a system's index of one size, made from vectors that are known, or why there is none."""
+        if (system.name, size) not in self._indexes:
+            self._indexes[system.name, size] = self._make(system, size)
+        folder, _, why = self._indexes[system.name, size]
+        return folder, why
+
+    def _make(self, system: System, size: int) -> tuple[Path | None, float, str]:
+        work = f"index, {size} chunks, vectors given"
+        expected = max(
+            (took * size / smaller for (name, smaller), (_, took, _) in self._indexes.items() if name == system.name), default=0.0
+        )
+        if expected > self.limit:
+            why = f"would take about {expected:.0f} s to index"
+            self.results.add(Figure(work, system.name, "s", why=why))
+            return None, expected, why
+        material = self.material(size)
+        folder = self.scratch / "indexes" / f"{system.name}-{size}"
+        folder.parent.mkdir(exist_ok=True)
+        self.tell(f"{system.title}: {size} chunks, vectors given")
+        try:
+            with self.talk(system) as talk:
+                self.embed(talk, "known", material.folder)
+                done = talk.ask("index", pieces=str(material.pieces), folder=str(folder))
+        except Refused as refused:
+            self.results.add(Figure(work, system.name, "s", why=str(refused)))
+            return None, 0.0, str(refused)
+        self.results.add(Figure(work, system.name, "s", (done["wall"],), (done["cpu"],)))
+        return folder, float(done["wall"]), ""
+
+    @contextmanager
+    def opened(self, size: int, how: str, work: str, unit: str) -> Iterator[dict[str, Conversation]]:
+        """Open an index in every system, each in a process of its own; those that cannot are noted and left out."""
+        with ExitStack() as stack:
+            talks: dict[str, Conversation] = {}
+            for system in self.systems:
+                folder, why = self.index(system, size)
+                if folder is None:
+                    self.results.add(Figure(work, system.name, unit, why=why))
+                    continue
+                talk = stack.enter_context(self.talk(system))
+                try:
+                    self.embed(talk, how, self.material(size).folder)
+                    talk.ask("open", folder=str(folder))
+                except Refused as refused:
+                    self.results.add(Figure(work, system.name, unit, why=str(refused)))
+                    continue
+                talks[system.name] = talk
+            yield talks
+
+
+def in_turn(rounds: int, jobs: dict[str, Callable[[], Any]]) -> tuple[dict[str, list[Any]], dict[str, str]]:
+    """Let all do their job in every round, each time beginning with another; return the answers, and why some gave up."""
+    answers: dict[str, list[Any]] = {name: [] for name in jobs}
+    failed: dict[str, str] = {}
+    names = list(jobs)
+    for number in range(rounds):
+        start = number % len(names) if names else 0
+        for name in (*names[start:], *names[:start]):
+            if name in failed:
+                continue
+            try:
+                answers[name].append(jobs[name]())
+            except Refused as refused:
+                failed[name] = str(refused)
+    return answers, failed

@@ -1,0 +1,129 @@
+"""The figures as Markdown: what was run, the goals, and a table for each piece of work."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import median
+
+from bench.peers.figures import Figure, Results, Spread, ratio
+from bench.peers.goals import Goal, goals
+from bench.peers.listing import SELF, System
+
+START, END = "<!-- figures: made by `python -m bench --docs`, do not edit -->", "<!-- end of figures -->"
+
+
+def markdown(results: Results, systems: tuple[System, ...]) -> str:
+    """Return the whole report."""
+    titles = {system.name: system.title for system in systems}
+    parts = [about(results, systems), "### Goals\n", goal_table(goals(results, systems), titles)]
+    for work in results.works():
+        parts += [f"### {work[0].upper()}{work[1:]}\n", work_table(results.of(work), titles)]
+    return "\n".join(parts)
+
+
+def into(text: str, report: str) -> str:
+    """Put a report between the markers of a page."""
+    before, start, rest = text.partition(START)
+    _, end, after = rest.partition(END)
+    if not start or not end:
+        raise SystemExit(f"The page has no place for the figures: it needs {START} and {END}.")
+    return f"{before}{START}\n\n{report.strip()}\n\n{END}{after}"
+
+
+def about(results: Results, systems: tuple[System, ...]) -> str:
+    """Return machine, date and versions."""
+    versions = results.about.get("versions", {})
+    lines = [f"- {name}: {value}" for name, value in results.about.items() if name != "versions"]
+    lines += [
+        f"- {system.title}: {versions[system.name]}" + (f" ({system.note})" if system.note else "")
+        for system in systems
+        if system.name in versions
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def goal_table(found: Sequence[Goal], titles: dict[str, str]) -> str:
+    """Return the goals with what was reached."""
+    rows = []
+    for goal in found:
+        sign = "≥" if goal.relation == "at least" else "≤"
+        rows.append(
+            [
+                goal.text,
+                titles.get(goal.against, goal.against) or "–",
+                f"{sign} {goal.wanted:g}",
+                spread(goal.reached),
+                "yes" if goal.met else "**no**",
+            ]
+        )
+    return table(["goal", "against", "wanted", "reached (range)", "met"], rows)
+
+
+def work_table(figures: dict[str, Figure], titles: dict[str, str]) -> str:
+    """Return the systems' figures for one piece of work, best first, each with what Recto is worth beside it."""
+    mine = figures.get(SELF)
+    measured = [figure for figure in figures.values() if figure.values]
+    if not measured:
+        return table(["system", "why not"], [[titles[name], shown(figure.why)] for name, figure in figures.items()])
+    first = measured[0]
+    judged = any("lead" in figure.more for figure in measured)
+    extra = [name for name in ("p95", "packages", "rss", "agreement") if any(name in figure.more for figure in measured)]
+    heads = ["system", f"{first.unit or 'mean'} (range)" if not judged else "mean"]
+    heads += (
+        []
+        if not any(figure.cpu for figure in measured)
+        else [f"CPU ms a {'chunk' if 'chunks/s' in first.unit else 'answer'}" if first.better == "more" else f"CPU {first.unit}"]
+    )
+    heads += [{"p95": "p95", "packages": "packages", "rss": "all resident, MB", "agreement": "same as exact"}[name] for name in extra]
+    heads += ["Recto minus it (95 %)" if judged else "Recto is better"]
+    rows = []
+    for figure in sorted(measured, key=_order):
+        row = [f"**{titles[figure.system]}**" if figure.system == SELF else titles[figure.system]]
+        row.append(f"{figure.values[0]:.3f}" if judged and figure.wall else spread(figure.wall))
+        row += [] if "CPU" not in " ".join(heads) else [number(median(figure.cpu)) if figure.cpu else "–"]
+        row += [number(figure.more[name]) if name in figure.more else "–" for name in extra]
+        rows.append([*row, _beside(figure, mine, judged=judged)])
+    rows += [[titles[name], f"– ({shown(figure.why)})", *[""] * (len(heads) - 2)] for name, figure in figures.items() if not figure.values]
+    return table(heads, rows)
+
+
+def _order(figure: Figure) -> float:
+    middle = figure.wall.middle if figure.wall else 0.0
+    return middle if figure.better == "less" else -middle
+
+
+def _beside(figure: Figure, mine: Figure | None, *, judged: bool) -> str:
+    if mine is None or figure.system == SELF:
+        return ""
+    if judged:
+        lead = figure.more.get("lead")
+        return f"{lead['mean']:+.3f} ({lead['low']:+.3f} to {lead['high']:+.3f})" if lead else ""
+    times = ratio(mine, figure)
+    if times is None:
+        return ""
+    return f"{spread(times)} ×" if times.middle >= 1 else f"**{spread(times)} ×, worse**"
+
+
+def spread(found: Spread | None) -> str:
+    """Return a median with its range, or alone where there was one round."""
+    if found is None:
+        return "–"
+    if found.low == found.high:
+        return number(found.middle)
+    return f"{number(found.middle)} ({number(found.low)}–{number(found.high)})"
+
+
+def number(value: float) -> str:
+    """Return a number with three digits that count."""
+    return f"{value:.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+def shown(text: str) -> str:
+    """Return a message so that it fits a cell."""
+    line = " ".join(text.split()).replace("|", "/")
+    return line if len(line) <= 120 else f"{line[:119]}…"
+
+
+def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return a Markdown table."""
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in (heads, ["---"] * len(heads), *rows)) + "\n"

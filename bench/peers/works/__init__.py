@@ -1,0 +1,1 @@
+"""The pieces of work that all systems do, one module each."""

@@ -1,0 +1,172 @@
+"""Books with questions through every system's default pipeline: its own loader and splitter over the same files, with the same model."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench import chroma
+from bench.books import Asked, load_book, load_questions, load_suites
+from bench.chunks import BOOKS, EVERY, EXTRACT, QUESTIONS, SUITES
+from bench.peers.listing import SELF, System
+from bench.peers.process import Conversation, Refused
+from bench.peers.running import Bench
+from bench.peers.works.judging import add, refuse
+from recto.addresses import page_key
+from recto.book.chunker import DEFAULT_SIZE
+from recto.book.tree import MarkdownTree
+from recto.wiring import sample_source
+
+MEASURES = ("Hit@1", "Hit@5", "MRR")
+TOKEN_MEASURES = ("recall", "precision", "IoU")
+_DEEP = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Shelved:
+    """A book's files and the questions about it."""
+
+    name: str
+    docs: Path
+    questions: tuple[Asked, ...]
+
+
+def work_of(book: str, measure: str) -> str:
+    """Name a figure of a book."""
+    return f"{book}, page {measure}"
+
+
+def token_work(measure: str) -> str:
+    """Name a figure of Chroma's corpora."""
+    return f"chroma_chunking {measure}@{chroma.TOP}"
+
+
+def run(bench: Bench) -> None:
+    """Measure every book; systems that differ in the store alone read a book once."""
+    for book in _books(bench):
+        scores: dict[str, dict[str, list[float]]] = {measure: {} for measure in MEASURES}
+        pieces = {}
+        for system in _readers(bench.whole_systems):
+            bench.tell(f"{system.title}: {book.name}, its own pipeline")
+            try:
+                pieces[system.name], places = _asked(bench, system, book)
+            except Refused as refused:
+                for measure in MEASURES:
+                    refuse(bench, work_of(book.name, measure), system.name, str(refused))
+                continue
+            scores["Hit@1"][system.name] = [float(rank == 1) for rank in places]
+            scores["Hit@5"][system.name] = [float(0 < rank <= 5) for rank in places]
+            scores["MRR"][system.name] = [1 / rank if rank else 0.0 for rank in places]
+        for measure in MEASURES:
+            add(bench, work_of(book.name, measure), scores[measure], {"passages": pieces})
+
+
+def run_chroma(bench: Bench, folder: Path) -> None:
+    """Measure the splitters on Chroma's corpora, with exact search for all."""
+    corpora = chroma.load(folder, 0 if bench.whole else EXTRACT)
+    found: dict[str, chroma.Result] = {}
+    found[SELF] = chroma.measure_size(corpora, DEFAULT_SIZE, bench.vectors)[-1]
+    for system in _readers(bench.whole_systems):
+        if system.name == SELF:
+            continue
+        bench.tell(f"{system.title}: Chroma's corpora, its own splitter")
+        try:
+            with bench.talk(system) as talk:
+                found[system.name] = chroma.measure(corpora, _splitter(bench, talk), bench.vectors, system.name)[-1]
+        except Refused as refused:
+            for measure in TOKEN_MEASURES:
+                refuse(bench, token_work(measure), system.name, str(refused))
+    for measure in TOKEN_MEASURES:
+        values = {name: getattr(result, measure.lower()).values for name, result in found.items()}
+        about = {
+            "tokens": {name: result.tokens for name, result in found.items()},
+            "lost": {name: result.lost for name, result in found.items()},
+        }
+        add(bench, token_work(measure), values, about)
+
+
+def _splitter(bench: Bench, talk: Conversation) -> chroma.Splitter:
+    """Return a system's default splitter as the measures want it: each passage with its place in the text."""
+
+    def split(corpus: chroma.Corpus) -> tuple[list[chroma.Stretch], int]:
+        file = bench.scratch / f"{corpus.name}.md"
+        file.write_text(corpus.text, "utf-8")
+        stretches, lost, before = [], 0, 0
+        for text in talk.ask("split", file=str(file))["texts"]:
+            if not text.strip():
+                continue
+            around = max(0, before - 2 * len(text)), min(len(corpus.text), before + 6 * len(text))
+            place = chroma.locate(corpus.text, text, around, before) or chroma.locate(corpus.text, text, (0, len(corpus.text)), before)
+            lost += place is None
+            start, end = place or (before, before)
+            before = start + 1 if place else before  # the next one may overlap this one
+            stretches.append(chroma.Stretch((start, end), _read_by_the_model(bench, text), bench.vectors.count(text)))
+        return stretches, lost
+
+    return split
+
+
+def _read_by_the_model(bench: Bench, text: str) -> str:
+    """Return the part of a passage that the model reads."""
+    if bench.vectors.count(text) <= bench.vectors.max_tokens:
+        return text
+    return text[: bench.vectors.offsets(text)[bench.vectors.max_tokens - 3][1]]
+
+
+def _books(bench: Bench) -> list[Shelved]:
+    books = [Shelved("sample", _files(bench, "sample", Path(sample_source().location)), load_suites(*SUITES))]
+    for name, place in BOOKS.items():
+        root = bench.corpora / "books" / place if bench.corpora else None
+        if root is None or not root.is_dir():
+            bench.tell(f"The book {name} is not there and left out.")
+            continue
+        questions = load_questions(QUESTIONS / f"{name}.json")
+        chosen = load_book(MarkdownTree(root, book=name), questions, 1 if bench.whole else EVERY[name])
+        books.append(Shelved(name, _files(bench, name, root, {page.path for page in chosen.pages}), questions))
+    return books
+
+
+def _files(bench: Bench, name: str, root: Path, only: set[str] | None = None) -> Path:
+    """Copy the files of a book, as they are written, to where all systems read them."""
+    docs = bench.scratch / "books" / name
+    top = root / "docs" if (root / "docs").is_dir() else root
+    for path in sorted(top.rglob("*")):
+        here = path.relative_to(top).as_posix()
+        if path.suffix in {".md", ".mdx"} and (only is None or here in only):
+            (docs / here).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(path, docs / here)
+    return docs
+
+
+def _readers(systems: tuple[System, ...]) -> list[System]:
+    """Keep one of the systems that differ in the store alone, and leave the limits out."""
+    first: dict[str, System] = {}
+    for system in systems:
+        if system.kind != "limit":
+            first.setdefault(system.runner, system)
+    return list(first.values())
+
+
+def ranks(questions: Sequence[Asked], found: Sequence[Sequence[str]]) -> list[int]:
+    """Return the rank of the first passage of an expected page for each question, 0 if there is none; found are the passages' files."""
+    hits = (
+        next((rank for rank, file in enumerate(files, 1) if page_key(file) in question.pages), 0)
+        for question, files in zip(questions, found, strict=True)
+    )
+    return list(hits)
+
+
+def _asked(bench: Bench, system: System, book: Shelved) -> tuple[int, list[int]]:
+    """Let a system take in a book and answer the questions about it; return how many passages there are, and the ranks."""
+    folder = bench.scratch / "indexes" / f"{system.name}-{book.name}"
+    folder.parent.mkdir(exist_ok=True)
+    with bench.talk(system) as talk:
+        bench.embed(talk, "kept", bench.cache)
+        pieces = talk.ask("read", docs=str(book.docs), folder=str(folder))["pieces"]
+    with bench.talk(system) as talk:
+        bench.embed(talk, "kept", bench.cache)
+        talk.ask("open", folder=str(folder))
+        found = talk.ask("ask", questions=[question.text for question in book.questions], top=_DEEP)["found"]
+    return pieces, ranks(book.questions, [[source for _, source in hits] for hits in found])

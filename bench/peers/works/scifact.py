@@ -1,0 +1,69 @@
+"""SciFact through every system's own index: the same vectors, so what differs is what its search loses."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from uuid import NAMESPACE_URL, uuid5
+
+from bench.peers.listing import System
+from bench.peers.material import Material, make_given
+from bench.peers.process import Refused
+from bench.peers.running import Bench
+from bench.peers.works.judging import add, refuse
+from recto.evaluation.measures import Measure
+
+WORK = "SciFact nDCG@10"
+_MEASURE = Measure("nDCG", 10)
+_FEW = 40
+
+
+def run(bench: Bench, folder: Path, *, quick: bool = False) -> None:
+    """Index the abstracts and ask the claims of the test set; a quick run takes a part of both."""
+    texts, claims = load(folder)
+    if quick:
+        claims = dict(list(claims.items())[:_FEW])
+        wanted = set().union(*claims.values())
+        texts = {id: text for number, (id, text) in enumerate(texts.items()) if number % 10 == 0 or id in wanted}
+    material = make_given(texts, list(claims), bench.vectors, bench.scratch, "scifact")
+    scores = {}
+    for system in bench.whole_systems:
+        try:
+            scores[system.name] = _scores(bench, system, material, claims)
+        except Refused as refused:
+            refuse(bench, WORK, system.name, str(refused))
+    add(bench, WORK, scores, {"documents": len(texts)})
+
+
+def load(folder: Path) -> tuple[dict[str, str], dict[str, set[str]]]:
+    """Return the abstracts by id, and the ids that answer each claim."""
+    corpus = [json.loads(line) for line in (folder / "corpus.jsonl").read_text("utf-8").splitlines()]
+    texts = {_id(each["_id"]): f"{each['title']} {each['text']}".strip() for each in corpus}
+    queries = {each["_id"]: each["text"] for each in map(json.loads, (folder / "queries.jsonl").read_text("utf-8").splitlines())}
+    claims: dict[str, set[str]] = {}
+    with (folder / "qrels" / "test.tsv").open(encoding="utf-8", newline="") as file:
+        for row in csv.DictReader(file, delimiter="\t"):
+            if int(row["score"]) > 0:
+                claims.setdefault(queries[row["query-id"]], set()).add(_id(row["corpus-id"]))
+    return texts, claims
+
+
+def _id(name: str) -> str:
+    return str(uuid5(NAMESPACE_URL, f"scifact/{name}"))
+
+
+def _scores(bench: Bench, system: System, material: Material, claims: dict[str, set[str]]) -> list[float]:
+    bench.tell(f"{system.title}: SciFact")
+    folder = bench.scratch / "indexes" / f"{system.name}-scifact"
+    folder.parent.mkdir(exist_ok=True)
+    with bench.talk(system) as talk:
+        bench.embed(talk, "known", material.folder)
+        talk.ask("index", pieces=str(material.pieces), folder=str(folder))
+    with bench.talk(system) as talk:
+        bench.embed(talk, "known", material.folder)
+        talk.ask("open", folder=str(folder))
+        found = talk.ask("ask", questions=list(claims), top=10)["found"]
+    gains = {claim: [float(id in claims[claim]) for id, _ in hits] for claim, hits in zip(claims, found, strict=True)}
+    ideal = {claim: [1.0] * len(wanted) for claim, wanted in claims.items()}
+    return list(_MEASURE.per_query(ideal, gains).values())

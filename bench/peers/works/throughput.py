@@ -1,0 +1,52 @@
+"""(e) Answers a second from one process and from two at once, each with its share of the processors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+
+from bench.peers.figures import Figure
+from bench.peers.process import Conversation, Refused
+from bench.peers.running import TOP, Bench, in_turn
+
+
+def work_of(size: int, processes: int) -> str:
+    """Name the work."""
+    return f"throughput, {size} chunks, {processes} process{'es' if processes > 1 else ''}"
+
+
+def run(bench: Bench, size: int, processes: int, seconds: float) -> None:
+    """Let every system answer for some seconds, in turn."""
+    bench.tell(f"Throughput with {processes} processes")
+    work = work_of(size, processes)
+    threads = max(1, bench.threads // processes)
+    with ExitStack() as stack:
+        teams: dict[str, list[Conversation]] = {}
+        for system in bench.whole_systems:
+            folder, why = bench.index(system, size)
+            try:
+                if folder is None:
+                    raise Refused(why)
+                team = [stack.enter_context(bench.talk(system)) for _ in range(processes)]
+                for talk in team:
+                    bench.embed(talk, "model", threads=threads)
+                    talk.ask("open", folder=str(folder))
+            except Refused as refused:
+                bench.results.add(Figure(work, system.name, "answers/s", better="more", why=str(refused)))
+                continue
+            teams[system.name] = team
+        answers, failed = in_turn(bench.rounds, {name: _running(bench, team, seconds) for name, team in teams.items()})
+    for name, found in answers.items():
+        rates, cpus = tuple(rate for rate, _ in found), tuple(1e3 * cpu for _, cpu in found)
+        bench.results.add(Figure(work, name, "answers/s", rates, cpus, "more", failed.get(name, "")))
+
+
+def _running(bench: Bench, team: list[Conversation], seconds: float) -> Callable[[], tuple[float, float]]:
+    def once() -> tuple[float, float]:
+        for talk in team:
+            talk.begin("run", questions=list(bench.book.questions), top=TOP, seconds=seconds)
+        done = [talk.end() for talk in team]
+        asked = sum(each["asked"] for each in done)
+        return sum(each["asked"] / each["wall"] for each in done), sum(each["cpu"] for each in done) / asked
+
+    return once

@@ -1,0 +1,286 @@
+import json
+import re
+import xml.etree.ElementTree as ET
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from bench.books import Asked
+from bench.peers import table
+from bench.peers.chart import chart
+from bench.peers.command import PAGE, parse
+from bench.peers.environments import here, size_of
+from bench.peers.figures import Figure, Results, Spread, ratio, spread
+from bench.peers.goals import goals
+from bench.peers.listing import SELF, load
+from bench.peers.material import Book, Material, make, take_in
+from bench.peers.process import Conversation, Refused, cold
+from bench.peers.running import Bench, in_turn
+from bench.peers.works import indexing, pipelines, querying, scifact, starting
+from bench.vectors import Vectors
+from recto.book.tree import open_book
+from recto.embedders.local import LocalEmbedder
+from recto.protocols import Embedder
+
+LISTING = load()
+SYSTEMS = {system.name: system for system in LISTING.systems}
+HERE = ("recto", "bare", "numpy")  # what runs in the interpreter of the tests
+QUESTIONS = (
+    Asked("When are beans sown?", ("module-1-garden/02-seeds.md",)),
+    Asked("How is dough made?", ("module-2-kitchen/01-bread.md",)),
+)
+
+
+@pytest.fixture(scope="module")
+def vectors(embedder: Embedder, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Vectors]:
+    assert isinstance(embedder, LocalEmbedder)
+    with Vectors(embedder, tmp_path_factory.mktemp("vectors")) as vectors:
+        yield vectors
+
+
+@pytest.fixture(scope="module")
+def book(house: Path, vectors: Vectors) -> Book:
+    return take_in(open_book(house / "book"), QUESTIONS, vectors, 2)
+
+
+@pytest.fixture(scope="module")
+def material(book: Book, vectors: Vectors, tmp_path_factory: pytest.TempPathFactory) -> Material:
+    return make(book, 2 * len(book.passages), vectors, tmp_path_factory.mktemp("material"))
+
+
+@pytest.fixture
+def bench(book: Book, vectors: Vectors, tmp_path: Path) -> Bench:
+    systems = tuple(SYSTEMS[name] for name in HERE)
+    return Bench(systems, dict.fromkeys(HERE, here()), book, vectors, tmp_path, tmp_path / "cache", Results({}), rounds=2, threads=1)
+
+
+def right(book: Book, number: int) -> str:
+    """The id of the passage that answers a question."""
+    start = "Beans are sown after" if number == 0 else "Knead the dough until"
+    (found,) = [passage.chunk.id for passage in book.passages if start in passage.chunk.text]
+    return found
+
+
+@pytest.mark.parametrize("name", HERE)
+def test_a_runner_indexes_opens_and_answers(name: str, book: Book, material: Material, shared_home: Path, tmp_path: Path) -> None:
+    with Conversation(SYSTEMS[name], here(), tmp_path) as talk:
+        talk.ask("embed", how="known", folder=str(material.folder), home=str(shared_home), threads=1)
+        assert talk.ask("index", pieces=str(material.pieces), folder=str(tmp_path / "index"))["pieces"] == material.size
+        assert talk.ask("open", folder=str(tmp_path / "index"))["wall"] > 0
+        plain = talk.ask("ask", questions=list(book.questions), top=3, warm=1)
+        assert [found[0][0] for found in plain["found"]] == [right(book, 0), right(book, 1)]
+        assert [len(plain[kind]) for kind in ("wall", "cpu", "embedding")] == [2, 2, 2]
+        assert all(whole > part > 0 for whole, part in zip(plain["wall"], plain["embedding"], strict=True))
+        (filtered,) = talk.ask("ask", questions=[book.questions[0]], top=40, module="kitchen")["found"]
+        assert filtered
+        assert all(source.startswith("module-2-kitchen/") for _, source in filtered)
+        assert talk.ask("run", questions=list(book.questions), top=3, seconds=0.05)["asked"] > 0
+        assert talk.ask("memory")["rss"] > 1e6
+
+
+def test_what_a_runner_cannot_do_is_told_and_it_goes_on(tmp_path: Path) -> None:
+    with Conversation(SYSTEMS["numpy"], here(), tmp_path) as talk:
+        with pytest.raises(Refused, match="no loader"):
+            talk.ask("split", file="x.md")
+        assert talk.ask("load")["wall"] >= 0
+    with Conversation(SYSTEMS["langchain"], here(), tmp_path) as talk, pytest.raises(Refused, match="langchain_core"):
+        talk.ask("load")
+
+
+def test_a_fresh_process_gives_the_same_answer(book: Book, bench: Bench) -> None:
+    bench.systems, bench.rounds = bench.systems[:1], 1
+    starting.run(bench, len(book.passages))
+    answer = bench.results.get(starting.cold_work(len(book.passages)), SELF)
+    assert answer is not None
+    assert answer.more["found"][0] == right(book, 0)
+    assert all(len(figure.values) == len(figure.cpu) == 1 for figure in bench.results.of(starting.IMPORT).values())
+    with pytest.raises(Refused):
+        cold(SYSTEMS["numpy"], here(), bench.scratch, ["nowhere", "home", "1", "5", "?"])
+
+
+def test_searches_are_measured_and_shown(book: Book, bench: Bench) -> None:
+    size = len(book.passages)
+    querying.run(bench, size, model=True)
+    querying.run(bench, size, model=False)
+    for filtered in (False, True):
+        for model in (False, True):
+            figures = bench.results.of(querying.query_work(size, model=model, filtered=filtered))
+            assert [figures[name].more["agreement"] for name in HERE] == [1, 1, 1]
+        whole = bench.results.get(querying.query_work(size, model=True, filtered=filtered), SELF)
+        rest = bench.results.get(querying.rest_work(size, filtered=filtered), SELF)
+        assert whole is not None
+        assert rest is not None
+        assert all(part < all_of_it for part, all_of_it in zip(rest.values, whole.values, strict=True))
+    shown = table.markdown(bench.results, bench.systems)
+    assert f"### Query, {size} chunks, vectors given, filtered" in shown
+    assert "Recto / bare calls of model and engine" in shown
+
+
+def test_an_index_that_would_take_too_long_is_not_made(book: Book, bench: Bench) -> None:
+    bench.limit = 0.0
+    assert bench.index(SYSTEMS["numpy"], len(book.passages))[0] is not None
+    folder, why = bench.index(SYSTEMS["numpy"], 10 * len(book.passages))
+    assert folder is None
+    assert why.startswith("would take about")
+
+
+def test_the_rank_of_a_page_is_that_of_its_first_passage() -> None:
+    found = [["module-1-garden/01-soil.md", "module-1-garden/02-seeds.md", "module-1-garden/02-seeds.md"], ["welcome.md"]]
+    assert pipelines.ranks(QUESTIONS, found) == [2, 0]
+
+
+def test_copies_lie_near_what_they_are_copies_of(material: Material) -> None:
+    import numpy as np
+
+    rows = np.load(material.folder / "vectors.npy")
+    near = (rows[: material.real] * rows[material.real : material.size]).sum(axis=1)
+    assert np.linalg.norm(rows, axis=1) == pytest.approx(1, abs=1e-5)
+    assert 0.9 < near.min() < near.max() < 0.999
+    lines = [json.loads(line) for line in material.pieces.read_text("utf-8").splitlines()]
+    assert len({line["id"] for line in lines}) == len({line["text"] for line in lines}) == material.size
+
+
+def test_scifact_is_read_with_its_test_set_alone(tmp_path: Path) -> None:
+    (tmp_path / "qrels").mkdir()
+    (tmp_path / "corpus.jsonl").write_text('{"_id": "7", "title": "T", "text": "x"}\n{"_id": "8", "title": "", "text": "y"}\n')
+    (tmp_path / "queries.jsonl").write_text('{"_id": "1", "text": "asked"}\n{"_id": "2", "text": "of the training set"}\n')
+    (tmp_path / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\n1\t8\t1\n1\t7\t0\n")
+    texts, claims = scifact.load(tmp_path)
+    assert list(texts.values()) == ["T x", "y"]
+    assert claims == {"asked": {list(texts)[1]}}
+
+
+def test_everything_that_is_installed_has_an_exact_version() -> None:
+    pinned = {pin.partition("==")[0] for pin in LISTING.pins}
+    assert all(re.fullmatch(r"[a-z0-9._-]+==[0-9][\w.+]*", pin) for pin in LISTING.pins)
+    for system in LISTING.systems:
+        assert find_spec(f"bench.peers.runners.{system.runner}"), system.name
+        assert {*system.needs, *system.alone, *system.versions, *LISTING.model} - pinned <= {".", "recto"}, system.name
+
+
+def test_systems_are_chosen_by_name() -> None:
+    assert [system.name for system in LISTING.chosen("chroma,bare,chroma")] == ["recto", "chroma", "bare"]
+    assert LISTING.chosen("") == LISTING.systems
+    with pytest.raises(SystemExit, match="There is no system croma"):
+        LISTING.chosen("croma")
+
+
+def test_the_command_line_says_what_it_does_not_know(capsys: pytest.CaptureFixture[str]) -> None:
+    assert parse(["--only", "cold, query", "--sizes", "10,20"]).sizes == (10, 20)
+    assert parse(["--quick"]).rounds == 3
+    with pytest.raises(SystemExit):
+        parse(["--only", "speed"])
+    with pytest.raises(SystemExit):
+        parse(["--sizes", "many"])
+    assert "there is no work speed" in capsys.readouterr().err
+
+
+def test_ratios_say_how_many_times_better_and_are_taken_within_a_round() -> None:
+    mine, theirs = Figure("w", "recto", "ms", (1.0, 2.0, 4.0)), Figure("w", "other", "ms", (3.0, 6.0, 12.0))
+    assert ratio(mine, theirs) == Spread(3.0, 3.0, 3.0)
+    fast, slow = Figure("w", "recto", "chunks/s", (30.0,), better="more"), Figure("w", "other", "chunks/s", (10.0,), better="more")
+    assert ratio(fast, slow) == Spread(3.0, 3.0, 3.0)
+    assert ratio(mine, Figure("w", "other", "ms", why="cannot")) is None
+    assert spread([3.0, 1.0, 2.0]) == Spread(2.0, 1.0, 3.0)
+
+
+def test_rounds_are_interleaved_and_who_gives_up_is_left_out() -> None:
+    order: list[str] = []
+
+    def fail() -> None:
+        order.append("b")
+        raise Refused("no more")
+
+    answers, failed = in_turn(3, {"a": lambda: order.append("a"), "b": fail, "c": lambda: order.append("c")})
+    assert order == ["a", "b", "c", "c", "a", "c", "a"]
+    assert (len(answers["a"]), len(answers["b"]), failed) == (3, 0, {"b": "no more"})
+
+
+def made_up() -> Results:
+    results = Results({"machine": "a machine", "versions": {"recto": "recto 1", "chroma": "chromadb 2"}})
+    cold_query = starting.cold_work(1000)
+    for figure in (
+        Figure(cold_query, "recto", "ms", (400.0, 500.0), (300.0, 300.0)),
+        Figure(cold_query, "chroma", "ms", (2400.0, 2500.0), (2000.0, 2000.0)),
+        Figure(cold_query, "txtai", "ms", why="it | broke\nhere"),
+        Figure(indexing.work_of(100), "recto", "chunks/s", (9.0,), (100.0,), "more"),
+        Figure(indexing.work_of(100), "chroma", "chunks/s", (10.0,), (90.0,), "more"),
+        Figure("book, page MRR", "recto", "", (0.8,), better="more"),
+        Figure("book, page MRR", "chroma", "", (0.7,), better="more", more={"lead": {"mean": 0.1, "low": 0.02, "high": 0.18, "count": 9}}),
+    ):
+        results.add(figure)
+    return results
+
+
+def test_a_run_is_taken_up_again() -> None:
+    later = Results({"versions": {"recto": "recto 2"}})
+    later.take(json.loads(json.dumps(made_up().to_dict())))
+    assert later.figures == made_up().figures
+    assert later.about["versions"] == {"recto": "recto 2", "chroma": "chromadb 2"}
+    later.add(Figure(starting.cold_work(1000), "chroma", "ms", (1.0,)))
+    assert len(later.figures) == len(made_up().figures)
+    assert later.of(starting.cold_work(1000))["chroma"].values == (1.0,)
+
+
+def test_a_goal_that_is_missed_is_shown_as_missed() -> None:
+    found = {goal.text: goal for goal in goals(made_up(), LISTING.systems)}
+    fast = found["Cold query: times as fast as the best peer"]
+    assert (fast.met, fast.against, fast.reached.middle) == (True, "chroma", 5.5)
+    slow = found["Index, 100 chunks, embedding included: times as fast as the best peer"]
+    assert (slow.met, slow.reached.middle) == (False, 0.9)
+    assert found["book, page MRR: lead over it"].reached == Spread(0.1, 0.02, 0.18)
+    shown = table.goal_table(list(found.values()), {"chroma": "Chroma"})
+    assert "| Chroma | ≥ 5 | 5.5 (5–6) | yes |" in shown
+    assert "| Chroma | ≥ 1 | 0.9 | **no** |" in shown
+
+
+def test_the_tables_show_medians_ranges_and_what_is_worse() -> None:
+    shown = table.markdown(made_up(), LISTING.systems)
+    assert "- Chroma: chromadb 2" in shown
+    assert "| **Recto** | 450 (400–500) | 300 |  |" in shown
+    assert "| Chroma | 2450 (2400–2500) | 2000 | 5.5 (5–6) × |" in shown
+    assert "| txtai | – (it / broke here) |" in shown
+    assert "| **Recto** | 9 | 100 |  |" in shown
+    assert "| Chroma | 10 | 90 | **0.9 ×, worse** |" in shown
+    assert "+0.100 (+0.020 to +0.180)" in shown
+    assert all(line.count("|") == heads.count("|") for heads, line in _lines(shown))
+
+
+def _lines(shown: str) -> Iterator[tuple[str, str]]:
+    """Every line of every table with the table's first line."""
+    heads = ""
+    for line in shown.splitlines():
+        heads = (heads or line) if line.startswith("|") else ""
+        if heads:
+            yield heads, line
+
+
+def test_the_page_takes_the_figures_between_its_marks() -> None:
+    page = PAGE.read_text("utf-8")
+    once = table.into(page, "| new |")
+    assert table.into(once, "| new |") == once
+    assert once.startswith(page.partition(table.START)[0])
+    assert once.endswith(page.partition(table.END)[2])
+    with pytest.raises(SystemExit, match="no place"):
+        table.into("nothing", "x")
+
+
+def test_the_chart_is_one_well_formed_picture() -> None:
+    svg = ET.fromstring(chart(made_up(), LISTING.systems))
+    name = "{http://www.w3.org/2000/svg}"
+    kinds = [rect.get("class") for rect in svg.iter(f"{name}rect")]
+    assert sorted(kinds, key=str) == ["bar", "own", "own", "paper", "worse"]
+    assert svg.find(f"{name}title") is not None
+    assert "prefers-color-scheme: dark" in (svg.findtext(f"{name}style") or "")
+    texts = [text.text for text in svg.iter(f"{name}text")]
+    assert "5.5 ×" in texts
+    assert all(float(rect.get("width") or 0) > 0 for rect in svg.iter(f"{name}rect"))
+
+
+def test_a_folder_is_as_large_as_its_files(tmp_path: Path) -> None:
+    (tmp_path / "inner").mkdir()
+    (tmp_path / "inner" / "a").write_bytes(b"12345")
+    (tmp_path / "b").write_bytes(b"12")
+    assert size_of(tmp_path) == 7
