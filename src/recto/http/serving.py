@@ -59,12 +59,11 @@ def serve(settings: Settings, options: ServeOptions, tell: Tell) -> None:
             if options.workers == 1:
                 uvicorn.Server(config).run(sockets=[listener])
                 return
-            from uvicorn.supervisors import Multiprocess
-
             from recto.http import logs
+            from recto.http.supervisor import Supervisor
 
             logs.set_up(secrets_of(settings, options))
-            Multiprocess(config, sockets=[listener]).run()
+            Supervisor(config, sockets=[listener]).run()
 
 
 def secrets_of(settings: Settings, options: ServeOptions) -> tuple[str, ...]:
