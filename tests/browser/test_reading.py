@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from playwright.sync_api import Locator, expect
+from playwright.sync_api import Locator, Route, expect
 
 from tests.browser.desk import SAMPLE_PAGE, Desk
 
@@ -131,3 +131,17 @@ def test_the_page_waits_while_the_health_is_looked_at(desk: Desk) -> None:
     expect(desk.page.locator("#recto .passage").first).to_be_visible()
     expect(desk.results.first).to_be_visible()
     assert desk.page.title() == "ROS 2 Fundamentals · Recto"
+
+
+def test_a_heading_that_a_passage_states_itself_is_not_put_back_twice(desk: Desk) -> None:
+    """A short section may be joined to the one before it, whose passage then ends within it."""
+
+    def joined(route: Route) -> None:
+        page = route.fetch().json()
+        page["passages"][1]["text"] += f"\n\n## {page['passages'][2]['headings'][-1]}\n\nThe section begins here."
+        route.fulfill(json=page)
+
+    desk.page.route("**/v1/pages/local*", joined)
+    desk.open(page=SAMPLE_PAGE)
+    headings = desk.page.locator("#recto .text :is(h3, h4)").all_inner_texts()
+    assert headings[:3] == ["What is a ROS 2 node?", "How do ROS 2 nodes communicate?", "Topics, messages and interface types"]

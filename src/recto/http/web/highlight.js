@@ -16,9 +16,9 @@ export function telling(question) {
   const words = question.toLowerCase().match(WORD) ?? [];
   const parts = words.flatMap((word, place) => {
     if (word.length < 2 || COMMON.has(word)) return [];
-    const stem = word.length > 4 ? word.replace(/(?:ations?|ing|ed|es|s|e)$/u, "") : word;
+    const stem = word.replace(/(?<=.{4})(?:ations?|ing|ed|es|s|e)$/u, "");
     const number = words[place + 1]?.length === 1 && !COMMON.has(words[place + 1]) ? `(?:[ -]${words[place + 1]})?` : ""; // as in "ROS 2"
-    return [stem.length > 3 ? `${stem}[\\p{L}\\p{N}]{0,5}${number}` : stem + number];
+    return [stem.length > 3 ? `${stem}[\\p{L}\\p{N}]{0,5}${number}` : `${stem}s?${number}`];
   });
   const pattern = [...new Set(parts)].slice(0, 24).join("|");
   return pattern ? new RegExp(`(?<![\\p{L}\\p{N}_])(?:${pattern})(?![\\p{L}\\p{N}_])`, "giu") : null;

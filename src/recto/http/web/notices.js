@@ -20,6 +20,7 @@ export function problem(error, retry) {
   const title = TITLES[error.status] ?? "Something went wrong.";
   const said = [error.message, error.hint].filter((words) => words && words !== title).map(sentence);
   if (error.status === 401) said.splice(0, said.length, "Ask its operator for one; it is what RECTO_API_KEY was set to.");
+  if (error.status === 404 && state().collection) said.splice(1); // the service's hint is for programs
   if (error.status === 429 && error.wait) said.push(`Wait ${error.wait} seconds.`);
   return notice(title, said, action(error, retry), "alert");
 }

@@ -81,6 +81,7 @@ function frame(title, page) {
 function draw(page) {
   const links = inBook(page, page.book.pages);
   let path = [page.title];
+  let last = ""; // the heading that the passage before states, if it goes on into the next section
   let level = 2;
   const heading = (depth, ...nodes) => {
     level = Math.max(3, Math.min(6, depth + 1, level + 1));
@@ -92,8 +93,10 @@ function draw(page) {
     const stated = read.some((block) => block.kind === "heading" && block.text === passage.headings.at(-1));
     const led = stated ? passage.headings.slice(0, -1) : passage.headings;
     const kept = led.findIndex((name, depth) => name !== path[depth]);
-    const opened = kept < 0 ? [] : led.slice(kept).map((name, place) => heading(kept + place + 1, name));
+    const names = kept < 0 || (kept === led.length - 1 && led[kept] === last) ? [] : led.slice(kept);
+    const opened = names.map((name, place) => heading(kept + place + 1, name));
     path = passage.headings;
+    last = read.findLast((block) => block.kind === "heading")?.text ?? "";
     parts.push(section(passage, opened, render(read, { links, heading: (block, nodes) => heading(block.level, ...nodes) })));
   }
   return h("div", { class: "text" }, ...parts);

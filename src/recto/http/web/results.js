@@ -61,7 +61,7 @@ function entry(one, noise, pattern) {
     h("p", { class: "path" }, h("span", { class: "module" }, one.module), ...path.flatMap((heading) => [h("span", { class: "step", "aria-hidden": "true" }, "›"), heading])),
     h("h3", {}, h("a", { class: "result", ...leads(open) }, title)),
     h("p", { class: "score" }, h("span", { "aria-hidden": "true" }, one.score.toFixed(3)), scoreBar(one.score, noise), below && h("span", { class: "verdict" }, "below noise")),
-    ...passage(one, pattern));
+    ...passage(one, title, pattern));
 }
 
 /** A passage is called by its own heading; what leads to it is its path. */
@@ -71,12 +71,13 @@ function place({ headings, page_title: page }) {
   return { title, path: before.length || title === page || !page ? before : [page] };
 }
 
-function passage({ text, link }, pattern) {
+function passage({ text, link }, title, pattern) {
   const read = blocks(text);
   const { shown, before, after } = excerpt(read, pattern);
   const box = h("div", { class: before ? "passage-text cut" : "passage-text" });
   const fill = (chosen) => {
-    box.replaceChildren(...render(chosen));
+    const stated = chosen[0]?.kind === "heading" && chosen[0].text === title; // it stands above already
+    box.replaceChildren(...render(stated ? chosen.slice(1) : chosen));
     mark(box, pattern);
   };
   const toggle = h("button", { type: "button", class: "quiet", "aria-expanded": "false" }, "Whole passage");
