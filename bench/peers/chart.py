@@ -10,7 +10,7 @@ from bench.peers.works import indexing, installing, querying, starting
 from recto.report.markup import Markup, element, joined
 
 _ROW, _GAP, _TOP = 20, 34, 46
-_LEFT, _WIDTH, _RIGHT = 230, 420, 90
+_LEFT, _WIDTH, _RIGHT = 270, 420, 90
 _STYLE = """
 text { font: 13px system-ui, sans-serif; fill: #1d232b } .head { font-weight: 600 } .small { font-size: 12px; fill: #59636e }
 .bar { fill: #8796a8 } .own { fill: #2467c9 } .worse { fill: #b8531b } .one { stroke: #59636e; stroke-dasharray: 3 3 }

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from bench.peers.figures import Figure, Results, Spread, ratio
+from bench.peers.figures import Figure, Results, Spread, cpu_ratio, ratio
 from bench.peers.listing import LIMIT, SELF, System
 from bench.peers.works import installing, pipelines, querying, scifact, starting
 
@@ -22,6 +22,7 @@ class Goal:
     wanted: float
     reached: Spread
     against: str
+    cpu: Spread | None = None
 
     @property
     def met(self) -> bool:
@@ -75,13 +76,13 @@ def _best(results: Results, work: str, names: set[str]) -> tuple[Figure, Figure]
 def _lead(results: Results, work: str, names: set[str], text: str, wanted: float) -> Iterator[Goal]:
     pair = _best(results, work, names)
     if pair and (times := ratio(*pair)):
-        yield Goal(text, "at least", wanted, times, pair[1].system)
+        yield Goal(text, "at least", wanted, times, pair[1].system, cpu_ratio(*pair))
 
 
 def _cost(results: Results, work: str, text: str, wanted: float) -> Iterator[Goal]:
     mine, bare = results.get(work, SELF), results.get(work, LIMIT)
     if mine and bare and (times := ratio(bare, mine)):
-        yield Goal(text, "at most", wanted, times, LIMIT)
+        yield Goal(text, "at most", wanted, times, LIMIT, cpu_ratio(bare, mine))
 
 
 def _small(results: Results, work: str, names: set[str]) -> Iterator[Goal]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from statistics import median
 
-from bench.peers.figures import Figure, Results, Spread, ratio
+from bench.peers.figures import Figure, Results, Spread, cpu_ratio, ratio
 from bench.peers.goals import Goal, goals
 from bench.peers.listing import SELF, System
 
@@ -53,55 +53,66 @@ def goal_table(found: Sequence[Goal], titles: dict[str, str]) -> str:
                 titles.get(goal.against, goal.against) or "–",
                 f"{sign} {goal.wanted:g}",
                 spread(goal.reached),
+                spread(goal.cpu),
                 "yes" if goal.met else "**no**",
             ]
         )
-    return table(["goal", "against", "wanted", "reached (range)", "met"], rows)
+    return table(["goal", "against", "wanted", "reached (range)", "by CPU time", "met"], rows)
+
+
+_EXTRA = {"p95": "p95", "packages": "packages", "rss": "all resident, MB", "agreement": "same as exact"}
 
 
 def work_table(figures: dict[str, Figure], titles: dict[str, str]) -> str:
     """Return the systems' figures for one piece of work, best first, each with what Recto is worth beside it."""
-    mine = figures.get(SELF)
-    measured = [figure for figure in figures.values() if figure.values]
+    measured = sorted((figure for figure in figures.values() if figure.values), key=_order)
     if not measured:
         return table(["system", "why not"], [[titles[name], shown(figure.why)] for name, figure in figures.items()])
-    first = measured[0]
-    judged = any("lead" in figure.more for figure in measured)
-    extra = [name for name in ("p95", "packages", "rss", "agreement") if any(name in figure.more for figure in measured)]
-    heads = ["system", f"{first.unit or 'mean'} (range)" if not judged else "mean"]
-    heads += (
-        []
-        if not any(figure.cpu for figure in measured)
-        else [f"CPU ms a {'chunk' if 'chunks/s' in first.unit else 'answer'}" if first.better == "more" else f"CPU {first.unit}"]
-    )
-    heads += [{"p95": "p95", "packages": "packages", "rss": "all resident, MB", "agreement": "same as exact"}[name] for name in extra]
-    heads += ["Recto minus it (95 %)" if judged else "Recto is better"]
-    rows = []
-    for figure in sorted(measured, key=_order):
-        row = [f"**{titles[figure.system]}**" if figure.system == SELF else titles[figure.system]]
-        row.append(f"{figure.values[0]:.3f}" if judged and figure.wall else spread(figure.wall))
-        row += [] if "CPU" not in " ".join(heads) else [number(median(figure.cpu)) if figure.cpu else "–"]
-        row += [number(figure.more[name]) if name in figure.more else "–" for name in extra]
-        rows.append([*row, _beside(figure, mine, judged=judged)])
-    rows += [[titles[name], f"– ({shown(figure.why)})", *[""] * (len(heads) - 2)] for name, figure in figures.items() if not figure.values]
-    return table(heads, rows)
+    columns = _columns(measured, figures.get(SELF))
+    rows = [
+        [f"**{titles[SELF]}**" if figure.system == SELF else titles[figure.system], *(cell(figure) for _, cell in columns)]
+        for figure in measured
+    ]
+    missing = [(name, figure) for name, figure in figures.items() if not figure.values]
+    rows += [[titles[name], f"– ({shown(figure.why)})", *[""] * (len(columns) - 1)] for name, figure in missing]
+    return table(["system", *(head for head, _ in columns)], rows)
+
+
+def _columns(measured: Sequence[Figure], mine: Figure | None) -> list[tuple[str, Callable[[Figure], str]]]:
+    """Return the heads of a table's columns, and what each shows of a figure."""
+    unit = measured[0].unit
+    if any("lead" in figure.more for figure in measured):
+        return [("mean", lambda figure: f"{figure.values[0]:.3f}"), ("Recto minus it (95 %)", _lead)]
+    columns: list[tuple[str, Callable[[Figure], str]]] = [(f"{unit or 'value'} (range)", lambda figure: spread(figure.wall))]
+    with_cpu = any(figure.cpu for figure in measured)
+    if with_cpu:
+        head = {"chunks/s": "CPU ms per chunk", "answers/s": "CPU ms per answer"}.get(unit, f"CPU {unit}")
+        columns.append((head, lambda figure: number(median(figure.cpu)) if figure.cpu else "–"))
+    columns += [(head, _named(name)) for name, head in _EXTRA.items() if any(name in figure.more for figure in measured)]
+    columns.append(("Recto is better", lambda figure: _times(ratio(mine, figure) if mine and figure.system != SELF else None)))
+    if with_cpu:
+        columns.append(("by CPU time", lambda figure: _times(cpu_ratio(mine, figure) if mine and figure.system != SELF else None)))
+    return columns
+
+
+def _named(name: str) -> Callable[[Figure], str]:
+    return lambda figure: number(figure.more[name]) if name in figure.more else "–"
+
+
+def _lead(figure: Figure) -> str:
+    lead = figure.more.get("lead")
+    return f"{lead['mean']:+.3f} ({lead['low']:+.3f} to {lead['high']:+.3f})" if lead else ""
+
+
+def _times(times: Spread | None) -> str:
+    if times is None:
+        return ""
+    return f"{spread(times)} ×" if times.middle >= 1 else f"**{spread(times)} ×, worse**"
 
 
 def _order(figure: Figure) -> float:
     middle = figure.wall.middle if figure.wall else 0.0
     return middle if figure.better == "less" else -middle
-
-
-def _beside(figure: Figure, mine: Figure | None, *, judged: bool) -> str:
-    if mine is None or figure.system == SELF:
-        return ""
-    if judged:
-        lead = figure.more.get("lead")
-        return f"{lead['mean']:+.3f} ({lead['low']:+.3f} to {lead['high']:+.3f})" if lead else ""
-    times = ratio(mine, figure)
-    if times is None:
-        return ""
-    return f"{spread(times)} ×" if times.middle >= 1 else f"**{spread(times)} ×, worse**"
 
 
 def spread(found: Spread | None) -> str:

@@ -232,18 +232,18 @@ def test_a_goal_that_is_missed_is_shown_as_missed() -> None:
     assert (slow.met, slow.reached.middle) == (False, 0.9)
     assert found["book, page MRR: lead over it"].reached == Spread(0.1, 0.02, 0.18)
     shown = table.goal_table(list(found.values()), {"chroma": "Chroma"})
-    assert "| Chroma | ≥ 5 | 5.5 (5–6) | yes |" in shown
-    assert "| Chroma | ≥ 1 | 0.9 | **no** |" in shown
+    assert "| Chroma | ≥ 5 | 5.5 (5–6) | 6.67 | yes |" in shown
+    assert "| Chroma | ≥ 1 | 0.9 | 0.9 | **no** |" in shown
 
 
 def test_the_tables_show_medians_ranges_and_what_is_worse() -> None:
     shown = table.markdown(made_up(), LISTING.systems)
     assert "- Chroma: chromadb 2" in shown
-    assert "| **Recto** | 450 (400–500) | 300 |  |" in shown
-    assert "| Chroma | 2450 (2400–2500) | 2000 | 5.5 (5–6) × |" in shown
+    assert "| **Recto** | 450 (400–500) | 300 |  |  |" in shown
+    assert "| Chroma | 2450 (2400–2500) | 2000 | 5.5 (5–6) × | 6.67 × |" in shown
     assert "| txtai | – (it / broke here) |" in shown
-    assert "| **Recto** | 9 | 100 |  |" in shown
-    assert "| Chroma | 10 | 90 | **0.9 ×, worse** |" in shown
+    assert "| **Recto** | 9 | 100 |  |  |" in shown
+    assert "| Chroma | 10 | 90 | **0.9 ×, worse** | **0.9 ×, worse** |" in shown
     assert "+0.100 (+0.020 to +0.180)" in shown
     assert all(line.count("|") == heads.count("|") for heads, line in _lines(shown))
 
