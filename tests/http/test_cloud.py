@@ -127,7 +127,7 @@ def test_an_engine_that_is_down_is_not_asked_by_every_request(settings: Settings
 
 def test_an_engine_that_hangs(settings: Settings, cohere: CohereDouble) -> None:
     with Service(settings, ServeOptions(timeout=0.5)) as service:
-        service.post("/retrieve", {"query": "soil"})
+        recovers(service)  # a busy machine may need more than one try
         cohere.always(hang())
         with ThreadPoolExecutor(4) as pool:
             replies = list(pool.map(lambda _: service.post("/retrieve", {"query": "soil"}), range(4)))
