@@ -10,7 +10,7 @@ import pytest
 
 from tests.running import ROOT, environment
 
-HEAVY = {"numpy", "onnxruntime", "tokenizers", "qdrant_edge", "qdrant_client", "cohere", "fastapi", "rich"}
+HEAVY = {"numpy", "onnxruntime", "tokenizers", "qdrant_edge", "qdrant_client", "cohere", "fastapi", "rich", "prompt_toolkit"}
 
 PROBE = """
 import sys
@@ -97,6 +97,7 @@ def test_a_query_loads_only_the_embedded_engine(sample_home: Path) -> None:
         "cohere",
         "fastapi",
         "rich",
+        "prompt_toolkit",
         "markdown_it",
         "asyncio",
         "httpx",

@@ -81,7 +81,7 @@ class Terminal:
         since, self._seen = self._seen, place + len(wanted)
         return self.text[since : self._seen]
 
-    def end(self, seconds: float = 60) -> int:
+    def end(self, seconds: float = 25) -> int:
         """Wait for its end, and return the exit code."""
         deadline = time.monotonic() + seconds
         while self.process.poll() is None:

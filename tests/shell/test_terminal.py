@@ -45,9 +45,10 @@ def test_a_session(terminal: Terminal, own_home: Path) -> None:
     assert not history.exists(), "before anything is typed"
     terminal.press("What is DDS in ROS 2?\r")
     terminal.see("#what-is-dds")
-    terminal.press(":module is" + TAB)
+    terminal.see("recto>")
+    terminal.press(":module is")
     terminal.see("isaac")
-    terminal.press("\r")
+    terminal.press(TAB + "\r")
     terminal.see("recto (isaac)>")
     terminal.press(CTRL_D)
     assert terminal.end() == 0
@@ -58,6 +59,7 @@ def test_a_session(terminal: Terminal, own_home: Path) -> None:
         later.see("recto>")
         later.press(UP + UP + "\r")
         later.see("#what-is-dds")
+        later.see("recto>")
         later.press(":quit\r")
         assert later.end() == 0
 
@@ -79,7 +81,12 @@ def test_ctrl_c_cancels_the_line_and_nothing_else(terminal: Terminal) -> None:
     terminal.see("recto>")
     terminal.press(":top 2\r")
     terminal.see("Showing 2 passages.")
-    terminal.press(CTRL_C * 3 + CTRL_D)
+    terminal.see("recto>")
+    for _ in range(3):
+        terminal.press(CTRL_C)
+        terminal.see("Cancelled")
+        terminal.see("recto>")
+    terminal.press(CTRL_D)
     assert terminal.end() == 0
     assert terminal.state() == terminal.found
 
@@ -90,7 +97,7 @@ def test_a_pasted_text_keeps_its_paragraphs(terminal: Terminal) -> None:
     terminal.press("\x1b[200~Nodes talk over topics.\n\nTopics have types.\x1b[201~\r")
     terminal.see("text>")
     terminal.press("\r")
-    assert "42 characters are selected" in terminal.see("question>")
+    assert "43 characters are selected" in terminal.see("question>")
     terminal.press("\r")
     assert "passages in" in terminal.see("recto>")
 
@@ -124,6 +131,7 @@ def test_a_dumb_terminal(own_home: Path) -> None:
         terminal.press("What is DDS in ROS 2?\n")
         assert "\x1b" not in terminal.raw
         terminal.see("#what-is-dds")
+        terminal.see("recto>")
         terminal.press(CTRL_D)
         assert terminal.end() == 0
         assert terminal.state() == terminal.found
@@ -135,8 +143,10 @@ def test_a_home_that_cannot_be_written_costs_only_the_history(own_home: Path) ->
         terminal.see("recto>")
         terminal.press(":top 1\r")
         terminal.see("Showing 1 passage.")
+        terminal.see("recto>")
         terminal.press(":top 2\r")
         terminal.see("Showing 2 passages.")
+        terminal.see("recto>")
         terminal.press(CTRL_D)
         assert terminal.end() == 0
 
@@ -163,6 +173,7 @@ def test_ctrl_c_cancels_a_search_that_hangs(tmp_path: Path, small_book: Path) ->
             cohere.always(None)
             terminal.press(":again\r")
             terminal.see("01-bread")
+            terminal.see("recto>")
             terminal.press(CTRL_D)
             assert terminal.end() == 0
             assert terminal.state() == terminal.found

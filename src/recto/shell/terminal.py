@@ -45,8 +45,14 @@ def run_terminal(session: Session, history: Path) -> Exit:
             enable_suspend=True,
         )
         pasting = PromptSession[str](history=DummyHistory(), enable_suspend=True)
-        while _turn(session, pasting if session.pasting else asking):
-            names.refresh()
+        goes_on = True
+        while goes_on:
+            try:
+                goes_on = _turn(session, pasting if session.pasting else asking)
+                names.refresh()
+            except KeyboardInterrupt:  # at whatever moment it comes, it costs the line and nothing else
+                session.cancel()
+                click.echo(f"{_AT_REST if session.look().colour else ''}Cancelled; Ctrl-D or :quit leaves.", color=True)
     names.close()
     return Exit.OK
 
@@ -54,18 +60,13 @@ def run_terminal(session: Session, history: Path) -> Exit:
 def _turn(session: Session, prompts: PromptSession[str]) -> bool:
     """Read and answer one line; return whether another one follows."""
     try:
-        try:
-            prompt = session.prompt
-            line = prompts.prompt(FormattedText([("bold", prompt)]) if session.look().colour else prompt)
-        except EOFError:
-            reply = session.finish()
-        else:
-            reply = session.feed(line)
-        _write(session, reply)
-    except KeyboardInterrupt:
-        session.cancel()
-        click.echo(f"{_AT_REST if session.look().colour else ''}Cancelled; Ctrl-D or :quit leaves.")
-        return True
+        prompt = session.prompt
+        line = prompts.prompt(FormattedText([("bold", prompt)]) if session.look().colour else prompt)
+    except EOFError:
+        reply = session.finish()
+    else:
+        reply = session.feed(line)
+    _write(session, reply)
     return not reply.ends
 
 
