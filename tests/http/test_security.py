@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from recto.access import Keys, is_loopback
 from recto.errors import ConfigurationError
-from recto.http.options import ServeOptions, is_loopback, serve_options
-from recto.http.security import Hosts, Keys
+from recto.http.options import ServeOptions, serve_options
+from recto.http.security import Hosts
 from recto.settings import Settings
 from tests.http.service import Service
 from tests.running import recto

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
+from recto.access import api_keys
 from recto.cli.running import Exit, tell
 from recto.errors import missing_extra
 from recto.settings import QUERY_COLLECTION, check_collection_name, load_settings, read_dotenv, working_directory
@@ -29,15 +30,9 @@ def mcp(collection: str | None, host: str, port: int, *, http: bool) -> Exit:
         desk = Desk(retriever, lambda: connect(settings, retriever.embedder, retriever.store, name, tell), tell)
         server = build_server(desk)
         if http:
-            run_http(server, host, port, _keys(), tell)
+            run_http(server, host, port, api_keys({**read_dotenv(working_directory()), **os.environ}), tell)
         else:
             if sys.stdin is not None and sys.stdin.isatty():
                 tell("Waiting for an agent's program on standard input, until Ctrl-C. To serve many: recto mcp --http")
             run_stdio(server)
     return Exit.OK
-
-
-def _keys() -> tuple[str, ...]:
-    """Return the keys that let others in, as the HTTP service reads them."""
-    given = {**read_dotenv(working_directory()), **os.environ}.get("RECTO_API_KEY", "")
-    return tuple(key.strip() for key in given.split(",") if key.strip())

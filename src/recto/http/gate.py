@@ -10,12 +10,13 @@ from time import perf_counter
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from recto.access import Keys
 from recto.http.errors import UNEXPECTED, Refusal, busy
 from recto.http.limits import Rate, Slots, bounded_body, check_length
 from recto.http.logs import LOG, log_request, request_id
 from recto.http.metrics import Metrics
 from recto.http.options import ServeOptions
-from recto.http.security import HEADERS, Hosts, Keys, Origins, is_open, unauthorised
+from recto.http.security import HEADERS, Hosts, Origins, is_open, unauthorised
 from recto.http.views import respond_refusal
 
 _LIGHT = ("/healthz", "/readyz", "/metrics")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import ipaddress
 import os
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
+from recto.access import api_keys, is_loopback, unguarded
 from recto.errors import ConfigurationError
 from recto.settings import check_collection_name, read_dotenv, working_directory
 
@@ -75,7 +75,7 @@ def serve_options(
         port=port,
         workers=workers,
         collections=_listed(collections, values, "RECTO_COLLECTIONS"),
-        keys=_keys(values),
+        keys=api_keys(values),
         allow_public=allow_public,
         hosts=tuple(_checked_host(name) for name in _listed(hosts, values, "RECTO_ALLOWED_HOSTS")),
         origins=tuple(_checked_origin(name) for name in _listed(origins, values, "RECTO_CORS_ORIGINS")),
@@ -87,37 +87,14 @@ def serve_options(
     for name in options.collections:
         check_collection_name(name, "--collection")
     if options.is_public and not options.keys and not options.allow_public:
-        raise ConfigurationError(
-            f"{host} can be reached from other machines, and there is no RECTO_API_KEY",
-            hint="Set RECTO_API_KEY to a long random text, listen on 127.0.0.1, or say --allow-public.",
-        )
+        raise unguarded(host, "listen on 127.0.0.1, or say --allow-public")
     return options
-
-
-def is_loopback(host: str) -> bool:
-    """Tell whether a name or address to listen on is of this machine alone."""
-    name = host.strip("[]").lower()
-    if name == "localhost" or name.endswith(".localhost"):
-        return True
-    try:
-        return ipaddress.ip_address(name).is_loopback
-    except ValueError:
-        return False
 
 
 def _listed(given: Iterable[str], values: Mapping[str, str], name: str) -> tuple[str, ...]:
     """Flags win over the variable; both may hold several, separated by commas."""
     source = list(given) or [values.get(name, "")]
     return tuple(dict.fromkeys(part.strip() for one in source for part in one.split(",") if part.strip()))
-
-
-def _keys(values: Mapping[str, str]) -> tuple[str, ...]:
-    keys = _listed((), values, "RECTO_API_KEY")
-    if any(not key.isascii() or not key.isprintable() or " " in key for key in keys):
-        raise ConfigurationError(
-            "RECTO_API_KEY has characters that a header cannot carry", hint="Use letters and digits; separate several keys by commas."
-        )
-    return keys
 
 
 def _rate(values: Mapping[str, str]) -> int:

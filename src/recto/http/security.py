@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import hmac
 from collections.abc import Mapping
-from hashlib import sha256
 
+from recto.access import is_loopback
 from recto.http.errors import Refusal
-from recto.http.options import ServeOptions, is_loopback
+from recto.http.options import ServeOptions
 
 OPEN_PATHS = ("/healthz", "/", "/favicon.ico")
 STATIC = "/static/"
@@ -41,26 +40,6 @@ _WRONG_HOST = Refusal(
 def is_open(path: str) -> bool:
     """Whether a path needs no key."""
     return path in OPEN_PATHS or path.startswith(STATIC)
-
-
-class Keys:
-    """Tells whose key a request has, in a time that says nothing of the keys."""
-
-    def __init__(self, keys: tuple[str, ...]) -> None:
-        self._digests = [_digest(key) for key in keys]
-
-    def __bool__(self) -> bool:
-        """Whether a key is needed at all."""
-        return bool(self._digests)
-
-    def holder(self, authorization: str) -> int:
-        """Return the number of the key, from 1, or 0 if it is none of them; all are compared, whatever matches."""
-        scheme, _, given = authorization.partition(" ")
-        digest = _digest(given.strip()) if scheme.lower() == "bearer" else b""
-        found = 0
-        for number, one in enumerate(self._digests, 1):
-            found += number * hmac.compare_digest(digest, one)
-        return found
 
 
 def unauthorised() -> Refusal:
@@ -118,7 +97,3 @@ def _hostname(host: str) -> str:
     if host.startswith("["):
         return host.partition("]")[0] + "]"
     return host.partition(":")[0]
-
-
-def _digest(key: str) -> bytes:
-    return sha256(key.encode("utf-8", "surrogateescape")).digest()

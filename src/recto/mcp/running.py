@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import ipaddress
 import json
 import os
 import signal
 import socket
 import sys
 from collections.abc import Sequence
-from hashlib import sha256
-from hmac import compare_digest
 from typing import TYPE_CHECKING, Any, cast
 
 import anyio
@@ -18,6 +15,7 @@ from mcp.server import Server
 from mcp.server.stdio import stdio_server
 from mcp.server.transport_security import TransportSecuritySettings
 
+from recto.access import Keys, is_loopback, unguarded
 from recto.errors import ConfigurationError
 from recto.remote import Tell
 
@@ -75,22 +73,11 @@ def run_http(server: Server[None], host: str, port: int, keys: Sequence[str], te
 def http_application(server: Server[None], host: str, keys: Sequence[str]) -> ASGIApp:
     """Make the application; requests that need no session are answered at once, in one piece."""
     if not is_loopback(host) and not keys:
-        raise ConfigurationError(
-            f"{host} can be reached from other machines, and there is no RECTO_API_KEY",
-            hint="Set RECTO_API_KEY to a long random text, or listen on 127.0.0.1.",
-        )
+        raise unguarded(host, "or listen on 127.0.0.1")
     application = server.streamable_http_app(
         streamable_http_path=PATH, json_response=True, stateless_http=True, transport_security=_security(host), host=host
     )
     return KeyCheck(application, keys) if keys else application
-
-
-def is_loopback(host: str) -> bool:
-    """Tell whether a name or address to listen on is of this machine alone."""
-    try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -104,23 +91,18 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 class KeyCheck:
-    """Lets requests through that bring one of the keys; the time it takes says nothing of them."""
+    """Lets requests through that bring one of the keys."""
 
     def __init__(self, application: ASGIApp, keys: Sequence[str]) -> None:
         self._application = application
-        self._digests = [_digest(key.encode()) for key in keys]
+        self._keys = Keys(tuple(keys))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer 401, or pass the request on."""
-        if scope["type"] == "http" and not self._is_known(dict(scope["headers"]).get(b"authorization", b"")):
+        if scope["type"] == "http" and not self._keys.holder(dict(scope["headers"]).get(b"authorization", b"").decode("latin-1")):
             await _refuse(send)
             return
         await self._application(scope, receive, send)
-
-    def _is_known(self, header: bytes) -> bool:
-        scheme, _, given = header.partition(b" ")
-        digest = _digest(given.strip()) if scheme.lower() == b"bearer" else b""
-        return sum(compare_digest(digest, known) for known in self._digests) > 0
 
 
 def _security(host: str) -> TransportSecuritySettings:
@@ -132,10 +114,6 @@ def _security(host: str) -> TransportSecuritySettings:
         allowed_hosts=[pattern for name in names for pattern in (name, f"{name}:*")],
         allowed_origins=[pattern for name in names for pattern in (f"http://{name}", f"http://{name}:*")],
     )
-
-
-def _digest(key: bytes) -> bytes:
-    return sha256(key).digest()
 
 
 async def _refuse(send: Send) -> None:
