@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import socket
-import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, cast
 
@@ -17,6 +15,7 @@ from mcp.server.transport_security import TransportSecuritySettings
 
 from recto.access import Keys, is_loopback, unguarded
 from recto.errors import ConfigurationError
+from recto.mcp.wire import Outbox, inbox
 from recto.remote import Tell
 
 if TYPE_CHECKING:
@@ -31,31 +30,11 @@ def run_stdio(server: Server[None]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
     async def serve() -> None:
-        async with stdio_server(stdout=cast("anyio.AsyncFile[str]", Wire())) as (incoming, outgoing):
+        lines, out = cast("anyio.AsyncFile[str] | None", inbox()), cast("anyio.AsyncFile[str]", Outbox())
+        async with stdio_server(stdin=lines, stdout=out) as (incoming, outgoing):
             await server.run(incoming, outgoing, server.create_initialization_options())
 
     anyio.run(serve)
-
-
-class Wire:
-    """Standard output for the protocol alone: whatever else is printed goes to standard error.
-
-    It writes at once; the SDK's own would pass every message to a thread twice, which takes longer than the writing.
-    """
-
-    def __init__(self) -> None:
-        sys.stdout.flush()
-        self._descriptor = os.dup(1)
-        os.dup2(2, 1)
-
-    async def write(self, text: str) -> None:
-        """Write all of a message."""
-        rest = memoryview(text.encode())
-        while rest:
-            rest = rest[os.write(self._descriptor, rest) :]
-
-    async def flush(self) -> None:
-        """Nothing is held back."""
 
 
 def run_http(server: Server[None], host: str, port: int, keys: Sequence[str], tell: Tell) -> None:
