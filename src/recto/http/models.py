@@ -159,6 +159,7 @@ class PlainPassage(Answer):
     module: str
     headings: list[str]
     anchor: str
+    anchors: list[str]
     chunk_index: int
     total_chunks: int
     start_line: int

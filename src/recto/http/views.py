@@ -122,6 +122,7 @@ def passage_view(chunk: Chunk) -> dict[str, Any]:
         "module": chunk.module_name,
         "headings": list(chunk.headings),
         "anchor": chunk.anchor,
+        "anchors": list(chunk.anchors),
         "chunk_index": chunk.chunk_index,
         "total_chunks": chunk.total_chunks,
         "start_line": chunk.start_line,
