@@ -16,6 +16,7 @@ from bench.peers.listing import SELF, Listing, System
 
 ROOT = Path(__file__).parent.parent.parent
 _DONE = "recto-bench.json"
+_INSTALL = ("--compile-bytecode", "--link-mode", "copy")  # as pip does; and NLTK, which LlamaIndex uses, refuses files with two names
 _VERSIONS = """
 import json, sys
 from importlib.metadata import distributions
@@ -60,7 +61,7 @@ def build_alone(system: System, listing: Listing, cache: Path) -> Environment:
 
 
 def _install(name: str, needs: Sequence[str], pins: Sequence[str], cache: Path, *, fresh: bool) -> Path:
-    recipe = json.dumps([sys.version, list(needs), list(pins)])
+    recipe = json.dumps([sys.version, *_INSTALL, list(needs), list(pins)])
     folder = cache / "environments" / f"{name}-{hashlib.sha256(recipe.encode()).hexdigest()[:12]}"
     if (folder / _DONE).exists() and not fresh:
         return folder
@@ -72,7 +73,7 @@ def _install(name: str, needs: Sequence[str], pins: Sequence[str], cache: Path, 
     _run("uv", "venv", "--quiet", "--python", sys.executable, str(folder))
     paths = [str(ROOT) if need == "." else need for need in needs]
     _run(
-        *("uv", "pip", "install", "--quiet", "--compile-bytecode", "--python", str(_python(folder))),
+        *("uv", "pip", "install", "--quiet", *_INSTALL, "--python", str(_python(folder))),
         *("--reinstall-package", SELF, "--constraints", str(constraints), *paths),
     )
     constraints.unlink()

@@ -126,6 +126,11 @@ def test_an_index_that_would_take_too_long_is_not_made(book: Book, bench: Bench)
     assert why.startswith("would take about")
 
 
+def test_only_questions_that_nothing_was_chosen_by_are_asked() -> None:
+    kept = Asked("kept back", ("a.md",), held=True)
+    assert pipelines.held([*QUESTIONS, kept]) == (kept,)
+
+
 def test_the_rank_of_a_page_is_that_of_its_first_passage() -> None:
     found = [["module-1-garden/01-soil.md", "module-1-garden/02-seeds.md", "module-1-garden/02-seeds.md"], ["welcome.md"]]
     assert pipelines.ranks(QUESTIONS, found) == [2, 0]

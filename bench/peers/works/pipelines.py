@@ -26,7 +26,7 @@ _DEEP = 50
 
 @dataclass(frozen=True, slots=True)
 class Shelved:
-    """A book's files and the questions about it."""
+    """A book's files and the questions about it that were held back: by the others Recto's chunks were chosen, so they favour it."""
 
     name: str
     docs: Path
@@ -116,7 +116,7 @@ def _read_by_the_model(bench: Bench, text: str) -> str:
 
 
 def _books(bench: Bench) -> list[Shelved]:
-    books = [Shelved("sample", _files(bench, "sample", Path(sample_source().location)), load_suites(*SUITES))]
+    books = [Shelved("sample", _files(bench, "sample", Path(sample_source().location)), held(load_suites(*SUITES)))]
     for name, place in BOOKS.items():
         root = bench.corpora / "books" / place if bench.corpora else None
         if root is None or not root.is_dir():
@@ -124,7 +124,7 @@ def _books(bench: Bench) -> list[Shelved]:
             continue
         questions = load_questions(QUESTIONS / f"{name}.json")
         chosen = load_book(MarkdownTree(root, book=name), questions, 1 if bench.whole else EVERY[name])
-        books.append(Shelved(name, _files(bench, name, root, {page.path for page in chosen.pages}), questions))
+        books.append(Shelved(name, _files(bench, name, root, {page.path for page in chosen.pages}), held(questions)))
     return books
 
 
@@ -147,6 +147,11 @@ def _readers(systems: tuple[System, ...]) -> list[System]:
         if system.kind != "limit":
             first.setdefault(system.runner, system)
     return list(first.values())
+
+
+def held(questions: Sequence[Asked]) -> tuple[Asked, ...]:
+    """Keep the questions that nothing was chosen by."""
+    return tuple(question for question in questions if question.held)
 
 
 def ranks(questions: Sequence[Asked], found: Sequence[Sequence[str]]) -> list[int]:

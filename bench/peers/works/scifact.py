@@ -15,6 +15,7 @@ from bench.peers.works.judging import add, refuse
 from recto.evaluation.measures import Measure
 
 WORK = "SciFact nDCG@10"
+PART = "SciFact nDCG@10, a small and so an easier part of it"
 _MEASURE = Measure("nDCG", 10)
 _FEW = 40
 
@@ -27,13 +28,14 @@ def run(bench: Bench, folder: Path, *, quick: bool = False) -> None:
         wanted = set().union(*claims.values())
         texts = {id: text for number, (id, text) in enumerate(texts.items()) if number % 10 == 0 or id in wanted}
     material = make_given(texts, list(claims), bench.vectors, bench.scratch, "scifact")
+    work = PART if quick else WORK
     scores = {}
     for system in bench.whole_systems:
         try:
             scores[system.name] = _scores(bench, system, material, claims)
         except Refused as refused:
-            refuse(bench, WORK, system.name, str(refused))
-    add(bench, WORK, scores, {"documents": len(texts)})
+            refuse(bench, work, system.name, str(refused))
+    add(bench, work, scores, {"documents": len(texts)})
 
 
 def load(folder: Path) -> tuple[dict[str, str], dict[str, set[str]]]:
