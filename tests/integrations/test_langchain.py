@@ -112,5 +112,7 @@ def test_what_goes_wrong_is_ours_to_say(retriever: Retriever) -> None:
         adapter.invoke(" ")
     with pytest.raises(InvalidArgument):
         adapter.invoke(QUESTION, k=101)
+    with pytest.raises(ValueError, match="colection"):
+        RectoRetriever(colection="physical-ai-book")  # type: ignore[call-arg]
     with pytest.raises(TypeError, match="modul"):
         adapter.invoke(QUESTION, modul="ros2")
