@@ -10,7 +10,7 @@ import click
 
 from recto.cli.commands import connect
 from recto.cli.running import Exit, warn
-from recto.limits import check_query, check_search
+from recto.limits import FLAGS, check_query, check_search
 
 if TYPE_CHECKING:
     from recto.evaluation.explain import Expected, Explanation, Ranked
@@ -22,7 +22,7 @@ def explain(
 ) -> Exit:
     """Explain one search on standard output."""
     check_query(query)
-    check_search(top_k, filters, None)
+    check_search(top_k, filters, None, FLAGS)
     from recto.evaluation.places import parse_place
 
     place = parse_place(expect) if expect is not None else None
