@@ -250,6 +250,10 @@ def test_the_address_of_a_result(ask: Ask) -> None:
 
 def test_reading_on(ask: Ask, session: Session, retriever: Retriever) -> None:
     text = ask("What is DDS in ROS 2?", ":page 1").text
+    assert max(map(len, text.split("\n"))) <= 80
+    assert text.split() == f"{DDS}#what-is-dds {retriever.page(DDS).markdown('what-is-dds')}".split()
+    session.scripted = True  # a program reads it as it is written
+    text = ask(":page 1").text
     assert text == f"{DDS}#what-is-dds\n\n{retriever.page(DDS).markdown('what-is-dds')}"
     assert ask(":page urdf").text == f"{URDF}\n\n{retriever.page(URDF).markdown()}"
     refused(session, ":page")

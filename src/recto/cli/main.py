@@ -142,7 +142,7 @@ def new(collection: str | None, out: Path | None, count: int, force: bool) -> in
 
 
 @recto.command()
-@click.argument("location", metavar="PATH_OR_URL", required=False)
+@click.argument("location", metavar="[PATH_OR_URL]", required=False)
 @options.target
 @click.option("--sample", is_flag=True, help="Index the sample book that comes with Recto.")
 @options.indexed_modules
@@ -182,7 +182,14 @@ def index(
 @options.target
 @options.indexed_modules
 @options.site
-@click.option("--interval", type=click.FloatRange(0.05, 3600), default=0.5, show_default=True, help="Seconds between looks at the files.")
+@click.option(
+    "--interval",
+    type=click.FloatRange(0.05, 3600),
+    default=0.5,
+    show_default=True,
+    metavar="SECONDS",
+    help="Wait between looks at the files.",
+)
 def watch(path: str, collection: str | None, modules: tuple[str, ...], interval: float, **settings: Any) -> int:
     """Index the book at PATH, and again whenever it changes, until Ctrl-C.
 
@@ -316,11 +323,13 @@ def doctor(collection: str | None, everything: bool, as_json: bool) -> int:
 @click.option("--host", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="Where to listen; any but loopback wants a key.")
 @click.option("--port", type=click.IntRange(0, 65535), default=8000, show_default=True, metavar="INT", help="The port; 0 is any free one.")
 @click.option("--workers", type=click.IntRange(1, 64), default=1, show_default=True, metavar="INT", help="Processes that answer.")
-@click.option("--collection", "collections", multiple=True, metavar="NAME", help="Serve this collection too. May be repeated.")
+@click.option("--collection", "collections", multiple=True, metavar="NAME", help="Serve this one beside COLLECTION_NAME. May be repeated.")
 @click.option("--allow-public", is_flag=True, help="Let anyone who can reach the service ask it, without a key.")
 @click.option("--allowed-host", "hosts", multiple=True, metavar="NAME", help="Answer to this host name too. May be repeated.")
 @click.option("--cors-origin", "origins", multiple=True, metavar="ORIGIN", help="Let web pages of this origin ask. May be repeated.")
-@click.option("--rate", type=click.IntRange(0), metavar="INT", help="Requests a minute for each key; default no limit.")
+@click.option(
+    "--rate", type=click.IntRange(0), metavar="INT", help="Requests a minute for each key, or each address without keys; default no limit."
+)
 @click.option("--concurrency", type=click.IntRange(1), default=100, show_default=True, metavar="INT", help="Requests at once, per worker.")
 @click.option(
     "--timeout", type=click.FloatRange(0.1), default=15, show_default=True, metavar="SECONDS", help="How long a request may take."

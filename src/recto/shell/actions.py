@@ -158,7 +158,7 @@ def _page(session: Session, address: str) -> Reply:
         raise InvalidArgument(":page needs a result's number or an address", hint="Such as `:page 1`.")
     full = _address(session, address)
     page = session.retriever.page(full)
-    return _said(reports.page(page, full.partition("#")[2], session.look()))
+    return _said(reports.page(page, full.partition("#")[2], session.look(), as_written=session.scripted))
 
 
 def _stats(session: Session, argument: str) -> Reply:
