@@ -121,6 +121,15 @@ def test_blank_filters_are_refused(retriever: Retriever, filters: Filters) -> No
         retriever.search("sensors", filters=filters)
 
 
+def test_refusals_name_the_arguments_of_a_program(retriever: Retriever) -> None:
+    with pytest.raises(InvalidArgument, match="^Invalid argument: top_k must be between 1 and 100$"):
+        retriever.search("sensors", top_k=0)
+    with pytest.raises(InvalidArgument, match="^Invalid argument: min_score must be between -1 and 1$"):
+        retriever.search("sensors", min_score=2)
+    with pytest.raises(InvalidArgument, match="A module's name cannot be empty"):
+        retriever.search("sensors", filters=Filters(modules=(" ",)))
+
+
 @pytest.mark.parametrize("filters", [None, Filters(modules="ros2"), Filters(modules=(5,)), Filters(page_url=7)])  # type: ignore[arg-type]
 def test_filters_of_the_wrong_kind_are_refused(retriever: Retriever, filters: object) -> None:
     with pytest.raises(InvalidArgument):

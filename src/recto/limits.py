@@ -1,6 +1,8 @@
-"""What a search may be asked for; every surface refuses the rest with the same words."""
+"""What a search may be asked for; every surface refuses the rest with the same words, and the names that it has for them."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 from recto.errors import InvalidArgument, InvalidQuery
 from recto.types import Filters
@@ -8,6 +10,20 @@ from recto.types import Filters
 MAX_QUERY = 2000
 MAX_TOP_K = 100
 DEFAULT_TOP_K = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """What a caller knows the parts of a search by."""
+
+    top_k: str
+    module: str
+    url: str
+    min_score: str
+
+
+ARGUMENTS = Names("top_k", "A module's name", "A page's address", "min_score")
+FLAGS = Names("--top-k", "--module", "--url", "--min-score")
 
 
 def check_query(query: str) -> str:
@@ -24,22 +40,22 @@ def check_query(query: str) -> str:
     return text
 
 
-def check_search(top_k: int, filters: Filters, min_score: float | None) -> None:
+def check_search(top_k: int, filters: Filters, min_score: float | None, names: Names = ARGUMENTS) -> None:
     """Refuse what no search can be asked for."""
-    check_top_k(top_k)
+    check_top_k(top_k, name=names.top_k)
     if not isinstance(filters, Filters) or not isinstance(filters.modules, tuple | list):
         raise InvalidArgument("filters must be Filters with a tuple of module names", hint='Such as Filters(modules=("ros2",)).')
     if not all(isinstance(module, str) for module in filters.modules) or not isinstance(filters.page_url, str | None):
         raise InvalidArgument("Module names and page addresses must be text", hint='Such as Filters(modules=("ros2",)).')
     if any(not module.strip() for module in filters.modules):
-        raise InvalidArgument("--module cannot be empty", hint="Name a module, or leave the filter out.")
+        raise InvalidArgument(f"{names.module} cannot be empty", hint="Name a module, or leave the filter out.")
     if filters.page_url is not None and not filters.page_url.strip():
-        raise InvalidArgument("--url cannot be empty", hint="Give a page's address, or leave the filter out.")
+        raise InvalidArgument(f"{names.url} cannot be empty", hint="Give a page's address, or leave the filter out.")
     if min_score is not None and not -1 <= min_score <= 1:
-        raise InvalidArgument("--min-score must be between -1 and 1", hint="It is a cosine.")
+        raise InvalidArgument(f"{names.min_score} must be between -1 and 1", hint="It is a cosine.")
 
 
-def check_top_k(top_k: int, most: int = MAX_TOP_K) -> None:
+def check_top_k(top_k: int, most: int = MAX_TOP_K, name: str = ARGUMENTS.top_k) -> None:
     """Refuse a number of results outside the contract."""
     if isinstance(top_k, bool) or not isinstance(top_k, int) or not 1 <= top_k <= most:
-        raise InvalidArgument(f"--top-k must be between 1 and {most}", hint=f"The default is {DEFAULT_TOP_K}.")
+        raise InvalidArgument(f"{name} must be between 1 and {most}", hint=f"The default is {DEFAULT_TOP_K}.")

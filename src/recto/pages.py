@@ -46,16 +46,21 @@ class BookPage:
         return "\n\n".join(_blocks(self.section(anchor) if anchor else self.chunks))
 
 
-def read_page(index: Index, url: str) -> BookPage:
-    """Return a page by its address, spelled as people spell it; an anchor behind it is not looked at."""
+def read_page(index: Index, url: str, collection: str) -> BookPage:
+    """Return a page by its address, spelled as people spell it; an anchor behind it is not looked at.
+
+    `collection` is the name that the caller knows the index by.
+    """
     if not isinstance(url, str) or not url.strip():
         raise InvalidArgument("A page needs an address", hint="Take it from a search's results.")
     address = url.partition("#")[0]
     chunks = sorted(index.scroll(Filters(page_url=address)), key=lambda chunk: (chunk.chunk_index, chunk.id))
     if not chunks:
-        near = nearest(page_key(address), index.pages())
+        known = index.pages()
+        part = page_key(address).strip("/")
+        near = next((page for page in known if page.endswith(f"/{part}")), None) or nearest(page_key(address), known)
         raise PageMissing(
-            f"There is no page '{address}' in '{index.info.collection}'",
+            f"There is no page '{address}' in '{collection}'",
             hint=f"Did you mean '{near}'?" if near else "Take the address from a search's results.",
         )
     first = chunks[0]

@@ -164,7 +164,7 @@ class Retriever:
         """Return a page of the book by its address."""
         from recto.pages import read_page
 
-        return read_page(self.open(), url)
+        return read_page(self.open(), url, self._collection)
 
     def modules(self) -> dict[str, int]:
         """Count the passages of each module."""

@@ -112,5 +112,8 @@ def test_what_goes_wrong_is_ours_to_say(retriever: Retriever) -> None:
         adapter.invoke(" ")
     with pytest.raises(InvalidArgument):
         adapter.invoke(QUESTION, k=101)
+    misspelt: dict[str, Any] = {"colection": "physical-ai-book"}
+    with pytest.raises(ValueError, match="colection"):
+        RectoRetriever(**misspelt)
     with pytest.raises(TypeError, match="modul"):
         adapter.invoke(QUESTION, modul="ros2")

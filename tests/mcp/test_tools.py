@@ -147,6 +147,7 @@ def test_a_collection_that_is_missing_or_empty(retriever: Retriever, tmp_path: P
         ("search_book", {"query": "x", "modules": [" "]}, "modules.0: String should have at least 1 character"),
         ("read_page", {"address": "local://docs/docs/nowhere"}, "There is no page"),
         ("read_page", {"address": f"{FUNDAMENTALS}s"}, f"Did you mean '{FUNDAMENTALS}'?"),
+        ("read_page", {"address": FUNDAMENTALS.rpartition("/")[2]}, f"Did you mean '{FUNDAMENTALS}'?"),
         ("read_page", {"address": f"{FUNDAMENTALS}#node"}, "Did you mean '#nodes'?"),
         ("read_page", {"address": FUNDAMENTALS, "part": 9}, "There is no part 9"),
         ("related_passages", {"selection": " "}, "Selected text cannot be empty"),

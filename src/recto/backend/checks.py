@@ -11,7 +11,7 @@ from typing import Any
 from recto.backend.contract import MAX_TOP_K, SearchResult, valid_url
 from recto.backend.errors import ArgumentError, CohereAPIError, QdrantAPIError, QueryError, ResponseError
 from recto.errors import ErrorKind, InvalidArgument, InvalidQuery
-from recto.limits import check_query, check_top_k
+from recto.limits import FLAGS, check_query, check_top_k
 
 _FOREIGN = "The collection holds points that Recto cannot show; `recto index PATH` makes a new one."
 _INJECTION = re.compile(
@@ -34,7 +34,7 @@ def checked_query(query: Any) -> str:
 def checked_top_k(top_k: Any) -> int:
     """Return the number of results, or say why it cannot be asked for."""
     try:
-        check_top_k(top_k, MAX_TOP_K)
+        check_top_k(top_k, MAX_TOP_K, FLAGS.top_k)
     except InvalidArgument as error:
         raise ArgumentError(error.message, hint=error.hint) from None
     return int(top_k)

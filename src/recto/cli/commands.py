@@ -39,10 +39,10 @@ def search(
     sections: bool = False,
 ) -> Exit:
     """Answer one question on standard output."""
-    from recto.limits import check_query, check_search
+    from recto.limits import FLAGS, check_query, check_search
 
     check_query(query)
-    check_search(top_k, filters, min_score)
+    check_search(top_k, filters, min_score, FLAGS)
     with connect(collection) as retriever:
         retriever.warm_up()  # so that the time shown is the question's, on the first run and on every other
         response = retriever.search(query, top_k, filters, min_score)

@@ -10,7 +10,7 @@ import click
 
 from recto.cli.commands import connect
 from recto.cli.running import Exit, warn
-from recto.limits import check_query, check_search
+from recto.limits import FLAGS, check_query, check_search
 
 if TYPE_CHECKING:
     from recto.evaluation.explain import Expected, Explanation, Ranked
@@ -22,7 +22,7 @@ def explain(
 ) -> Exit:
     """Explain one search on standard output."""
     check_query(query)
-    check_search(top_k, filters, None)
+    check_search(top_k, filters, None, FLAGS)
     from recto.evaluation.places import parse_place
 
     place = parse_place(expect) if expect is not None else None
@@ -51,22 +51,26 @@ def _lines(explanation: Explanation) -> Iterator[str]:
     yield ""
     yield f"{'Rank':>4}  {'Score':>6}  {'Lead':>6}  Passage"
     for ranked in explanation.shown:
-        yield _row(ranked, explanation.noise)
+        yield from _row(ranked, explanation.noise)
     if not explanation.shown:
         yield "      nothing: the filters leave no passage"
     if explanation.near_misses:
         yield f"      --- the first {explanation.top_k} end here ---"
     for ranked in explanation.near_misses:
-        yield _row(ranked, explanation.noise)
+        yield from _row(ranked, explanation.noise)
     if explanation.expected:
         yield ""
         yield from (in_line(line) if not line.startswith(" ") else line for line in _expected_lines(explanation.expected))
 
 
-def _row(ranked: Ranked, noise: float | None) -> str:
+def _row(ranked: Ranked, noise: float | None) -> Iterator[str]:
+    from recto.cli.render import in_line
+
+    chunk = ranked.hit.chunk
     lead = "" if ranked.lead is None else f"{ranked.lead:.3f}"
     mark = "  (noise)" if noise is not None and ranked.hit.score < noise else ""
-    return f"{ranked.rank:>4}  {ranked.hit.score:>6.3f}  {lead:>6}  {_named(ranked.hit)}{mark}"
+    yield f"{ranked.rank:>4}  {ranked.hit.score:>6.3f}  {lead:>6}  {in_line(chunk.heading_path or chunk.page_title)}{mark}"
+    yield f"{'':>22}{in_line(chunk.link)}"
 
 
 def _named(hit: Hit) -> str:
@@ -118,8 +122,9 @@ def _data(explanation: Explanation) -> dict[str, Any]:
 
 
 def _ranked_data(ranked: Ranked, noise: float | None) -> dict[str, Any]:
-    above = None if noise is None else round(ranked.hit.score - noise, 6)
-    return {"rank": ranked.rank, **_hit_data(ranked.hit), "lead": ranked.lead, "above_noise": above}
+    margin = None if noise is None else round(ranked.hit.score - noise, 6)
+    above = None if margin is None else margin >= 0
+    return {"rank": ranked.rank, **_hit_data(ranked.hit), "lead": ranked.lead, "margin": margin, "above_noise": above}
 
 
 def _hit_data(hit: Hit) -> dict[str, Any]:

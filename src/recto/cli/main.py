@@ -46,7 +46,7 @@ def search(
     )
 
 
-@recto.command()
+@recto.command(short_help="Ask one question after the other; for trying things out.")
 @options.top_k
 @options.module
 @options.url
@@ -73,7 +73,7 @@ def shell(
     return tester.shell(top_k, options.filters_of(modules, url), min_score, collection, verbose=verbose, as_json=as_json)
 
 
-@recto.command()
+@recto.command(short_help="Ask questions whose answers are known, and measure.")
 @options.suite
 @options.collection
 @options.top_k
@@ -129,7 +129,7 @@ def lint(file: Path, collection: str | None, as_json: bool) -> int:
     return suites.lint(file, collection, as_json=as_json)
 
 
-@suite.command()
+@suite.command(short_help="Draft a suite from an index, for a person to go through.")
 @options.collection
 @click.option("--out", type=click.Path(path_type=Path), metavar="FILE", help="Where to write it; default: standard output.")
 @click.option("--count", type=click.IntRange(1, 10_000), default=50, show_default=True, metavar="INT", help="How many questions at most.")
@@ -141,8 +141,8 @@ def new(collection: str | None, out: Path | None, count: int, force: bool) -> in
     return suites.new(collection, out, count, force=force)
 
 
-@recto.command()
-@click.argument("location", metavar="PATH_OR_URL", required=False)
+@recto.command(short_help="Index a book: a site, a tree of Markdown, or a website.")
+@click.argument("location", metavar="[PATH_OR_URL]", required=False)
 @options.target
 @click.option("--sample", is_flag=True, help="Index the sample book that comes with Recto.")
 @options.indexed_modules
@@ -177,12 +177,19 @@ def index(
     return indexing.index(request, dry_run=dry_run, verbose=verbose, as_json=as_json)
 
 
-@recto.command()
+@recto.command(short_help="Index the book at PATH, again whenever it changes.")
 @click.argument("path")
 @options.target
 @options.indexed_modules
 @options.site
-@click.option("--interval", type=click.FloatRange(0.05, 3600), default=0.5, show_default=True, help="Seconds between looks at the files.")
+@click.option(
+    "--interval",
+    type=click.FloatRange(0.05, 3600),
+    default=0.5,
+    show_default=True,
+    metavar="SECONDS",
+    help="Wait between looks at the files.",
+)
 def watch(path: str, collection: str | None, modules: tuple[str, ...], interval: float, **settings: Any) -> int:
     """Index the book at PATH, and again whenever it changes, until Ctrl-C.
 
@@ -211,7 +218,7 @@ def rollback(collection: str) -> int:
     return listing.rollback(collection)
 
 
-@recto.command()
+@recto.command(short_help="Copy an embedded index to the server at QDRANT_URL.")
 @options.collection
 @click.option("--to", metavar="NAME", help="The collection's name on the server; default: the same.")
 @options.as_json
@@ -222,7 +229,7 @@ def promote(collection: str | None, to: str | None, as_json: bool) -> int:
     return server.promote(collection, to, as_json=as_json)
 
 
-@recto.command()
+@recto.command(short_help="Compare the answers of embedded index and server.")
 @options.suite
 @options.collection
 @options.top_k
@@ -237,7 +244,7 @@ def parity(suite: Path | None, collection: str | None, top_k: int, as_json: bool
     return server.parity(suite, collection, top_k, as_json=as_json)
 
 
-@recto.command()
+@recto.command(short_help="Create payload indexes on a server's COLLECTION.")
 @click.argument("collection", required=False)
 def prepare(collection: str | None) -> int:
     """Create the payload indexes that filters need on a server's COLLECTION."""
@@ -246,7 +253,7 @@ def prepare(collection: str | None) -> int:
     return server.prepare(collection)
 
 
-@recto.command()
+@recto.command(short_help="Say why QUERY is answered as it is.")
 @click.argument("query", default="")
 @click.option("--expect", metavar="PAGE#ANCHOR", help="A place that should come: say at which rank it is, or why it cannot come.")
 @click.option("--passage", metavar="TEXT", help="A text that should come, quoted from the book.")
@@ -274,7 +281,7 @@ def explain(
     return explaining.explain(query, top_k, options.filters_of(modules, url), expect, passage, collection, as_json=as_json)
 
 
-@recto.command()
+@recto.command(short_help="List the sections that their own headings do not find.")
 @options.collection
 @click.option("--fail-under", type=float, metavar="PERCENT", help="Exit with 5 if fewer sections than this can be reached.")
 @click.option("--verbose", is_flag=True, help="List every section that is told of.")
@@ -287,7 +294,7 @@ def coverage(collection: str | None, fail_under: float | None, verbose: bool, ht
     return covering.coverage(collection, fail_under, html, verbose=verbose, as_json=as_json)
 
 
-@recto.command()
+@recto.command(short_help="Measure below which score a hit means nothing.")
 @options.collection
 @options.as_json
 def calibrate(collection: str | None, as_json: bool) -> int:
@@ -297,7 +304,7 @@ def calibrate(collection: str | None, as_json: bool) -> int:
     return covering.calibrate(collection, as_json=as_json)
 
 
-@recto.command()
+@recto.command(short_help="Examine everything, say what is wrong and what repairs it.")
 @options.collection
 @click.option("--all", "everything", is_flag=True, help="Check every passage of a large index, not only a part.")
 @options.as_json
@@ -312,15 +319,17 @@ def doctor(collection: str | None, everything: bool, as_json: bool) -> int:
     return doctoring.doctor(collection, everything=everything, as_json=as_json)
 
 
-@recto.command()
+@recto.command(short_help="Answer searches over HTTP, with a page at /.")
 @click.option("--host", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="Where to listen; any but loopback wants a key.")
 @click.option("--port", type=click.IntRange(0, 65535), default=8000, show_default=True, metavar="INT", help="The port; 0 is any free one.")
 @click.option("--workers", type=click.IntRange(1, 64), default=1, show_default=True, metavar="INT", help="Processes that answer.")
-@click.option("--collection", "collections", multiple=True, metavar="NAME", help="Serve this collection too. May be repeated.")
+@click.option("--collection", "collections", multiple=True, metavar="NAME", help="Serve this one beside COLLECTION_NAME. May be repeated.")
 @click.option("--allow-public", is_flag=True, help="Let anyone who can reach the service ask it, without a key.")
 @click.option("--allowed-host", "hosts", multiple=True, metavar="NAME", help="Answer to this host name too. May be repeated.")
 @click.option("--cors-origin", "origins", multiple=True, metavar="ORIGIN", help="Let web pages of this origin ask. May be repeated.")
-@click.option("--rate", type=click.IntRange(0), metavar="INT", help="Requests a minute for each key; default no limit.")
+@click.option(
+    "--rate", type=click.IntRange(0), metavar="INT", help="Requests a minute for each key, or each address without keys; default no limit."
+)
 @click.option("--concurrency", type=click.IntRange(1), default=100, show_default=True, metavar="INT", help="Requests at once, per worker.")
 @click.option(
     "--timeout", type=click.FloatRange(0.1), default=15, show_default=True, metavar="SECONDS", help="How long a request may take."

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from recto.errors import InvalidArgument
-from recto.limits import DEFAULT_TOP_K, MAX_TOP_K, check_top_k
+from recto.limits import DEFAULT_TOP_K, FLAGS, MAX_TOP_K, check_top_k
 from recto.types import Filters
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 def _top_k(_context: click.Context, _parameter: click.Parameter, value: str) -> int:
     if not re.fullmatch(r"[+-]?[0-9]{1,9}", value):
         raise InvalidArgument(f"--top-k must be between 1 and {MAX_TOP_K}", hint=f"{value[:40]!r} is not such a number.")
-    check_top_k(int(value))
+    check_top_k(int(value), name=FLAGS.top_k)
     return int(value)
 
 

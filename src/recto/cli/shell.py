@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from recto.cli.commands import connect
 from recto.cli.running import Exit
-from recto.limits import check_search
+from recto.limits import FLAGS, check_search
 from recto.settings import load_settings
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ _PIPED = 80
 
 def shell(top_k: int, filters: Filters, min_score: float | None, collection: str | None, *, verbose: bool, as_json: bool) -> Exit:
     """Answer lines from the terminal, or from whatever standard input is."""
-    check_search(top_k, filters, min_score)
+    check_search(top_k, filters, min_score, FLAGS)
     from recto.shell.look import Look
     from recto.shell.session import Session, View
 

@@ -70,7 +70,11 @@ def validate(request: Request, *, verbose: bool, as_json: bool) -> Exit:
         run = run_suite(retriever, suite, Options(request.top_k, measures, noise))
         info = retriever.open().info
         if other:
-            before = Baseline.of(run_suite(other, suite, Options(request.top_k, measures, request.noise or other.open().info.noise)))
+            before = Baseline.of(
+                run_suite(
+                    other, suite, Options(request.top_k, measures, request.noise if request.noise is not None else other.open().info.noise)
+                )
+            )
     if not request.tags:  # a part of a suite says little of the index
         keep(lambda home: records.keep_run(home, info, run))
     comparison = compare(run, _narrowed(before, whole, suite)) if before else None

@@ -32,7 +32,12 @@ def _head(run: Run) -> Iterator[str]:
     yield from textwrap.wrap(f"Suite '{in_line(run.suite)}' on collection '{run.collection}'", _WIDTH)
     share = "none judged" if run.share is None else f"{run.passed} of {len(run.judged)} passed ({run.share:.1%})"
     unjudged = len(run.answers) - len(run.judged)
-    yield f"{len(run.answers)} questions asked, {share}" + (f", {unjudged} not judged" if unjudged else "") + f", {run.seconds:.2f}s"
+    asked = len(run.answers)
+    yield (
+        f"{asked} question{'' if asked == 1 else 's'} asked, {share}"
+        + (f", {unjudged} not judged" if unjudged else "")
+        + f", {run.seconds:.2f}s"
+    )
 
 
 def _scores(run: Run) -> list[str]:
@@ -76,7 +81,7 @@ def _groups(title: str, groups: dict[str, dict[str, Estimate]]) -> list[str]:
     if not columns:
         return []
     rows = [f"{_cut(name, 17):<18}" + "".join(_cell(scores.get(column)) for column in columns) for name, scores in groups.items()]
-    return [f"{title:<18}" + "".join(f"{_cut(column, 9):>10}" for column in columns), *rows]
+    return [f"{title:<18}" + "".join(f"{_cut(column.removeprefix(title), 9):>10}" for column in columns), *rows]
 
 
 def _cell(score: Estimate | None) -> str:
@@ -85,8 +90,10 @@ def _cell(score: Estimate | None) -> str:
 
 def _ranks(run: Run) -> list[str]:
     counts = {rank: count for rank, count in run.ranks().items() if count}
-    line = ", ".join(f"{count} x {'not in ' + str(run.depth) if rank == 'none' else rank}" for rank, count in counts.items())
-    return _wrapped(f"Rank of the first expected place: {line}", "") if counts else []
+    line = ", ".join(
+        f"{count} {'not in ' + str(run.depth) if rank == 'none' else 'at rank ' + str(rank)}" for rank, count in counts.items()
+    )
+    return _wrapped(f"Questions by the rank of their first expected place: {line}", "") if counts else []
 
 
 def _answers(title: str, answers: Iterable[Answer]) -> Iterator[str]:

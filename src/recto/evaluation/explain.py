@@ -111,7 +111,7 @@ def explain(
     ranked = _ranked(hits)
     explanation = Explanation(
         query=text,
-        collection=index.info.collection,
+        collection=retriever.collection,
         filters=filters,
         top_k=top_k,
         chunks=index.info.chunks,

@@ -47,7 +47,7 @@ class StrictRoute(APIRoute):
             try:
                 return await handler(_StrictRequest(request.scope, request.receive))
             except RequestValidationError as error:
-                return respond_refusal(refusal_of(BadBody(*_sentence(error.errors()))))
+                return respond_refusal(refusal_of(_refused(error.errors())))
             except Exception as error:
                 # The framework wraps what its own reading of a body raises.
                 if isinstance(error.__cause__, BadBody):
@@ -57,7 +57,7 @@ class StrictRoute(APIRoute):
         return answer
 
 
-def _sentence(errors: Sequence[Any]) -> tuple[str]:
+def _refused(errors: Sequence[Any]) -> BadBody:
     """Say in one sentence what is wrong first, without repeating what was sent."""
     first = errors[0]
     place = [str(part) for part in first["loc"][1:]]
@@ -79,7 +79,8 @@ def _sentence(errors: Sequence[Any]) -> tuple[str]:
         "less_than_equal": f"must be at most {context.get('le')}",
         "finite_number": "must be a finite number",
     }
-    return (f"{name} {words.get(kind, 'cannot be used')}",)
+    hint = "/openapi.json lists the fields." if kind == "extra_forbidden" else ""
+    return BadBody(f"{name} {words.get(kind, 'cannot be used')}", hint=hint)
 
 
 def refused(refusal: Refusal) -> Response:

@@ -12,13 +12,15 @@ from recto.types import SearchResponse
 try:
     from langchain_core.documents import Document
     from langchain_core.retrievers import BaseRetriever
-    from pydantic import Field, PrivateAttr
+    from pydantic import ConfigDict, Field, PrivateAttr
 except ModuleNotFoundError as error:
     raise absent("LangChain", "langchain") from error
 
 
 class RectoRetriever(BaseRetriever):
     """Finds passages of a book; `k`, `modules` and `page` may be given to `invoke` too. Pickled, it travels by the collection's name."""
+
+    model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")  # a misspelt `collection` would search another book
 
     collection: str | None = None
     retriever: Any = Field(default=None, exclude=True, repr=False)

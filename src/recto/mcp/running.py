@@ -65,8 +65,14 @@ def listen(host: str, port: int) -> socket.socket:
         return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
     except OSError as error:
         raise ConfigurationError(
-            f"{host}:{port} cannot be listened on: {error.strerror}", hint="Choose another --port or --host."
+            f"Cannot listen on {host} port {port}: {_reason(error)}",
+            hint="Another program may listen there; choose another --port or --host.",
         ) from error
+
+
+def _reason(error: OSError) -> str:
+    """What the system says, without what `socket` adds about the address."""
+    return (error.strerror or str(error)).partition(" (while")[0]
 
 
 class KeyCheck:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from recto.addresses import page_key
 from recto.errors import InvalidArgument, PageMissing
-from recto.limits import MAX_TOP_K, check_search
+from recto.limits import ARGUMENTS, MAX_TOP_K, check_search
 from recto.modules import nearest
 from recto.shell import commands, reports
 from recto.types import NO_FILTERS, Filters
@@ -94,7 +94,7 @@ def _min(session: Session, score: str) -> Reply:
             least = None if score == _OFF else float(score)
         except ValueError:
             raise InvalidArgument(f":min needs a score, not {score[:40]!r}", hint="It is a cosine, such as 0.7, or `off`.") from None
-        check_search(session.view.top_k, session.view.filters, least)
+        check_search(session.view.top_k, session.view.filters, least, replace(ARGUMENTS, min_score=":min"))
         session.view = replace(session.view, min_score=least)
     least = session.view.min_score
     return session.told("Showing passages of any score." if least is None else f"Showing passages with a score of at least {least:g}.")
@@ -158,7 +158,7 @@ def _page(session: Session, address: str) -> Reply:
         raise InvalidArgument(":page needs a result's number or an address", hint="Such as `:page 1`.")
     full = _address(session, address)
     page = session.retriever.page(full)
-    return _said(reports.page(page, full.partition("#")[2], session.look()))
+    return _said(reports.page(page, full.partition("#")[2], session.look(), as_written=session.scripted))
 
 
 def _stats(session: Session, argument: str) -> Reply:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from recto.cli.render import clamped, in_line, shown
 from recto.modules import filter_keys
 from recto.shell.look import Look, cut, terms_of, wrapped
-from recto.shell.show import INDENT, score_of, title_of
+from recto.shell.show import INDENT, score_of, title_of, whole
 
 if TYPE_CHECKING:
     from recto.evaluation.explain import Explanation, Ranked
@@ -45,10 +45,11 @@ def collection(retriever: Retriever, look: Look) -> str:
     return "\n".join(part for line in lines for part in wrapped(in_line(line), look.width))
 
 
-def page(read: BookPage, anchor: str, look: Look) -> str:
-    """Return a page, or a section of it, as Markdown under its address."""
+def page(read: BookPage, anchor: str, look: Look, *, as_written: bool) -> str:
+    """Return a page, or a section of it, as Markdown under its address; for people its prose is wrapped between words."""
     address = f"{read.url}#{anchor}" if anchor else read.url
-    return f"{look.address(in_line(address))}\n\n{shown(read.markdown(anchor))}"
+    text = read.markdown(anchor)
+    return "\n".join([look.address(in_line(address)), "", *([shown(text)] if as_written else whole(text, look.width))])
 
 
 def explained(number: int, hit: Hit, response: SearchResponse, question: str, around: Explanation | None, look: Look) -> str:

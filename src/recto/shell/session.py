@@ -82,7 +82,7 @@ class Session:
         self.latency = Latency()
         self.asked: Asked | None = None
         self._answered: Answered | None = None
-        self._scripted = scripted
+        self.scripted = scripted
         self._selecting: _Selecting | None = None
         self._generation = ""
         self._warned: set[str] = set()
@@ -153,7 +153,7 @@ class Session:
     def told(self, text: str) -> Reply:
         """Say what a person wants to know and a script does not."""
         look = self.look()
-        return Reply() if self._scripted else Reply("\n".join(look.faint(line) for line in wrapped(in_line(text), look.width)))
+        return Reply() if self.scripted else Reply("\n".join(look.faint(line) for line in wrapped(in_line(text), look.width)))
 
     def search(self, asked: Asked) -> Reply:
         """Search as things are set, and remember what for and what was found."""
@@ -214,7 +214,7 @@ class Session:
         if self.view.as_json:
             return render.results_json(response, sections=True)
         look = self.look()
-        lines = [f'Query: "{in_line(asked.question)}"'] if self._scripted and asked.question else []
+        lines = [f'Query: "{in_line(asked.question)}"'] if self.scripted and asked.question else []
         lines += self._news(look)
         return "\n".join([*lines, show.results(response, asked.question or asked.selection, look, verbose=self.view.verbose)])
 

@@ -67,7 +67,7 @@ def _hit(number: int, hit: Hit, noise: float | None, terms: Terms, look: Look, *
     if len(chunk.headings) > 1:
         yield from (look.marked(line, terms) for line in wrapped(in_line(" > ".join(chunk.headings[1:])), look.width, INDENT))
     yield INDENT + look.address(in_line(chunk.link))
-    text = _whole(chunk.text, look.width) if verbose else _preview(chunk.text, terms, look.width)
+    text = whole(chunk.text, look.width, INDENT) if verbose else _preview(chunk.text, terms, look.width)
     yield from (look.marked(line, terms) for line in text)
 
 
@@ -89,16 +89,16 @@ def _best(sentences: Sequence[str], terms: Terms) -> int:
     return first if have[first] or first == 0 else first + 1
 
 
-def _whole(text: str, width: int) -> Iterator[str]:
-    """Yield a passage as it is written: prose is wrapped, code and tables keep their lines."""
+def whole(text: str, width: int, indent: str = "") -> Iterator[str]:
+    """Yield a text as it is written: prose is wrapped, code and tables keep their lines."""
     fenced = False
     for line in shown(text).expandtabs(4).split("\n"):
         fence = _FENCE.match(line) is not None
         fenced ^= fence
         if fence or fenced or _LAID_OUT.match(line) or not line.strip():
-            yield (INDENT + line).rstrip()
+            yield (indent + line).rstrip()
         else:
-            yield from wrapped(line, width, INDENT + " " * (len(line) - len(line.lstrip())))
+            yield from wrapped(line, width, indent + " " * (len(line) - len(line.lstrip())))
 
 
 def _names(value: str | list[str]) -> str:
