@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from recto.addresses import page_key
 from recto.errors import InvalidArgument, PageMissing
+from recto.limits import is_text
 from recto.modules import nearest
 from recto.protocols import Index
 from recto.types import Chunk, Filters
@@ -48,7 +49,7 @@ class BookPage:
 
 def read_page(index: Index, url: str) -> BookPage:
     """Return a page by its address, spelled as people spell it; an anchor behind it is not looked at."""
-    if not isinstance(url, str) or not url.strip():
+    if not is_text(url) or not url.strip():
         raise InvalidArgument("A page needs an address", hint="Take it from a search's results.")
     address = url.partition("#")[0]
     chunks = sorted(index.scroll(Filters(page_url=address)), key=lambda chunk: (chunk.chunk_index, chunk.id))
