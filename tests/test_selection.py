@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -204,3 +205,14 @@ class TestPages:
         assert retriever.modules()["ros2"] > 50
         assert retriever.pages()[PAGE] == len(retriever.page(PAGE).chunks)
         assert sum(retriever.pages().values()) == sum(retriever.modules().values())
+
+
+@pytest.mark.parametrize("text", ["a. " * 300_000, "a " * 450_000, "a" * 900_000])
+def test_cutting_a_long_selection_needs_little_memory(text: str) -> None:
+    tracemalloc.start()
+    try:
+        _, selection = asked(text, None, 128_000, len)
+        assert len(selection.text) == pytest.approx(128_000, abs=3)
+        assert tracemalloc.get_traced_memory()[1] < 100_000_000
+    finally:
+        tracemalloc.stop()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from recto.errors import InvalidArgument, InvalidQuery
@@ -40,18 +41,25 @@ def check_query(query: str) -> str:
     return text
 
 
+def check_queries(queries: Iterable[str]) -> list[str]:
+    """Return the texts that are searched for; one text is not taken for a list of its letters."""
+    if isinstance(queries, str) or not isinstance(queries, Iterable):
+        raise InvalidQuery(f"Queries must be a list of texts, not {type(queries).__name__}", hint="Pass one question as [question].")
+    return [check_query(query) for query in queries]
+
+
 def check_search(top_k: int, filters: Filters, min_score: float | None, names: Names = ARGUMENTS) -> None:
     """Refuse what no search can be asked for."""
     check_top_k(top_k, name=names.top_k)
     if not isinstance(filters, Filters) or not isinstance(filters.modules, tuple | list):
         raise InvalidArgument("filters must be Filters with a tuple of module names", hint='Such as Filters(modules=("ros2",)).')
-    if not all(isinstance(module, str) for module in filters.modules) or not isinstance(filters.page_url, str | None):
+    if not all(is_text(module) for module in filters.modules) or not (filters.page_url is None or is_text(filters.page_url)):
         raise InvalidArgument("Module names and page addresses must be text", hint='Such as Filters(modules=("ros2",)).')
     if any(not module.strip() for module in filters.modules):
         raise InvalidArgument(f"{names.module} cannot be empty", hint="Name a module, or leave the filter out.")
     if filters.page_url is not None and not filters.page_url.strip():
         raise InvalidArgument(f"{names.url} cannot be empty", hint="Give a page's address, or leave the filter out.")
-    if min_score is not None and not -1 <= min_score <= 1:
+    if min_score is not None and (not isinstance(min_score, int | float) or not -1 <= min_score <= 1):
         raise InvalidArgument(f"{names.min_score} must be between -1 and 1", hint="It is a cosine.")
 
 
@@ -59,3 +67,8 @@ def check_top_k(top_k: int, most: int = MAX_TOP_K, name: str = ARGUMENTS.top_k) 
     """Refuse a number of results outside the contract."""
     if isinstance(top_k, bool) or not isinstance(top_k, int) or not 1 <= top_k <= most:
         raise InvalidArgument(f"{name} must be between 1 and {most}", hint=f"The default is {DEFAULT_TOP_K}.")
+
+
+def is_text(value: object) -> bool:
+    """Tell whether a value is text that can be stored anywhere: half of a surrogate pair cannot."""
+    return isinstance(value, str) and value.encode("utf-8", "replace").decode("utf-8") == value

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from recto.addresses import page_key
 from recto.errors import InvalidArgument, PageMissing
+from recto.limits import is_text
 from recto.modules import nearest
 from recto.protocols import Index
 from recto.types import Chunk, Filters
@@ -51,7 +52,7 @@ def read_page(index: Index, url: str, collection: str) -> BookPage:
 
     `collection` is the name that the caller knows the index by.
     """
-    if not isinstance(url, str) or not url.strip():
+    if not is_text(url) or not url.strip():
         raise InvalidArgument("A page needs an address", hint="Take it from a search's results.")
     address = url.partition("#")[0]
     chunks = sorted(index.scroll(Filters(page_url=address)), key=lambda chunk: (chunk.chunk_index, chunk.id))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Self
 
 from recto.answers import answer
 from recto.errors import CollectionEmpty, FingerprintMismatch
-from recto.limits import DEFAULT_TOP_K, check_query, check_search
+from recto.limits import DEFAULT_TOP_K, check_queries, check_query, check_search
 from recto.protocols import AsyncEmbedder, AsyncIndex, AsyncStore, Embedder, Index, Store
 from recto.settings import SAMPLE_COLLECTION
 from recto.types import NO_FILTERS, EmbedderFingerprint, Filters, Hit, IndexInfo, SearchResponse, Selection, Timings
@@ -95,7 +95,7 @@ class Retriever:
         self, queries: Sequence[str], top_k: int = DEFAULT_TOP_K, filters: Filters = NO_FILTERS, min_score: float | None = None
     ) -> list[SearchResponse]:
         """Answer several questions with one pass through the model and one call of the engine."""
-        texts = [check_query(query) for query in queries]
+        texts = check_queries(queries)
         check_search(top_k, filters, min_score)
         if not texts:
             return []
@@ -148,7 +148,7 @@ class Retriever:
         """Answer several questions without holding up the event loop: services are awaited, local work goes to threads."""
         from asyncio import to_thread
 
-        texts = [check_query(query) for query in queries]
+        texts = check_queries(queries)
         check_search(top_k, filters, min_score)
         if not texts:
             return []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from functools import cached_property
 
 from recto.errors import InvalidQuery
 from recto.limits import check_query
@@ -74,6 +75,14 @@ class _Text:
     def __init__(self, text: str) -> None:
         self._words = _WORD.findall(text.lower())
 
+    @cached_property
+    def _shingles(self) -> set[tuple[str, ...]]:
+        return self._runs(_SHINGLE)
+
+    @cached_property
+    def _long_runs(self) -> set[tuple[str, ...]]:
+        return self._runs(_RUN)
+
     def _runs(self, length: int) -> set[tuple[str, ...]]:
         return {tuple(self._words[start : start + length]) for start in range(len(self._words) - length + 1)}
 
@@ -81,11 +90,11 @@ class _Text:
         """Whether both have a long run of words in common, or one is for the larger part in the other."""
         if min(len(self._words), len(other._words)) < _TERM:
             return False
-        mine, others = self._runs(_SHINGLE), other._runs(_SHINGLE)
+        mine, others = self._shingles, other._shingles
         common = len(mine & others)
         if 2 * common >= min(len(mine), len(others)):
             return True
-        return common > _RUN - _SHINGLE and not self._runs(_RUN).isdisjoint(other._runs(_RUN))
+        return common > _RUN - _SHINGLE and not self._long_runs.isdisjoint(other._long_runs)
 
 
 def _cut(text: str, fits: Callable[[str], bool], longest: int) -> str:
@@ -94,19 +103,20 @@ def _cut(text: str, fits: Callable[[str], bool], longest: int) -> str:
         return text
     head = text[:longest]
     for ends in (_SENTENCE_END, _WORD_END):
-        places = [found.end() for found in ends.finditer(head)]
-        if cut := _longest([head[:place].rstrip() for place in places], fits):
+        if cut := _longest(head, [found.end() for found in ends.finditer(head)], fits):
             return cut
-    return _longest([head[:size] for size in range(1, len(head) + 1)], fits)
+    return _longest(head, range(1, len(head) + 1), fits)
 
 
-def _longest(heads: Sequence[str], fits: Callable[[str], bool]) -> str:
-    """Return the last of ever longer texts that fits, found by halving."""
-    low, high = 0, len(heads)
+def _longest(text: str, ends: Sequence[int], fits: Callable[[str], bool]) -> str:
+    """Return the longest beginning of a text that fits and stops at one of the ends, found by halving; each is made when it is tried."""
+    fitting = ""
+    low, high = 0, len(ends)
     while low < high:
         middle = (low + high) // 2
-        if fits(heads[middle]):
-            low = middle + 1
+        head = text[: ends[middle]].rstrip()
+        if fits(head):
+            fitting, low = head, middle + 1
         else:
             high = middle
-    return heads[low - 1] if low else ""
+    return fitting

@@ -62,7 +62,7 @@ def make_app(settings: Settings, options: ServeOptions, tell: Callable[[str], No
 async def _running(library: Library) -> AsyncIterator[None]:
     """Open the engines before the first request; where they are services, do not wait for one that is down."""
     starting = asyncio.create_task(asyncio.to_thread(library.start))
-    patience = None if library.settings.store == "edge" and library.settings.embedder == "local" else _START_SECONDS
+    patience = None if library.embedded else _START_SECONDS
     await asyncio.wait([starting], timeout=patience)
     starting.add_done_callback(_told)
     try:

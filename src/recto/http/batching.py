@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from recto.errors import RectoError
 from recto.protocols import Embedder, Progress
 from recto.types import EmbedderFingerprint, Vector
 
 MOST = 16
+_MOST_CHARACTERS = 8_000  # a second's work for a model on a small machine
 
 
 class _Waiting:
@@ -63,8 +64,11 @@ class BatchingEmbedder:
         return self.embed_queries([text])[0]
 
     def embed_queries(self, texts: Sequence[str]) -> list[Vector]:
-        """Embed several questions, together with those of other threads."""
-        mine = _Waiting(list(texts))
+        """Embed several questions, together with those of other threads; many of them in turns, so that nobody waits for them all."""
+        return [vector for turn in _turns(texts) for vector in self._embed_together(turn)]
+
+    def _embed_together(self, texts: list[str]) -> list[Vector]:
+        mine = _Waiting(texts)
         with self._lock:
             self._queue.append(mine)
             leads, self._led = not self._led, True
@@ -128,3 +132,17 @@ class BatchingEmbedder:
         else:
             for one in batch:
                 one.vectors = [next(vectors) for _ in one.texts]
+
+
+def _turns(texts: Sequence[str]) -> Iterator[list[str]]:
+    """Share one caller's texts out to what is embedded at once."""
+    turn: list[str] = []
+    room = _MOST_CHARACTERS
+    for text in texts:
+        if turn and (len(turn) == MOST or len(text) > room):
+            yield turn
+            turn, room = [], _MOST_CHARACTERS
+        turn.append(text)
+        room -= len(text)
+    if turn:
+        yield turn

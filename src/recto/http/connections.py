@@ -26,12 +26,6 @@ class BoundedConnection(H11Protocol):
         super().connection_made(transport)
         self._wait()
 
-    def handle_events(self) -> None:
-        """Stop waiting as soon as a request is being answered."""
-        super().handle_events()
-        if self._answering:
-            self._stop_waiting()
-
     def on_response_complete(self) -> None:
         """Begin to wait for the next request."""
         self._wait()
@@ -64,5 +58,8 @@ class BoundedConnection(H11Protocol):
             self._idle = None
 
     def _give_up(self) -> None:
-        if not self._answering:
+        """End the connection, unless an answer is on its way; one that is closing by now waits for a caller that does not read."""
+        if self._answering and not self.transport.is_closing():
+            self._wait()
+        else:
             self.transport.abort()

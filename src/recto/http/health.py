@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from asyncio import to_thread
 from collections.abc import AsyncIterator, Iterator
 from typing import Annotated, Any
 
@@ -47,8 +48,8 @@ def health_router(library: Library, metrics: Metrics) -> APIRouter:
         name = library.name(collection)
         validated = await validation(library, name)
         info = await library.stored_info(name) if validated["collection_exists"] else None
-        coverage = records.read_coverage(library.settings.home, info) if info else None
-        suite = records.read_suite(library.settings.home, info) if info else None
+        coverage = await to_thread(records.read_coverage, library.settings.home, info) if info else None
+        suite = await to_thread(records.read_suite, library.settings.home, info) if info else None
         return respond(
             {
                 "validation": validated,

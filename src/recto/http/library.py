@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import TypeVar
 
@@ -121,12 +122,12 @@ class Library:
     async def ask(self, name: str, call: Callable[[Retriever], Result]) -> Result:
         """Ask a collection something in a thread of the pool."""
         retriever = self.retriever(name)
-        with self._breaker(name).watch(), _named(name):
+        with self._watched(name), _named(name):
             return await asyncio.get_running_loop().run_in_executor(self._pool, call, retriever)
 
     async def _await(self, name: str, call: Callable[[Retriever], Awaitable[Result]]) -> Result:
         """Ask services without a thread for each question."""
-        with self._breaker(name).watch(), _named(name):
+        with self._watched(name), _named(name):
             return await call(self.retriever(name))
 
     def outward(self, warnings: Sequence[str]) -> tuple[str, ...]:
@@ -134,8 +135,14 @@ class Library:
         inside = (str(self.settings.home), self.settings.qdrant_url, self.settings.cohere_api_url)
         return tuple(redacted(warning, *inside) for warning in warnings)
 
-    def _breaker(self, name: str) -> Breaker:
-        return self._breakers.setdefault(name, Breaker())
+    @property
+    def embedded(self) -> bool:
+        """Whether all engines are in this process."""
+        return self.settings.store == "edge" and self.settings.embedder == "local"
+
+    def _watched(self, name: str) -> AbstractContextManager[None]:
+        """Spare services that are down; an engine of our own is never away, and what takes it too long says nothing of other questions."""
+        return nullcontext() if self.embedded else self._breakers.setdefault(name, Breaker()).watch()
 
     def _further_names(self) -> set[str]:
         """Other names of the default collection, where looking them up costs nothing."""
