@@ -214,3 +214,11 @@ def test_the_command_ends_with_2(home: Path) -> None:
     done = recto(home, "serve", "--host", "0.0.0.0", "--port", "0")
     assert done.returncode == 2
     assert "no RECTO_API_KEY" in done.stderr
+
+
+def test_the_first_named_collection_is_the_default() -> None:
+    def default(collections: list[str], **values: str) -> str:
+        return options(values, collections=collections).default
+
+    assert default(["my-book", "other"]) == "my-book"
+    assert default([], RECTO_COLLECTIONS="other") == default([]) == "humanoid_robotics_book"

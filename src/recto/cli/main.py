@@ -323,7 +323,9 @@ def doctor(collection: str | None, everything: bool, as_json: bool) -> int:
 @click.option("--host", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="Where to listen; any but loopback wants a key.")
 @click.option("--port", type=click.IntRange(0, 65535), default=8000, show_default=True, metavar="INT", help="The port; 0 is any free one.")
 @click.option("--workers", type=click.IntRange(1, 64), default=1, show_default=True, metavar="INT", help="Processes that answer.")
-@click.option("--collection", "collections", multiple=True, metavar="NAME", help="Serve this one beside COLLECTION_NAME. May be repeated.")
+@click.option(
+    "--collection", "collections", multiple=True, metavar="NAME", help="Serve this one. May be repeated; the first is the default."
+)
 @click.option("--allow-public", is_flag=True, help="Let anyone who can reach the service ask it, without a key.")
 @click.option("--allowed-host", "hosts", multiple=True, metavar="NAME", help="Answer to this host name too. May be repeated.")
 @click.option("--cors-origin", "origins", multiple=True, metavar="ORIGIN", help="Let web pages of this origin ask. May be repeated.")

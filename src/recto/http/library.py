@@ -30,7 +30,7 @@ class Library:
 
     def __init__(self, settings: Settings, options: ServeOptions, tell: Tell, batched: Callable[[int], None] = lambda _: None) -> None:
         self.settings = settings
-        self.default = settings.collection_or(DEFAULT_COLLECTION)
+        self.default = settings.collection_or(options.default)
         self.names = tuple(dict.fromkeys((self.default, *options.collections)))
         self._tell = tell
         embedder = open_embedder(settings, tell)

@@ -22,6 +22,7 @@ _HOST = re.compile(r"[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]")
 class ServeOptions:
     """Where the service listens, who may ask it, and for how much; keys are kept out of its repr.
 
+    `default` is answered from where neither a request nor COLLECTION_NAME names another collection.
     `rate` is the number of requests a minute for each key (0: no limit); `timeout` and `drain` are seconds.
     """
 
@@ -29,6 +30,7 @@ class ServeOptions:
     port: int = DEFAULT_PORT
     workers: int = 1
     collections: tuple[str, ...] = ()
+    default: str = DEFAULT_COLLECTION
     keys: tuple[str, ...] = field(default=(), repr=False)
     allow_public: bool = False
     hosts: tuple[str, ...] = ()
@@ -70,11 +72,13 @@ def serve_options(
 ) -> ServeOptions:
     """Gather flags and variables, and refuse what is not safe or cannot be."""
     values = {**read_dotenv(working_directory()), **(os.environ if environment is None else environment)}
+    named = _listed(collections, {}, "")
     options = ServeOptions(
         host=host,
         port=port,
         workers=workers,
-        collections=_listed(collections, values, "RECTO_COLLECTIONS"),
+        collections=named or _listed((), values, "RECTO_COLLECTIONS"),
+        default=named[0] if named else DEFAULT_COLLECTION,
         keys=api_keys(values),
         allow_public=allow_public,
         hosts=tuple(_checked_host(name) for name in _listed(hosts, values, "RECTO_ALLOWED_HOSTS")),

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from recto.errors import CollectionMissing, missing_extra
 from recto.http.listening import BACKLOG, address, listen
-from recto.http.options import DEFAULT_COLLECTION, ServeOptions
+from recto.http.options import ServeOptions
 from recto.remote import Tell
 from recto.settings import Settings
 
@@ -52,7 +52,7 @@ def serve(settings: Settings, options: ServeOptions, tell: Tell) -> None:
         raise missing_extra("The service", "serve") from error
     del fastapi
     with listen(options.host.strip("[]"), options.port) as listener:
-        _prepare(settings, tell)
+        _prepare(settings, options, tell)
         with _shared_figures(options.workers), _ended_by_sigterm():
             tell(f"Recto listens at {address(listener)}; Ctrl-C ends it.")
             config = server_config(Factory(_shared_cores(settings, options.workers), options), options)
@@ -71,14 +71,14 @@ def secrets_of(settings: Settings, options: ServeOptions) -> tuple[str, ...]:
     return (settings.qdrant_api_key, settings.cohere_api_key, *options.keys, settings.qdrant_url, settings.cohere_api_url)
 
 
-def _prepare(settings: Settings, tell: Tell) -> None:
+def _prepare(settings: Settings, options: ServeOptions, tell: Tell) -> None:
     """Tell what is wrong with the configuration before any worker starts, and index the sample book on the very first run."""
     from recto.wiring import connect, open_embedder, open_store
 
     embedder, store = open_embedder(settings, tell), open_store(settings, tell)
     try:
         if settings.store == "edge" and not store.collections():
-            connect(settings, embedder, store, settings.collection_or(DEFAULT_COLLECTION), tell)
+            connect(settings, embedder, store, settings.collection_or(options.default), tell)
     except CollectionMissing as error:
         tell(f"[WARNING] {error.message}. {error.hint} It is answered from as soon as it is there.")
     finally:
