@@ -195,9 +195,10 @@ def _heading(before: _Draft, after: _Draft) -> str:
 
 def _opening(before: _Draft, after: _Draft) -> str:
     """The heading that a chunk begins with where the section behind it gives it its name, and that name does not tell it."""
-    named = after.tokens > before.tokens and before.sections[0] is before.section
-    headings = before.section.headings
-    return f"{_line(before.section)}\n\n" if named and headings and after.section.headings[: len(headings)] != headings else ""
+    section = before.sections[0]
+    begins = section is before.section and bool(section.blocks) and before.first == section.blocks[0].first
+    told = after.section.headings[: len(section.headings)] == section.headings
+    return f"{_line(section)}\n\n" if begins and not told and after.tokens > before.tokens else ""
 
 
 def _line(section: Section) -> str:
