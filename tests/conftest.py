@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,6 +22,8 @@ from tests.doubles.cohere import CohereDouble
 from tests.doubles.qdrant import QdrantDouble
 from tests.library import write_library
 
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # so it is for a run in the background, and so it would be for all that tests start
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 settings.register_profile("recto", deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 settings.load_profile("recto")
 

@@ -69,7 +69,7 @@ def _onnxruntime(embedder: Any) -> Any:
 
     def question(text: str) -> list[float]:
         ids = np.array([loaded.tokenizer.encode(text).ids])
-        vector: list[float] = loaded.run(ids, np.ones_like(ids))[0].tolist()
+        vector: list[float] = loaded.sessions.alone()(ids, np.ones_like(ids))[0].tolist()
         return vector
 
     return question
