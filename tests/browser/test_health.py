@@ -70,6 +70,7 @@ def test_what_was_measured_is_drawn_and_said(browser: Browser, measured: Setting
         expect(desk.page.locator("#q")).to_have_value("What eats lettuce at night?")
         desk.page.go_back()
         expect(health).to_be_visible()
+        desk.settle()
         pests.locator("summary").click()
         pests.get_by_role("link", name="Slugs").click()
         expect(desk.page.locator(".passage.here")).to_contain_text("Slugs come out at night")
