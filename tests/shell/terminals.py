@@ -39,7 +39,7 @@ class Terminal:
         self.found = self.state()
         self.raw = ""
         self._seen = 0
-        clean = {name: value for name, value in environment(home).items() if name != "NO_COLOR"}
+        clean = {name: value for name, value in environment(home).items() if name not in ("NO_COLOR", "COLUMNS", "LINES")}
         self.process = subprocess.Popen(
             [sys.executable, "-c", _PROGRAM, *arguments],
             cwd=ROOT,
