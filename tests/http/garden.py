@@ -11,8 +11,7 @@ from recto.indexer import Work, index_book
 from recto.settings import ServerOptions
 from recto.stores.server.connection import Connection
 from recto.stores.server.store import ServerStore
-
-COHERE_KEY, QDRANT_KEY = "co_secret_1234567890", "qdrant_secret_0987654321"
+from tests.conftest import COHERE_KEY, QDRANT_KEY
 
 
 def index_in_the_cloud(home: Path, book: Path, cohere_url: str, qdrant_url: str) -> None:

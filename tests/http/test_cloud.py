@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -17,23 +16,12 @@ from recto.http.serving import secrets_of
 from recto.settings import Settings
 from recto.stores.server import store as store_module
 from recto.stores.server.connection import Connection
+from tests.conftest import COHERE_KEY, QDRANT_KEY
 from tests.doubles.cohere import CohereDouble
 from tests.doubles.qdrant import QdrantDouble
 from tests.doubles.server import Double, hang, reset, status
-from tests.http.garden import COHERE_KEY, QDRANT_KEY, index_in_the_cloud
+from tests.http.garden import index_in_the_cloud
 from tests.http.service import Service
-
-
-@pytest.fixture
-def cohere() -> Iterator[CohereDouble]:
-    with CohereDouble(api_key=COHERE_KEY) as double:
-        yield double
-
-
-@pytest.fixture
-def qdrant() -> Iterator[QdrantDouble]:
-    with QdrantDouble(api_key=QDRANT_KEY) as double:
-        yield double
 
 
 @pytest.fixture

@@ -18,10 +18,11 @@ from recto.book.tree import open_book
 from recto.indexer import Work, index_book
 from recto.protocols import Embedder
 from recto.stores.edge.store import EdgeStore
+from tests.conftest import COHERE_KEY, QDRANT_KEY
 from tests.doubles.cohere import CohereDouble
 from tests.doubles.qdrant import QdrantDouble
 from tests.doubles.server import delay
-from tests.http.garden import COHERE_KEY, QDRANT_KEY, cloud_variables, index_in_the_cloud
+from tests.http.garden import cloud_variables, index_in_the_cloud
 from tests.http.service import Program, Reply
 from tests.running import recto, wait_until
 

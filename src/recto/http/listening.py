@@ -50,7 +50,7 @@ def listen(host: str, port: int) -> SharedListener:
                 listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listener.bind(place)
             listener.listen(BACKLOG)
-        except BaseException:
+        except OSError:
             listener.close()
             raise
     except OSError as error:

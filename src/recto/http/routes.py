@@ -9,7 +9,7 @@ from fastapi import Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 
-from recto.http.errors import Refusal, refusal_of
+from recto.http.errors import refusal_of
 from recto.http.models import ErrorBody
 from recto.http.strict import BadBody, loads
 from recto.http.views import respond_refusal
@@ -81,8 +81,3 @@ def _refused(errors: Sequence[Any]) -> BadBody:
     }
     hint = "/openapi.json lists the fields." if kind == "extra_forbidden" else ""
     return BadBody(f"{name} {words.get(kind, 'cannot be used')}", hint=hint)
-
-
-def refused(refusal: Refusal) -> Response:
-    """Write an error; for handlers of exceptions."""
-    return respond_refusal(refusal)
