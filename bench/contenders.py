@@ -35,10 +35,10 @@ def write_plain(folder: Path) -> None:
     (folder / "plain.onnx").write_bytes(finished(g, first_token(g, x)).SerializeToString())
 
 
-def open_contender(name: Contender, folder: Path, threads: int) -> Embed:
-    """Return how texts are embedded; `folder` is Recto's home and has the plain graph."""
+def open_contender(name: Contender, folder: Path, threads: int, *, once: bool = False) -> Embed:
+    """Return how texts are embedded; `folder` is Recto's home and has the plain graph, `once` is for a single question."""
     if name in ("fp32", "int8"):
-        embedder = granite_embedder(folder, threads, name)
+        embedder = granite_embedder(folder, threads, name, once=once)
         return lambda texts: embedder.embed_queries(texts) if len(texts) == 1 else embedder.embed_documents(texts)
     return _plain(folder, threads, by_length=name == "plain, sorted")
 

@@ -14,7 +14,7 @@ QUESTION = "What is ROS 2?"
 
 def main(name: str, folder: str, threads: str, texts: str) -> None:
     """Embed a question, or the passages of a file."""
-    embed = open_contender(cast(Contender, name), Path(folder), int(threads))
+    embed = open_contender(cast(Contender, name), Path(folder), int(threads), once=not texts)
     embed(json.loads(Path(folder, texts).read_text("utf-8")) if texts else [QUESTION])
     print(peak(), flush=True)
 

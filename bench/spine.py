@@ -23,7 +23,7 @@ from recto import __version__
 from recto.book.chunker import ChunkSize, chunk_page
 from recto.book.reading import read
 from recto.book.tree import MarkdownTree
-from recto.embedders.local import Model
+from recto.embedders.local import LocalEmbedder
 from recto.indexer import Work, index_book
 from recto.protocols import Embedder, Source, Store
 from recto.retriever import Retriever
@@ -93,19 +93,16 @@ def cold_start(home: Path, rounds: int) -> dict[str, Any]:
 
 def search_overhead(embedder: Embedder, store: Store, rounds: int) -> dict[str, Any]:
     """Compare `Retriever.search` with the bare calls of tokenizer, onnxruntime and Edge, each question in turn."""
-    import numpy as np
-
     retriever = Retriever(embedder, store, "bench")
     retriever.warm_up()
-    model: Model = embedder._loaded()  # type: ignore[attr-defined]
-    run = model.sessions.alone()
+    model: LocalEmbedder = embedder  # type: ignore[assignment]
+    run = model._sessions.alone()
     shard = store.open("bench")._shard  # type: ignore[attr-defined]
     bare, whole, embedding = [], [], []
     for _ in range(rounds * 20):
         for question in QUESTIONS:
             began = perf_counter()
-            ids = np.array([model.tokenizer.encode(question).ids])
-            vector = run(ids, np.ones_like(ids))[0].tolist()
+            vector = list(run(model._question_tokens([question]))[0])
             embedded = perf_counter()
             shard.query(request(vector, 5, NO_FILTERS, None))
             ended = perf_counter()

@@ -36,7 +36,7 @@ class Vectors:
 
     def offsets(self, text: str) -> list[tuple[int, int]]:
         """Return the range of characters of each of a text's tokens, special ones left out."""
-        return [(start, end) for start, end in self._embedder._loaded().tokenizer.encode(text).offsets if end > start]
+        return [(start, end) for start, end in self._embedder._loaded().encode(text).offsets if end > start]
 
     def documents(self, texts: Sequence[str], what: str) -> Any:
         """Return a row of numbers for each passage."""

@@ -87,7 +87,7 @@ def probe(path: Path) -> None:
     variant = VARIANTS["int8"]
     session = new_session(variant.graph.read_bytes(), 1, Weights(arrays=variant.make(find_pack())))
     ids = np.array([PROBE], np.int64)
-    np.save(path, session.run(["vectors"], {"ids": ids, "mask": np.zeros(ids.shape, np.float32)})[0][0])
+    session.run(["vectors"], {"ids": ids, "mask": np.zeros(ids.shape, np.float32)})[0][0].tofile(path)
 
 
 def main() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
@@ -80,14 +81,15 @@ def test_an_index_of_another_model_is_refused_with_the_repair_command(small_book
     from dataclasses import replace
 
     from recto.embedders.local import LocalEmbedder
+    from recto.embedders.session import Sessions
 
     store = EdgeStore(home)
     index_book(Work(MarkdownTree(small_book), embedder), store, "garden", journal=home / "journal")
 
-    def never() -> object:
+    def never(threads: int = 1) -> NoReturn:
         raise AssertionError("the model is not needed to see that it is the wrong one")
 
-    other = LocalEmbedder(replace(embedder.fingerprint, revision="another"), 512, never)  # type: ignore[arg-type]
+    other = LocalEmbedder(replace(embedder.fingerprint, revision="another"), 512, never, Sessions(never, 1))
     with pytest.raises(FingerprintMismatch, match="was indexed with") as caught:
         Retriever(other, store, "garden").search("dough")
     assert f"recto index {small_book.resolve()} --collection garden" in caught.value.hint

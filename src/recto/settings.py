@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import os
 import re
 from collections.abc import Mapping
@@ -139,6 +138,8 @@ def is_local_address(url: str) -> bool:
     host = urlsplit(url).hostname or ""
     if host.endswith(".localhost") or (host and "." not in host and ":" not in host):
         return True  # a name without a dot is known only to this machine or its own network
+    import ipaddress
+
     try:
         address = ipaddress.ip_address(host)
     except ValueError:

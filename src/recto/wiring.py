@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from importlib.resources import files
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from recto.errors import CollectionMissing, ConfigurationError, InvalidArgument
 from recto.protocols import Embedder, Source, Store
-from recto.remote import Tell
 from recto.retriever import Retriever
 from recto.settings import BUILT_IN_MODEL, DEFAULT_COLLECTIONS, SAMPLE_COLLECTION, Settings
+
+if TYPE_CHECKING:
+    from recto.remote import Tell
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +76,8 @@ def _open_website(url: str, opening: Opening, cache: Path | None, tell: Tell) ->
     return WebsiteSource(url, folder, options, tell)
 
 
-def open_embedder(settings: Settings, tell: Tell) -> Embedder:
-    """Make the embedder that the settings name; light, the model is loaded when it is needed."""
+def open_embedder(settings: Settings, tell: Tell, *, once: bool = False) -> Embedder:
+    """Make the embedder that the settings name; light, the model is loaded when it is needed, in haste if it is for one question."""
     if settings.embedder == "cohere":
         from recto.embedders.cohere import CohereEmbedder
         from recto.embedders.pacing import PACES
@@ -84,7 +86,7 @@ def open_embedder(settings: Settings, tell: Tell) -> Embedder:
     if settings.model in (BUILT_IN_MODEL, f"ibm-granite/{BUILT_IN_MODEL}"):
         from recto.embedders.granite import granite_embedder
 
-        return granite_embedder(settings.home, settings.threads, settings.precision)
+        return granite_embedder(settings.home, settings.threads, settings.precision, once=once)
     if settings.precision != "fp32":
         raise ConfigurationError(
             f"RECTO_PRECISION={settings.precision} is for the built-in model, not for {settings.model}", hint="Unset one of the two."
@@ -116,12 +118,14 @@ def open_store(settings: Settings, tell: Tell) -> Store:
     return EdgeStore(settings.home)
 
 
-def open_retriever(settings: Settings, default_collection: str, tell: Tell, *, collection: str | None = None) -> Retriever:
-    """Connect embedder and store for one collection, and check that it can be searched.
+def open_retriever(
+    settings: Settings, default_collection: str, tell: Tell, *, collection: str | None = None, once: bool = False
+) -> Retriever:
+    """Connect embedder and store for one collection, and check that it can be searched; `once` is for a single question.
 
     On the very first run, when nothing is indexed and one of the default names is asked for, the sample book is indexed.
     """
-    embedder, store = open_embedder(settings, tell), open_store(settings, tell)
+    embedder, store = open_embedder(settings, tell, once=once), open_store(settings, tell)
     with ExitStack() as undo:
         undo.callback(embedder.close)
         undo.callback(store.close)
@@ -182,4 +186,4 @@ def sample_source() -> Source:
     """Return the sample book."""
     from recto.book.tree import MarkdownTree
 
-    return MarkdownTree(Path(str(files("recto.sample").joinpath("docs"))), book=SAMPLE_COLLECTION)
+    return MarkdownTree(Path(__file__).parent / "sample" / "docs", book=SAMPLE_COLLECTION)

@@ -74,8 +74,8 @@ def test_the_forms_have_fingerprints_of_their_own() -> None:
 
 
 def test_a_processor_that_computes_something_else_is_told(shared_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    wrong = tmp_path / "probe.npy"
-    np.save(wrong, np.roll(np.load(VARIANTS["int8"].probe or ""), 7))
+    wrong = tmp_path / "probe.f32"
+    np.roll(np.fromfile(VARIANTS["int8"].probe or "", np.float32), 7).tofile(wrong)
     monkeypatch.setitem(granite.VARIANTS, "int8", replace(VARIANTS["int8"], probe=wrong))
     with pytest.raises(ConfigurationError, match="wrong numbers on this processor") as caught:
         granite_embedder(shared_home, 1, "int8").embed_query("x")

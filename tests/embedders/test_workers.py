@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import signal
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from recto.embedders.granite import FINGERPRINT, granite_embedder
-from recto.embedders.local import LocalEmbedder, Model
+from recto.embedders.local import LocalEmbedder
 from recto.embedders.session import Sessions
 from recto.embedders.workers import side_by_side
 from recto.errors import ConfigurationError, EmbeddingError
@@ -98,10 +99,10 @@ def test_an_interruption_ends_it() -> None:
 def test_a_models_failure_in_a_worker_becomes_ours(shared_home: Path) -> None:
     real = granite_embedder(shared_home, 2)._loaded()
 
-    def broken(ids: object, mask: object) -> object:
+    def broken(rows: object) -> Sequence[Sequence[float]]:
         raise RuntimeError("out of memory")
 
-    embedder = LocalEmbedder(FINGERPRINT, 512, lambda: Model(real.tokenizer, Sessions(lambda _: broken, 2), 1), threads=2)
+    embedder = LocalEmbedder(FINGERPRINT, 512, lambda: real, Sessions(lambda _: broken, 2), threads=2)
     for texts in (TEXTS, TEXTS[:1]):
         with pytest.raises(EmbeddingError, match="out of memory"):
             embedder.embed_documents(texts)
@@ -112,7 +113,7 @@ def test_each_use_opens_one_session_when_it_is_needed() -> None:
 
     def open(threads: int) -> object:
         opened.append(threads)
-        return lambda ids, mask: None
+        return lambda rows: None
 
     sessions = Sessions(open, 4)  # type: ignore[arg-type]
     assert opened == []
@@ -131,9 +132,9 @@ def test_a_session_that_cannot_be_opened_is_tried_again() -> None:
         answer = answers.pop(0)
         if answer:
             raise answer
-        return lambda ids, mask: None
+        return lambda rows: None
 
     sessions = Sessions(open, 1)  # type: ignore[arg-type]
     with pytest.raises(ConfigurationError):
         sessions.alone()
-    assert sessions.alone()([], []) is None
+    assert sessions.alone()([]) is None

@@ -63,13 +63,10 @@ class Bare:
 
 def _onnxruntime(embedder: Any) -> Any:
     """Return the bare calls of the tokenizer and of onnxruntime."""
-    import numpy as np
-
-    loaded = embedder._loaded()
+    tokens, sessions = embedder._question_tokens, embedder._sessions
 
     def question(text: str) -> list[float]:
-        ids = np.array([loaded.tokenizer.encode(text).ids])
-        vector: list[float] = loaded.sessions.alone()(ids, np.ones_like(ids))[0].tolist()
+        vector: list[float] = sessions.alone()(tokens([text]))[0]
         return vector
 
     return question

@@ -44,12 +44,12 @@ class Embedding:
         return result
 
 
-def model(home: Path, threads: int) -> Embedding:
+def model(home: Path, threads: int, *, once: bool = False) -> Embedding:
     """Return Recto's embedder, as a user of Recto has it."""
     from recto.settings import Settings
     from recto.wiring import open_embedder
 
-    embedder = open_embedder(Settings("local", "edge", home, threads=threads), lambda _: None)
+    embedder = open_embedder(Settings("local", "edge", home, threads=threads), lambda _: None, once=once)
     return Embedding(_cutting(embedder), embedder.embed_query, embedder=embedder)
 
 

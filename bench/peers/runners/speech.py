@@ -30,7 +30,7 @@ def cold(system: System, folder: str, home: str, threads: str, top: str, questio
     from bench.peers.runners.embedding import model
 
     system.load()
-    system.open(Path(folder), model(Path(home), int(threads)))
+    system.open(Path(folder), model(Path(home), int(threads), once=True))
     found = system.found(system.ask(question, int(top), None))
     print(json.dumps([id for id, _ in found]), flush=True)
     os._exit(0)  # the answer is there; how long a library takes to say goodbye is not what is measured

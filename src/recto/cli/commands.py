@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from recto.types import Filters
 
 
-def connect(collection: str | None, changed: Mapping[str, str] | None = None) -> Retriever:
+def connect(collection: str | None, changed: Mapping[str, str] | None = None, *, once: bool = False) -> Retriever:
     """Open the configured collection, indexing the sample book on the very first run; `changed` settings win over the environment's."""
     if collection is not None:
         check_collection_name(collection, "--collection")
     from recto.wiring import open_retriever
 
     settings = load_settings({**os.environ, **changed} if changed else None)
-    return open_retriever(settings, QUERY_COLLECTION, tell, collection=collection)
+    return open_retriever(settings, QUERY_COLLECTION, tell, collection=collection, once=once)
 
 
 def search(
@@ -43,7 +43,7 @@ def search(
 
     check_query(query)
     check_search(top_k, filters, min_score, FLAGS)
-    with connect(collection) as retriever:
+    with connect(collection, once=True) as retriever:
         retriever.warm_up()  # so that the time shown is the question's, on the first run and on every other
         response = retriever.search(query, top_k, filters, min_score)
     from recto.cli import render

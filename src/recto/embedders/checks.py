@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from math import hypot, isfinite
 
 from recto.errors import EmbeddingError
 from recto.types import Vector
 
+_ROUNDING = 1e-6  # of a length in single precision
 
-def checked(vectors: Any, count: int, dim: int) -> list[Vector]:
+
+def checked(vectors: Sequence[Sequence[float]], count: int, dim: int) -> list[Vector]:
     """Return `count` normalised vectors of `dim` finite numbers, or raise."""
-    import numpy as np
-
-    array = np.asarray(vectors, dtype=np.float32)
-    if array.shape != (count, dim):
+    if len(vectors) != count or any(len(vector) != dim for vector in vectors):
+        found = sorted({len(vector) for vector in vectors})
         raise EmbeddingError(
-            f"The embedder returned {array.shape} numbers where ({count}, {dim}) were expected",
+            f"The embedder returned {len(vectors)} vectors of {found} numbers where {count} of {dim} were expected",
             hint="The model does not fit its description; check RECTO_MODEL.",
         )
-    norms = np.linalg.norm(array, axis=1, keepdims=True)
-    if not np.isfinite(norms).all() or not (norms > 0).all():
+    return [_normalised(vector) for vector in vectors]
+
+
+def _normalised(vector: Sequence[float]) -> Vector:
+    length = hypot(*vector)
+    if not isfinite(length) or length == 0:
         raise EmbeddingError("The embedder returned a vector that is zero or not finite", hint="The model is damaged; check RECTO_MODEL.")
-    normalised: list[Vector] = (array / norms).tolist()
-    return normalised
+    return list(vector) if abs(length - 1) < _ROUNDING else [number / length for number in vector]

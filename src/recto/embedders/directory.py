@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from recto.embedders.local import LocalEmbedder, Model
+from recto.embedders.local import LocalEmbedder
 from recto.embedders.session import Run, Sessions, new_session, new_tokenizer
 from recto.errors import ConfigurationError
 from recto.filehash import checked_sha256
 from recto.types import EmbedderFingerprint
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
 
 _MODEL_PLACES = ("model.onnx", "onnx/model.onnx")
 _LAYOUT = "The directory needs model.onnx (or onnx/model.onnx), tokenizer.json and config.json, as sentence-transformers exports them."
@@ -27,28 +31,43 @@ def directory_embedder(directory: Path, home: Path, threads: int) -> LocalEmbedd
     pooling = _pooling(directory)
     fingerprint = EmbedderFingerprint(directory.name, revision, dim, variant=f"onnx-{pooling}")
 
-    def load() -> Model:
+    def open_tokenizer() -> Tokenizer:
         try:
             description = (directory / "tokenizer.json").read_bytes()
         except OSError as error:
             raise ConfigurationError(f"{directory} has no readable tokenizer.json", hint=_LAYOUT) from error
-        padding = config.get("pad_token_id")
-        sessions = Sessions(lambda threads: _open(model, threads, pooling), threads)
-        return Model(new_tokenizer(description), sessions, padding if isinstance(padding, int) else 0)
+        return new_tokenizer(description)
 
-    return LocalEmbedder(fingerprint, _max_tokens(directory, config), load, threads)
+    stated = config.get("pad_token_id")
+    padding = stated if isinstance(stated, int) else 0
+    sessions = Sessions(lambda threads: _open(model, threads, pooling, padding), threads)
+    return LocalEmbedder(fingerprint, _max_tokens(directory, config), open_tokenizer, sessions, threads)
 
 
-def _open(model: Path, threads: int, pooling: str) -> Run:
+def _open(model: Path, threads: int, pooling: str, padding: int) -> Run:
     session = new_session(model, threads)
     wanted = {entry.name for entry in session.get_inputs()}
 
-    def run(ids: Any, mask: Any) -> Any:
+    def run(rows: Sequence[Sequence[int]]) -> Any:
+        ids, mask = _padded(rows, padding)
         inputs = {"input_ids": ids, "attention_mask": mask, "token_type_ids": ids * 0}
         output = session.run(None, {name: value for name, value in inputs.items() if name in wanted})[0]
-        return _pool(output, mask, pooling)
+        return _pool(output, mask, pooling).tolist()
 
     return run
+
+
+def _padded(rows: Sequence[Sequence[int]], padding: int) -> tuple[Any, Any]:
+    """Return the tokens of texts, filled up to the longest, and a mask of ones where there is text."""
+    import numpy as np
+
+    longest = max(len(row) for row in rows)
+    ids = np.full((len(rows), longest), padding, np.int64)
+    mask = np.zeros((len(rows), longest), np.int64)
+    for index, row in enumerate(rows):
+        ids[index, : len(row)] = row
+        mask[index, : len(row)] = 1
+    return ids, mask
 
 
 def _find_model(directory: Path) -> Path:

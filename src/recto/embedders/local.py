@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from recto.embedders.checks import checked
@@ -15,29 +14,31 @@ from recto.protocols import Progress
 from recto.types import EmbedderFingerprint, Vector
 
 if TYPE_CHECKING:
-    from tokenizers import Encoding, Tokenizer
+    from tokenizers import Tokenizer
 
 _BATCH_TOKENS = 512  # padded tokens in one call of the model: larger batches use more memory and are not faster
 
 
-@dataclass(frozen=True, slots=True)
-class Model:
-    """A loaded model: its tokenizer (no padding, no truncation), its padding token and how to run it."""
-
-    tokenizer: Tokenizer
-    sessions: Sessions
-    padding: int
-
-
 class LocalEmbedder:
-    """Runs a model in this process; loads it once, when it is first needed."""
+    """Runs a model in this process; each part of it is loaded once, when it is first needed."""
 
-    def __init__(self, fingerprint: EmbedderFingerprint, max_tokens: int, load: Callable[[], Model], threads: int = 1) -> None:
+    def __init__(
+        self,
+        fingerprint: EmbedderFingerprint,
+        max_tokens: int,
+        open_tokenizer: Callable[[], Tokenizer],
+        sessions: Sessions,
+        threads: int = 1,
+        plain: Callable[[str], list[int] | None] | None = None,
+    ) -> None:
+        """Take a tokenizer (no padding, no truncation), the model, and a way to tokenise plain questions before the tokenizer is there."""
         self._fingerprint = fingerprint
         self._max_tokens = max_tokens
+        self._open_tokenizer = open_tokenizer
+        self._sessions = sessions
         self._threads = threads
-        self._load = load
-        self._model: Model | None = None
+        self._plain = plain
+        self._tokenizer: Tokenizer | None = None
         self._loading = threading.Lock()
 
     @property
@@ -57,14 +58,15 @@ class LocalEmbedder:
 
     def warm_up(self) -> None:
         """Load what a question needs."""
-        self._loaded().sessions.alone()
+        self._question_tokens([""])
+        self._sessions.alone()
 
     def close(self) -> None:
         """Nothing is held that others could want."""
 
     def count_tokens(self, text: str) -> int:
         """Count the tokens of a text, special ones included."""
-        return len(self._loaded().tokenizer.encode(text))
+        return len(self._loaded().encode(text))
 
     def embed_query(self, text: str) -> Vector:
         """Embed one question."""
@@ -72,12 +74,12 @@ class LocalEmbedder:
 
     def embed_queries(self, texts: Sequence[str]) -> list[Vector]:
         """Embed several questions; what is beyond the model's limit is not read."""
-        rows = [self._cut(encoding) for encoding in self._encode(texts)]
-        return self._run(self._loaded().sessions.alone(), rows) if len(rows) == 1 else self._embed(rows, None)
+        rows = [self._cut(row) for row in self._question_tokens(texts)]
+        return self._run(self._sessions.alone(), rows) if len(rows) == 1 else self._embed(rows, None)
 
     def embed_documents(self, texts: Sequence[str], progress: Progress | None = None) -> list[Vector]:
         """Embed passages in batches of similar length."""
-        rows = [encoding.ids for encoding in self._encode(texts)]
+        rows = self._tokens(texts)
         for text, row in zip(texts, rows, strict=True):
             if len(row) > self._max_tokens:
                 raise EmbeddingError(
@@ -86,30 +88,36 @@ class LocalEmbedder:
                 )
         return self._embed(rows, progress)
 
-    def _loaded(self) -> Model:
-        if self._model is None:
+    def _loaded(self) -> Tokenizer:
+        if self._tokenizer is None:
             with self._loading:
-                if self._model is None:
-                    self._model = self._load()
-        return self._model
+                if self._tokenizer is None:
+                    self._tokenizer = self._open_tokenizer()
+        return self._tokenizer
 
-    def _encode(self, texts: Sequence[str]) -> list[Encoding]:
-        tokenizer = self._loaded().tokenizer
+    def _question_tokens(self, texts: Sequence[str]) -> list[list[int]]:
+        if self._tokenizer is None and self._plain is not None:
+            rows = [row for row in map(self._plain, texts) if row is not None]
+            if len(rows) == len(texts):
+                return rows
+        return self._tokens(texts)
+
+    def _tokens(self, texts: Sequence[str]) -> list[list[int]]:
+        tokenizer = self._loaded()
         try:
-            return tokenizer.encode_batch_fast(list(texts))
+            return [encoding.ids for encoding in tokenizer.encode_batch_fast(list(texts))]
         except Exception as error:  # the tokenizer's own errors are bare
             raise EmbeddingError(f"The text cannot be read by the model's tokenizer: {error}") from error
 
-    def _cut(self, encoding: Encoding) -> list[int]:
+    def _cut(self, row: list[int]) -> list[int]:
         """Keep the beginning and the closing mark, which models expect at the end."""
-        ids: list[int] = encoding.ids
-        return ids if len(ids) <= self._max_tokens else [*ids[: self._max_tokens - 1], ids[-1]]
+        return row if len(row) <= self._max_tokens else [*row[: self._max_tokens - 1], row[-1]]
 
     def _embed(self, rows: list[list[int]], progress: Progress | None) -> list[Vector]:
         if not rows:
             return []
         vectors: list[Vector] = [[]] * len(rows)
-        run = self._loaded().sessions.beside()
+        run = self._sessions.beside()
         done = 0
 
         def keep(batch: list[int], found: list[Vector]) -> None:
@@ -125,16 +133,8 @@ class LocalEmbedder:
         return vectors
 
     def _run(self, run: Run, rows: list[list[int]]) -> list[Vector]:
-        import numpy as np
-
-        longest = max(len(row) for row in rows)
-        ids = np.full((len(rows), longest), self._loaded().padding, np.int64)
-        mask = np.zeros((len(rows), longest), np.int64)
-        for index, row in enumerate(rows):
-            ids[index, : len(row)] = row
-            mask[index, : len(row)] = 1
         try:
-            vectors = run(ids, mask)
+            vectors = run(rows)
         except RectoError:
             raise
         except Exception as error:  # onnxruntime raises many types, none of them documented

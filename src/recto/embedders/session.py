@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,8 +14,13 @@ if TYPE_CHECKING:
     from onnxruntime import InferenceSession
     from tokenizers import Tokenizer
 
-Run = Callable[[Any, Any], Any]
-"""From token ids and a mask of ones and zeros, both [texts, tokens], to one vector per text."""
+Run = Callable[[Sequence[Sequence[int]]], Sequence[Sequence[float]]]
+"""From the tokens of texts to one vector per text."""
+
+
+SETTINGS = {"session.x64quantprecision": "1"}
+"""For every session: without it, int8 sums overflow on x86 processors without VNNI."""
+WEIGHTS_FOLDER = "session.model_external_initializers_file_folder_path"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,10 +67,11 @@ def new_session(model: bytes | Path, threads: int, weights: Weights | None = Non
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
     options.log_severity_level = 4  # failures are raised; its own log would reach the user's terminal
-    options.add_session_config_entry("session.x64quantprecision", "1")  # else int8 sums overflow on x86 processors without VNNI
+    for name, value in SETTINGS.items():
+        options.add_session_config_entry(name, value)
     values = []
     if weights and weights.folder:
-        options.add_session_config_entry("session.model_external_initializers_file_folder_path", str(weights.folder))
+        options.add_session_config_entry(WEIGHTS_FOLDER, str(weights.folder))
     elif weights:
         values = [onnxruntime.OrtValue.ortvalue_from_numpy(value) for value in weights.arrays.values()]
         options.add_external_initializers(list(weights.arrays), values)
@@ -73,11 +79,16 @@ def new_session(model: bytes | Path, threads: int, weights: Weights | None = Non
     try:
         return onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
     except Exception as error:  # onnxruntime raises many types, none of them documented
-        raise ConfigurationError(
-            f"The embedding model cannot be opened: {error}", hint="Check RECTO_MODEL, or unset it for the built-in model."
-        ) from error
+        raise cannot_open(error) from error
     finally:
         values.clear()  # the session has copied them; until then they must live
+
+
+def cannot_open(error: Exception) -> ConfigurationError:
+    """Say that a graph was refused."""
+    return ConfigurationError(
+        f"The embedding model cannot be opened: {error}", hint="Check RECTO_MODEL, or unset it for the built-in model."
+    )
 
 
 def new_tokenizer(description: bytes) -> Tokenizer:

@@ -1,0 +1,42 @@
+"""Write the built-in model's rules of byte-pair encoding as a table that can be searched where it is: `python -m scripts.make_merges`."""
+
+from __future__ import annotations
+
+import json
+from array import array
+from pathlib import Path
+
+from recto.embedders import granite
+from recto.embedders.pack import find_pack, read_tokenizer
+
+_SHIFT = 256  # bytes that are no visible character stand in the vocabulary as characters from here on
+
+
+def merges(description: bytes) -> bytes:
+    """Return pairs of tokens in ascending order, then the rank and the result of each, then the token of each byte."""
+    model = json.loads(description)["model"]
+    vocabulary: dict[str, int] = model["vocab"]
+    rules = []
+    for rank, rule in enumerate(model["merges"]):
+        left, right = rule.split(" ") if isinstance(rule, str) else rule
+        rules.append((vocabulary[left] << 16 | vocabulary[right], rank, vocabulary[left + right]))
+    rules.sort()
+    letters = [vocabulary[character] for character in _characters()]
+    columns = [
+        array("I", [rule[0] for rule in rules]),
+        *(array("H", [rule[part] for rule in rules]) for part in (1, 2)),
+        array("H", letters),
+    ]
+    return b"".join(column.tobytes() for column in columns)
+
+
+def _characters() -> list[str]:
+    """Return the character that stands for each byte."""
+    visible = {*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)}
+    hidden = (byte for byte in range(256) if byte not in visible)
+    stand_ins = {byte: chr(_SHIFT + place) for place, byte in enumerate(hidden)}
+    return [stand_ins.get(byte, chr(byte)) for byte in range(256)]
+
+
+if __name__ == "__main__":
+    Path(granite.__file__).with_name("granite-merges.bin").write_bytes(merges(read_tokenizer(find_pack())))

@@ -1,0 +1,46 @@
+"""Plain questions are tokenised without the library, and exactly as by it."""
+
+from __future__ import annotations
+
+import string
+
+import pytest
+from hypothesis import example, given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+
+from recto.embedders.granite import _MERGES
+from recto.embedders.pack import find_pack, read_tokenizer
+from recto.embedders.plain import PlainTokenizer
+from recto.embedders.session import new_tokenizer
+from recto.wiring import sample_source
+from scripts.make_merges import merges
+
+LIBRARY = new_tokenizer(read_tokenizer(find_pack()))
+PLAIN = PlainTokenizer(_MERGES)
+WORDS = ["robot's", "I'll", "ROS", " 2", "2.0", "''ve", "  ", "\t\n", "don't", "aaaaaa", "http://x.y/z#a", "__init__()", "the", "Ġ", "1e-5"]
+
+
+def test_the_rules_are_those_of_the_pack() -> None:
+    assert _MERGES.read_bytes() == merges(read_tokenizer(find_pack()))
+
+
+@given(st.text(st.characters(max_codepoint=127)) | st.lists(st.sampled_from(WORDS)).map("".join) | st.text(string.ascii_lowercase))
+@example("")
+@example(" \x1c\x1f \x00\x7f ")
+@example("What is ROS 2?")
+@hypothesis_settings(max_examples=500, deadline=None)
+def test_any_text_gets_the_librarys_tokens_or_none(text: str) -> None:
+    assert PLAIN.encode(text) == (LIBRARY.encode(text).ids if text.isascii() and "<" not in text else None)
+
+
+def test_a_book_gets_the_librarys_tokens() -> None:
+    source = sample_source()
+    for page in source.pages():
+        for line in page.text.splitlines():
+            assert PLAIN.encode(line) in (None, LIBRARY.encode(line).ids)
+
+
+@pytest.mark.parametrize("text", ["Was ist ein Schlüssel?", "what does <mask> mean", "</s>", "🤖", "a\u00a0b"])
+def test_what_is_not_plain_is_left_to_the_library(text: str) -> None:
+    assert PLAIN.encode(text) is None

@@ -1,0 +1,128 @@
+"""onnxruntime by its C interface: the same numbers as by its Python one, its errors told, nothing left behind."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from array import array
+from pathlib import Path
+from typing import Any
+
+import onnx
+import psutil
+import pytest
+from onnx import TensorProto, helper
+
+from recto.embedders import granite
+from recto.embedders.granite import VARIANTS, granite_embedder
+from recto.embedders.runtime import OnnxError, Session, find_library
+from recto.errors import ConfigurationError, EmbeddingError
+from recto.settings import Precision
+
+Inputs = dict[str, array[Any]]
+QUESTIONS = ["What is ROS 2?", "How does a robot keep its balance?", "x", "Schlüssel " * 700]
+
+
+def graph() -> bytes:
+    """Add two inputs of [rows, columns]."""
+    inputs = [helper.make_tensor_value_info(name, kind, ["r", "c"]) for name, kind in (("a", TensorProto.FLOAT), ("n", TensorProto.INT64))]
+    output = helper.make_tensor_value_info("sum", TensorProto.FLOAT, ["r", "c"])
+    nodes = [helper.make_node("Cast", ["n"], ["f"], to=TensorProto.FLOAT), helper.make_node("Add", ["a", "f"], ["sum"])]
+    made = helper.make_model(helper.make_graph(nodes, "sum", inputs, [output]), opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    onnx.checker.check_model(made)
+    return bytes(made.SerializeToString())
+
+
+@pytest.fixture(scope="module")
+def library() -> Path:
+    found = find_library()
+    assert found is not None
+    return found
+
+
+def test_rows_come_back_as_they_went_in(library: Path) -> None:
+    session = Session(library, graph(), 1, {})
+    inputs: Inputs = {"a": array("f", [0.5, 1, 2, 3, 4, 5]), "n": array("q", [10, 20, 30, 40, 50, 60])}
+    assert session.run(inputs, 2, "sum") == [[10.5, 21, 32], [43, 54, 65]]
+    assert session.run(inputs, 3, "sum") == [[10.5, 21], [32, 43], [54, 65]]
+
+
+def test_a_graph_that_is_none_is_refused_with_the_librarys_words(library: Path) -> None:
+    with pytest.raises(OnnxError, match="(?i)protobuf"):
+        Session(library, b"not a graph", 1, {})
+
+
+def test_inputs_that_do_not_fit_are_refused_and_the_next_call_works(library: Path) -> None:
+    session = Session(library, graph(), 1, {})
+    good: Inputs = {"a": array("f", [1.0]), "n": array("q", [1])}
+    calls: list[tuple[Inputs, str]] = [({"a": good["a"]}, "sum"), ({**good, "b": good["n"]}, "sum"), (good, "product")]
+    for inputs, output in calls:
+        with pytest.raises(OnnxError):
+            session.run(inputs, 1, output)
+    assert session.run(good, 1, "sum") == [[2.0]]
+
+
+def test_nothing_is_left_behind_by_calls_and_sessions(library: Path) -> None:
+    inputs: Inputs = {"a": array("f", range(40_000)), "n": array("q", range(40_000))}
+
+    def work() -> None:
+        session = Session(library, graph(), 1, {})
+        for _ in range(20):
+            session.run(inputs, 1, "sum")
+        with pytest.raises(OnnxError):
+            session.run(inputs, 1, "nothing")
+
+    work()
+    before = psutil.Process().memory_info().rss
+    for _ in range(20):  # what is copied in and out here is twenty times what may stay
+        work()
+    assert psutil.Process().memory_info().rss - before < 20 * 20 * 160_000 / 20 * 2
+
+
+@pytest.mark.parametrize("precision", VARIANTS)
+def test_both_interfaces_give_the_same_numbers(shared_home: Path, precision: Precision, monkeypatch: pytest.MonkeyPatch) -> None:
+    by_library = granite_embedder(shared_home, 2, precision).embed_queries(QUESTIONS)
+    in_haste = [granite_embedder(shared_home, 2, precision, once=True).embed_query(question) for question in QUESTIONS]
+    monkeypatch.setattr(granite, "find_library", lambda: None)
+    by_python = granite_embedder(shared_home, 2, precision).embed_queries(QUESTIONS)
+    for found in (by_library, in_haste):
+        for left, right in zip(found, by_python, strict=True):
+            assert left == pytest.approx(right, abs=1e-6 if precision == "fp32" else 0.02)
+
+
+def test_one_session_serves_many_threads(shared_home: Path) -> None:
+    embedder = granite_embedder(shared_home, 1)
+    expected = [embedder.embed_query(question) for question in QUESTIONS]
+    found: list[list[list[float]]] = []
+    threads = [threading.Thread(target=lambda: found.append([embedder.embed_query(question) for question in QUESTIONS])) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == [expected] * 4
+
+
+def test_weights_that_are_cut_off_are_an_error_of_ours(shared_home: Path, tmp_path: Path, library: Path) -> None:
+    variant = VARIANTS["fp32"]
+    whole = (shared_home / "cache" / variant.weights).read_bytes()
+    (tmp_path / variant.weights).write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(ConfigurationError, match="cannot be opened"):
+        granite._open_by_library(library, variant, tmp_path, 1, once=True)
+
+
+def test_a_text_beyond_the_models_positions_is_an_error_of_ours(shared_home: Path) -> None:
+    embedder = granite_embedder(shared_home, 1)
+    with pytest.raises(EmbeddingError, match="The embedding model failed"):
+        embedder._run(embedder._sessions.alone(), [[0, *[5] * 600, 2]])
+
+
+def test_a_process_that_asks_once_ends_well(shared_home: Path) -> None:
+    code = """
+import sys
+from pathlib import Path
+from recto.embedders.granite import granite_embedder
+print(len(granite_embedder(Path(sys.argv[1]), 2, once=True).embed_query("What is ROS 2?")))
+"""
+    done = subprocess.run([sys.executable, "-c", code, str(shared_home)], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "384\n", "")
