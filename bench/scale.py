@@ -132,15 +132,20 @@ def _anonymous() -> float:
     return next(int(line.split()[1]) / 1e3 for line in lines if line.startswith("Anonymous:"))
 
 
-def measure(count: int, base: Any, texts: list[Chunk]) -> dict[str, float]:
-    """Build, then search in a process of its own."""
-    questions = vectors(base, QUESTIONS, 10**9)
-    with tempfile.TemporaryDirectory(prefix="recto-scale-") as folder:
-        figures = build(base, texts, count, Path(folder, "home"))
-        asked = {"questions": questions.tolist(), "known": truth(base, count, questions)}
-        Path(folder, "questions.json").write_text(json.dumps(asked))
+def measure(count: int, base: Any, texts: list[Chunk], keep: Path | None) -> dict[str, float]:
+    """Build, or take what was built before, then search in a process of its own."""
+    with tempfile.TemporaryDirectory(prefix="recto-scale-") as scratch:
+        folder = keep / str(count) if keep else Path(scratch)
+        built = folder / "built.json"
+        if not built.exists():
+            figures = build(base, texts, count, folder / "home")
+            questions = vectors(base, QUESTIONS, 10**9)
+            asked = {"questions": questions.tolist(), "known": truth(base, count, questions)}
+            (folder / "questions.json").write_text(json.dumps(asked))
+            built.write_text(json.dumps(figures))
+        figures = json.loads(built.read_text())
         for _ in range(2):  # the first opening compares every file with its digest; those after it trust what has not changed
-            command = [sys.executable, "-m", "bench.scale", "--search", folder]
+            command = [sys.executable, "-m", "bench.scale", "--search", str(folder)]
             figures |= json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
     return figures
 
@@ -162,6 +167,7 @@ def main() -> None:
     parser.add_argument("--sizes", default=",".join(map(str, SIZES)), help="chunks, separated by commas")
     parser.add_argument("--rounds", type=int, default=0, help="1: a short run, with the smallest size only")
     parser.add_argument("--book", help="not used: the vectors are made from the sample book's")
+    parser.add_argument("--keep", type=Path, metavar="DIRECTORY", help="keep the indexes here, and search those that are there")
     parser.add_argument("--search", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.search:
@@ -178,7 +184,7 @@ def main() -> None:
     rows: dict[int, dict[str, float]] = {}
     for size in sorted(map(int, given.sizes.split(",")))[: given.rounds or None]:
         print(f"{size} chunks …", file=sys.stderr)
-        rows[size] = measure(size, base, texts)
+        rows[size] = measure(size, base, texts, given.keep)
     print(table(rows))
 
 
