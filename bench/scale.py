@@ -138,12 +138,12 @@ def measure(count: int, base: Any, texts: list[Chunk], keep: Path | None) -> dic
         folder = keep / str(count) if keep else Path(scratch)
         built = folder / "built.json"
         if not built.exists():
-            figures = build(base, texts, count, folder / "home")
+            made = build(base, texts, count, folder / "home")
             questions = vectors(base, QUESTIONS, 10**9)
             asked = {"questions": questions.tolist(), "known": truth(base, count, questions)}
             (folder / "questions.json").write_text(json.dumps(asked))
-            built.write_text(json.dumps(figures))
-        figures = json.loads(built.read_text())
+            built.write_text(json.dumps(made))
+        figures: dict[str, float] = json.loads(built.read_text())
         for _ in range(2):  # the first opening compares every file with its digest; those after it trust what has not changed
             command = [sys.executable, "-m", "bench.scale", "--search", str(folder)]
             figures |= json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
