@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from recto.embedders.pack import check_pack, find_pack, read_pack, read_tokenize
 from recto.embedders.prepared import Arrays, prepared
 from recto.embedders.session import Run, Sessions, Weights, new_session, new_tokenizer
 from recto.errors import ConfigurationError
+from recto.remote import Tell
 from recto.settings import Precision
 from recto.types import EmbedderFingerprint
 
@@ -70,10 +71,11 @@ VARIANTS: dict[Precision, Variant] = {
         _HERE / "granite-int8-probe.npy",
     ),
 }
+VARIANTS["bf16"] = replace(VARIANTS["fp32"], fingerprint=_fingerprint("int8-weights-bf16"))
 FINGERPRINT = VARIANTS["fp32"].fingerprint
 
 
-def granite_embedder(home: Path, threads: int, precision: Precision = "fp32") -> LocalEmbedder:
+def granite_embedder(home: Path, threads: int, precision: Precision = "fp32", tell: Tell = print) -> LocalEmbedder:
     """Make the built-in embedder; `home` keeps its weights as they are used, and remembers that the pack was checked."""
     variant = VARIANTS[precision]
 
@@ -81,7 +83,15 @@ def granite_embedder(home: Path, threads: int, precision: Precision = "fp32") ->
         pack = find_pack()
         check_pack(pack, home / "cache" / "model-pack.json")
         weights = prepared(home / "cache", variant.weights, variant.sha256, lambda: variant.make(pack))
-        return Model(new_tokenizer(read_tokenizer(pack)), Sessions(lambda threads: _open(variant, weights, threads), threads), _PADDING)
+
+        def open_in_bf16() -> Run:
+            from recto.embedders.openvino import Portable, in_bf16
+
+            return in_bf16(_open(variant, weights, 1), Portable(variant.graph, weights, _inputs, PROBE), threads, tell)
+
+        passages = open_in_bf16 if precision == "bf16" else None
+        sessions = Sessions(lambda threads: _open(variant, weights, threads), threads, passages)
+        return Model(new_tokenizer(read_tokenizer(pack)), sessions, _PADDING)
 
     return LocalEmbedder(variant.fingerprint, MAX_TOKENS, load, threads)
 
@@ -90,12 +100,15 @@ def _open(variant: Variant, weights: Weights, threads: int) -> Run:
     session = new_session(variant.graph.read_bytes(), threads, weights)
 
     def run(ids: Any, mask: Any) -> Any:
-        bias = (1 - mask.astype("float32")) * _MASKED
-        return session.run(["vectors"], {"ids": ids, "mask": bias})[0]
+        return session.run(["vectors"], _inputs(ids, mask))[0]
 
     if variant.probe:
         _check(run, variant.probe)
     return run
+
+
+def _inputs(ids: Any, mask: Any) -> dict[str, Any]:
+    return {"ids": ids, "mask": (1 - mask.astype("float32")) * _MASKED}
 
 
 def _check(run: Run, probe: Path) -> None:

@@ -73,7 +73,8 @@ class LocalEmbedder:
     def embed_queries(self, texts: Sequence[str]) -> list[Vector]:
         """Embed several questions; what is beyond the model's limit is not read."""
         rows = [self._cut(encoding) for encoding in self._encode(texts)]
-        return self._run(self._loaded().sessions.alone(), rows) if len(rows) == 1 else self._embed(rows, None)
+        sessions = self._loaded().sessions
+        return self._run(sessions.alone(), rows) if len(rows) == 1 else self._embed(rows, sessions.beside, None)
 
     def embed_documents(self, texts: Sequence[str], progress: Progress | None = None) -> list[Vector]:
         """Embed passages in batches of similar length."""
@@ -84,7 +85,7 @@ class LocalEmbedder:
                     f"A passage has {len(row)} tokens, the model reads {self._max_tokens}: {text[:60]!r} …",
                     hint="Split the passage; the chunker does so by itself.",
                 )
-        return self._embed(rows, progress)
+        return self._embed(rows, self._loaded().sessions.passages, progress)
 
     def _loaded(self) -> Model:
         if self._model is None:
@@ -105,11 +106,11 @@ class LocalEmbedder:
         ids: list[int] = encoding.ids
         return ids if len(ids) <= self._max_tokens else [*ids[: self._max_tokens - 1], ids[-1]]
 
-    def _embed(self, rows: list[list[int]], progress: Progress | None) -> list[Vector]:
+    def _embed(self, rows: list[list[int]], way: Callable[[], Run], progress: Progress | None) -> list[Vector]:
         if not rows:
             return []
         vectors: list[Vector] = [[]] * len(rows)
-        run = self._loaded().sessions.beside()
+        run = way()
         done = 0
 
         def keep(batch: list[int], found: list[Vector]) -> None:
