@@ -105,7 +105,7 @@ class Int8Graph(Graph):
         return self.op("MatMulIntegerToFloat", small, weights, scale, scales, zero, "", bias, domain=FUSED)
 
 
-GRAPHS: dict[Precision, type[Graph]] = {"fp32": Graph, "int8": Int8Graph}
+GRAPHS: dict[Precision, type[Graph]] = {"fp32": Graph, "int8": Int8Graph, "bf16": Graph}
 
 
 def embeddings(g: Graph) -> str:

@@ -86,7 +86,7 @@ def open_embedder(settings: Settings, tell: Tell, *, once: bool = False) -> Embe
     if settings.model in (BUILT_IN_MODEL, f"ibm-granite/{BUILT_IN_MODEL}"):
         from recto.embedders.granite import granite_embedder
 
-        return granite_embedder(settings.home, settings.threads, settings.precision, once=once)
+        return granite_embedder(settings.home, settings.threads, settings.precision, tell, once=once)
     if settings.precision != "fp32":
         raise ConfigurationError(
             f"RECTO_PRECISION={settings.precision} is for the built-in model, not for {settings.model}", hint="Unset one of the two."

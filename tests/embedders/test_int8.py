@@ -15,7 +15,7 @@ from recto.embedders.pack import find_pack, read_pack
 from recto.errors import ConfigurationError, FingerprintMismatch
 from recto.protocols import Embedder
 from recto.retriever import Retriever
-from recto.settings import QUERY_COLLECTION, Settings, load_settings
+from recto.settings import QUERY_COLLECTION, Precision, Settings, load_settings
 from recto.stores.edge.store import EdgeStore
 from recto.wiring import open_embedder
 from scripts.calibrate_int8 import measure, texts
@@ -62,9 +62,11 @@ def test_what_was_measured_holds_for_the_sample_book() -> None:
         assert high.max() / measured.scale <= (255 - measured.zero) * 1.05 + 1
 
 
-def test_an_index_of_one_form_refuses_questions_of_the_other(sample_home: Path, int8: Embedder) -> None:
-    with pytest.raises(FingerprintMismatch, match="int8") as caught:
-        Retriever(int8, EdgeStore(sample_home), QUERY_COLLECTION).search("What is ROS 2?")
+@pytest.mark.parametrize("precision", ["int8", "bf16"])
+def test_an_index_of_one_form_refuses_questions_of_the_other(sample_home: Path, precision: Precision) -> None:
+    other = open_embedder(Settings("local", "edge", sample_home, precision=precision), print)
+    with pytest.raises(FingerprintMismatch, match=precision) as caught:
+        Retriever(other, EdgeStore(sample_home), QUERY_COLLECTION).search("What is ROS 2?")
     assert "RECTO_PRECISION back" in caught.value.hint
 
 
@@ -86,7 +88,7 @@ def test_the_setting(tmp_path: Path) -> None:
     assert load_settings({}, tmp_path).precision == "fp32"
     assert load_settings({"RECTO_PRECISION": "INT8"}, tmp_path).precision == "int8"
     with pytest.raises(ConfigurationError, match="RECTO_PRECISION must be one of"):
-        load_settings({"RECTO_PRECISION": "bf16"}, tmp_path)
+        load_settings({"RECTO_PRECISION": "int4"}, tmp_path)
 
 
 def test_another_model_has_no_int8_form(tmp_path: Path) -> None:

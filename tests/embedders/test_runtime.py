@@ -14,8 +14,9 @@ import psutil
 import pytest
 from onnx import TensorProto, helper
 
-from recto.embedders import granite
+from recto.embedders import graph as graph_module
 from recto.embedders.granite import VARIANTS, granite_embedder
+from recto.embedders.graph import by_library
 from recto.embedders.runtime import OnnxError, Session, find_library
 from recto.errors import ConfigurationError, EmbeddingError
 from recto.settings import Precision
@@ -84,7 +85,7 @@ def test_nothing_is_left_behind_by_calls_and_sessions(library: Path) -> None:
 def test_both_interfaces_give_the_same_numbers(shared_home: Path, precision: Precision, monkeypatch: pytest.MonkeyPatch) -> None:
     by_library = granite_embedder(shared_home, 2, precision).embed_queries(QUESTIONS)
     in_haste = [granite_embedder(shared_home, 2, precision, once=True).embed_query(question) for question in QUESTIONS]
-    monkeypatch.setattr(granite, "find_library", lambda: None)
+    monkeypatch.setattr(graph_module, "find_library", lambda: None)
     by_python = granite_embedder(shared_home, 2, precision).embed_queries(QUESTIONS)
     for found in (by_library, in_haste):
         for left, right in zip(found, by_python, strict=True):
@@ -108,7 +109,7 @@ def test_weights_that_are_cut_off_are_an_error_of_ours(shared_home: Path, tmp_pa
     whole = (shared_home / "cache" / variant.weights).read_bytes()
     (tmp_path / variant.weights).write_bytes(whole[: len(whole) // 2])
     with pytest.raises(ConfigurationError, match="cannot be opened"):
-        granite._open_by_library(library, variant, tmp_path, 1, once=True)
+        by_library(library, variant.graph, tmp_path, 1, once=True)
 
 
 def test_a_text_beyond_the_models_positions_is_an_error_of_ours(shared_home: Path) -> None:

@@ -6,6 +6,7 @@ import os
 import signal
 import threading
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -48,7 +49,7 @@ def test_jobs_really_run_at_the_same_time() -> None:
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_a_failure_is_raised_and_what_was_not_begun_is_dropped(workers: int) -> None:
+def test_a_failure_is_raised_and_what_was_not_begun_is_dropped(workers: int, monkeypatch: pytest.MonkeyPatch) -> None:
     begun: list[int] = []
 
     def work(job: int) -> int:
@@ -58,11 +59,15 @@ def test_a_failure_is_raised_and_what_was_not_begun_is_dropped(workers: int) -> 
         held.wait(60)
         return job
 
-    held = threading.Event()
-    if workers == 1:
+    usual = ThreadPoolExecutor.shutdown
+
+    def shutdown(pool: ThreadPoolExecutor, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        usual(pool, wait=False, cancel_futures=cancel_futures)
         held.set()
-    else:
-        threading.Timer(0.2, held.set).start()
+        usual(pool, wait=wait)
+
+    held = threading.Event()
+    monkeypatch.setattr(ThreadPoolExecutor, "shutdown", shutdown)
     with pytest.raises(EmbeddingError, match="no"):
         side_by_side(range(500), work, workers, lambda job, result: None)
     assert len(begun) < 500
@@ -117,6 +122,7 @@ def test_each_use_opens_one_session_when_it_is_needed() -> None:
 
     sessions = Sessions(open, 4)  # type: ignore[arg-type]
     assert opened == []
+    assert sessions.passages() is sessions.beside()
     assert sessions.beside() is sessions.beside()
     assert sessions.alone() is sessions.alone()
     assert opened == [1, 4]

@@ -75,7 +75,7 @@ class LocalEmbedder:
     def embed_queries(self, texts: Sequence[str]) -> list[Vector]:
         """Embed several questions; what is beyond the model's limit is not read."""
         rows = [self._cut(row) for row in self._question_tokens(texts)]
-        return self._run(self._sessions.alone(), rows) if len(rows) == 1 else self._embed(rows, None)
+        return self._run(self._sessions.alone(), rows) if len(rows) == 1 else self._embed(rows, self._sessions.beside, None)
 
     def embed_documents(self, texts: Sequence[str], progress: Progress | None = None) -> list[Vector]:
         """Embed passages in batches of similar length."""
@@ -86,7 +86,7 @@ class LocalEmbedder:
                     f"A passage has {len(row)} tokens, the model reads {self._max_tokens}: {text[:60]!r} …",
                     hint="Split the passage; the chunker does so by itself.",
                 )
-        return self._embed(rows, progress)
+        return self._embed(rows, self._sessions.passages, progress)
 
     def _loaded(self) -> Tokenizer:
         if self._tokenizer is None:
@@ -113,11 +113,11 @@ class LocalEmbedder:
         """Keep the beginning and the closing mark, which models expect at the end."""
         return row if len(row) <= self._max_tokens else [*row[: self._max_tokens - 1], row[-1]]
 
-    def _embed(self, rows: list[list[int]], progress: Progress | None) -> list[Vector]:
+    def _embed(self, rows: list[list[int]], way: Callable[[], Run], progress: Progress | None) -> list[Vector]:
         if not rows:
             return []
         vectors: list[Vector] = [[]] * len(rows)
-        run = self._sessions.beside()
+        run = way()
         done = 0
 
         def keep(batch: list[int], found: list[Vector]) -> None:

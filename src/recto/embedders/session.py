@@ -22,6 +22,8 @@ SETTINGS = {"session.x64quantprecision": "1"}
 """For every session: without it, int8 sums overflow on x86 processors without VNNI."""
 WEIGHTS_FOLDER = "session.model_external_initializers_file_folder_path"
 
+_PASSAGES = 0  # no number of threads, under which the other ways are kept
+
 
 @dataclass(frozen=True, slots=True)
 class Weights:
@@ -35,12 +37,13 @@ class Sessions:
     """One model, opened when it is first used and again if it is used the other way.
 
     A single text is computed by all threads together. Of many texts each thread computes its own: nothing has to be divided and
-    waited for in every layer, so more is done in the same time.
+    waited for in every layer, so more is done in the same time. Passages may have a way of their own.
     """
 
-    def __init__(self, open: Callable[[int], Run], threads: int) -> None:
+    def __init__(self, open: Callable[[int], Run], threads: int, open_for_passages: Callable[[], Run] | None = None) -> None:
         self._open = open
         self._threads = threads
+        self._open_for_passages = open_for_passages
         self._opened: dict[int, Run] = {}
         self._opening = threading.Lock()
 
@@ -52,11 +55,18 @@ class Sessions:
         """Return how texts are computed in several threads at once."""
         return self._for(1)
 
+    def passages(self) -> Run:
+        """Return how passages are computed in several threads at once."""
+        return self._kept(_PASSAGES, self._open_for_passages) if self._open_for_passages else self.beside()
+
     def _for(self, threads: int) -> Run:
+        return self._kept(threads, lambda: self._open(threads))
+
+    def _kept(self, key: int, open: Callable[[], Run]) -> Run:
         with self._opening:
-            if threads not in self._opened:
-                self._opened[threads] = self._open(threads)
-            return self._opened[threads]
+            if key not in self._opened:
+                self._opened[key] = open()
+            return self._opened[key]
 
 
 def new_session(model: bytes | Path, threads: int, weights: Weights | None = None) -> InferenceSession:

@@ -1,0 +1,72 @@
+"""How the built-in model's graph is run: by onnxruntime's library, or by its Python interface without it or without a file of weights."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+from operator import mul
+from pathlib import Path
+from typing import Any
+
+from recto.embedders.runtime import OnnxError, Session, find_library
+from recto.embedders.session import SETTINGS, WEIGHTS_FOLDER, Run, Weights, cannot_open, new_session
+from recto.errors import ConfigurationError
+
+OUTPUT = "vectors"
+_PADDING = 1
+_MASKED = -1e9  # added to the attention scores of padding, so that softmax gives it nothing
+_NEAR = 0.999  # processors differ in the last digits of what is not int8; a sum that overflows gives something else altogether
+
+
+def open_graph(graph: Path, weights: Weights, threads: int, *, once: bool = False) -> Run:
+    """Open the graph for so many threads; `once` leaves out what pays only after several texts."""
+    library = find_library()
+    if library is None or weights.folder is None:
+        return _by_python(graph, weights, threads)
+    return by_library(library, graph, weights.folder, threads, once=once)
+
+
+def by_library(library: Path, graph: Path, folder: Path, threads: int, *, once: bool) -> Run:
+    """Open the graph with weights in a folder."""
+    settings = {**SETTINGS, WEIGHTS_FOLDER: str(folder), "session.disable_prepacking": "1" if once else "0"}
+    try:
+        session = Session(library, graph.read_bytes(), threads, settings, optimise=not once)
+    except OnnxError as error:
+        raise cannot_open(error) from error
+    return lambda rows: session.run(_padded(rows), len(rows), OUTPUT)
+
+
+def _by_python(graph: Path, weights: Weights, threads: int) -> Run:
+    session = new_session(graph.read_bytes(), threads, weights)
+
+    def run(rows: Sequence[Sequence[int]]) -> Any:
+        return session.run([OUTPUT], shaped(rows))[0].tolist()
+
+    return run
+
+
+def shaped(rows: Sequence[Sequence[int]]) -> dict[str, Any]:
+    """Return the graph's inputs as numpy has them."""
+    import numpy as np
+
+    return {name: np.array(numbers).reshape(len(rows), -1) for name, numbers in _padded(rows).items()}
+
+
+def _padded(rows: Sequence[Sequence[int]]) -> dict[str, array[Any]]:
+    """Return the graph's inputs: tokens filled up to the longest row, and what is added to the attention to each."""
+    longest = max(len(row) for row in rows)
+    ids, mask = array("q"), array("f")
+    for row in rows:
+        rest = longest - len(row)
+        ids.extend((*row, *[_PADDING] * rest))
+        mask.extend((*[0.0] * len(row), *[_MASKED] * rest))
+    return {"ids": ids, "mask": mask}
+
+
+def check_vector(run: Run, tokens: Sequence[int], known: Path) -> None:
+    """Compute a text whose int8 vector is known."""
+    if not sum(map(mul, run([tokens])[0], array("f", known.read_bytes()))) >= _NEAR:
+        raise ConfigurationError(
+            "RECTO_PRECISION=int8 gives wrong numbers on this processor",
+            hint="Unset RECTO_PRECISION, and index again what was indexed with it.",
+        )

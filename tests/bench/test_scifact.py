@@ -1,0 +1,20 @@
+"""What a form of the model costs: an exact ranking, judged claim by claim."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from bench.scifact import ndcg
+
+
+def test_each_claim_is_judged_by_the_order_of_all_passages() -> None:
+    passages = np.eye(12, dtype=np.float32)
+    ids = [f"p{number}" for number in range(12)]
+    questions = np.array([np.arange(12, 0, -1), np.arange(12)], np.float32)  # p0 first, p11 first
+    first, second, missed = {"p0"}, {"p0", "p1"}, {"p1", "p0"}
+    assert ndcg(passages, questions[:1], ids, [first]) == [1.0]
+    assert ndcg(passages, questions[:1], ids, [{"p1"}]) == pytest.approx([1 / math.log2(3)])
+    assert ndcg(passages, questions, ids, [second, missed]) == pytest.approx([1.0, 0.0])
