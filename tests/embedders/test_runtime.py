@@ -7,7 +7,7 @@ import sys
 import threading
 from array import array
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import onnx
 import psutil
@@ -21,7 +21,7 @@ from recto.embedders.runtime import OnnxError, Session, find_library
 from recto.errors import ConfigurationError, EmbeddingError
 from recto.settings import Precision
 
-Inputs = dict[str, array[Any]]
+Inputs: TypeAlias = "dict[str, array[Any]]"
 QUESTIONS = ["What is ROS 2?", "How does a robot keep its balance?", "x", "Schlüssel " * 700]
 
 
