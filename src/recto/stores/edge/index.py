@@ -115,7 +115,9 @@ class EdgeIndex:
         if len(kept) + len(missing) > _KEPT:
             kept, missing = {}, [*ids]
             self._kept = kept
-        kept.update((record.id, from_payload(str(record.id), record.payload)) for record in self._shard.retrieve(missing, True, False))
+        kept.update(
+            (record.id, from_payload(str(record.id), record.payload or {})) for record in self._shard.retrieve(missing, True, False)
+        )
         return kept
 
     def _facet(self, field: str) -> dict[str, int]:
