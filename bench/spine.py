@@ -145,7 +145,7 @@ def added(embedder: Embedder, store: Store, rounds: int) -> dict[str, Any]:
     retriever = Retriever(ready, store, "bench")
     index: Any = retriever.open()
     module = next(iter(index.modules()))
-    figures = {}
+    figures: dict[str, Any] = {}
     for name, filters in (("", NO_FILTERS), (", one module", Filters((module,)))):
 
         def bare(filters: Filters = filters) -> None:
@@ -161,7 +161,7 @@ def added(embedder: Embedder, store: Store, rounds: int) -> dict[str, Any]:
             index._kept = {}
             whole()
 
-        jobs = {
+        jobs: dict[str, Callable[[], None]] = {
             f"engine's call with the payload{name}, CPU µs": bare,
             f"search without embedding{name}, CPU µs": whole,
             f"the same, its chunks new{name}, CPU µs": new,
