@@ -16,7 +16,7 @@ import tempfile
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, process_time
 from typing import Any
 
 from recto import __version__
@@ -28,8 +28,7 @@ from recto.indexer import Work, index_book
 from recto.protocols import Embedder, Source, Store
 from recto.retriever import Retriever
 from recto.settings import Settings
-from recto.stores.edge.engine import request
-from recto.types import NO_FILTERS
+from recto.types import NO_FILTERS, Filters, Vector
 from recto.wiring import open_embedder, open_store, sample_source
 
 ROOT = Path(__file__).parent.parent
@@ -61,6 +60,7 @@ def main() -> None:
             "date": datetime.now(UTC).date().isoformat(),
             "rounds": options.rounds,
             **search_overhead(embedder, store, options.rounds),
+            **added(embedder, store, options.rounds),
             **cold_start(Path(home), options.rounds),
             **indexing(source, embedder, store, Path(home) / "journal", max(1, options.rounds // 3)),
             **memory(Path(home)),
@@ -93,6 +93,8 @@ def cold_start(home: Path, rounds: int) -> dict[str, Any]:
 
 def search_overhead(embedder: Embedder, store: Store, rounds: int) -> dict[str, Any]:
     """Compare `Retriever.search` with the bare calls of tokenizer, onnxruntime and Edge, each question in turn."""
+    import qdrant_edge as edge
+
     retriever = Retriever(embedder, store, "bench")
     retriever.warm_up()
     model: LocalEmbedder = embedder  # type: ignore[assignment]
@@ -104,7 +106,7 @@ def search_overhead(embedder: Embedder, store: Store, rounds: int) -> dict[str, 
             began = perf_counter()
             vector = list(run(model._question_tokens([question]))[0])
             embedded = perf_counter()
-            shard.query(request(vector, 5, NO_FILTERS, None))
+            shard.query(edge.QueryRequest(limit=5, offset=0, query=edge.Query.Nearest(vector), with_payload=True))
             ended = perf_counter()
             retriever.search(question)
             whole.append(perf_counter() - ended)
@@ -113,8 +115,65 @@ def search_overhead(embedder: Embedder, store: Store, rounds: int) -> dict[str, 
     return {
         "Retriever.search p50, ms": round(statistics.median(whole) * 1e3, 2),
         "of it embedding, ms": round(statistics.median(embedding) * 1e3, 2),
-        "Retriever.search / bare engine calls (goal <= 1.15)": round(statistics.median(whole) / statistics.median(bare), 3),
+        "Retriever.search / bare engine calls (goal <= 1.10)": round(statistics.median(whole) / statistics.median(bare), 3),
     }
+
+
+class Ready:
+    """The embedder with the questions' vectors ready, so that all else can be seen."""
+
+    def __init__(self, embedder: Embedder) -> None:
+        self._embedder = embedder
+        self.vectors = {question: embedder.embed_query(question) for question in QUESTIONS}
+
+    def __getattr__(self, name: str) -> Any:
+        """Leave all else to the embedder."""
+        return getattr(self._embedder, name)
+
+    def embed_query(self, text: str) -> Vector:
+        """Return what was embedded before."""
+        return self.vectors[text]
+
+
+def added(embedder: Embedder, store: Store, rounds: int) -> dict[str, Any]:
+    """Compare searches whose vectors are ready with the engine's calls, by the least of the processor's time."""
+    import qdrant_edge as edge
+
+    ready: Any = Ready(embedder)
+    retriever = Retriever(ready, store, "bench")
+    index: Any = retriever.open()
+    module = next(iter(index.modules()))
+    figures: dict[str, Any] = {}
+    for name, filters in (("", NO_FILTERS), (", one module", Filters((module,)))):
+
+        def bare(filters: Filters = filters) -> None:
+            for vector in ready.vectors.values():
+                only = edge.Filter(must=[edge.FieldCondition(key="module_keys", match=edge.MatchValue(module))]) if filters else None
+                index._shard.query(edge.QueryRequest(limit=5, offset=0, query=edge.Query.Nearest(vector), filter=only, with_payload=True))
+
+        def whole(filters: Filters = filters) -> None:
+            for question in QUESTIONS:
+                retriever.search(question, filters=filters)
+
+        def new(whole: Callable[[], None] = whole) -> None:
+            index._kept = {}
+            whole()
+
+        jobs: dict[str, Callable[[], None]] = {
+            f"engine's call with the payload{name}, CPU µs": bare,
+            f"search without embedding{name}, CPU µs": whole,
+            f"the same, its chunks new{name}, CPU µs": new,
+        }
+        spent: dict[str, list[float]] = {job: [] for job in jobs}
+        for _ in range(rounds):
+            for job, work in jobs.items():
+                work()
+                began = process_time()
+                for _ in range(50):
+                    work()
+                spent[job].append((process_time() - began) / 50 / len(QUESTIONS))
+        figures |= {job: round(min(times) * 1e6) for job, times in spent.items()}
+    return figures
 
 
 def indexing(source: Source, embedder: Embedder, store: Store, journal: Path, rounds: int) -> dict[str, Any]:
@@ -159,8 +218,6 @@ import json, sys, psutil
 sys.path.insert(0, sys.argv[1])
 from pathlib import Path
 from recto.settings import Settings
-from recto.stores.edge.engine import request
-from recto.types import NO_FILTERS
 from recto.wiring import open_embedder, open_store
 from recto.retriever import Retriever
 settings = Settings("local", "edge", Path(sys.argv[2]), threads=2)

@@ -15,9 +15,11 @@ from pathlib import Path
 
 import pytest
 
+from recto.atomic import replace_text
 from recto.errors import CollectionMissing, IndexDamaged, StorageError
 from recto.stores.edge import sparse
 from recto.stores.edge.engine import translate
+from recto.stores.edge.layout import file_state
 from recto.stores.edge.store import EdgeStore
 from tests.making import EMBEDDER, chunk, fingerprint, publish, vector
 from tests.running import ROOT, environment, wait_until
@@ -146,6 +148,7 @@ WRITER = """
 import sys, time
 sys.path.insert(0, {root!r})
 from pathlib import Path
+from recto.stores.edge.layout import file_state
 from recto.stores.edge.store import EdgeStore
 from tests.making import EMBEDDER, chunk, fingerprint, vector
 with EdgeStore(Path({home!r})).build("books", EMBEDDER) as build:
@@ -385,3 +388,32 @@ def _flipped(data: bytes) -> bytes:
     """Change the byte in the middle of what is not zero."""
     used = [index for index in (len(data) // 2, 0, len(data) - 1) if data[index]] or [len(data) // 2]
     return data[: used[0]] + bytes([data[used[0]] ^ 0xFF]) + data[used[0] + 1 :]
+
+
+def test_a_replaced_file_has_another_state_whatever_the_clock_says(tmp_path: Path) -> None:
+    path = tmp_path / "CURRENT"
+    assert file_state(str(path)) is None
+    states = []
+    for text in ("gen-000001", "gen-000002"):
+        replace_text(path, text)
+        os.utime(path, ns=(0, 0))
+        states.append(file_state(str(path)))
+    assert states[0] != states[1]
+
+
+def test_a_pointer_that_says_the_same_again_opens_nothing(home: Path, store: EdgeStore) -> None:
+    publish(store, "book", [chunk(0)])
+    index = store.open("book")
+    store._home.collection("book").set_current(index.info.generation)
+    assert store.open("book") is index
+
+
+def test_equal_scores_are_ordered_by_page_and_place(store: EdgeStore) -> None:
+    chunks = [chunk(number, page=page) for page in "ba" for number in (2, 0, 1)]
+    with store.build("book", EMBEDDER) as build:
+        build.add(chunks, [vector(1)] * len(chunks))
+        build.publish(fingerprint())
+    for _ in range(2):
+        hits = store.open("book").query(vector(1), 6)
+        assert len({hit.score for hit in hits}) == 1
+        assert [(hit.chunk.page_title, hit.chunk.chunk_index) for hit in hits] == [(page, number) for page in "AB" for number in range(3)]

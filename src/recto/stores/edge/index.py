@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from operator import le
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from recto.errors import IndexDamaged
 from recto.stores.edge.engine import engine_errors, load_shard, request, translate_filters
-from recto.stores.edge.layout import CollectionDirectory
+from recto.stores.edge.layout import CollectionDirectory, FileState, file_state
 from recto.stores.edge.manifest import read_manifest, read_notes, verify_files
 from recto.stores.edge.sizing import search_params
 from recto.stores.payload import from_payload
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import qdrant_edge
 
 _FACET_LIMIT = 100_000
+_KEPT = 2_000  # chunks, of about 3 kB each: most textbooks whole, and a few megabytes of a large one
 
 
 class EdgeIndex:
@@ -28,27 +29,27 @@ class EdgeIndex:
     def __init__(self, shard: qdrant_edge.EdgeShard, info: IndexInfo, notes: Path) -> None:
         self._shard = shard
         self._info = info
-        self._notes = notes
+        self._notes = str(notes)
         self._params = search_params(info.chunks)
-        self._noted: tuple[int, int] | None = None
+        self._noted: FileState | None = None
+        self._kept: dict[Any, Chunk] = {}
 
     @property
     def info(self) -> IndexInfo:
         """What this index is; what was measured of it may have been written down after it was opened."""
         try:
-            status = os.stat(self._notes)
+            noted = file_state(self._notes)
         except OSError:
             return self._info
-        state = (status.st_mtime_ns, status.st_size)
-        if state != self._noted:
-            self._info = replace(self._info, calibration=read_notes(self._notes))
-            self._noted = state
+        if noted is not None and noted != self._noted:
+            self._info = replace(self._info, calibration=read_notes(Path(self._notes)))
+            self._noted = noted
         return self._info
 
     def query(self, vector: Vector, limit: int, filters: Filters = NO_FILTERS, min_score: float | None = None) -> list[Hit]:
         """Return the nearest chunks, best first."""
         with engine_errors("searching"):
-            return _hits(self._shard.query(request(vector, limit, filters, min_score, self._params)))
+            return self._hits([self._shard.query(request(vector, limit, filters, min_score, self._params))])[0]
 
     def query_batch(
         self, vectors: Sequence[Vector], limit: int, filters: Filters = NO_FILTERS, min_score: float | None = None
@@ -58,7 +59,7 @@ class EdgeIndex:
 
         with engine_errors("searching"):
             queries = [request(vector, limit, filters, min_score, self._params) for vector in vectors]
-            return [_hits(found) for found in self._shard.query_batch(edge.QueryBatchRequest(queries=queries))]
+            return self._hits(self._shard.query_batch(edge.QueryBatchRequest(queries=queries)))
 
     def count(self, filters: Filters = NO_FILTERS) -> int:
         """Count the chunks that a filter lets through."""
@@ -95,6 +96,30 @@ class EdgeIndex:
         """Count the chunks of each page address."""
         return self._facet("page_key")
 
+    def _hits(self, answers: Sequence[Sequence[Any]]) -> list[list[Hit]]:
+        """Make hits of the engine's points."""
+        kept = self._kept
+        try:
+            return [_ordered([Hit(point.score, kept[point.id]) for point in found]) for found in answers]
+        except KeyError:
+            kept = self._read({point.id for found in answers for point in found})
+            return [_ordered([Hit(point.score, kept[point.id]) for point in found]) for found in answers]
+
+    def _read(self, ids: set[Any]) -> dict[Any, Chunk]:
+        """Read the chunks that no search has found before, in one call of the engine, and keep them: a generation never changes.
+
+        Searches take what is kept without a lock, so nothing is ever taken out; what has grown too large is left to those who use it.
+        """
+        kept = self._kept
+        missing = [id for id in ids if id not in kept]
+        if len(kept) + len(missing) > _KEPT:
+            kept, missing = {}, [*ids]
+            self._kept = kept
+        kept.update(
+            (record.id, from_payload(str(record.id), record.payload or {})) for record in self._shard.retrieve(missing, True, False)
+        )
+        return kept
+
     def _facet(self, field: str) -> dict[str, int]:
         import qdrant_edge as edge
 
@@ -116,9 +141,11 @@ def open_generation(directory: CollectionDirectory, collection: str, name: str, 
     return EdgeIndex(shard, info, directory.notes(name))
 
 
-def _hits(found: Sequence[Any]) -> list[Hit]:
-    hits = [Hit(point.score, from_payload(str(point.id), point.payload)) for point in found]
-    hits.sort(key=lambda hit: (-hit.score, hit.chunk.page_url, hit.chunk.chunk_index, hit.chunk.id))
+def _ordered(hits: list[Hit]) -> list[Hit]:
+    """Sort hits unless the engine's own order is right already: it is but for equal scores."""
+    scores = [hit.score for hit in hits]
+    if any(map(le, scores, scores[1:])):
+        hits.sort(key=lambda hit: (-hit.score, hit.chunk.page_url, hit.chunk.chunk_index, hit.chunk.id))
     return hits
 
 

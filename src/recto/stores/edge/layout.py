@@ -15,6 +15,7 @@ from pathlib import Path
 from recto.atomic import replace_text
 from recto.errors import IndexDamaged, RectoError, StorageError
 
+FileState = tuple[int, int, int]
 _GENERATION = re.compile(r"gen-(\d{6,})")
 
 
@@ -55,7 +56,7 @@ class CollectionDirectory:
         return self.pointer.exists() or bool(self.generations())
 
     def pointed(self) -> str:
-        """Read what the pointer says, sense or not: readers look here before every search."""
+        """Read what the pointer says, sense or not."""
         try:
             descriptor = os.open(self.pointer, os.O_RDONLY)
             try:
@@ -140,17 +141,21 @@ class Home:
             raise IndexDamaged(f"{self.aliases_file} is damaged", hint="Remove the file; the next `recto index` writes it again.")
         return {str(alias): str(name) for alias, name in found.items()}
 
-    def aliases_state(self) -> tuple[int, int, int]:
-        """Return something that changes with the aliases; cheap enough to ask before every search."""
-        try:
-            status = os.stat(self.aliases_file)
-        except FileNotFoundError:
-            return (0, 0, 0)
-        return (status.st_ino, status.st_mtime_ns, status.st_size)
-
     def set_aliases(self, aliases: dict[str, str]) -> None:
         """Write the aliases, at once."""
         replace_text(self.aliases_file, json.dumps(aliases, indent=1, sort_keys=True) + "\n")
+
+
+def file_state(path: str) -> FileState | None:
+    """Return something that changes whenever a file is replaced, or None without a file; readers ask for it before every search.
+
+    The new file is written beside the old one, so two states that follow each other are two inodes, whatever the clock says.
+    """
+    try:
+        status = os.stat(path)
+    except FileNotFoundError:
+        return None
+    return (status.st_ino, status.st_mtime_ns, status.st_size)
 
 
 @contextmanager
@@ -161,12 +166,17 @@ def disk_errors(path: Path) -> Iterator[None]:
     except RectoError:
         raise
     except OSError as error:
-        if error.errno in (errno.ENOTDIR, errno.EEXIST):
-            raise StorageError(f"{path} is not a directory", hint="Set RECTO_HOME to a directory of your own.") from error
-        raise StorageError(
-            f"{error.filename or path} cannot be used: {error.strerror or error}",
-            hint="Check the permissions and the space there, or set RECTO_HOME to another directory.",
-        ) from error
+        raise disk_error(error, path) from error
+
+
+def disk_error(error: OSError, path: Path) -> StorageError:
+    """Return our error for the file system's."""
+    if error.errno in (errno.ENOTDIR, errno.EEXIST):
+        return StorageError(f"{path} is not a directory", hint="Set RECTO_HOME to a directory of your own.")
+    return StorageError(
+        f"{error.filename or path} cannot be used: {error.strerror or error}",
+        hint="Check the permissions and the space there, or set RECTO_HOME to another directory.",
+    )
 
 
 def _number(name: str) -> int:

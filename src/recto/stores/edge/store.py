@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from recto.errors import CollectionMissing, IndexDamaged
 from recto.settings import check_collection_name
 from recto.stores.edge.index import EdgeIndex, open_generation
-from recto.stores.edge.layout import CollectionDirectory, Home, disk_errors
+from recto.stores.edge.layout import CollectionDirectory, FileState, Home, disk_error, disk_errors, file_state
 from recto.stores.edge.manifest import is_whole, write_notes
 from recto.stores.lock import WriterLock
 from recto.types import Calibration, EmbedderFingerprint, IndexInfo
@@ -22,13 +23,33 @@ if TYPE_CHECKING:
 _OPEN_TRIES = 5
 
 
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a name leads, as long as the aliases stay as they were."""
+
+    aliases: FileState | None
+    collection: str
+    directory: CollectionDirectory
+    pointer: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Opened:
+    """An open index, the pointer file that led to it, and what that said."""
+
+    pointer: FileState | None
+    pointed: str
+    index: EdgeIndex
+
+
 class EdgeStore:
     """Opens each generation once and notices when a new one was published."""
 
     def __init__(self, home: Path) -> None:
         self._home = Home(home)
-        self._open: dict[str, tuple[str, EdgeIndex]] = {}
-        self._places: dict[str, tuple[object, str, CollectionDirectory]] = {}
+        self._aliases_file = str(self._home.aliases_file)
+        self._open: dict[str, _Opened] = {}
+        self._places: dict[str, _Place] = {}
         self._opening = threading.Lock()
         self._process = os.getpid()
         self._abandoned: list[object] = []
@@ -45,18 +66,14 @@ class EdgeStore:
 
     def open(self, name: str) -> EdgeIndex:
         """Return the current generation of a collection or alias."""
-        with disk_errors(self._home.path):
-            collection, directory = self._place(name)
-            known = self._open.get(collection)
-            if known is not None and self._process == os.getpid() and known[0] == directory.pointed():
-                return known[1]
-            with self._opening:
-                self._forget_after_fork()
-                known = self._open.get(collection)
-                if known is None or known[0] != directory.pointed():
-                    # A replaced index is not closed: other threads may be asking it; it closes when they let go.
-                    self._open[collection] = known = self._load(collection, directory)
-                return known[1]
+        try:
+            place = self._place(name)
+            known = self._open.get(place.collection)
+            if known is not None and known.pointer == file_state(place.pointer) and self._process == os.getpid():
+                return known.index
+            return self._open_anew(place)
+        except OSError as error:
+            raise disk_error(error, self._home.path) from error
 
     def build(
         self, name: str, embedder: EmbedderFingerprint, *, rebuild: bool = False, wait: Callable[[str], None] | None = None
@@ -106,14 +123,29 @@ class EdgeStore:
         """Let go of all open indexes."""
         self._open.clear()
 
-    def _place(self, name: str) -> tuple[str, CollectionDirectory]:
+    def _place(self, name: str) -> _Place:
         """Find the collection behind a name; remembered until the aliases change, as every search asks for it."""
-        aliases = self._home.aliases_state()
+        aliases = file_state(self._aliases_file)
         known = self._places.get(name)
-        if known is None or known[0] != aliases:
+        if known is None or known.aliases != aliases:
             collection = self._resolve(name)
-            self._places[name] = known = (aliases, collection, self._home.collection(collection))
-        return known[1], known[2]
+            directory = self._home.collection(collection)
+            self._places[name] = known = _Place(aliases, collection, directory, str(directory.pointer))
+        return known
+
+    def _open_anew(self, place: _Place) -> EdgeIndex:
+        """Open what the pointer names now, unless that is open already."""
+        with self._opening:
+            self._forget_after_fork()
+            known = self._open.get(place.collection)
+            pointer = file_state(place.pointer)  # before it is read: what changes in between is noticed by the next search
+            if known is None or (known.pointer != pointer and known.pointed != place.directory.pointed()):
+                # A replaced index is not closed: other threads may be asking it; it closes when they let go.
+                pointed, index = self._load(place.collection, place.directory)
+            else:
+                pointed, index = known.pointed, known.index
+            self._open[place.collection] = _Opened(pointer, pointed, index)
+            return index
 
     def _resolve(self, name: str) -> str:
         check_collection_name(name, "collection")
