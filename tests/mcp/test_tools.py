@@ -205,7 +205,7 @@ def test_related_passages(retriever: Retriever) -> None:
     assert selected.text not in [passage["text"] for passage in found["passages"]]
     assert found["left_out"] >= 1
     blank = call(retriever, "related_passages", selection=selected.text, question=" ", limit=4, modules=["ros2"]).structured_content
-    assert blank == found, "a blank question is none"
+    assert blank["passages"] == found["passages"], "a blank question is none"
     long = call(retriever, "related_passages", selection=selected.text * 40, question="How do I start one?")
     assert len(long.structured_content["searched_for"]) < len(selected.text) * 40
     assert "The selected text is long" in text_of(long)
