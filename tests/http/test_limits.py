@@ -161,6 +161,12 @@ def test_requests_a_minute_for_each_key(house_settings: Settings) -> None:
         assert service.get("/readyz", **first).status == 200, "those who watch it are not counted"
 
 
+def test_a_caller_cannot_be_counted_under_an_address_that_it_makes_up(house_settings: Settings) -> None:
+    with Service(house_settings, ServeOptions(rate=3)) as service:
+        codes = [service.get("/v1/collections", **{"X-Forwarded-For": f"192.0.2.{number}"}).status for number in range(5)]
+    assert codes == [200, 200, 200, 429, 429]
+
+
 def test_many_callers_at_once_get_their_own_answers(service: Service) -> None:
     questions = [
         "What is ROS 2?",
