@@ -167,15 +167,24 @@ def load(home: Path, rounds: int, seconds: float) -> dict[str, Any]:
         for process in bare:
             _line(process)
         library: list[float] = []
+        alone = _Work()
         service: dict[int, list[float]] = {clients: [] for clients in CLIENTS}
+        work = {clients: _Work() for clients in CLIENTS}
         with served(home, "--workers", str(WORKERS), RECTO_THREADS="1") as running:
             for clients in CLIENTS:
                 throughput(running.port, clients, QUESTIONS, 0.5)
+            answering = running.workers()
             for _ in range(rounds):
+                before = sum(_worked(process.pid) for process in bare)
                 library.append(_library(bare, seconds))
+                alone.add(sum(_worked(process.pid) for process in bare) - before, 0.0, round(library[-1] * seconds))
                 for clients in CLIENTS:
-                    service[clients].append(throughput(running.port, clients, QUESTIONS, seconds))
-            workers = [worker.memory_info().rss / 1e6 for worker in running.workers()]
+                    before = sum(_worked(worker.pid) for worker in answering)
+                    given = throughput(running.port, clients, QUESTIONS, seconds)
+                    service[clients].append(given.rate)
+                    spent = sum(_worked(worker.pid) for worker in answering) - before
+                    work[clients].add(spent, given.client_seconds * 1e3, given.answered)
+            workers = [worker.memory_info().rss / 1e6 for worker in answering]
         engines = [psutil.Process(process.pid).memory_info().rss / 1e6 for process in bare]
     finally:
         for process in bare:
@@ -187,9 +196,36 @@ def load(home: Path, rounds: int, seconds: float) -> dict[str, Any]:
         **{f"HTTP, {WORKERS} workers, {clients} clients, requests/s": round(statistics.median(service[clients]), 1) for clients in CLIENTS},
         "HTTP / library, 8 clients (goal >= 0.8)": round(statistics.median(service[8]) / most, 3),
         "HTTP / library, 64 clients (goal >= 0.8)": round(statistics.median(service[64]) / most, 3),
+        "processor time of a search, ms": round(alone.each, 2),
+        **{f"processor time of a request, {clients} clients, ms": work[clients].told(alone) for clients in CLIENTS},
         "RSS of a worker / of the library alone (goal <= 1.2)": round(statistics.mean(workers) / statistics.mean(engines), 3),
         "RSS of a worker, MB": round(statistics.mean(workers)),
     }
+
+
+@dataclass
+class _Work:
+    """Milliseconds of processor time, which a busy machine changes little, and what they were spent for."""
+
+    served: float = 0.0
+    clients: float = 0.0
+    answers: int = 0
+
+    def add(self, served: float, clients: float, answers: int) -> None:
+        """Note a round."""
+        self.served += served
+        self.clients += clients
+        self.answers += answers
+
+    @property
+    def each(self) -> float:
+        """What one answer costs whoever gives it."""
+        return self.served / self.answers
+
+    def told(self, alone: _Work) -> str:
+        """Say what one answer costs the service and its client, and how many there would be on the machine that the library has alone."""
+        client = self.clients / self.answers
+        return f"{self.each:.2f} + {client:.2f} of its client: {alone.each / (self.each + client):.3f} of the library"
 
 
 _PIPES: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}

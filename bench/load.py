@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
+import selectors
 import socket
 from collections.abc import Sequence
-from time import perf_counter
+from contextlib import ExitStack
+from dataclasses import dataclass
+from time import perf_counter, process_time
 from types import TracebackType
 from typing import Self
 
@@ -52,64 +54,69 @@ class Connection:
         self._socket.close()
 
 
-class _Client(asyncio.Protocol):
-    """Asks again as soon as it is answered, until the time is over."""
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What came of a load: answers a second, all answers (those that came after the time was over, too), and the clients' own work."""
 
-    def __init__(self, requests: Sequence[bytes], first: int, end: float) -> None:
+    rate: float
+    answered: int
+    client_seconds: float
+
+
+class _Client:
+    """Asks again as soon as it is answered."""
+
+    __slots__ = ("_buffer", "_next", "_requests", "_socket", "answered")
+
+    def __init__(self, connection: socket.socket, requests: Sequence[bytes], first: int) -> None:
+        self._socket = connection
         self._requests = requests
         self._next = first
-        self._end = end
         self._buffer = b""
         self.answered = 0
-        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.ask()
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
-        self._ask()
-
-    def data_received(self, data: bytes) -> None:
-        self._buffer += data
-        whole = _whole(self._buffer)
-        if whole is None:
-            return
-        if not self._buffer.startswith(b"HTTP/1.1 200"):
-            self.done.set_exception(RuntimeError(self._buffer.decode()))
-            self._transport.close()
-            return
-        self._buffer = self._buffer[whole:]
-        if perf_counter() < self._end:
-            self.answered += 1
-            self._ask()
-        else:
-            self._transport.close()
-            self.done.set_result(None)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        if not self.done.done():
-            self.done.set_exception(exc or ConnectionError("the connection was closed"))
-
-    def _ask(self) -> None:
+    def ask(self) -> None:
+        """Send the next question."""
         self._next = (self._next + 1) % len(self._requests)
-        self._transport.write(self._requests[self._next])
+        self._socket.sendall(self._requests[self._next])
+
+    def read(self) -> bool:
+        """Take what has come, and tell whether it is a whole answer now."""
+        part = self._socket.recv(262_144)
+        if not part:
+            raise ConnectionError("the connection was closed")
+        self._buffer += part
+        if _whole(self._buffer) is None:
+            return False
+        if not self._buffer.startswith(b"HTTP/1.1 200"):
+            raise RuntimeError(self._buffer.decode())
+        self._buffer = b""
+        self.answered += 1
+        return True
 
 
-def throughput(port: int, clients: int, questions: Sequence[str], seconds: float) -> float:
-    """Return how many requests a second are answered to so many clients."""
-
-    async def run() -> float:
-        loop = asyncio.get_running_loop()
+def throughput(port: int, clients: int, questions: Sequence[str], seconds: float) -> Load:
+    """Let so many clients ask for a while, in this process; those who wait for an answer at the end get it."""
+    requests = [request(question) for question in questions]
+    worked, in_time = process_time(), 0
+    with ExitStack() as open_ones, selectors.DefaultSelector() as selector:
+        connections = [open_ones.enter_context(socket.create_connection(("127.0.0.1", port), timeout=60)) for _ in range(clients)]
         end = perf_counter() + seconds
-        requests = [request(question) for question in questions]
-        found = []
-        for number in range(clients):
-            client = _Client(requests, number, end)
-            await loop.create_connection(lambda client=client: client, "127.0.0.1", port)  # type: ignore[misc]
-            found.append(client)
-        await asyncio.gather(*(client.done for client in found))
-        return sum(client.answered for client in found) / seconds
-
-    return asyncio.run(run())
+        found = [_Client(connection, requests, number) for number, connection in enumerate(connections)]
+        for connection, client in zip(connections, found, strict=True):
+            selector.register(connection, selectors.EVENT_READ, client)
+        waiting = clients
+        while waiting:
+            for key, _ in selector.select():
+                if not key.data.read():
+                    continue
+                if perf_counter() < end:
+                    in_time += 1
+                    key.data.ask()
+                else:
+                    waiting -= 1
+    return Load(in_time / seconds, sum(client.answered for client in found), process_time() - worked)
 
 
 def _whole(answer: bytes) -> int | None:

@@ -78,9 +78,11 @@ class TestWhatIsSearchedFor:
             retriever.related(selection)
         assert caught.value.hint
 
-    def test_an_empty_question_is_told(self, retriever: Retriever) -> None:
-        with pytest.raises(InvalidQuery, match="cannot be empty"):
-            retriever.related("Some text.", " ")
+    @pytest.mark.parametrize("blank", ["", " \n"])
+    def test_a_blank_question_is_none(self, retriever: Retriever, blank: str) -> None:
+        asked, unasked = retriever.related("Some text about sensors.", blank), retriever.related("Some text about sensors.")
+        assert asked.query == unasked.query == "Some text about sensors."
+        assert asked.hits == unasked.hits
 
     def test_top_k_is_checked(self, retriever: Retriever) -> None:
         with pytest.raises(InvalidArgument):

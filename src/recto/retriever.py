@@ -111,9 +111,10 @@ class Retriever:
         min_score: float | None = None,
     ) -> SearchResponse:
         """Return passages that go with a selected text, with or without a question about it; those that hold it are left out."""
-        from recto.selection import asked
+        from recto.selection import asked, question_or_none
 
         check_search(top_k, filters, min_score)
+        question = question_or_none(question)
         text, selected = asked(selection, question, self._embedder.max_tokens, self._embedder.count_tokens)
         index, found, timings = self._find([text], top_k + _CANDIDATES, filters, min_score)
         return self._related(index, selection, question, selected, found[0], top_k, filters, min_score, timings)
@@ -129,9 +130,10 @@ class Retriever:
         """Return passages that go with a selected text without holding up the event loop."""
         from asyncio import to_thread
 
-        from recto.selection import asked
+        from recto.selection import asked, question_or_none
 
         check_search(top_k, filters, min_score)
+        question = question_or_none(question)
         text, selected = await to_thread(asked, selection, question, self._embedder.max_tokens, self._embedder.count_tokens)
         index, found, timings = await self._afind([text], top_k + _CANDIDATES, filters, min_score)
         return await to_thread(self._related, index, selection, question, selected, found[0], top_k, filters, min_score, timings)

@@ -29,6 +29,11 @@ def check_selection(selection: str) -> str:
     return text
 
 
+def question_or_none(question: str | None) -> str | None:
+    """Take a blank question about a selected text for none: that is what a form sends."""
+    return None if isinstance(question, str) and not question.strip() else question
+
+
 def asked(selection: str, question: str | None, max_tokens: int, count: Callable[[str], int]) -> tuple[str, Selection]:
     """Return the text that is searched for, the question first, and what of the selection is in it: the sentences that the model reads."""
     given = check_selection(selection)

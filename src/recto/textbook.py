@@ -86,7 +86,7 @@ class TextbookRetriever:
 
     def search_with_selection(self, selected_text: str, context_query: str | None = None, top_k: int = DEFAULT_TOP_K) -> RetrievalResults:
         """Return passages that go with a selected text, with or without a question about it; those that hold it are left out."""
-        return RetrievalResults(self._retriever().related(selected_text, _question(context_query), _checked(top_k)))
+        return RetrievalResults(self._retriever().related(selected_text, context_query, _checked(top_k)))
 
     def validate_connection(self) -> bool:
         """Say whether a question can be answered now; if not, `connection_error` says why, and so does the log."""
@@ -109,7 +109,7 @@ class TextbookRetriever:
         self, selected_text: str, context_query: str | None = None, top_k: int = DEFAULT_TOP_K
     ) -> RetrievalResults:
         """Return passages that go with a selected text without holding up the event loop."""
-        return RetrievalResults(await (await self._aretriever()).arelated(selected_text, _question(context_query), _checked(top_k)))
+        return RetrievalResults(await (await self._aretriever()).arelated(selected_text, context_query, _checked(top_k)))
 
     async def avalidate_connection(self) -> bool:
         """Say whether a question can be answered now without holding up the event loop."""
@@ -194,11 +194,6 @@ def _checked(top_k: int) -> int:
     if isinstance(top_k, bool) or not isinstance(top_k, int) or not LEAST_TOP_K <= top_k <= MOST_TOP_K:
         raise InvalidArgument(f"top_k must be between {LEAST_TOP_K} and {MOST_TOP_K}", hint=f"The default is {DEFAULT_TOP_K}.")
     return top_k
-
-
-def _question(context_query: str | None) -> str | None:
-    """Take an empty question for none: that is what a form sends."""
-    return None if isinstance(context_query, str) and not context_query.strip() else context_query
 
 
 def _filters(filters: Mapping[str, Any] | None) -> Filters:

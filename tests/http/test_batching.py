@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from recto.errors import EmbeddingError
-from recto.http.batching import MOST, BatchingEmbedder
+from recto.http.batching import MOST, BatchingEmbedder, _alike, _Waiting
 from recto.protocols import Embedder
 from recto.types import Vector
 
@@ -76,6 +76,29 @@ def test_a_batch_has_a_bound(held: Held) -> None:
     assert len(found) == len(texts)
 
 
+def test_a_short_question_is_not_filled_up_to_a_long_one(held: Held, embedder: Embedder) -> None:
+    short, long = "robot", "How do I find out why the joints of my robot do not move in the simulation although its node is running?"
+    texts = ["first", short, long, f"{short}s", long.upper(), f"{short}!"]
+    found = all_at_once(BatchingEmbedder(held), held, texts)  # type: ignore[arg-type]
+    assert [sorted(batch) for batch in held.batches] == [["first"], sorted([short, f"{short}s", f"{short}!"]), [long], [long.upper()]]
+    for text, vector in zip(texts, found, strict=True):
+        assert vector == pytest.approx(embedder.embed_query(text), abs=1e-5)
+
+
+def test_a_batch_is_the_cheapest_that_the_first_in_the_queue_can_be_in() -> None:
+    def together(*lengths: int) -> list[int]:
+        waiting = [_Waiting("", length) for length in lengths]
+        return sorted(one.tokens for one in _alike(waiting))
+
+    assert together(9) == [9]
+    assert together(9, 30) == [9]
+    assert together(30, 9) == [30]
+    assert together(9, 30, 10, 8, 31) == [8, 9, 10]
+    assert together(30, 9, 31, 10, 8) == [30, 31]
+    assert together(512, 512) == [512], "what fills a call by itself has one of its own"
+    assert len(together(*[100] * 8)) in (3, 5)
+
+
 def test_an_idle_embedder_does_not_wait(held: Held) -> None:
     held.gate.set()
     batching = BatchingEmbedder(held)  # type: ignore[arg-type]
@@ -105,6 +128,9 @@ def test_a_fault_reaches_all_and_the_next_are_served(held: Held) -> None:
 @pytest.mark.parametrize(("texts", "turns"), [(["short"] * (MOST + 4), [MOST, 4]), (["long " * 400] * 9, [4, 4, 1])])
 def test_many_questions_of_one_caller_take_turns_with_others(texts: list[str], turns: list[int]) -> None:
     class Counted:
+        def count_tokens(self, text: str) -> int:
+            return 1
+
         def embed_queries(self, texts: Sequence[str]) -> list[Vector]:
             batches.append(len(texts))
             return [[float(len(text))] for text in texts]

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import socket
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
 
+from recto.bounds import MAX_BODY
 from recto.http import connections
-from recto.http.limits import MAX_BODY, Rate, Slots
+from recto.http.gate import Gate
+from recto.http.limits import Rate
+from recto.http.metrics import Metrics
 from recto.http.options import ServeOptions
 from recto.settings import Settings
+from tests.asgi import asked
 from tests.http.service import Service
 
 POST = b"POST /retrieve HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
@@ -51,9 +58,26 @@ def test_a_body_that_never_ends_is_not_waited_for(house_settings: Settings) -> N
             answer = b""
             while not answer.endswith(b"}"):
                 answer += slow.recv(65536)
-        assert answer.startswith(b"HTTP/1.1 503")
-        assert b"retry-after: 2" in answer
-        assert b"There was no answer within 0.2 s" in answer
+            assert slow.recv(100) == b"", "the rest of the body is not waited for"
+        assert answer.startswith(b"HTTP/1.1 408")
+        assert b"The body did not arrive within 0.2 s" in answer
+
+
+def test_bodies_on_their_way_keep_nobody_out(house_settings: Settings) -> None:
+    with Service(house_settings, ServeOptions(concurrency=1)) as service:
+        slow = [socket.create_connection(("127.0.0.1", service.port), timeout=60) for _ in range(3)]
+        try:
+            for one in slow:
+                one.sendall(POST + b"Content-Length: 18\r\n\r\n{")
+            while "recto_requests_running 4.0" not in service.get("/metrics").body.decode():
+                pass  # the fourth is the one that asks
+            assert service.post("/retrieve", {"query": "beans"}).status == 200
+            for one in slow:
+                one.sendall(b'"query": "beans"}')
+                assert one.recv(65536).startswith(b"HTTP/1.1 200"), "those that come late are answered too"
+        finally:
+            for one in slow:
+                one.close()
 
 
 def test_headers_that_never_end_are_not_waited_for(house_settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -80,37 +104,34 @@ def test_headers_that_never_end_are_not_waited_for(house_settings: Settings, mon
             dripping.join()
 
 
-def test_slots() -> None:
-    slots = Slots(2)
-    assert slots.take() is None
-    assert slots.take() is None
-    refusal = slots.take()
-    assert refusal is not None
-    assert (refusal.status, dict(refusal.headers)["Retry-After"]) == (503, "1")
-    slots.give_back()
-    assert slots.take() is None
+def test_too_many_at_once_are_told_to_come_back() -> None:
+    begun, ended = asyncio.Event(), asyncio.Event()
 
+    async def held(scope: Scope, _receive: Receive, send: Send) -> None:
+        if scope["path"] == "/retrieve":
+            begun.set()
+            await ended.wait()
+        await Response(b"an answer")(scope, _receive, send)
 
-def test_too_many_at_once_are_told_to_come_back(house_settings: Settings) -> None:
-    with Service(house_settings, ServeOptions(concurrency=2)) as service:
-        held = [socket.create_connection(("127.0.0.1", service.port), timeout=60) for _ in range(2)]
-        try:
-            for one in held:  # two requests whose bodies are still on their way take both slots
-                one.sendall(POST + b"Content-Length: 18\r\n\r\n{")
-            deadline = time.monotonic() + 30
-            while (reply := service.post("/retrieve", {"query": "beans"})).status != 503:
-                assert time.monotonic() < deadline
-            assert reply.error == "The service has as many requests as it can answer at once"
-            assert int(reply.headers["retry-after"]) >= 1
-            assert service.get("/healthz").status == 200, "whether it is alive can always be asked"
-            assert service.get("/metrics").status == 200
-            for one in held:
-                one.sendall(b'"query": "beans"}')
-                assert one.recv(65536).startswith(b"HTTP/1.1 200"), "those that were taken are answered"
-        finally:
-            for one in held:
-                one.close()
-        assert service.post("/retrieve", {"query": "beans"}).status == 200
+    async def main() -> list[tuple[int, dict[str, str], bytes]]:
+        gate = Gate(held, ServeOptions(concurrency=1), Metrics())
+        first = asyncio.create_task(asked(gate, "POST", "/retrieve", b"{}"))
+        await begun.wait()
+        meanwhile = [
+            await asked(gate, "POST", "/retrieve", b"{}"),
+            await asked(gate, "GET", "/healthz"),
+            await asked(gate, "GET", "/metrics"),
+        ]
+        ended.set()
+        return [*meanwhile, await first, await asked(gate, "POST", "/retrieve", b"{}")]
+
+    refused, *others = asyncio.run(main())
+    assert refused[0] == 503
+    assert json.loads(refused[2])["error"] == "The service has as many requests as it can answer at once"
+    assert int(refused[1]["retry-after"]) >= 1
+    assert [status for status, _, _ in others] == [200] * 4, (
+        "whether it is alive can always be asked, and those that were taken are answered"
+    )
 
 
 def test_a_bucket_fills_again() -> None:
@@ -136,6 +157,12 @@ def test_requests_a_minute_for_each_key(house_settings: Settings) -> None:
         assert int(refused.headers["retry-after"]) >= 1
         assert service.get("/v1/collections", **other).status == 200
         assert service.get("/readyz", **first).status == 200, "those who watch it are not counted"
+
+
+def test_a_caller_cannot_be_counted_under_an_address_that_it_makes_up(house_settings: Settings) -> None:
+    with Service(house_settings, ServeOptions(rate=3)) as service:
+        codes = [service.get("/v1/collections", **{"X-Forwarded-For": f"192.0.2.{number}"}).status for number in range(5)]
+    assert codes == [200, 200, 200, 429, 429]
 
 
 def test_many_callers_at_once_get_their_own_answers(service: Service) -> None:

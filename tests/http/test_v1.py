@@ -85,6 +85,9 @@ def test_a_selected_text(service: Service, retriever: Retriever) -> None:
     assert [passage["id"] for passage in body["results"]] == [hit.chunk.id for hit in retriever.related(selection, None, 3).hits]
     asked = service.post("/v1/related", {"selection": selection, "question": "How is it secured?", "modules": ["ros2"]}).json()
     assert {passage["module"] for passage in asked["results"]} == {"ros2"}
+    for blank in ("", " \n", None):
+        none = service.post("/v1/related", {"selection": selection, "limit": 3, "question": blank}).json()
+        assert [passage["id"] for passage in none["results"]] == [passage["id"] for passage in body["results"]], "blank is no question"
     long = service.post("/v1/related", {"selection": "A robot walks. " * 2000}).json()
     assert long["selection"]["cut"] is True
     assert long["selection"]["given"] > len(long["selection"]["text"])
@@ -116,7 +119,11 @@ def test_modules_and_pages(service: Service, retriever: Retriever) -> None:
     only = service.get("/v1/pages?module=ros2").json()["pages"]
     assert only == [entry for entry in pages["pages"] if entry["module"] == "ros2"] != []
     assert service.get("/v1/pages?module=module-1-ros2").json()["pages"] == only, "a module goes by all its names"
-    assert service.get("/v1/pages?module=nope").json()["pages"] == []
+    unknown = service.get("/v1/pages?module=ros-two")
+    assert (unknown.status, unknown.error) == (404, "There is no module 'ros-two'")
+    names = ", ".join(entry["name"] for entry in modules["modules"])
+    assert unknown.json()["hint"] == f"Did you mean 'ros2'? Modules: {names}."
+    assert service.get("/v1/pages?module=" + "x" * 200).error == f"There is no module '{'x' * 80}…'"
 
 
 def test_a_page_in_its_order(service: Service) -> None:

@@ -1,4 +1,4 @@
-"""Embed the questions of concurrent requests together: a batch is whatever arrived while the one before it ran."""
+"""Embed the questions of concurrent requests together: a batch is what waits by then and is about as long as the first in the queue."""
 
 from __future__ import annotations
 
@@ -11,23 +11,26 @@ from recto.types import EmbedderFingerprint, Vector
 
 MOST = 16
 _MOST_CHARACTERS = 8_000  # a second's work for a model on a small machine
+_MOST_TOKENS = 512  # more at once is not faster, and who is in a batch waits for all of it
+_CALL = 3.5  # what a call of the model costs by itself, in tokens; what is filled up in a batch costs as much as if it said something
 
 
 class _Waiting:
-    """One caller's texts, and what has come of them; who opens the gate has set a result or an error, or wants it to lead."""
+    """One text, and what has come of it; who opens the gate has set a vector or an error, or wants its caller to lead."""
 
-    __slots__ = ("error", "gate", "texts", "vectors")
+    __slots__ = ("error", "gate", "text", "tokens", "vector")
 
-    def __init__(self, texts: list[str]) -> None:
-        self.texts = texts
-        self.vectors: list[Vector] | None = None
+    def __init__(self, text: str, tokens: int) -> None:
+        self.text = text
+        self.tokens = tokens
+        self.vector: Vector | None = None
         self.error: BaseException | None = None
         self.gate = threading.Lock()
         self.gate.acquire()
 
 
 class BatchingEmbedder:
-    """An embedder for many threads: the first caller embeds for all who wait, then hands over; nobody waits for a clock."""
+    """An embedder for many threads: the first caller embeds for others who wait, then hands over; nobody waits for a clock."""
 
     def __init__(self, inner: Embedder, told: Callable[[int], None] = lambda _: None) -> None:
         self._inner = inner
@@ -68,17 +71,17 @@ class BatchingEmbedder:
         return [vector for turn in _turns(texts) for vector in self._embed_together(turn)]
 
     def _embed_together(self, texts: list[str]) -> list[Vector]:
-        mine = _Waiting(texts)
+        mine = [_Waiting(text, self._inner.count_tokens(text)) for text in texts]
         with self._lock:
-            self._queue.append(mine)
-            leads, self._led = not self._led, True
-        if not leads:
-            mine.gate.acquire()  # opened with a result, or because it is this caller's turn to lead
-        if mine.vectors is None and mine.error is None:
-            self._lead()
-        if mine.error is not None:
-            raise mine.error
-        return mine.vectors or []
+            self._queue += mine
+            if not self._led:  # then nobody was waiting, and the first in the queue is ours
+                self._led = True
+                mine[0].gate.release()
+        for one in mine:
+            one.gate.acquire()  # opened with a result, or because it is this caller's turn to lead
+            if one.vector is None and one.error is None:
+                self._lead()
+        return [_vector(one) for one in mine]
 
     def embed_documents(self, texts: Sequence[str], progress: Progress | None = None) -> list[Vector]:
         """Embed passages; they are many by themselves."""
@@ -89,9 +92,10 @@ class BatchingEmbedder:
         self._inner.close()
 
     def _lead(self) -> None:
-        """Embed for all who wait by now, then let the next one lead."""
+        """Embed the first in the queue and who goes with it, then let the next one lead."""
         with self._lock:
-            batch = self._taken()
+            batch = _alike(self._queue[:MOST])
+            self._queue = [one for one in self._queue if one not in batch]
         try:
             self._embed(batch)
         finally:
@@ -103,22 +107,10 @@ class BatchingEmbedder:
             if heir is not None:
                 heir.gate.release()
 
-    def _taken(self) -> list[_Waiting]:
-        """Take from the queue what fits; the one who leads is its first."""
-        count, texts = 0, 0
-        for one in self._queue:
-            texts += len(one.texts)
-            if count and texts > MOST:
-                break
-            count += 1
-        batch, self._queue = self._queue[:count], self._queue[count:]
-        return batch
-
     def _embed(self, batch: list[_Waiting]) -> None:
-        texts = [text for one in batch for text in one.texts]
-        self._told(len(texts))
+        self._told(len(batch))
         try:
-            vectors = iter(self._inner.embed_queries(texts))
+            vectors = self._inner.embed_queries([one.text for one in batch])
         except RectoError as error:
             if len(batch) == 1:
                 batch[0].error = error
@@ -130,12 +122,42 @@ class BatchingEmbedder:
                 one.error = error
             raise
         else:
-            for one in batch:
-                one.vectors = [next(vectors) for _ in one.texts]
+            for one, vector in zip(batch, vectors, strict=True):
+                one.vector = vector
+
+
+def _vector(one: _Waiting) -> Vector:
+    if one.error is not None:
+        raise one.error
+    return one.vector or []
+
+
+def _alike(waiting: list[_Waiting]) -> list[_Waiting]:
+    """Share those who wait out to batches that cost least together, and return the one that the first of them is in.
+
+    All texts of a batch are filled up to the longest: a short question beside a long one costs more than by itself.
+    """
+    if len(waiting) == 1:
+        return waiting
+    ordered = sorted(waiting, key=lambda one: one.tokens)
+    costs, begins = [0.0], [0]
+    for end in range(1, len(ordered) + 1):
+        longest = ordered[end - 1].tokens
+        cost, begin = min(
+            (costs[begin] + _CALL + longest * (end - begin), begin)
+            for begin in range(end)
+            if begin == end - 1 or longest * (end - begin) <= _MOST_TOKENS
+        )
+        costs.append(cost)
+        begins.append(begin)
+    end = len(ordered)
+    while waiting[0] not in (batch := ordered[begins[end] : end]):
+        end = begins[end]
+    return batch
 
 
 def _turns(texts: Sequence[str]) -> Iterator[list[str]]:
-    """Share one caller's texts out to what is embedded at once."""
+    """Share one caller's texts out to what waits at once."""
     turn: list[str] = []
     room = _MOST_CHARACTERS
     for text in texts:

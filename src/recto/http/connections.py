@@ -9,7 +9,7 @@ from typing import Any
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from recto.http.errors import Refusal
+from recto.bounds import Refusal
 
 IDLE_SECONDS = 30
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from recto.bounds import LATER, Refusal, busy
 from recto.errors import ErrorKind, RectoError
 
 STATUSES = {
@@ -31,23 +31,7 @@ _OUTSIDE = {
     ErrorKind.STORAGE: "This service cannot read its index",
     ErrorKind.DAMAGED: "This service's index is damaged",
 }
-_LATER = "Try again in a moment."
 _OPERATOR = "Its operator finds the reason in the log, and with `recto doctor`."
-
-
-@dataclass(frozen=True, slots=True)
-class Refusal:
-    """What is answered instead of a result."""
-
-    status: int
-    error: str
-    hint: str = ""
-    headers: tuple[tuple[str, str], ...] = ()
-
-    def body(self) -> dict[str, object]:
-        """Return the body that every error has."""
-        body: dict[str, object] = {"error": self.error, "status_code": self.status}
-        return body | {"hint": self.hint} if self.hint else body
 
 
 UNEXPECTED = Refusal(500, "Internal server error", _OPERATOR)
@@ -59,18 +43,13 @@ def refusal_of(error: RectoError) -> Refusal:
     headers = (("Retry-After", str(retry_after(error))),) if status == 503 else ()
     if error.kind in _TOLD:
         return Refusal(status, error.message, error.hint, headers)
-    return Refusal(status, _OUTSIDE[error.kind], _LATER if status == 503 else _OPERATOR, headers)
+    return Refusal(status, _OUTSIDE[error.kind], LATER if status == 503 else _OPERATOR, headers)
 
 
 def unready(error: RectoError) -> Refusal:
     """Return an error as a service that cannot be asked at the moment, whatever the reason: traffic should go elsewhere."""
     refusal = refusal_of(error)
     return refusal if refusal.status == 503 else busy(refusal.error, refusal.hint, RETRY_SECONDS)
-
-
-def busy(message: str, hint: str = _LATER, seconds: float = 1) -> Refusal:
-    """Return the answer of a service that cannot take more at the moment."""
-    return Refusal(503, message, hint, (("Retry-After", str(max(1, math.ceil(seconds)))),))
 
 
 def retry_after(error: RectoError) -> int:

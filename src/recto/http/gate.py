@@ -11,8 +11,9 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from recto.access import Keys
-from recto.http.errors import UNEXPECTED, Refusal, busy
-from recto.http.limits import Rate, Slots, bounded_body, check_length
+from recto.bounds import BODY_SECONDS, Bounds, Refusal, Refused, busy, check_length
+from recto.http.errors import UNEXPECTED
+from recto.http.limits import Rate
 from recto.http.logs import LOG, log_request, request_id
 from recto.http.metrics import Metrics
 from recto.http.options import ServeOptions
@@ -44,7 +45,7 @@ class Gate:
         self._timeout = options.timeout
         self._keys = Keys(options.keys)
         self._hosts = Hosts(options)
-        self._slots = Slots(options.concurrency)
+        self._bounds = Bounds(options.concurrency, min(BODY_SECONDS, options.timeout))
         self._rate = Rate(options.rate)
         self._origins = Origins(options.origins)
 
@@ -72,43 +73,40 @@ class Gate:
         if (allowed := self._origins.preflight(exchange.method, headers)) is not None:
             await Response(status_code=204, headers=allowed)(scope, receive, send)
             return
-        refusal = self._refusal(scope, headers, exchange)
-        light = scope["path"] in _LIGHT or is_open(scope["path"])
-        if refusal is None and not light and (refusal := self._slots.take()):
-            exchange.refused = "busy"
-        if refusal is not None:
-            await respond_refusal(refusal)(scope, receive, send)
-            return
+        try:
+            self._check(scope, headers, exchange)
+            if scope["path"] in _LIGHT or is_open(scope["path"]):
+                await self._run(scope, receive, send, exchange)
+                return
+            whole = receive if scope["method"] == "GET" else await self._bounds.read(receive)
+            with self._bounds.answering():
+                await self._run(scope, whole, send, exchange)
+        except Refused as refused:
+            exchange.refused = refused.reason
+            await self._instead(refused.refusal, scope, receive, send)
+
+    async def _run(self, scope: Scope, receive: Receive, send: _Sender, exchange: _Exchange) -> None:
         try:
             async with asyncio.timeout(self._timeout):
-                await self._app(scope, bounded_body(receive), send)
+                await self._app(scope, receive, send)
         except TimeoutError:
             exchange.refused = "timeout"
             await self._instead(busy(f"There was no answer within {self._timeout:g} s", seconds=2), scope, receive, send)
         except Exception:  # noqa: BLE001 - a fault of ours: the caller learns that much, the log where it happened
             LOG.exception("unexpected error", extra={"recto_fields": {"id": exchange.id}})
             await self._instead(UNEXPECTED, scope, receive, send)
-        finally:
-            if not light:
-                self._slots.give_back()
 
-    def _refusal(self, scope: Scope, headers: Mapping[str, str], exchange: _Exchange) -> Refusal | None:
+    def _check(self, scope: Scope, headers: Mapping[str, str], exchange: _Exchange) -> None:
         if refusal := self._hosts.check(headers):
-            exchange.refused = "host"
-            return refusal
+            raise Refused("host", refusal)
         path = scope["path"]
         if self._keys and not is_open(path):
             exchange.holder = self._keys.holder(headers.get("authorization", ""))
             if not exchange.holder:
-                exchange.refused = "key"
-                return unauthorised()
-        if refusal := check_length(headers.get("content-length", "")):
-            exchange.refused = "size"
-            return refusal
+                raise Refused("key", unauthorised())
+        check_length(headers.get("content-length", ""))
         if path not in _LIGHT and not is_open(path) and (refusal := self._rate.check(_caller(scope, exchange))):
-            exchange.refused = "rate"
-            return refusal
-        return None
+            raise Refused("rate", refusal)
 
     async def _instead(self, refusal: Refusal, scope: Scope, receive: Receive, send: _Sender) -> None:
         if not send.began:

@@ -75,7 +75,7 @@ class RelatedRequest(Narrowed):
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"selection": "A ROS 2 node is a process.", "question": None}]})
     selection: Annotated[str, Field(description="The selected text; a long one is cut at a sentence.", pattern=r"\S")]
-    question: Annotated[str | None, Field(description="What the reader wants to know about it.")] = None
+    question: Annotated[str | None, Field(description="What the reader wants to know about it; blank is none.")] = None
 
 
 class BatchRequest(Narrowed):

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 from recto.access import api_keys, is_loopback, unguarded
+from recto.bounds import MOST_AT_ONCE
 from recto.errors import ConfigurationError
 from recto.settings import check_collection_name, read_dotenv, working_directory
 
@@ -36,7 +37,7 @@ class ServeOptions:
     hosts: tuple[str, ...] = ()
     origins: tuple[str, ...] = ()
     rate: int = 0
-    concurrency: int = 100
+    concurrency: int = MOST_AT_ONCE
     timeout: float = 15.0
     drain: float = 20.0
 

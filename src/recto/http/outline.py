@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from recto.errors import ErrorKind, RectoError
+from recto.http.strict import shortened
+from recto.modules import filter_keys, nearest
 from recto.types import Chunk
+
+
+class ModuleMissing(RectoError):
+    """The book has no such module."""
+
+    kind = ErrorKind.MISSING
+    label = "Not found"
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +35,19 @@ class Outline:
     """All pages, in the order of their files."""
 
     pages: tuple[OutlinePage, ...]
+
+    def of_module(self, module: str) -> Outline:
+        """Return the pages of one module, by any of its names, or say which modules there are."""
+        asked = set(filter_keys([module]))
+        found = tuple(page for page in self.pages if not asked.isdisjoint(page.module_keys))
+        if not found:
+            names = self.modules()
+            near = nearest(module, names)
+            raise ModuleMissing(
+                f"There is no module '{shortened(module)}'",
+                hint=(f"Did you mean '{near}'? " if near else "") + f"Modules: {', '.join(names)}.",
+            )
+        return Outline(found)
 
     def modules(self) -> dict[str, tuple[int, int]]:
         """Return each module's passages and pages, in the order of the book."""

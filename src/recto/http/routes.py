@@ -11,13 +11,14 @@ from fastapi.routing import APIRoute
 
 from recto.http.errors import refusal_of
 from recto.http.models import ErrorBody
-from recto.http.strict import BadBody, loads
+from recto.http.strict import BadBody, loads, shortened
 from recto.http.views import respond_refusal
 
 _DESCRIBED = {
     400: "The request cannot be used; `error` says why.",
     401: "The service wants a key.",
-    404: "There is no such collection or page.",
+    404: "There is no such collection, module or page.",
+    408: "The body did not arrive in time.",
     413: "The body is too large.",
     429: "Too many requests; Retry-After says when to come back.",
     500: "An internal error.",
@@ -61,7 +62,7 @@ def _refused(errors: Sequence[Any]) -> BadBody:
     """Say in one sentence what is wrong first, without repeating what was sent."""
     first = errors[0]
     place = [str(part) for part in first["loc"][1:]]
-    name = ".".join(part for part in place if len(part) <= 40) or "The body"
+    name = ".".join(shortened(part) for part in place) or "The body"
     kind, context = first["type"], first.get("ctx", {})
     words = {
         "missing": "is required",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from recto.access import is_loopback
-from recto.http.errors import Refusal
+from recto.bounds import Refusal
 from recto.http.options import ServeOptions
 
 OPEN_PATHS = ("/healthz", "/", "/favicon.ico")

@@ -35,10 +35,11 @@ class Factory:
 
     def __call__(self) -> ASGIApp:
         """Make it."""
-        from recto.http import logs
+        from recto.http import logs, memory
         from recto.http.app import make_app
 
         logs.set_up(secrets_of(self.settings, self.options))
+        memory.share_arenas()
         _end_with_parent()
         return make_app(self.settings, self.options)
 
@@ -115,6 +116,7 @@ def server_config(factory: Factory, options: ServeOptions) -> Config:
         log_config=None,
         access_log=False,
         server_header=False,
+        proxy_headers=False,  # a caller could else name any address as its own, and be counted under it
         ws="none",
         lifespan="on",
         backlog=BACKLOG,

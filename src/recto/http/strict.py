@@ -9,6 +9,7 @@ from typing import Any
 from recto.errors import InvalidArgument
 
 _DIGITS = 18
+_SHOWN = 80
 
 
 class BadBody(InvalidArgument):
@@ -30,6 +31,11 @@ def loads(data: bytes) -> Any:
 
 
 _EXAMPLE = 'Such as {"query": "What is ROS 2?"}.'
+
+
+def shortened(given: str) -> str:
+    """Return a name that was sent as it is repeated in an answer."""
+    return given if len(given) <= _SHOWN else f"{given[:_SHOWN]}…"
 
 
 def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

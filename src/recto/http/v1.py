@@ -56,7 +56,8 @@ def v1_router(library: Library, metrics: Metrics) -> APIRouter:
         collection: Collection = None, module: Annotated[str | None, Query(description="Only this module's.")] = None
     ) -> Response:
         name = library.name(collection)
-        return respond(pages_view(name, await library.outline(name), module))
+        outline = await library.outline(name)
+        return respond(pages_view(name, outline if module is None else outline.of_module(module)))
 
     @router.get("/pages/{address:path}", response_model=models.PageAnswer, summary="Read a page's passages in order.")
     async def page(address: Address, collection: Collection = None) -> Response:

@@ -9,9 +9,8 @@ from typing import Any
 
 from starlette.responses import Response
 
-from recto.http.errors import Refusal
+from recto.bounds import Refusal
 from recto.http.outline import Outline
-from recto.modules import filter_keys
 from recto.pages import BookPage
 from recto.types import Chunk, Hit, IndexInfo, SearchResponse
 
@@ -150,14 +149,9 @@ def modules_view(collection: str, outline: Outline) -> dict[str, Any]:
     return {"collection": collection, "modules": modules}
 
 
-def pages_view(collection: str, outline: Outline, module: str | None) -> dict[str, Any]:
-    """Return the pages, of one module or of all."""
-    asked = filter_keys([] if module is None else [module])
-    pages = [
-        {"url": page.url, "title": page.title, "module": page.module, "passages": page.passages}
-        for page in outline.pages
-        if module is None or not set(asked).isdisjoint(page.module_keys)
-    ]
+def pages_view(collection: str, outline: Outline) -> dict[str, Any]:
+    """Return the pages."""
+    pages = [{"url": page.url, "title": page.title, "module": page.module, "passages": page.passages} for page in outline.pages]
     return {"collection": collection, "pages": pages}
 
 

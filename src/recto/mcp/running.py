@@ -6,7 +6,7 @@ import json
 import signal
 import socket
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 import anyio
 from mcp.server import Server
@@ -14,6 +14,7 @@ from mcp.server.stdio import stdio_server
 from mcp.server.transport_security import TransportSecuritySettings
 
 from recto.access import Keys, is_loopback, unguarded
+from recto.bounds import Bounds, Refusal, Refused, check_length
 from recto.errors import ConfigurationError
 from recto.mcp.wire import Outbox, inbox
 from recto.remote import Tell
@@ -22,6 +23,12 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
 
 PATH = "/mcp"
+_NO_KEY = Refusal(
+    401,
+    "This service wants a key: send the header `Authorization: Bearer KEY`.",
+    headers=(("WWW-Authenticate", 'Bearer realm="recto"'),),
+)
+_NO_STREAM = Refusal(405, "Nothing is sent here that was not asked for", "Send each request with POST.", (("Allow", "POST"),))
 
 
 def run_stdio(server: Server[None]) -> None:
@@ -56,7 +63,8 @@ def http_application(server: Server[None], host: str, keys: Sequence[str]) -> AS
     application = server.streamable_http_app(
         streamable_http_path=PATH, json_response=True, stateless_http=True, transport_security=_security(host), host=host
     )
-    return KeyCheck(application, keys) if keys else application
+    bounded = Bounded(application)
+    return KeyCheck(bounded, keys) if keys else bounded
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -85,9 +93,32 @@ class KeyCheck:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer 401, or pass the request on."""
         if scope["type"] == "http" and not self._keys.holder(dict(scope["headers"]).get(b"authorization", b"").decode("latin-1")):
-            await _refuse(send)
+            await _refuse(send, _NO_KEY)
             return
         await self._application(scope, receive, send)
+
+
+class Bounded:
+    """Lets no more in than the service does: bodies of a size, and so many requests at once."""
+
+    def __init__(self, application: ASGIApp, bounds: Bounds | None = None) -> None:
+        self._application = application
+        self._bounds = bounds or Bounds()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer why not, or pass the request on."""
+        if scope["type"] != "http":
+            await self._application(scope, receive, send)
+            return
+        try:
+            check_length(dict(scope["headers"]).get(b"content-length", b"").decode("latin-1"))
+            if scope["method"] == "GET" and scope["path"] == PATH:  # a stream on which nothing would ever come, open for ever
+                raise Refused("method", _NO_STREAM)
+            whole = await self._bounds.read(receive)
+            with self._bounds.answering():
+                await self._application(scope, whole, send)
+        except Refused as refused:
+            await _refuse(send, refused.refusal)
 
 
 def _security(host: str) -> TransportSecuritySettings:
@@ -101,12 +132,9 @@ def _security(host: str) -> TransportSecuritySettings:
     )
 
 
-async def _refuse(send: Send) -> None:
-    body = json.dumps({"error": "This service wants a key: send the header `Authorization: Bearer KEY`.", "status_code": 401}).encode()
-    headers: list[tuple[bytes, Any]] = [
-        (b"content-type", b"application/json"),
-        (b"content-length", str(len(body)).encode()),
-        (b"www-authenticate", b'Bearer realm="recto"'),
-    ]
-    await send({"type": "http.response.start", "status": 401, "headers": headers})
+async def _refuse(send: Send, refusal: Refusal) -> None:
+    body = json.dumps(refusal.body()).encode()
+    headers = {"content-type": "application/json", "content-length": str(len(body)), **dict(refusal.headers)}
+    sent = [(name.lower().encode(), value.encode()) for name, value in headers.items()]
+    await send({"type": "http.response.start", "status": refusal.status, "headers": sent})
     await send({"type": "http.response.body", "body": body})

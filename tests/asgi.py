@@ -1,0 +1,37 @@
+"""Ask an application without a socket."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from starlette.types import ASGIApp, Message
+
+
+async def asked(application: ASGIApp, method: str, path: str, *parts: bytes, **headers: str) -> tuple[int, dict[str, str], bytes]:
+    """Return the status, the headers and the body of an answer; the request's body comes in parts, and the caller leaves after them."""
+    sent: list[Any] = []
+    left = [{"type": "http.request", "body": part, "more_body": number < len(parts)} for number, part in enumerate(parts or (b"",), 1)]
+    scope = {
+        "type": "http",
+        "asgi": {"version": "3.0", "spec_version": "2.4"},
+        "http_version": "1.1",
+        "scheme": "http",
+        "server": ("localhost", 80),
+        "client": ("127.0.0.1", 1),
+        "root_path": "",
+        "method": method,
+        "path": path,
+        "raw_path": path.encode(),
+        "query_string": b"",
+        "headers": [(name.replace("_", "-").encode(), value.encode()) for name, value in {"host": "localhost", **headers}.items()],
+    }
+
+    async def receive() -> Message:
+        return left.pop(0) if left else {"type": "http.disconnect"}
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    await application(scope, receive, send)
+    found = {name.decode(): value.decode() for name, value in sent[0]["headers"]}
+    return sent[0]["status"], found, b"".join(message.get("body", b"") for message in sent)
