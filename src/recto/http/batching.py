@@ -55,7 +55,8 @@ class BatchingEmbedder:
         return self._inner.max_tokens
 
     def warm_up(self) -> None:
-        """Load the model."""
+        """Load the model, and the tokenizer that any text may need."""
+        self._inner.count_tokens("")
         self._inner.warm_up()
 
     def count_tokens(self, text: str) -> int:
