@@ -57,6 +57,27 @@ for line in sys.stdin:
 """
 
 
+_ENGINES = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from pathlib import Path
+import numpy, qdrant_edge as edge
+from recto.embedders.granite import VARIANTS
+from recto.embedders.graph import OUTPUT, shaped
+from recto.embedders.pack import find_pack, read_tokenizer
+from recto.embedders.session import Weights, new_session, new_tokenizer
+home, questions = Path(sys.argv[2]), sys.argv[3:]
+tokenizer = new_tokenizer(read_tokenizer(find_pack()))
+session = new_session(VARIANTS["fp32"].graph.read_bytes(), 1, Weights(home / "cache"))
+shard = edge.EdgeShard.load(str(next((home / "collections" / "bench").glob("gen-*/"))))
+for question in questions * 20:
+    vector = session.run([OUTPUT], shaped([tokenizer.encode(question).ids]))[0][0].tolist()
+    shard.query(edge.QueryRequest(limit=5, offset=0, query=edge.Query.Nearest(vector), with_payload=True))
+print("ready", flush=True)
+sys.stdin.read()
+"""
+
+
 def main() -> None:
     """Run the measurements, or the soak, and print a table, or JSON."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -162,9 +183,10 @@ def _worked(process: int) -> float:
 
 def load(home: Path, rounds: int, seconds: float) -> dict[str, Any]:
     """Compare the throughput of two workers with that of two processes of the library, and their memory."""
-    bare = [subprocess.Popen([sys.executable, "-c", _LIBRARY, str(ROOT / "src"), str(home), *QUESTIONS], **_PIPES) for _ in range(WORKERS)]
+    bare = [_started(_LIBRARY, home) for _ in range(WORKERS)]
+    engines = _started(_ENGINES, home)
     try:
-        for process in bare:
+        for process in (*bare, engines):
             _line(process)
         library: list[float] = []
         alone = _Work()
@@ -184,10 +206,11 @@ def load(home: Path, rounds: int, seconds: float) -> dict[str, Any]:
                     service[clients].append(given.rate)
                     spent = sum(_worked(worker.pid) for worker in answering) - before
                     work[clients].add(spent, given.client_seconds * 1e3, given.answered)
-            workers = [worker.memory_info().rss / 1e6 for worker in answering]
-        engines = [psutil.Process(process.pid).memory_info().rss / 1e6 for process in bare]
+            worker = statistics.mean(_resident(each.pid) for each in answering)
+        own = statistics.mean(_resident(process.pid) for process in bare)
+        least = _resident(engines.pid)
     finally:
-        for process in bare:
+        for process in (*bare, engines):
             process.kill()
             process.communicate()
     most = statistics.median(library)
@@ -198,8 +221,8 @@ def load(home: Path, rounds: int, seconds: float) -> dict[str, Any]:
         "HTTP / library, 64 clients (goal >= 0.8)": round(statistics.median(service[64]) / most, 3),
         "processor time of a search, ms": round(alone.each, 2),
         **{f"processor time of a request, {clients} clients, ms": work[clients].told(alone) for clients in CLIENTS},
-        "RSS of a worker / of the library alone (goal <= 1.2)": round(statistics.mean(workers) / statistics.mean(engines), 3),
-        "RSS of a worker, MB": round(statistics.mean(workers)),
+        "RSS of a worker / of tokenizers, onnxruntime and Edge alone (goal <= 1.2)": round(worker / least, 3),
+        "RSS of a worker / of the library, MB": f"{worker:.0f} / {own:.0f}",
     }
 
 
@@ -229,6 +252,15 @@ class _Work:
 
 
 _PIPES: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+
+
+def _started(code: str, home: Path) -> subprocess.Popen[str]:
+    return subprocess.Popen([sys.executable, "-c", code, str(ROOT / "src"), str(home), *QUESTIONS], **_PIPES)
+
+
+def _resident(process: int) -> float:
+    """Return the megabytes of a process, files that it has mapped included."""
+    return float(psutil.Process(process).memory_info().rss) / 1e6
 
 
 def _library(processes: list[subprocess.Popen[str]], seconds: float) -> float:

@@ -11,6 +11,7 @@ from recto.types import EmbedderFingerprint, Vector
 
 MOST = 16
 _MOST_CHARACTERS = 8_000  # a second's work for a model on a small machine
+_CHARACTERS = 4  # of a token, about: counting them would need the tokenizer, which plain questions do without
 _MOST_TOKENS = 512  # more at once is not faster, and who is in a batch waits for all of it
 _CALL = 3.5  # what a call of the model costs by itself, in tokens; what is filled up in a batch costs as much as if it said something
 
@@ -20,7 +21,7 @@ class _Waiting:
 
     __slots__ = ("error", "gate", "text", "tokens", "vector")
 
-    def __init__(self, text: str, tokens: int) -> None:
+    def __init__(self, text: str, tokens: float) -> None:
         self.text = text
         self.tokens = tokens
         self.vector: Vector | None = None
@@ -55,8 +56,7 @@ class BatchingEmbedder:
         return self._inner.max_tokens
 
     def warm_up(self) -> None:
-        """Load the model, and the tokenizer that any text may need."""
-        self._inner.count_tokens("")
+        """Load the model."""
         self._inner.warm_up()
 
     def count_tokens(self, text: str) -> int:
@@ -72,7 +72,7 @@ class BatchingEmbedder:
         return [vector for turn in _turns(texts) for vector in self._embed_together(turn)]
 
     def _embed_together(self, texts: list[str]) -> list[Vector]:
-        mine = [_Waiting(text, self._inner.count_tokens(text)) for text in texts]
+        mine = [_Waiting(text, 2 + len(text) / _CHARACTERS) for text in texts]
         with self._lock:
             self._queue += mine
             if not self._led:  # then nobody was waiting, and the first in the queue is ours
