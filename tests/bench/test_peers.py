@@ -289,3 +289,18 @@ def test_a_folder_is_as_large_as_its_files(tmp_path: Path) -> None:
     (tmp_path / "inner" / "a").write_bytes(b"12345")
     (tmp_path / "b").write_bytes(b"12")
     assert size_of(tmp_path) == 7
+
+
+def test_a_failure_is_told_by_its_cause_and_without_directories() -> None:
+    from bench.peers.runners.speech import reason
+
+    def fail() -> None:
+        try:
+            raise RuntimeError("Storage folder /tmp/some-where/indexes/peer-1000 is already accessed; and/or locked")
+        except RuntimeError as error:
+            raise ValueError("a component failed") from error
+
+    with pytest.raises(ValueError, match="component") as caught:
+        fail()
+    assert reason(caught.value) == "RuntimeError: Storage folder peer-1000 is already accessed; and/or locked"
+    assert reason(KeyError("x")) == "KeyError: 'x'"

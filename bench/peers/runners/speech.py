@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import resource
 import sys
 from collections.abc import Callable
@@ -15,6 +16,8 @@ from typing import Any
 from bench.peers.runners.work import Reader, System
 
 Answer = dict[str, Any]
+
+_DIRECTORIES = re.compile(r"(?<!\S)/(?:[^\s/]+/)+")
 
 
 def main(system: System) -> None:
@@ -48,9 +51,16 @@ def talk(system: System) -> None:
             try:
                 answer = talker.answer(order)
             except Exception as error:  # noqa: BLE001 - the other side shows it in the table, whatever it is
-                answer = {"error": f"{type(error).__name__}: {str(error)[:300]}"}
+                answer = {"error": reason(error)}
             print(json.dumps(answer), file=out, flush=True)
     os._exit(0)
+
+
+def reason(error: BaseException) -> str:
+    """Say what went wrong at the bottom of it, without the directories of this machine."""
+    while error.__cause__:
+        error = error.__cause__
+    return f"{type(error).__name__}: {_DIRECTORIES.sub('', str(error))[:300]}"
 
 
 class Talker:

@@ -49,7 +49,9 @@ def shaped(rows: Sequence[Sequence[int]]) -> dict[str, Any]:
     """Return the graph's inputs as numpy has them."""
     import numpy as np
 
-    return {name: np.array(numbers).reshape(len(rows), -1) for name, numbers in _padded(rows).items()}
+    padded = _padded(rows)
+    ids = np.array(padded["ids"], np.int64)  # numpy would take a kind of its own, of the same size, which OpenVINO does not know
+    return {"ids": ids.reshape(len(rows), -1), "mask": np.array(padded["mask"]).reshape(len(rows), -1)}
 
 
 def _padded(rows: Sequence[Sequence[int]]) -> dict[str, array[Any]]:
