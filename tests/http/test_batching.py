@@ -80,13 +80,13 @@ def test_a_short_question_is_not_filled_up_to_a_long_one(held: Held, embedder: E
     short, long = "robot", "How do I find out why the joints of my robot do not move in the simulation although its node is running?"
     texts = ["first", short, long, f"{short}s", long.upper(), f"{short}!"]
     found = all_at_once(BatchingEmbedder(held), held, texts)  # type: ignore[arg-type]
-    assert [sorted(batch) for batch in held.batches] == [["first"], sorted([short, f"{short}s", f"{short}!"]), [long], [long.upper()]]
+    assert [sorted(batch) for batch in held.batches] == [["first"], sorted([short, f"{short}s", f"{short}!"]), sorted([long, long.upper()])]
     for text, vector in zip(texts, found, strict=True):
         assert vector == pytest.approx(embedder.embed_query(text), abs=1e-5)
 
 
 def test_a_batch_is_the_cheapest_that_the_first_in_the_queue_can_be_in() -> None:
-    def together(*lengths: int) -> list[int]:
+    def together(*lengths: int) -> list[float]:
         waiting = [_Waiting("", length) for length in lengths]
         return sorted(one.tokens for one in _alike(waiting))
 
