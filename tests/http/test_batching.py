@@ -128,13 +128,10 @@ def test_a_fault_reaches_all_and_the_next_are_served(held: Held) -> None:
 @pytest.mark.parametrize(("texts", "turns"), [(["short"] * (MOST + 4), [MOST, 4]), (["long " * 100] * 9, [4, 4, 1])])
 def test_many_questions_of_one_caller_take_turns_with_others(texts: list[str], turns: list[int]) -> None:
     class Counted:
-        def count_tokens(self, text: str) -> int:
-            return 1
-
         def embed_queries(self, texts: Sequence[str]) -> list[Vector]:
             batches.append(len(texts))
             return [[float(len(text))] for text in texts]
 
     batches: list[int] = []
     assert BatchingEmbedder(Counted()).embed_queries(texts) == [[float(len(text))] for text in texts]  # type: ignore[arg-type]
-    assert batches == turns
+    assert sorted(batches, reverse=True) == turns
