@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _ctypes
 import subprocess
 import sys
 import threading
@@ -19,6 +20,7 @@ from recto.embedders.granite import VARIANTS, granite_embedder
 from recto.embedders.graph import by_library
 from recto.embedders.runtime import OnnxError, Session, find_library
 from recto.errors import ConfigurationError, EmbeddingError
+from recto.protocols import Embedder
 from recto.settings import Precision
 
 Inputs: TypeAlias = "dict[str, array[Any]]"
@@ -52,6 +54,17 @@ def test_rows_come_back_as_they_went_in(library: Path) -> None:
 def test_a_graph_that_is_none_is_refused_with_the_librarys_words(library: Path) -> None:
     with pytest.raises(OnnxError, match="(?i)protobuf"):
         Session(library, b"not a graph", 1, {})
+
+
+def test_a_library_that_is_another_gives_way_to_the_python_interface(
+    shared_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, embedder: Embedder
+) -> None:
+    (tmp_path / "libonnxruntime.so.9").write_bytes(b"not a library")
+    for other in (tmp_path / "libonnxruntime.so.9", Path(_ctypes.__file__)):
+        with pytest.raises(OSError, match=str(other.name)):
+            Session(other, graph(), 1, {})
+        monkeypatch.setattr(graph_module, "find_library", lambda other=other: other)
+        assert granite_embedder(shared_home, 1).embed_query("x") == pytest.approx(embedder.embed_query("x"), abs=1e-6)
 
 
 def test_inputs_that_do_not_fit_are_refused_and_the_next_call_works(library: Path) -> None:

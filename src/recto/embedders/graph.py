@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Sequence
+from contextlib import suppress
 from operator import mul
 from pathlib import Path
 from typing import Any
@@ -21,9 +22,10 @@ _NEAR = 0.999  # processors differ in the last digits of what is not int8; a sum
 def open_graph(graph: Path, weights: Weights, threads: int, *, once: bool = False) -> Run:
     """Open the graph for so many threads; `once` leaves out what pays only after several texts."""
     library = find_library()
-    if library is None or weights.folder is None:
-        return _by_python(graph, weights, threads)
-    return by_library(library, graph, weights.folder, threads, once=once)
+    if library and weights.folder:
+        with suppress(OSError):  # a build of onnxruntime whose library is another
+            return by_library(library, graph, weights.folder, threads, once=once)
+    return _by_python(graph, weights, threads)
 
 
 def by_library(library: Path, graph: Path, folder: Path, threads: int, *, once: bool) -> Run:

@@ -67,7 +67,7 @@ def find_library() -> Path | None:
 
 
 class Session:
-    """A graph, open; any number of threads may run it at once."""
+    """A graph, open; any number of threads may run it at once. A library that cannot be used is an `OSError`, a graph an `OnnxError`."""
 
     def __init__(self, library: Path, graph: bytes, threads: int, options: Mapping[str, str], *, optimise: bool = True) -> None:
         self._functions = functions = _functions(library)
@@ -126,9 +126,15 @@ class Session:
 
 
 def _functions(library: Path) -> dict[str, Any]:
-    base = ctypes.CDLL(str(library)).OrtGetApiBase
+    try:
+        base = ctypes.CDLL(str(library)).OrtGetApiBase
+    except AttributeError as error:
+        raise OSError(f"{library} is not onnxruntime") from error
     base.restype = POINTER(_Base)
-    table = ctypes.cast(base().contents.table(_VERSION), POINTER(c_void_p))
+    found = base().contents.table(_VERSION)
+    if not found:
+        raise OSError(f"{library} has no functions of version {_VERSION}")
+    table = ctypes.cast(found, POINTER(c_void_p))
     return {name: ctypes.CFUNCTYPE(result, *arguments)(table[place]) for name, (place, result, arguments) in _FUNCTIONS.items()}
 
 
