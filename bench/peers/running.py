@@ -47,8 +47,10 @@ class Bench:
 
     @property
     def home(self) -> Path:
-        """Where the embedder remembers that its model was checked."""
-        return self.scratch / "home"
+        """Where the embedder keeps its weights as they are used, as in any home that has an index."""
+        home = self.scratch / "home"
+        home.mkdir(exist_ok=True)
+        return home
 
     def tell(self, text: str) -> None:
         """Say what is being done."""
