@@ -184,7 +184,7 @@ def indexing(source: Source, embedder: Embedder, store: Store, journal: Path, ro
         embedder.embed_documents(texts)
 
     def whole() -> None:
-        index_book(Work(source, embedder), store, "bench", journal=journal)
+        index_book(Work(source, embedder, rebuild=True), store, "bench", journal=journal)
 
     times = interleaved({"bare": bare, "whole": whole}, rounds)
     return {
