@@ -1,0 +1,57 @@
+"""What is checked before a generation is published: vectors of other chunks are found out, the rare miss of a graph is not a fault."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from recto.stores.edge import engine
+from recto.stores.edge.worker import _fault
+from recto.types import Vector
+
+COUNT = 64
+SAMPLES = [(f"00000000-0000-5000-8000-{number:012d}", [math.cos(number), math.sin(number), 0.1 * number]) for number in range(16)]
+
+
+@pytest.fixture
+def shard(tmp_path: Path) -> Iterator[Any]:
+    made = engine.create_shard(tmp_path / "shard", 3)
+    others = [(f"00000000-0000-5000-8000-9{number:011d}", [1.0, 0.3 * number, -9.0]) for number in range(COUNT)]
+    engine.upsert(made, [(id, vector, {}) for id, vector in (*SAMPLES, *others)])
+    yield made
+    made.close()
+
+
+class Forgetful:
+    """The engine with a graph that misses the first few."""
+
+    def __init__(self, shard: Any, missed: int) -> None:
+        self._shard = shard
+        self._missed = missed
+
+    def query(self, request: Any) -> Any:
+        self._missed -= 1
+        return [] if self._missed >= 0 else self._shard.query(request)
+
+
+def fault(shard: Any, samples: list[tuple[str, Vector]]) -> str:
+    return _fault(shard, samples, COUNT)
+
+
+def test_an_index_that_is_whole_has_no_fault(shard: Any) -> None:
+    assert fault(shard, SAMPLES) == ""
+    assert fault(shard, []) == ""
+
+
+def test_a_vector_of_another_chunk_is_a_fault(shard: Any) -> None:
+    swapped = [*SAMPLES[:-1], (SAMPLES[-1][0], [1.0, 0.0, -9.0])]
+    assert fault(shard, swapped) == f"chunk {SAMPLES[-1][0]} is not found by its own vector"
+
+
+@pytest.mark.parametrize(("missed", "said"), [(1, ""), (4, ""), (5, "5 of 16 chunks are not found by their own vectors")])
+def test_a_graph_may_miss_a_few(shard: Any, missed: int, said: str) -> None:
+    assert fault(Forgetful(shard, missed), SAMPLES) == said
