@@ -222,7 +222,7 @@ def load(home: Path, rounds: int, seconds: float) -> dict[str, Any]:
         "processor time of a search, ms": round(alone.each, 2),
         **{f"processor time of a request, {clients} clients, ms": work[clients].told(alone) for clients in CLIENTS},
         "RSS of a worker / of tokenizers, onnxruntime and Edge alone (goal <= 1.2)": round(worker / least, 3),
-        "RSS of a worker / of the library, MB": f"{worker:.0f} / {own:.0f}",
+        "RSS of a worker / of the library, MB": f"{worker:.0f} / {own:.0f} = {worker / own:.3f}",
     }
 
 

@@ -143,6 +143,8 @@ def measure(count: int, base: Any, texts: list[Chunk], keep: Path | None) -> dic
             asked = {"questions": questions.tolist(), "known": truth(base, count, questions)}
             (folder / "questions.json").write_text(json.dumps(asked))
             built.write_text(json.dumps(made))
+        else:
+            print(f"{folder} is searched as it was built before, with the figures of then", file=sys.stderr)
         figures: dict[str, float] = json.loads(built.read_text())
         for _ in range(2):  # the first opening compares every file with its digest; those after it trust what has not changed
             command = [sys.executable, "-m", "bench.scale", "--search", str(folder)]

@@ -31,7 +31,8 @@ def test_the_rules_are_those_of_the_pack() -> None:
 @example("What is ROS 2?")
 @hypothesis_settings(max_examples=500, deadline=None)
 def test_any_text_gets_the_librarys_tokens_or_none(text: str) -> None:
-    assert PLAIN.encode(text) == (LIBRARY.encode(text).ids if text.isascii() and "<" not in text else None)
+    found = PLAIN.encode(text)
+    assert found == LIBRARY.encode(text).ids if found is not None else not text.isascii() or "<" in text or len(text) > 64
 
 
 def test_a_book_gets_the_librarys_tokens() -> None:
@@ -41,6 +42,6 @@ def test_a_book_gets_the_librarys_tokens() -> None:
             assert PLAIN.encode(line) in (None, LIBRARY.encode(line).ids)
 
 
-@pytest.mark.parametrize("text", ["Was ist ein Schlüssel?", "what does <mask> mean", "</s>", "🤖", "a\u00a0b"])
+@pytest.mark.parametrize("text", ["Was ist ein Schlüssel?", "what does <mask> mean", "</s>", "🤖", "a\u00a0b", "x" * 65, "ab" * 900])
 def test_what_is_not_plain_is_left_to_the_library(text: str) -> None:
     assert PLAIN.encode(text) is None

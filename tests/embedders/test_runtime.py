@@ -122,7 +122,7 @@ def test_weights_that_are_cut_off_are_an_error_of_ours(shared_home: Path, tmp_pa
     whole = (shared_home / "cache" / variant.weights).read_bytes()
     (tmp_path / variant.weights).write_bytes(whole[: len(whole) // 2])
     with pytest.raises(ConfigurationError, match="cannot be opened"):
-        by_library(library, variant.graph, tmp_path, 1, once=True)
+        by_library(library, variant.graph.read_bytes(), tmp_path, 1, once=True)
 
 
 def test_a_text_beyond_the_models_positions_is_an_error_of_ours(shared_home: Path) -> None:

@@ -85,6 +85,36 @@ def test_a_short_question_is_not_filled_up_to_a_long_one(held: Held, embedder: E
         assert vector == pytest.approx(embedder.embed_query(text), abs=1e-5)
 
 
+@pytest.mark.parametrize("fault", [KeyError("a fault of ours"), EmbeddingError("the model is gone"), MemoryError()])
+def test_a_fault_amid_one_callers_texts_stops_nobody_else(fault: Exception) -> None:
+    class Failing:
+        def embed_queries(self, texts: Sequence[str]) -> list[Vector]:
+            if fault and not healthy:
+                raise fault
+            return [[float(len(text))] for text in texts]
+
+    healthy: list[bool] = []
+    batching = BatchingEmbedder(Failing())  # type: ignore[arg-type]
+    with pytest.raises(type(fault)):
+        batching.embed_queries(["short", "a question that is so much longer " * 12])
+    healthy.append(True)
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(batching.embed_query, "next").result(60) == [4.0]
+    assert not batching._queue
+    assert not batching._led
+
+
+def test_vectors_that_are_too_few_are_a_fault_and_not_a_wait() -> None:
+    class Short:
+        def embed_queries(self, texts: Sequence[str]) -> list[Vector]:
+            return []
+
+    batching = BatchingEmbedder(Short())  # type: ignore[arg-type]
+    for _ in range(2):
+        with pytest.raises(ValueError, match="shorter"):
+            batching.embed_query("robot")
+
+
 def test_a_batch_is_the_cheapest_that_the_first_in_the_queue_can_be_in() -> None:
     def together(*lengths: int) -> list[float]:
         waiting = [_Waiting("", length) for length in lengths]

@@ -45,3 +45,17 @@ def test_too_many_at_once_are_told_to_come_back() -> None:
         assert (await asked(bounded, "POST", "/mcp", b"{}"))[0] == 200
 
     asyncio.run(main())
+
+
+def test_an_answer_that_never_comes_gives_its_place_back() -> None:
+    async def stuck(scope: Scope, receive: Receive, send: Send) -> None:
+        await asyncio.Event().wait()
+
+    async def main() -> None:
+        bounded = Bounded(stuck, Bounds(most=1), seconds=0.05)
+        for _ in range(2):
+            status, found, body = await asked(bounded, "POST", "/mcp", b"{}")
+            assert (status, found["retry-after"]) == (503, "2")
+            assert json.loads(body)["error"] == "There was no answer within 0.05 s"
+
+    asyncio.run(main())

@@ -94,19 +94,24 @@ def granite_embedder(home: Path, threads: int, precision: Precision = "fp32", te
     def weights() -> Weights:
         return prepared(home / "cache", variant.weights, variant.sha256, lambda: variant.make(checked_pack()))
 
-    def open_for(threads: int) -> Run:
+    def open_for(threads: int, *, once: bool = once) -> Run:
         run = open_graph(variant.graph, weights(), threads, once=once)
         if variant.probe:
             check_vector(run, PROBE, variant.probe)
         return run
 
+    def open_for_passages() -> Run:
+        """Open it for many texts, whatever it was opened for before: a first question may find that the book has to be indexed."""
+        return open_for(1, once=False)
+
     def open_in_bf16() -> Run:
         from recto.embedders.openvino import Portable, in_bf16
 
-        return in_bf16(open_for(1), Portable(variant.graph, weights(), shaped, PROBE), threads, tell)
+        return in_bf16(open_for_passages(), Portable(variant.graph, weights(), shaped, PROBE), threads, tell)
 
     def open_tokenizer() -> Tokenizer:
         return new_tokenizer(read_tokenizer(checked_pack()))
 
-    sessions = Sessions(open_for, threads, open_in_bf16 if precision == "bf16" else None)
+    passages = open_in_bf16 if precision == "bf16" else open_for_passages if once else None
+    sessions = Sessions(open_for, threads, passages)
     return LocalEmbedder(variant.fingerprint, MAX_TOKENS, open_tokenizer, sessions, threads, PlainTokenizer(_MERGES).encode)

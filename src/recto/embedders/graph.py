@@ -21,25 +21,29 @@ _NEAR = 0.999  # processors differ in the last digits of what is not int8; a sum
 
 def open_graph(graph: Path, weights: Weights, threads: int, *, once: bool = False) -> Run:
     """Open the graph for so many threads; `once` leaves out what pays only after several texts."""
+    try:
+        content = graph.read_bytes()
+    except OSError as error:
+        raise cannot_open(error) from error
     library = find_library()
     if library and weights.folder:
         with suppress(OSError):  # a build of onnxruntime whose library is another
-            return by_library(library, graph, weights.folder, threads, once=once)
-    return _by_python(graph, weights, threads)
+            return by_library(library, content, weights.folder, threads, once=once)
+    return _by_python(content, weights, threads)
 
 
-def by_library(library: Path, graph: Path, folder: Path, threads: int, *, once: bool) -> Run:
+def by_library(library: Path, graph: bytes, folder: Path, threads: int, *, once: bool) -> Run:
     """Open the graph with weights in a folder."""
     settings = {**SETTINGS, WEIGHTS_FOLDER: str(folder), "session.disable_prepacking": "1" if once else "0"}
     try:
-        session = Session(library, graph.read_bytes(), threads, settings, optimise=not once)
+        session = Session(library, graph, threads, settings, optimise=not once)
     except OnnxError as error:
         raise cannot_open(error) from error
     return lambda rows: session.run(_padded(rows), len(rows), OUTPUT)
 
 
-def _by_python(graph: Path, weights: Weights, threads: int) -> Run:
-    session = new_session(graph.read_bytes(), threads, weights)
+def _by_python(graph: bytes, weights: Weights, threads: int) -> Run:
+    session = new_session(graph, threads, weights)
 
     def run(rows: Sequence[Sequence[int]]) -> Any:
         return session.run([OUTPUT], shaped(rows))[0].tolist()

@@ -46,7 +46,7 @@ def in_bf16(plain: Run, portable: Portable, threads: int, tell: Tell) -> Run:
     """Return how the graph is computed in bf16 by so many callers at once, or `plain` where that cannot be, which is told."""
     try:
         core = _core()
-        if "BF16" not in core.get_property("CPU", "OPTIMIZATION_CAPABILITIES"):
+        if "BF16" not in _capabilities(core):
             raise Unable("this processor does not multiply in bf16")  # OpenVINO would take fp16 instead, in silence
         run = compiled(core, portable, threads, "bf16")
         _compare(run, plain, portable.probe)
@@ -67,7 +67,7 @@ def compiled(core: Core, portable: Portable, threads: int, precision: Literal["b
     try:
         model = core.compile_model(core.read_model(_beside_weights(portable)), "CPU", options)
     except (OSError, RuntimeError) as error:  # OpenVINO's own errors are bare RuntimeErrors
-        raise Unable(f"OpenVINO cannot compile the model ({str(error).strip().splitlines()[-1]})") from error
+        raise Unable(f"OpenVINO cannot compile the model ({_last_line(error)})") from error
     requests = threading.local()  # one request computes one thing at a time
 
     def run(rows: Sequence[Sequence[int]]) -> Any:
@@ -86,7 +86,22 @@ def _core() -> Core:
             raise missing_extra("RECTO_PRECISION=bf16", "openvino") from error
         except ImportError as error:
             raise Unable(f"OpenVINO cannot be loaded ({error})") from error
-    return Core()
+    try:
+        return Core()
+    except RuntimeError as error:
+        raise Unable(f"OpenVINO cannot start ({_last_line(error)})") from error
+
+
+def _capabilities(core: Core) -> Sequence[str]:
+    try:
+        found: Sequence[str] = core.get_property("CPU", "OPTIMIZATION_CAPABILITIES")
+    except RuntimeError as error:
+        raise Unable(f"OpenVINO cannot use this processor ({_last_line(error)})") from error
+    return found
+
+
+def _last_line(error: Exception) -> str:
+    return str(error).strip().rpartition("\n")[2]
 
 
 @contextmanager
@@ -115,9 +130,10 @@ def _beside_weights(portable: Portable) -> Path:
 def _compare(run: Run, plain: Run, probe: tuple[int, ...]) -> None:
     """Compute a text and its beginning, which has to be filled up, both ways."""
     rows = [probe, probe[: len(probe) // 2]]
+    known = plain(rows)
     try:
-        pairs = zip(run(rows), plain(rows), strict=True)
+        found = run(rows)
     except RuntimeError as error:
-        raise Unable(f"OpenVINO cannot compute the model ({str(error).strip().splitlines()[-1]})") from error
-    if not all(sum(map(mul, mine, theirs)) / hypot(*mine) >= _NEAR for mine, theirs in pairs):
+        raise Unable(f"OpenVINO cannot compute the model ({_last_line(error)})") from error
+    if not all(sum(map(mul, mine, theirs)) >= _NEAR * hypot(*mine) > 0 for mine, theirs in zip(found, known, strict=True)):
         raise Unable("OpenVINO gives wrong numbers on this processor")

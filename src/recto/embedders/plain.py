@@ -1,8 +1,8 @@
 """The tokens of plain text without the tokenizer library, which takes a tenth of a second to read its 50 000 rules.
 
 Byte-pair encoding over ASCII: a word begins as its letters, and of all neighbours that a rule joins, those of the earliest rule are joined
-first. The rules are in a file made by `scripts/make_merges.py`. Text beyond ASCII, or with what could be a special token, is left to the
-library.
+first. The rules are in a file made by `scripts/make_merges.py`. Text beyond ASCII, with what could be a special
+token or with a word of unusual length is left to the library.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ _WORDS = re.compile(r"'s|'t|'re|'ve|'m|'ll|'d| ?[A-Za-z]+| ?[0-9]+| ?[^\sA-Za-z0
 _BYTES = 256
 _NEVER = 1 << 16
 _REMEMBERED = 1024
+_LONGEST = 64  # characters of a word
 _FIRST, _LAST = 0, 2
 
 
@@ -72,8 +73,10 @@ class PlainTokenizer:
         """Return the tokens with the marks at both ends, or nothing if the text is not plain."""
         if not text.isascii() or "<" in text:
             return None
-        split = self._split
-        return [_FIRST, *(token for word in _WORDS.findall(text) for token in split(word)), _LAST]
+        words, split = _WORDS.findall(text), self._split
+        if any(len(word) > _LONGEST for word in words):  # its time grows with the square of a word's length
+            return None
+        return [_FIRST, *(token for word in words for token in split(word)), _LAST]
 
     @cached_property
     def _split(self) -> Callable[[str], list[int]]:

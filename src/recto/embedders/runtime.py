@@ -72,9 +72,9 @@ class Session:
     def __init__(self, library: Path, graph: bytes, threads: int, options: Mapping[str, str], *, optimise: bool = True) -> None:
         self._functions = functions = _functions(library)
         self._memory = _new(functions, "create_memory", _ARENA, _DEFAULT)
-        finalize(self, functions["release_memory"], self._memory)
+        _release_with(self, functions["release_memory"], self._memory)
         env = _new(functions, "create_env", _FATAL, b"recto")
-        finalize(self, functions["release_env"], env)
+        _release_with(self, functions["release_env"], env)
         settings = _new(functions, "create_options")
         try:
             _check(functions, functions["set_severity"](settings, _FATAL))
@@ -87,7 +87,7 @@ class Session:
             _check(functions, functions["create_session"](env, graph, len(graph), settings, byref(self._session)))
         finally:
             functions["release_options"](settings)
-        finalize(self, functions["release_session"], self._session)
+        _release_with(self, functions["release_session"], self._session)
 
     def run(self, inputs: Mapping[str, array[Any]], rows: int, output: str) -> list[list[float]]:
         """Return an output as so many rows of numbers; each input is an array of so many rows."""
@@ -123,6 +123,11 @@ class Session:
         numbers = array("f", ctypes.string_at(_new(functions, "data", value), count.value * 4)).tolist()
         width = count.value // rows
         return [numbers[start : start + width] for start in range(0, len(numbers), width)]
+
+
+def _release_with(owner: Session, release: Any, made: c_void_p) -> None:
+    """Release what was made with its owner, but not at the end of the process: a thread that nobody waits for may be using it then."""
+    finalize(owner, release, made).atexit = False
 
 
 def _functions(library: Path) -> dict[str, Any]:

@@ -97,34 +97,29 @@ class BatchingEmbedder:
         with self._lock:
             batch = _alike(self._queue[:MOST])
             self._queue = [one for one in self._queue if one not in batch]
-        try:
-            self._embed(batch)
-        finally:
-            with self._lock:
-                heir = self._queue[0] if self._queue else None
-                self._led = heir is not None
-            for one in batch:
-                one.gate.release()
-            if heir is not None:
-                heir.gate.release()
+        self._embed(batch)
+        with self._lock:
+            heir = self._queue[0] if self._queue else None
+            self._led = heir is not None
+        for one in batch:
+            one.gate.release()
+        if heir is not None:
+            heir.gate.release()
 
     def _embed(self, batch: list[_Waiting]) -> None:
-        self._told(len(batch))
+        """Give every text of a batch its vector or its error; nothing is raised here, as others wait for who leads."""
         try:
+            self._told(len(batch))
             vectors = self._inner.embed_queries([one.text for one in batch])
-        except RectoError as error:
-            if len(batch) == 1:
-                batch[0].error = error
-                return
-            for one in batch:  # one text that the model cannot read is not the others' fault
-                self._embed([one])
-        except BaseException as error:
-            for one in batch:
-                one.error = error
-            raise
-        else:
             for one, vector in zip(batch, vectors, strict=True):
                 one.vector = vector
+        except BaseException as error:  # noqa: BLE001 - each caller raises it for itself
+            if isinstance(error, RectoError) and len(batch) > 1:
+                for one in batch:  # one text that the model cannot read is not the others' fault
+                    self._embed([one])
+                return
+            for one in batch:
+                one.error = error
 
 
 def _vector(one: _Waiting) -> Vector:

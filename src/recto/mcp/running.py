@@ -14,13 +14,13 @@ from mcp.server.stdio import stdio_server
 from mcp.server.transport_security import TransportSecuritySettings
 
 from recto.access import Keys, is_loopback, unguarded
-from recto.bounds import Bounds, Refusal, Refused, check_length
+from recto.bounds import Bounds, Refusal, Refused, busy, check_length
 from recto.errors import ConfigurationError
 from recto.mcp.wire import Outbox, inbox
 from recto.remote import Tell
 
 if TYPE_CHECKING:
-    from starlette.types import ASGIApp, Receive, Scope, Send
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 PATH = "/mcp"
 _NO_KEY = Refusal(
@@ -28,6 +28,7 @@ _NO_KEY = Refusal(
     "This service wants a key: send the header `Authorization: Bearer KEY`.",
     headers=(("WWW-Authenticate", 'Bearer realm="recto"'),),
 )
+_ANSWER_SECONDS = 60.0  # a page of a book and a slow engine included
 _NO_STREAM = Refusal(405, "Nothing is sent here that was not asked for", "Send each request with POST.", (("Allow", "POST"),))
 
 
@@ -99,11 +100,12 @@ class KeyCheck:
 
 
 class Bounded:
-    """Lets no more in than the service does: bodies of a size, and so many requests at once."""
+    """Lets no more in than the service does: bodies of a size, so many requests at once, and so many seconds for one."""
 
-    def __init__(self, application: ASGIApp, bounds: Bounds | None = None) -> None:
+    def __init__(self, application: ASGIApp, bounds: Bounds | None = None, seconds: float = _ANSWER_SECONDS) -> None:
         self._application = application
         self._bounds = bounds or Bounds()
+        self._seconds = seconds
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer why not, or pass the request on."""
@@ -116,9 +118,26 @@ class Bounded:
                 raise Refused("method", _NO_STREAM)
             whole = await self._bounds.read(receive)
             with self._bounds.answering():
-                await self._application(scope, whole, send)
+                await self._answer(scope, whole, send)
         except Refused as refused:
             await _refuse(send, refused.refusal)
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        from asyncio import timeout
+
+        began = False
+
+        async def sending(message: Message) -> None:
+            nonlocal began
+            began = True
+            await send(message)
+
+        try:
+            async with timeout(self._seconds):
+                await self._application(scope, receive, sending)
+        except TimeoutError:
+            if not began:
+                raise Refused("timeout", busy(f"There was no answer within {self._seconds:g} s", seconds=2)) from None
 
 
 def _security(host: str) -> TransportSecuritySettings:

@@ -109,7 +109,7 @@ def _fault(shard: qdrant_edge.EdgeShard, samples: Sequence[tuple[str, Vector]], 
     for id, vector in missed:
         if not _finds_itself(shard, id, vector, exact):
             return f"chunk {id} is not found by its own vector"
-    if len(missed) > _MOST_MISSED * len(samples):
+    if len(missed) > max(1, _MOST_MISSED * len(samples)):
         return f"{len(missed)} of {len(samples)} chunks are not found by their own vectors"
     return ""
 
