@@ -44,7 +44,7 @@ class Breaker:
             else:
                 self._note(None)
             raise
-        except BaseException:
+        except BaseException:  # a fault of ours says nothing of the engine: it is raised, and the next request may try
             self._probing = False
             raise
         else:
