@@ -229,15 +229,19 @@ def test_a_search_opens_no_file(retriever: Retriever, events: Events, monkeypatc
 
 
 def allocated(work: Callable[[], object]) -> int:
-    """Count the bytes that the interpreter holds at most during some work, beyond those that it held before."""
+    """Count the bytes that some work makes the interpreter hold beyond those before: the least of a few times, since other threads of
+    this process, the caches of the interpreter and those of its libraries add to a single one by chance."""
     gc.collect()
     gc.disable()
     tracemalloc.start()
     try:
-        before, _ = tracemalloc.get_traced_memory()
-        tracemalloc.reset_peak()
-        work()
-        return tracemalloc.get_traced_memory()[1] - before
+        peaks = []
+        for _ in range(5):
+            before, _ = tracemalloc.get_traced_memory()
+            tracemalloc.reset_peak()
+            work()
+            peaks.append(tracemalloc.get_traced_memory()[1] - before)
+        return min(peaks)
     finally:
         tracemalloc.stop()
         gc.enable()
@@ -266,7 +270,7 @@ def called(work: Callable[[], object]) -> int:
 def test_a_search_copies_little(warm: dict[int, Retriever], filters: Filters) -> None:
     taken = {size: allocated(partial(retriever.search, QUESTION, filters=filters)) for size, retriever in warm.items()}
     assert taken[SMALL] <= BYTES
-    assert taken[LARGE] == pytest.approx(taken[SMALL], abs=256)
+    assert taken[LARGE] <= taken[SMALL] + 256
 
 
 @pytest.mark.parametrize("filters", FILTERS)
