@@ -7,7 +7,7 @@ from recto.types import Chunk, Payload
 
 KEYWORD_FIELDS = ("module_name", "module_keys", "page_key", "book")
 INTEGER_FIELDS = ("chunk_index",)
-"""Fields with an index: those that filters, facets and reading in order need."""
+"""Fields that a server gives an index: those that filters, facets and reading in order need."""
 
 
 def to_payload(chunk: Chunk) -> Payload:

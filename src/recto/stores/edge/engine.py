@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any
 from recto.addresses import page_key
 from recto.errors import ConfigurationError, IndexDamaged, RectoError, StorageError, StoreBusy, Unreachable
 from recto.modules import filter_keys
-from recto.stores.edge.sizing import finished_config
+from recto.stores.edge.sizing import field_indexes, finished_config
 from recto.stores.edge.sparse import copy_tree
-from recto.stores.payload import INTEGER_FIELDS, KEYWORD_FIELDS
 from recto.types import Filters, Payload, Vector
 
 if TYPE_CHECKING:
@@ -70,10 +69,8 @@ def create_shard(path: Path, dim: int) -> qdrant_edge.EdgeShard:
 
     config = edge.EdgeConfig(vectors=edge.EdgeVectorParams(size=dim, distance=edge.Distance.Cosine), wal_enabled=False)
     shard = edge.EdgeShard.create(str(path), config)
-    kinds = edge.PayloadSchemaType
-    for fields, kind in ((KEYWORD_FIELDS, kinds.Keyword), (INTEGER_FIELDS, kinds.Integer)):
-        for field in fields:
-            shard.update(edge.UpdateOperation.create_field_index(field, kind))
+    for field, params in field_indexes().items():
+        shard.update(edge.UpdateOperation.create_field_index(field, params))
     return shard
 
 

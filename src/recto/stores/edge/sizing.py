@@ -21,13 +21,26 @@ def finished_config(chunks: int, dim: int) -> qdrant_edge.EdgeConfig | None:
         return None
     import qdrant_edge as edge
 
-    codes = edge.ScalarQuantizationConfig(type=edge.ScalarType.Int8, quantile=_QUANTILE) if chunks >= SMALL_CODES_FROM else None
+    mapped = edge.Memory.Cold  # read where it lies on disk, as far as searches touch it: nothing is copied, opening reads nothing
+    large = chunks >= SMALL_CODES_FROM
+    codes = edge.ScalarQuantizationConfig(type=edge.ScalarType.Int8, quantile=_QUANTILE, memory=mapped)
     return edge.EdgeConfig(
-        vectors=edge.EdgeVectorParams(size=dim, distance=edge.Distance.Cosine),
-        hnsw_config=edge.HnswIndexConfig(m=_EDGES, ef_construct=_CANDIDATES, full_scan_threshold=_FULL_SCAN_KB),
-        quantization_config=codes,
+        vectors=edge.EdgeVectorParams(size=dim, distance=edge.Distance.Cosine, memory=mapped if large else None),
+        hnsw_config=edge.HnswIndexConfig(m=_EDGES, ef_construct=_CANDIDATES, full_scan_threshold=_FULL_SCAN_KB, memory=mapped),
+        quantization_config=codes if large else None,
         wal_enabled=False,
     )
+
+
+def field_indexes() -> dict[str, qdrant_edge.KeywordIndexParams]:
+    """Return the fields that filters and counts use.
+
+    Only that of the modules is searched along with the graph, and held in memory for it: a page's few chunks are compared one by one.
+    """
+    import qdrant_edge as edge
+
+    listed = edge.KeywordIndexParams(enable_hnsw=False, memory=edge.Memory.Cold)
+    return {"module_keys": edge.KeywordIndexParams(memory=edge.Memory.Pinned), "module_name": listed, "page_key": listed}
 
 
 def search_params(chunks: int) -> qdrant_edge.SearchParams | None:
