@@ -103,7 +103,7 @@ def open_embedder(settings: Settings, tell: Tell, *, once: bool = False) -> Embe
     return HubEmbedder(settings.model, settings.threads)
 
 
-def open_store(settings: Settings, tell: Tell) -> Store:
+def open_store(settings: Settings, tell: Tell, *, once: bool = False) -> Store:
     """Make the store that the settings name; light, nothing is opened yet."""
     if settings.store == "server":
         from recto.stores.dialect_detection import load_dialect
@@ -115,7 +115,7 @@ def open_store(settings: Settings, tell: Tell) -> Store:
         return ServerStore(connection, settings.home, settings.server, dialect)
     from recto.stores.edge.store import EdgeStore
 
-    return EdgeStore(settings.home)
+    return EdgeStore(settings.home, once=once)
 
 
 def open_retriever(
@@ -125,7 +125,7 @@ def open_retriever(
 
     On the very first run, when nothing is indexed and one of the default names is asked for, the sample book is indexed.
     """
-    embedder, store = open_embedder(settings, tell, once=once), open_store(settings, tell)
+    embedder, store = open_embedder(settings, tell, once=once), open_store(settings, tell, once=once)
     with ExitStack() as undo:
         undo.callback(embedder.close)
         undo.callback(store.close)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import atexit
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from operator import le
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
 from recto.errors import IndexDamaged
 from recto.stores.edge.engine import engine_errors, load_shard, request, translate_filters
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 
 _FACET_LIMIT = 100_000
 _KEPT = 2_000  # chunks, of about 3 kB each: most textbooks whole, and a few megabytes of a large one
+_open: WeakSet[EdgeIndex] = WeakSet()
 
 
 class EdgeIndex:
@@ -33,6 +36,7 @@ class EdgeIndex:
         self._params = search_params(info.chunks)
         self._noted: FileState | None = None
         self._kept: dict[Any, Chunk] = {}
+        _open.add(self)
 
     @property
     def info(self) -> IndexInfo:
@@ -120,6 +124,12 @@ class EdgeIndex:
         )
         return kept
 
+    def leave_to_the_system(self) -> None:
+        """Never close the shard: when the engine does, it drops the files from the system's cache, and the next process reads the disk."""
+        from ctypes import py_object, pythonapi
+
+        pythonapi.Py_IncRef(py_object(self._shard))
+
     def _facet(self, field: str) -> dict[str, int]:
         import qdrant_edge as edge
 
@@ -139,6 +149,12 @@ def open_generation(directory: CollectionDirectory, collection: str, name: str, 
         raise IndexDamaged(f"{directory.generation(name)} holds {found} chunks, its manifest says {manifest.chunks}")
     info = IndexInfo(collection, name, manifest.chunks, manifest.fingerprint, warnings, manifest.fingerprint.embedder.dim)
     return EdgeIndex(shard, info, directory.notes(name))
+
+
+@atexit.register
+def _end() -> None:
+    for index in list(_open):
+        index.leave_to_the_system()
 
 
 def _ordered(hits: list[Hit]) -> list[Hit]:

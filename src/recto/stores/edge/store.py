@@ -43,10 +43,11 @@ class _Opened:
 
 
 class EdgeStore:
-    """Opens each generation once and notices when a new one was published."""
+    """Opens each generation once and notices when a new one was published; for `once`, a process of one question, it stays open."""
 
-    def __init__(self, home: Path) -> None:
+    def __init__(self, home: Path, *, once: bool = False) -> None:
         self._home = Home(home)
+        self._once = once
         self._aliases_file = str(self._home.aliases_file)
         self._open: dict[str, _Opened] = {}
         self._places: dict[str, _Place] = {}
@@ -120,8 +121,9 @@ class EdgeStore:
                 return index.info
 
     def close(self) -> None:
-        """Let go of all open indexes."""
-        self._open.clear()
+        """Let go of all open indexes; of one that was opened for a single question the process's end does, without the engine's tidying."""
+        if not self._once:
+            self._open.clear()
 
     def _place(self, name: str) -> _Place:
         """Find the collection behind a name; remembered until the aliases change, as every search asks for it."""
