@@ -417,3 +417,32 @@ def test_equal_scores_are_ordered_by_page_and_place(store: EdgeStore) -> None:
         hits = store.open("book").query(vector(1), 6)
         assert len({hit.score for hit in hits}) == 1
         assert [(hit.chunk.page_title, hit.chunk.chunk_index) for hit in hits] == [(page, number) for page in "AB" for number in range(3)]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="asks the system what its cache holds")
+@pytest.mark.parametrize("ending", ["index = store.open('books')", "store.open('books'); store.close()"])
+def test_a_process_of_one_question_leaves_the_index_in_the_systems_cache(home: Path, store: EdgeStore, ending: str) -> None:
+    publish(store, "books", [chunk(number) for number in range(50)])
+    held = [path for path in files(home, "gen-000001") if path.stat().st_blocks >= 8]
+    for path in held:
+        path.read_bytes()
+    before = sum(map(cached_pages, held))
+    assert before > 0
+    imports = "from pathlib import Path; from recto.stores.edge.store import EdgeStore"
+    code = f"{imports}; store = EdgeStore(Path({str(home)!r}), once=True); {ending}"
+    subprocess.run([sys.executable, "-c", code], env=environment(home), check=True)
+    assert sum(map(cached_pages, held)) > before * 0.8  # opening reads some small lists and lets go of them
+
+
+def cached_pages(path: Path) -> int:
+    """Count the pages of a file that the system has in memory."""
+    import ctypes
+    import mmap
+
+    size = path.stat().st_size
+    with path.open("r+b") as file, mmap.mmap(file.fileno(), size) as mapped:
+        place = ctypes.c_char.from_buffer(mapped)
+        flags = ctypes.create_string_buffer(-(-size // mmap.PAGESIZE))
+        assert ctypes.CDLL(None).mincore(ctypes.c_void_p(ctypes.addressof(place)), ctypes.c_size_t(size), flags) == 0
+        del place
+        return sum(byte & 1 for byte in flags.raw)
