@@ -12,9 +12,10 @@ import platform
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 from bench.books import load_suites
@@ -142,47 +143,37 @@ def run(
 
 
 def _measure(bench: Bench, options: argparse.Namespace, listing: Listing) -> None:
-    works: dict[str, Callable[[], None]] = {
-        "install": lambda: installing.run(bench, listing),
-        "cold": lambda: starting.run(bench, _MODEL_SIZE),
-        "query": lambda: _query(bench),
-        "throughput": lambda: _throughput(bench, 1.0 if options.quick else 3.0),
-        "index": lambda: _index(bench, options.embed),
-        "quality": lambda: _quality(bench, options),
-    }
-    for name, work in works.items():
+    for name, part in _parts(bench, options, listing):
         if name in options.only:
-            work()
+            part()
             save(options, bench.results, listing.systems)
 
 
-def _query(bench: Bench) -> None:
-    querying.run(bench, _MODEL_SIZE, model=True)
+def _parts(bench: Bench, options: argparse.Namespace, listing: Listing) -> Iterator[tuple[str, Callable[[], None]]]:
+    """Name the work that each part belongs to; what came of a part is written before the next begins."""
+    yield "install", lambda: installing.run(bench, listing)
+    yield "cold", lambda: starting.run(bench, _MODEL_SIZE)
+    yield "query", lambda: querying.run(bench, _MODEL_SIZE, model=True)
     for size in bench.sizes:
-        querying.run(bench, size, model=False)
-
-
-def _throughput(bench: Bench, seconds: float) -> None:
+        yield "query", partial(querying.run, bench, size, model=False)
     for processes in (1, 2):
-        throughput.run(bench, _MODEL_SIZE, processes, seconds)
+        yield "throughput", partial(throughput.run, bench, _MODEL_SIZE, processes, 1.0 if options.quick else 3.0)
+    for size in options.embed:
+        yield "index", partial(indexing.run, bench, size, 1 if size >= 1000 else bench.rounds)
+    if "quality" in options.only:  # taking the books from the shelf is work, too
+        yield from (("quality", part) for part in _quality(bench, options))
 
 
-def _index(bench: Bench, sizes: Sequence[int]) -> None:
-    for size in sizes:
-        indexing.run(bench, size, 1 if size >= 1000 else bench.rounds)
-
-
-def _quality(bench: Bench, options: argparse.Namespace) -> None:
+def _quality(bench: Bench, options: argparse.Namespace) -> Iterator[Callable[[], None]]:
     evaluation = bench.corpora / "eval" if bench.corpora else None
     if evaluation and (evaluation / "scifact").is_dir():
-        scifact.run(bench, evaluation / "scifact", quick=options.quick)
+        yield partial(scifact.run, bench, evaluation / "scifact", quick=options.quick)
     else:
-        bench.tell("SciFact is not there and left out.")
-    if options.quick:
-        bench.corpora = None  # the sample book alone
-    pipelines.run(bench)
+        yield lambda: bench.tell("SciFact is not there and left out.")
+    for book in pipelines.books(bench, sample_alone=options.quick):
+        yield partial(pipelines.run, bench, book)
     if evaluation and (evaluation / "chroma_chunking").is_dir() and not options.quick:
-        pipelines.run_chroma(bench, evaluation / "chroma_chunking")
+        yield partial(pipelines.run_chroma, bench, evaluation / "chroma_chunking")
 
 
 def _about(options: argparse.Namespace, systems: tuple[System, ...], environments: dict[str, Environment]) -> dict[str, object]:

@@ -14,7 +14,7 @@ _WRITTEN = 100
 
 
 class Bare:
-    """What any system above this engine and this model must do at least."""
+    """What any system above this engine and this model must do at least; the index has the shape that Recto gives one of its size."""
 
     def load(self) -> None:
         """Import the engine."""
@@ -24,6 +24,8 @@ class Bare:
 
     def index(self, pieces: Sequence[Piece], folder: Path, embedding: Embedding) -> None:
         """Embed all and write the points."""
+        from recto.stores.edge.engine import finish_shard
+
         edge = self._edge
         vectors = embedding.documents([piece.text for piece in pieces])
         folder.mkdir(parents=True, exist_ok=True)
@@ -36,13 +38,14 @@ class Bare:
         ]
         for start in range(0, len(points), _WRITTEN):
             shard.update(edge.UpdateOperation.upsert_points(points[start : start + _WRITTEN]))
-        shard.optimize()
-        shard.flush()
-        shard.close()
+        finish_shard(shard, folder, len(points), embedding.dim)
 
     def open(self, folder: Path, embedding: Embedding) -> None:
         """Open the shard, and the model if there is one to run."""
+        from recto.stores.edge.sizing import search_params
+
         self._shard = self._edge.EdgeShard.load(str(folder))
+        self._params = search_params(self._shard.info().points_count)
         self._embedding = embedding
         if embedding.wall == 0 and embedding.question == getattr(embedding.embedder, "embed_query", None):
             embedding.question = _onnxruntime(embedding.embedder)
@@ -54,7 +57,7 @@ class Bare:
         if module is not None:
             only = edge.Filter(must=[edge.FieldCondition(key="module", match=edge.MatchValue(module))])
         query = edge.Query.Nearest(self._embedding.query(question))
-        return self._shard.query(edge.QueryRequest(limit=top, offset=0, query=query, filter=only, with_payload=True))
+        return self._shard.query(edge.QueryRequest(limit=top, offset=0, query=query, filter=only, with_payload=True, params=self._params))
 
     def found(self, answer: Any) -> Found:
         """Name the points."""

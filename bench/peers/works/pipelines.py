@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -43,24 +43,36 @@ def token_work(measure: str) -> str:
     return f"chroma_chunking {measure}@{chroma.TOP}"
 
 
-def run(bench: Bench) -> None:
-    """Measure every book; systems that differ in the store alone read a book once."""
-    for book in _books(bench):
-        scores: dict[str, dict[str, list[float]]] = {measure: {} for measure in MEASURES}
-        pieces = {}
-        for system in _readers(bench.whole_systems):
-            bench.tell(f"{system.title}: {book.name}, its own pipeline")
-            try:
-                pieces[system.name], places = _asked(bench, system, book)
-            except Refused as refused:
-                for measure in MEASURES:
-                    refuse(bench, work_of(book.name, measure), system.name, str(refused))
-                continue
-            scores["Hit@1"][system.name] = [float(rank == 1) for rank in places]
-            scores["Hit@5"][system.name] = [float(0 < rank <= 5) for rank in places]
-            scores["MRR"][system.name] = [1 / rank if rank else 0.0 for rank in places]
-        for measure in MEASURES:
-            add(bench, work_of(book.name, measure), scores[measure], {"passages": pieces})
+def books(bench: Bench, *, sample_alone: bool = False) -> Iterator[Shelved]:
+    """Take the books from the shelf, one after the other; those that are not there are left out."""
+    yield Shelved("sample", _files(bench, "sample", Path(sample_source().location)), held(load_suites(*SUITES)))
+    for name, place in () if sample_alone else BOOKS.items():
+        root = bench.corpora / "books" / place if bench.corpora else None
+        if root is None or not root.is_dir():
+            bench.tell(f"The book {name} is not there and left out.")
+            continue
+        questions = load_questions(QUESTIONS / f"{name}.json")
+        chosen = load_book(MarkdownTree(root, book=name), questions, 1 if bench.whole else EVERY[name])
+        yield Shelved(name, _files(bench, name, root, {page.path for page in chosen.pages}), held(questions))
+
+
+def run(bench: Bench, book: Shelved) -> None:
+    """Measure a book; systems that differ in the store alone read it once."""
+    scores: dict[str, dict[str, list[float]]] = {measure: {} for measure in MEASURES}
+    pieces = {}
+    for system in _readers(bench.whole_systems):
+        bench.tell(f"{system.title}: {book.name}, its own pipeline")
+        try:
+            pieces[system.name], places = _asked(bench, system, book)
+        except Refused as refused:
+            for measure in MEASURES:
+                refuse(bench, work_of(book.name, measure), system.name, str(refused))
+            continue
+        scores["Hit@1"][system.name] = [float(rank == 1) for rank in places]
+        scores["Hit@5"][system.name] = [float(0 < rank <= 5) for rank in places]
+        scores["MRR"][system.name] = [1 / rank if rank else 0.0 for rank in places]
+    for measure in MEASURES:
+        add(bench, work_of(book.name, measure), scores[measure], {"passages": pieces})
 
 
 def run_chroma(bench: Bench, folder: Path) -> None:
@@ -113,19 +125,6 @@ def _read_by_the_model(bench: Bench, text: str) -> str:
     if bench.vectors.count(text) <= bench.vectors.max_tokens:
         return text
     return text[: bench.vectors.offsets(text)[bench.vectors.max_tokens - 3][1]]
-
-
-def _books(bench: Bench) -> list[Shelved]:
-    books = [Shelved("sample", _files(bench, "sample", Path(sample_source().location)), held(load_suites(*SUITES)))]
-    for name, place in BOOKS.items():
-        root = bench.corpora / "books" / place if bench.corpora else None
-        if root is None or not root.is_dir():
-            bench.tell(f"The book {name} is not there and left out.")
-            continue
-        questions = load_questions(QUESTIONS / f"{name}.json")
-        chosen = load_book(MarkdownTree(root, book=name), questions, 1 if bench.whole else EVERY[name])
-        books.append(Shelved(name, _files(bench, name, root, {page.path for page in chosen.pages}), held(questions)))
-    return books
 
 
 def _files(bench: Bench, name: str, root: Path, only: set[str] | None = None) -> Path:
