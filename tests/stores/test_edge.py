@@ -420,7 +420,7 @@ def test_equal_scores_are_ordered_by_page_and_place(store: EdgeStore) -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="asks the system what its cache holds")
-@pytest.mark.parametrize("ending", ["index = store.open('books')", "store.open('books'); store.close()"])
+@pytest.mark.parametrize("ending", ["index = store.open('books')", "store.open('books'); store.close(); del store"])
 def test_a_process_of_one_question_leaves_the_index_in_the_systems_cache(home: Path, store: EdgeStore, ending: str) -> None:
     publish(store, "books", [chunk(number) for number in range(50)])
     held = [path for path in files(home, "gen-000001") if path.stat().st_blocks >= 8]

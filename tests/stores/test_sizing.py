@@ -11,7 +11,7 @@ import pytest
 
 from recto.stores.edge import engine
 from recto.stores.edge.index import EdgeIndex
-from recto.stores.edge.sizing import GRAPH_FROM, SMALL_CODES_FROM, finished_config, search_params
+from recto.stores.edge.sizing import GRAPH_FROM, SMALL_CODES_FROM, VERY_LARGE_FROM, finished_config, search_params
 from recto.stores.payload import to_payload
 from recto.types import Filters, IndexInfo, Vector
 from tests.making import chunk, fingerprint
@@ -56,7 +56,7 @@ def around(random: np.random.Generator, count: int) -> Any:
     return rows / np.linalg.norm(rows, axis=1, keepdims=True)
 
 
-@pytest.fixture(scope="module", params=[GRAPH_FROM, SMALL_CODES_FROM], ids=["graph", "codes"])
+@pytest.fixture(scope="module", params=[GRAPH_FROM, SMALL_CODES_FROM, VERY_LARGE_FROM], ids=["graph", "codes", "far"])
 def made(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Made]:
     """A few thousand chunks in the shape of many."""
     path = tmp_path_factory.mktemp("sized") / "shard"

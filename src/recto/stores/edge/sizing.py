@@ -9,9 +9,11 @@ if TYPE_CHECKING:
 
 GRAPH_FROM = 20_000  # chunks; below, comparing with every vector is about as fast, and misses nothing
 SMALL_CODES_FROM = 50_000  # chunks; from here the graph is walked on one byte a number, and the best are compared in full
+VERY_LARGE_FROM = 500_000  # chunks; from here more of the graph is walked for the same share of what comparing with all would find
 _EDGES, _CANDIDATES = 16, 100
+_WALKED, _WALKED_FAR = 200, 400
 _FULL_SCAN_KB = 10_000  # vectors that a filter leaves: fewer than this are compared one by one
-_OVERSAMPLING = 2.0
+_OVERSAMPLING = 3.0
 _QUANTILE = 0.99
 
 
@@ -49,4 +51,5 @@ def search_params(chunks: int) -> qdrant_edge.SearchParams | None:
         return None
     import qdrant_edge as edge
 
-    return edge.SearchParams(quantization=edge.QuantizationSearchParams(rescore=True, oversampling=_OVERSAMPLING))
+    again = edge.QuantizationSearchParams(rescore=True, oversampling=_OVERSAMPLING)
+    return edge.SearchParams(hnsw_ef=_WALKED_FAR if chunks >= VERY_LARGE_FROM else _WALKED, quantization=again)

@@ -43,7 +43,7 @@ class _Opened:
 
 
 class EdgeStore:
-    """Opens each generation once and notices when a new one was published; for `once`, a process of one question, it stays open."""
+    """Opens each generation once and notices when a new one was published; `once` is for a process of a single question."""
 
     def __init__(self, home: Path, *, once: bool = False) -> None:
         self._home = Home(home)
@@ -121,9 +121,11 @@ class EdgeStore:
                 return index.info
 
     def close(self) -> None:
-        """Let go of all open indexes; of one that was opened for a single question the process's end does, without the engine's tidying."""
-        if not self._once:
-            self._open.clear()
+        """Let go of all open indexes; what was opened for a single question stays until the process ends, which is soon."""
+        if self._once:
+            for opened in self._open.values():
+                opened.index.leave_to_the_system()
+        self._open.clear()
 
     def _place(self, name: str) -> _Place:
         """Find the collection behind a name; remembered until the aliases change, as every search asks for it."""
