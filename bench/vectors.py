@@ -38,6 +38,12 @@ class Vectors:
         """Return the range of characters of each of a text's tokens, special ones left out."""
         return [(start, end) for start, end in self._embedder._loaded().encode(text).offsets if end > start]
 
+    def shortened(self, text: str) -> str:
+        """Return the part of a text that the model reads, but for a few tokens: one character may be several of them."""
+        if self.count(text) <= self.max_tokens:
+            return text
+        return text[: self._embedder._loaded().encode(text).offsets[self.max_tokens - 8][1]]
+
     def documents(self, texts: Sequence[str], what: str) -> Any:
         """Return a row of numbers for each passage."""
         return self._rows(texts, what, question=False)

@@ -40,6 +40,14 @@ def vectors(embedder: Embedder, tmp_path_factory: pytest.TempPathFactory) -> Ite
         yield vectors
 
 
+def test_a_long_text_is_shortened_to_what_the_model_reads(vectors: Vectors) -> None:
+    for word in ("word ", "日本", "é", "antidisestablishmentarianism", "😀 "):
+        shown = vectors.shortened(word * 600)
+        assert (word * 600).startswith(shown)
+        assert vectors.max_tokens - 16 < vectors.count(shown) <= vectors.max_tokens
+    assert vectors.shortened("A few words.") == "A few words."
+
+
 @pytest.fixture(scope="module")
 def book(house: Path, vectors: Vectors) -> Book:
     return take_in(open_book(house / "book"), QUESTIONS, vectors, 2)

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import math
+import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from recto.stores.edge import engine
-from recto.stores.edge.worker import _fault
+from recto.stores.edge.worker import _fault, send
 from recto.types import Vector
+from tests.running import wait_until
 
 COUNT = 64
 SAMPLES = [(f"00000000-0000-5000-8000-{number:012d}", [math.cos(number), math.sin(number), 0.1 * number]) for number in range(16)]
@@ -55,3 +60,24 @@ def test_a_vector_of_another_chunk_is_a_fault(shard: Any) -> None:
 @pytest.mark.parametrize(("missed", "said"), [(1, ""), (4, ""), (5, "5 of 16 chunks are not found by their own vectors")])
 def test_a_graph_may_miss_a_few(shard: Any, missed: int, said: str) -> None:
     assert fault(Forgetful(shard, missed), SAMPLES) == said
+
+
+@pytest.mark.parametrize("finish", [True, False], ids=["asked to finish", "left alone"])
+def test_a_worker_whose_directory_was_removed_leaves_nothing(tmp_path: Path, finish: bool) -> None:
+    """A writer that was killed leaves its worker behind for a moment, and the next writer tidies up."""
+    draft = tmp_path / "building-1"
+    command = [sys.executable, "-P", "-m", "recto.stores.edge.worker", str(draft), "3"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        wait_until(draft.exists)
+        shutil.rmtree(draft, ignore_errors=True)
+        with suppress(BrokenPipeError):
+            send(process.stdin, [(id, {}) for id, _ in SAMPLES], [vector for _, vector in SAMPLES])
+            if finish:
+                send(process.stdin, [], [])
+        process.stdout.close()
+        with suppress(BrokenPipeError):
+            process.stdin.close()
+        assert process.wait(60) == 1
+    assert not draft.exists()

@@ -114,17 +114,10 @@ def _splitter(bench: Bench, talk: Conversation) -> chroma.Splitter:
             lost += place is None
             start, end = place or (before, before)
             before = start + 1 if place else before  # the next one may overlap this one
-            stretches.append(chroma.Stretch((start, end), _read_by_the_model(bench, text), bench.vectors.count(text)))
+            stretches.append(chroma.Stretch((start, end), bench.vectors.shortened(text), bench.vectors.count(text)))
         return stretches, lost
 
     return split
-
-
-def _read_by_the_model(bench: Bench, text: str) -> str:
-    """Return the part of a passage that the model reads."""
-    if bench.vectors.count(text) <= bench.vectors.max_tokens:
-        return text
-    return text[: bench.vectors.offsets(text)[bench.vectors.max_tokens - 3][1]]
 
 
 def _files(bench: Bench, name: str, root: Path, only: set[str] | None = None) -> Path:

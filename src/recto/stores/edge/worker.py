@@ -13,6 +13,7 @@ import struct
 import sys
 from array import array
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -45,18 +46,19 @@ def send(pipe: IO[bytes], points: Sequence[tuple[str, Payload]], vectors: Sequen
 
 
 def main(directory: Path, dim: int) -> int:
-    """Build a generation in an empty directory from what the parent sends."""
+    """Build a generation in an empty directory from what the parent sends; of one that failed nothing is left: the parent may be gone."""
     try:
         with engine.engine_errors("writing"):
             finished = _build(directory, dim, sys.stdin.buffer)
     except RectoError as error:
-        _answer({"error": type(error).__name__, "message": error.message, "hint": error.hint})
-        return 1
-    if finished is None:
+        finished = {"error": type(error).__name__, "message": error.message, "hint": error.hint}
+    failed = finished is None or "error" in finished
+    if failed:
         shutil.rmtree(directory, ignore_errors=True)
-        return 1
-    _answer(finished)
-    return 0
+    if finished is not None:
+        with suppress(BrokenPipeError):
+            _answer(finished)
+    return int(failed)
 
 
 def _build(directory: Path, dim: int, pipe: IO[bytes]) -> dict[str, Any] | None:
