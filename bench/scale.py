@@ -21,6 +21,9 @@ from typing import Any
 
 from recto.retriever import Retriever
 from recto.settings import load_settings
+from recto.stores.edge.engine import request
+from recto.stores.edge.index import EdgeIndex
+from recto.stores.edge.sparse import digest
 from recto.stores.edge.store import EdgeStore
 from recto.types import Chunk, EmbedderFingerprint, Filters, Fingerprint, Vector
 from recto.wiring import open_embedder
@@ -28,6 +31,7 @@ from recto.wiring import open_embedder
 SIZES = (1_000, 10_000, 100_000)
 QUESTIONS = 200
 TOP = 10
+_COMPARED = 50
 _BATCH = 1_000
 _PAGE = 20
 _MODULES = 5
@@ -99,7 +103,7 @@ def search(home: Path, questions: list[Vector], known: list[list[str]]) -> dict[
     embedder = open_embedder(load_settings(), lambda _: None)
     embedder.embed_query("What does it take to answer a question?")
     before = _anonymous()
-    store = EdgeStore(home, once=True)
+    store = EdgeStore(home, last=True)
     began = perf_counter()
     index = store.open("scale")
     opened = perf_counter()
@@ -124,10 +128,23 @@ def search(home: Path, questions: list[Vector], known: list[list[str]]) -> dict[
         figures |= {f"{name} p50 ms": cut[9], f"{name} p95 ms": cut[18], f"{name} CPU p50 ms": quantiles(cpu, n=20)[9]}
         if name == "search":
             figures["recall@10"] = found / (TOP * len(questions))
+        elif name == "module":
+            figures["recall@10 with a module"] = _agreement(index, questions[:_COMPARED], filters)
     after = _anonymous()
     embedder.close()
     store.close()
     return figures | {"memory with the model, MB": after, "of it the index's, MB": after - before}
+
+
+def _agreement(index: EdgeIndex, questions: list[Vector], filters: list[Filters]) -> float:
+    """Return the share of what comparing with every vector finds that a usual search finds, too."""
+    import qdrant_edge as edge
+
+    usual, exact, found, there = index._params, edge.SearchParams(exact=True), 0, 0
+    for question, narrowed in zip(questions, filters, strict=False):
+        ways = [{point.id for point in index._shard.query(request(question, TOP, narrowed, None, way))} for way in (usual, exact)]
+        found, there = found + len(ways[0] & ways[1]), there + len(ways[1])
+    return found / there
 
 
 def _anonymous() -> float:
@@ -153,7 +170,7 @@ def measure(count: int, base: Any, texts: list[Chunk], keep: Path | None) -> dic
         _forget(folder)
         cold = _searched(folder)
         for path in _files(folder):
-            path.read_bytes()
+            digest(path)
         figures: dict[str, float] = json.loads(built.read_text()) | _searched(folder)
     return figures | {f"{name}, nothing cached": cold[name] for name in ("open ms", "first search ms")}
 

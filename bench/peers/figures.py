@@ -8,6 +8,7 @@ from statistics import median
 from typing import Any, Literal
 
 Better = Literal["less", "more"]
+_MOST = 1000.0  # times that one figure is counted as better than another
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +45,14 @@ class Figure:
 
 
 def ratio(mine: Figure, theirs: Figure) -> Spread | None:
-    """Say how many times better `mine` is than `theirs`, round by round, so that a slow moment of the machine drops out."""
+    """Say how many times better `mine` is than `theirs`, round by round, so that a slow moment of the machine drops out.
+
+    What was nothing in a round, or less, counts as a thousandth of the other: leaving the round out would favour the other side.
+    """
     pairs = list(zip(mine.values, theirs.values, strict=False))
     if mine.better == "less":
         pairs = [(their, my) for my, their in pairs]
-    return spread([above / below for above, below in pairs if below > 0])
+    return spread([above / max(below, above / _MOST) for above, below in pairs if above > 0])
 
 
 def cpu_ratio(mine: Figure, theirs: Figure) -> Spread | None:

@@ -96,7 +96,7 @@ def _growth(results: Results) -> Iterator[Goal]:
     small, large = 1000, 100_000
     named: list[tuple[Callable[[int], str], str, float]] = [
         (lambda size: querying.query_work(size, model=False, filtered=False), "Search time, 100k / 1k chunks", 4),
-        (lambda size: querying.memory_work(size, model=False), "Own memory, 100k / 1k chunks", 2),
+        (lambda size: querying.memory_work(size, model=False), "Own memory without the model, 100k / 1k chunks", 2),
     ]
     for name, text, wanted in named:
         first, last = results.get(name(small), SELF), results.get(name(large), SELF)

@@ -103,8 +103,8 @@ def open_embedder(settings: Settings, tell: Tell, *, once: bool = False) -> Embe
     return HubEmbedder(settings.model, settings.threads)
 
 
-def open_store(settings: Settings, tell: Tell, *, once: bool = False) -> Store:
-    """Make the store that the settings name; light, nothing is opened yet."""
+def open_store(settings: Settings, tell: Tell, *, last: bool = False) -> Store:
+    """Make the store that the settings name; light, nothing is opened yet. The `last` is closed when its process ends."""
     if settings.store == "server":
         from recto.stores.dialect_detection import load_dialect
         from recto.stores.server.connection import Connection
@@ -115,17 +115,19 @@ def open_store(settings: Settings, tell: Tell, *, once: bool = False) -> Store:
         return ServerStore(connection, settings.home, settings.server, dialect)
     from recto.stores.edge.store import EdgeStore
 
-    return EdgeStore(settings.home, once=once)
+    return EdgeStore(settings.home, last=last)
 
 
 def open_retriever(
-    settings: Settings, default_collection: str, tell: Tell, *, collection: str | None = None, once: bool = False
+    settings: Settings, default_collection: str, tell: Tell, *, collection: str | None = None, once: bool = False, last: bool = False
 ) -> Retriever:
-    """Connect embedder and store for one collection, and check that it can be searched; `once` is for a single question.
+    """Connect embedder and store for one collection, and check that it can be searched.
+
+    `once` is for a single question, `last` for a process that ends when it is closed.
 
     On the very first run, when nothing is indexed and one of the default names is asked for, the sample book is indexed.
     """
-    embedder, store = open_embedder(settings, tell, once=once), open_store(settings, tell, once=once)
+    embedder, store = open_embedder(settings, tell, once=once), open_store(settings, tell, last=last)
     with ExitStack() as undo:
         undo.callback(embedder.close)
         undo.callback(store.close)

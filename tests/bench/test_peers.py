@@ -196,6 +196,7 @@ def test_ratios_say_how_many_times_better_and_are_taken_within_a_round() -> None
     fast, slow = Figure("w", "recto", "chunks/s", (30.0,), better="more"), Figure("w", "other", "chunks/s", (10.0,), better="more")
     assert ratio(fast, slow) == Spread(3.0, 3.0, 3.0)
     assert ratio(mine, Figure("w", "other", "ms", why="cannot")) is None
+    assert ratio(Figure("w", "recto", "ms", (-0.1, 1.0, 2.0)), Figure("w", "other", "ms", (4.0, 4.0, 4.0))) == Spread(4.0, 2.0, 1000.0)
     assert spread([3.0, 1.0, 2.0]) == Spread(2.0, 1.0, 3.0)
 
 

@@ -421,7 +421,7 @@ def test_equal_scores_are_ordered_by_page_and_place(store: EdgeStore) -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="asks the system what its cache holds")
 @pytest.mark.parametrize("ending", ["index = store.open('books')", "store.open('books'); store.close(); del store"])
-def test_a_process_of_one_question_leaves_the_index_in_the_systems_cache(home: Path, store: EdgeStore, ending: str) -> None:
+def test_a_process_that_ends_leaves_the_index_in_the_systems_cache(home: Path, store: EdgeStore, ending: str) -> None:
     publish(store, "books", [chunk(number) for number in range(50)])
     held = [path for path in files(home, "gen-000001") if path.stat().st_blocks >= 8]
     for path in held:
@@ -429,7 +429,7 @@ def test_a_process_of_one_question_leaves_the_index_in_the_systems_cache(home: P
     before = sum(map(cached_pages, held))
     assert before > 0
     imports = "from pathlib import Path; from recto.stores.edge.store import EdgeStore"
-    code = f"{imports}; store = EdgeStore(Path({str(home)!r}), once=True); {ending}"
+    code = f"{imports}; store = EdgeStore(Path({str(home)!r}), last=True); {ending}"
     subprocess.run([sys.executable, "-c", code], env=environment(home), check=True)
     assert sum(map(cached_pages, held)) > before * 0.8  # opening reads some small lists and lets go of them
 

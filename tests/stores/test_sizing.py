@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from recto.stores.edge import engine
+from recto.stores.edge import engine, sizing
 from recto.stores.edge.index import EdgeIndex
 from recto.stores.edge.sizing import GRAPH_FROM, SMALL_CODES_FROM, VERY_LARGE_FROM, finished_config, search_params
 from recto.stores.payload import to_payload
@@ -43,22 +43,29 @@ class Made:
         for question in self.asked:
             hits = self.index.query(question.tolist(), TOP, filters)
             assert len(hits) == TOP
-            full = {self.ids[place]: float(self.vectors[place] @ question) for place in among}
-            assert [hit.score for hit in hits] == pytest.approx([full[hit.chunk.id] for hit in hits], abs=1e-5)
+            full = [float(self.vectors[self.ids.index(hit.chunk.id)] @ question) for hit in hits]
+            assert [hit.score for hit in hits] == pytest.approx(full, abs=1e-5)
             found += len({hit.chunk.id for hit in hits} & set(self.nearest(question, among)))
         return found / (TOP * len(self.asked))
 
 
 def around(random: np.random.Generator, count: int) -> Any:
-    """Return vectors that lie in groups, as those of a library's subjects do."""
-    middles = np.random.default_rng(1).standard_normal((100, DIM), np.float32)
-    rows = middles[random.integers(0, len(middles), count)] + random.standard_normal((count, DIM), np.float32) * 0.8
+    """Return vectors that lie in groups and have something in common, as those of passages do."""
+    given = np.random.default_rng(1)
+    common, middles = given.standard_normal((1, DIM), np.float32), given.standard_normal((100, DIM), np.float32)
+    rows = common + middles[random.integers(0, len(middles), count)] * 0.6 + random.standard_normal((count, DIM), np.float32) * 0.6
     return rows / np.linalg.norm(rows, axis=1, keepdims=True)
 
 
 @pytest.fixture(scope="module", params=[GRAPH_FROM, SMALL_CODES_FROM, VERY_LARGE_FROM], ids=["graph", "codes", "far"])
 def made(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Made]:
-    """A few thousand chunks in the shape of many."""
+    """A few thousand chunks in the shape of many; a module has more vectors than are compared one by one, a page has not."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sizing, "_FULL_SCAN_KB", COUNT // MODULES * DIM * 4 // 1_000 // 4)
+        yield from make(request.param, tmp_path_factory)
+
+
+def make(size: int, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Made]:
     path = tmp_path_factory.mktemp("sized") / "shard"
     chunks = [chunk(number, page=f"page-{number // PAGE}", module=f"module-{number // PAGE % MODULES}") for number in range(COUNT)]
     vectors = around(np.random.default_rng(2), COUNT)
@@ -67,10 +74,11 @@ def made(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     for start in range(0, COUNT, 1_000):
         points = zip(chunks[start : start + 1_000], rows[start : start + 1_000], strict=True)
         engine.upsert(shard, [(part.id, row, to_payload(part)) for part, row in points])
-    engine.finish_shard(shard, path, request.param, DIM)
+    engine.finish_shard(shard, path, size, DIM)
     shard = engine.load_shard(path)
     assert shard.info().indexed_vectors_count == COUNT
-    index = EdgeIndex(shard, IndexInfo("sized", "gen-000001", request.param, fingerprint(), (), DIM), path / "notes")
+    assert set(shard.info().payload_schema) == {"module_keys", "module_name", "page_key"}
+    index = EdgeIndex(shard, IndexInfo("sized", "gen-000001", size, fingerprint(), (), DIM), path / "notes")
     yield Made(index, [part.id for part in chunks], vectors, around(np.random.default_rng(3), QUESTIONS))
     shard.close()
 
@@ -89,6 +97,37 @@ def test_of_a_page_nothing_is_missed(made: Made) -> None:
     assert made.compare(Filters(page_url="local://docs/docs/page-37"), among) == 1
 
 
+class Early:
+    """The engine with a graph whose walks end at their first place."""
+
+    def __init__(self, shard: Any) -> None:
+        self._shard = shard
+        self.exact = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._shard, name)
+
+    def query(self, request: Any) -> Any:
+        exact = request.params is not None and request.params.exact
+        self.exact += exact
+        return self._shard.query(request)[: None if exact else 1]
+
+    def query_batch(self, batch: Any) -> Any:
+        return [found[:1] for found in self._shard.query_batch(batch)]
+
+
+def test_a_walk_that_ends_early_in_a_module_is_made_good(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = Early(made.index._shard)
+    monkeypatch.setattr(made.index, "_shard", engine)
+    among = [number for number in range(COUNT) if number // PAGE % MODULES == 2]
+    assert made.compare(Filters(("module-2",)), among) == 1
+    batch = made.index.query_batch(made.asked.tolist(), TOP, Filters(("module-2",)))
+    assert [len(hits) for hits in batch] == [TOP] * QUESTIONS
+    assert engine.exact == 2 * QUESTIONS
+    assert len(made.index.query(made.asked[0].tolist(), TOP, Filters(("module-2",)), min_score=0.0)) == 1
+    assert engine.exact == 2 * QUESTIONS
+
+
 def test_counts_are_the_books(made: Made) -> None:
     assert made.index.modules() == {f"module-{number}": COUNT // MODULES for number in range(MODULES)}
     assert set(made.index.pages().values()) == {PAGE}
@@ -99,3 +138,10 @@ def test_counts_are_the_books(made: Made) -> None:
 def test_a_textbook_is_compared_whole() -> None:
     assert finished_config(GRAPH_FROM - 1, DIM) is None
     assert search_params(SMALL_CODES_FROM - 1) is None
+
+
+def test_a_very_large_index_is_searched_wider() -> None:
+    large, larger = search_params(VERY_LARGE_FROM - 1), search_params(VERY_LARGE_FROM)
+    assert large is not None
+    assert larger is not None
+    assert (larger.hnsw_ef or 0) > (large.hnsw_ef or 0) > 100

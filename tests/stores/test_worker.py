@@ -62,22 +62,23 @@ def test_a_graph_may_miss_a_few(shard: Any, missed: int, said: str) -> None:
     assert fault(Forgetful(shard, missed), SAMPLES) == said
 
 
-@pytest.mark.parametrize("finish", [True, False], ids=["asked to finish", "left alone"])
-def test_a_worker_whose_directory_was_removed_leaves_nothing(tmp_path: Path, finish: bool) -> None:
+@pytest.mark.parametrize("removed", [True, False], ids=["its directory is removed", "its writer is killed"])
+@pytest.mark.parametrize("asked", [True, False], ids=["asked to finish", "left alone"])
+def test_a_worker_that_nobody_waits_for_leaves_nothing(tmp_path: Path, removed: bool, asked: bool) -> None:
     """A writer that was killed leaves its worker behind for a moment, and the next writer tidies up."""
     draft = tmp_path / "building-1"
     command = [sys.executable, "-P", "-m", "recto.stores.edge.worker", str(draft), "3"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdin is not None
         assert process.stdout is not None
-        wait_until(draft.exists)
-        shutil.rmtree(draft, ignore_errors=True)
+        wait_until(lambda: any("page_key" in path.name for path in draft.glob("segments/*/payload_index/*")))
+        process.stdout.close()
+        if removed:
+            shutil.rmtree(draft, ignore_errors=True)
         with suppress(BrokenPipeError):
             send(process.stdin, [(id, {}) for id, _ in SAMPLES], [vector for _, vector in SAMPLES])
-            if finish:
+            if asked:
                 send(process.stdin, [], [])
-        process.stdout.close()
-        with suppress(BrokenPipeError):
             process.stdin.close()
         assert process.wait(60) == 1
     assert not draft.exists()

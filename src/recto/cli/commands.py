@@ -24,7 +24,7 @@ def connect(collection: str | None, changed: Mapping[str, str] | None = None, *,
     from recto.wiring import open_retriever
 
     settings = load_settings({**os.environ, **changed} if changed else None)
-    return open_retriever(settings, QUERY_COLLECTION, tell, collection=collection, once=once)
+    return open_retriever(settings, QUERY_COLLECTION, tell, collection=collection, once=once, last=True)
 
 
 def search(

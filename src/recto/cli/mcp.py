@@ -26,7 +26,7 @@ def mcp(collection: str | None, host: str, port: int, *, http: bool) -> Exit:
     from recto.wiring import connect, open_embedder, open_store
 
     name = collection or settings.collection_or(QUERY_COLLECTION)
-    with Retriever(open_embedder(settings, tell), open_store(settings, tell), name) as retriever:
+    with Retriever(open_embedder(settings, tell), open_store(settings, tell, last=True), name) as retriever:
         desk = Desk(retriever, lambda: connect(settings, retriever.embedder, retriever.store, name, tell), tell)
         server = build_server(desk)
         if http:

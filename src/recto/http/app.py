@@ -35,10 +35,10 @@ _START_SECONDS = 5.0
 _ENGINES = (ErrorKind.CONNECTION, ErrorKind.CONFIGURATION, ErrorKind.STORAGE, ErrorKind.DAMAGED, ErrorKind.BUSY)
 
 
-def make_app(settings: Settings, options: ServeOptions, tell: Callable[[str], None] = _LOG.info) -> ASGIApp:
-    """Return the whole service as an ASGI application; it opens its engines when it is started."""
+def make_app(settings: Settings, options: ServeOptions, tell: Callable[[str], None] = _LOG.info, *, last: bool = False) -> ASGIApp:
+    """Return the whole service as an ASGI application; it opens its engines when it is started. The `last` ends with its process."""
     metrics = Metrics()
-    library = Library(settings, options, tell, metrics.batches.observe)
+    library = Library(settings, options, tell, metrics.batches.observe, last=last)
     app = FastAPI(
         title="Recto",
         version=__version__,

@@ -28,7 +28,9 @@ Result = TypeVar("Result")
 class Library:
     """What is served; opening it is light, `start` is heavy. Searches that are under way at once share the model's work."""
 
-    def __init__(self, settings: Settings, options: ServeOptions, tell: Tell, batched: Callable[[int], None] = lambda _: None) -> None:
+    def __init__(
+        self, settings: Settings, options: ServeOptions, tell: Tell, batched: Callable[[int], None] = lambda _: None, *, last: bool = False
+    ) -> None:
         self.settings = settings
         self.default = settings.collection_or(options.default)
         self.names = tuple(dict.fromkeys((self.default, *options.collections)))
@@ -36,7 +38,7 @@ class Library:
         embedder = open_embedder(settings, tell)
         self._awaited = isinstance(embedder, AsyncEmbedder)
         self._embedder = embedder if self._awaited else BatchingEmbedder(embedder, batched)
-        self._store = open_store(settings, tell)
+        self._store = open_store(settings, tell, last=last)
         self._retrievers: dict[str, Retriever] = {}
         self._breakers: dict[str, Breaker] = {}
         self._outlines: dict[str, tuple[IndexInfo, Outline]] = {}

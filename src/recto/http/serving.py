@@ -41,7 +41,7 @@ class Factory:
         logs.set_up(secrets_of(self.settings, self.options))
         memory.share_arenas()
         _end_with_parent()
-        return make_app(self.settings, self.options)
+        return make_app(self.settings, self.options, last=True)
 
 
 def serve(settings: Settings, options: ServeOptions, tell: Tell) -> None:

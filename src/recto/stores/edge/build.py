@@ -21,7 +21,7 @@ from recto.atomic import replace_text
 from recto.errors import IndexDamaged, RectoError, StorageError, Unreachable
 from recto.protocols import Index
 from recto.stores.edge.layout import CollectionDirectory, disk_errors
-from recto.stores.edge.manifest import Manifest, is_whole
+from recto.stores.edge.manifest import Manifest, is_whole, note_seen
 from recto.stores.edge.worker import send
 from recto.stores.lock import WriterLock
 from recto.stores.payload import to_payload
@@ -118,6 +118,7 @@ class EdgeBuild:
         before = directory.pointed() if directory.exists() else ""
         os.rename(self._draft, directory.generation(name))
         replace_text(directory.manifest(name), manifest.to_text())
+        note_seen(directory.generation(name), manifest, directory.seen(name))
         directory.set_current(name)
         older = [before, *(generation for generation in directory.generations() if generation not in (before, name))]
         directory.prune({name, *islice((generation for generation in older if is_whole(directory, generation)), 1)})

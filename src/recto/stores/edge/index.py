@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from operator import le
 from pathlib import Path
@@ -14,16 +15,15 @@ from recto.errors import IndexDamaged
 from recto.stores.edge.engine import engine_errors, load_shard, request, translate_filters
 from recto.stores.edge.layout import CollectionDirectory, FileState, file_state
 from recto.stores.edge.manifest import read_manifest, read_notes, verify_files
-from recto.stores.edge.sizing import search_params
+from recto.stores.edge.sizing import GRAPH_FROM, search_params
 from recto.stores.payload import from_payload
 from recto.types import NO_FILTERS, Chunk, Filters, Hit, IndexInfo, Vector
 
 if TYPE_CHECKING:
     import qdrant_edge
 
-_FACET_LIMIT = 100_000
 _KEPT = 2_000  # chunks, of about 3 kB each: most textbooks whole, and a few megabytes of a large one
-_open: WeakSet[EdgeIndex] = WeakSet()
+_unclosed: WeakSet[EdgeIndex] = WeakSet()  # of the whole process, as its end is one, too
 
 
 class EdgeIndex:
@@ -36,7 +36,7 @@ class EdgeIndex:
         self._params = search_params(info.chunks)
         self._noted: FileState | None = None
         self._kept: dict[Any, Chunk] = {}
-        _open.add(self)
+        _unclosed.add(self)
 
     @property
     def info(self) -> IndexInfo:
@@ -53,7 +53,8 @@ class EdgeIndex:
     def query(self, vector: Vector, limit: int, filters: Filters = NO_FILTERS, min_score: float | None = None) -> list[Hit]:
         """Return the nearest chunks, best first."""
         with engine_errors("searching"):
-            return self._hits([self._shard.query(request(vector, limit, filters, min_score, self._params))])[0]
+            found = self._shard.query(request(vector, limit, filters, min_score, self._params))
+            return self._hits([self._whole(found, vector, limit, filters, min_score)])[0]
 
     def query_batch(
         self, vectors: Sequence[Vector], limit: int, filters: Filters = NO_FILTERS, min_score: float | None = None
@@ -63,7 +64,9 @@ class EdgeIndex:
 
         with engine_errors("searching"):
             queries = [request(vector, limit, filters, min_score, self._params) for vector in vectors]
-            return self._hits(self._shard.query_batch(edge.QueryBatchRequest(queries=queries)))
+            answers = self._shard.query_batch(edge.QueryBatchRequest(queries=queries))
+            pairs = zip(answers, vectors, strict=True)
+            return self._hits([self._whole(found, vector, limit, filters, min_score) for found, vector in pairs])
 
     def count(self, filters: Filters = NO_FILTERS) -> int:
         """Count the chunks that a filter lets through."""
@@ -100,6 +103,14 @@ class EdgeIndex:
         """Count the chunks of each page address."""
         return self._facet("page_key")
 
+    def _whole(self, found: list[Any], vector: Vector, limit: int, filters: Filters, min_score: float | None) -> list[Any]:
+        """Compare all that a filter leaves if a walk over the graph ended early; with a least score few hits are no sign of that."""
+        if len(found) >= limit or not filters or min_score is not None or self._info.chunks < GRAPH_FROM:
+            return found
+        import qdrant_edge as edge
+
+        return self._shard.query(request(vector, limit, filters, None, edge.SearchParams(exact=True)))
+
     def _hits(self, answers: Sequence[Sequence[Any]]) -> list[list[Hit]]:
         """Make hits of the engine's points."""
         kept = self._kept
@@ -134,7 +145,7 @@ class EdgeIndex:
         import qdrant_edge as edge
 
         with engine_errors("counting"):
-            found = self._shard.facet(edge.FacetRequest(field, limit=_FACET_LIMIT)).hits
+            found = self._shard.facet(edge.FacetRequest(field, limit=max(self._info.chunks, 1))).hits
             return dict(sorted((str(hit.value), int(hit.count)) for hit in found))
 
 
@@ -153,8 +164,9 @@ def open_generation(directory: CollectionDirectory, collection: str, name: str, 
 
 @atexit.register
 def _end() -> None:
-    for index in list(_open):
-        index.leave_to_the_system()
+    with suppress(ImportError, RuntimeError):  # without ctypes, or while a thread still opens one: the next process reads the disk
+        for index in list(_unclosed):
+            index.leave_to_the_system()
 
 
 def _ordered(hits: list[Hit]) -> list[Hit]:

@@ -83,25 +83,37 @@ def verify_files(directory: Path, manifest: Manifest, seen: Path) -> None:
     A large index would take long to read at each start: there, a large file that was compared before and has kept its
     size and time of change since is trusted.
     """
-    sizes: dict[str, list[int]] = {}
+    large = _large_files(directory, manifest)
+    trusted = _read_seen(seen) if large else {}
+    for name, expected in manifest.files.items():
+        if name in large and trusted.get(name) == large[name]:
+            continue
+        if digest(directory / name) != expected:
+            raise IndexDamaged(f"{directory / name} is not what the manifest says")
+    if trusted != large:
+        with suppress(OSError):  # a home that cannot be written costs a comparison at each start, nothing more
+            replace_text(seen, json.dumps(large))
+
+
+def note_seen(directory: Path, manifest: Manifest, seen: Path) -> None:
+    """Trust the files of a generation whose digests were taken a moment ago: the first to open it has no need to read them again."""
+    if large := _large_files(directory, manifest):
+        replace_text(seen, json.dumps(large))
+
+
+def _large_files(directory: Path, manifest: Manifest) -> dict[str, list[int]]:
+    """Return size and time of change of the files that are worth trusting; of an index that is small as a whole there are none."""
+    found: dict[str, list[int]] = {}
     on_disk = 0
     for name in manifest.files:
         try:
             status = (directory / name).stat()
         except OSError as error:
             raise IndexDamaged(f"{directory / name} is missing") from error
-        sizes[name] = [status.st_size, status.st_mtime_ns]
+        if status.st_size > _SMALL_FILE:
+            found[name] = [status.st_size, status.st_mtime_ns]
         on_disk += getattr(status, "st_blocks", 0) * 512 or status.st_size
-    large = {name: signature for name, signature in sizes.items() if signature[0] > _SMALL_FILE}
-    trusted = _read_seen(seen) if on_disk > _ALWAYS_READ else {}
-    for name, expected in manifest.files.items():
-        if name in large and trusted.get(name) == large[name]:
-            continue
-        if digest(directory / name) != expected:
-            raise IndexDamaged(f"{directory / name} is not what the manifest says")
-    if on_disk > _ALWAYS_READ and trusted != large:
-        with suppress(OSError):  # a home that cannot be written costs a comparison at each start, nothing more
-            replace_text(seen, json.dumps(large))
+    return found if on_disk > _ALWAYS_READ else {}
 
 
 def is_whole(directory: CollectionDirectory, generation: str) -> bool:

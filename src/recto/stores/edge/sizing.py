@@ -23,7 +23,7 @@ def finished_config(chunks: int, dim: int) -> qdrant_edge.EdgeConfig | None:
         return None
     import qdrant_edge as edge
 
-    mapped = edge.Memory.Cold  # read where it lies on disk, as far as searches touch it: nothing is copied, opening reads nothing
+    mapped = edge.Memory.Cold  # read where it lies on disk, as far as searches touch it: nothing is copied, opening reads little
     large = chunks >= SMALL_CODES_FROM
     codes = edge.ScalarQuantizationConfig(type=edge.ScalarType.Int8, quantile=_QUANTILE, memory=mapped)
     return edge.EdgeConfig(

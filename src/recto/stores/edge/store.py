@@ -43,11 +43,11 @@ class _Opened:
 
 
 class EdgeStore:
-    """Opens each generation once and notices when a new one was published; `once` is for a process of a single question."""
+    """Opens each generation once and notices when a new one was published; the `last` is closed when its process ends."""
 
-    def __init__(self, home: Path, *, once: bool = False) -> None:
+    def __init__(self, home: Path, *, last: bool = False) -> None:
         self._home = Home(home)
-        self._once = once
+        self._last = last
         self._aliases_file = str(self._home.aliases_file)
         self._open: dict[str, _Opened] = {}
         self._places: dict[str, _Place] = {}
@@ -121,9 +121,10 @@ class EdgeStore:
                 return index.info
 
     def close(self) -> None:
-        """Let go of all open indexes; what was opened for a single question stays until the process ends, which is soon."""
-        if self._once:
-            for opened in self._open.values():
+        """Let go of all open indexes; if the process ends with it, they stay open until then."""
+        self._forget_after_fork()
+        if self._last:
+            for opened in list(self._open.values()):
                 opened.index.leave_to_the_system()
         self._open.clear()
 

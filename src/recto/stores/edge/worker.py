@@ -13,7 +13,6 @@ import struct
 import sys
 from array import array
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -53,11 +52,14 @@ def main(directory: Path, dim: int) -> int:
     except RectoError as error:
         finished = {"error": type(error).__name__, "message": error.message, "hint": error.hint}
     failed = finished is None or "error" in finished
+    if finished is not None:
+        try:
+            _answer(finished)
+        except BrokenPipeError:
+            failed = True
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or the interpreter would try once more at its end
     if failed:
         shutil.rmtree(directory, ignore_errors=True)
-    if finished is not None:
-        with suppress(BrokenPipeError):
-            _answer(finished)
     return int(failed)
 
 
