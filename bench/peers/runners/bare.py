@@ -11,10 +11,11 @@ from bench.peers.runners.speech import main
 from bench.peers.runners.work import Found, Piece
 
 _WRITTEN = 100
+_FILTERED = "module_keys"
 
 
 class Bare:
-    """What any system above this engine and this model must do at least; the index has the shape that Recto gives one of its size."""
+    """What any system above this engine and this model must do at least; shape and filter are Recto's, so that the engine does the same."""
 
     def load(self) -> None:
         """Import the engine."""
@@ -25,17 +26,15 @@ class Bare:
     def index(self, pieces: Sequence[Piece], folder: Path, embedding: Embedding) -> None:
         """Embed all and write the points."""
         from recto.stores.edge.engine import finish_shard
+        from recto.stores.edge.sizing import field_indexes
 
         edge = self._edge
         vectors = embedding.documents([piece.text for piece in pieces])
         folder.mkdir(parents=True, exist_ok=True)
         config = edge.EdgeConfig(vectors=edge.EdgeVectorParams(size=embedding.dim, distance=edge.Distance.Cosine), wal_enabled=False)
         shard = edge.EdgeShard.create(str(folder), config)
-        shard.update(edge.UpdateOperation.create_field_index("module", edge.PayloadSchemaType.Keyword))
-        points = [
-            edge.Point(piece.id, vector, {"text": piece.text, "module": piece.module, "source": piece.source, "page_url": piece.page_url})
-            for piece, vector in zip(pieces, vectors, strict=True)
-        ]
+        shard.update(edge.UpdateOperation.create_field_index(_FILTERED, field_indexes()[_FILTERED]))
+        points = [edge.Point(piece.id, vector, _payload(piece)) for piece, vector in zip(pieces, vectors, strict=True)]
         for start in range(0, len(points), _WRITTEN):
             shard.update(edge.UpdateOperation.upsert_points(points[start : start + _WRITTEN]))
         finish_shard(shard, folder, len(points), embedding.dim)
@@ -55,13 +54,17 @@ class Bare:
         edge = self._edge
         only = None
         if module is not None:
-            only = edge.Filter(must=[edge.FieldCondition(key="module", match=edge.MatchValue(module))])
+            only = edge.Filter(must=[edge.FieldCondition(key=_FILTERED, match=edge.MatchValue(module))])
         query = edge.Query.Nearest(self._embedding.query(question))
         return self._shard.query(edge.QueryRequest(limit=top, offset=0, query=query, filter=only, with_payload=True, params=self._params))
 
     def found(self, answer: Any) -> Found:
         """Name the points."""
         return [(str(point.id), point.payload["source"]) for point in answer]
+
+
+def _payload(piece: Piece) -> dict[str, Any]:
+    return {"text": piece.text, _FILTERED: piece.chunk[_FILTERED], "source": piece.source, "page_url": piece.page_url}
 
 
 def _onnxruntime(embedder: Any) -> Any:
