@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 _HEADER = struct.Struct("<QQ")
 _BATCH = 200
 _SAMPLES = 16
+_AS_NEAR = 0.05  # of the score
 _MOST_MISSED = 0.25  # of the samples: a graph that misses more is not worth searching
 
 
@@ -105,24 +106,35 @@ def _receive(pipe: IO[bytes], dim: int) -> list[tuple[str, Vector, Payload]] | N
 
 
 def _fault(shard: qdrant_edge.EdgeShard, samples: Sequence[tuple[str, Vector]], chunks: int) -> str:
-    """Search some chunks by their own vectors; a graph may miss one now and then, a comparison with all may not."""
+    """Search some chunks by their own vectors; a graph may miss one now and then, a comparison with all may not.
+
+    What a graph finds in place of a chunk is as good if it is as near: a library may have a page in hundreds of versions.
+    """
     import qdrant_edge as edge
 
     usual, exact = search_params(chunks), edge.SearchParams(exact=True)
-    missed = [(id, vector) for id, vector in samples if not _finds_itself(shard, id, vector, usual)]
-    for id, vector in missed:
-        if not _finds_itself(shard, id, vector, exact):
+    missed = 0
+    for id, vector in samples:
+        found = _nearest(shard, vector, usual)
+        if _holds(found, id):
+            continue
+        best = _nearest(shard, vector, exact)
+        if not _holds(best, id):
             return f"chunk {id} is not found by its own vector"
-    if len(missed) > max(1, _MOST_MISSED * len(samples)):
-        return f"{len(missed)} of {len(samples)} chunks are not found by their own vectors"
+        missed += not found or found[0].score < best[0].score - _AS_NEAR
+    if missed > max(1, _MOST_MISSED * len(samples)):
+        return f"{missed} of {len(samples)} chunks are not found by their own vectors"
     return ""
 
 
-def _finds_itself(shard: qdrant_edge.EdgeShard, id: str, vector: Vector, params: qdrant_edge.SearchParams | None) -> bool:
-    """Search a chunk by its own vector; copies of it may stand before it."""
+def _nearest(shard: qdrant_edge.EdgeShard, vector: Vector, params: qdrant_edge.SearchParams | None) -> list[Any]:
     from recto.types import NO_FILTERS
 
-    found = shard.query(engine.request(vector, 10, NO_FILTERS, None, params))
+    return shard.query(engine.request(vector, 10, NO_FILTERS, None, params))
+
+
+def _holds(found: Sequence[Any], id: str) -> bool:
+    """Whether a chunk was found by its own vector; copies of it may stand before it."""
     return any(str(hit.id) == id for hit in found) or bool(found and found[-1].score > 0.9999)
 
 
