@@ -213,6 +213,10 @@ def main() -> None:
     parser.add_argument("--keep", type=Path, metavar="DIRECTORY", help="keep the indexes here, and search those that are there")
     parser.add_argument("--search", help=argparse.SUPPRESS)
     given = parser.parse_args()
+    try:
+        given.sizes = sorted(map(int, given.sizes.split(",")))
+    except ValueError:
+        parser.error(f"--sizes: {given.sizes!r} is not a list of numbers with commas")
     if given.search:
         asked = json.loads(Path(given.search, "questions.json").read_text())
         print(json.dumps(search(Path(given.search, "home"), asked["questions"], asked["known"])))
@@ -225,7 +229,7 @@ def main() -> None:
         found = index.vectors([chunk.id for chunk in texts])
         base = np.asarray([found[chunk.id] for chunk in texts], np.float32)
     rows: dict[int, dict[str, float]] = {}
-    for size in sorted(map(int, given.sizes.split(",")))[: given.rounds or None]:
+    for size in given.sizes[: given.rounds or None]:
         print(f"{size} chunks …", file=sys.stderr)
         rows[size] = measure(size, base, texts, given.keep)
     print(table(rows))

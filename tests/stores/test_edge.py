@@ -446,3 +446,25 @@ def cached_pages(path: Path) -> int:
         assert ctypes.CDLL(None).mincore(ctypes.c_void_p(ctypes.addressof(place)), ctypes.c_size_t(size), flags) == 0
         del place
         return sum(byte & 1 for byte in flags.raw)
+
+
+def test_what_was_just_digested_is_not_digested_again(home: Path, store: EdgeStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    from recto.stores.edge import manifest
+
+    monkeypatch.setattr(manifest, "_ALWAYS_READ", 0)
+    publish(store, "books", [chunk(number) for number in range(50)])
+    large = {path for path in files(home, "gen-000001") if path.stat().st_size > manifest._SMALL_FILE}
+    assert large
+    read: list[Path] = []
+    take = sparse.digest
+
+    def noted(path: Path) -> str:
+        read.append(path)
+        return take(path)
+
+    monkeypatch.setattr(manifest, "digest", noted)
+    assert store.open("books").count() == 50
+    assert not large & set(read)
+    os.utime(min(large))
+    assert EdgeStore(home).open("books").count() == 50
+    assert min(large) in read

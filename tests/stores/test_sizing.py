@@ -125,6 +125,7 @@ def test_a_walk_that_ends_early_in_a_module_is_made_good(made: Made, monkeypatch
     assert [len(hits) for hits in batch] == [TOP] * QUESTIONS
     assert engine.exact == 2 * QUESTIONS
     assert len(made.index.query(made.asked[0].tolist(), TOP, Filters(("module-2",)), min_score=0.0)) == 1
+    assert len(made.index.query(made.asked[0].tolist(), TOP, Filters(page_url="local://docs/docs/page-37"))) == 1
     assert engine.exact == 2 * QUESTIONS
 
 

@@ -103,9 +103,18 @@ class EdgeIndex:
         """Count the chunks of each page address."""
         return self._facet("page_key")
 
+    def leave_to_the_system(self) -> None:
+        """Never close the shard: when the engine does, it drops the files from the system's cache, and the next process reads the disk."""
+        from ctypes import py_object, pythonapi
+
+        pythonapi.Py_IncRef(py_object(self._shard))
+
     def _whole(self, found: list[Any], vector: Vector, limit: int, filters: Filters, min_score: float | None) -> list[Any]:
-        """Compare all that a filter leaves if a walk over the graph ended early; with a least score few hits are no sign of that."""
-        if len(found) >= limit or not filters or min_score is not None or self._info.chunks < GRAPH_FROM:
+        """Compare all that a filter leaves if a walk over the graph ended early.
+
+        With a least score few hits are no sign of that, and a page's chunks are compared one by one anyway.
+        """
+        if len(found) >= limit or not filters.modules or filters.page_url or min_score is not None or self._info.chunks < GRAPH_FROM:
             return found
         import qdrant_edge as edge
 
@@ -134,12 +143,6 @@ class EdgeIndex:
             (record.id, from_payload(str(record.id), record.payload or {})) for record in self._shard.retrieve(missing, True, False)
         )
         return kept
-
-    def leave_to_the_system(self) -> None:
-        """Never close the shard: when the engine does, it drops the files from the system's cache, and the next process reads the disk."""
-        from ctypes import py_object, pythonapi
-
-        pythonapi.Py_IncRef(py_object(self._shard))
 
     def _facet(self, field: str) -> dict[str, int]:
         import qdrant_edge as edge

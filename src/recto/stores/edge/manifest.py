@@ -91,13 +91,17 @@ def verify_files(directory: Path, manifest: Manifest, seen: Path) -> None:
         if digest(directory / name) != expected:
             raise IndexDamaged(f"{directory / name} is not what the manifest says")
     if trusted != large:
-        with suppress(OSError):  # a home that cannot be written costs a comparison at each start, nothing more
-            replace_text(seen, json.dumps(large))
+        _remember(large, seen)
 
 
 def note_seen(directory: Path, manifest: Manifest, seen: Path) -> None:
     """Trust the files of a generation whose digests were taken a moment ago: the first to open it has no need to read them again."""
     if large := _large_files(directory, manifest):
+        _remember(large, seen)
+
+
+def _remember(large: dict[str, list[int]], seen: Path) -> None:
+    with suppress(OSError):  # a home that cannot be written costs a comparison at each start, nothing more
         replace_text(seen, json.dumps(large))
 
 
