@@ -4,23 +4,49 @@ from __future__ import annotations
 
 from recto.modules import filter_keys, nearest
 from recto.protocols import Index
-from recto.types import Filters, Hit, Outcome, SearchResponse, Timings
+from recto.search.answerability import answerable
+from recto.search.lexical import LexicalQuery
+from recto.types import Filters, Hit, Mode, Outcome, SearchResponse, Timings
 
 
 def answer(
-    index: Index, collection: str, query: str, hits: list[Hit], filters: Filters, min_score: float | None, timings: Timings
+    index: Index,
+    collection: str,
+    query: str,
+    hits: list[Hit],
+    filters: Filters,
+    min_score: float | None,
+    timings: Timings,
+    mode: Mode = "dense",
+    lexical: LexicalQuery | None = None,
+    best_cosine: float | None = None,
+    warnings: tuple[str, ...] = (),
 ) -> SearchResponse:
     """Make the response to a query from what the engine found."""
-    outcome, message = (Outcome.FOUND, "") if hits else _why_nothing(index, filters, min_score)
+    outcome, message = (Outcome.FOUND, "") if hits else _why_nothing(index, filters, min_score, mode)
     info = index.info  # asked for once: an embedded index looks at the disk for it
     return SearchResponse(
-        query, tuple(hits), filters, collection, outcome, timings, message, info.warnings, info.noise, generation=info.generation
+        query,
+        tuple(hits),
+        filters,
+        collection,
+        outcome,
+        timings,
+        message,
+        info.warnings + warnings,
+        info.noise,
+        generation=info.generation,
+        mode=mode,
+        answerable=answerable(best_cosine, lexical, info.calibration),
+        corrections=lexical.corrections if lexical and mode != "dense" else (),
     )
 
 
-def _why_nothing(index: Index, filters: Filters, min_score: float | None) -> tuple[Outcome, str]:
+def _why_nothing(index: Index, filters: Filters, min_score: float | None, mode: Mode) -> tuple[Outcome, str]:
     """Tell a filter that leaves nothing from a score that nothing reaches; runs only when there is nothing to show."""
     if not filters or index.count(filters):
+        if mode == "lexical" and min_score is None:
+            return Outcome.NO_MATCH, "No chunk contains any word of the query"
         return Outcome.NO_MATCH, f"No passage reaches the asked score of {min_score}"
     reasons = []
     if filters.modules and not index.count(Filters(modules=filters.modules)):

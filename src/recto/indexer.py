@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,8 +14,10 @@ from recto.journal import Journal
 from recto.plan import Plan, Planner
 from recto.previous import Previous, current_state
 from recto.protocols import Build, Embedder, Source, Store
+from recto.search.analyzer import ANALYZER
+from recto.search.lexicon import LexiconBuilder
 from recto.spool import Entry, Spool
-from recto.types import Calibration, Fingerprint, IndexInfo
+from recto.types import Calibration, Fingerprint, IndexInfo, Vector
 
 _BATCH = 96  # texts that are embedded and written to the journal at a time; the most that Cohere takes
 _WRITTEN = 256  # chunks that are handed to the store at a time where nothing has to be embedded
@@ -78,7 +80,8 @@ def index_book(
     run that was interrupted does not embed it again. Pages that cannot be read keep their old version.
     """
     embedder = work.embedder
-    with store.build(collection, embedder.fingerprint, rebuild=work.rebuild, wait=wait) as build, Spool() as spool:
+    building = store.build(collection, embedder.fingerprint, analyzer=ANALYZER, rebuild=work.rebuild, wait=wait)
+    with building as build, Spool() as spool:
         known = _journal(journal, collection, embedder)
         previous = current_state(store, collection, embedder, reuse=not work.rebuild)
         plan = _planner(work, previous, known, spool, progress).plan()
@@ -91,8 +94,9 @@ def index_book(
             return IndexReport(previous.index.info, plan, published=False)
         if previous is not None:
             _carry_over(spool, previous, known)
-        _Writer(build, embedder, known, previous, plan, progress).write(spool)
-        info = build.publish(fingerprint)
+        lexicon = LexiconBuilder()
+        _Writer(build, embedder, lexicon, known, previous, plan, progress).write(spool)
+        info = build.publish(fingerprint, lexicon.to_bytes())
         known.clear()
     before = previous.index.info.calibration if previous is not None and previous.reusable else None
     return _measured(IndexReport(info, plan, published=True), store, embedder, before)
@@ -142,6 +146,7 @@ def _fingerprint(work: Work, plan: Plan) -> Fingerprint:
         pages=len(plan.indexed),
         recto_version=__version__,
         created_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        analyzer=ANALYZER,
     )
 
 
@@ -151,8 +156,8 @@ def _is_current(info: IndexInfo, wanted: Fingerprint) -> bool:
     return (
         made is not None
         and not info.warnings
-        and (made.embedder, made.chunker, made.book, made.source, made.pages)
-        == (wanted.embedder, wanted.chunker, wanted.book, wanted.source, wanted.pages)
+        and (made.embedder, made.chunker, made.analyzer, made.book, made.source, made.pages)
+        == (wanted.embedder, wanted.chunker, wanted.analyzer, wanted.book, wanted.source, wanted.pages)
     )
 
 
@@ -181,10 +186,18 @@ class _Writer:
     """Feeds a build from the spool: what stays, what is known, and what must be embedded first, each in good-sized batches."""
 
     def __init__(
-        self, build: Build, embedder: Embedder, journal: Journal, previous: Previous | None, plan: Plan, progress: Watcher | None
+        self,
+        build: Build,
+        embedder: Embedder,
+        lexicon: LexiconBuilder,
+        journal: Journal,
+        previous: Previous | None,
+        plan: Plan,
+        progress: Watcher | None,
     ) -> None:
         self._build = build
         self._embedder = embedder
+        self._lexicon = lexicon
         self._journal = journal
         self._previous = previous
         self._plan = plan
@@ -204,11 +217,15 @@ class _Writer:
     def _keep(self, entries: Sequence[Entry]) -> None:
         if self._previous is None:
             raise RuntimeError("nothing stays where nothing was")
-        self._build.keep([entry.passage.chunk for entry in entries], self._previous.index)
+        chunks = [entry.passage.chunk for entry in entries]
+        self._build.keep(chunks, self._previous.index, self._lexicon.vectors(chunks))
 
     def _add(self, entries: Sequence[Entry]) -> None:
-        vectors = self._journal.vectors([entry.passage.chunk.content_hash for entry in entries])
-        self._build.add([entry.passage.chunk for entry in entries], [vectors[entry.passage.chunk.content_hash] for entry in entries])
+        self._write(entries, self._journal.vectors([entry.passage.chunk.content_hash for entry in entries]))
+
+    def _write(self, entries: Sequence[Entry], vectors: Mapping[str, Vector]) -> None:
+        chunks = [entry.passage.chunk for entry in entries]
+        self._build.add(chunks, [vectors[chunk.content_hash] for chunk in chunks], self._lexicon.vectors(chunks))
 
     def _embed(self, entries: Sequence[Entry]) -> None:
         texts = {entry.passage.chunk.content_hash: entry.passage.embedded for entry in entries}
@@ -222,8 +239,7 @@ class _Writer:
         vectors = self._embedder.embed_documents(list(texts.values()), share)
         self._tokens, self._done = done + tokens, written
         self._journal.add(list(texts), vectors)
-        found = dict(zip(texts, vectors, strict=True))
-        self._build.add([entry.passage.chunk for entry in entries], [found[entry.passage.chunk.content_hash] for entry in entries])
+        self._write(entries, dict(zip(texts, vectors, strict=True)))
 
     def _tell(self) -> None:
         if self._progress:

@@ -6,11 +6,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from recto.errors import InvalidArgument, InvalidQuery
-from recto.types import Filters
+from recto.types import MODES, Filters, GroupBy, Mode
 
 MAX_QUERY = 2000
 MAX_TOP_K = 100
 DEFAULT_TOP_K = 5
+MAX_SCORE = 1000
+"""No score reaches it: a cosine similarity is at most 1, a BM25 score some tens."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +50,19 @@ def check_queries(queries: Iterable[str]) -> list[str]:
     return [check_query(query) for query in queries]
 
 
-def check_search(top_k: int, filters: Filters, min_score: float | None, names: Names = ARGUMENTS) -> None:
+def check_search(
+    top_k: int,
+    filters: Filters,
+    min_score: float | None,
+    names: Names = ARGUMENTS,
+    mode: Mode = "dense",
+    group_by: GroupBy | None = None,
+) -> None:
     """Refuse what no search can be asked for."""
+    if mode not in MODES:
+        raise InvalidArgument(f"mode must be one of {', '.join(MODES)}, not {mode!r}", hint="The default is hybrid.")
+    if group_by not in (None, "page"):
+        raise InvalidArgument(f'group_by must be "page" or None, not {group_by!r}', hint="Leave it out for a flat list of chunks.")
     check_top_k(top_k, name=names.top_k)
     if not isinstance(filters, Filters) or not isinstance(filters.modules, tuple | list):
         raise InvalidArgument("filters must be Filters with a tuple of module names", hint='Such as Filters(modules=("ros2",)).')
@@ -59,8 +72,16 @@ def check_search(top_k: int, filters: Filters, min_score: float | None, names: N
         raise InvalidArgument(f"{names.module} cannot be empty", hint="Name a module, or leave the filter out.")
     if filters.page_url is not None and not filters.page_url.strip():
         raise InvalidArgument(f"{names.url} cannot be empty", hint="Give a page's address, or leave the filter out.")
-    if min_score is not None and (not isinstance(min_score, int | float) or not -1 <= min_score <= 1):
+    if min_score is None:
+        return
+    if not isinstance(min_score, int | float) or isinstance(min_score, bool):
+        raise InvalidArgument(f"{names.min_score} must be a number", hint="It is compared with the score of each hit.")
+    if mode == "dense" and not -1 <= min_score <= 1:
         raise InvalidArgument(f"{names.min_score} must be between -1 and 1", hint="It is a cosine.")
+    if not -1 <= min_score <= MAX_SCORE:
+        raise InvalidArgument(
+            f"{names.min_score} must be between -1 and {MAX_SCORE}", hint="It is compared with the score of the chosen mode."
+        )
 
 
 def check_top_k(top_k: int, most: int = MAX_TOP_K, name: str = ARGUMENTS.top_k) -> None:

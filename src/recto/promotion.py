@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 
 from recto.errors import ConfigurationError, IndexDamaged
 from recto.protocols import Index, Store
+from recto.search.analyzer import ANALYZER
+from recto.search.lexicon import LexiconBuilder
 from recto.types import Chunk, Hit, IndexInfo
 
 _BATCH = 256
@@ -30,16 +32,18 @@ def promote(source: Index, target: Store, collection: str, progress: Callable[[i
     if made is None:
         raise ConfigurationError("The index has no fingerprint, so it cannot be copied", hint="Index the book again with `recto index`.")
     samples = []
-    with target.build(collection, made.embedder, rebuild=True) as build:
+    lexicon = LexiconBuilder()
+    made = replace(made, analyzer=ANALYZER)  # lexical vectors are made from the text, whatever the source has
+    with target.build(collection, made.embedder, analyzer=ANALYZER, rebuild=True) as build:
         done = 0
         for batch in _batches(source.scroll()):
             vectors = source.vectors([chunk.id for chunk in batch])
-            build.add(batch, [vectors[chunk.id] for chunk in batch])
+            build.add(batch, [vectors[chunk.id] for chunk in batch], lexicon.vectors(batch))
             done += len(batch)
             samples.append(vectors[batch[0].id])
             if progress:
                 progress(done, source.info.chunks)
-        info = build.publish(made)
+        info = build.publish(made, lexicon.to_bytes())
     if source.info.calibration is not None:  # the same vectors have the same noise
         target.annotate(info, source.info.calibration)
     copy = target.open(collection)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Protocol, Self, runtime_checkable
 
 from recto.types import (
     NO_FILTERS,
     Calibration,
+    Candidates,
     Chunk,
     EmbedderFingerprint,
     Estimate,
@@ -17,7 +18,9 @@ from recto.types import (
     Fingerprint,
     Hit,
     IndexInfo,
+    IndexQuery,
     Page,
+    SparseVector,
     Vector,
 )
 
@@ -87,6 +90,19 @@ class Index(Protocol):
     ) -> list[list[Hit]]:
         """Answer several queries in one call of the engine."""
 
+    def candidates(self, queries: Sequence[IndexQuery], limit: int, filters: Filters = NO_FILTERS) -> list[Candidates]:
+        """Return the scores of the chunks that may be among the best `limit` of each query, in one call of the engine.
+
+        With a dense and a lexical part, a chunk that only the lexical part finds has its cosine similarity, too. A chunk whose lexical
+        score is too low to be listed counts as 0. Raises `ConfigurationError` if the index has no lexical vectors.
+        """
+
+    def chunks(self, ids: Iterable[Hashable]) -> dict[Hashable, Chunk]:
+        """Return chunks by the ids that `candidates` gave."""
+
+    def lexicon(self) -> bytes:
+        """Return the vocabulary that was published with the index, or nothing if there is none."""
+
     def count(self, filters: Filters = NO_FILTERS) -> int:
         """Count the chunks that a filter lets through."""
 
@@ -131,6 +147,12 @@ class AsyncIndex(Protocol):
     ) -> list[list[Hit]]:
         """Answer several queries in one call of the engine."""
 
+    async def acandidates(self, queries: Sequence[IndexQuery], limit: int, filters: Filters = NO_FILTERS) -> list[Candidates]:
+        """Return the scores of the chunks that may be among the best; see `Index.candidates`."""
+
+    async def achunks(self, ids: Iterable[Hashable]) -> dict[Hashable, Chunk]:
+        """Return chunks by the ids that `acandidates` gave."""
+
 
 class Build(Protocol):
     """An index in the making: nothing of it is seen by readers before `publish`; leaving without it drops all."""
@@ -141,14 +163,14 @@ class Build(Protocol):
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         """Drop what was not published."""
 
-    def add(self, chunks: Sequence[Chunk], vectors: Sequence[Vector]) -> None:
+    def add(self, chunks: Sequence[Chunk], vectors: Sequence[Vector], lexical: Sequence[SparseVector] | None = None) -> None:
         """Add chunks with their vectors; wrong dimensions or numbers that are not finite are refused whole."""
 
-    def keep(self, chunks: Sequence[Chunk], current: Index) -> None:
-        """Keep chunks that the current state holds exactly so, with their vectors."""
+    def keep(self, chunks: Sequence[Chunk], current: Index, lexical: Sequence[SparseVector] | None = None) -> None:
+        """Keep chunks that the current state holds exactly so, with their dense vectors."""
 
-    def publish(self, fingerprint: Fingerprint) -> IndexInfo:
-        """Check what was written and make it, at once and whole, what readers see."""
+    def publish(self, fingerprint: Fingerprint, lexicon: bytes = b"") -> IndexInfo:
+        """Check what was written and make it, at once and whole, what readers see; `lexicon` is stored with it."""
 
 
 class Store(Protocol):
@@ -163,10 +185,19 @@ class Store(Protocol):
     def open(self, name: str) -> Index:
         """Return the current state of a collection or alias; the same object as long as nothing was published."""
 
-    def build(self, name: str, embedder: EmbedderFingerprint, *, rebuild: bool = False, wait: Callable[[str], None] | None = None) -> Build:
+    def build(
+        self,
+        name: str,
+        embedder: EmbedderFingerprint,
+        *,
+        analyzer: str = "",
+        rebuild: bool = False,
+        wait: Callable[[str], None] | None = None,
+    ) -> Build:
         """Begin a new state of a collection; one writer at a time.
 
-        A store may change the current state in place, new chunks first, stale ones last; with `rebuild` it never does.
+        A store may change the current state in place, new chunks first, stale ones last; with `rebuild`, or if the current state was made
+        with another embedder or another lexical `analyzer`, it never does.
 
         Another writer is refused, or awaited if `wait` is given: it is called once, with a sentence that says who is waited for.
         """

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections.abc import Hashable
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any, Literal
 
@@ -10,6 +11,11 @@ Vector = list[float]
 Payload = dict[str, Any]
 
 HEADING_SEPARATOR = " > "
+
+Mode = Literal["hybrid", "dense", "lexical"]
+"""How chunks are scored: by cosine similarity, by BM25, or by the weighted sum of both."""
+MODES: tuple[Mode, ...] = ("hybrid", "dense", "lexical")
+GroupBy = Literal["page"]
 
 PageFormat = Literal["markdown", "mdx", "html"]
 AnchorStyle = Literal["github", "python-markdown"]
@@ -118,11 +124,62 @@ NO_FILTERS = Filters()
 
 
 @dataclass(frozen=True, slots=True)
+class SparseVector:
+    """The non-zero elements of a vector over the vocabulary: distinct indices and their values."""
+
+    indices: tuple[int, ...]
+    values: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class IndexQuery:
+    """One query as an index sees it: a dense vector, a lexical one, or both."""
+
+    dense: Vector | None = None
+    lexical: SparseVector | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """The chunks that one query found, by the store's own ids: cosine similarities and BM25 scores.
+
+    Every id in `dense` may be ranked; `lexical` may hold more ids than `dense` where both were asked for.
+    """
+
+    dense: dict[Hashable, float] = field(default_factory=dict)
+    lexical: dict[Hashable, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class Hit:
-    """A chunk with the engine's cosine."""
+    """A chunk with the score that ranks it; `dense` is its cosine similarity, `lexical` its BM25 score, if they were computed."""
 
     score: float
     chunk: Chunk
+    dense: float | None = None
+    lexical: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PageGroup:
+    """The hits of one page, best first; the group's score is that of its best hit."""
+
+    hits: tuple[Hit, ...]
+
+    @property
+    def score(self) -> float:
+        """The best hit's score."""
+        return self.hits[0].score
+
+    @property
+    def page_url(self) -> str:
+        """The page's address."""
+        return self.hits[0].chunk.page_url
+
+    @property
+    def page_title(self) -> str:
+        """The page's title."""
+        return self.hits[0].chunk.page_title
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +217,9 @@ class Selection:
 class SearchResponse:
     """What a search found, or why it found nothing (`message`); scores below `noise` mean nothing, if it was measured.
 
-    `generation` names the published state that it came from.
+    `generation` names the published state that it came from. `mode` is the mode that was used. `answerable` is the probability that
+    the book covers the query, or None if it cannot be told. `corrections` maps query words that the book does not have to the words that
+    were searched for instead. `groups` holds the same hits by page if `group_by="page"` was asked for.
     """
 
     query: str
@@ -174,6 +233,10 @@ class SearchResponse:
     noise: float | None = None
     selection: Selection | None = None
     generation: str = ""
+    mode: Mode = "dense"
+    answerable: float | None = None
+    corrections: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    groups: tuple[PageGroup, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,6 +266,8 @@ class Fingerprint:
     pages: int
     recto_version: str
     created_at: str
+    analyzer: str = ""
+    """The version of the lexical analysis; empty if the index has no lexical vectors."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values."""

@@ -1,4 +1,4 @@
-"""Turn a page into chunks: whole blocks under their headings, sized by the embedder's own tokenizer."""
+"""Turn a page into chunks: whole blocks of one section, sized by the embedder's own tokenizer."""
 
 from __future__ import annotations
 
@@ -13,25 +13,24 @@ from recto.book.split import Count, Piece, pieces
 from recto.errors import ConfigurationError
 from recto.types import HEADING_SEPARATOR, Chunk, Page
 
-VERSION = 4
+VERSION = 5
 _NAMESPACE = uuid.UUID("6b2e3c86-4a4e-5a53-9d5b-6f0f5e6c7a10")
-_SMALLEST = 32  # tokens; a model that reads less than this cannot be chunked for
-_SPARE = 4  # tokens that joining may add to a sum of parts
-_GLUE = 3  # tokens that a block takes beyond its own: a blank line, and a spare that keeps chunks as large as version 1 made them
-_SURE = 0.75  # a sum of parts that is below this share of what the model reads cannot be above it as a whole
-_SHORT = 300  # characters; headings come again in the paths of the sections below, a whole paragraph does not
+_MIN_TOKENS = 32  # a model that reads less than this cannot be chunked for
+_MARGIN = 4  # tokens that joining blocks may add to the sum of their counts
+_SEPARATOR_TOKENS = 3  # a blank line between two blocks, rounded up
+_SAFE_SHARE = 0.75  # a sum of counts below this share of the model's limit cannot exceed the limit as a whole
+_CACHED_LENGTH = 300  # characters; headings repeat in the paths of their subsections, paragraphs do not
 
 
 @dataclass(frozen=True, slots=True)
 class ChunkSize:
-    """How large a chunk may become, and below what it is joined to a neighbour, in tokens."""
+    """The most tokens that a chunk may have, heading path included."""
 
-    largest: int = 320
-    crumb: int = 64
+    max_tokens: int = 160
 
     def __str__(self) -> str:
-        """The chunker's version and sizes, as the fingerprint has them."""
-        return f"recto-{VERSION} largest={self.largest} crumb={self.crumb}"
+        """Return the chunker's version and parameters, as the fingerprint stores them."""
+        return f"recto-{VERSION} max_tokens={self.max_tokens}"
 
 
 DEFAULT_SIZE = ChunkSize()
@@ -39,7 +38,7 @@ DEFAULT_SIZE = ChunkSize()
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """A chunk and the text that is embedded for it: its heading path, then what is written."""
+    """A chunk and the text that is embedded for it: its heading path, then the text as written."""
 
     chunk: Chunk
     embedded: str
@@ -47,9 +46,8 @@ class Passage:
 
 @dataclass(frozen=True, slots=True)
 class _Draft:
-    """A chunk in the making: the sections it holds, and the one of them that names it."""
+    """A chunk before it has an id: consecutive pieces of one section."""
 
-    sections: tuple[Section, ...]
     section: Section
     path: str
     text: str
@@ -63,41 +61,41 @@ class _Draft:
 
 
 class _Tokens:
-    """Counts tokens: of a text alone, without the marks that the model adds; short texts that come again are counted once."""
+    """Counts the tokens of a text without the special ones; counts of short texts are cached."""
 
     def __init__(self, count: Count) -> None:
         self._count = count
         self._known: dict[str, int] = {}
-        self.marks = count("")
+        self.special = count("")
 
     def whole(self, text: str) -> int:
-        """The tokens that the model reads."""
+        """Count the tokens that the model reads, special ones included."""
         return self._count(text)
 
     def __call__(self, text: str) -> int:
-        if len(text) > _SHORT:
-            return self._count(text) - self.marks
+        if len(text) > _CACHED_LENGTH:
+            return self._count(text) - self.special
         if text not in self._known:
-            self._known[text] = self._count(text) - self.marks
+            self._known[text] = self._count(text) - self.special
         return self._known[text]
 
 
 def chunk_page(page: Page, document: Document, book: str, count_tokens: Count, max_tokens: int, size: ChunkSize) -> list[Passage]:
-    """Divide a page; every passage is short enough for the model."""
-    largest = min(size.largest, max_tokens)
-    if largest < _SMALLEST:
+    """Split a page into chunks that the model reads whole; a chunk never holds text of two sections."""
+    limit = min(size.max_tokens, max_tokens)
+    if limit < _MIN_TOKENS:
         raise ConfigurationError(
-            f"The embedding model reads only {max_tokens} tokens, too few for a passage", hint="Choose another RECTO_MODEL."
+            f"The embedding model reads only {max_tokens} tokens, too few for a chunk", hint="Choose another RECTO_MODEL."
         )
     count = _Tokens(count_tokens)
     while True:
-        drafts = _drafts(document.sections, largest, size.crumb, count)
-        # Parts add up to a little more or less than the whole: where that could be more than the model reads, the whole is counted, and
-        # if it is, all is divided finer.
-        close = (draft for draft in drafts if draft.tokens + count(draft.path) > max_tokens * _SURE)
-        if largest <= _SMALLEST or all(count.whole(draft.embedded) <= max_tokens for draft in close):
+        drafts = [draft for section in document.sections for draft in _section_drafts(section, limit, count)]
+        # The sum of the parts' tokens may differ a little from the whole's. Where the whole could exceed the model's
+        # limit, it is counted; if it does exceed it, the page is split again with a smaller limit.
+        close = (draft for draft in drafts if draft.tokens + count(draft.path) > max_tokens * _SAFE_SHARE)
+        if limit <= _MIN_TOKENS or all(count.whole(draft.embedded) <= max_tokens for draft in close):
             break
-        largest = largest * 3 // 4
+        limit = limit * 3 // 4
     anchors = _anchors(document.sections, drafts)
     return [
         Passage(_chunk(page, document.title, book, draft, index, len(drafts), anchors[index]), draft.embedded)
@@ -106,19 +104,19 @@ def chunk_page(page: Page, document: Document, book: str, count_tokens: Count, m
 
 
 def chunk_id(book: str, path: str, index: int) -> str:
-    """Return the id of a passage; it is the same in every run."""
+    """Return the id of a chunk; it is the same in every run."""
     return str(uuid.uuid5(_NAMESPACE, f"{book}\n{path}\n{index}"))
 
 
 def _anchors(sections: Sequence[Section], drafts: Sequence[_Draft]) -> list[tuple[str, ...]]:
-    """Give each anchor to the first chunk of its section that ends at its line or below, or to the last that there is."""
+    """Assign each anchor to the chunk of its section that holds its line, or to the section's last chunk."""
     found = [[draft.section.anchor] if draft.section.anchor else [] for draft in drafts]
     index = 0
     for section in sections:
-        while all(section is not held for held in drafts[index].sections):
+        while drafts[index].section is not section:
             index += 1
         for line, anchor in section.anchors:
-            while drafts[index].last < line and index + 1 < len(drafts) and drafts[index + 1].sections[0] is section:
+            while drafts[index].last < line and index + 1 < len(drafts) and drafts[index + 1].section is section:
                 index += 1
             found[index].append(anchor)
     return [tuple(dict.fromkeys(anchors)) for anchors in found]
@@ -147,80 +145,36 @@ def _chunk(page: Page, title: str, book: str, draft: _Draft, index: int, total: 
     )
 
 
-def _drafts(sections: Sequence[Section], largest: int, crumb: int, count: _Tokens) -> list[_Draft]:
-    drafts: list[_Draft] = []
-    for section in sections:
-        path = _heading_path(section, largest, count)
-        room = largest - count(path) - count.marks - _SPARE
-        for draft in _section_drafts(section, path, room, count):
-            if drafts and _belong_together(drafts[-1], draft, room, crumb, count):
-                drafts[-1] = _joined(drafts[-1], draft, count)
-            else:
-                drafts.append(draft)
-    return drafts
-
-
-def _section_drafts(section: Section, path: str, room: int, count: _Tokens) -> list[_Draft]:
+def _section_drafts(section: Section, limit: int, count: _Tokens) -> list[_Draft]:
     """Pack a section's blocks into chunks of about equal size."""
+    path = _heading_path(section, limit, count)
+    room = limit - count(path) - count.special - _MARGIN
     parts = [piece for block in section.blocks for piece in pieces(block, room, count)]
-    total = sum(part.tokens + _GLUE for part in parts)
+    total = sum(part.tokens + _SEPARATOR_TOKENS for part in parts)
     fair = total / math.ceil(total / room)
     packed: list[list[Piece]] = [[]]
     tokens = 0
     for part in parts:
-        if packed[-1] and (tokens + part.tokens + _GLUE > room or tokens >= fair):
+        if packed[-1] and (tokens + part.tokens + _SEPARATOR_TOKENS > room or tokens >= fair):
             packed.append([])
             tokens = 0
         packed[-1].append(part)
-        tokens += part.tokens + _GLUE
+        tokens += part.tokens + _SEPARATOR_TOKENS
     return [_packed(section, path, group) for group in packed]
 
 
 def _packed(section: Section, path: str, parts: Sequence[Piece]) -> _Draft:
     text = parts[0].repeated + parts[0].text + "".join(part.glue + part.text for part in parts[1:]) + parts[-1].closing
-    return _Draft((section,), section, path, text, parts[0].first, parts[-1].last, sum(part.tokens + _GLUE for part in parts))
+    tokens = sum(part.tokens + _SEPARATOR_TOKENS for part in parts)
+    return _Draft(section, path, text, parts[0].first, parts[-1].last, tokens)
 
 
-def _belong_together(before: _Draft, after: _Draft, room: int, crumb: int, count: _Tokens) -> bool:
-    """A crumb joins its neighbour if both fit into one chunk."""
-    if before.tokens >= crumb and after.tokens >= crumb:
-        return False
-    return before.tokens + after.tokens + _GLUE + count(_opening(before, after) + _heading(before, after)) <= room
-
-
-def _heading(before: _Draft, after: _Draft) -> str:
-    """The heading that a chunk needs where it goes on with another section."""
-    return "" if after.section is before.sections[-1] else f"\n\n{_line(after.section)}"
-
-
-def _opening(before: _Draft, after: _Draft) -> str:
-    """The heading that a chunk begins with where the section behind it gives it its name, and that name does not tell it."""
-    section = before.sections[0]
-    begins = section is before.section and bool(section.blocks) and before.first == section.blocks[0].first
-    told = after.section.headings[: len(section.headings)] == section.headings
-    return f"{_line(section)}\n\n" if begins and not told and after.tokens > before.tokens else ""
-
-
-def _line(section: Section) -> str:
-    return f"{'#' * section.level} {section.headings[-1]}"
-
-
-def _joined(before: _Draft, after: _Draft, count: _Tokens) -> _Draft:
-    opening, heading = _opening(before, after), _heading(before, after)
-    text = f"{opening}{before.text}{heading}\n\n{after.text}"
-    sections = before.sections if not heading else (*before.sections, after.section)
-    # A few words that introduce a page do not name the chunk, if the section below them is the larger part of it.
-    section, path = (after.section, after.path) if after.tokens > before.tokens else (before.section, before.path)
-    tokens = before.tokens + after.tokens + count(opening + heading) + _GLUE
-    return _Draft(sections, section, path, text, before.first, after.last, tokens)
-
-
-def _heading_path(section: Section, largest: int, count: Callable[[str], int]) -> str:
+def _heading_path(section: Section, limit: int, count: Callable[[str], int]) -> str:
     """Return the heading path, without its outer headings where it would take more than a quarter of the chunk."""
     headings = section.headings
-    while len(headings) > 1 and count(HEADING_SEPARATOR.join(headings)) > largest // 4:
+    while len(headings) > 1 and count(HEADING_SEPARATOR.join(headings)) > limit // 4:
         headings = headings[1:]
     path = HEADING_SEPARATOR.join(headings)
-    while count(path) > largest // 4:
+    while count(path) > limit // 4:
         path = path[: len(path) // 2]
     return path

@@ -17,16 +17,17 @@ from typing import IO, Any, Self
 
 import recto
 from recto import errors
-from recto.atomic import replace_text
+from recto.atomic import replace_text, sync_directory
 from recto.errors import IndexDamaged, RectoError, StorageError, Unreachable
 from recto.protocols import Index
 from recto.stores.edge.layout import CollectionDirectory, disk_errors
-from recto.stores.edge.manifest import Manifest, is_whole, note_seen
+from recto.stores.edge.manifest import LEXICON, Manifest, is_whole, note_seen
+from recto.stores.edge.sparse import digest
 from recto.stores.edge.worker import send
 from recto.stores.lock import WriterLock
 from recto.stores.payload import to_payload
 from recto.stores.vectors import check_vectors
-from recto.types import Chunk, Fingerprint, IndexInfo, Vector
+from recto.types import Chunk, Fingerprint, IndexInfo, SparseVector, Vector
 
 _LITTLE_SPACE = 64 << 20  # bytes; less than this left where a worker died is taken for the reason
 
@@ -83,23 +84,26 @@ class EdgeBuild:
             self._stop()
             shutil.rmtree(self._draft, ignore_errors=True)
 
-    def add(self, chunks: Sequence[Chunk], vectors: Sequence[Vector]) -> None:
+    def add(self, chunks: Sequence[Chunk], vectors: Sequence[Vector], lexical: Sequence[SparseVector] | None = None) -> None:
         """Hand chunks to the worker."""
         check_vectors(chunks, vectors, self._dim)
         if not chunks:
             return
-        self._send([(chunk.id, to_payload(chunk)) for chunk in chunks], vectors)
+        self._send([(chunk.id, to_payload(chunk)) for chunk in chunks], vectors, lexical)
         self._count += len(chunks)
 
-    def keep(self, chunks: Sequence[Chunk], current: Index) -> None:
+    def keep(self, chunks: Sequence[Chunk], current: Index, lexical: Sequence[SparseVector] | None = None) -> None:
         """Copy chunks from the generation before: a generation is always whole."""
         vectors = current.vectors([chunk.id for chunk in chunks])
-        self.add(chunks, [vectors[chunk.id] for chunk in chunks])
+        self.add(chunks, [vectors[chunk.id] for chunk in chunks], lexical)
 
-    def publish(self, fingerprint: Fingerprint) -> IndexInfo:
+    def publish(self, fingerprint: Fingerprint, lexicon: bytes = b"") -> IndexInfo:
         """Let the worker finish, check its result and make it what readers see."""
         self._send([], [])
         result = self._result()
+        if lexicon:
+            with disk_errors(self._directory.path):
+                result["files"][LEXICON] = write_synced(self._draft / LEXICON, lexicon)
         if result["count"] != self._count:
             raise IndexDamaged(
                 f"The new index holds {result['count']} chunks, {self._count} were written",
@@ -124,10 +128,10 @@ class EdgeBuild:
         directory.prune({name, *islice((generation for generation in older if is_whole(directory, generation)), 1)})
         return name
 
-    def _send(self, points: list[tuple[str, Any]], vectors: Sequence[Vector]) -> None:
+    def _send(self, points: list[tuple[str, Any]], vectors: Sequence[Vector], lexical: Sequence[SparseVector] | None = None) -> None:
         pipe = _pipe(self._started())
         try:
-            send(pipe, points, vectors)
+            send(pipe, points, vectors, lexical or ())
         except BrokenPipeError:
             self._result()
             raise
@@ -174,6 +178,16 @@ class EdgeBuild:
                 if pipe:
                     pipe.close()
         worker.wait()
+
+
+def write_synced(path: Path, content: bytes) -> str:
+    """Write a file to disk for good and return its digest."""
+    with path.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    sync_directory(path.parent)
+    return digest(path)
 
 
 def _pipe(worker: subprocess.Popen[bytes] | None) -> IO[bytes]:

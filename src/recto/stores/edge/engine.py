@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 from recto.addresses import page_key
 from recto.errors import ConfigurationError, IndexDamaged, RectoError, StorageError, StoreBusy, Unreachable
 from recto.modules import filter_keys
-from recto.stores.edge.sizing import field_indexes, finished_config
+from recto.stores.edge.sizing import field_indexes, finished_config, sparse_params
 from recto.stores.edge.sparse import copy_tree
-from recto.types import Filters, Payload, Vector
+from recto.stores.legs import LEXICAL, Limits
+from recto.types import Filters, IndexQuery, Payload, SparseVector, Vector
 
 if TYPE_CHECKING:
     import qdrant_edge
@@ -67,7 +68,9 @@ def create_shard(path: Path, dim: int) -> qdrant_edge.EdgeShard:
     """Create an empty shard with its payload indexes; without a log, as it is published only when it is whole."""
     import qdrant_edge as edge
 
-    config = edge.EdgeConfig(vectors=edge.EdgeVectorParams(size=dim, distance=edge.Distance.Cosine), wal_enabled=False)
+    config = edge.EdgeConfig(
+        vectors=edge.EdgeVectorParams(size=dim, distance=edge.Distance.Cosine), sparse_vectors=sparse_params(), wal_enabled=False
+    )
     shard = edge.EdgeShard.create(str(path), config)
     for field, params in field_indexes().items():
         shard.update(edge.UpdateOperation.create_field_index(field, params))
@@ -99,11 +102,35 @@ def load_shard(path: Path) -> qdrant_edge.EdgeShard:
         return _load_copy(path)
 
 
-def upsert(shard: qdrant_edge.EdgeShard, points: Sequence[tuple[str, Vector, Payload]]) -> None:
+def upsert(shard: qdrant_edge.EdgeShard, points: Sequence[tuple[str, Vector, SparseVector | None, Payload]]) -> None:
     """Write points."""
     import qdrant_edge as edge
 
-    shard.update(edge.UpdateOperation.upsert_points([edge.Point(id=id, vector=vector, payload=payload) for id, vector, payload in points]))
+    written = []
+    for id, dense, lexical, payload in points:
+        sparse = edge.SparseVector(list(lexical.indices), list(lexical.values)) if lexical else None
+        written.append(edge.Point(id=id, vector={"": dense, LEXICAL: sparse} if sparse else dense, payload=payload))
+    shard.update(edge.UpdateOperation.upsert_points(written))
+
+
+def candidate_requests(
+    query: IndexQuery, limits: Limits, filters: Filters, params: qdrant_edge.SearchParams | None
+) -> list[qdrant_edge.QueryRequest]:
+    """Return the engine's requests for one query: the dense leg, the lexical leg, and the cosines of what the latter finds."""
+    import qdrant_edge as edge
+
+    condition = translate_filters(filters)
+    requests = []
+    if query.dense is not None:
+        nearest = edge.Query.Nearest(query.dense)
+        requests.append(edge.QueryRequest(limit=limits.dense, query=nearest, filter=condition, with_payload=False, params=params))
+    if query.lexical is not None and query.lexical.indices:
+        terms = edge.Query.Nearest(edge.SparseVector(list(query.lexical.indices), list(query.lexical.values)), using=LEXICAL)
+        requests.append(edge.QueryRequest(limit=limits.lexical, query=terms, filter=condition, with_payload=False))
+        if query.dense is not None:
+            found = edge.Prefetch(limit=limits.rescored, query=terms, filter=condition)
+            requests.append(edge.QueryRequest(limit=limits.rescored, prefetches=[found], query=nearest, with_payload=False))
+    return requests
 
 
 def request(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import atexit
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from operator import le
@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
 from recto.errors import IndexDamaged
-from recto.stores.edge.engine import engine_errors, load_shard, request, translate_filters
+from recto.stores.edge.engine import candidate_requests, engine_errors, load_shard, request, translate_filters
 from recto.stores.edge.layout import CollectionDirectory, FileState, file_state
-from recto.stores.edge.manifest import read_manifest, read_notes, verify_files
+from recto.stores.edge.manifest import LEXICON, read_manifest, read_notes, verify_files
 from recto.stores.edge.sizing import GRAPH_FROM, search_params
+from recto.stores.legs import limits_for, no_lexical_vectors
 from recto.stores.payload import from_payload
-from recto.types import NO_FILTERS, Chunk, Filters, Hit, IndexInfo, Vector
+from recto.types import NO_FILTERS, Candidates, Chunk, Filters, Hit, IndexInfo, IndexQuery, Vector
 
 if TYPE_CHECKING:
     import qdrant_edge
@@ -29,10 +30,11 @@ _unclosed: WeakSet[EdgeIndex] = WeakSet()  # of the whole process, as its end is
 class EdgeIndex:
     """Answers from one generation; shared by threads, never changed, closed when nobody holds it any more."""
 
-    def __init__(self, shard: qdrant_edge.EdgeShard, info: IndexInfo, notes: Path) -> None:
+    def __init__(self, shard: qdrant_edge.EdgeShard, info: IndexInfo, notes: Path, lexicon: Path | None = None) -> None:
         self._shard = shard
         self._info = info
         self._notes = str(notes)
+        self._lexicon = lexicon
         self._params = search_params(info.chunks)
         self._noted: FileState | None = None
         self._kept: dict[Any, Chunk] = {}
@@ -67,6 +69,51 @@ class EdgeIndex:
             answers = self._shard.query_batch(edge.QueryBatchRequest(queries=queries))
             pairs = zip(answers, vectors, strict=True)
             return self._hits([self._whole(found, vector, limit, filters, min_score) for found, vector in pairs])
+
+    def candidates(self, queries: Sequence[IndexQuery], limit: int, filters: Filters = NO_FILTERS) -> list[Candidates]:
+        """Return the scores of the chunks that may be among the best `limit` of each query, in one call of the engine."""
+        import qdrant_edge as edge
+
+        made = self._info.fingerprint
+        if not (made and made.analyzer) and any(query.lexical is not None for query in queries):
+            raise no_lexical_vectors(self._info)
+        asked = []
+        for query in queries:
+            limits = limits_for(limit, hybrid=query.dense is not None and query.lexical is not None)
+            asked.append(candidate_requests(query, limits, filters, self._params))
+        with engine_errors("searching"):
+            requests = [request for each in asked for request in each]
+            answers = iter(self._shard.query_batch(edge.QueryBatchRequest(queries=requests)) if requests else [])
+            return [self._scores(query, [next(answers) for _ in each], limit, filters) for query, each in zip(queries, asked, strict=True)]
+
+    def _scores(self, query: IndexQuery, answers: list[Any], limit: int, filters: Filters) -> Candidates:
+        """Gather what the legs of one query found."""
+        dense: dict[Hashable, float] = {}
+        if query.dense is not None:
+            nearest = self._whole(answers.pop(0), query.dense, limit, filters, None)
+            dense = {point.id: point.score for point in nearest}
+        lexical = {point.id: point.score for point in answers[0]} if answers else {}
+        if query.dense is not None and answers:
+            dense.update((point.id, point.score) for point in answers[1])
+        return Candidates(dense, lexical)
+
+    def chunks(self, ids: Iterable[Hashable]) -> dict[Hashable, Chunk]:
+        """Return chunks by the ids that `candidates` gave."""
+        wanted = list(ids)
+        kept = self._kept
+        if any(id not in kept for id in wanted):
+            with engine_errors("reading"):
+                kept = self._read(set(wanted))
+        return {id: kept[id] for id in wanted}
+
+    def lexicon(self) -> bytes:
+        """Return the vocabulary that was published with the index, or nothing if there is none."""
+        if self._lexicon is None:
+            return b""
+        try:
+            return self._lexicon.read_bytes()
+        except OSError:
+            return b""
 
     def count(self, filters: Filters = NO_FILTERS) -> int:
         """Count the chunks that a filter lets through."""
@@ -124,10 +171,10 @@ class EdgeIndex:
         """Make hits of the engine's points."""
         kept = self._kept
         try:
-            return [_ordered([Hit(point.score, kept[point.id]) for point in found]) for found in answers]
+            return [_ordered([Hit(score := point.score, kept[point.id], score) for point in found]) for found in answers]
         except KeyError:
             kept = self._read({point.id for found in answers for point in found})
-            return [_ordered([Hit(point.score, kept[point.id]) for point in found]) for found in answers]
+            return [_ordered([Hit(score := point.score, kept[point.id], score) for point in found]) for found in answers]
 
     def _read(self, ids: set[Any]) -> dict[Any, Chunk]:
         """Read the chunks that no search has found before, in one call of the engine, and keep them: a generation never changes.
@@ -162,7 +209,8 @@ def open_generation(directory: CollectionDirectory, collection: str, name: str, 
     if found != manifest.chunks:
         raise IndexDamaged(f"{directory.generation(name)} holds {found} chunks, its manifest says {manifest.chunks}")
     info = IndexInfo(collection, name, manifest.chunks, manifest.fingerprint, warnings, manifest.fingerprint.embedder.dim)
-    return EdgeIndex(shard, info, directory.notes(name))
+    lexicon = directory.generation(name) / LEXICON if LEXICON in manifest.files else None
+    return EdgeIndex(shard, info, directory.notes(name), lexicon)
 
 
 @atexit.register

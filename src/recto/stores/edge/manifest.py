@@ -16,6 +16,8 @@ from recto.stores.edge.sparse import digest
 from recto.types import Calibration, Fingerprint
 
 FORMAT = 1
+LEXICON = "lexicon.bin"
+"""The vocabulary of a generation, in its directory."""
 _ALWAYS_READ = 32 << 20  # bytes on disk; a smaller index is compared whole at every start
 _SMALL_FILE = 2 << 20  # bytes; the engine touches most files up to this size whenever it opens an index, and changes nothing
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from recto.stores.legs import LEXICAL
+
 if TYPE_CHECKING:
     import qdrant_edge
 
@@ -28,10 +30,18 @@ def finished_config(chunks: int, dim: int) -> qdrant_edge.EdgeConfig | None:
     codes = edge.ScalarQuantizationConfig(type=edge.ScalarType.Int8, quantile=_QUANTILE, memory=mapped)
     return edge.EdgeConfig(
         vectors=edge.EdgeVectorParams(size=dim, distance=edge.Distance.Cosine, memory=mapped if large else None),
+        sparse_vectors=sparse_params(mapped),
         hnsw_config=edge.HnswIndexConfig(m=_EDGES, ef_construct=_CANDIDATES, full_scan_threshold=_FULL_SCAN_KB, memory=mapped),
         quantization_config=codes if large else None,
         wal_enabled=False,
     )
+
+
+def sparse_params(memory: qdrant_edge.Memory | None = None) -> dict[str, qdrant_edge.EdgeSparseVectorParams]:
+    """Return the lexical vectors' parameters; the engine multiplies their values by the inverse document frequency."""
+    import qdrant_edge as edge
+
+    return {LEXICAL: edge.EdgeSparseVectorParams(modifier=edge.Modifier.Idf, memory=memory)}
 
 
 def field_indexes() -> dict[str, qdrant_edge.KeywordIndexParams]:

@@ -77,10 +77,16 @@ class EdgeStore:
             raise disk_error(error, self._home.path) from error
 
     def build(
-        self, name: str, embedder: EmbedderFingerprint, *, rebuild: bool = False, wait: Callable[[str], None] | None = None
+        self,
+        name: str,
+        embedder: EmbedderFingerprint,
+        *,
+        analyzer: str = "",
+        rebuild: bool = False,
+        wait: Callable[[str], None] | None = None,
     ) -> EdgeBuild:
         """Begin a new generation of a collection; it is always a new one."""
-        del rebuild
+        del analyzer, rebuild
         check_collection_name(name, "collection")
         from recto.stores.edge.build import EdgeBuild  # only writers need what starts processes
 

@@ -21,27 +21,32 @@ from recto.errors import RectoError
 from recto.stores.edge import engine
 from recto.stores.edge.manifest import digest_files
 from recto.stores.edge.sizing import search_params
-from recto.types import Payload, Vector
+from recto.types import Payload, SparseVector, Vector
 
 if TYPE_CHECKING:
     import qdrant_edge
 
-_HEADER = struct.Struct("<QQ")
+_HEADER = struct.Struct("<QQQ")  # bytes of JSON, of dense vectors and of lexical vectors
 _BATCH = 200
 _SAMPLES = 16
 _AS_NEAR = 0.05  # of the score
 _MOST_MISSED = 0.25  # of the samples: a graph that misses more is not worth searching
 
 
-def send(pipe: IO[bytes], points: Sequence[tuple[str, Payload]], vectors: Sequence[Vector]) -> None:
-    """Hand points to the worker; no points at all asks it to finish."""
+def send(pipe: IO[bytes], points: Sequence[tuple[str, Payload]], vectors: Sequence[Vector], lexical: Sequence[SparseVector] = ()) -> None:
+    """Hand points to the worker, with a lexical vector for each or for none; no points at all asks it to finish."""
     numbers = array("f")
     for vector in vectors:
         numbers.extend(vector)
-    text, data = json.dumps(list(points)).encode(), numbers.tobytes()
-    pipe.write(_HEADER.pack(len(text), len(data)))
-    pipe.write(text)
-    pipe.write(data)
+    sizes, indices, values = array("I", [len(sparse.indices) for sparse in lexical]), array("I"), array("f")
+    for sparse in lexical:
+        indices.extend(sparse.indices)
+        values.extend(sparse.values)
+    text, dense = json.dumps(list(points)).encode(), numbers.tobytes()
+    terms = sizes.tobytes() + indices.tobytes() + values.tobytes()
+    pipe.write(_HEADER.pack(len(text), len(dense), len(terms)))
+    for part in (text, dense, terms):
+        pipe.write(part)
     pipe.flush()
 
 
@@ -90,19 +95,35 @@ def _build(directory: Path, dim: int, pipe: IO[bytes]) -> dict[str, Any] | None:
     return {"count": found, "files": digest_files(directory), "engine": engine.engine_version()}
 
 
-def _receive(pipe: IO[bytes], dim: int) -> list[tuple[str, Vector, Payload]] | None:
+def _receive(pipe: IO[bytes], dim: int) -> list[tuple[str, Vector, SparseVector | None, Payload]] | None:
     """Return the next points, none if the parent is done, None if it is gone."""
     header = pipe.read(_HEADER.size)
     if len(header) < _HEADER.size:
         return None
-    text_length, data_length = _HEADER.unpack(header)
-    text, data = pipe.read(text_length), pipe.read(data_length)
-    if len(text) < text_length or len(data) < data_length:
+    lengths = _HEADER.unpack(header)
+    parts = [pipe.read(length) for length in lengths]
+    if any(len(part) < length for part, length in zip(parts, lengths, strict=True)):
         return None
+    points = json.loads(parts[0])
     numbers = array("f")
-    numbers.frombytes(data)
-    points = json.loads(text)
-    return [(id, numbers[index * dim : (index + 1) * dim].tolist(), payload) for index, (id, payload) in enumerate(points)]
+    numbers.frombytes(parts[1])
+    lexical = _sparse_vectors(parts[2], len(points)) if parts[2] else [None] * len(points)
+    return [(id, numbers[index * dim : (index + 1) * dim].tolist(), lexical[index], payload) for index, (id, payload) in enumerate(points)]
+
+
+def _sparse_vectors(data: bytes, count: int) -> list[SparseVector | None]:
+    """Read what `send` wrote of the lexical vectors: their sizes, then all indices, then all values."""
+    sizes, indices, values = array("I"), array("I"), array("f")
+    sizes.frombytes(data[: count * sizes.itemsize])
+    rest = data[count * sizes.itemsize :]
+    indices.frombytes(rest[: len(rest) // 2])
+    values.frombytes(rest[len(rest) // 2 :])
+    found: list[SparseVector | None] = []
+    start = 0
+    for size in sizes:
+        found.append(SparseVector(tuple(indices[start : start + size]), tuple(values[start : start + size])))
+        start += size
+    return found
 
 
 def _fault(shard: qdrant_edge.EdgeShard, samples: Sequence[tuple[str, Vector]], chunks: int) -> str:

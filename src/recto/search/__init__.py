@@ -1,0 +1,1 @@
+"""Search: text analysis, score fusion, snippets and answerability."""

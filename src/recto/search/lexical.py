@@ -1,0 +1,103 @@
+"""Turn a query into the lexical vector that is searched for, with what the book's vocabulary says of its words."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from recto.search.analyzer import PART_MARK, STOP_WORDS, query_words, term_id, word_terms
+from recto.search.lexicon import Lexicon
+from recto.types import SparseVector
+
+_KEYWORDS = 2  # a query of so few words is a search for these very words
+_OTHER_FORM, _OTHER_FORM_OF_KEYWORD = 0.8, 0.5  # what another form of a word counts for, against the word as asked
+_SHORTEST_KEYWORD, _SHORTEST, _SHORTEST_FOR_TWO_EDITS = 4, 6, 9  # letters of a word that is corrected
+_HALF_KNOWN = 0.5  # what a corrected word, or a compound of known parts, counts for among the known words
+_PART = 0.25  # what the parts of an identifier count for where the book has the whole
+WEIGHT, KEYWORD_WEIGHT = 0.1, 0.3
+"""The share of the lexical score in the hybrid one, beside a cosine similarity; chosen by `python -m bench.books --weights`."""
+
+Corrections = tuple[tuple[str, tuple[str, ...]], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class QueryWord:
+    """A word of a query: how rare it is in the book (its inverse document frequency), and the terms of a chunk that match it."""
+
+    word: str
+    rarity: float
+    terms: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class LexicalQuery:
+    """A query for lexical search: its vector, the words that count, and how much of it the book's vocabulary knows.
+
+    `known` is the share of the words that the book has, rare words counting more. `weight` is what the lexical score counts for beside
+    the cosine similarity.
+    """
+
+    vector: SparseVector
+    words: tuple[QueryWord, ...]
+    corrections: Corrections
+    known: float
+    weight: float
+
+
+def analyze_query(text: str, lexicon: Lexicon) -> LexicalQuery:
+    """Expand the words of a query to the forms that the book has; correct those that it does not have."""
+    words = query_words(text)
+    keywords = len(words) <= _KEYWORDS
+    weights: dict[str, float] = {}
+    analyzed: list[QueryWord] = []
+    corrections: list[tuple[str, tuple[str, ...]]] = []
+    known = total = 0.0
+    for word in words:
+        terms = word_terms(word)
+        whole = lexicon.forms(terms[0])
+        rarity = lexicon.idf(min(lexicon.chunks, sum(whole.values())))
+        total += rarity
+        if whole:
+            known += rarity
+            shares = dict.fromkeys(terms[1:], _PART) | {terms[0]: 1.0}
+        elif nearest := _corrections(terms[0], lexicon, keywords):
+            corrections.append((word, nearest))
+            known += _HALF_KNOWN * rarity
+            shares = dict.fromkeys(nearest, 1.0)
+        else:
+            shares = dict.fromkeys((term.removeprefix(PART_MARK) for term in terms[1:]), 1.0)
+            known += _HALF_KNOWN * rarity * any(map(lexicon.forms, shares))
+        matching: set[str] = set()
+        for term, share in shares.items():
+            for form, weight in _form_weights(term.removeprefix(PART_MARK), lexicon, keywords).items():
+                weights[form] = max(weights.get(form, 0.0), share * weight)
+                matching.add(form)
+        analyzed.append(QueryWord(word, rarity, frozenset(matching)))
+    vector = {term_id(term): weight for term, weight in weights.items()}
+    return LexicalQuery(
+        SparseVector(tuple(vector), tuple(vector.values())),
+        tuple(analyzed),
+        tuple(corrections),
+        known / total if total else 0.0,
+        KEYWORD_WEIGHT if keywords else WEIGHT,
+    )
+
+
+def _corrections(word: str, lexicon: Lexicon, keywords: bool) -> tuple[str, ...]:
+    """Return the words that an unknown one may have been meant for; in a sentence, a short one is rather another English word."""
+    if len(word) < (_SHORTEST_KEYWORD if keywords else _SHORTEST):
+        return ()
+    return lexicon.nearest(word, 2 if len(word) >= _SHORTEST_FOR_TWO_EDITS else 1)
+
+
+def _form_weights(term: str, lexicon: Lexicon, keywords: bool) -> dict[str, float]:
+    """Weigh the forms of a term so that each counts as rare as all of them together; a keyword counts as rare as it is itself."""
+    forms = lexicon.forms(term)
+    shared = lexicon.idf(min(lexicon.chunks, sum(forms.values())))
+    other = _OTHER_FORM_OF_KEYWORD if keywords else _OTHER_FORM
+    weights = {}
+    for form, count in forms.items():
+        if form == term:
+            weights[form] = 1.0 if keywords else shared / lexicon.idf(count)
+        elif form not in STOP_WORDS:
+            weights[form] = other * shared / lexicon.idf(count)
+    return weights

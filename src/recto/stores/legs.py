@@ -1,0 +1,39 @@
+"""The two legs of hybrid search, the same in every store: how many candidates each asks for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from recto.errors import ConfigurationError
+from recto.types import IndexInfo
+
+LEXICAL = "lexical"
+"""The name of the sparse vector; the dense vector has no name."""
+_DENSE, _LISTED, _RESCORED = 20, 100, 30
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How many points the legs return: the nearest, those with a lexical score, and those of the latter that get a cosine, too.
+
+    More candidates than these change no measured result: a chunk outside of them is far from the best in both legs.
+    """
+
+    dense: int
+    lexical: int
+    rescored: int
+
+
+def limits_for(limit: int, *, hybrid: bool) -> Limits:
+    """Return the candidates that the best `limit` results need."""
+    if not hybrid:
+        return Limits(limit, limit, 0)
+    return Limits(max(_DENSE, limit), max(_LISTED, 2 * limit), max(_RESCORED, limit))
+
+
+def no_lexical_vectors(info: IndexInfo) -> ConfigurationError:
+    """Return the error for a lexical query of an index that cannot answer it."""
+    return ConfigurationError(
+        f"Collection '{info.collection}' has no lexical vectors, so it can only be searched in dense mode",
+        hint="Index the book again with `recto index PATH --collection NAME`, or use the dense mode.",
+    )
