@@ -12,10 +12,9 @@ from recto.answers import answer
 from recto.errors import CollectionEmpty, FingerprintMismatch
 from recto.limits import DEFAULT_TOP_K, MAX_TOP_K, check_queries, check_query, check_search
 from recto.protocols import AsyncEmbedder, AsyncIndex, AsyncStore, Embedder, Index, Store
-from recto.search.analyzer import ANALYZER
 from recto.search.fusion import Ranked, group_by_page, rank
 from recto.search.lexical import LexicalQuery, analyze_query
-from recto.search.lexicon import Lexicon
+from recto.search.lexicon import Lexicon, read_lexicon
 from recto.settings import SAMPLE_COLLECTION
 from recto.stores.legs import no_lexical_vectors
 from recto.types import (
@@ -369,17 +368,6 @@ class Retriever:
         for part in (self._embedder, self._store):
             if isinstance(part, AsyncStore):
                 await part.aclose()
-
-
-def read_lexicon(index: Index) -> Lexicon | None:
-    """Return the vocabulary of an index that can be searched lexically by this version, or None."""
-    made = index.info.fingerprint
-    if made is None or made.analyzer != ANALYZER:
-        return None
-    try:
-        return Lexicon(index.lexicon())
-    except ValueError:
-        return None
 
 
 def _limit(top_k: int, group_by: GroupBy | None) -> int:

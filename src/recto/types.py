@@ -285,12 +285,16 @@ class Calibration:
 
     `noise` is the score that questions about other things reach in this index one time in twenty; `separation` is how often a question
     that is the book's own scores above one that is not, from 0.5 (never better than chance) to 1. The rest says from how many questions.
+    `spread` is the distance from the mean score of these off-topic questions to `noise`; `answerability` is the AUROC of telling the
+    book's own questions from off-topic ones by `SearchResponse.answerable`.
     """
 
     noise: float
     separation: float
     off_topic: int
     in_book: int
+    spread: float | None = None
+    answerability: float | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values."""
@@ -299,7 +303,8 @@ class Calibration:
     @staticmethod
     def from_dict(data: dict[str, Any]) -> Calibration:
         """Read what `to_dict` wrote."""
-        return Calibration(float(data["noise"]), float(data["separation"]), int(data["off_topic"]), int(data["in_book"]))
+        optional = {name: float(data[name]) for name in ("spread", "answerability") if data.get(name) is not None}
+        return Calibration(float(data["noise"]), float(data["separation"]), int(data["off_topic"]), int(data["in_book"]), **optional)
 
 
 @dataclass(frozen=True, slots=True)

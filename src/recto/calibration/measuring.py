@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.resources import files
 from itertools import islice
 from typing import TypeVar
@@ -18,6 +18,9 @@ from typing import TypeVar
 from recto.calibration.probes import first_sentence, heading_question
 from recto.errors import CollectionEmpty, EmbeddingError
 from recto.protocols import Embedder, Index
+from recto.search.answerability import answerable
+from recto.search.lexical import analyze_query
+from recto.search.lexicon import read_lexicon
 from recto.types import Calibration, Chunk, Vector
 
 _QUESTIONS = 32  # with the in-book ones a single call for a service that takes 96 texts
@@ -25,6 +28,7 @@ _IN_BOOK = 16
 _FEWEST = 8  # fewer questions say nothing of a twentieth
 _SAMPLE = 2000  # passages that are looked through for the subjects; ids are hashes, so the first ones are from all over the book
 _PERCENTILE = 0.95
+_LEAST_SPREAD = 0.01
 Item = TypeVar("Item")
 
 _WORD = re.compile(r"[a-z]+")
@@ -56,7 +60,22 @@ def calibrate(embedder: Embedder, index: Index) -> Calibration:
     own = index.vectors([chunk.id for _, chunk in in_book])
     asked = zip(in_book, vectors[len(off_topic) :], strict=True)
     signal = [cosine(vector, own[chunk.id]) for (_, chunk), vector in asked if chunk.id in own]
-    return Calibration(round(percentile(noise, _PERCENTILE), 4), round(separation(signal, noise), 4), len(noise), len(signal))
+    floor, mean = percentile(noise, _PERCENTILE), sum(noise) / len(noise)
+    measured = Calibration(
+        round(floor, 4), round(separation(signal, noise), 4), len(noise), len(signal), round(max(floor - mean, _LEAST_SPREAD), 4)
+    )
+    lexicon = read_lexicon(index)
+    if lexicon is None:
+        return measured
+    covered = [
+        answerable(score, analyze_query(question, lexicon), measured) or 0.0 for (question, _), score in zip(in_book, signal, strict=False)
+    ]
+    other = [
+        answerable(hits[0].score, analyze_query(text, lexicon), measured) or 0.0
+        for text, hits in zip(off_topic, found, strict=True)
+        if hits
+    ]
+    return replace(measured, answerability=round(separation(covered, other), 4))
 
 
 def off_topic_probes(sample: Sequence[Chunk]) -> list[Probe]:

@@ -20,12 +20,13 @@ from recto.errors import InvalidArgument
 
 if TYPE_CHECKING:
     from recto.evaluation.coverage import Coverage, PageCoverage, Reached
+    from recto.types import Mode
 
 _LISTED = 20
 _SHADES = " .:-=+*#%@"
 
 
-def coverage(collection: str | None, fail_under: float | None, html: Path | None = None, *, verbose: bool, as_json: bool) -> Exit:
+def coverage(collection: str | None, fail_under: float | None, html: Path | None, mode: Mode, *, verbose: bool, as_json: bool) -> Exit:
     """Ask for every section of a book and report which come."""
     if fail_under is not None and not 0 <= fail_under <= 100:
         raise InvalidArgument("--fail-under must be between 0 and 100", hint="It is a percentage of sections.")
@@ -34,7 +35,7 @@ def coverage(collection: str | None, fail_under: float | None, html: Path | None
         from recto.evaluation.coverage import cover
 
         with _progress("Asking for sections") as progress:
-            found = cover(retriever.embedder, index, progress)
+            found = cover(retriever, progress, mode)
         info = index.info
     from recto import records
 
@@ -64,6 +65,8 @@ def calibrate(collection: str | None, *, as_json: bool) -> Exit:
     else:
         click.echo(f"Scores below {measured.noise:.3f} are noise in '{name}': {measured.off_topic} questions about other things.")
         click.echo(f"A question of the book's own scores higher than one about something else in {measured.separation:.1%} of cases.")
+        if measured.answerability is not None:
+            click.echo(f"`answerable` tells the book's own questions from off-topic ones with an AUROC of {measured.answerability:.3f}.")
         if not own:
             click.echo("Another pipeline made the collection, so nothing was written to it.")
     return Exit.OK
@@ -75,7 +78,7 @@ def _lines(found: Coverage, *, verbose: bool) -> Iterator[str]:
     total = len(found.sections)
     by_heading = sum(one.heading_rank is not None for one in found.sections)
     by_sentence = sum(one.sentence_rank is not None for one in found.sections)
-    yield f"Asked for {total} sections of '{found.collection}' by their headings and by their first sentences"
+    yield f"Asked for {total} headings of '{found.collection}' by their text and by their first sentences, in {found.mode} mode"
     yield f"  In the first {WITHIN} by heading:   {by_heading} ({by_heading / max(total, 1):.1%})"
     yield f"  In the first {WITHIN} by sentence:  {by_sentence} ({by_sentence / max(total, 1):.1%})"
     yield f"  By at least one of them:  {total - len(found.unreachable)} ({found.share:.1%})"
@@ -131,6 +134,7 @@ def _page_line(row: PageCoverage) -> str:
 def _data(found: Coverage) -> dict[str, Any]:
     return {
         "collection": found.collection,
+        "mode": found.mode,
         "sections": len(found.sections),
         "reached": len(found.sections) - len(found.unreachable),
         "share": round(found.share, 4),

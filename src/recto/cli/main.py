@@ -11,6 +11,7 @@ from recto import __version__
 from recto.cli import commands, options
 from recto.cli.running import entry
 from recto.errors import InvalidArgument
+from recto.types import Mode
 
 _HELP = {"help_option_names": ["-h", "--help"]}
 
@@ -95,6 +96,7 @@ def shell(
 )
 @click.option("--junit", type=click.Path(path_type=Path), metavar="FILE", help="Also write the outcome of every question as JUnit XML.")
 @options.html
+@options.mode
 @click.option("--verbose", is_flag=True, help="Show every question with what was found.")
 @options.as_json
 def validate(suite: Path | None, collection: str | None, verbose: bool, as_json: bool, top_k: int, **asked: Any) -> int:
@@ -286,12 +288,13 @@ def explain(
 @click.option("--fail-under", type=float, metavar="PERCENT", help="Exit with 5 if fewer sections than this can be reached.")
 @click.option("--verbose", is_flag=True, help="List every section that is told of.")
 @options.html
+@options.mode
 @options.as_json
-def coverage(collection: str | None, fail_under: float | None, verbose: bool, html: Path | None, as_json: bool) -> int:
-    """Ask for every section by its own heading and first sentence, and list those that do not come."""
+def coverage(collection: str | None, fail_under: float | None, verbose: bool, html: Path | None, mode: Mode, as_json: bool) -> int:
+    """Ask for every heading by its own text and first sentence, and list those that are not found."""
     from recto.cli import covering
 
-    return covering.coverage(collection, fail_under, html, verbose=verbose, as_json=as_json)
+    return covering.coverage(collection, fail_under, html, mode, verbose=verbose, as_json=as_json)
 
 
 @recto.command(short_help="Measure below which score a hit means nothing.")

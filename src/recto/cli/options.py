@@ -11,7 +11,7 @@ import click
 
 from recto.errors import InvalidArgument
 from recto.limits import DEFAULT_TOP_K, FLAGS, MAX_TOP_K, check_top_k
-from recto.types import Filters
+from recto.types import MODES, Filters
 
 if TYPE_CHECKING:
     from recto.wiring import Opening
@@ -62,6 +62,15 @@ def site(command: Command) -> Command:
         click.option("--locale", metavar="NAME", help="Docusaurus: the language to index; default the site's own."),
     )
     return _with(command, group)
+
+
+mode = click.option(
+    "--mode",
+    type=click.Choice(MODES),
+    default="hybrid",
+    show_default=True,
+    help="Rank by cosine similarity (dense), by words (lexical) or by both (hybrid).",
+)
 
 
 def crawl(command: Command) -> Command:

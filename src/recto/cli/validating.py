@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from recto.evaluation.gate import Threshold
     from recto.evaluation.suite import Suite
     from recto.retriever import Retriever
+    from recto.types import Mode
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +45,7 @@ class Request:
     noise: float | None = None
     junit: Path | None = None
     html: Path | None = None
+    mode: Mode = "hybrid"
 
 
 def validate(request: Request, *, verbose: bool, as_json: bool) -> Exit:
@@ -67,14 +69,11 @@ def validate(request: Request, *, verbose: bool, as_json: bool) -> Exit:
         from recto.evaluation.validation import Options, run_suite
 
         noise = request.noise if request.noise is not None else retriever.open().info.noise
-        run = run_suite(retriever, suite, Options(request.top_k, measures, noise))
+        asked = Options(request.top_k, measures, request.noise, request.mode)
+        run = run_suite(retriever, suite, asked)
         info = retriever.open().info
         if other:
-            before = Baseline.of(
-                run_suite(
-                    other, suite, Options(request.top_k, measures, request.noise if request.noise is not None else other.open().info.noise)
-                )
-            )
+            before = Baseline.of(run_suite(other, suite, asked))
     if not request.tags:  # a part of a suite says little of the index
         keep(lambda home: records.keep_run(home, info, run))
     comparison = compare(run, _narrowed(before, whole, suite)) if before else None

@@ -1,4 +1,4 @@
-"""Ask for every section of a book by its own words, and list the ones that do not come: holes that no suite of questions shows."""
+"""Ask for every heading of a book by its own words, and list those that are not found: gaps that no suite of questions shows."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from itertools import islice
 
 from recto.calibration.probes import first_sentence, heading_question
 from recto.evaluation.similarity import similar
-from recto.protocols import Embedder, Index
-from recto.types import Chunk, Hit, Vector
+from recto.limits import MAX_QUERY
+from recto.protocols import Index
+from recto.retriever import Retriever
+from recto.types import HEADING_SEPARATOR, Chunk, Hit, Mode, Vector
 
 WITHIN = 5
 """A section is reached if it is among so many first hits."""
@@ -25,7 +27,7 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A section of the book: all that is kept of its passages while the others are asked for."""
+    """A heading of the book; `chunk_id` is its first chunk, or the first one below it if the heading has no text of its own."""
 
     module: str
     page_url: str
@@ -36,6 +38,7 @@ class Section:
     chunk_index: int
     by_heading: str
     by_sentence: str
+    has_text: bool = True
 
     @property
     def place(self) -> str:
@@ -43,9 +46,11 @@ class Section:
         return f"{self.page_url}#{self.anchor}" if self.anchor else self.page_url
 
     def holds(self, chunk: Chunk) -> bool:
-        """Whether a passage is of this section, or holds it together with others."""
+        """Whether a chunk is of this section; one without text of its own is found through the sections below it."""
         if chunk.page_url != self.page_url:
             return False
+        if not self.has_text:
+            return chunk.headings[: len(self.headings)] == self.headings
         return chunk.id == self.chunk_id or (chunk.headings == self.headings and chunk.anchor == self.anchor)
 
 
@@ -91,12 +96,13 @@ class PageCoverage:
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """What the sections of a book are to a searcher."""
+    """Which headings of a book are found in a mode."""
 
     collection: str
     sections: tuple[Reached, ...]
     confusion: dict[str, dict[str, int]]
     """For each module, from which modules the first hits came."""
+    mode: Mode = "hybrid"
 
     @property
     def unreachable(self) -> list[Reached]:
@@ -126,42 +132,67 @@ class Coverage:
         return [_row(module, url, found) for (module, url), found in sorted(rows.items())]
 
 
-def cover(embedder: Embedder, index: Index, progress: Progress | None = None) -> Coverage:
-    """Ask for every section, in batches; of what was found only the verdict is kept."""
+def cover(retriever: Retriever, progress: Progress | None = None, mode: Mode = "hybrid") -> Coverage:
+    """Ask for every section in a mode, in batches; of what was found only the verdict is kept."""
+    index = retriever.open()
     sections = sections_of(index.scroll())
     verdicts: list[Reached] = []
     confusion: dict[str, Counter[str]] = {}
     for start in range(0, len(sections), _BATCH):
         batch = sections[start : start + _BATCH]
-        for reached in _ask(embedder, index, batch):
+        for reached in _ask(retriever, index, batch, mode):
             verdicts.append(reached)
             row = confusion.setdefault(reached.section.module, Counter())
             row.update(chunk.module_name for chunk in reached.first)
         if progress:
             progress(len(verdicts), len(sections))
     matrix = {module: dict(sorted(row.items())) for module, row in sorted(confusion.items())}
-    return Coverage(index.info.collection, tuple(verdicts), matrix)
+    return Coverage(index.info.collection, tuple(verdicts), matrix, mode)
 
 
 def sections_of(chunks: Iterable[Chunk]) -> list[Section]:
-    """Gather the sections that passages come from, in the order of the book; each is asked for by its first passage."""
+    """Return every heading of the book in order, those without text of their own included."""
     found: dict[tuple[str, str, tuple[str, ...]], Section] = {}
     for chunk in chunks:
-        key = (chunk.page_url, chunk.anchor, chunk.headings)
-        known = found.get(key)
-        if known is None or chunk.chunk_index < known.chunk_index:
-            found[key] = Section(
-                module=chunk.module_name,
-                page_url=chunk.page_url,
-                page_title=chunk.page_title,
-                anchor=chunk.anchor,
-                headings=chunk.headings,
-                chunk_id=chunk.id,
-                chunk_index=chunk.chunk_index,
-                by_heading=heading_question(chunk),
-                by_sentence=first_sentence(chunk.text),
-            )
-    return sorted(found.values(), key=lambda section: (section.module, section.page_url, section.chunk_index))
+        _note(found, (chunk.page_url, chunk.anchor, chunk.headings), chunk, chunk.headings)
+        for depth in range(2, len(chunk.headings)):
+            _note(found, (chunk.page_url, "", chunk.headings[:depth]), chunk, chunk.headings[:depth], has_text=False)
+    written = {(section.page_url, section.headings) for section in found.values() if section.has_text}
+    sections = [section for section in found.values() if section.has_text or (section.page_url, section.headings) not in written]
+    return sorted(sections, key=lambda section: (section.module, section.page_url, section.chunk_index, len(section.headings)))
+
+
+def _note(
+    found: dict[tuple[str, str, tuple[str, ...]], Section],
+    key: tuple[str, str, tuple[str, ...]],
+    chunk: Chunk,
+    headings: tuple[str, ...],
+    *,
+    has_text: bool = True,
+) -> None:
+    """Keep the first chunk of a heading."""
+    known = found.get(key)
+    if known is not None and known.chunk_index <= chunk.chunk_index:
+        return
+    found[key] = Section(
+        module=chunk.module_name,
+        page_url=chunk.page_url,
+        page_title=chunk.page_title,
+        anchor=chunk.anchor if has_text else _own_anchor(chunk, headings[-1]),
+        headings=headings,
+        chunk_id=chunk.id,
+        chunk_index=chunk.chunk_index,
+        by_heading=HEADING_SEPARATOR.join(headings)[:MAX_QUERY].strip() or heading_question(chunk),
+        by_sentence=first_sentence(chunk.text) if has_text else "",
+        has_text=has_text,
+    )
+
+
+def _own_anchor(chunk: Chunk, heading: str) -> str:
+    """Return the anchor of a heading without text, which the first chunk below it carries beside its own."""
+    letters = "".join(filter(str.isalnum, heading)).lower()
+    others = (anchor for anchor in chunk.anchors if "".join(filter(str.isalnum, anchor)).lower() == letters)
+    return next(others, "")
 
 
 @dataclass(slots=True)
@@ -172,12 +203,12 @@ class _Asked:
     found: list[list[Hit]] = field(default_factory=list)
 
     def hits(self, text: str) -> list[Hit]:
-        return self.found[self.texts.index(text)] if text.strip() else []
+        return self.found[self.texts.index(text.strip())] if text.strip() else []
 
 
-def _ask(embedder: Embedder, index: Index, batch: Sequence[Section]) -> list[Reached]:
-    asked = _Asked(list(dict.fromkeys(text for one in batch for text in (one.by_heading, one.by_sentence) if text.strip())))
-    asked.found = index.query_batch(embedder.embed_queries(asked.texts), WITHIN) if asked.texts else []
+def _ask(retriever: Retriever, index: Index, batch: Sequence[Section], mode: Mode) -> list[Reached]:
+    asked = _Asked(list(dict.fromkeys(text for one in batch for text in (one.by_heading.strip(), one.by_sentence.strip()) if text)))
+    asked.found = [list(response.hits) for response in retriever.search_batch(asked.texts, WITHIN, mode=mode)]
     vectors = index.vectors([section.chunk_id for section in batch])
     own: list[Vector] = [vectors[section.chunk_id] for section in batch if section.chunk_id in vectors]
     near = iter(index.query_batch(own, _COPIES + 1, min_score=_SAME_VECTOR) if own else [])

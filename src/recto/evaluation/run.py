@@ -11,7 +11,7 @@ from typing import Any
 from recto.evaluation.binding import Missing
 from recto.evaluation.measures import Measure
 from recto.evaluation.statistics import Estimate, estimate
-from recto.types import Fingerprint, Hit
+from recto.types import Fingerprint, Hit, Mode
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +103,7 @@ class Run:
     unmeasured: tuple[Missing, ...]
     partial: tuple[Missing, ...]
     seconds: float
+    mode: Mode = "hybrid"
 
     @property
     def judged(self) -> tuple[Answer, ...]:
@@ -159,6 +160,7 @@ class Run:
             "suite": self.suite,
             "suite_digest": self.suite_digest,
             "collection": self.collection,
+            "mode": self.mode,
             "generation": self.generation,
             "fingerprint": self.fingerprint.to_dict() if self.fingerprint else None,
             "top_k": self.top_k,

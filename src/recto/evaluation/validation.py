@@ -16,7 +16,8 @@ from recto.limits import DEFAULT_TOP_K, MAX_TOP_K
 from recto.modules import filter_keys
 from recto.protocols import Progress
 from recto.retriever import Retriever
-from recto.types import Chunk, Filters, SearchResponse
+from recto.search.answerability import LINE
+from recto.types import Chunk, Filters, Mode, SearchResponse
 
 _BATCH = 32
 
@@ -76,13 +77,13 @@ class ValidationReport:
         return sum(verdict.page_rank is not None and verdict.page_rank <= within for verdict in asked) / len(asked)
 
 
-def validate(retriever: Retriever, suite: Suite, progress: Progress | None = None) -> ValidationReport:
-    """Ask all questions of a suite, and look only at where the first passages are from."""
+def validate(retriever: Retriever, suite: Suite, progress: Progress | None = None, mode: Mode = "dense") -> ValidationReport:
+    """Ask all questions of a suite, and look only at where the first passages are from; the query contract is dense."""
     if any(expectation.nothing for expectation in suite.expectations):
         raise InvalidArgument('This report knows no questions that expect "nothing"', hint="Run them with `recto validate --suite`.")
     began = perf_counter()
     verdicts: dict[int, Verdict] = {}
-    for numbers, responses in _asked(retriever, suite.expectations, DEFAULT_TOP_K):
+    for numbers, responses in _asked(retriever, suite.expectations, DEFAULT_TOP_K, mode):
         for number, response in zip(numbers, responses, strict=True):
             verdicts[number] = _verdict(suite, suite.expectations[number], response)
         if progress:
@@ -98,6 +99,7 @@ class Options:
     top_k: int = DEFAULT_TOP_K
     measures: tuple[Measure, ...] = field(default=DEFAULT_MEASURES)
     noise: float | None = None
+    mode: Mode = "hybrid"
 
     @property
     def depth(self) -> int:
@@ -120,7 +122,7 @@ def run_suite(
     bound = bind(suite, index) if isinstance(suite, Suite) else suite
     asked = [question for question in bound.questions if question.measured]
     answers: dict[int, Answer] = {}
-    for numbers, responses in _asked(retriever, [question.expectation for question in asked], options.depth):
+    for numbers, responses in _asked(retriever, [question.expectation for question in asked], options.depth, options.mode):
         for number, response in zip(numbers, responses, strict=True):
             answers[number] = _answer(asked[number], response, options)
         if progress:
@@ -139,10 +141,13 @@ def run_suite(
         unmeasured=tuple(missing for question in bound.unmeasured for missing in question.missing),
         partial=bound.partial,
         seconds=perf_counter() - began,
+        mode=options.mode,
     )
 
 
-def _asked(retriever: Retriever, questions: Sequence[Expectation], top_k: int) -> Iterator[tuple[list[int], list[SearchResponse]]]:
+def _asked(
+    retriever: Retriever, questions: Sequence[Expectation], top_k: int, mode: Mode
+) -> Iterator[tuple[list[int], list[SearchResponse]]]:
     """Ask in batches of questions that are narrowed alike; yields their numbers and the responses."""
     groups: dict[Filters, list[int]] = {}
     for number, question in enumerate(questions):
@@ -150,7 +155,7 @@ def _asked(retriever: Retriever, questions: Sequence[Expectation], top_k: int) -
     for filters, numbers in groups.items():
         for start in range(0, len(numbers), _BATCH):
             batch = numbers[start : start + _BATCH]
-            yield batch, retriever.search_batch([questions[number].query for number in batch], top_k=top_k, filters=filters)
+            yield batch, retriever.search_batch([questions[number].query for number in batch], top_k, filters, mode=mode)
 
 
 def _answer(bound: Bound, response: SearchResponse, options: Options) -> Answer:
@@ -158,8 +163,7 @@ def _answer(bound: Bound, response: SearchResponse, options: Options) -> Answer:
     judged = bound.judge(hit.chunk for hit in response.hits)
     values = {str(measure): value for measure in options.measures if (value := measure.of(judged)) is not None}
     if expectation.nothing:
-        best = response.hits[0].score if response.hits else -1.0
-        passed = None if options.noise is None else best < options.noise
+        passed = _covers_nothing(response, options.noise)
     else:
         passed = judged.module if judged.module is not None else judged.gains[:1] == (1.0,)
     return Answer(
@@ -177,6 +181,16 @@ def _answer(bound: Bound, response: SearchResponse, options: Options) -> Answer:
         nothing=expectation.nothing,
         module_right=judged.module,
     )
+
+
+def _covers_nothing(response: SearchResponse, noise: float | None) -> bool | None:
+    """Whether a response says that the book does not cover the query: by the given noise floor, else by its answerability."""
+    if noise is not None:
+        cosines = [hit.score if hit.dense is None else hit.dense for hit in response.hits]
+        return max(cosines, default=-1.0) < noise
+    if response.answerable is not None:
+        return response.answerable < LINE
+    return None if response.noise is None else _covers_nothing(response, response.noise)
 
 
 def _verdict(suite: Suite, expectation: Expectation, response: SearchResponse) -> Verdict:

@@ -9,7 +9,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 
-from recto.search.analyzer import PART_MARK, stem, term_id, tokens
+from recto.protocols import Index
+from recto.search.analyzer import ANALYZER, PART_MARK, stem, term_id, tokens
 from recto.types import Chunk, SparseVector
 
 _MAGIC = b"RECTOLX1"
@@ -123,6 +124,17 @@ class Lexicon:
 
     def _line(self, place: int) -> bytes:
         return self._lines[self._offsets[place] : self._offsets[place + 1]]
+
+
+def read_lexicon(index: Index) -> Lexicon | None:
+    """Return the vocabulary of an index that can be searched lexically by this version, or None."""
+    made = index.info.fingerprint
+    if made is None or made.analyzer != ANALYZER:
+        return None
+    try:
+        return Lexicon(index.lexicon())
+    except ValueError:
+        return None
 
 
 def analyzed_text(chunk: Chunk) -> str:

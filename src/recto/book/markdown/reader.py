@@ -167,7 +167,11 @@ class _Sections:
         self._ids = dict(reversed(self.lines.ids))
 
     def read(self, tokens: Sequence[Token]) -> list[Section]:
-        """Return the sections that have text; the anchors of those that have none lead to the next one."""
+        """Return the sections that have text.
+
+        A heading without text is part of the paths of the sections below it, and its anchor belongs to the first of them. If there is
+        none below it, the heading itself is its text, so that it can be found.
+        """
         sections, ends = list[Section](), list[int]()
         opened, blocks = Section((self.title,), 1, "", 1, ()), list[Block]()
         index = 0
@@ -175,6 +179,8 @@ class _Sections:
             heading = self.headings.get(index)
             after = _after(tokens, index)
             if heading and heading.opens:
+                if not blocks and heading.level <= opened.level:
+                    blocks = self._heading_block(opened)
                 if blocks:
                     sections.append(replace(opened, blocks=tuple(blocks)))
                     ends.append(heading.line)
@@ -182,9 +188,16 @@ class _Sections:
             elif tokens[index].type != "hr" and (block := self._block(tokens, index, after)):
                 blocks.append(block)
             index = after
-        if blocks:
+        if blocks := blocks or self._heading_block(opened):
             sections.append(replace(opened, blocks=tuple(blocks)))
         return self._with_anchors(sections, ends)
+
+    def _heading_block(self, section: Section) -> list[Block]:
+        """Return the heading of a section as its only block; the page's own title is not one."""
+        if len(section.headings) <= 1:
+            return []
+        block = self.lines.block("heading", section.line - 1, section.line)
+        return [block] if block else []
 
     def _opened(self, heading: _Heading, before: str) -> Section:
         self.path = [(upper, text) for upper, text in self.path if upper < heading.level]
