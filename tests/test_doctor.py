@@ -61,6 +61,18 @@ def test_all_is_well(house: Path) -> None:
     assert "none of COHERE_API_KEY, QDRANT_URL, QDRANT_API_KEY is set" in named(found, "configuration").message
 
 
+def test_included_files_that_are_missing_are_a_warning(house: Path, embedder: Embedder) -> None:
+    page = house / "book" / SOIL
+    page.write_text(f'{page.read_text("utf-8")}\n--8<-- "gone.md"\n', "utf-8")
+    store = EdgeStore(house / "home")
+    index_book(Work(open_book(house / "book"), embedder), store, "house", journal=house / "journal")
+    store.close()
+    found = named(examined(house / "home"), "includes")
+    assert (found.severity, found.name) == (Severity.WARNING, "unresolved")
+    assert found.evidence == (f"1 included file could not be resolved: {SOIL}: gone.md (missing).",)
+    assert "recto index" in found.repair
+
+
 BROKEN: dict[str, tuple[breaking.Breaker, set[str], str]] = {
     "untouched": (breaking.untouched, set(), ""),
     "another model": (breaking.of_another_model, {"vectors_of_another_model"}, "cosine of"),

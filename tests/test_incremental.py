@@ -15,7 +15,7 @@ from recto.indexer import IndexReport, Work, index_book, plan_book
 from recto.plan import Plan
 from recto.previous import PageState
 from recto.protocols import Embedder, Store
-from recto.types import Chunk, EmbedderFingerprint, Failure, Page, Vector
+from recto.types import Chunk, EmbedderFingerprint, Failure, Fingerprint, IndexInfo, Page, Vector
 from tests.conformance.test_store import made
 from tests.counting import Counting
 
@@ -77,6 +77,11 @@ def desk(small_book: Path, counting: Counting, store: Store, home: Path) -> Desk
     return Desk(small_book, counting, store, home / "journal")
 
 
+def made_of(info: IndexInfo) -> Fingerprint:
+    assert info.fingerprint is not None
+    return info.fingerprint
+
+
 def states(plan: Plan) -> dict[str, PageState]:
     return {page.path: page.state for page in plan.pages}
 
@@ -127,6 +132,43 @@ def test_text_that_only_moves_is_not_embedded_again(desk: Desk, embedder: Embedd
     assert states(report.plan)["module-2-kitchen/01-bread.md"] is PageState.GONE
     assert states(report.plan)["module-2-kitchen/09-loaf.md"] is PageState.NEW
     assert_as_if_new(desk, embedder, tmp_path)
+
+
+def test_modules_have_titles_in_reading_order(desk: Desk) -> None:
+    modules = (("garden", "Garden"), ("kitchen", "Kitchen"), ("intro", "Introduction"))
+    assert made_of(desk.index().info).modules == modules
+    assert made_of(desk.store.open(NAME).info).modules == modules
+    assert {(chunk.module_name, chunk.module_title) for chunk in desk.chunks().values()} == set(modules)
+    report = desk.index("module-1-garden/01-soil.md", modules=("kitchen",))  # a page cannot be read, modules are not asked for
+    assert (report.published, made_of(report.info).modules) == (False, modules)
+
+
+def test_a_new_page_does_not_change_those_behind_it(desk: Desk) -> None:
+    desk.index()
+    desk.write("module-1-garden/00-fences.md", "# Fences\n\nA fence keeps rabbits out.\n")
+    report = desk.index()
+    assert [page.state for page in report.plan.pages] == [PageState.NEW, *[PageState.UNCHANGED] * 4]
+    assert [page.position for page in report.plan.pages] == [1, 2, 3, 4, 5]
+    assert len(desk.counting.embedded) == 1
+
+
+def test_a_new_title_of_a_module_is_stored_without_embedding(desk: Desk) -> None:
+    desk.index()
+    desk.write("module-2-kitchen/index.md", "# Cooking at home\n")
+    report = desk.index()
+    assert dict(made_of(report.info).modules)["kitchen"] == "Cooking at home"
+    assert {chunk.module_title for chunk in desk.chunks().values() if chunk.module_name == "kitchen"} == {"Cooking at home"}
+    assert desk.counting.embedded == []
+
+
+def test_unresolved_includes_are_kept_with_the_index(desk: Desk) -> None:
+    desk.write("welcome.md", "# Welcome\n\nWords.\n\n{! gone.md !}\n")
+    report = desk.index()
+    assert made_of(report.info).unresolved_includes == 1
+    assert report.plan.notes == ("1 included file could not be resolved: welcome.md: gone.md (missing).",)
+    desk.write("gone.md", "Found again.\n")
+    assert made_of(desk.index().info).unresolved_includes == 0
+    assert made_of(desk.store.open(NAME).info).unresolved_includes == 0
 
 
 def test_deleted_pages_leave(desk: Desk, embedder: Embedder, tmp_path: Path) -> None:

@@ -147,6 +147,8 @@ def _fingerprint(work: Work, plan: Plan) -> Fingerprint:
         recto_version=__version__,
         created_at=datetime.now(UTC).isoformat(timespec="seconds"),
         analyzer=ANALYZER,
+        modules=plan.module_titles(),
+        unresolved_includes=getattr(work.source, "unresolved_includes", 0),
     )
 
 
@@ -156,8 +158,8 @@ def _is_current(info: IndexInfo, wanted: Fingerprint) -> bool:
     return (
         made is not None
         and not info.warnings
-        and (made.embedder, made.chunker, made.analyzer, made.book, made.source, made.pages)
-        == (wanted.embedder, wanted.chunker, wanted.analyzer, wanted.book, wanted.source, wanted.pages)
+        and replace(made, content_hash="", recto_version="", created_at="")
+        == replace(wanted, content_hash="", recto_version="", created_at="")
     )
 
 

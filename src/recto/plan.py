@@ -40,6 +40,14 @@ class Plan:
         """The pages that are in the new index."""
         return tuple(page for page in self.pages if page.state is not PageState.GONE)
 
+    def module_titles(self) -> tuple[tuple[str, str], ...]:
+        """Return the names and titles of the modules in reading order; those of pages that were not read now come last."""
+        read_first = sorted(self.indexed, key=lambda page: page.position or len(self.pages) + 1)
+        titles: dict[str, str] = {}
+        for page in read_first:
+            titles[page.module] = titles.get(page.module) or page.module_title
+        return tuple(titles.items())
+
     def modules(self) -> dict[str, tuple[int, int]]:
         """Count pages and chunks of each module."""
         counts: dict[str, tuple[int, int]] = {}
@@ -79,6 +87,7 @@ class Planner:
         self._notes: list[str] = []
         self._wanted: set[bytes] = set()
         self._other_modules: set[str] = set()
+        self._other_positions: dict[str, int] = {}
         self._chunks = self._stays = self._reused = self._tokens = 0
 
     def plan(self) -> Plan:
@@ -86,6 +95,7 @@ class Planner:
         for page in self._source.pages():
             if self._modules and self._modules.isdisjoint(page.module_keys):
                 self._other_modules.add(page.module)
+                self._other_positions[page.path] = page.position
                 continue
             self._read(page)
             if self._progress:
@@ -111,7 +121,7 @@ class Planner:
         before = self._previous.pages.get(page.path) if self._previous else None
         if before is not None and self._previous is not None and self._previous.is_same(page.path, revision):
             self._kept.add(page.path)
-            self._pages.append(replace(before, state=PageState.UNCHANGED))
+            self._pages.append(replace(before, state=PageState.UNCHANGED, position=page.position))
             return
         embedder = self._embedder
         try:
@@ -123,15 +133,16 @@ class Planner:
             return
         if not passages:
             self._notes.append(f"{page.path} has no text.")
-        stays = [self._add(Passage(replace(passage.chunk, revision=revision), passage.embedded)) for passage in passages]
+        chunks = (replace(passage.chunk, revision=revision, module_title=page.module_title) for passage in passages)
+        stays = [self._add(Passage(chunk, passage.embedded)) for chunk, passage in zip(chunks, passages, strict=True)]
         state = PageState.NEW
         if before is not None:
             state = PageState.UNCHANGED if all(stays) and before.chunks == len(stays) else PageState.CHANGED
-        self._pages.append(PagePlan(page.path, page.url, page.module, len(passages), state))
+        self._pages.append(PagePlan(page.path, page.url, page.module, len(passages), state, page.module_title, page.position))
 
     def _revision(self, page: Page) -> str:
-        """Stand for everything that a page's chunks depend on."""
-        everything = (*astuple(replace(page, text="", lines=())), self._source.book, str(self._size), self._embedder.max_tokens)
+        """Stand for everything that a page's chunks depend on; its place among the other pages is not part of it."""
+        everything = (*astuple(replace(page, text="", lines=(), position=0)), self._source.book, str(self._size), self._embedder.max_tokens)
         return hashlib.sha256(repr(everything).encode()).hexdigest()[:32]
 
     def _add(self, passage: Passage) -> bool:
@@ -167,7 +178,7 @@ class Planner:
         for path, page in self._previous.pages.items():
             if path not in read_now:
                 state = self._unread(path, self._previous)
-                self._pages.append(replace(page, state=state))
+                self._pages.append(replace(page, state=state, position=self._other_positions.get(path, 0)))
                 if state is not PageState.GONE:
                     self._kept.add(path)
         if self._kept:

@@ -23,13 +23,15 @@ class PageState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PagePlan:
-    """A page, how many chunks it has, and what happens to it."""
+    """A page, how many chunks it has, and what happens to it; `position` is zero if it was not read now."""
 
     path: str
     url: str
     module: str
     chunks: int
     state: PageState
+    module_title: str = ""
+    position: int = 0
 
 
 class Previous:
@@ -51,7 +53,7 @@ class Previous:
     def _note(self, chunk: Chunk) -> None:
         known = self.pages.get(chunk.source)
         count = known.chunks + 1 if known else 1
-        self.pages[chunk.source] = PagePlan(chunk.source, chunk.page_url, chunk.module_name, count, PageState.GONE)
+        self.pages[chunk.source] = PagePlan(chunk.source, chunk.page_url, chunk.module_name, count, PageState.GONE, chunk.module_title)
         self._keys[chunk.source] = chunk.module_keys
         if self._revisions.setdefault(chunk.source, chunk.revision) != chunk.revision:
             self._revisions[chunk.source] = ""  # a run that changed it in place was interrupted

@@ -28,6 +28,7 @@ class Page:
 
     `path` names it within the book, for good; `title` is a last resort for a page that states none; `module_keys` are all names that a
     module filter may call it by. `lines` has, for a text that was put together, the file's own line of each line; else it is empty.
+    `position` is the page's place in the reading order of the book, from one on; zero if the source has no order.
     """
 
     path: str
@@ -42,6 +43,8 @@ class Page:
     version: str = ""
     locale: str = ""
     lines: tuple[int, ...] = ()
+    module_title: str = ""
+    position: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +90,7 @@ class Chunk:
     version: str = ""
     locale: str = ""
     revision: str = ""
+    module_title: str = ""
 
     @property
     def heading_path(self) -> str:
@@ -256,7 +260,11 @@ class EmbedderFingerprint:
 
 @dataclass(frozen=True, slots=True)
 class Fingerprint:
-    """How an index was made: enough to refuse a wrong query and to make it again."""
+    """How an index was made: enough to refuse a wrong query and to make it again.
+
+    `modules` are the names and titles of the book's modules in reading order; `unresolved_includes` counts the files that pages include
+    and that could not be read.
+    """
 
     embedder: EmbedderFingerprint
     chunker: str
@@ -268,15 +276,18 @@ class Fingerprint:
     created_at: str
     analyzer: str = ""
     """The version of the lexical analysis; empty if the index has no lexical vectors."""
+    modules: tuple[tuple[str, str], ...] = ()
+    unresolved_includes: int = 0
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values."""
-        return asdict(self)
+        return {**asdict(self), "modules": [list(module) for module in self.modules]}
 
     @staticmethod
     def from_dict(data: dict[str, Any]) -> Fingerprint:
-        """Read what `to_dict` wrote."""
-        return Fingerprint(**{**data, "embedder": EmbedderFingerprint(**data["embedder"])})
+        """Read what `to_dict` wrote, now or in an older version."""
+        modules = tuple((str(name), str(title)) for name, title in data.get("modules", ()))
+        return Fingerprint(**{**data, "embedder": EmbedderFingerprint(**data["embedder"]), "modules": modules})
 
 
 @dataclass(frozen=True, slots=True)

@@ -181,8 +181,11 @@ def test_watch_follows_the_author_and_readers_follow_it(home: Path, small_book: 
         (small_book / "new.md").write_bytes(b"\xff\xfe")
         (small_book / "welcome.md").write_text("# Welcome\n\nThird time.\n")
         wait_until(lambda: "Third time" in texts(), 120)
-        (small_book / "welcome.md").write_text("# Welcome\n\nFourth time.\n")
-        wait_until(lambda: "Fourth time" in texts(), 120)  # so what the third round had to tell is told
+        (small_book / "snippet.txt").write_text("A snippet.")
+        (small_book / "welcome.md").write_text('# Welcome\n\nFourth time.\n\n--8<-- "snippet.txt"\n')
+        wait_until(lambda: "A snippet." in texts(), 120)  # so what the third round had to tell is told
+        (small_book / "snippet.txt").write_text("Another snippet.")
+        wait_until(lambda: "Another snippet." in texts(), 120)
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=60)
     assert process.returncode == 130

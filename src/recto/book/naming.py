@@ -37,7 +37,12 @@ def title_of(path: str, book: str) -> str:
     title = parts[-1]
     if title.lower() in INDEX_PAGES:
         title = parts[-2] if len(parts) > 1 else book
-    return title.replace("-", " ").replace("_", " ").strip().capitalize()
+    return humanised(title)
+
+
+def humanised(name: str) -> str:
+    """Return the name of a file or directory as a title: `ros2-fundamentals` is "Ros2 fundamentals"."""
+    return name.replace("-", " ").replace("_", " ").strip().capitalize()
 
 
 def book_name(root: Path) -> str:

@@ -5,14 +5,17 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
-from recto.book.sites.partials import with_partials
+from recto.book.includes import Includes
+from recto.book.navigation import Navigation
+from recto.book.reading import read
 from recto.types import Failure, Page
 
+_INDEX_FILES = ("index.md", "index.mdx", "README.md", "README.mdx", "readme.md")
 _LARGEST_PAGE = 4 << 20  # bytes; no page that is written by people comes near it
 
 
@@ -46,13 +49,19 @@ class Rules(Protocol):
     def page(self, written: Written) -> Page | LeftOut:
         """Make the page of a file."""
 
+    def module(self, path: str) -> str:
+        """Return the module of a page by its name within the book."""
+
+    def navigation(self, names: Sequence[str]) -> Navigation:
+        """Put pages, which come in the order of their names, into the order in which they are read."""
+
 
 @dataclass(frozen=True, slots=True)
 class Shelf:
     """A directory and its rules.
 
     `below` narrows it to a directory or a file within; `translated` holds files that stand in for those of the same name; links may
-    not lead out of `bounds`; `prefix` stands before all names; `partials` that a page imports become part of its text.
+    not lead out of `bounds`; `prefix` stands before all names; `includes` puts included files into the pages' texts.
     """
 
     root: Path
@@ -61,7 +70,7 @@ class Shelf:
     prefix: str = ""
     translated: Path | None = None
     bounds: Path | None = None
-    partials: bool = False
+    includes: Includes | None = None
     refused: list[Failure] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
@@ -71,6 +80,14 @@ class Shelf:
         if start.is_file():
             return [name for name in [self.below or start.name] if self.rules.wants(name) and self._acceptable(name)]
         return sorted(self._walk(start))
+
+    def index_title(self, folder: str) -> str:
+        """Return the title that the index page of a directory states, if there is one."""
+        for name in (_joined(folder, file) for file in _INDEX_FILES):
+            if self.rules.wants(name) and is_file(self.file(name)) and not self._reason(self.file(name)):
+                page = self.read(name)
+                return read(replace(page, title="")).title if isinstance(page, Page) else ""
+        return ""
 
     def _walk(self, start: Path) -> Iterator[str]:
         def unreadable(error: OSError) -> None:
@@ -130,20 +147,8 @@ class Shelf:
             return Failure(path, error.strerror or str(error))
         except UnicodeDecodeError as error:
             return Failure(path, f"not UTF-8 (byte {error.start})")
-        text, lines = with_partials(str(self.file(name)), text, self._partial) if self.partials else (text, ())
+        text, lines = self.includes.expand(path, self.file(name), text) if self.includes else (text, ())
         return self.rules.page(Written(name, path, text, hashlib.sha256(text.encode()).hexdigest(), lines))
-
-    def _partial(self, file: str, imported: str) -> tuple[str, str] | None:
-        """Read what a file imports, if it lies within the bounds; what cannot be read is left as it stands."""
-        bounds = (self.bounds or self.root).resolve()
-        place = bounds / imported.removeprefix("@site/") if imported.startswith("@site/") else Path(file).parent / imported
-        try:
-            partial = place.resolve()
-            if not partial.is_relative_to(bounds) or self._reason(partial):
-                return None
-            return str(partial), partial.read_bytes().decode("utf-8")
-        except (OSError, RuntimeError, UnicodeDecodeError):
-            return None
 
 
 def is_file(path: Path) -> bool:

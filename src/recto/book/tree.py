@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from recto.book.bookfile import NO_OPTIONS, BookFile, SiteOptions, UnreadableSite, check_url, read_book_file
+from recto.book.includes import DocusaurusIncludes, Includes, MkDocsIncludes, repository_of
+from recto.book.includes import notes as include_notes
 from recto.book.naming import INDEX_PAGES, book_name, local_parts, local_url, page_modules, title_of
+from recto.book.navigation import Navigation, module_titles
 from recto.book.shelf import LeftOut, Shelf, Written, is_file
 from recto.book.sites import docusaurus_config, mkdocs
 from recto.book.sites.docusaurus import DocusaurusSite
@@ -106,7 +110,7 @@ def _existing(path: Path) -> Path:
 
 
 class Tree:
-    """Yields the pages of directories, each in the order of their paths."""
+    """Yields the pages of directories in the order in which they are read."""
 
     def __init__(self, shelves: Sequence[Shelf], book: str, location: Path, notes: Sequence[str] = ()) -> None:
         """Find the files; a book without any is refused."""
@@ -114,7 +118,9 @@ class Tree:
         self._location = location
         self._failed: list[Failure] = []
         with _readable(location):
-            self._files = [(shelf, name) for shelf in shelves for name in shelf.names()]
+            self._shelves = [(shelf, shelf.rules.navigation(shelf.names())) for shelf in shelves]
+        self._files = [(shelf, name) for shelf, navigation in self._shelves for name in navigation.names]
+        self._includes = [shelf.includes for shelf in shelves if shelf.includes is not None]
         self._refused = [failure for shelf in shelves for failure in shelf.refused]
         self._told = [*notes, *(note for shelf in shelves for note in shelf.notes)]
         self._notes = list(self._told)
@@ -142,6 +148,16 @@ class Tree:
         """What was assumed, and what was left out of the last run."""
         return self._notes
 
+    @property
+    def unresolved_includes(self) -> int:
+        """How many included files could not be read in the last run."""
+        return sum(len(includes.unresolved) for includes in self._includes)
+
+    @property
+    def included_files(self) -> dict[Path, tuple[int, int]]:
+        """The files that pages included in the last run, with the time and size that they had."""
+        return {file: seen for includes in self._includes for file, seen in includes.files.items()}
+
     def __len__(self) -> int:
         """How many files there are."""
         return len(self._files)
@@ -149,19 +165,23 @@ class Tree:
     def pages(self) -> Iterator[Page]:
         """Yield each page; one that cannot be read is noted and left out."""
         self._failed[:] = self._refused
+        titles, position = module_titles(self._shelves), 0
+        for includes in self._includes:
+            includes.reset()
         left_out: Counter[str] = Counter()
         addresses: Counter[str] = Counter()
         for shelf, name in self._files:
             page = shelf.read(name)
             if isinstance(page, Page):
                 addresses[page.url] += 1
-                yield page
+                position += 1
+                yield replace(page, module_title=titles[page.module], position=position)
             elif isinstance(page, Failure):
                 self._failed.append(page)
             else:
                 left_out[page.reason] += 1
         shared = [url for url, count in addresses.items() if count > 1]
-        self._notes[:] = self._told
+        self._notes[:] = [*self._told, *include_notes(self._includes)]
         self._notes.extend(f"Left out: {count} {reason} page{'s' * (count > 1)}." for reason, count in left_out.items())
         self._notes.extend(f"{addresses[url]} pages are published at the one address {url}." for url in shared[:5])
 
@@ -179,8 +199,12 @@ class MarkdownTree(Tree):
             book_file = read_book_file(*dict.fromkeys((root, root.parent if _is_site(root.parent) else root)))
             book_file = BookFile(options.over(book_file.options), book_file.exclude, book_file.modules)
             name = book or book_name(root)
-            rules = _PlainRules(name, book_file, mdx=_is_site(root) or _is_site(root.parent))
-        super().__init__([Shelf(root, rules, "" if place.is_dir() else place.name)], name, place, notes)
+            site = next((folder for folder in (root, root.parent) if _is_site(folder)), None)
+            rules = _PlainRules(name, book_file, mdx=site is not None)
+            bounds = repository_of(site or root)
+            finder = DocusaurusIncludes(site) if site else MkDocsIncludes((root, root.parent, bounds))
+        shelf = Shelf(root, rules, "" if place.is_dir() else place.name, includes=Includes(finder, bounds))
+        super().__init__([shelf], name, place, notes)
 
 
 class _PlainRules:
@@ -210,7 +234,14 @@ class _PlainRules:
             text=written.text,
             revision=written.revision,
             format="mdx" if self._mdx or written.name.lower().endswith(".mdx") else "markdown",
+            lines=written.lines,
         )
+
+    def module(self, path: str) -> str:
+        return page_modules(path, self._book_file)[0]
+
+    def navigation(self, names: Sequence[str]) -> Navigation:
+        return Navigation(tuple(names))
 
     def _url(self, path: str) -> str:
         """Return the page's address below that of the site, if the book has one."""

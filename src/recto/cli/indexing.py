@@ -62,12 +62,14 @@ def watch(request: Request, interval: float) -> Exit:
         state = tree.state()
         began = perf_counter()
         try:
-            report = desk.run(open_source(location, request.opening, None, tell))
+            source = open_source(location, request.opening, None, tell)
+            report = desk.run(source)
         except RectoError as error:
             warn(f"{error}. {error.hint}".strip())
         else:
             if report.published:
                 click.echo(index_report.report_line(report, perf_counter() - began))
+            state = tree.include(getattr(source, "included_files", {})) | state
         tree.wait_for_change(state, interval)
 
 

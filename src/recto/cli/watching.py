@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from time import sleep
 
@@ -18,12 +18,13 @@ State = dict[str, tuple[int, int]]
 
 
 class Tree:
-    """The files of a book, and the settings of its site in the directory above."""
+    """The files of a book, those that they include, and the settings of its site in the directory above."""
 
     def __init__(self, path: Path) -> None:
         if not path.exists():
             raise InvalidArgument(f"{path} does not exist", hint="Give the directory that holds the book's Markdown files.")
         self.root = path.resolve()
+        self._included: tuple[str, ...] = ()
 
     def state(self) -> State:
         """Return what changes when a file does."""
@@ -35,6 +36,11 @@ class Tree:
                 continue
             found[file] = (status.st_mtime_ns, status.st_size)
         return found
+
+    def include(self, files: Mapping[Path, tuple[int, int]]) -> State:
+        """Watch the files that pages include, too, wherever they lie; return the state in which they were read."""
+        self._included = tuple(map(str, files))
+        return {str(file): seen for file, seen in files.items()}
 
     def wait_for_change(self, before: State, interval: float) -> None:
         """Return when the files differ from a state and have come to rest."""
@@ -55,6 +61,7 @@ class Tree:
         for entry in os.scandir(self.root.parent):
             if _ending(entry.name) in _SETTINGS:
                 yield entry.path
+        yield from self._included
 
 
 def _ending(name: str) -> str:

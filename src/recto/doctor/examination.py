@@ -30,6 +30,7 @@ CHECKS: Mapping[str, Check] = {
     "calibration": indexed.calibration,
     "search": indexed.search,
     "source": indexed.source,
+    "includes": indexed.includes,
     "content": content.content,
 }
 _SECRETS = ("COHERE_API_KEY", "QDRANT_API_KEY")

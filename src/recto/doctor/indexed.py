@@ -119,6 +119,18 @@ def calibration(patient: Patient) -> Iterator[Finding]:
         yield ok("calibration", f"Scores below {measured.noise:.3f} are noise", f"separation {measured.separation}")
 
 
+def includes(patient: Patient) -> Iterator[Finding]:
+    """Report included files whose text is missing from the index."""
+    made = patient.index.info.fingerprint if patient.index else None
+    if made is None or not made.unresolved_includes:
+        return
+    count = made.unresolved_includes
+    message = f"{count} included file{'s' * (count != 1)} could not be resolved when the book was indexed, so the text is not searchable"
+    told = [told for told in patient.plan.notes if "could not be resolved" in told] if patient.plan else []
+    repair = f"Correct the paths, or put the files where the pages expect them, inside the repository; then {patient.index_command()}"
+    yield warning("includes", "unresolved", message, *told, repair=repair)
+
+
 def search(patient: Patient) -> Iterator[Finding]:
     """Ask for one passage by its heading."""
     if patient.index is None or patient.embedder is None or not patient.index.info.chunks:

@@ -32,6 +32,7 @@ def to_payload(chunk: Chunk) -> Payload:
         "version": chunk.version,
         "locale": chunk.locale,
         "revision": chunk.revision,
+        "module_title": chunk.module_title,
     }
 
 
@@ -57,4 +58,5 @@ def from_payload(id: str, payload: Payload) -> Chunk:
         version=payload.get("version", ""),
         locale=payload.get("locale", ""),
         revision=payload.get("revision", ""),
+        module_title=payload.get("module_title", ""),
     )

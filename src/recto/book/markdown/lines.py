@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from recto.book.document import Block
 from recto.book.markdown.diagrams import diagram_words
 from recto.book.markdown.markup import Markup
-from recto.book.markdown.prose import is_include, stated_ids, stored
+from recto.book.markdown.prose import is_include, stated_ids, stored, unescaped_snippets
 
 if TYPE_CHECKING:
     from markdown_it.token import Token
@@ -66,11 +66,11 @@ class Lines:
         words = diagram_words(content) if token.info.strip().startswith("mermaid") else None
         if words is not None:
             self._put(first, ["", *words, *[""] * (last - first)][: last - first])
-        elif any(map(is_include, content)):
+        elif any(is_include(line) or "8<-" in line for line in content):
             lines = ["" if is_include(line) else line for line in content]
             if any(line.strip() for line in lines):
                 self._kept[first + 1 : first + 1 + len(lines)] = [
-                    None if is_include(line) else self.written[number] for number, line in enumerate(content, first + 1)
+                    None if is_include(line) else unescaped_snippets(self.written[number]) for number, line in enumerate(content, first + 1)
                 ]
             else:
                 self._kept[first:last] = [None] * (last - first)

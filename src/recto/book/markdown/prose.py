@@ -16,7 +16,8 @@ from recto.book.markdown.markup import unescaped, without
 
 _WORTH_A_LOOK = re.compile(r"[&{]|<!--|8<-")
 _CODE = re.compile(r"`+")
-_INCLUDE = re.compile(r"[ \t>]*(?:\{!.*!\}|;?-+8<-+.*)[ \t]*")
+_INCLUDE = re.compile(r"[ \t>]*(?:\{!.*!(?:lines=[0-9 -]+)?\}|\{\*[ \t]*[^\s*{}]+\.\w.*\*\}|-+8<-+.*)[ \t]*")
+_ESCAPED_SNIPPET = re.compile(r"^([ \t>]*);(?=;*-+8<-)", re.MULTILINE)
 _SNIPPET_MARK = re.compile(r"[ \t>]*-+8<-+[ \t]*")
 _TEMPLATE = re.compile(r"\{\{[<%][^{}]*[%>]\}\}|\{%[^{}]*%\}")
 _TEMPLATE_TEXT = re.compile(r"\b(?:text|title|header|name|label)=\"([^\"]*)\"")
@@ -29,6 +30,11 @@ _LONGEST = 200_000  # characters; a longer paragraph was made by a machine and i
 def is_include(line: str) -> bool:
     """Whether a line only stands for the text of another file."""
     return bool(_INCLUDE.fullmatch(line))
+
+
+def unescaped_snippets(text: str) -> str:
+    """Write `--8<--` for `;--8<--`: a directive that a page shows and does not mean."""
+    return _ESCAPED_SNIPPET.sub(r"\1", text) if "8<-" in text else text
 
 
 def code_spans(text: str) -> Iterator[tuple[int, int]]:
@@ -88,6 +94,7 @@ def _plain(text: str, mdx: bool, table: bool) -> str:
         text = without(text, "<!--", "-->")
     if mdx and "{/*" in text:
         text = without(text, "{/*", "*/}")
+    text = unescaped_snippets(text)
     if "{{" in text or "{%" in text:
         text = _TEMPLATE.sub(_template, text)
     if "&" in text:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from recto.book.bookfile import BookFile, UnreadableSite, check_url
+from recto.book.includes import DocusaurusIncludes, Includes, repository_of
 from recto.book.shelf import Shelf, bounds_of
 from recto.book.sites.docusaurus_config import DEFAULT_ID, PLAIN, Docs, DocusaurusConfig
 from recto.book.sites.docusaurus_pages import DocsRules, Published
 from recto.book.sites.javascript import Unknown
 from recto.book.sites.routes import join
+from recto.book.sites.sidebars import SidebarItem, read_sidebars
 from recto.book.sites.versions import CURRENT, read_versions
 from recto.errors import ConfigurationError, InvalidArgument
 from recto.modules import nearest
@@ -88,11 +91,27 @@ class DocusaurusSite:
             version=version if len(versions.names) > 1 or version != CURRENT else "",
         )
         folders = (root,) if translated is None else (translated, root)
-        rules = DocsRules(docs, published, self._book, self._book_file, folders)
+        rules = DocsRules(docs, published, self._book, self._book_file, folders, self._sidebar(docs, version, own))
         bounds = bounds_of(self.directory, root)
         if bounds is None:
             raise UnreadableSite(f"{self._config.file.name}: the docs are outside the project: {docs.path}", hint=PLAIN)
-        return Shelf(root, rules, prefix=self._prefix(docs), translated=translated, bounds=bounds, partials=True)
+        includes = Includes(DocusaurusIncludes(self.directory), repository_of(self.directory), *folders)
+        return Shelf(root, rules, prefix=self._prefix(docs), translated=translated, bounds=bounds, includes=includes)
+
+    def _sidebar(self, docs: Docs, version: str, own: str) -> list[SidebarItem]:
+        """Read the sidebars of a version; without any, or where they cannot be read, the order is that of the files."""
+        stated = docs.options.get("sidebarPath").data
+        written = re.search(r"['\"]([^'\"]+)['\"]", stated.source) if isinstance(stated, Unknown) else None
+        path = stated if isinstance(stated, str) else written[1] if written else ""
+        if version != CURRENT:
+            path = f"{own}versioned_sidebars/version-{version}-sidebars.json"
+        file = self.directory / path
+        if not path or not file.is_file():
+            return []
+        items = read_sidebars(file, repository_of(self.directory))
+        if items is None:
+            self._config.notes.append(f"{file.name} cannot be read without running it; pages come in the order of their files.")
+        return items or []
 
     def _relative(self, folder: Path) -> str:
         return folder.relative_to(self.directory).as_posix() if folder.is_relative_to(self.directory) else str(folder)

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import json
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from recto.book.bookfile import BookFile
-from recto.book.frontmatter import load_mapping, split_front_matter
+from recto.book.frontmatter import load_mapping, split_front_matter, stated
 from recto.book.naming import local_url, page_modules, title_of
+from recto.book.navigation import Navigation, by_navigation
 from recto.book.shelf import LeftOut, Written
 from recto.book.sites.docusaurus_config import Docs
 from recto.book.sites.globs import any_of
-from recto.book.sites.routes import encoded, join, slug, with_slash
+from recto.book.sites.routes import encoded, join, number_of, slug, with_slash, without_number
+from recto.book.sites.sidebars import SidebarItem
 from recto.types import Page, PageFormat
 
 _CATEGORY_FILES = ("_category_.json", "_category_.yml", "_category_.yaml")
 _LARGEST_LABEL = 1 << 16
+_HEAD = 1 << 14  # bytes of a page in which its front matter ends
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,13 +41,22 @@ class Published:
 class DocsRules:
     """The rules of one instance of the docs plugin, in one version and language."""
 
-    def __init__(self, docs: Docs, published: Published, book: str, book_file: BookFile, folders: tuple[Path, ...]) -> None:
+    def __init__(
+        self,
+        docs: Docs,
+        published: Published,
+        book: str,
+        book_file: BookFile,
+        folders: tuple[Path, ...],
+        sidebar: Sequence[SidebarItem] = (),
+    ) -> None:
         self._docs = docs
         self._published = published
         self._book = book
         self._book_file = book_file
         self._folders = folders
-        self._labels: dict[str, tuple[str, ...]] = {}
+        self._sidebar = sidebar
+        self._categories: dict[str, dict[str, Any]] = {}
         self._included = any_of(docs.include)
         self._excluded = any_of((*docs.exclude, *book_file.exclude))
 
@@ -91,18 +105,81 @@ class DocsRules:
 
     def _top_labels(self, name: str) -> tuple[str, ...]:
         """Return the label that a page's top directory has in the sidebar."""
-        top = name.split("/", maxsplit=1)[0] if "/" in name else ""
-        if top and top not in self._labels:
-            self._labels[top] = tuple(label for label in [self._label(top)] if label)
-        return self._labels.get(top, ())
+        label = self._label(name.split("/", maxsplit=1)[0]) if "/" in name else ""
+        return (label,) if label else ()
 
-    def _label(self, top: str) -> str:
-        for file in (folder / top / name for folder in self._folders for name in _CATEGORY_FILES):
+    def _label(self, folder: str) -> str:
+        label = self._category(folder).get("label")
+        return label if isinstance(label, str) else ""
+
+    def _category(self, folder: str) -> dict[str, Any]:
+        """Return what the category file of a directory says."""
+        if folder not in self._categories:
+            self._categories[folder] = self._read_category(folder)
+        return self._categories[folder]
+
+    def _read_category(self, name: str) -> dict[str, Any]:
+        for file in (folder / name / file for folder in self._folders for file in _CATEGORY_FILES):
             try:
                 if file.is_file() and file.stat().st_size <= _LARGEST_LABEL:
                     text = file.read_text("utf-8")
-                    label = (json.loads(text) if file.suffix == ".json" else load_mapping(text)).get("label")
-                    return label if isinstance(label, str) else ""
-            except (OSError, ValueError, AttributeError, RecursionError):  # a label is a convenience; the page is read without it
+                    values = json.loads(text) if file.suffix == ".json" else load_mapping(text)
+                    return values if isinstance(values, dict) else {}
+            except (OSError, ValueError, RecursionError):  # a label is a convenience; the page is read without it
                 continue
-        return ""
+        return {}
+
+    def module(self, path: str) -> str:
+        """Return the module of a page by its name within the book."""
+        return page_modules(path, self._book_file)[0]
+
+    def navigation(self, names: Sequence[str]) -> Navigation:
+        """Order pages as the sidebar does: by its list, and where that is made automatically, by positions, number prefixes and names."""
+        heads = {name: self._head(name) for name in names}
+        ordered = sorted(names, key=lambda name: self._place(name, heads[name]))
+        ids = {name.rpartition(".")[0]: name for name in ordered} | {self._id(name, heads[name]): name for name in ordered}
+        listed: dict[str, tuple[str, ...]] = {}
+        for item in self._sidebar:
+            if not item.directory:
+                listed.setdefault(ids.get(item.target, item.target), item.sections)
+                continue
+            below = f"{item.target}/" if item.target else ""
+            for name in ordered:
+                if name.startswith(below):
+                    listed.setdefault(name, item.sections)
+        labels = {top: self._label(top) for top in dict.fromkeys(name.split("/")[0] for name in names if "/" in name)}
+        return Navigation(by_navigation(ordered, listed), listed, labels)
+
+    def _head(self, name: str) -> dict[str, Any]:
+        """Return the front matter of a page if it says anything of its order or its id."""
+        for folder in self._folders:
+            try:
+                with (folder / name).open("rb") as file:
+                    head = file.read(_HEAD).decode("utf-8", "replace")
+            except OSError:
+                continue
+            return split_front_matter(head)[0] if "sidebar_position" in head or "id:" in head else {}
+        return {}
+
+    def _id(self, name: str, head: dict[str, Any]) -> str:
+        *folders, file = name.rpartition(".")[0].split("/")
+        parts = [without_number(part) for part in (*folders, file)] if self._docs.numbered else [*folders, file]
+        return "/".join([*parts[:-1], stated(head, "id") or parts[-1]])
+
+    def _place(self, name: str, head: dict[str, Any]) -> list[tuple[float, str]]:
+        """Return what orders a page among others: of each directory above it and of itself the position and the name."""
+        *folders, file = name.split("/")
+        stem = file.rpartition(".")[0]
+        places = [
+            (_position(self._category("/".join(folders[: depth + 1])).get("position"), folder), folder)
+            for depth, folder in enumerate(folders)
+        ]
+        index = bool(folders) and stem.lower() in ("index", "readme", folders[-1].lower())
+        return [*places, (-math.inf, "") if index else (_position(head.get("sidebar_position"), stem), stem)]
+
+
+def _position(stated_position: object, name: str) -> float:
+    if isinstance(stated_position, int | float) and not isinstance(stated_position, bool):
+        return float(stated_position)
+    number = number_of(name)
+    return math.inf if number is None else number

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urljoin
 
 from recto.book.bookfile import BookFile, UnreadableSite, check_url
+from recto.book.includes import BRACES, SNIPPETS, TAGS, VARIANTS, Includes, MkDocsIncludes, repository_of
 from recto.book.naming import local_url, page_modules, title_of
+from recto.book.navigation import Navigation, by_navigation
 from recto.book.shelf import LeftOut, Shelf, Written, bounds_of, is_file
 from recto.book.sites.globs import any_of, ignored
 from recto.types import Page
@@ -19,6 +21,12 @@ _ALWAYS_IGNORED = (".*", "/templates/")
 _LARGEST = 1 << 20  # bytes; no configuration that is written by people comes near it
 _MOST_PARENTS = 10
 _DEEPEST = 50
+_INCLUDING = {
+    BRACES: ("markdown_include.include", "markdown_include", "mdx_include"),
+    VARIANTS: ("markdown_include_variants",),
+    SNIPPETS: ("pymdownx.snippets",),
+}
+_PAGE_RELATIVE = "!relative"  # `base_path: !relative` is the directory of the page
 
 
 class MkDocsSite:
@@ -38,7 +46,10 @@ class MkDocsSite:
         self._ignored = ignored((*_ALWAYS_IGNORED, *_text(self._config, "exclude_docs").splitlines()))
         self._drafts = ignored(_text(self._config, "draft_docs").splitlines())
         self._left_out = any_of(book_file.exclude)
-        self._titles = dict(_nav_titles(self._config.get("nav"), 0))
+        nav = list(_nav_entries(self._config.get("nav"), ()))
+        self._titles = {name: title for name, title, _ in nav if title}
+        self._sections = {name: sections for name, _, sections in reversed(nav)}
+        self._sections = {name: self._sections[name] for name in dict.fromkeys(name for name, _, _ in nav)}
         self.notes: list[str] = []
 
     @property
@@ -54,7 +65,27 @@ class MkDocsSite:
         bounds = bounds_of(self.directory, self.root)
         if bounds is None:
             raise UnreadableSite(f"docs_dir is outside the project: {self.root}", hint="Give the directory of the pages itself.")
-        return [Shelf(self.root, self, below, bounds=bounds)]
+        return [Shelf(self.root, self, below, bounds=bounds, includes=self._includes())]
+
+    def _includes(self) -> Includes:
+        """Make what includes files, with the directories that the site's extensions and plugins look into."""
+        extensions, plugins = _options(self._config, "markdown_extensions"), _options(self._config, "plugins")
+        bases: dict[str, tuple[Path | None, ...]] = {}
+        for syntax, names in _INCLUDING.items():
+            if used := [extensions[name] for name in names if name in extensions]:
+                bases[syntax] = tuple(self._base(path) for options in used for path in _texts(options.get("base_path")))
+        if "include-markdown" in plugins:
+            bases[TAGS] = (self.root,)
+        elif "macros" in plugins:
+            bases[TAGS] = tuple(self._base(path) for path in _texts(plugins["macros"].get("include_dir")))
+        repository = repository_of(self.directory)
+        return Includes(MkDocsIncludes((self.directory, self.root, repository), bases), repository, self.root)
+
+    def _base(self, path: str) -> Path | None:
+        if path == _PAGE_RELATIVE:
+            return None
+        place = self.directory / path.replace("$config_dir", str(self.directory)).replace("$docs_dir", str(self.root))
+        return place.parent if is_file(place) else place
 
     def enters(self, folder: str) -> bool:
         """Whether there may be pages below a directory."""
@@ -85,7 +116,16 @@ class MkDocsSite:
             revision=written.revision,
             format="markdown",
             anchors="python-markdown",
+            lines=written.lines,
         )
+
+    def module(self, path: str) -> str:
+        """Return the module of a page by its name within the book."""
+        return page_modules(path, self._book_file)[0]
+
+    def navigation(self, names: Sequence[str]) -> Navigation:
+        """Order pages as the site's `nav` does; those that it does not list come after them."""
+        return Navigation(by_navigation(names, self._sections), self._sections)
 
     def _relative(self, name: str) -> str:
         """Return a page's address below that of the site."""
@@ -136,7 +176,13 @@ def _tolerant_loader() -> Any:
             return values[-1] if len(values) > 1 else None
         return None
 
+    def relative(loader: Any, node: Any) -> str:
+        """Keep which directory a path is relative to."""
+        value = loader.construct_scalar(node) if isinstance(node, yaml.ScalarNode) else ""
+        return str(value or _PAGE_RELATIVE)
+
     Loader.add_constructor("!ENV", environment)
+    Loader.add_constructor("!relative", relative)
     Loader.add_multi_constructor("", lambda _loader, _suffix, _node: None)
     return Loader
 
@@ -146,16 +192,32 @@ def _text(config: dict[str, Any], key: str) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _nav_titles(nav: Any, depth: int) -> Iterator[tuple[str, str]]:
-    """Yield the files of the navigation with the titles they have there."""
-    if depth > _DEEPEST:
+def _texts(value: Any) -> list[str]:
+    """Return a text or a list of texts as a list."""
+    values = value if isinstance(value, list) else [value]
+    return [item for item in values if isinstance(item, str)]
+
+
+def _options(config: dict[str, Any], key: str) -> dict[str, dict[str, Any]]:
+    """Return the extensions or plugins of a configuration with their options; MkDocs takes a list or a mapping."""
+    value = config.get(key)
+    items = [value] if isinstance(value, dict) else value if isinstance(value, list) else []
+    pairs = [pair for item in items for pair in (item.items() if isinstance(item, dict) else [(item, None)])]
+    return {str(name): options if isinstance(options, dict) else {} for name, options in pairs}
+
+
+def _nav_entries(nav: Any, sections: tuple[str, ...]) -> Iterator[tuple[str, str, tuple[str, ...]]]:
+    """Yield the files of the navigation, the titles they have there, and the titles of the sections above them."""
+    if len(sections) > _DEEPEST:
         return
-    if isinstance(nav, list):
+    if isinstance(nav, str):
+        yield nav.removeprefix("./"), "", sections
+    elif isinstance(nav, list):
         for item in nav:
-            yield from _nav_titles(item, depth + 1)
+            yield from _nav_entries(item, sections)
     elif isinstance(nav, dict):
         for title, target in nav.items():
             if isinstance(target, str):
-                yield target, str(title)
+                yield target.removeprefix("./"), str(title), sections
             else:
-                yield from _nav_titles(target, depth + 1)
+                yield from _nav_entries(target, (*sections, str(title)))

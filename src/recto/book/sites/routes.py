@@ -22,6 +22,11 @@ def without_number(name: str) -> str:
     return found[1] if found else name
 
 
+def number_of(name: str) -> float | None:
+    """Return the number that orders a file or directory, if its name begins with one."""
+    return None if without_number(name) == name else float(re.split(r"\D", name, maxsplit=1)[0])
+
+
 def slug(name: str, front_matter: dict[str, Any], *, numbered: bool = True) -> str:
     """Return the path of a page below that of its docs, with a slash before it."""
     own = stated(front_matter, "slug")

@@ -1,0 +1,412 @@
+"""Included files: each syntax, where its paths lead, what is refused, and the lines that the text keeps."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from recto.book.chunker import DEFAULT_SIZE, chunk_page
+from recto.book.reading import read
+from recto.book.tree import Tree, open_book
+from recto.types import Page
+
+DOCUSAURUS = "export default {url: 'https://x.org', baseUrl: '/', presets: [['classic', {docs: {}}]]};"
+MKDOCS = """site_name: x
+markdown_extensions:
+  - mdx_include
+  - markdown_include_variants
+  - pymdownx.snippets
+plugins: [include-markdown]
+"""
+CODE = "".join(f"line{number} = {number}\n" for number in range(1, 8))
+
+
+def write(root: Path, files: dict[str, str]) -> Path:
+    for name, text in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, "utf-8")
+    return root
+
+
+def mkdocs(root: Path, page: str, files: dict[str, str] | None = None, config: str = MKDOCS) -> Path:
+    (root / ".git").mkdir(parents=True, exist_ok=True)
+    return write(root, {"mkdocs.yml": config, "docs/guide/page.md": page, **(files or {})})
+
+
+def docusaurus(root: Path, page: str, files: dict[str, str]) -> Path:
+    return write(root, {"docusaurus.config.js": DOCUSAURUS, "docs/guide/page.mdx": page, **files})
+
+
+def opened(root: Path, name: str = "guide/page") -> tuple[Tree, Page]:
+    source = open_book(root)
+    assert isinstance(source, Tree)
+    return source, next(page for page in list(source.pages()) if page.path.startswith(name))
+
+
+def text_of(root: Path, name: str = "guide/page") -> str:
+    return opened(root, name)[1].text
+
+
+def stored(page: Page) -> str:
+    passages = chunk_page(page, read(page), "book", lambda text: len(text.split()), 512, DEFAULT_SIZE)
+    return "\n\n".join(passage.chunk.text for passage in passages)
+
+
+def unresolved(root: Path) -> str:
+    source, _ = opened(root)
+    return next((note for note in source.notes if "could not be resolved" in note), "")
+
+
+def check_lines(written: str, page: Page) -> None:
+    """Each line of the text is the file's own line of that number, or comes from a directive there."""
+    own, lines = written.split("\n"), page.text.split("\n")
+    assert len(page.lines) == len(lines)
+    assert list(page.lines) == sorted(page.lines)
+    for line, number in zip(lines, page.lines, strict=True):
+        directive = any(mark in own[number - 1] for mark in ("{!", "{*", "8<", "{%", "/>", ".md", ".py"))
+        assert line == own[number - 1] or directive
+
+
+@pytest.mark.parametrize(
+    ("directive", "expected"),
+    [
+        ("{! snippets/a.md !}", "Words of a."),
+        ("{!snippets/a.md!}", "Words of a."),
+        ("{!> snippets/a.md !}", "Words of a."),
+        ("{!snippets/code.py[ln:2-3,5]!}", "line2 = 2\nline3 = 3\nline5 = 5\n"),
+        ("{!snippets/code.py!lines=1 6-7}", "line1 = 1\nline6 = 6\nline7 = 7\n"),
+        ("Before {!snippets/a.md!} after", "Before Words of a. after"),
+        ("{* snippets/code.py *}", f"```python\n{CODE}```"),
+        ("{* snippets/code.py ln[1:3,5] hl[2] *}", "```python\nline1 = 1\nline2 = 2\nline3 = 3\n\nline5 = 5\n```"),
+        ("{* snippets/code.py ln[0] *}", f"```python\n{CODE}```"),
+        ('--8<-- "snippets/a.md"', "Words of a."),
+        ("-8<- 'snippets/a.md'", "Words of a."),
+        ('--8<-- "snippets/code.py:3:4"', "\nline3 = 3\nline4 = 4\n"),
+        ('--8<-- "snippets/code.py:6"', "\nline6 = 6\nline7 = 7\n"),
+        ('--8<-- "snippets/code.py::2"', "\nline1 = 1\nline2 = 2\n"),
+        ('--8<-- "snippets/code.py:-2:"', "\nline6 = 6\nline7 = 7\n"),
+        ('--8<-- "snippets/code.py:1:1,7:7"', "\nline1 = 1\nline7 = 7\n"),
+        ('--8<-- "snippets/marked.py:body"', "\ndef f():\n    return 1\n"),
+        ("--8<--\nsnippets/a.md\n\nsnippets/code.py:2:2\n; snippets/b.md\n--8<--", "\nWords of a.\n\nline2 = 2\n"),
+        ('{% include "snippets/a.md" %}', "Words of a."),
+        ('{% include-markdown "../../snippets/a.md" %}', "Words of a."),
+        ('{%\n  include-markdown "snippets/b.md"\n  start="<!-- s -->"\n  end="<!-- e -->"\n%}', "\nThe middle.\n"),
+        ("{% include-markdown 'snippets/b.md' start='<!-- e -->\\n' %}", "The end."),
+    ],
+)
+def test_a_directive_is_replaced_by_what_it_names(tmp_path: Path, directive: str, expected: str) -> None:
+    page = f"# Page\n\nFirst.\n\n{directive}\n\nLast.\n"
+    files = {
+        "snippets/a.md": "---\ntitle: not shown\n---\nWords of a.\n",
+        "snippets/b.md": "The start.\n<!-- s -->\nThe middle.\n<!-- e -->\nThe end.\n",
+        "snippets/code.py": CODE,
+        "snippets/marked.py": "x = 1\n# --8<-- [start:body]\ndef f():\n    # --8<-- [start:inner]\n    return 1\n# --8<-- [end:body]\n",
+    }
+    source, found = opened(mkdocs(tmp_path, page, files))
+    assert expected in found.text
+    assert found.text.startswith("# Page\n\nFirst.\n\n")
+    assert found.text.endswith("\n\nLast.\n")
+    assert all(mark not in found.text for mark in ("{!", "{*", "8<", "{%", "not shown"))
+    check_lines(page, found)
+    assert found.lines[-2] == page.count("\n")
+    count = 2 if directive.startswith("--8<--\n") else 1
+    assert f"{count} included file{'s' * (count > 1)} resolved in 1 page." in source.notes
+    assert source.unresolved_includes == 0
+
+
+def test_files_are_included_within_a_fence_and_keep_its_indentation(tmp_path: Path) -> None:
+    page = '!!! note\n\n    ```python\n    {!> code.py !}\n    ```\n\n    ```python\n    --8<-- "code.py:1:2"\n    ```\n'
+    found = opened(mkdocs(tmp_path, page, {"code.py": "def f():\n\n    return 1\n"}))[1]
+    assert "    ```python\n    def f():\n\n        return 1\n    ```" in found.text
+    assert found.lines[:7] == (1, 2, 3, 4, 4, 4, 5)
+    assert "return 1" in stored(found)
+
+
+def test_an_escaped_snippet_is_shown_and_not_included(tmp_path: Path) -> None:
+    page = '# Page\n\n```md\n;--8<-- "a.md"\n```\n\nText\n;--8<-- "a.md"\n'
+    source, found = opened(mkdocs(tmp_path, page, {"a.md": "No."}))
+    assert (found.text, source.notes) == (page, [])
+    assert '```md\n--8<-- "a.md"\n```' in stored(found)
+    assert 'Text\n--8<-- "a.md"' in stored(found)
+
+
+def test_marks_of_sections_are_not_shown(tmp_path: Path) -> None:
+    page = '<!-- --8<-- [start:x] -->\nShown.\n<!-- --8<-- [end:x] -->\n\n--8<-- "marked.py"\n\nEnd.\n'
+    found = opened(mkdocs(tmp_path, page, {"marked.py": "a\n# --8<-- [start:y]\nb\n"}))[1]
+    assert found.text == "Shown.\n\na\nb\n\nEnd.\n"
+    assert found.lines == (2, 4, 5, 5, 6, 7, 8)
+
+
+@pytest.mark.parametrize("base", ["snips", "[snips, more]", "[!relative $config_dir/snips]", "[!relative $docs_dir/../snips]"])
+def test_snippets_are_looked_for_in_their_base_paths(tmp_path: Path, base: str) -> None:
+    config = f"markdown_extensions:\n  pymdownx.snippets:\n    base_path: {base}\n"
+    assert "Right." in text_of(mkdocs(tmp_path, '--8<-- "a.md"', {"snips/a.md": "Right.", "a.md": "Wrong."}, config))
+
+
+def test_a_base_path_may_be_that_of_the_page(tmp_path: Path) -> None:
+    config = "markdown_extensions:\n  - pymdownx.snippets:\n      base_path: [!relative ]\n"
+    assert "Right." in text_of(mkdocs(tmp_path, '--8<-- "a.txt"', {"docs/guide/a.txt": "Right.", "a.txt": "Wrong."}, config))
+
+
+def test_mdx_include_and_macros_have_bases_of_their_own(tmp_path: Path) -> None:
+    config = "markdown_extensions: {mdx_include: {base_path: docs}}\nplugins: {macros: {include_dir: parts}}\n"
+    page = '{!../src/a.py!}\n\n{% include "b.md" %}\n'
+    text = text_of(mkdocs(tmp_path, page, {"src/a.py": "a = 1", "parts/b.md": "Part.", "b.md": "Wrong."}, config))
+    assert text == "a = 1\n\nPart.\n"
+
+
+def test_a_tree_like_fastapis(tmp_path: Path) -> None:
+    """The site lies in docs/en of the repository; paths begin at the directory that MkDocs is started in."""
+    page = (
+        "# First Steps\n\n{* ../../docs_src/first/tutorial001.py *}\n\n"
+        "{* ../../docs_src/first/tutorial002.py ln[2:3] hl[3] *}\n\n{* ../../docs_src/first/gone.py *}\n\n## Recap\n"
+    )
+    (tmp_path / ".git").mkdir()
+    write(
+        tmp_path,
+        {
+            "docs/en/mkdocs.yml": "site_name: F\nmarkdown_extensions:\n  mdx_include: null\n  markdown_include_variants: null\n",
+            "docs/en/docs/tutorial/first-steps.md": page,
+            "docs_src/first/tutorial001.py": "from fastapi import FastAPI\n\napp = FastAPI()\n",
+            "docs_src/first/tutorial002.py": "one\ntwo\nthree\nfour\n",
+        },
+    )
+    source, found = opened(tmp_path / "docs/en", "tutorial/first-steps")
+    assert found.text == (
+        "# First Steps\n\n```python\nfrom fastapi import FastAPI\n\napp = FastAPI()\n```\n\n```python\ntwo\nthree\n```\n\n"
+        "{* ../../docs_src/first/gone.py *}\n\n## Recap\n"
+    )
+    check_lines(page, found)
+    assert source.notes == [
+        "2 included files resolved in 1 page.",
+        "1 included file could not be resolved: tutorial/first-steps.md: ../../docs_src/first/gone.py (missing).",
+    ]
+    assert source.unresolved_includes == 1
+    assert "gone" not in stored(found)
+
+
+def test_syntaxes_that_are_not_turned_on_are_taken_for_examples_in_code(tmp_path: Path) -> None:
+    page = '{! gone.md !}\n\n--8<-- "a.md"\n\n```html\n{% include "base.html" %}\n{! other.md !}\n```\n\n    {% include "x.html" %}\n'
+    source, found = opened(mkdocs(tmp_path, page, {"a.md": "Words."}, "site_name: x\n"))
+    assert "Words." in found.text
+    assert '{% include "base.html" %}' in stored(found)
+    assert '{% include "x.html" %}' in stored(found)
+    assert [note for note in source.notes if "not be" in note] == [
+        "1 included file could not be resolved: guide/page.md: gone.md (missing)."
+    ]
+
+
+def test_a_plain_tree_includes_files_too(tmp_path: Path) -> None:
+    root = write(tmp_path / "book", {"a.md": '--8<-- "parts/b.txt"\n', "parts/b.txt": "Words."})
+    assert next(iter(open_book(root).pages())).text == "Words.\n"
+
+
+@pytest.mark.parametrize(
+    ("path", "reason"),
+    [
+        ("../outside.md", "outside the repository"),
+        ("../../../../../../../../etc/passwd", "outside the repository"),
+        ("/etc/passwd", "outside the repository"),
+        ("link.md", "outside the repository"),
+        ("linked/a.md", "outside the repository"),
+        (".git/config", "outside the repository"),
+        ("gone.md", "missing"),
+        ("loop.md", "missing"),
+        ("docs", "not a file"),
+        ("binary.md", "binary"),
+        ("latin.md", "not UTF-8"),
+        ("large.md", "larger than 1 MiB"),
+        ("https://example.org/a.md", "on the web"),
+        ("code.py:missing", "the part is not in the file"),
+        ("code.py:90:99", "the part is not in the file"),
+        ("a" * 300 + ".md", "missing"),
+    ],
+)
+def test_what_cannot_be_included_is_left_out_and_reported(tmp_path: Path, path: str, reason: str) -> None:
+    root = tmp_path / "repository"
+    page = f'# Page\n\nWords.\n\n--8<-- "{path}"\n\nMore.\n'
+    mkdocs(root, page, {"code.py": CODE, ".git/config": "secret", "large.md": "x" * (1 << 20) + "y"})
+    write(tmp_path, {"outside.md": "A secret.", "far/a.md": "A secret."})
+    (root / "binary.md").write_bytes(b"PK\x00secret")
+    (root / "latin.md").write_bytes("é secret".encode("latin-1"))
+    os.symlink(tmp_path / "outside.md", root / "link.md")
+    os.symlink(tmp_path / "far", root / "linked")
+    os.symlink(root / "loop.md", root / "loop.md")
+    source, found = opened(root)
+    assert "secret" not in found.text
+    assert stored(found) == "Words.\n\nMore."
+    shown = path.partition(":")[0] if path.startswith("code") else path
+    assert unresolved(root) == f"1 included file could not be resolved: guide/page.md: {shown} ({reason})."
+    assert source.unresolved_includes == 1
+
+
+def test_without_a_repository_the_site_is_the_bound(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        {"a.md": "Outside.", "site/mkdocs.yml": MKDOCS, "site/docs/guide/page.md": "{! ../a.md !}\n\n{! b.md !}\n", "site/b.md": "In."},
+    )
+    assert text_of(tmp_path / "site") == "{! ../a.md !}\n\nIn.\n"
+    (tmp_path / ".git").mkdir()
+    assert text_of(tmp_path / "site") == "Outside.\n\nIn.\n"
+
+
+@pytest.mark.parametrize("directive", ["{! %s !}", '--8<-- "%s"', '{%% include "%s" %%}'])
+def test_cycles_and_depth_end(tmp_path: Path, directive: str) -> None:
+    files = {"a.md": f"A {0}.\n{directive % 'b.md'}\n", "b.md": f"B.\n{directive % 'a.md'}\n"}
+    chain = {f"deep{n}.md": f"Deep {n}.\n{directive % f'deep{n + 1}.md'}\n" for n in range(1, 15)}
+    root = mkdocs(tmp_path, f"{directive % 'a.md'}\n\n{directive % 'deep1.md'}\n", files | chain)
+    source, found = opened(root)
+    assert (found.text.count("B."), found.text.count("A 0.")) == (1, 1)
+    assert "Deep 10." in found.text
+    assert "Deep 11." not in found.text
+    assert "a.md (it includes itself)" in unresolved(root)
+    assert "deep11.md (more than 10 files deep)" in unresolved(root)
+    assert source.unresolved_includes == 2
+
+
+def test_a_page_does_not_grow_without_end(tmp_path: Path) -> None:
+    """Each of nine files includes the next one ten times; all of it would be a thousand million copies."""
+    files = {f"f{n}.md": f"{{! f{n + 1}.md !}}\n" * 10 for n in range(9)} | {"f9.md": ""}
+    source, found = opened(mkdocs(tmp_path, "{! f0.md !}\n", files))
+    assert len(found.text) < 4 << 20
+    assert source.unresolved_includes > 0
+
+
+@pytest.mark.parametrize(
+    "text", ["{!" + " " * 200_000, "~" * 200_000 + "`\n8<-", "-" * 200_000 + "8<-x", "{* " + "a " * 100_000, "{% include 'a'" * 20_000]
+)
+def test_odd_texts_end(tmp_path: Path, text: str) -> None:
+    """A pattern that went back again and again would take hours here."""
+    assert text_of(mkdocs(tmp_path, text)) == text
+
+
+def test_a_changed_file_changes_the_page(tmp_path: Path) -> None:
+    root = mkdocs(tmp_path, "{! a.md !}\n", {"a.md": "One."})
+    before = opened(root)[1].revision
+    assert opened(root)[1].revision == before
+    write(root, {"a.md": "Two."})
+    assert opened(root)[1].revision != before
+
+
+def test_counts_are_those_of_the_last_run(tmp_path: Path) -> None:
+    source, _ = opened(mkdocs(tmp_path, "{! a.md !}\n\n{! gone.md !}\n", {"a.md": "One."}))
+    list(source.pages())
+    assert (source.unresolved_includes, source.notes[0]) == (1, "1 included file resolved in 1 page.")
+    assert source.included_files.keys() == {tmp_path.resolve() / "a.md"}
+
+
+PARTIALS = """---
+title: Page
+---
+import Setup from './_setup.mdx';
+import Gone from "./_gone.mdx"
+import Out from '../../../outside.mdx';
+import Tabs from '@theme/Tabs';
+
+Before.
+
+<Setup os="linux" />
+
+<Gone />
+<Out/>
+
+<TabItem value="a"><Setup /></TabItem>
+
+```mdx
+import Setup from './_setup.mdx';
+
+<Setup />
+```
+
+## After
+
+The end.
+"""
+
+
+def partials(tmp_path: Path) -> Path:
+    write(tmp_path, {"outside.mdx": "A secret."})
+    return docusaurus(
+        tmp_path / "site",
+        PARTIALS,
+        {
+            "docs/guide/_setup.mdx": "---\nx: 1\n---\nimport Deep from '@site/docs/_deep.mdx';\n\n## Install\n\n"
+            "Use the package.\n\n<Deep/>\n",
+            "docs/_deep.mdx": "### Deeper\n\nEven deeper words.\n\nimport Self from './_deep.mdx'\n\n<Self />\n",
+        },
+    )
+
+
+def test_text_and_anchors_of_a_partial_belong_to_the_page(tmp_path: Path) -> None:
+    source, page = opened(partials(tmp_path))
+    passages = chunk_page(page, read(page), "book", lambda text: len(text.split()), 512, DEFAULT_SIZE)
+    text = "\n".join(passage.chunk.text for passage in passages)
+    assert text.index("Before.") < text.index("Use the package.") < text.index("Even deeper words.") < text.index("The end.")
+    assert {"install", "deeper", "after"} <= {anchor for passage in passages for anchor in passage.chunk.anchors}
+    assert "secret" not in text
+    assert page.text.count("Use the package.") == 2  # where it stands alone, and in the tab, but not in the example
+    assert source.unresolved_includes == 4  # two that are missing or outside, and the one that includes itself, twice
+    check_lines(PARTIALS, page)
+
+
+def test_a_page_without_partials_is_as_written(tmp_path: Path) -> None:
+    text = "import X from './x.mdx'\r\n\r\ntext\r\n"
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "page.mdx").write_bytes(text.encode())
+    write(tmp_path, {"docusaurus.config.js": DOCUSAURUS})
+    page = opened(tmp_path, "page")[1]
+    assert (page.text, page.lines) == (text, ())
+
+
+IMPORT = "import Code from '!!raw-loader!./x.js';\nimport CodeBlock from '@theme/CodeBlock';\n\n"
+
+
+@pytest.mark.parametrize(
+    ("shown", "fence"),
+    [
+        ('<CodeBlock language="jsx">{Code}</CodeBlock>', "```jsx\nlet a = 1;\n```"),
+        ('<CodeBlock className="language-ts" title="x.ts">\n  {Code}\n</CodeBlock>', '```ts title="x.ts"\nlet a = 1;\n```'),
+        (
+            "<CodeBlock\n  language='js'\n  showLineNumbers\n>\n  {Code\n    .split('\\n').filter((l) => l).join('\\n')}\n</CodeBlock>",
+            "```js\nlet a = 1;\n```",
+        ),
+        ("<pre>{Code}</pre>", "```js\nlet a = 1;\n```"),
+        ("{Code}", "```js\nlet a = 1;\n```"),
+        ("{Code.trim()}", "```js\nlet a = 1;\n```"),
+        ("<Tabs><CodeBlock>{Code}</CodeBlock></Tabs>", "<Tabs>\n\n```js\nlet a = 1;\n```\n\n</Tabs>"),
+        ("```mdx-code-block\n<CodeBlock>{Code}</CodeBlock>\n```", "```mdx-code-block\n```js\nlet a = 1;\n```\n```"),
+    ],
+)
+def test_a_raw_file_is_shown_as_code(tmp_path: Path, shown: str, fence: str) -> None:
+    page = f"{IMPORT}{shown}\n\nEnd.\n"
+    source, found = opened(docusaurus(tmp_path, page, {"docs/guide/x.js": "let a = 1;\n"}))
+    assert found.text == f"{IMPORT}{fence}\n\nEnd.\n"
+    assert source.unresolved_includes == 0
+    assert "let a = 1;" in stored(found)
+    assert found.lines[-2] == page.count("\n")
+
+
+def test_raw_files_are_found_by_require_alias_and_without_a_suffix(tmp_path: Path) -> None:
+    page = (
+        "import A from '!!raw-loader!@site/src/a';\nimport B from '../b.py?raw';\n\n<CodeBlock>{A}</CodeBlock>\n\n{B}\n\n"
+        "<CodeBlock language=\"ts\">\n  {require('!!raw-loader!@site/sidebars.ts').default}\n</CodeBlock>\n"
+    )
+    files = {"src/a.tsx": "const a = `\n````\n`", "docs/b.py": "b = 2", "sidebars.ts": "export default {};"}
+    text = text_of(docusaurus(tmp_path, page, files))
+    assert "`````tsx\nconst a = `\n````\n`\n`````\n\n```python\nb = 2\n```\n\n```ts\nexport default {};\n```\n" in text
+
+
+def test_raw_files_that_cannot_be_shown_are_reported(tmp_path: Path) -> None:
+    page = (
+        "import Gone from '!!raw-loader!./gone.js';\nimport Odd from '!!raw-loader!./x.js';\nimport Unused from '!!raw-loader!./x.js';\n\n"
+        "Words.\n\n<CodeBlock>{Gone}</CodeBlock>\n\n<Player code={Odd} />\n"
+    )
+    root = docusaurus(tmp_path, page, {"docs/guide/x.js": "let a = 1;\n"})
+    assert unresolved(root) == (
+        "2 included files could not be resolved: guide/page.mdx: ./gone.js (missing), "
+        "guide/page.mdx: ./x.js (shown in a way that is not understood)."
+    )
+    assert stored(opened(root)[1]) == "Words."
