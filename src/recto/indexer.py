@@ -151,8 +151,8 @@ def _is_current(info: IndexInfo, wanted: Fingerprint) -> bool:
     return (
         made is not None
         and not info.warnings
-        and (made.embedder, made.chunker, made.book, made.source, made.pages)
-        == (wanted.embedder, wanted.chunker, wanted.book, wanted.source, wanted.pages)
+        and made.embedder.is_compatible(wanted.embedder)
+        and (made.chunker, made.book, made.source, made.pages) == (wanted.chunker, wanted.book, wanted.source, wanted.pages)
     )
 
 

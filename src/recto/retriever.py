@@ -13,7 +13,7 @@ from recto.errors import CollectionEmpty, FingerprintMismatch
 from recto.limits import DEFAULT_TOP_K, check_queries, check_query, check_search
 from recto.protocols import AsyncEmbedder, AsyncIndex, AsyncStore, Embedder, Index, Store
 from recto.settings import SAMPLE_COLLECTION
-from recto.types import NO_FILTERS, EmbedderFingerprint, Filters, Hit, IndexInfo, SearchResponse, Selection, Timings
+from recto.types import NO_FILTERS, Filters, Hit, IndexInfo, SearchResponse, Selection, Timings
 
 if TYPE_CHECKING:
     from recto.pages import BookPage
@@ -261,10 +261,10 @@ def check_fingerprint(index: Index, embedder: Embedder) -> None:
             f"Collection '{info.collection}' has vectors of {info.dim} numbers, but {mine.model} makes {mine.dim}",
             hint="Set RECTO_MODEL to the model that the collection was made with, or index the book again.",
         )
-    if info.fingerprint is not None and info.fingerprint.embedder != mine:
+    if info.fingerprint is not None and not info.fingerprint.embedder.is_compatible(mine):
         raise FingerprintMismatch(
             f"Collection '{info.collection}' was indexed with {info.fingerprint.embedder}, but queries are embedded with {mine}",
-            hint=f"Run `{_command(info)}`, or set {_changed(info.fingerprint.embedder, mine)} back.",
+            hint=f"Run `{_command(info)}`, or set RECTO_MODEL back.",
         )
 
 
@@ -272,11 +272,6 @@ def _shared(began: float, opened: float, embedded: float, ended: float, question
     """Share a batch's times among its questions."""
     share = 1e3 / questions
     return Timings((embedded - opened) * share, (ended - embedded) * share, (ended - began) * share)
-
-
-def _changed(made: EmbedderFingerprint, mine: EmbedderFingerprint) -> str:
-    """Name the setting that tells two embedders apart."""
-    return "RECTO_PRECISION" if (made.model, made.revision) == (mine.model, mine.revision) else "RECTO_MODEL"
 
 
 def _command(info: IndexInfo) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from typing import Any, Literal
 
@@ -10,6 +10,8 @@ Vector = list[float]
 Payload = dict[str, Any]
 
 HEADING_SEPARATOR = " > "
+_PRECISIONS = frozenset({"int8-weights-fp32", "int8-weights-bf16", "int8-1", "int8-2"})
+"""Compatible variants of the built-in model, those of older releases included: same text, cosine of 0.98 or more."""
 
 PageFormat = Literal["markdown", "mdx", "html"]
 AnchorStyle = Literal["github", "python-markdown"]
@@ -185,6 +187,11 @@ class EmbedderFingerprint:
     dim: int
     variant: str = "fp32"
     distance: str = "cosine"
+
+    def is_compatible(self, other: EmbedderFingerprint) -> bool:
+        """Return whether vectors of both can be compared: the same model, at most in another precision."""
+        same_model = replace(self, variant="") == replace(other, variant="")
+        return same_model and (self.variant == other.variant or {self.variant, other.variant} <= _PRECISIONS)
 
     def __str__(self) -> str:
         """The model as a person names it."""
