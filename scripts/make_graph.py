@@ -27,6 +27,8 @@ FUSED = "com.microsoft"
 class Graph:
     """Collects nodes and initialisers; each method adds one operator and returns the name of its output."""
 
+    gelu = "none"
+
     def __init__(self, arrays: Arrays, file: str) -> None:
         self.arrays = arrays
         self.file = file
@@ -82,13 +84,20 @@ class Graph:
         return self.op("Reshape", mixed, self.ints(-1, HIDDEN))
 
     def feed_forward(self, x: str, layer: str) -> str:
-        inner = self.op("Gelu", self.linear(x, f"{layer}.f1"), approximate="none")
+        inner = self.op("Gelu", self.linear(x, f"{layer}.f1"), approximate=self.gelu)
         outer = self.linear(inner, f"{layer}.f2")
         return self.norm(self.op("Add", x, outer), f"{layer}.fln")
 
 
 class Int8Graph(Graph):
-    """The same with products of int8: each input is made small as it was measured, the sums are exact, the result is a float again."""
+    """The same with products of int8: each input is made small as it was measured, the sums are exact, the result is a float again.
+
+    With fast products the other operators matter, so this graph uses those that onnxruntime computes fastest.
+    Its LayerNormalization handles one number at a time. The tanh form of GELU differs from the exact one by
+    0.0005 at most, which is far less than one step of int8.
+    """
+
+    gelu = "tanh"
 
     def __init__(self, arrays: Arrays, file: str) -> None:
         super().__init__(arrays, file)
@@ -104,8 +113,13 @@ class Int8Graph(Graph):
         small = self.op("QuantizeLinear", x, scale, zero)
         return self.op("MatMulIntegerToFloat", small, weights, scale, scales, zero, "", bias, domain=FUSED)
 
+    def norm(self, x: str, name: str) -> str:
+        centred = self.op("Sub", x, self.op("ReduceMean", x, self.ints(-1)))
+        unit = self.op("Mul", centred, self.op("Reciprocal", self.op("ReduceL2", centred, self.ints(-1))))
+        return self.op("Add", self.op("Mul", unit, self.weight(f"{name}.w")), self.weight(f"{name}.b"))
 
-GRAPHS: dict[Precision, type[Graph]] = {"fp32": Graph, "int8": Int8Graph, "bf16": Graph}
+
+GRAPHS: dict[Precision, type[Graph]] = {"fp32": Graph, "int8": Int8Graph}
 
 
 def embeddings(g: Graph) -> str:
