@@ -49,9 +49,6 @@ def quantised(weights: Mapping[str, NDArray[Any]], calibration: Mapping[str, Mea
     import numpy as np
 
     found = {name: value for name, value in weights.items() if name.rpartition(".")[0] not in LINEAR}
-    for name in [name for name in found if name.endswith("ln.w")]:
-        # The graph divides by the length of the centred vector, not by its standard deviation.
-        found[name] = found[name] * np.float32(len(found[name]) ** 0.5)
     linear = {f"{name}.{part}": weights[f"{name}.{part}"].copy() for name in LINEAR for part in "wb"}
     for name in LINEAR:
         if name.endswith(".ao"):
