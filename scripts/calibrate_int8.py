@@ -94,7 +94,7 @@ def main() -> None:
     """Write all files of the int8 form."""
     pack = read_pack(find_pack())
     np.savez(CALIBRATION, **figures(pack, measure(pack, texts(pack))))  # type: ignore[arg-type]
-    for precision in make_graph.GRAPHS:
+    for precision in VARIANTS:
         VARIANTS[precision].graph.write_bytes(make_graph.build(precision).SerializeToString(deterministic=True))
     path = VARIANTS["int8"].probe
     if path:

@@ -52,7 +52,8 @@ def shared_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def embedder(shared_home: Path) -> Embedder:
-    return open_embedder(Settings("local", "edge", shared_home, threads=2), print)
+    """In fp32, whose numbers are the same to the sixth digit on every machine and in batches of any size."""
+    return open_embedder(Settings("local", "edge", shared_home, threads=2, precision="fp32"), print)
 
 
 @pytest.fixture(scope="session")

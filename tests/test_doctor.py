@@ -35,7 +35,8 @@ SOIL, SEEDS, BREAD = "module-1-garden/01-soil.md", "module-1-garden/02-seeds.md"
 def examined(
     home: Path, collection: str | None = "house", settings: Mapping[str, str] = NOTHING_SET, directory: Path | None = None
 ) -> list[Finding]:
-    return list(examine({"RECTO_HOME": str(home), "RECTO_THREADS": "2", **settings}, directory, collection))
+    values = {"RECTO_HOME": str(home), "RECTO_THREADS": "2", "RECTO_PRECISION": "fp32", **settings}
+    return list(examine(values, directory, collection))
 
 
 def bad(found: list[Finding]) -> dict[str, Finding]:
@@ -71,6 +72,16 @@ def test_included_files_that_are_missing_are_a_warning(house: Path, embedder: Em
     assert (found.severity, found.name) == (Severity.WARNING, "unresolved")
     assert found.evidence == (f"1 included file could not be resolved: {SOIL}: gone.md (missing).",)
     assert "recto index" in found.repair
+
+
+def test_another_precision_is_only_information(house: Path) -> None:
+    found = examined(house / "home", settings={"RECTO_PRECISION": "int8"})
+    assert not bad(found)
+    assert exit_code(found) == 0
+    finding = named(found, "fingerprint")
+    assert finding.name == "other_precision"
+    assert "int8-weights-fp32" in finding.message
+    assert "(int8-2), which is compatible" in finding.message
 
 
 BROKEN: dict[str, tuple[breaking.Breaker, set[str], str]] = {

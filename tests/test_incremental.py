@@ -10,11 +10,13 @@ from pathlib import Path
 import pytest
 
 from recto.book.tree import MarkdownTree
+from recto.embedders.granite import granite_embedder
 from recto.errors import InvalidArgument
 from recto.indexer import IndexReport, Work, index_book, plan_book
 from recto.plan import Plan
 from recto.previous import PageState
 from recto.protocols import Embedder, Store
+from recto.retriever import Retriever
 from recto.types import Chunk, EmbedderFingerprint, Failure, Fingerprint, IndexInfo, Page, Vector
 from tests.conformance.test_store import made
 from tests.counting import Counting
@@ -234,6 +236,23 @@ def test_another_models_index_is_not_reused(desk: Desk, embedder: Embedder) -> N
     assert (report.published, len(desk.counting.embedded)) == (True, 3)
     assert any("another model" in note for note in report.plan.notes)
     assert "welcome.md" not in {chunk.source for chunk in desk.chunks().values()}
+
+
+def test_another_precision_embeds_and_publishes_only_what_changed(desk: Desk, shared_home: Path) -> None:
+    first = desk.index()
+    before = desk.vectors()
+    desk.counting = Counting(granite_embedder(shared_home, 2, "int8"))
+    second = desk.index()
+    assert (second.published, second.info.generation, desk.counting.embedded) == (False, first.info.generation, [])
+    kept = desk.index("welcome.md")
+    assert (kept.published, states(kept.plan)["welcome.md"], desk.counting.embedded) == (False, PageState.KEPT, [])
+    desk.write("welcome.md", "# Welcome\n\nThis page says something else now.\n")
+    third = desk.index()
+    assert (third.published, len(desk.counting.embedded)) == (True, 1)
+    changed = {id for id, chunk in desk.chunks().items() if chunk.source == "welcome.md"}
+    assert {id for id, vector in desk.vectors().items() if vector != before.get(id)} == changed
+    hits = Retriever(desk.counting, desk.store, NAME).search("How is dough kneaded?").hits
+    assert hits[0].chunk.source.startswith("module-2-kitchen")
 
 
 def test_a_plan_tells_and_writes_nothing(desk: Desk, home: Path) -> None:

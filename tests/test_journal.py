@@ -81,6 +81,26 @@ def test_another_models_vectors_are_not_used(path: Path) -> None:
     assert known(path) == []
 
 
+def test_vectors_of_another_precision_are_used(path: Path) -> None:
+    one, other = (replace(EMBEDDER, variant=variant) for variant in ("int8-weights-fp32", "int8-2"))
+    Journal(path, one).add(["a1"], [vector(3)])
+    journal = Journal(path, other)
+    journal.load()
+    journal.add(["b2"], [vector(4)])
+    again = Journal(path, one)
+    again.load()
+    found = again.vectors(["a1", "b2"])
+    assert found["a1"] == pytest.approx(vector(3), abs=1e-6)
+    assert found["b2"] == pytest.approx(vector(4), abs=1e-6)
+
+
+@pytest.mark.parametrize("header", ["", "[]", "1", "null", "{}", '["recto-journal-1"]', '["recto-journal-1", 1, 2, 3, "x"]', "\xff"])
+def test_a_header_that_makes_no_sense(path: Path, header: str) -> None:
+    path.parent.mkdir()
+    path.write_text(header + "\n", "latin-1")
+    assert known(path) == []
+
+
 def test_cleared(path: Path) -> None:
     journal = written(path)
     journal.clear()

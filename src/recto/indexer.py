@@ -158,7 +158,8 @@ def _is_current(info: IndexInfo, wanted: Fingerprint) -> bool:
     return (
         made is not None
         and not info.warnings
-        and replace(made, content_hash="", recto_version="", created_at="")
+        and made.embedder.is_compatible(wanted.embedder)
+        and replace(made, embedder=wanted.embedder, content_hash="", recto_version="", created_at="")
         == replace(wanted, content_hash="", recto_version="", created_at="")
     )
 

@@ -23,15 +23,15 @@ class Journal:
 
     def __init__(self, path: Path, embedder: EmbedderFingerprint) -> None:
         self._path = path
+        self._embedder = embedder
         self._size = embedder.dim * 4
-        self._header = json.dumps([_FORMAT, embedder.model, embedder.revision, embedder.variant, embedder.dim]).encode() + b"\n"
         self._places: dict[bytes, int] = {}
         self._end = 0
 
     def load(self) -> None:
         """Read what is whole; another embedder's vectors are of no use."""
         with suppress(FileNotFoundError), self._path.open("rb") as file:
-            if file.readline() != self._header:
+            if not self._is_readable(file.readline()):
                 return
             self._end = file.tell()
             while (line := file.readline()).endswith(b"\n"):
@@ -70,7 +70,9 @@ class Journal:
                 file.truncate(self._end)
                 file.seek(self._end)
                 if not self._end:
-                    file.write(self._header)
+                    mine = self._embedder
+                    header = [_FORMAT, mine.model, mine.revision, mine.variant, mine.dim]
+                    file.write(json.dumps(header).encode() + b"\n")
                 file.write(_digest(names, data) + b" " + names + b"\n")
                 self._note(hashes, file.tell())
                 file.write(data)
@@ -87,6 +89,15 @@ class Journal:
         self._places.clear()
         self._end = 0
         self._path.unlink(missing_ok=True)
+
+    def _is_readable(self, header: bytes) -> bool:
+        """Return whether the file's vectors can stand beside this embedder's."""
+        try:
+            format, model, revision, variant, dim = json.loads(header)
+            made = EmbedderFingerprint(model, revision, dim, variant)
+        except (ValueError, TypeError):
+            return False
+        return bool(format == _FORMAT) and made.is_compatible(self._embedder)
 
     def _note(self, hashes: Sequence[str], start: int) -> None:
         self._places.update((_key(name), start + index * self._size) for index, name in enumerate(hashes))

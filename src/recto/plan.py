@@ -191,7 +191,7 @@ class Planner:
         if not (outside or failed) or previous.books != {self._source.book}:
             return PageState.GONE
         made = previous.index.info.fingerprint
-        if made is None or made.embedder != self._embedder.fingerprint:
+        if made is None or not made.embedder.is_compatible(self._embedder.fingerprint):
             self._notes.append(f"{path} was embedded by another model before, so it leaves the index until it can be read again.")
             return PageState.GONE
         return PageState.KEPT if failed else PageState.UNCHANGED

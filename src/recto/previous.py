@@ -91,5 +91,5 @@ def current_state(store: Store, collection: str, embedder: Embedder, *, reuse: b
         index = store.open(collection)
         made = index.info.fingerprint
         if made is not None and index.info.collection == collection:
-            return Previous(index, reusable=reuse and made.embedder == embedder.fingerprint)
+            return Previous(index, reusable=reuse and made.embedder.is_compatible(embedder.fingerprint))
     return None

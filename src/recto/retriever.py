@@ -21,7 +21,6 @@ from recto.types import (
     NO_FILTERS,
     Candidates,
     Chunk,
-    EmbedderFingerprint,
     Filters,
     GroupBy,
     Hit,
@@ -440,10 +439,10 @@ def check_fingerprint(index: Index, embedder: Embedder) -> None:
             f"Collection '{info.collection}' has vectors of {info.dim} numbers, but {mine.model} makes {mine.dim}",
             hint="Set RECTO_MODEL to the model that the collection was made with, or index the book again.",
         )
-    if info.fingerprint is not None and info.fingerprint.embedder != mine:
+    if info.fingerprint is not None and not info.fingerprint.embedder.is_compatible(mine):
         raise FingerprintMismatch(
             f"Collection '{info.collection}' was indexed with {info.fingerprint.embedder}, but queries are embedded with {mine}",
-            hint=f"Run `{_command(info)}`, or set {_changed(info.fingerprint.embedder, mine)} back.",
+            hint=f"Run `{_command(info)}`, or set RECTO_MODEL back.",
         )
 
 
@@ -451,11 +450,6 @@ def _shared(began: float, opened: float, embedded: float, ended: float, question
     """Share a batch's times among its questions."""
     share = 1e3 / questions
     return Timings((embedded - opened) * share, (ended - embedded) * share, (ended - began) * share)
-
-
-def _changed(made: EmbedderFingerprint, mine: EmbedderFingerprint) -> str:
-    """Name the setting that tells two embedders apart."""
-    return "RECTO_PRECISION" if (made.model, made.revision) == (mine.model, mine.revision) else "RECTO_MODEL"
 
 
 def _command(info: IndexInfo) -> str:

@@ -26,7 +26,7 @@ _DIGITS = 9
 _PROJECT_ROOTS = ("pyproject.toml", ".git")
 
 
-Precision = Literal["fp32", "int8", "bf16"]
+Precision = Literal["auto", "fp32", "int8"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class Settings:
     home: Path
     model: str = BUILT_IN_MODEL
     threads: int = 1
-    precision: Precision = "fp32"
+    precision: Precision = "auto"
     collection: str | None = None
     qdrant_url: str = ""
     qdrant_api_key: str = field(default="", repr=False)
@@ -83,7 +83,7 @@ def load_settings(environment: Mapping[str, str] | None = None, directory: Path 
         home=_home(values),
         model=values.get("RECTO_MODEL", COHERE_MODEL if embedder == "cohere" else BUILT_IN_MODEL),
         threads=_number(values, "RECTO_THREADS", 256) or _cores(),
-        precision=_choice(values, "RECTO_PRECISION", ("fp32", "int8", "bf16"), "fp32"),  # type: ignore[arg-type]
+        precision=_choice(values, "RECTO_PRECISION", ("auto", "fp32", "int8"), "auto"),  # type: ignore[arg-type]
         collection=collection,
         qdrant_url=values.get("QDRANT_URL", ""),
         qdrant_api_key=values.get("QDRANT_API_KEY", ""),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Literal
 
@@ -11,6 +11,8 @@ Vector = list[float]
 Payload = dict[str, Any]
 
 HEADING_SEPARATOR = " > "
+_PRECISIONS = frozenset({"int8-weights-fp32", "int8-weights-bf16", "int8-1", "int8-2"})
+"""Compatible variants of the built-in model, those of older releases included: same text, cosine of 0.98 or more."""
 
 Mode = Literal["hybrid", "dense", "lexical"]
 """How chunks are scored: by cosine similarity, by BM25, or by the weighted sum of both."""
@@ -252,6 +254,11 @@ class EmbedderFingerprint:
     dim: int
     variant: str = "fp32"
     distance: str = "cosine"
+
+    def is_compatible(self, other: EmbedderFingerprint) -> bool:
+        """Return whether vectors of both can be compared: the same model, at most in another precision."""
+        same_model = replace(self, variant="") == replace(other, variant="")
+        return same_model and (self.variant == other.variant or {self.variant, other.variant} <= _PRECISIONS)
 
     def __str__(self) -> str:
         """The model as a person names it."""

@@ -86,11 +86,9 @@ def open_embedder(settings: Settings, tell: Tell, *, once: bool = False) -> Embe
     if settings.model in (BUILT_IN_MODEL, f"ibm-granite/{BUILT_IN_MODEL}"):
         from recto.embedders.granite import granite_embedder
 
-        return granite_embedder(settings.home, settings.threads, settings.precision, tell, once=once)
-    if settings.precision != "fp32":
-        raise ConfigurationError(
-            f"RECTO_PRECISION={settings.precision} is for the built-in model, not for {settings.model}", hint="Unset one of the two."
-        )
+        return granite_embedder(settings.home, settings.threads, settings.precision, once=once)
+    if settings.precision == "int8":
+        raise ConfigurationError(f"RECTO_PRECISION=int8 is for the built-in model, not for {settings.model}", hint="Unset one of the two.")
     directory = Path(settings.model).expanduser()
     if directory.is_dir():
         from recto.embedders.directory import directory_embedder

@@ -1,18 +1,21 @@
-"""The int8 form of the built-in model: near to fp32, told apart from it, and refused where it cannot be computed."""
+"""The built-in model in int8: near to fp32 and compatible with it, and refused where it cannot be computed."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from recto.embedders import granite
-from recto.embedders.granite import VARIANTS, granite_embedder
+from recto.embedders.granite import FINGERPRINT, VARIANTS, granite_embedder
+from recto.embedders.graph import check_vector
 from recto.embedders.int8 import LINEAR, quantised, read_calibration
 from recto.embedders.pack import find_pack, read_pack
-from recto.errors import ConfigurationError, FingerprintMismatch
+from recto.embedders.session import Run, Weights
+from recto.errors import ConfigurationError
 from recto.protocols import Embedder
 from recto.retriever import Retriever
 from recto.settings import QUERY_COLLECTION, Precision, Settings, load_settings
@@ -62,33 +65,77 @@ def test_what_was_measured_holds_for_the_sample_book() -> None:
         assert high.max() / measured.scale <= (255 - measured.zero) * 1.05 + 1
 
 
-@pytest.mark.parametrize("precision", ["int8", "bf16"])
-def test_an_index_of_one_form_refuses_questions_of_the_other(sample_home: Path, precision: Precision) -> None:
-    other = open_embedder(Settings("local", "edge", sample_home, precision=precision), print)
-    with pytest.raises(FingerprintMismatch, match=precision) as caught:
-        Retriever(other, EdgeStore(sample_home), QUERY_COLLECTION).search("What is ROS 2?")
-    assert "RECTO_PRECISION back" in caught.value.hint
+def test_an_index_of_one_precision_is_searched_in_the_other(sample_home: Path, int8: Embedder, retriever: Retriever) -> None:
+    other = Retriever(int8, EdgeStore(sample_home), QUERY_COLLECTION)
+    mine, theirs = (each.search("What is ROS 2?").hits[0] for each in (other, retriever))
+    assert mine.chunk == theirs.chunk
+    assert mine.score == pytest.approx(theirs.score, abs=0.02)
 
 
-def test_the_forms_have_fingerprints_of_their_own() -> None:
-    assert len({variant.fingerprint for variant in VARIANTS.values()}) == len(VARIANTS)
-    assert VARIANTS["fp32"].fingerprint.variant == "int8-weights-fp32"  # what indexes were made with so far
+def test_all_precisions_of_one_model_are_compatible() -> None:
+    names = ("int8-weights-fp32", "int8-weights-bf16", "int8-1", "int8-2")
+    made = [replace(FINGERPRINT, variant=name) for name in names]
+    assert {variant.fingerprint for variant in VARIANTS.values()} <= set(made)
+    assert all(one.is_compatible(other) for one in made for other in made)
+
+
+@pytest.mark.parametrize("change", [{"model": "x"}, {"revision": "x"}, {"dim": 8}, {"distance": "dot"}, {"variant": "x"}])
+def test_another_model_is_not_compatible(change: dict[str, Any]) -> None:
+    other = replace(FINGERPRINT, **change)
+    assert other.is_compatible(other)
+    assert not other.is_compatible(FINGERPRINT)
+    assert not FINGERPRINT.is_compatible(other)
 
 
 def test_a_processor_that_computes_something_else_is_told(shared_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     wrong = tmp_path / "probe.f32"
     np.roll(np.fromfile(VARIANTS["int8"].probe or "", np.float32), 7).tofile(wrong)
     monkeypatch.setitem(granite.VARIANTS, "int8", replace(VARIANTS["int8"], probe=wrong))
-    with pytest.raises(ConfigurationError, match="wrong numbers on this processor") as caught:
-        granite_embedder(shared_home, 1, "int8").embed_query("x")
-    assert "RECTO_PRECISION" in caught.value.hint
+    for once in (False, True):
+        with pytest.raises(ConfigurationError, match="wrong numbers on this processor") as caught:
+            granite_embedder(shared_home, 1, "int8", once=once).embed_query("x")
+        assert "RECTO_PRECISION=fp32" in caught.value.hint
+
+
+@pytest.mark.parametrize(("dot_product", "precision", "expected"), [(True, "int8", True), (False, "int8", False), (False, "fp32", True)])
+def test_int8_is_not_opened_in_haste_where_its_weights_must_be_made_unsigned(
+    shared_home: Path, monkeypatch: pytest.MonkeyPatch, dot_product: bool, precision: Precision, expected: bool
+) -> None:
+    opened: list[bool] = []
+
+    def open_graph(graph: Path, weights: Weights, threads: int, *, once: bool) -> Run:
+        opened.append(once)
+        return usual(graph, weights, threads, once=once)
+
+    usual = granite.open_graph
+    monkeypatch.setattr(granite, "open_graph", open_graph)
+    monkeypatch.setattr(granite, "has_int8_dot_product", lambda: dot_product)
+    granite_embedder(shared_home, 1, precision, once=True).embed_query("x")
+    assert opened == [expected]
+
+
+def test_every_copy_of_the_known_text_is_compared(tmp_path: Path) -> None:
+    known = tmp_path / "probe.f32"
+    np.array([0.6, 0.8], np.float32).tofile(known)
+    check_vector(lambda rows: [[0.6, 0.8]] * len(rows), [0, 2], known, copies=3)
+    with pytest.raises(ConfigurationError, match="wrong numbers"):
+        check_vector(lambda rows: [[0.6, 0.8], *[[0.8, 0.6]] * (len(rows) - 1)], [0, 2], known, copies=3)
 
 
 def test_the_setting(tmp_path: Path) -> None:
-    assert load_settings({}, tmp_path).precision == "fp32"
+    assert load_settings({}, tmp_path).precision == "auto"
     assert load_settings({"RECTO_PRECISION": "INT8"}, tmp_path).precision == "int8"
-    with pytest.raises(ConfigurationError, match="RECTO_PRECISION must be one of"):
-        load_settings({"RECTO_PRECISION": "int4"}, tmp_path)
+    with pytest.raises(ConfigurationError, match="RECTO_PRECISION must be one of auto, fp32, int8") as caught:
+        load_settings({"RECTO_PRECISION": "bf16"}, tmp_path)
+    assert "RECTO_PRECISION=auto" in caught.value.hint
+
+
+@pytest.mark.parametrize(("dot_product", "precision"), [(True, "int8"), (False, "fp32")])
+def test_the_default_is_what_the_processor_computes_fastest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dot_product: bool, precision: Precision
+) -> None:
+    monkeypatch.setattr(granite, "has_int8_dot_product", lambda: dot_product)
+    assert open_embedder(Settings("local", "edge", tmp_path), print).fingerprint == VARIANTS[precision].fingerprint
 
 
 def test_another_model_has_no_int8_form(tmp_path: Path) -> None:

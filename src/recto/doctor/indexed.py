@@ -63,6 +63,10 @@ def fingerprint(patient: Patient) -> Iterator[Finding]:
         yield note("fingerprint", "old_chunker", message, *evidence, repair=patient.index_command())
     elif patient.embedder is None:
         yield note("fingerprint", "not_compared", f"Made with {made.embedder}; there is no embedder to compare it with", *evidence)
+    elif made.embedder != patient.embedder.fingerprint:
+        mine = patient.embedder.fingerprint.variant
+        message = f"Made with {made.embedder}; queries use another precision ({mine}), which is compatible"
+        yield note("fingerprint", "other_precision", message, *evidence)
     else:
         yield ok("fingerprint", f"Made with {made.embedder}, as questions are", *evidence)
 

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from recto.embedders.graph import check_vector, open_graph, shaped
+from recto.embedders.graph import check_vector, open_graph
 from recto.embedders.local import LocalEmbedder
 from recto.embedders.pack import check_pack, find_pack, read_pack, read_tokenizer
 from recto.embedders.plain import PlainTokenizer
 from recto.embedders.prepared import Arrays, prepared
+from recto.embedders.processor import has_int8_dot_product
 from recto.embedders.session import Run, Sessions, Weights, new_tokenizer
 from recto.settings import Precision
 from recto.types import EmbedderFingerprint
@@ -20,13 +21,12 @@ from recto.types import EmbedderFingerprint
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
-    from recto.remote import Tell
-
 NAME = "granite-embedding-30m-english"
 REVISION = "9b5b096411652ec1189c68fcfb90d0a82c5b45af"
 MAX_TOKENS = 512
 PROBE = (0, 2264, 16, 10, 8304, 116, 2)
 """A short text's tokens, whose int8 vector is known: a processor that cannot compute it is found out before it is used."""
+_PROBE_COPIES = 5  # together more than 32 tokens, from which on AMX multiplies in another way
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ VARIANTS: dict[Precision, Variant] = {
         _as_stored,
     ),
     "int8": Variant(
-        _fingerprint("int8-1"),  # another calibration gives other vectors, and another number
+        _fingerprint("int8-2"),  # another graph or calibration gives other vectors, and another number
         _HERE / "granite-int8.onnx",
         "granite-int8.weights",
         "8df78816d0c26672f5140adc2da4ba3fcfe13178a1b23e4d0808d842cc8fbc45",
@@ -74,16 +74,20 @@ VARIANTS: dict[Precision, Variant] = {
         _HERE / "granite-int8-probe.f32",
     ),
 }
-VARIANTS["bf16"] = replace(VARIANTS["fp32"], fingerprint=_fingerprint("int8-weights-bf16"))
 FINGERPRINT = VARIANTS["fp32"].fingerprint
 
 
-def granite_embedder(home: Path, threads: int, precision: Precision = "fp32", tell: Tell = print, *, once: bool = False) -> LocalEmbedder:
+def fastest_precision() -> Precision:
+    """Return the precision that this processor computes fastest."""
+    return "int8" if has_int8_dot_product() else "fp32"
+
+
+def granite_embedder(home: Path, threads: int, precision: Precision = "fp32", *, once: bool = False) -> LocalEmbedder:
     """Make the built-in embedder; `home` keeps its weights as they are used, and remembers that the pack was checked.
 
     A process that asks `once` does not arrange the weights for speed first, which takes as long as a dozen questions.
     """
-    variant = VARIANTS[precision]
+    variant = VARIANTS[fastest_precision() if precision == "auto" else precision]
 
     def checked_pack() -> Path:
         pack = find_pack()
@@ -95,23 +99,19 @@ def granite_embedder(home: Path, threads: int, precision: Precision = "fp32", te
         return prepared(home / "cache", variant.weights, variant.sha256, lambda: variant.make(checked_pack()))
 
     def open_for(threads: int, *, once: bool = once) -> Run:
-        run = open_graph(variant.graph, weights(), threads, once=once)
+        # Where int8 weights must be unsigned (see `session_settings`), optimising the graph makes them so.
+        quick = once and (variant.probe is None or has_int8_dot_product())
+        run = open_graph(variant.graph, weights(), threads, once=quick)
         if variant.probe:
-            check_vector(run, PROBE, variant.probe)
+            check_vector(run, PROBE, variant.probe, copies=1 if once else _PROBE_COPIES)
         return run
 
     def open_for_passages() -> Run:
         """Open it for many texts, whatever it was opened for before: a first question may find that the book has to be indexed."""
         return open_for(1, once=False)
 
-    def open_in_bf16() -> Run:
-        from recto.embedders.openvino import Portable, in_bf16
-
-        return in_bf16(open_for_passages(), Portable(variant.graph, weights(), shaped, PROBE), threads, tell)
-
     def open_tokenizer() -> Tokenizer:
         return new_tokenizer(read_tokenizer(checked_pack()))
 
-    passages = open_in_bf16 if precision == "bf16" else open_for_passages if once else None
-    sessions = Sessions(open_for, threads, passages)
+    sessions = Sessions(open_for, threads, open_for_passages if once else None)
     return LocalEmbedder(variant.fingerprint, MAX_TOKENS, open_tokenizer, sessions, threads, PlainTokenizer(_MERGES).encode)

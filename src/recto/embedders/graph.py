@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from recto.embedders.runtime import OnnxError, Session, find_library
-from recto.embedders.session import SETTINGS, WEIGHTS_FOLDER, Run, Weights, cannot_open, new_session
+from recto.embedders.session import WEIGHTS_FOLDER, Run, Weights, cannot_open, new_session, session_settings
 from recto.errors import ConfigurationError
 
 OUTPUT = "vectors"
@@ -34,7 +34,7 @@ def open_graph(graph: Path, weights: Weights, threads: int, *, once: bool = Fals
 
 def by_library(library: Path, graph: bytes, folder: Path, threads: int, *, once: bool) -> Run:
     """Open the graph with weights in a folder."""
-    settings = {**SETTINGS, WEIGHTS_FOLDER: str(folder), "session.disable_prepacking": "1" if once else "0"}
+    settings = {**session_settings(), WEIGHTS_FOLDER: str(folder), "session.disable_prepacking": "1" if once else "0"}
     try:
         session = Session(library, graph, threads, settings, optimise=not once)
     except OnnxError as error:
@@ -46,17 +46,17 @@ def _by_python(graph: bytes, weights: Weights, threads: int) -> Run:
     session = new_session(graph, threads, weights)
 
     def run(rows: Sequence[Sequence[int]]) -> Any:
-        return session.run([OUTPUT], shaped(rows))[0].tolist()
+        return session.run([OUTPUT], _shaped(rows))[0].tolist()
 
     return run
 
 
-def shaped(rows: Sequence[Sequence[int]]) -> dict[str, Any]:
+def _shaped(rows: Sequence[Sequence[int]]) -> dict[str, Any]:
     """Return the graph's inputs as numpy has them."""
     import numpy as np
 
     padded = _padded(rows)
-    ids = np.array(padded["ids"], np.int64)  # numpy would take a kind of its own, of the same size, which OpenVINO does not know
+    ids = np.array(padded["ids"], np.int64)
     return {"ids": ids.reshape(len(rows), -1), "mask": np.array(padded["mask"]).reshape(len(rows), -1)}
 
 
@@ -71,10 +71,8 @@ def _padded(rows: Sequence[Sequence[int]]) -> dict[str, array[Any]]:
     return {"ids": ids, "mask": mask}
 
 
-def check_vector(run: Run, tokens: Sequence[int], known: Path) -> None:
-    """Compute a text whose int8 vector is known."""
-    if not sum(map(mul, run([tokens])[0], array("f", known.read_bytes()))) >= _NEAR:
-        raise ConfigurationError(
-            "RECTO_PRECISION=int8 gives wrong numbers on this processor",
-            hint="Unset RECTO_PRECISION, and index again what was indexed with it.",
-        )
+def check_vector(run: Run, tokens: Sequence[int], known: Path, *, copies: int) -> None:
+    """Embed several copies of a text whose int8 vector is known, and compare each with it."""
+    expected = array("f", known.read_bytes())
+    if not all(sum(map(mul, vector, expected)) >= _NEAR for vector in run([tokens] * copies)):
+        raise ConfigurationError("int8 gives wrong numbers on this processor", hint="Set RECTO_PRECISION=fp32, and index again.")

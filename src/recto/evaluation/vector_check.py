@@ -19,7 +19,7 @@ _PAGES = 32  # pages of which the shortest passage is embedded again
 _SUSPECTS = 6  # passages that are far from all others; noise is among them, if there is any
 _KEPT = 4000  # vectors from which the middle is taken
 _LENGTH_OFF = 0.01
-_SAME = 0.999  # the same model gives the same text at least this cosine
+_SAME = 0.97  # the same model gives the same text at least this cosine, in any precision
 _FOREIGN_SAME = 0.5  # of unknown texts around the passage: below this it cannot be the same model
 _OUTLIER = 6.0  # median absolute deviations below the median
 

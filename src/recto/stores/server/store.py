@@ -187,7 +187,7 @@ class ServerStore:
         """Whether new vectors may stand beside the old ones."""
         found = self._connection.read(lambda client: client.get_collection(physical))
         fingerprint, _ = _fingerprint(found.config)
-        return fingerprint is not None and fingerprint.embedder == embedder
+        return fingerprint is not None and fingerprint.embedder.is_compatible(embedder)
 
     def _physical(self, name: str) -> str | None:
         """Return the collection that a name leads to, if it is the name's own."""
