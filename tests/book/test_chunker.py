@@ -7,7 +7,6 @@ import re
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
-from itertools import pairwise
 from textwrap import dedent
 
 import pytest
@@ -67,31 +66,34 @@ def test_sections_are_chunks_of_their_own_under_their_path() -> None:
     assert [passage.chunk.anchor for passage in chunks(source)] == ["", "one", "deep", "two"]
 
 
-def test_a_heading_is_never_alone() -> None:
-    source = f"# T\n\n## Empty\n\n### Full\n\n{PROSE * 3}\n\n## Trailing\n"
-    found = chunks(source)
-    assert [passage.chunk.heading_path for passage in found] == ["T > Empty > Full"]
+def test_a_heading_without_text_is_found_through_its_first_subsection_or_by_itself() -> None:
+    source = f"# T\n\n## Empty\n\n### Full\n\n{PROSE * 3}\n\n## Leaf\n\n## Trailing\n"
+    found = [(passage.chunk.heading_path, passage.chunk.text) for passage in chunks(source)]
+    assert [path for path, _ in found] == ["T > Empty > Full", "T > Leaf", "T > Trailing"]
+    assert [text for _, text in found[1:]] == ["## Leaf", "## Trailing"]
 
 
-def test_crumbs_join_their_neighbour_with_their_heading() -> None:
-    source = f"# T\n\n## One\n\n{PROSE * 3}\n\n## Two\n\nTiny.\n\n## Three\n\n{PROSE * 3}\n"
-    found = chunks(source)
-    assert [passage.chunk.heading_path for passage in found] == ["T > One", "T > Three"]
-    assert "## Two\n\nTiny." in found[0].chunk.text
+def test_a_short_section_is_a_chunk_of_its_own() -> None:
+    source = f"# T\n\nHi.\n\n## One\n\n{PROSE * 3}\n\n## Two\n\nTiny.\n\n## Three\n\n{PROSE * 3}\n"
+    found = [passage.chunk for passage in chunks(source)]
+    assert [chunk.anchor for chunk in found] == ["", "one", "two", "three"]
+    assert (found[2].heading_path, found[2].text) == ("T > Two", "Tiny.")
 
 
-def test_a_crumb_before_a_larger_section_keeps_its_heading() -> None:
-    joined = chunks("# Title\n\n## Small\n\na few words\n\n## Large\n\n" + "word " * 30 + "\n")
-    assert [passage.chunk.headings for passage in joined] == [("Title", "Large")]
-    assert joined[0].chunk.text.startswith("## Small\n\na few words\n\n## Large\n\nword")
-    introduced = chunks("# Title\n\na few words\n\n## Large\n\n" + "word " * 30 + "\n")
-    assert introduced[0].chunk.text.startswith("a few words\n\n## Large")
+@given(st.lists(st.tuples(st.integers(1, 4), st.integers(0, 40)), min_size=1, max_size=12))
+def test_a_chunk_never_holds_text_of_two_sections(sections: list[tuple[int, int]]) -> None:
+    """Each section's words name it, so that a chunk shows by its text where it is from."""
+    parts = [f"{'#' * level} Heading{number}\n\n{f'word{number} ' * count}" for number, (level, count) in enumerate(sections)]
+    for passage in chunks("\n\n".join(parts), size=ChunkSize(40)):
+        named = set(re.findall(r"(?:word|Heading)(\d+)", passage.chunk.text))
+        assert len(named) == 1
+        assert passage.chunk.headings[-1] == f"Heading{named.pop()}"
 
 
 def test_a_long_section_is_divided_evenly() -> None:
     source = "# T\n\n" + "\n\n".join([PROSE] * 15) + "\n"
     sizes = [words(passage.chunk.text) for passage in chunks(source)]
-    assert len(sizes) == 2
+    assert len(sizes) > 1
     assert max(sizes) - min(sizes) < max(sizes) / 2
 
 
@@ -146,7 +148,7 @@ def test_what_fits_is_whole_wherever_it_stands() -> None:
 
 def test_inline_math_and_code_are_not_cut_like_sentences() -> None:
     sentence = "The law is $a. b! c? d$ and `x. y! z? w` for all of us here. "
-    found = chunks("# T\n\n" + sentence * 60, size=ChunkSize(60, 10))
+    found = chunks("# T\n\n" + sentence * 60, size=ChunkSize(60))
     assert len(found) > 10
     assert all(passage.chunk.text.endswith("here.") for passage in found)
 
@@ -183,13 +185,16 @@ def test_anchors_lead_to_the_chunk_that_holds_their_text() -> None:
 
         ## Trailing
         """)
-    made = [passage.chunk for passage in chunks(source, size=ChunkSize(154, 30))]
-    assert [chunk.anchor for chunk in made] == ["one", "one", "one", "third"]
+    made = [passage.chunk for passage in chunks(source, size=ChunkSize(154))]
+    assert [chunk.anchor for chunk in made] == ["empty", "one", "one", "one", "two", "third", "trailing"]
     assert [chunk.anchors for chunk in made] == [
-        ("one", "t", "empty"),
+        ("empty", "t"),
+        ("one",),
         ("one", "middle"),
         ("one", "inside"),
-        ("third", "two", "trailing"),
+        ("two",),
+        ("third",),
+        ("trailing",),
     ]
 
 
@@ -222,7 +227,7 @@ def test_a_long_list_is_divided_between_items() -> None:
 
 
 def test_an_admonition_that_fits_stays_whole() -> None:
-    note = f":::warning[Stop]\n\n{PROSE * 3}\n\n{PROSE * 3}\n\n:::"
+    note = f":::warning[Stop]\n\n{PROSE * 2}\n\n{PROSE * 2}\n\n:::"
     source = f"# T\n\n{PROSE * 6}\n\n{note}\n\n{PROSE * 6}\n"
     assert sum(note.replace(" \n", "\n") in passage.chunk.text.replace(" \n", "\n") for passage in chunks(source)) == 1
 
@@ -230,7 +235,7 @@ def test_an_admonition_that_fits_stays_whole() -> None:
 @pytest.mark.parametrize("text", ["word " * 3000, "x" * 9000, PROSE * 200, "机器人" * 2000, "🤖" * 1500])
 def test_nothing_is_too_long_for_the_model(embedder: Embedder, text: str) -> None:
     found = chunks(f"# T\n\n{text}\n", embedder.count_tokens, embedder.max_tokens)
-    assert all(embedder.count_tokens(passage.embedded) <= SIZE.largest + 8 for passage in found)
+    assert all(embedder.count_tokens(passage.embedded) <= SIZE.max_tokens + 8 for passage in found)
     assert "".join("".join(passage.chunk.text.split()) for passage in found) == "".join(text.split())
 
 
@@ -293,27 +298,18 @@ def check(source: str, found: list[Passage], limit: int, count: Callable[[str], 
         for line in chunk.text.split("\n"):
             assert _REPEATED.fullmatch(line) or any(line.strip() in source_line for source_line in written)
         assert (chunk.chunk_index, chunk.total_chunks) == (index, len(found))
-        if "```\nopen" not in source:  # where a fence is never closed, what looks like a heading is code
-            assert not re.search(r"^#+ \w+$", chunk.text.split("\n")[-1]), "no heading stands alone"
 
 
-@given(DOCUMENTS, st.integers(40, 300), st.integers(0, 60))
+@given(DOCUMENTS, st.integers(40, 300))
 @hypothesis_settings(max_examples=200)
-def test_every_character_is_in_exactly_one_chunk_and_where_it_says(source: str, largest: int, crumb: int) -> None:
-    size = ChunkSize(largest, crumb)
+def test_every_character_is_in_exactly_one_chunk_and_where_it_says(source: str, max_tokens: int) -> None:
+    size = ChunkSize(max_tokens)
     found = chunks(source, size=size)
-    check(source, found, max(largest + 8, 40), words)
+    check(source, found, max(max_tokens + 8, 40), words)
     assert found == chunks(source, size=size)
 
 
 @given(DOCUMENTS, st.integers(60, 500))
 @hypothesis_settings(max_examples=20)
-def test_the_same_with_the_real_tokenizer(embedder: Embedder, source: str, largest: int) -> None:
-    check(source, chunks(source, embedder.count_tokens, embedder.max_tokens, ChunkSize(largest, 30)), 512, embedder.count_tokens)
-
-
-@given(DOCUMENTS)
-def test_crumbs_are_joined_where_they_fit(source: str) -> None:
-    found = chunks(source, size=ChunkSize(300, 30))
-    sizes = [words(passage.chunk.text) for passage in found]
-    assert not [pair for pair in pairwise(sizes) if min(pair) < 15 and sum(pair) < 150]
+def test_the_same_with_the_real_tokenizer(embedder: Embedder, source: str, max_tokens: int) -> None:
+    check(source, chunks(source, embedder.count_tokens, embedder.max_tokens, ChunkSize(max_tokens)), 512, embedder.count_tokens)
