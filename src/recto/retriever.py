@@ -27,6 +27,7 @@ from recto.types import (
     IndexInfo,
     IndexQuery,
     Mode,
+    Module,
     SearchResponse,
     Selection,
     Timings,
@@ -237,9 +238,13 @@ class Retriever:
 
         return read_page(self.open(), url, self._collection)
 
-    def modules(self) -> dict[str, int]:
-        """Count the passages of each module."""
-        return self.open().modules()
+    def modules(self) -> tuple[Module, ...]:
+        """Return the modules in reading order."""
+        index = self.open()
+        counts, made = index.modules(), index.info.fingerprint
+        titles = dict(made.modules) if made else {}
+        ordered = [name for name in titles if name in counts] + [name for name in counts if name not in titles]
+        return tuple(Module(name, titles.get(name) or name, counts[name]) for name in ordered)
 
     def pages(self) -> dict[str, int]:
         """Count the passages of each page address."""

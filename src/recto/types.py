@@ -106,6 +106,15 @@ class Chunk:
 
 
 @dataclass(frozen=True, slots=True)
+class Module:
+    """A module of the book: the name that filters use, the title that readers see, and how many chunks it has."""
+
+    name: str
+    title: str
+    chunks: int
+
+
+@dataclass(frozen=True, slots=True)
 class Estimate:
     """What embedding by a service will take: calls, minutes at the limits of a trial key, and money if the price is known."""
 

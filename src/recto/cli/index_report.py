@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from recto.cli.render import in_line
 from recto.indexer import IndexReport
 from recto.plan import Plan
 from recto.previous import PageState
@@ -85,6 +86,7 @@ def _plan_data(plan: Plan) -> dict[str, Any]:
         "embedded": {"texts": plan.texts, "tokens": plan.tokens},
         "reused": plan.reused,
         "modules": {name: chunks for name, (_, chunks) in plan.modules().items()},
+        "module_titles": dict(plan.module_titles()),
         "failed": [str(failure) for failure in plan.failed],
         "notes": list(plan.notes),
     }
@@ -99,9 +101,11 @@ def _changes(plan: Plan) -> list[str]:
 
 
 def _modules(plan: Plan) -> list[str]:
-    rows = [(name, pages, chunks) for name, (pages, chunks) in plan.modules().items()]
-    width = max([len("Module"), *(len(name) for name, _, _ in rows)])
-    return [f"  {'Module':<{width}}  Pages  Chunks", *(f"  {name:<{width}}  {pages:>5}  {chunks:>6}" for name, pages, chunks in rows)]
+    counts = plan.modules()
+    titles = [(name, in_line(title if title and title != name else "")) for name, title in plan.module_titles()]
+    width = max([len("Module"), *(len(name) for name, _ in titles)])
+    rows = (f"  {name:<{width}}  {counts[name][0]:>5}  {counts[name][1]:>6}  {title}".rstrip() for name, title in titles)
+    return [f"  {'Module':<{width}}  Pages  Chunks  Title", *rows]
 
 
 def _pages(plan: Plan) -> list[str]:

@@ -1,0 +1,72 @@
+"""Lexical analysis: words, identifiers and their parts, numbers, flags, stems, stop words."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from recto.search.analyzer import PART_MARK, query_words, stem, tokens, word_terms
+
+
+def terms(text: str) -> list[str]:
+    return [term for token in tokens(text) for term in token.terms]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("The robot", ["the", "robot"]),
+        ("9.81", ["9.81"]),
+        ("v2.10.3", ["v2.10.3"]),
+        ("--dry-run", ["--dry-run", "dry", "run"]),
+        ("base_link", ["base_link", "~base", "~link"]),
+        ("BaseModel", ["basemodel", "~base", "~model"]),
+        ("ROS_DOMAIN_ID", ["ros_domain_id", "~ros", "~domain", "~id"]),
+        ("HTTPServer", ["httpserver", "~http", "~server"]),
+        ("pydantic.BaseModel", ["pydantic.basemodel", "pydantic", "basemodel", "~base", "~model"]),
+        ("E0308", ["e0308", "~0308"]),
+        ("Größe", ["größe"]),
+    ],
+)
+def test_terms_of_a_text(text: str, expected: list[str]) -> None:
+    assert terms(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("forms", "shared"),
+    [
+        (("configure", "configures", "configured", "configuring"), "configur"),
+        (("make", "makes", "making"), "mak"),
+        (("run", "runs", "running"), "run"),
+        (("library", "libraries"), "library"),
+        (("class", "classes"), "class"),
+        (("status",), "status"),
+        (("ros2",), "ros2"),
+        (("base_links",), "base_links"),
+    ],
+)
+def test_forms_of_a_word_share_their_stem(forms: tuple[str, ...], shared: str) -> None:
+    assert {stem(form) for form in forms} == {shared}
+
+
+def test_stop_words_count_only_in_quotes_or_alone() -> None:
+    assert query_words("How do I use the with statement?") == ["use", "statement"]
+    assert query_words('How do I use the "with" statement?') == ["use", "with", "statement"]
+    assert query_words("what is it") == ["what", "is", "it"]
+
+
+@given(st.text(max_size=300))
+def test_any_text_can_be_analysed(text: str) -> None:
+    last = 0
+    for token in tokens(text):
+        assert last <= token.start < token.end <= len(text)
+        assert token.terms[0] == text[token.start : token.end].lower()
+        assert all(term.removeprefix(PART_MARK) for term in token.terms)
+        last = token.end
+    assert len(set(query_words(text))) == len(query_words(text))
+
+
+@given(st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,20}", fullmatch=True))
+def test_an_identifier_is_found_by_its_whole_in_any_case(word: str) -> None:
+    assert word_terms(word)[0] == word_terms(word.lower())[0] == word.lower()
