@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench import books, chroma
+from bench import chroma, chunk_quality
 from bench.measures import Mean, mean_of
 from bench.passages import VARIATIONS, Variation
 from bench.vectors import Vectors
@@ -41,7 +41,7 @@ class Trial:
     size: ChunkSize
     variation: Variation
     chroma: list[chroma.Result]
-    books: dict[str, books.Measured]
+    books: dict[str, chunk_quality.Measured]
 
     @property
     def name(self) -> str:
@@ -68,13 +68,13 @@ class Bench:
     """All data sets and the model."""
 
     corpora: list[chroma.Corpus]
-    books: list[books.Book]
+    books: list[chunk_quality.Book]
     vectors: Vectors
 
     def run(self, size: ChunkSize, variation: Variation = "as it is") -> Trial:
         """Measure one way to divide on all data sets."""
         print(f"{size.largest}/{size.crumb}, {variation}", file=sys.stderr, flush=True)
-        measured = {book.name: books.measure(book, size, self.vectors, variation) for book in self.books}
+        measured = {book.name: chunk_quality.measure(book, size, self.vectors, variation) for book in self.books}
         return Trial(size, variation, chroma.measure_size(self.corpora, size, self.vectors, variation) if self.corpora else [], measured)
 
 
@@ -124,17 +124,18 @@ def _load(corpora: Path | None, only: Sequence[str], vectors: Vectors, *, whole:
     for name, place in BOOKS.items():
         if wanted(name) and corpora and (path := corpora / "books" / place).is_dir():
             every = 1 if whole else EVERY[name]
-            shelf.append(books.load_book(MarkdownTree(path, book=name), books.load_questions(QUESTIONS / f"{name}.json"), every))
+            questions = chunk_quality.load_questions(QUESTIONS / f"{name}.json")
+            shelf.append(chunk_quality.load_book(MarkdownTree(path, book=name), questions, every))
         elif wanted(name):
             print(f"The book {name} is not there and left out.", file=sys.stderr)
     if wanted("sample"):
-        shelf.append(books.load_book(sample_source(), books.load_suites(*SUITES)))
+        shelf.append(chunk_quality.load_book(sample_source(), chunk_quality.load_suites(*SUITES)))
     if wanted("chroma") and corpora and (path := corpora / "eval" / "chroma_chunking").is_dir():
         found = chroma.load(path, 0 if whole else EXTRACT)
     elif wanted("chroma"):
         print("Chroma's corpora are not there and left out.", file=sys.stderr)
     for book in shelf:
-        for section in books.unknown_sections(book, vectors):
+        for section in chunk_quality.unknown_sections(book, vectors):
             print(f"{book.name}: no passage has the expected section {section}", file=sys.stderr)
     return Bench(found, shelf, vectors)
 
@@ -175,7 +176,7 @@ def chroma_table(results: dict[str, list[chroma.Result]]) -> None:
     _table(["splitter", *heads], rows)
 
 
-def book_table(results: dict[str, books.Measured]) -> None:
+def book_table(results: dict[str, chunk_quality.Measured]) -> None:
     """Print the questions to choose by, then those that were held back."""
     heads = ["page hit@1", f"hit@{chroma.TOP}", "MRR", f"section hit@{chroma.TOP}", f"section in {chroma.BUDGET} tokens"]
     rows = []
