@@ -14,7 +14,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import closing
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -206,9 +206,7 @@ def ask_recto(options: argparse.Namespace, books: Sequence[Book], modes: Sequenc
     home: Path = options.home or scratch / "home"
     answers: dict[str, dict[str, list[Answer]]] = {mode: {} for mode in modes}
     embedder: Any = Counted(kept(options.cache, home, options.threads))
-    with ExitStack() as stack:
-        store = EdgeStore(home)
-        stack.callback(store.close)
+    with closing(EdgeStore(home)) as store:
         for book in books:
             work = Work(open_book(book.docs, book=book.name), embedder)
             index_book(work, store, book.name, journal=home / "journal", progress=_Progress(f"recto: {book.name}"))
@@ -258,25 +256,28 @@ def ask_peer(
     environment = build(system, listing, options.cache)
     report.about[system.title] = ", ".join(f"{name} {environment.versions.get(name, '?')}" for name in system.versions)
     for mode in modes:
-        name = f"{system.name}-{mode}"
-        answers = {}
+        name, answers = f"{system.name}-{mode}", {}
         try:
             for book in books:
                 _tell(f"{name}: {book.name}, {len(book.questions)} queries")
                 with Conversation(replace(system, arguments=(PEER_MODES[mode],)), environment, scratch) as talk:
-                    folder = scratch / f"{system.name}-{book.name}"
-                    home = scratch / "home"
-                    talk.ask("embed", how="kept", folder=str(options.cache.resolve()), home=str(home), threads=options.threads)
-                    if not folder.exists():
-                        talk.ask("read", docs=str(book.docs.resolve()), folder=str(folder))
-                    talk.ask("open", folder=str(folder))
-                    found = talk.ask("ask", questions=[question.query for question in book.questions], top=_DEEP)["found"]
-                answers[book.name] = [Answer(tuple(Hit(source) for _, source in hits)) for hits in found]
+                    answers[book.name] = _peer_answers(talk, book, scratch / f"{system.name}-{book.name}", options)
         except Refused as refused:
             report.failed[name] = str(refused)
             _tell(f"{name} failed: {refused}")
-            continue
-        report.results[name] = measure(books, answers)
+        else:
+            report.results[name] = measure(books, answers)
+
+
+def _peer_answers(talk: Conversation, book: Book, folder: Path, options: argparse.Namespace) -> list[Answer]:
+    """Index a book, unless another mode has done it, and ask all its queries."""
+    home = folder.parent / "home"
+    talk.ask("embed", how="kept", folder=str(options.cache.resolve()), home=str(home), threads=options.threads)
+    if not folder.exists():
+        talk.ask("read", docs=str(book.docs.resolve()), folder=str(folder))
+    talk.ask("open", folder=str(folder))
+    found = talk.ask("ask", questions=[question.query for question in book.questions], top=_DEEP)["found"]
+    return [Answer(tuple(Hit(source) for _, source in hits)) for hits in found]
 
 
 class _Progress:
