@@ -1,171 +1,320 @@
-"""Questions about books: how often the right page comes first, and the right section is among the first passages."""
+"""Ask readers' questions about books: `uv run --group bench python -m bench.books`.
+
+Every set of questions (`NAME.jsonl`) is asked about its book (the folder `NAME`) of Recto in each mode, and of LangChain, LlamaIndex and
+Haystack with their default loaders and splitters, dense and with their documented hybrid retriever. All systems get the same embedding
+model. The frameworks are installed once, each in an environment of its own; `--systems recto` asks Recto alone.
+"""
 
 from __future__ import annotations
 
+import argparse
+import inspect
 import json
-import re
+import os
+import sys
+import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
+from contextlib import closing
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
-from bench.chroma import BUDGET, TOP
-from bench.measures import Mean, mean
-from bench.passages import Divided, Variation, divide
-from bench.vectors import Vectors
-from recto.addresses import page_key
-from recto.book.chunker import ChunkSize
-from recto.evaluation.suite import load_suite
-from recto.protocols import Source
-from recto.types import Chunk, Page
+from bench import rare_words
+from bench.peers import table
+from bench.peers.environments import ROOT, build
+from bench.peers.listing import Listing, System, load
+from bench.peers.process import Conversation, Refused
+from bench.peers.runners.embedding import kept
+from bench.peers.runners.recto import Counted
+from bench.question_sets import MEASURES, Answer, Book, Hit, Result, lead, load_books, measure
+from recto import Retriever, __version__
+from recto.book.tree import open_book
+from recto.indexer import IndexProgress, Work, index_book
+from recto.stores.edge.store import EdgeStore
+
+COMMAND = "uv run --group bench python -m bench.books"
+PAGE = ROOT / "docs" / "benchmark.md"
+START, END = "<!-- readers: made by `python -m bench.books --write-docs`, do not edit -->", "<!-- end of readers -->"
+RECTO = "recto-"
+MODES = ("dense", "lexical", "hybrid")
+PEER_MODES = {"dense": "memory", "hybrid": "hybrid"}
+_DEEP = 50  # chunks that a system is asked for
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """A question with the pages that answer it, or their sections (`page#anchor`); a held one is never used to choose."""
+@dataclass(slots=True)
+class Report:
+    """What was measured so far."""
 
-    text: str
-    expect: tuple[str, ...]
-    held: bool = False
+    about: dict[str, Any]
+    command: str
+    results: dict[str, Result] = field(default_factory=dict)
+    failed: dict[str, str] = field(default_factory=dict)
+    rare: dict[str, dict[str, rare_words.Found]] = field(default_factory=dict)
 
     @property
-    def pages(self) -> frozenset[str]:
-        """The pages, without their sections."""
-        return frozenset(page_key(target.partition("#")[0]) for target in self.expect)
+    def reference(self) -> str:
+        """The system that the others are compared with: Recto's default mode, or the last mode that was asked."""
+        asked = [name for name in self.results if name.startswith(RECTO)]
+        return f"{RECTO}hybrid" if f"{RECTO}hybrid" in asked else asked[-1] if asked else ""
 
-    @property
-    def sections(self) -> frozenset[tuple[str, str]]:
-        """The sections, where the question names them."""
-        parts = (target.partition("#") for target in self.expect)
-        return frozenset((page_key(page), anchor_key(anchor)) for page, _, anchor in parts if anchor)
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON values, with the ranks of every query."""
+        mine = self.results.get(self.reference)
+        systems = {
+            name: {
+                "mean": result.mean(),
+                "books": {book: result.book(book) for book in result.scores},
+                "types": {type: result.mean(type) for type in result.types},
+                "auroc": result.auroc,
+                "lead": lead(mine, result).to_dict() if mine and name != self.reference else None,
+                "ranks": {book: [asdict(scores) for scores in found] for book, found in result.scores.items()},
+            }
+            for name, result in self.results.items()
+        }
+        rare = {name: {book: asdict(found) for book, found in books.items()} for name, books in self.rare.items()}
+        whole = {"about": self.about, "command": self.command, "reference": self.reference, "systems": systems}
+        return {**whole, "failed": self.failed, "rare": rare}
 
-    @property
-    def whole_pages(self) -> frozenset[str]:
-        """The pages of which any section will do."""
-        return frozenset(page_key(target) for target in self.expect if "#" not in target)
+    def markdown(self) -> str:
+        """Return the tables."""
+        parts = ["\n".join(f"- {name}: {value}" for name, value in self.about.items())]
+        parts.append(f"Made by `{self.command}`. Means over the books:")
+        parts.append(self._means())
+        parts.append("Page hit@1 / hit@5 / MRR of each book:")
+        parts.append(self._books())
+        parts.append("Page MRR of each type of query, mean over the books:")
+        parts.append(self._types())
+        if self.rare:
+            parts.append(
+                f"Rare words, asked alone: a chunk with the word is among the first {rare_words.TOP} hits (as written / with a typo):"
+            )
+            parts.append(self._rare())
+        return "\n\n".join(part.strip() for part in parts) + "\n"
+
+    def _means(self) -> str:
+        mine = self.results.get(self.reference)
+        rows = []
+        for name, result in self.results.items():
+            found = result.mean()
+            auroc = sum(result.auroc.values()) / len(result.auroc) if result.auroc else None
+            gap = lead(mine, result) if mine and name != self.reference else None
+            shown = f"{gap.mean:+.3f} ({gap.low:+.3f} to {gap.high:+.3f})" if gap else ""
+            rows.append([self._title(name), *(_number(found.get(each)) for each in MEASURES), _number(auroc), shown])
+        rows += [[name, f"– ({table.shown(why)})", *[""] * (len(MEASURES) + 1)] for name, why in self.failed.items()]
+        return table.table(["system", *MEASURES, "AUROC", f"{self.reference} minus it, page MRR (95 %)"], rows)
+
+    def _books(self) -> str:
+        books = list(next(iter(self.results.values())).scores) if self.results else []
+        rows = [
+            [self._title(name), *("/".join(map(_number, list(result.book(book).values())[:3])) for book in books)]
+            for name, result in self.results.items()
+        ]
+        return table.table(["system", *books], rows)
+
+    def _types(self) -> str:
+        types = next(iter(self.results.values())).types if self.results else []
+        rows = [
+            [self._title(name), *(_number(result.mean(type).get("page MRR")) for type in types)] for name, result in self.results.items()
+        ]
+        return table.table(["system", *types], rows)
+
+    def _rare(self) -> str:
+        books = list(next(iter(self.rare.values())))
+        rows = [
+            [self._title(name), *(f"{_number(found[book].exact)} / {_number(found[book].typo)}" for book in books)]
+            for name, found in self.rare.items()
+        ]
+        return table.table(["system", *books], rows)
+
+    def _title(self, name: str) -> str:
+        return f"**{name}**" if name == self.reference else name
 
 
-@dataclass(frozen=True, slots=True)
-class Book:
-    """Pages and questions about them."""
-
-    name: str
-    pages: tuple[Page, ...]
-    questions: tuple[Asked, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Result:
-    """What was measured over some questions; sections count the questions that name one."""
-
-    questions: int
-    first: Mean
-    top: Mean
-    mrr: Mean
-    sections: int
-    section: Mean
-    section_in_budget: Mean
-
-
-@dataclass(frozen=True, slots=True)
-class Measured:
-    """A book's figures: of the questions to choose by, and of those that were held back."""
-
-    chunks: int
-    tokens: float
-    chosen: Result
-    held: Result
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Ask what is asked for and print the tables."""
+    options = parse(arguments)
+    listing = load()
+    systems = choose(options.systems, known_systems(listing))
+    books = load_books(options.questions, options.books, options.sets)
+    report = Report(_about(books), _command(options))
+    options.cache.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="recto-books-") as scratch:
+        ask_recto(options, books, [name.removeprefix(RECTO) for name in systems if name.startswith(RECTO)], Path(scratch), report)
+        for system in listing.hybrid:
+            modes = [mode for mode in PEER_MODES if f"{system.name}-{mode}" in systems]
+            if modes:
+                ask_peer(options, books, system, modes, listing, Path(scratch), report)
+    tables = report.markdown()
+    print(tables)
+    if options.json:
+        options.json.write_text(json.dumps(report.to_dict(), indent=1) + "\n", "utf-8")
+    if options.write_docs:
+        PAGE.write_text(table.into(PAGE.read_text("utf-8"), tables, START, END), "utf-8")
 
 
-_Score = tuple[int, int | None, bool]
-
-
-def anchor_key(anchor: str) -> str:
-    """Return the form in which the anchors of GitHub and of MkDocs are equal."""
-    return re.sub(r"[-_]+", "-", anchor).strip("-").lower()
-
-
-def load_questions(path: Path) -> tuple[Asked, ...]:
-    """Read a set of questions."""
-    data = json.loads(path.read_text("utf-8"))
-    return tuple(Asked(entry["question"], tuple(entry["expect"]), entry.get("held", False)) for entry in data["questions"])
-
-
-def load_suites(development: Path, heldout: Path) -> tuple[Asked, ...]:
-    """Read the sample book's suites as one set."""
-    return tuple(
-        Asked(expectation.query, expectation.pages, held)
-        for path, held in ((development, False), (heldout, True))
-        for expectation in load_suite(path).expectations
-        if expectation.pages
+def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """Read the command line."""
+    home = Path(os.environ.get("RECTO_HOME", "~/.recto")).expanduser()
+    corpora = Path(os.environ.get("RECTO_CORPORA") or ROOT.parent / "shared" / "corpora")
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.books", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    parser.add_argument("--questions", type=Path, default=corpora / "questions", help="folder of the sets (RECTO_CORPORA/questions)")
+    parser.add_argument("--books", type=Path, default=corpora / "books", help="folder of the books (RECTO_CORPORA/books)")
+    parser.add_argument("--sets", type=_names, default=[], help="some of the sets, separated by commas")
+    parser.add_argument("--systems", type=_names, default=[], help="some of the systems, such as recto,haystack-hybrid (default: all)")
+    parser.add_argument("--rare", type=int, nargs="?", const=500, default=0, metavar="N", help="ask Recto for N rare words of each book")
+    parser.add_argument("--home", type=Path, help="folder that keeps Recto's indexes (default: a temporary one)")
+    parser.add_argument("--cache", type=Path, default=home / "bench", help="folder that keeps environments and vectors")
+    parser.add_argument("--threads", type=int, default=os.cpu_count() or 1, help="threads of the embedding model (default %(default)s)")
+    parser.add_argument("--json", type=Path, help="write all figures and ranks to this file")
+    parser.add_argument("--write-docs", action="store_true", help=f"put the tables into {PAGE.relative_to(ROOT)}")
+    options = parser.parse_args(arguments)
+    for flag, folder in (("--questions", options.questions), ("--books", options.books)):
+        if not folder.is_dir():
+            parser.error(f"there is no folder {folder}; give it with {flag}, or set RECTO_CORPORA to the folder that holds it")
+    return options
 
 
-def load_book(source: Source, questions: tuple[Asked, ...], every: int = 1) -> Book:
-    """Read the pages that questions expect, and of the others each `every`-th, which stand for the rest of the book."""
-    expected = frozenset[str]().union(*(question.pages for question in questions))
-    pages = [page for number, page in enumerate(source.pages()) if number % every == 0 or not expected.isdisjoint(_names(page))]
-    missing = expected.difference(*(_names(page) for page in pages))
-    if missing:
-        raise SystemExit(f"{source.book}: the questions expect pages that are not there: {', '.join(sorted(missing))}")
-    return Book(source.book, tuple(pages), questions)
+def recto_modes() -> tuple[str, ...]:
+    """Return the modes that this Recto searches in."""
+    return MODES if "mode" in inspect.signature(Retriever.search).parameters else MODES[:1]
 
 
-def _names(page: Page) -> set[str]:
-    return {page_key(page.path), page_key(page.url)}
+def known_systems(listing: Listing) -> list[str]:
+    """Return the names of all systems, Recto's modes first."""
+    peers = [f"{system.name}-{mode}" for system in listing.hybrid for mode in PEER_MODES]
+    return [*(f"{RECTO}{mode}" for mode in recto_modes()), *peers]
 
 
-def measure(book: Book, size: ChunkSize, vectors: Vectors, variation: Variation = "as it is") -> Measured:
-    """Divide a book and ask all its questions."""
-    divided = divide(book.pages, book.name, size, vectors, variation)
-    what = f"{book.name} {size.largest}/{size.crumb}, {variation}"
-    found = vectors.documents([each.embedded for each in divided], what)
-    asked = vectors.questions([question.text for question in book.questions], f"questions, {book.name}")
-    order = (-(asked @ found.T)).argsort(axis=1, kind="stable")
-    tokens = [vectors.count(f"{each.repeated}{each.chunk.text}") for each in divided]
-    chosen: list[_Score] = []
-    held: list[_Score] = []
-    for question, ranking in zip(book.questions, order, strict=True):
-        (held if question.held else chosen).append(_score(question, divided, tokens, ranking.tolist()))
-    return Measured(len(divided), sum(tokens) / len(tokens), _result(chosen), _result(held))
+def choose(wanted: Sequence[str], known: Sequence[str]) -> list[str]:
+    """Return the systems that are named, with or without their mode; all if none is."""
+    if unknown := [name for name in wanted if not any(_is_named(system, name) for system in known)]:
+        raise SystemExit(f"There is no system {', '.join(unknown)}. Systems: {', '.join(known)}.")
+    return [system for system in known if not wanted or any(_is_named(system, name) for name in wanted)]
 
 
-def _score(question: Asked, divided: Sequence[Divided], tokens: Sequence[int], ranking: Sequence[int]) -> _Score:
-    """Return the rank of the page, of the section if one is expected, and whether the section is within the budget of tokens."""
-    nowhere = len(ranking) + 1
-    page = next((rank for rank, index in enumerate(ranking, 1) if _is_page(divided[index].chunk, question)), nowhere)
-    if not question.sections:
-        return page, None, False
-    places = (rank for rank, index in enumerate(ranking, 1) if _is_section(divided[index].chunk, question))
-    section = next(places, nowhere)
-    return page, section, sum(tokens[index] for index in ranking[:section]) <= BUDGET
+def _is_named(system: str, name: str) -> bool:
+    return system == name or system.startswith(f"{name}-")
 
 
-def _is_page(chunk: Chunk, question: Asked) -> bool:
-    return not question.pages.isdisjoint((page_key(chunk.source), page_key(chunk.page_url)))
+def ask_recto(options: argparse.Namespace, books: Sequence[Book], modes: Sequence[str], scratch: Path, report: Report) -> None:
+    """Index the books in this process, ask in each mode, and ask for rare words."""
+    if not modes:
+        return
+    home: Path = options.home or scratch / "home"
+    answers: dict[str, dict[str, list[Answer]]] = {mode: {} for mode in modes}
+    embedder: Any = Counted(kept(options.cache, home, options.threads))
+    with closing(EdgeStore(home)) as store:
+        for book in books:
+            work = Work(open_book(book.docs, book=book.name), embedder)
+            index_book(work, store, book.name, journal=home / "journal", progress=_Progress(f"recto: {book.name}"))
+            retriever = Retriever(embedder, store, book.name)
+            draws = rare_words.draw([chunk.text for chunk in retriever.open().scroll()], options.rare, book.name)
+            for mode in modes:
+                _tell(f"{RECTO}{mode}: {book.name}, {len(book.questions)} queries, {len(draws)} rare words")
+                search = _Search(retriever, mode)
+                answers[mode][book.name] = [search.answer(question.query) for question in book.questions]
+                if draws:
+                    report.rare.setdefault(f"{RECTO}{mode}", {})[book.name] = rare_words.ask(draws, search.texts)
+    report.about["Recto"] = f"recto {__version__}"
+    for mode in modes:
+        report.results[f"{RECTO}{mode}"] = measure(books, answers[mode])
 
 
-def _is_section(chunk: Chunk, question: Asked) -> bool:
-    page = page_key(chunk.source)
-    here = {anchor_key(anchor) for anchor in (chunk.anchor, *chunk.anchors) if anchor}
-    return page in question.whole_pages or any((page, anchor) in question.sections for anchor in here)
+class _Search:
+    """Searches in one mode."""
+
+    def __init__(self, retriever: Retriever, mode: str) -> None:
+        self._retriever = retriever
+        self._mode: dict[str, Any] = {"mode": mode} if len(recto_modes()) > 1 else {}
+
+    def answer(self, query: str) -> Answer:
+        response = self._retriever.search(query, top_k=_DEEP, **self._mode)
+        hits = (
+            Hit(hit.chunk.source, hit.chunk.headings, opening=hit.chunk.chunk_index == 0 or len(hit.chunk.headings) <= 1)
+            for hit in response.hits
+        )
+        return Answer(tuple(hits), getattr(response, "answerable", None))
+
+    def texts(self, query: str) -> list[str]:
+        response = self._retriever.search(query, top_k=rare_words.TOP, **self._mode)
+        return [hit.chunk.text for hit in response.hits]
 
 
-def _result(scores: Sequence[_Score]) -> Result:
-    pages = [page for page, _, _ in scores]
-    sections = [(rank, inside) for _, rank, inside in scores if rank is not None]
-    return Result(
-        len(scores),
-        mean([float(page == 1) for page in pages]),
-        mean([float(page <= TOP) for page in pages]),
-        mean([1 / page for page in pages]),
-        len(sections),
-        mean([float(rank <= TOP) for rank, _ in sections]),
-        mean([float(inside) for _, inside in sections]),
-    )
+def ask_peer(
+    options: argparse.Namespace,
+    books: Sequence[Book],
+    system: System,
+    modes: Sequence[str],
+    listing: Listing,
+    scratch: Path,
+    report: Report,
+) -> None:
+    """Let a framework read the books with its own loader and splitter, and ask in each mode; a failure is reported in the table."""
+    environment = build(system, listing, options.cache)
+    report.about[system.title] = ", ".join(f"{name} {environment.versions.get(name, '?')}" for name in system.versions)
+    for mode in modes:
+        name, answers = f"{system.name}-{mode}", {}
+        try:
+            for book in books:
+                _tell(f"{name}: {book.name}, {len(book.questions)} queries")
+                with Conversation(replace(system, arguments=(PEER_MODES[mode],)), environment, scratch) as talk:
+                    answers[book.name] = _peer_answers(talk, book, scratch / f"{system.name}-{book.name}", options)
+        except Refused as refused:
+            report.failed[name] = str(refused)
+            _tell(f"{name} failed: {refused}")
+        else:
+            report.results[name] = measure(books, answers)
 
 
-def unknown_sections(book: Book, vectors: Vectors) -> list[str]:
-    """Return the expected sections that no passage of the book has, as a check of the questions."""
-    chunks = [each.chunk for each in divide(book.pages, book.name, ChunkSize(crumb=0), vectors)]
-    known = {(page_key(chunk.source), anchor_key(anchor)) for chunk in chunks for anchor in (chunk.anchor, *chunk.anchors)}
-    return sorted(f"{page}#{anchor}" for question in book.questions for page, anchor in question.sections - known)
+def _peer_answers(talk: Conversation, book: Book, folder: Path, options: argparse.Namespace) -> list[Answer]:
+    """Index a book, unless another mode has done it, and ask all its queries."""
+    home = folder.parent / "home"
+    talk.ask("embed", how="kept", folder=str(options.cache.resolve()), home=str(home), threads=options.threads)
+    if not folder.exists():
+        talk.ask("read", docs=str(book.docs.resolve()), folder=str(folder))
+    talk.ask("open", folder=str(folder))
+    found = talk.ask("ask", questions=[question.query for question in book.questions], top=_DEEP)["found"]
+    return [Answer(tuple(Hit(source) for _, source in hits)) for hits in found]
+
+
+class _Progress:
+    """Tells of every quarter of an index run."""
+
+    def __init__(self, what: str) -> None:
+        self._what, self._told = what, -1
+
+    def __call__(self, now: IndexProgress) -> None:
+        quarter = 4 * now.done // max(1, now.chunks) if now.plan else -1
+        if quarter > self._told:
+            self._told = quarter
+            _tell(f"{self._what}: {now.done} of {now.chunks} chunks indexed")
+
+
+def _about(books: Sequence[Book]) -> dict[str, Any]:
+    counts = (f"{book.name} ({sum(not each.nothing for each in book.questions)} answered, {len(book.questions)} in all)" for book in books)
+    return {"date": datetime.now(UTC).date().isoformat(), "queries": ", ".join(counts)}
+
+
+def _command(options: argparse.Namespace) -> str:
+    """Return the command of this run, without the folders of this machine."""
+    parts = [f" --{name} {','.join(chosen)}" for name, chosen in (("systems", options.systems), ("sets", options.sets)) if chosen]
+    return COMMAND + "".join(parts) + (f" --rare {options.rare}" if options.rare else "")
+
+
+def _number(value: float | None) -> str:
+    return "–" if value is None else f"{value:.3f}"
+
+
+def _names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def _tell(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    main()

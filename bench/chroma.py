@@ -228,4 +228,4 @@ def _result(name: str, scores: Sequence[_Score], chunks: int, tokens: int, lost:
 
 def measure_size(corpora: Sequence[Corpus], chunk_size: ChunkSize, vectors: Vectors, variation: Variation = "as it is") -> list[Result]:
     """Return the measures of Recto's chunks of one size, per corpus and in all."""
-    return measure(corpora, recto(chunk_size, vectors, variation), vectors, f"chroma {chunk_size.largest}/{chunk_size.crumb}, {variation}")
+    return measure(corpora, recto(chunk_size, vectors, variation), vectors, f"chroma {chunk_size.max_tokens}, {variation}")

@@ -1,7 +1,7 @@
 """Compare sizes of chunks: `uv run python -m bench.chunks --corpora DIRECTORY --cache DIRECTORY`.
 
 One table for each data set: Chroma's corpora with their token-wise measures and plain splitters to compare with, two books with our own
-questions, the sample book with its suites. Then, at the best sizes: other crumbs, no heading path, an overlap. Best is what has the highest
+questions, the sample book with its suites. Then, at the best size: no heading path, an overlap. Best is what has the highest
 mean of the data sets' headline figures (recall within a budget of tokens, MRR of the page) on the questions that are not held back.
 """
 
@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench import books, chroma
+from bench import chroma, chunk_quality
 from bench.measures import Mean, mean_of
 from bench.passages import VARIATIONS, Variation
 from bench.vectors import Vectors
@@ -27,8 +27,7 @@ from recto.wiring import sample_source
 ROOT = Path(__file__).parent.parent
 QUESTIONS = Path(__file__).parent / "questions"
 SUITES = ROOT / "src" / "recto" / "sample" / "development.json", ROOT / "tests" / "evaluation" / "heldout.json"
-SIZES = ["128/32", "192/64", "256/64", "320/64", "384/64", "448/64"]
-CRUMBS = [0, 32, 64, 128]
+SIZES = [128, 160, 200, 256, 320]
 BOOKS = {"docusaurus": "docusaurus/website", "physical-ai-curriculum": "physical-ai-curriculum/site_src"}
 EXTRACT = 150_000  # characters of each of Chroma's corpora, enough for three quarters of the questions
 EVERY = {"docusaurus": 2, "physical-ai-curriculum": 20}  # of the pages that no question expects
@@ -41,12 +40,12 @@ class Trial:
     size: ChunkSize
     variation: Variation
     chroma: list[chroma.Result]
-    books: dict[str, books.Measured]
+    books: dict[str, chunk_quality.Measured]
 
     @property
     def name(self) -> str:
         """How a table calls it."""
-        return f"{self.size.largest}/{self.size.crumb}" + ("" if self.variation == VARIATIONS[0] else f", {self.variation}")
+        return f"{self.size.max_tokens}" + ("" if self.variation == VARIATIONS[0] else f", {self.variation}")
 
     @property
     def headlines(self) -> list[Mean]:
@@ -68,20 +67,20 @@ class Bench:
     """All data sets and the model."""
 
     corpora: list[chroma.Corpus]
-    books: list[books.Book]
+    books: list[chunk_quality.Book]
     vectors: Vectors
 
     def run(self, size: ChunkSize, variation: Variation = "as it is") -> Trial:
         """Measure one way to divide on all data sets."""
-        print(f"{size.largest}/{size.crumb}, {variation}", file=sys.stderr, flush=True)
-        measured = {book.name: books.measure(book, size, self.vectors, variation) for book in self.books}
+        print(f"{size.max_tokens}, {variation}", file=sys.stderr, flush=True)
+        measured = {book.name: chunk_quality.measure(book, size, self.vectors, variation) for book in self.books}
         return Trial(size, variation, chroma.measure_size(self.corpora, size, self.vectors, variation) if self.corpora else [], measured)
 
 
 def main() -> None:
     """Run the trials and print the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("sizes", nargs="*", default=[_size(size) for size in SIZES], type=_size, help="largest/crumb, in tokens")
+    parser.add_argument("sizes", nargs="*", default=[ChunkSize(size) for size in SIZES], type=_size, help="most tokens of a chunk")
     parser.add_argument("--corpora", type=Path, default=os.environ.get("RECTO_CORPORA"), help="where books and eval are (RECTO_CORPORA)")
     parser.add_argument(
         "--cache", type=Path, default=Path(tempfile.gettempdir()) / "recto-bench", help="a directory that keeps the vectors"
@@ -89,7 +88,7 @@ def main() -> None:
     parser.add_argument("--whole", action="store_true", help="all pages and whole corpora: slow")
     parser.add_argument("--only", action="append", default=[], help="only this data set: chroma, sample, or a book; may be repeated")
     parser.add_argument("--no-baselines", action="store_true", help="leave the plain splitters out")
-    parser.add_argument("--no-variations", action="store_true", help="leave other crumbs, headings and overlap out")
+    parser.add_argument("--no-variations", action="store_true", help="leave headings and overlap out")
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
     options = parser.parse_args()
     with Vectors(granite_embedder(options.cache, options.threads), options.cache) as vectors:
@@ -99,19 +98,13 @@ def main() -> None:
         if not options.no_baselines and bench.corpora:
             baseline_table(bench)
         if not options.no_variations:
-            best, *others = sorted(trials, key=lambda trial: -trial.score)
-            crumbs = {ChunkSize(trial.size.largest, crumb) for trial in (best, *others[:1]) for crumb in CRUMBS}
-            found = [bench.run(size) for size in sorted(crumbs, key=lambda size: (size.largest, size.crumb))]
-            print("## Other crumbs at the two best sizes\n")
-            tables(found, bench)
-            best = max(found, key=lambda trial: trial.score)
+            best = max(trials, key=lambda trial: trial.score)
             print(f"## What is embedded, at {best.name}\n")
             tables([best, *(bench.run(best.size, variation) for variation in VARIATIONS[1:])], bench)
 
 
 def _size(text: str) -> ChunkSize:
-    largest, _, crumb = text.partition("/")
-    return ChunkSize(int(largest), int(crumb))
+    return ChunkSize(int(text))
 
 
 def _load(corpora: Path | None, only: Sequence[str], vectors: Vectors, *, whole: bool) -> Bench:
@@ -124,17 +117,18 @@ def _load(corpora: Path | None, only: Sequence[str], vectors: Vectors, *, whole:
     for name, place in BOOKS.items():
         if wanted(name) and corpora and (path := corpora / "books" / place).is_dir():
             every = 1 if whole else EVERY[name]
-            shelf.append(books.load_book(MarkdownTree(path, book=name), books.load_questions(QUESTIONS / f"{name}.json"), every))
+            questions = chunk_quality.load_questions(QUESTIONS / f"{name}.json")
+            shelf.append(chunk_quality.load_book(MarkdownTree(path, book=name), questions, every))
         elif wanted(name):
             print(f"The book {name} is not there and left out.", file=sys.stderr)
     if wanted("sample"):
-        shelf.append(books.load_book(sample_source(), books.load_suites(*SUITES)))
+        shelf.append(chunk_quality.load_book(sample_source(), chunk_quality.load_suites(*SUITES)))
     if wanted("chroma") and corpora and (path := corpora / "eval" / "chroma_chunking").is_dir():
         found = chroma.load(path, 0 if whole else EXTRACT)
     elif wanted("chroma"):
         print("Chroma's corpora are not there and left out.", file=sys.stderr)
     for book in shelf:
-        for section in books.unknown_sections(book, vectors):
+        for section in chunk_quality.unknown_sections(book, vectors):
             print(f"{book.name}: no passage has the expected section {section}", file=sys.stderr)
     return Bench(found, shelf, vectors)
 
@@ -152,7 +146,7 @@ def tables(trials: Sequence[Trial], bench: Bench) -> None:
     names = [*(["chroma, recall in budget"] if bench.corpora else []), *(f"{book.name}, MRR" for book in bench.books)]
     best = max(trials, key=lambda trial: trial.score)
     rows = [[trial.name, *map(str, trial.headlines), f"{trial.score:.3f}", str(trial.against(best))] for trial in trials]
-    _table(["largest / crumb", *names, "mean", f"less that of {best.name}, paired"], rows)
+    _table(["most tokens", *names, "mean", f"less that of {best.name}, paired"], rows)
 
 
 def baseline_table(bench: Bench) -> None:
@@ -175,7 +169,7 @@ def chroma_table(results: dict[str, list[chroma.Result]]) -> None:
     _table(["splitter", *heads], rows)
 
 
-def book_table(results: dict[str, books.Measured]) -> None:
+def book_table(results: dict[str, chunk_quality.Measured]) -> None:
     """Print the questions to choose by, then those that were held back."""
     heads = ["page hit@1", f"hit@{chroma.TOP}", "MRR", f"section hit@{chroma.TOP}", f"section in {chroma.BUDGET} tokens"]
     rows = []
@@ -185,7 +179,7 @@ def book_table(results: dict[str, books.Measured]) -> None:
             cells += [part.first, part.top, part.mrr]
             cells += [part.section, part.section_in_budget] if part.sections else ["–", "–"]
         rows.append([str(cell) for cell in cells])
-    _table(["largest / crumb", "chunks", "mean tokens", *heads, *(f"held: {head}" for head in heads)], rows)
+    _table(["most tokens", "chunks", "mean tokens", *heads, *(f"held: {head}" for head in heads)], rows)
 
 
 def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

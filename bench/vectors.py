@@ -66,8 +66,9 @@ class Vectors:
                     "INSERT OR IGNORE INTO vectors VALUES (?, ?)",
                     [(key, row.tobytes()) for (key, _), row in zip(batch, vectors, strict=True)],
                 )
-            print(f"\r{what}: {start + len(batch)} of {len(missing)} texts embedded", end="", file=sys.stderr, flush=True)
-        if missing:
+            if len(missing) > 1:
+                print(f"\r{what}: {start + len(batch)} of {len(missing)} texts embedded", end="", file=sys.stderr, flush=True)
+        if len(missing) > 1:
             print(file=sys.stderr)
         return np.stack([np.frombuffer(self._found(key) or b"", np.float32) for key in keys])
 

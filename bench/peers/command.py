@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
-from bench.books import load_suites
+from bench.chunk_quality import load_suites
 from bench.chunks import SUITES
 from bench.peers import table
 from bench.peers.chart import chart

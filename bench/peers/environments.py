@@ -49,7 +49,7 @@ def build(system: System, listing: Listing, cache: Path) -> Environment:
     """Install a system with the shared model, or take what was installed before."""
     needs = [*listing.model, *system.needs]
     # Recto's own is made anew at every run: its sources change and its version does not.
-    folder = _install(system.name, needs, listing.pins, cache, fresh=system.name == SELF)
+    folder = _install(system.name, needs, listing, cache, fresh=system.name == SELF)
     # Recto is imported as it was installed; the others get its embedder, which needs nothing else, from the sources.
     path = (ROOT,) if system.name == SELF else (ROOT, ROOT / "src")
     return _described(folder, path)
@@ -57,26 +57,28 @@ def build(system: System, listing: Listing, cache: Path) -> Environment:
 
 def build_alone(system: System, listing: Listing, cache: Path) -> Environment:
     """Install a system with the local embedder that its own documentation names."""
-    return _described(_install(f"{system.name}-alone", system.alone, listing.pins, cache, fresh=False), ())
+    return _described(_install(f"{system.name}-alone", system.alone, listing, cache, fresh=False), ())
 
 
-def _install(name: str, needs: Sequence[str], pins: Sequence[str], cache: Path, *, fresh: bool) -> Path:
-    recipe = json.dumps([sys.version, *_INSTALL, list(needs), list(pins)])
+def _install(name: str, needs: Sequence[str], listing: Listing, cache: Path, *, fresh: bool) -> Path:
+    recipe = json.dumps([sys.version, *_INSTALL, list(needs), list(listing.pins)])
     folder = cache / "environments" / f"{name}-{hashlib.sha256(recipe.encode()).hexdigest()[:12]}"
     if (folder / _DONE).exists() and not fresh:
         return folder
     print(f"Installing {name}", file=sys.stderr, flush=True)
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    constraints = folder.with_suffix(".txt")
-    constraints.write_text("\n".join(pins), "utf-8")
+    constraints, overrides = folder.with_suffix(".pins.txt"), folder.with_suffix(".overrides.txt")
+    constraints.write_text("\n".join(listing.pins), "utf-8")
+    overrides.write_text("\n".join(listing.overrides), "utf-8")
     _run("uv", "venv", "--quiet", "--python", sys.executable, str(folder))
     paths = [str(ROOT) if need == "." else need for need in needs]
     _run(
         *("uv", "pip", "install", "--quiet", *_INSTALL, "--python", str(_python(folder))),
-        *("--reinstall-package", SELF, "--constraints", str(constraints), *paths),
+        *("--reinstall-package", SELF, "--constraints", str(constraints), "--overrides", str(overrides), *paths),
     )
     constraints.unlink()
+    overrides.unlink()
     (folder / _DONE).write_text(recipe, "utf-8")
     return folder
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 LIST = Path(__file__).parent / "systems.toml"
 SELF = "recto"
@@ -38,11 +38,16 @@ class System:
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """All systems, the packages of the model that they share, and the exact version of every package."""
+    """All systems, the packages of the model that they share, and the exact version of every package.
+
+    `hybrid` are the frameworks with a hybrid retriever, for `bench.books`; `overrides` are versions installed against a package's metadata.
+    """
 
     systems: tuple[System, ...]
+    hybrid: tuple[System, ...]
     model: tuple[str, ...]
     pins: tuple[str, ...]
+    overrides: tuple[str, ...]
 
     def chosen(self, names: str) -> tuple[System, ...]:
         """Return the systems of a list with commas, or all; a name that is not known is refused."""
@@ -59,8 +64,13 @@ class Listing:
 def load(path: Path = LIST) -> Listing:
     """Read the list."""
     data = tomllib.loads(path.read_text("utf-8"))
+    model, pins, overrides = (tuple(data[name]) for name in ("model", "pins", "overrides"))
+    return Listing(_systems(data["systems"]), _systems(data["hybrid"]), model, pins, overrides)
+
+
+def _systems(table: dict[str, dict[str, Any]]) -> tuple[System, ...]:
     systems = []
-    for name, fields in data["systems"].items():
+    for name, fields in table.items():
         lists = {key: tuple(value) for key, value in fields.items() if isinstance(value, list)}
         systems.append(System(name=name, **{**fields, **lists}))
-    return Listing(tuple(systems), tuple(data["model"]), tuple(data["pins"]))
+    return tuple(systems)

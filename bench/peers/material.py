@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from bench.books import Asked
+from bench.chunk_quality import Asked
 from bench.peers.runners.embedding import key
 from bench.vectors import Vectors
 from recto.book.chunker import DEFAULT_SIZE, Passage, chunk_page

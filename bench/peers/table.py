@@ -21,13 +21,13 @@ def markdown(results: Results, systems: tuple[System, ...]) -> str:
     return "\n".join(parts)
 
 
-def into(text: str, report: str) -> str:
+def into(text: str, report: str, start: str = START, end: str = END) -> str:
     """Put a report between the markers of a page."""
-    before, start, rest = text.partition(START)
-    _, end, after = rest.partition(END)
-    if not start or not end:
-        raise SystemExit(f"The page has no place for the figures: it needs {START} and {END}.")
-    return f"{before}{START}\n\n{report.strip()}\n\n{END}{after}"
+    before, found, rest = text.partition(start)
+    _, closed, after = rest.partition(end)
+    if not found or not closed:
+        raise SystemExit(f"The page has no place for the figures: it needs {start} and {end}.")
+    return f"{before}{start}\n\n{report.strip()}\n\n{end}{after}"
 
 
 def about(results: Results, systems: tuple[System, ...]) -> str:

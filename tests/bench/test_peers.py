@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.books import Asked
+from bench.chunk_quality import Asked
 from bench.peers import table
 from bench.peers.chart import chart
 from bench.peers.command import PAGE, parse
@@ -168,7 +168,7 @@ def test_scifact_is_read_with_its_test_set_alone(tmp_path: Path) -> None:
 def test_everything_that_is_installed_has_an_exact_version() -> None:
     pinned = {pin.partition("==")[0] for pin in LISTING.pins}
     assert all(re.fullmatch(r"[a-z0-9._-]+==[0-9][\w.+]*", pin) for pin in LISTING.pins)
-    for system in LISTING.systems:
+    for system in (*LISTING.systems, *LISTING.hybrid):
         assert find_spec(f"bench.peers.runners.{system.runner}"), system.name
         assert {*system.needs, *system.alone, *system.versions, *LISTING.model} - pinned <= {".", "recto"}, system.name
 

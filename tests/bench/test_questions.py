@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.books import Asked, anchor_key, load_questions
+from bench.chunk_quality import Asked, anchor_key, load_questions
 from bench.chunks import BOOKS, QUESTIONS
 
 

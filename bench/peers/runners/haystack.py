@@ -1,4 +1,4 @@
-"""Haystack: a query pipeline over its in-memory store, over Qdrant in local mode (`qdrant`), or over Edge (`edge`).
+"""Haystack: a query pipeline over its in-memory store, alone or with BM25 (`hybrid`), Qdrant in local mode (`qdrant`), or Edge (`edge`).
 
 Annotations are evaluated here: Haystack compares the types of what it connects.
 """
@@ -139,6 +139,32 @@ class Haystack:
         store.save_to_disk(str(folder / "store.json"))
 
 
+class HaystackHybrid(Haystack):
+    """The in-memory store's two retrievers, joined by reciprocal rank."""
+
+    def open(self, folder: Path, embedding: Embedding) -> None:
+        """Open the store and connect both retrievers to a joiner."""
+        from haystack.components.joiners import DocumentJoiner
+        from haystack.components.retrievers.in_memory import InMemoryBM25Retriever
+
+        store = self._open_store(folder, embedding)
+        pipeline = self._pipeline()
+        pipeline.add_component("embedder", self._given(embedding))
+        pipeline.add_component("dense", self._retriever(document_store=store))
+        pipeline.add_component("lexical", InMemoryBM25Retriever(document_store=store))
+        pipeline.add_component("retriever", DocumentJoiner(join_mode="reciprocal_rank_fusion"))
+        pipeline.connect("embedder.embedding", "dense.query_embedding")
+        pipeline.connect("dense", "retriever")
+        pipeline.connect("lexical", "retriever")
+        self._opened = pipeline
+
+    def ask(self, question: str, top: int, module: str | None) -> Any:
+        """Run the query pipeline."""
+        filters = None if module is None else {"field": "meta.module", "operator": "==", "value": module}
+        limits = {"top_k": top, "filters": filters}
+        return self._opened.run({"embedder": {"text": question}, "dense": limits, "lexical": {"query": question, **limits}})
+
+
 class HaystackQdrant(Haystack):
     """The official Qdrant store over a directory."""
 
@@ -212,5 +238,5 @@ def _source(document: Any) -> str:
 
 if __name__ == "__main__":
     os.environ["HAYSTACK_TELEMETRY_ENABLED"] = "False"
-    kinds = {"memory": Haystack, "qdrant": HaystackQdrant, "edge": HaystackEdge}
+    kinds = {"memory": Haystack, "hybrid": HaystackHybrid, "qdrant": HaystackQdrant, "edge": HaystackEdge}
     main(kinds[sys.argv.pop(1)]())

@@ -1,4 +1,4 @@
-"""LangChain: its in-memory vector store, Qdrant in local mode (`qdrant`), or a thin retriever over Edge (`edge`).
+"""LangChain: its in-memory vector store, alone or with BM25 (`hybrid`), Qdrant in local mode (`qdrant`), or a thin retriever (`edge`).
 
 Files are read as `TextLoader` does and split by the recursive splitter with the sizes of LangChain's own tutorial.
 """
@@ -95,6 +95,28 @@ class LangChain:
         store.dump(str(folder / "store.json"))
 
 
+class LangChainHybrid(LangChain):
+    """The in-memory store and BM25, fused by reciprocal rank with equal weights."""
+
+    def open(self, folder: Path, embedding: Embedding) -> None:
+        """Load the store and make a BM25 retriever of its documents."""
+        from langchain_classic.retrievers import EnsembleRetriever
+        from langchain_community.retrievers import BM25Retriever
+
+        super().open(folder, embedding)
+        stored = self._opened.store.values()
+        documents = [self._document(id=each["id"], page_content=each["text"], metadata=each["metadata"]) for each in stored]
+        self._lexical, self._ensemble = BM25Retriever.from_documents(documents), EnsembleRetriever
+
+    def ask(self, question: str, top: int, module: str | None) -> Any:
+        """Invoke the ensemble."""
+        if module is not None:
+            raise NotImplementedError("the BM25 retriever has no filter")
+        self._lexical.k = top
+        dense = self._opened.as_retriever(search_kwargs={"k": top})
+        return self._ensemble(retrievers=[self._lexical, dense], weights=[0.5, 0.5]).invoke(question)
+
+
 class LangChainQdrant(LangChain):
     """The official Qdrant store over a directory."""
 
@@ -168,5 +190,5 @@ class LangChainEdge(LangChain):
 
 if __name__ == "__main__":
     os.environ["LANGSMITH_TRACING"] = "false"
-    kinds = {"memory": LangChain, "qdrant": LangChainQdrant, "edge": LangChainEdge}
+    kinds = {"memory": LangChain, "hybrid": LangChainHybrid, "qdrant": LangChainQdrant, "edge": LangChainEdge}
     main(kinds[sys.argv.pop(1)]())

@@ -1,9 +1,13 @@
-"""LlamaIndex: `VectorStoreIndex` over its default store or Qdrant in local mode (`qdrant`), or a thin retriever over Edge (`edge`)."""
+"""LlamaIndex: `VectorStoreIndex` over its default store, alone or with BM25 (`hybrid`), or over Qdrant in local mode (`qdrant`).
+
+`edge` is a thin retriever over Edge.
+"""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -111,6 +115,36 @@ class LlamaIndex:
         index.storage_context.persist(persist_dir=str(folder))
 
 
+class LlamaIndexHybrid(LlamaIndex):
+    """The default store and BM25, fused by reciprocal rank."""
+
+    def open(self, folder: Path, embedding: Embedding) -> None:
+        """Load the index and make a BM25 retriever of its nodes."""
+        from llama_index.core.llms import MockLLM
+        from llama_index.core.retrievers import QueryFusionRetriever
+        from llama_index.retrievers.bm25 import BM25Retriever
+
+        super().open(folder, embedding)
+        nodes = list(self._opened.docstore.docs.values())
+
+        @cache  # the BM25 index is made once
+        def fused(top: int) -> Any:
+            lexical = BM25Retriever.from_defaults(nodes=nodes, similarity_top_k=min(top, len(nodes)))
+            dense = self._opened.as_retriever(similarity_top_k=top)
+            # With one query the language model is never called, but the retriever does not start without one.
+            return QueryFusionRetriever(
+                [dense, lexical], llm=MockLLM(), mode="reciprocal_rerank", similarity_top_k=top, num_queries=1, use_async=False
+            )
+
+        self._fused = fused
+
+    def ask(self, question: str, top: int, module: str | None) -> Any:
+        """Retrieve by both and fuse."""
+        if module is not None:
+            raise NotImplementedError("the hybrid retriever is not asked with a filter")
+        return self._fused(top).retrieve(question)
+
+
 class LlamaIndexQdrant(LlamaIndex):
     """The official Qdrant store over a directory."""
 
@@ -176,5 +210,5 @@ class LlamaIndexEdge(LlamaIndex):
 
 
 if __name__ == "__main__":
-    kinds = {"memory": LlamaIndex, "qdrant": LlamaIndexQdrant, "edge": LlamaIndexEdge}
+    kinds = {"memory": LlamaIndex, "hybrid": LlamaIndexHybrid, "qdrant": LlamaIndexQdrant, "edge": LlamaIndexEdge}
     main(kinds[sys.argv.pop(1)]())

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench import chroma
-from bench.books import Asked, load_book, load_questions, load_suites
+from bench.chunk_quality import Asked, load_book, load_questions, load_suites
 from bench.chunks import BOOKS, EVERY, EXTRACT, QUESTIONS, SUITES
 from bench.peers.listing import SELF, System
 from bench.peers.process import Conversation, Refused

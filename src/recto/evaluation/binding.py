@@ -6,8 +6,9 @@ hold is not a failure of retrieval: it is unmeasured, and is told with the neare
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import unquote
 
@@ -17,10 +18,14 @@ from recto.evaluation.passages import PassageFinder
 from recto.evaluation.suite import Expectation, Suite
 from recto.modules import filter_keys, nearest
 from recto.protocols import Index
-from recto.types import Chunk
+from recto.types import HEADING_SEPARATOR, Chunk
 
 _SUGGESTIONS = 50
 """For so many missing places the nearest one is looked for; a suite of another book would take for ever."""
+
+_HEADING_ID = re.compile(r"\s*\{[\s:/*]*#[^}]*\}\s*$")
+_LINK = re.compile(r"\[([^\]]*)\](?:\([^)]*\)|\[[^\]]*\])")
+_MARKUP = re.compile(r"[`*\\]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +36,7 @@ class Target:
     module: str = ""
     page: str = ""
     anchor: str = ""
+    heading: str = ""
     chunks: frozenset[str] = frozenset()
 
     def holds(self, chunk: Chunk) -> bool:
@@ -38,7 +44,11 @@ class Target:
         if self.chunks:
             return chunk.id in self.chunks
         if self.page:
-            return self.page == page_key(chunk.page_url) and (not self.anchor or self.anchor in anchors_of(chunk))
+            return (
+                self.page == page_key(chunk.page_url)
+                and (not self.anchor or self.anchor in anchors_of(chunk))
+                and (not self.heading or self.heading in map(heading_key, chunk.headings))
+            )
         return self.module in chunk.module_keys
 
 
@@ -118,6 +128,12 @@ def anchors_of(chunk: Chunk) -> frozenset[str]:
     return frozenset(unquote(anchor) for anchor in (chunk.anchor, *chunk.anchors) if anchor)
 
 
+def heading_key(heading: str) -> str:
+    """Return the form in which a heading in Markdown and the same heading as shown are equal, in any case."""
+    text = _LINK.sub(r"\1", _HEADING_ID.sub("", heading))
+    return " ".join(_MARKUP.sub("", text).casefold().split())
+
+
 class _Book:
     """What of an index a suite needs to know: names of modules and pages, anchors of the pages asked for, where passages are."""
 
@@ -129,6 +145,7 @@ class _Book:
         self._pages: dict[str, str] = {}
         self._urls: dict[str, str] = {}
         self._anchors: dict[str, set[str]] = {}
+        self._headings: dict[str, set[str]] = {}
         self._suggested = 0
 
     def look(self, chunk: Chunk) -> None:
@@ -139,10 +156,12 @@ class _Book:
         if key not in self._urls:
             self._urls[key] = chunk.page_url
             self._anchors[key] = set()
+            self._headings[key] = set()
             self._pages[key] = key
             if chunk.source:
                 self._pages.setdefault(page_key(chunk.source), key)
         self._anchors[key] |= anchors_of(chunk)
+        self._headings[key].update(chunk.headings)
 
     def bound(self, expectation: Expectation) -> Bound:
         modules = frozenset(found.module for name in expectation.modules if isinstance(found := self._module(name), Target))
@@ -167,11 +186,18 @@ class _Book:
         return Target(name, module=short if short in self._modules else key)
 
     def _page(self, name: str) -> Target | str:
-        page, _, anchor = self._suite.page(name).partition("#")
-        key, anchor = self._pages.get(page_key(page)), unquote(anchor)
+        key, anchor, heading = self._parts(name)
         if key is None or (anchor and anchor not in self._anchors[key]):
             return name
-        return Target(name, page=key, anchor=anchor)
+        if heading and heading not in map(heading_key, self._headings[key]):
+            return name
+        return Target(name, page=key, anchor=anchor, heading=heading)
+
+    def _parts(self, name: str) -> tuple[str | None, str, str]:
+        """Return the known page that a place is on, its anchor, and its heading as it is compared."""
+        place, _, heading = self._suite.page(name).partition(HEADING_SEPARATOR)
+        page, _, anchor = place.partition("#")
+        return self._pages.get(page_key(page)), unquote(anchor), heading_key(heading)
 
     def _passage(self, passage: str) -> Target | str:
         if self._passages is None:
@@ -185,8 +211,11 @@ class _Book:
             return ""
         if name in expectation.modules:
             return nearest(name, sorted(set(self._modules.values()))) or ""
-        page, _, anchor = self._suite.page(name).partition("#")
-        key = self._pages.get(page_key(page))
+        page = self._suite.page(name).partition(HEADING_SEPARATOR)[0].partition("#")[0]
+        key, anchor, heading = self._parts(name)
+        if key is not None and heading:
+            near = nearest(heading, sorted(self._headings[key]))
+            return f"{page}{HEADING_SEPARATOR}{near}" if near else page
         if key is not None:
             near = nearest(anchor, sorted(self._anchors[key]))
             return f"{page}#{near}" if near else page
@@ -197,9 +226,9 @@ class _Book:
 
 def _distinct(targets: list[Target]) -> tuple[Target, ...]:
     """Leave out a place that is named twice, and a section whose whole page is accepted."""
-    whole = {target.page for target in targets if target.page and not target.anchor}
-    kept: dict[tuple[str, str, str, frozenset[str]], Target] = {}
+    whole = {target.page for target in targets if target.page and not (target.anchor or target.heading)}
+    kept: dict[Target, Target] = {}
     for target in targets:
-        if not (target.anchor and target.page in whole):
-            kept.setdefault((target.module, target.page, target.anchor, target.chunks), target)
+        if not ((target.anchor or target.heading) and target.page in whole):
+            kept.setdefault(replace(target, name=""), target)
     return tuple(kept.values())

@@ -16,13 +16,18 @@ from recto.errors import InvalidArgument, InvalidQuery
 from recto.evaluation.suite_files import SHAPE, Raw, read_json, read_raw
 from recto.limits import check_query
 from recto.modules import nearest
-from recto.types import NO_FILTERS, Filters
+from recto.types import HEADING_SEPARATOR, NO_FILTERS, Filters
 
 FORMAT = "recto-suite-1"
 DEFAULT_THRESHOLD = 0.8
 _SUITE_KEYS = ("$schema", "format", "name", "description", "aliases", "threshold", "queries")
 _ENTRY_KEYS = ("id", "query", "expect", "nothing", "tags", "filters", "drafted", "note")
 _EXPECT_KEYS = ("module", "page", "passage", "nothing")
+_QUESTION_KEYS = ("id", "question", "type", "match", "expected", "evidence")
+_QUESTION_SHAPE = (
+    'A question looks like {"question": "What is ROS 2?", "match": "any", "expected": [{"page": "intro.md", "section": "ROS 2"}]}; '
+    'without a section the whole page counts, and "match": "none" expects nothing.'
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +90,10 @@ class Suite:
 
     def page(self, name: str) -> str:
         """Return where a page is now: `aliases` are followed, for a page with its sections or for one section."""
+        name, separator, heading = name.partition(HEADING_SEPARATOR)
+        return f"{self._current(name)}{separator}{heading}"
+
+    def _current(self, name: str) -> str:
         page, _, anchor = name.partition("#")
         for _step in range(len(self.aliases) + 1):
             if anchor and (moved := self._moved.get(f"{page_key(page)}#{anchor}")):
@@ -186,6 +195,8 @@ def _understood(raw: Raw, problems: list[str] | None) -> Suite:
 
 
 def _expectation(entry: Any, place: str) -> Expectation:
+    if isinstance(entry, dict) and "question" in entry:
+        entry = _from_question(entry, place)
     expect = entry.get("expect", {}) if isinstance(entry, dict) else None
     if not isinstance(entry, dict) or not isinstance(expect, dict) or not {"expect", "nothing"} & set(entry):
         raise InvalidArgument(f'{place}: it needs a "query" and an "expect"', hint=SHAPE)
@@ -209,6 +220,31 @@ def _expectation(entry: Any, place: str) -> Expectation:
         raise InvalidArgument(f'{place}: "id" must be text', hint=SHAPE)
     filters = _filters(entry.get("filters", {}), place)
     return Expectation(query, modules, pages, passages, nothing, _clean(id), tags, filters, drafted, place)
+
+
+def _from_question(entry: dict[str, Any], place: str) -> dict[str, Any]:
+    """Return a reader's question as a suite's entry; a section is named by its heading, as `page > heading`."""
+    _check_keys(entry, _QUESTION_KEYS, place)
+    expected, match = entry.get("expected", []), entry.get("match", "any")
+    if match not in {"any", "all", "none"}:
+        raise InvalidArgument(f'{place}: "match" must be any, all or none', hint=_QUESTION_SHAPE)
+    if not isinstance(expected, list) or not all(map(_is_place, expected)):
+        raise InvalidArgument(f'{place}: "expected" must be a list of pages with sections', hint=_QUESTION_SHAPE)
+    if bool(expected) == (match == "none"):
+        raise InvalidArgument(f'{place}: "match" is {match}, but "expected" has {len(expected)} pages', hint=_QUESTION_SHAPE)
+    pages = [HEADING_SEPARATOR.join(filter(None, (each["page"], each.get("section", "").strip()))) for each in expected]
+    converted = {"query": entry["question"], "expect": {"page": pages} if pages else {"nothing": True}, "tags": entry.get("type")}
+    return converted | ({"id": entry["id"]} if "id" in entry else {})
+
+
+def _is_place(value: Any) -> bool:
+    """Whether a value is a page with, perhaps, a section."""
+    return (
+        isinstance(value, dict)
+        and {"page"} <= set(value) <= {"page", "section"}
+        and all(isinstance(text, str) for text in value.values())
+        and bool(value["page"].strip())
+    )
 
 
 def _filters(value: Any, place: str) -> Filters:

@@ -65,7 +65,7 @@ def _lines(text: str, origin: str) -> Raw:
             continue
         place = f"{origin}, line {number}"
         entry = _parsed(line, origin, number)
-        if not raw.entries and not raw.header and isinstance(entry, dict) and not {"query", "expect"} & set(entry):
+        if not raw.entries and not raw.header and isinstance(entry, dict) and not {"query", "expect", "question"} & set(entry):
             raw.header.update(entry)
         else:
             raw.entries.append((place, entry))

@@ -17,7 +17,7 @@ from recto.modules import filter_keys
 from recto.protocols import Progress
 from recto.retriever import Retriever
 from recto.search.answerability import LINE
-from recto.types import Chunk, Filters, Mode, SearchResponse
+from recto.types import HEADING_SEPARATOR, Chunk, Filters, Mode, SearchResponse
 
 _BATCH = 32
 
@@ -214,4 +214,4 @@ def _dense(text: str) -> str:
 def _is_page(chunk: Chunk, pages: tuple[str, ...]) -> bool:
     """A page is named by its address or by its path in the book, without the extension."""
     names = {page_key(chunk.page_url), page_key(chunk.source)}
-    return any(page_key(page) in names for page in pages)
+    return any(page_key(page.partition(HEADING_SEPARATOR)[0]) in names for page in pages)

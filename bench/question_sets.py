@@ -1,0 +1,182 @@
+"""Sets of readers' questions: find their books, rank pages and sections, and compare systems query by query.
+
+A system answers a query with a list of chunks. The best chunk of a page ranks the page, the best chunk of a section ranks the section.
+Where several places are expected (`match: any` and `match: all`), the first that is found counts. Queries that the book does not answer
+(`match: none`) have no rank; they only tell how well a system knows that the book has no answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean
+
+from recto.addresses import page_key
+from recto.calibration.measuring import separation
+from recto.evaluation.binding import heading_key
+from recto.evaluation.statistics import Estimate
+from recto.evaluation.suite import Expectation, load_strict_suite
+from recto.types import HEADING_SEPARATOR
+
+MEASURES = ("page hit@1", "page hit@5", "page MRR", "section hit@1", "section hit@5")
+_RESAMPLES = 10_000
+_SEED = 20_261_115
+
+
+@dataclass(frozen=True, slots=True)
+class Book:
+    """A book's docs root and the queries about it."""
+
+    name: str
+    docs: Path
+    questions: tuple[Expectation, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A chunk that a system returned: its page's path in the docs root, and its heading path if the system has one.
+
+    `opening` is true for the beginning of a page.
+    """
+
+    page: str
+    headings: tuple[str, ...] | None = None
+    opening: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A system's hits, best first, and the probability that the book answers the query, if the system states one."""
+
+    hits: tuple[Hit, ...]
+    answerable: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Scores:
+    """The measures of one query, the type of the query, and the ranks that they come from; rank 0 is "not found"."""
+
+    id: str
+    type: str
+    page: int
+    section: int | None
+
+    def measures(self) -> dict[str, float]:
+        """Return the value of each measure; a system without sections has only those of pages."""
+        found = {
+            "page hit@1": float(self.page == 1),
+            "page hit@5": float(0 < self.page <= 5),
+            "page MRR": 1 / self.page if self.page else 0.0,
+        }
+        if self.section is not None:
+            found |= {"section hit@1": float(self.section == 1), "section hit@5": float(0 < self.section <= 5)}
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """A system's scores in each book, and its AUROC of answerability in the books where it states a value."""
+
+    scores: dict[str, tuple[Scores, ...]]
+    auroc: dict[str, float]
+
+    def book(self, name: str, type: str | None = None) -> dict[str, float]:
+        """Return the means over a book's queries, or over those of one type."""
+        rows = [scores.measures() for scores in self.scores[name] if type in (None, scores.type)]
+        return {measure: fmean(row[measure] for row in rows) for measure in MEASURES if rows and measure in rows[0]}
+
+    def mean(self, type: str | None = None) -> dict[str, float]:
+        """Return the means over the books, each with the same weight."""
+        books = [found for name in self.scores if (found := self.book(name, type))]
+        return {measure: fmean(found[measure] for found in books) for measure in MEASURES if books and measure in books[0]}
+
+    @property
+    def types(self) -> list[str]:
+        """Return the types of queries in the order of their first appearance."""
+        return list(dict.fromkeys(scores.type for found in self.scores.values() for scores in found))
+
+
+def load_books(questions: Path, books: Path, sets: Sequence[str]) -> list[Book]:
+    """Read the sets of a folder, or those that are named, and find the docs root of each one's book."""
+    known = {path.stem: path for path in sorted(questions.glob("*.jsonl"))}
+    if not known:
+        raise SystemExit(f"There are no question sets (*.jsonl) in {questions}. Give their folder with --questions.")
+    if unknown := [name for name in sets if name not in known]:
+        raise SystemExit(f"There is no question set {', '.join(unknown)}. Sets: {', '.join(known)}.")
+    return [_load_book(known[name], books / name) for name in sets or known]
+
+
+def _load_book(path: Path, folder: Path) -> Book:
+    if not folder.is_dir():
+        raise SystemExit(f"{path.name} needs the book {folder}, which is not there. Give the folder of the books with --books.")
+    expectations = load_strict_suite(path).expectations
+    return Book(path.stem, docs_root(folder, {page for each in expectations for page, _ in places(each)}), expectations)
+
+
+def docs_root(folder: Path, pages: Iterable[str]) -> Path:
+    """Return the folder in a book that the expected pages are relative to."""
+    wanted = sorted(set(pages))
+    for root in sorted((folder, *(path for path in folder.rglob("*") if path.is_dir())), key=lambda path: (len(path.parts), path)):
+        if all((root / page).is_file() for page in wanted):
+            return root
+    raise SystemExit(f"No folder in {folder} has all the expected pages ({', '.join(wanted[:3])}, …). Is it the right version of the book?")
+
+
+def places(expectation: Expectation) -> list[tuple[str, str]]:
+    """Return the expected pages, each with its section's heading or an empty text."""
+    parts = (page.partition(HEADING_SEPARATOR) for page in expectation.pages)
+    return [(page, heading) for page, _, heading in parts]
+
+
+def score(expectation: Expectation, answer: Answer) -> Scores:
+    """Rank the expected pages and sections among those that a system returned."""
+    wanted = {(page_key(page), heading_key(heading)) for page, heading in places(expectation)}
+    pages = list(dict.fromkeys(page_key(hit.page) for hit in answer.hits))
+    page = _rank([page in {page for page, _ in wanted} for page in pages])
+    section = None
+    if all(hit.headings is not None for hit in answer.hits):
+        sections: dict[tuple[str, tuple[str, ...]], bool] = {}
+        for hit in answer.hits:
+            sections.setdefault((page_key(hit.page), hit.headings or ()), _in_section(hit, wanted))
+        section = _rank(list(sections.values()))
+    return Scores(expectation.key, expectation.tags[0] if expectation.tags else "", page, section)
+
+
+def _in_section(hit: Hit, wanted: set[tuple[str, str]]) -> bool:
+    """Whether a hit is of an expected section, or of the page's beginning where no section is named."""
+    here = {heading_key(heading) for heading in hit.headings or ()}
+    return any(page_key(hit.page) == page and (heading in here if heading else hit.opening) for page, heading in wanted)
+
+
+def _rank(right: Sequence[bool]) -> int:
+    return right.index(True) + 1 if True in right else 0
+
+
+def measure(books: Sequence[Book], answers: Mapping[str, Sequence[Answer]]) -> Result:
+    """Score a system's answers to all queries of each book."""
+    scores, auroc = {}, {}
+    for book in books:
+        pairs = list(zip(book.questions, answers[book.name], strict=True))
+        scores[book.name] = tuple(score(question, answer) for question, answer in pairs if not question.nothing)
+        stated = [(question.nothing, answer.answerable) for question, answer in pairs if answer.answerable is not None]
+        if len(stated) == len(pairs) and len({nothing for nothing, _ in stated}) == 2:
+            auroc[book.name] = separation(
+                [value for nothing, value in stated if not nothing], [value for nothing, value in stated if nothing]
+            )
+    return Result(scores, auroc)
+
+
+def lead(mine: Result, theirs: Result, measure: str = "page MRR") -> Estimate:
+    """Return how much higher the first result's mean over books is, with a paired bootstrap interval, stratified by book."""
+    import numpy as np
+
+    generator = np.random.default_rng(_SEED)
+    means, resampled = [], np.zeros(_RESAMPLES)
+    for book, scores in mine.scores.items():
+        pairs = zip(scores, theirs.scores[book], strict=True)
+        deltas = np.array([one.measures()[measure] - other.measures()[measure] for one, other in pairs])
+        means.append(deltas.mean())
+        resampled += deltas[generator.integers(0, len(deltas), (_RESAMPLES, len(deltas)))].mean(axis=1)
+    low, high = np.quantile(resampled / len(means), [0.025, 0.975])
+    return Estimate(float(np.mean(means)), float(low), float(high), sum(map(len, mine.scores.values())))

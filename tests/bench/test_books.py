@@ -1,0 +1,175 @@
+"""The benchmark of readers' questions: sets, ranks, intervals, rare words, and a whole run of Recto on a tiny book."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from bench import books, rare_words
+from bench.peers import table
+from bench.peers.listing import load
+from bench.question_sets import Answer, Book, Hit, Result, Scores, docs_root, lead, load_books, measure, score
+from recto.evaluation.suite import Expectation
+
+PAGES = {
+    "garden/seeds.md": "# Seeds\n\nSeeds are small.\n\n## Sowing `beans`\n\nBeans are sown after the last frost, two fingers deep.\n",
+    "kitchen/bread.md": "# Bread\n\n## Dough\n\nKnead the dough until it is smooth. The zwieback_oven must be hot.\n",
+}
+QUESTIONS = [
+    {
+        "id": "t-1",
+        "question": "When are beans sown?",
+        "type": "howto",
+        "match": "any",
+        "expected": [{"page": "garden/seeds.md", "section": "Sowing `beans`"}],
+    },
+    {
+        "id": "t-2",
+        "question": "How is dough made?",
+        "type": "concept",
+        "match": "any",
+        "expected": [{"page": "kitchen/bread.md", "section": ""}],
+    },
+    {"id": "t-3", "question": "Who won the football match?", "type": "concept", "match": "none", "expected": []},
+]
+
+
+@pytest.fixture
+def corpora(tmp_path: Path) -> Path:
+    """A set of questions, and its book with the docs in a folder below."""
+    for path, text in PAGES.items():
+        (tmp_path / "books" / "tiny" / "website" / "docs" / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "books" / "tiny" / "website" / "docs" / path).write_text(text, "utf-8")
+    (tmp_path / "questions").mkdir()
+    (tmp_path / "questions" / "tiny.jsonl").write_text("".join(f"{json.dumps(each)}\n" for each in QUESTIONS), "utf-8")
+    return tmp_path
+
+
+def test_the_docs_root_is_where_the_expected_pages_are(corpora: Path) -> None:
+    (book,) = load_books(corpora / "questions", corpora / "books", [])
+    assert (book.name, book.docs.relative_to(corpora).as_posix()) == ("tiny", "books/tiny/website/docs")
+    assert [question.nothing for question in book.questions] == [False, False, True]
+    with pytest.raises(SystemExit, match="has all the expected pages"):
+        docs_root(corpora / "books" / "tiny", ["garden/seeds.md", "gone.md"])
+    with pytest.raises(SystemExit, match="no question set other"):
+        load_books(corpora / "questions", corpora / "books", ["other"])
+    with pytest.raises(SystemExit, match="needs the book"):
+        load_books(corpora / "questions", corpora / "questions", [])
+    with pytest.raises(SystemExit, match="no question sets"):
+        load_books(corpora, corpora / "books", [])
+
+
+def test_the_best_chunk_of_a_page_or_section_ranks_it() -> None:
+    question = Expectation("q", pages=("b.md > The `cname` {#c}", "c.mdx"), tags=("howto",), id="1")
+    hits = (
+        Hit("a.md", ("A", "x")),
+        Hit("a.md", ("A", "x")),
+        Hit("a.md", ("A", "y")),
+        Hit("b.md", ("B", "Other")),
+        Hit("b.md", ("B", "The cname", "Below")),
+        Hit("c.mdx", ("C",), opening=True),
+    )
+    assert score(question, Answer(hits)) == Scores("1", "howto", 2, 4)
+    assert score(question, Answer(tuple(Hit(hit.page) for hit in hits))) == Scores("1", "howto", 2, None)
+    assert score(question, Answer(hits[:3])) == Scores("1", "howto", 0, 0)
+    assert score(question, Answer(hits[5:])) == Scores("1", "howto", 1, 1)
+    assert score(question, Answer((Hit("c.mdx", ("C", "Late")),))).section == 0
+
+
+def test_measures_of_ranks() -> None:
+    assert Scores("1", "", 2, 6).measures() == {
+        "page hit@1": 0.0,
+        "page hit@5": 1.0,
+        "page MRR": 0.5,
+        "section hit@1": 0.0,
+        "section hit@5": 0.0,
+    }
+    assert Scores("1", "", 0, None).measures() == {"page hit@1": 0.0, "page hit@5": 0.0, "page MRR": 0.0}
+
+
+def result(**ranks: list[int]) -> Result:
+    return Result(
+        {
+            book: tuple(Scores(str(n), "even" if n % 2 == 0 else "odd", rank, None) for n, rank in enumerate(found))
+            for book, found in ranks.items()
+        },
+        {},
+    )
+
+
+def test_books_weigh_the_same_whatever_their_number_of_queries() -> None:
+    found = result(large=[1, 1, 1, 1], small=[0, 2])
+    assert found.mean()["page MRR"] == pytest.approx((1 + 0.25) / 2)
+    assert found.mean("odd")["page MRR"] == pytest.approx((1 + 0.5) / 2)
+    assert found.types == ["even", "odd"]
+
+
+def test_a_lead_is_paired_and_the_same_in_every_run() -> None:
+    mine, theirs = result(a=[1, 1, 2, 1] * 10, b=[1, 3] * 10), result(a=[1, 2, 2, 2] * 10, b=[1, 3] * 10)
+    gap = lead(mine, theirs)
+    assert gap == lead(mine, theirs)
+    assert gap.mean == pytest.approx(0.125)
+    assert 0 < gap.low < gap.mean < gap.high < 0.25
+    assert (lead(mine, mine).low, lead(mine, mine).high) == (0, 0)
+
+
+def test_answerability_is_measured_where_every_answer_states_it() -> None:
+    questions = (Expectation("a", pages=("a",)), Expectation("b", pages=("b",)), Expectation("c", nothing=True))
+    book = Book("tiny", Path(), questions)
+    stated = [Answer((), 0.9), Answer((), 0.4), Answer((), 0.6)]
+    assert measure([book], {"tiny": stated}).auroc == {"tiny": 0.5}
+    assert measure([book], {"tiny": [*stated[:2], Answer(())]}).auroc == {}
+    assert len(measure([book], {"tiny": stated}).scores["tiny"]) == 2
+
+
+def test_systems_are_chosen_with_or_without_their_mode() -> None:
+    known = books.known_systems(load())
+    assert known[0] == "recto-dense"
+    assert {"langchain-hybrid", "llamaindex-hybrid", "haystack-hybrid", "haystack-dense"} <= set(known)
+    assert books.choose([], known) == known
+    assert books.choose(["haystack", "recto-dense"], known) == ["recto-dense", "haystack-dense", "haystack-hybrid"]
+    with pytest.raises(SystemExit, match="no system rect"):
+        books.choose(["rect"], known)
+
+
+def test_rare_words_are_the_same_in_every_run_and_typos_are_no_words_of_the_book() -> None:
+    texts = ["The common Word once", "the common word twice", "a common word: RareName", "common snake_case 12ab", "common word _99x"]
+    draws = rare_words.draw(texts, 100, "book")
+    assert draws == rare_words.draw(texts, 100, "book")
+    assert sorted(each.word for each in draws) == ["RareName", "_99x", "once", "snake_case", "twice"]
+    known = {"common", "word", "once", "twice", "rarename", "snake_case", "the", "a"}
+    for each in draws:
+        assert each.typo.lower() not in known
+        assert bool(each.typo) == (each.word != "_99x")
+        assert abs(len(each.typo) - len(each.word)) <= 1 or not each.typo
+    assert len(rare_words.draw(texts, 2, "book")) == 2
+    assert {rare_words.misspell("text", {"ext"}, Random(seed)) for seed in range(200)}.isdisjoint({"text", "ext"})
+
+
+def test_a_word_is_found_as_a_whole_token_among_the_first_hits() -> None:
+    draws = [rare_words.Draw("RareName", "RareNme"), rare_words.Draw("_99x", "")]
+    answers = {"RareName": ["a rarename here"], "RareNme": ["RareNames"], "_99x": []}
+    assert rare_words.ask(draws, answers.__getitem__) == rare_words.Found(2, 0.5, 1, 0.0)
+
+
+def test_recto_is_asked_from_the_files_to_the_tables(corpora: Path, shared_home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = corpora / "figures.json"
+    folders = ["--questions", str(corpora / "questions"), "--books", str(corpora / "books"), "--cache", str(corpora / "cache")]
+    books.main([*folders, "--home", str(shared_home), "--systems", "recto-dense", "--rare", "5", "--json", str(out), "--threads", "1"])
+    printed = capsys.readouterr()
+    assert "recto-dense: tiny, 3 queries, 5 rare words" in printed.err
+    assert "`uv run --group bench python -m bench.books --systems recto-dense --rare 5`" in printed.out
+    figures = json.loads(out.read_text("utf-8"))
+    dense = figures["systems"]["recto-dense"]
+    assert dense["mean"]["page hit@1"] == 1
+    assert [ranks["section"] for ranks in dense["ranks"]["tiny"]] == [1, 1]
+    assert figures["rare"]["recto-dense"]["tiny"]["exact"] > 0
+    assert str(corpora) not in printed.out + out.read_text("utf-8")
+
+
+def test_the_page_has_a_place_for_the_tables() -> None:
+    page = books.PAGE.read_text("utf-8")
+    assert "| new |" in table.into(page, "| new |", books.START, books.END)
