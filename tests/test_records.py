@@ -12,14 +12,15 @@ from recto.cli import commands
 from recto.errors import StorageError
 from recto.evaluation.coverage import cover
 from recto.protocols import Embedder
+from recto.retriever import Retriever
 from recto.stores.edge.store import EdgeStore
 
 
 def test_what_is_kept_is_read(house: Path, home: Path, embedder: Embedder) -> None:
-    index = EdgeStore(house / "home").open("house")
-    info = index.info
+    store = EdgeStore(house / "home")
+    info = store.open("house").info
     assert records.read_coverage(home, info) is None
-    found = cover(embedder, index)
+    found = cover(Retriever(embedder, store, "house"))
     records.keep_coverage(home, info, found)
     read = records.read_coverage(home, info)
     assert read is not None
@@ -55,8 +56,8 @@ def test_the_documented_questions_are_kept_too(
 
 
 def test_a_home_that_cannot_be_written_is_told(house: Path, home: Path, embedder: Embedder) -> None:
-    index = EdgeStore(house / "home").open("house")
+    retriever = Retriever(embedder, EdgeStore(house / "home"), "house")
     home.mkdir()
     (home / "reports").write_text("a file where a directory should be")
     with pytest.raises(StorageError, match="cannot be written"):
-        records.keep_coverage(home, index.info, cover(embedder, index))
+        records.keep_coverage(home, retriever.open().info, cover(retriever))

@@ -35,7 +35,7 @@ def measured(house: Path, embedder: Embedder, tmp_path_factory: pytest.TempPathF
 
     publish_broken(store, "house", "broken", spoilt)
     retriever = Retriever(embedder, store, "broken")
-    records.keep_coverage(home, retriever.open().info, cover(embedder, retriever.open()))
+    records.keep_coverage(home, retriever.open().info, cover(retriever))
     questions = (Expectation("When are beans sown?", modules=("garden",)), Expectation("What eats lettuce at night?", modules=("kitchen",)))
     records.keep_run(home, retriever.open().info, run_suite(retriever, Suite("household", questions)))
     return Settings("local", "edge", home, threads=2, collection="broken")

@@ -13,7 +13,9 @@ from recto.calibration.probes import first_sentence, heading_question
 from recto.evaluation.coverage import WITHIN, cover, sections_of
 from recto.indexer import Work, index_book
 from recto.protocols import Embedder
+from recto.retriever import Retriever
 from recto.stores.edge.store import EdgeStore
+from recto.types import MODES
 from tests.breaking import Passages, publish_broken
 from tests.library import PAGES, write_library
 from tests.making import chunk
@@ -21,7 +23,7 @@ from tests.making import chunk
 
 def test_every_section_of_a_sound_book_is_reached(house: Path, embedder: Embedder) -> None:
     seen: list[tuple[int, int]] = []
-    found = cover(embedder, EdgeStore(house / "home").open("house"), lambda done, total: seen.append((done, total)))
+    found = cover(Retriever(embedder, EdgeStore(house / "home"), "house"), lambda done, total: seen.append((done, total)))
     headings = [heading for sections in PAGES.values() for heading, _ in sections]
     assert len(found.sections) == len(headings) + 1
     assert found.share == 1.0
@@ -34,8 +36,24 @@ def test_every_section_of_a_sound_book_is_reached(house: Path, embedder: Embedde
     assert questions == 2 * len(found.sections)
 
 
+def test_headings_without_text_count_and_are_found_through_their_subsections() -> None:
+    below = replace(chunk(0, text="Text."), headings=("T", "Empty", "Full"), anchor="full", anchors=("full", "empty"))
+    empty, full = sections_of([below])
+    assert (empty.headings, empty.place, empty.has_text) == (("T", "Empty"), f"{below.page_url}#empty", False)
+    assert (full.headings, full.anchor, full.has_text) == (("T", "Empty", "Full"), "full", True)
+    assert empty.holds(below)
+    assert sections_of([replace(below, headings=("T", "Empty"), anchor="empty", chunk_index=0), replace(below, chunk_index=1)])[0].has_text
+
+
+def test_coverage_is_measured_in_each_mode(house: Path, embedder: Embedder) -> None:
+    retriever = Retriever(embedder, EdgeStore(house / "home"), "house")
+    for mode in MODES:
+        found = cover(retriever, mode=mode)
+        assert (found.mode, found.share) == (mode, 1.0)
+
+
 def test_the_heat_map_has_a_row_for_each_page(house: Path, embedder: Embedder) -> None:
-    rows = cover(embedder, EdgeStore(house / "home").open("house")).pages()
+    rows = cover(Retriever(embedder, EdgeStore(house / "home"), "house")).pages()
     assert len(rows) == len(PAGES) + 1
     soil = next(row for row in rows if row.page_url.endswith("01-soil"))
     assert (soil.module, soil.title, soil.sections, soil.reached) == ("garden", "Soil", 3, 3)
@@ -52,7 +70,7 @@ def test_holes_are_found(house: Path, tmp_path: Path, embedder: Embedder) -> Non
         return [(one, elsewhere if one.anchor in ("slugs", "brakes") else numbers) for one, numbers in passages]
 
     publish_broken(store, "house", "broken", spoilt)
-    found = cover(embedder, store.open("broken"))
+    found = cover(Retriever(embedder, store, "broken"))
     assert {reached.section.anchor for reached in found.unreachable} == {"slugs", "brakes"}
     for reached in found.unreachable:
         assert (reached.heading_rank, reached.sentence_rank) == (None, None)
@@ -65,7 +83,7 @@ def test_copies_are_found(tmp_path: Path, embedder: Embedder) -> None:
     (book / "module-3-workshop" / "05-soil-again.md").write_text(soil.replace("all year", "the whole year"), "utf-8")
     store = EdgeStore(tmp_path / "home")
     index_book(Work(open_book(book), embedder), store, "house", journal=tmp_path / "journal")
-    found = cover(embedder, store.open("house"))
+    found = cover(Retriever(embedder, store, "house"))
     assert {(reached.section.page_url.rpartition("/")[2], reached.section.anchor) for reached in found.duplicates} == {
         (page, anchor) for page in ("01-soil", "05-soil-again") for anchor in ("", "compost", "mulch")
     }
@@ -88,7 +106,7 @@ def test_shadows_are_found(house: Path, tmp_path: Path, embedder: Embedder) -> N
         return changed
 
     publish_broken(store, "house", "broken", shadowed)
-    (mulch,) = [reached for reached in cover(embedder, store.open("broken")).shadowed if reached.section.anchor == "mulch"]
+    (mulch,) = [reached for reached in cover(Retriever(embedder, store, "broken")).shadowed if reached.section.anchor == "mulch"]
     assert mulch.shadowed_by == "workshop"
     assert mulch.heading_rank is not None
     assert mulch.heading_rank <= WITHIN

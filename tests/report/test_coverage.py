@@ -10,6 +10,7 @@ import pytest
 from recto.evaluation.coverage import Coverage, Reached, cover
 from recto.protocols import Embedder
 from recto.report.coverage import coverage_page
+from recto.retriever import Retriever
 from recto.stores.edge.store import EdgeStore
 from recto.types import IndexInfo
 from tests.making import chunk
@@ -24,7 +25,7 @@ def info(house: Path) -> IndexInfo:
 
 @pytest.fixture(scope="module")
 def sound(house: Path, embedder: Embedder) -> Coverage:
-    return cover(embedder, EdgeStore(house / "home").open("house"))
+    return cover(Retriever(embedder, EdgeStore(house / "home"), "house"))
 
 
 def page(found: Coverage, info: IndexInfo, least: float | None = None) -> str:

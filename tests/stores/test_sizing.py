@@ -73,7 +73,7 @@ def make(size: int, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Made]:
     shard = engine.create_shard(path, DIM)
     for start in range(0, COUNT, 1_000):
         points = zip(chunks[start : start + 1_000], rows[start : start + 1_000], strict=True)
-        engine.upsert(shard, [(part.id, row, to_payload(part)) for part, row in points])
+        engine.upsert(shard, [(part.id, row, None, to_payload(part)) for part, row in points])
     engine.finish_shard(shard, path, size, DIM)
     shard = engine.load_shard(path)
     assert shard.info().indexed_vectors_count == COUNT

@@ -26,7 +26,7 @@ SAMPLES = [(f"00000000-0000-5000-8000-{number:012d}", [math.cos(number), math.si
 def shard(tmp_path: Path) -> Iterator[Any]:
     made = engine.create_shard(tmp_path / "shard", 3)
     others = [(f"00000000-0000-5000-8000-9{number:011d}", [1.0, 0.3 * number, -9.0]) for number in range(COUNT)]
-    engine.upsert(made, [(id, vector, {}) for id, vector in (*SAMPLES, *others)])
+    engine.upsert(made, [(id, vector, None, {}) for id, vector in (*SAMPLES, *others)])
     yield made
     made.close()
 
@@ -72,7 +72,7 @@ def test_versions_of_a_page_may_stand_for_each_other(shard: Any) -> None:
             return found if request.params is not None and request.params.exact else found[1:2]
 
     versions = [(f"00000000-0000-5000-8000-8{number:011d}", [1.0, 1.0, 1.0 + number / 20]) for number in range(8)]
-    engine.upsert(shard, [(id, vector, {}) for id, vector in versions])
+    engine.upsert(shard, [(id, vector, None, {}) for id, vector in versions])
     assert fault(Near(shard, 0), versions) == ""
     assert fault(Near(shard, 0), SAMPLES[:1] * 3) == "3 of 3 chunks are not found by their own vectors"
 
