@@ -1,13 +1,14 @@
-"""Tell what a faster form of the built-in model costs on SciFact: `uv run python -m bench.scifact --corpora DIRECTORY --cache DIRECTORY`.
+"""Measure each precision of the model on SciFact, dense and hybrid: `uv run python -m bench.scifact --corpora DIRECTORY --cache DIRECTORY`.
 
-Every form ranks all abstracts exactly, without an engine, so only the vectors differ. Vectors are kept in the cache: an interrupted run
-goes on where it stopped.
+All abstracts are ranked exactly, without an engine, by the scores that the engine would give. Vectors are kept in the cache: an interrupted
+run goes on where it stopped.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,10 @@ from bench.vectors import Vectors
 from recto.embedders.granite import VARIANTS, granite_embedder
 from recto.evaluation.measures import Measure
 from recto.evaluation.statistics import estimate
+from recto.search.lexical import analyze_query
+from recto.search.lexicon import Lexicon, LexiconBuilder
 from recto.settings import Precision
+from recto.types import Chunk
 
 MEASURE = Measure("nDCG", 10)
 
@@ -33,27 +37,67 @@ def main() -> None:
         parser.error("--corpora is missing")
     texts, claims = load(options.corpora / "eval" / "scifact")
     forms: list[Precision] = ["fp32", *(form for form in options.forms if form != "fp32")]
-    scores = {form: judged(form, texts, claims, options.cache, options.threads) for form in forms}
-    print(f"{len(texts)} abstracts, {len(claims)} claims\n\n| | {MEASURE} | against fp32 |\n|---|---|---|")
-    for form, values in scores.items():
-        change = estimate([mine - plain for mine, plain in zip(values, scores["fp32"], strict=True)])
-        against = f"{change.mean:+.4f} ({change.low:+.4f} to {change.high:+.4f})" if change and form != "fp32" else ""
-        print(f"| {form} | {sum(values) / len(values):.4f} | {against} |")
+    lexical, weights = lexical_scores(list(texts.values()), list(claims))
+    dense: dict[str, list[float]] = {}
+    hybrid: dict[str, list[float]] = {}
+    for form in forms:
+        cosines = similarities(form, texts, claims, options.cache, options.threads)
+        dense[form] = ndcg(cosines, list(texts), list(claims.values()))
+        hybrid[form] = ndcg(cosines + weights * lexical, list(texts), list(claims.values()))
+    print(f"{len(texts)} abstracts, {len(claims)} claims\n")
+    print(f"| | dense {MEASURE} | against fp32 | hybrid {MEASURE} | against dense |\n|---|---|---|---|---|")
+    for form in forms:
+        against = _difference(dense[form], dense["fp32"]) if form != "fp32" else ""
+        print(f"| {form} | {_mean(dense[form]):.4f} | {against} | {_mean(hybrid[form]):.4f} | {_difference(hybrid[form], dense[form])} |")
 
 
-def judged(form: Precision, texts: dict[str, str], claims: dict[str, set[str]], cache: Path, threads: int) -> list[float]:
-    """Return a value for each claim; an abstract beyond the model's limit is read up to it."""
+def _mean(values: list[float]) -> float:
+    return sum(values) / len(values)
+
+
+def _difference(values: list[float], others: list[float]) -> str:
+    change = estimate([mine - other for mine, other in zip(values, others, strict=True)])
+    return f"{change.mean:+.4f} ({change.low:+.4f} to {change.high:+.4f})" if change else ""
+
+
+def similarities(form: Precision, texts: dict[str, str], claims: dict[str, set[str]], cache: Path, threads: int) -> Any:
+    """Return the cosine similarity of each claim to each abstract; an abstract beyond the model's limit is read up to it."""
     with Vectors(granite_embedder(cache, threads, form), cache) as vectors:
         passages = vectors.questions(list(texts.values()), f"{form}, abstracts")
         questions = vectors.questions(list(claims), f"{form}, claims")
-    return ndcg(passages, questions, list(texts), list(claims.values()))
+    return questions @ passages.T
 
 
-def ndcg(passages: Any, questions: Any, ids: list[str], answers: list[set[str]]) -> list[float]:
-    """Rank all passages for each question."""
+def lexical_scores(texts: list[str], claims: list[str]) -> tuple[Any, Any]:
+    """Return each claim's BM25 scores divided by its best, and what they count for in the hybrid score."""
     import numpy as np
 
-    top = np.argsort(-(questions @ passages.T), axis=1, kind="stable")[:, : MEASURE.cutoff]
+    builder = LexiconBuilder()
+    vectors = builder.vectors(_chunk(text) for text in texts)
+    lexicon = Lexicon(builder.to_bytes())
+    postings: defaultdict[int, list[tuple[int, float]]] = defaultdict(list)
+    for number, vector in enumerate(vectors):
+        for term, value in zip(vector.indices, vector.values, strict=True):
+            postings[term].append((number, value))
+    scores, weights = np.zeros((len(claims), len(texts))), np.zeros((len(claims), 1))
+    for row, claim in enumerate(claims):
+        query = analyze_query(claim, lexicon)
+        weights[row] = query.weight
+        for term, weight in zip(query.vector.indices, query.vector.values, strict=True):
+            places, values = zip(*postings[term], strict=True)
+            scores[row, list(places)] += weight * lexicon.idf(len(places)) * np.array(values)
+    return scores / np.maximum(scores.max(axis=1, keepdims=True), 1e-9), weights
+
+
+def _chunk(text: str) -> Chunk:
+    return Chunk("", text, "", "", "", (), (), "", 0, 1, 1, 1, "", "")
+
+
+def ndcg(scores: Any, ids: list[str], answers: list[set[str]]) -> list[float]:
+    """Rank all abstracts for each claim."""
+    import numpy as np
+
+    top = np.argsort(-scores, axis=1, kind="stable")[:, : MEASURE.cutoff]
     gains = {str(number): [float(ids[place] in wanted) for place in top[number]] for number, wanted in enumerate(answers)}
     ideal = {str(number): [1.0] * len(wanted) for number, wanted in enumerate(answers)}
     return list(MEASURE.per_query(ideal, gains).values())

@@ -7,14 +7,22 @@ import math
 import numpy as np
 import pytest
 
-from bench.scifact import ndcg
+from bench.scifact import lexical_scores, ndcg
+from recto.search.lexical import KEYWORD_WEIGHT, WEIGHT
 
 
-def test_each_claim_is_judged_by_the_order_of_all_passages() -> None:
-    passages = np.eye(12, dtype=np.float32)
+def test_each_claim_is_judged_by_the_order_of_all_abstracts() -> None:
     ids = [f"p{number}" for number in range(12)]
-    questions = np.array([np.arange(12, 0, -1), np.arange(12)], np.float32)  # p0 first, p11 first
+    scores = np.array([np.arange(12, 0, -1), np.arange(12)], np.float32)  # p0 first, p11 first
     first, second, missed = {"p0"}, {"p0", "p1"}, {"p1", "p0"}
-    assert ndcg(passages, questions[:1], ids, [first]) == [1.0]
-    assert ndcg(passages, questions[:1], ids, [{"p1"}]) == pytest.approx([1 / math.log2(3)])
-    assert ndcg(passages, questions, ids, [second, missed]) == pytest.approx([1.0, 0.0])
+    assert ndcg(scores[:1], ids, [first]) == [1.0]
+    assert ndcg(scores[:1], ids, [{"p1"}]) == pytest.approx([1 / math.log2(3)])
+    assert ndcg(scores, ids, [second, missed]) == pytest.approx([1.0, 0.0])
+
+
+def test_lexical_scores_are_shares_of_the_best() -> None:
+    scores, weights = lexical_scores(["the red fox", "a red dog", "a cat"], ["which of these foxes is really red", "dog"])
+    assert scores[0].argmax() == 0
+    assert scores.max(axis=1) == pytest.approx([1.0, 1.0])
+    assert 0 < scores[0, 1] < 1
+    assert (scores[0, 2], list(weights[:, 0])) == (0.0, [WEIGHT, KEYWORD_WEIGHT])
