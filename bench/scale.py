@@ -61,7 +61,7 @@ def build(base: Any, texts: list[Chunk], count: int, home: Path) -> dict[str, fl
     began, worked = perf_counter(), os.times()
     with EdgeStore(home).build("scale", _MODEL) as work:
         for start, rows in batches(base, count):
-            work.add([_chunk(texts, start + offset) for offset in range(len(rows))], rows.tolist())
+            work.add([numbered_chunk(texts, start + offset) for offset in range(len(rows))], rows.tolist())
         work.publish(Fingerprint(_MODEL, "synthetic", "scale", "synthetic", "", count // _PAGE, "0", ""))
     ended = os.times()
     spent = ended.user + ended.system + ended.children_user + ended.children_system
@@ -70,7 +70,8 @@ def build(base: Any, texts: list[Chunk], count: int, home: Path) -> dict[str, fl
     return {"index s": perf_counter() - began, "index CPU s": spent, "disk MB": disk / 1e6}
 
 
-def _chunk(texts: list[Chunk], number: int) -> Chunk:
+def numbered_chunk(texts: list[Chunk], number: int) -> Chunk:
+    """Return the chunk of a number, with one of the texts."""
     text = texts[number % len(texts)]
     page, module = f"https://example.org/page-{number // _PAGE}", f"module-{number // _PAGE % _MODULES}"
     return replace(
@@ -102,7 +103,7 @@ def search(home: Path, questions: list[Vector], known: list[list[str]]) -> dict[
     """Measure a fresh process that could answer questions: opening, searching, memory, and what the engine misses."""
     embedder = open_embedder(load_settings(), lambda _: None)
     embedder.embed_query("What does it take to answer a question?")
-    before = _anonymous()
+    before = own_memory()
     store = EdgeStore(home, last=True)
     began = perf_counter()
     index = store.open("scale")
@@ -130,7 +131,7 @@ def search(home: Path, questions: list[Vector], known: list[list[str]]) -> dict[
             figures["recall@10"] = found / (TOP * len(questions))
         elif name == "module":
             figures["recall@10 with a module"] = _agreement(index, questions[:_COMPARED], filters)
-    after = _anonymous()
+    after = own_memory()
     embedder.close()
     store.close()
     return figures | {"memory with the model, MB": after, "of it the index's, MB": after - before}
@@ -147,7 +148,7 @@ def _agreement(index: EdgeIndex, questions: list[Vector], filters: list[Filters]
     return found / there
 
 
-def _anonymous() -> float:
+def own_memory() -> float:
     """Return the megabytes that are this process's own: neither files nor shared."""
     lines = Path("/proc/self/smaps_rollup").read_text("ascii").split("\n")
     return next(int(line.split()[1]) / 1e3 for line in lines if line.startswith("Anonymous:"))
@@ -193,6 +194,17 @@ def _forget(folder: Path) -> None:
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
+def sample_book() -> tuple[Any, list[Chunk]]:
+    """Return the vectors and the chunks of the sample book."""
+    import numpy as np
+
+    with Retriever.connect() as retriever:
+        index = retriever.open()
+        texts = list(index.scroll())
+        found = index.vectors([chunk.id for chunk in texts])
+        return np.asarray([found[chunk.id] for chunk in texts], np.float32), texts
+
+
 def table(rows: dict[int, dict[str, float]]) -> str:
     """Return the figures as a table, a size a column, and how much the last is of the first."""
     names = list(next(iter(rows.values())))
@@ -221,13 +233,7 @@ def main() -> None:
         asked = json.loads(Path(given.search, "questions.json").read_text())
         print(json.dumps(search(Path(given.search, "home"), asked["questions"], asked["known"])))
         return
-    import numpy as np
-
-    with Retriever.connect() as retriever:
-        index = retriever.open()
-        texts = list(index.scroll())
-        found = index.vectors([chunk.id for chunk in texts])
-        base = np.asarray([found[chunk.id] for chunk in texts], np.float32)
+    base, texts = sample_book()
     rows: dict[int, dict[str, float]] = {}
     for size in given.sizes[: given.rounds or None]:
         print(f"{size} chunks …", file=sys.stderr)
