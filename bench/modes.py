@@ -1,7 +1,7 @@
 """What hybrid search costs beside dense search: `uv run python -m bench.modes --sizes 1000,100000`.
 
 CPU time of a search with the model, index size and memory. Two indexes of the same chunks are compared, one without lexical vectors.
-Vectors are mixtures of the sample book's own (`bench.scale`), texts are the sample book's. Searches in the two modes alternate in one process.
+Vectors are mixtures of the sample book's own (`bench.scale`), texts are the sample book's. Searches alternate between the modes.
 """
 
 from __future__ import annotations
