@@ -8,7 +8,6 @@ model. The frameworks are installed once, each in an environment of its own; `--
 from __future__ import annotations
 
 import argparse
-import inspect
 import json
 import os
 import sys
@@ -32,12 +31,13 @@ from recto import Retriever, __version__
 from recto.book.tree import open_book
 from recto.indexer import IndexProgress, Work, index_book
 from recto.stores.edge.store import EdgeStore
+from recto.types import Mode
 
 COMMAND = "uv run --group bench python -m bench.books"
 PAGE = ROOT / "docs" / "benchmark.md"
 START, END = "<!-- readers: made by `python -m bench.books --write-docs`, do not edit -->", "<!-- end of readers -->"
 RECTO = "recto-"
-MODES = ("dense", "lexical", "hybrid")
+MODES: tuple[Mode, ...] = ("dense", "lexical", "hybrid")
 PEER_MODES = {"dense": "memory", "hybrid": "hybrid"}
 _DEEP = 50  # chunks that a system is asked for
 
@@ -177,15 +177,10 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     return options
 
 
-def recto_modes() -> tuple[str, ...]:
-    """Return the modes that this Recto searches in."""
-    return MODES if "mode" in inspect.signature(Retriever.search).parameters else MODES[:1]
-
-
 def known_systems(listing: Listing) -> list[str]:
     """Return the names of all systems, Recto's modes first."""
     peers = [f"{system.name}-{mode}" for system in listing.hybrid for mode in PEER_MODES]
-    return [*(f"{RECTO}{mode}" for mode in recto_modes()), *peers]
+    return [*(f"{RECTO}{mode}" for mode in MODES), *peers]
 
 
 def choose(wanted: Sequence[str], known: Sequence[str]) -> list[str]:
@@ -199,7 +194,7 @@ def _is_named(system: str, name: str) -> bool:
     return system == name or system.startswith(f"{name}-")
 
 
-def ask_recto(options: argparse.Namespace, books: Sequence[Book], modes: Sequence[str], scratch: Path, report: Report) -> None:
+def ask_recto(options: argparse.Namespace, books: Sequence[Book], modes: Sequence[Mode], scratch: Path, report: Report) -> None:
     """Index the books in this process, ask in each mode, and ask for rare words."""
     if not modes:
         return
@@ -226,20 +221,20 @@ def ask_recto(options: argparse.Namespace, books: Sequence[Book], modes: Sequenc
 class _Search:
     """Searches in one mode."""
 
-    def __init__(self, retriever: Retriever, mode: str) -> None:
+    def __init__(self, retriever: Retriever, mode: Mode) -> None:
         self._retriever = retriever
-        self._mode: dict[str, Any] = {"mode": mode} if len(recto_modes()) > 1 else {}
+        self._mode = mode
 
     def answer(self, query: str) -> Answer:
-        response = self._retriever.search(query, top_k=_DEEP, **self._mode)
+        response = self._retriever.search(query, top_k=_DEEP, mode=self._mode)
         hits = (
             Hit(hit.chunk.source, hit.chunk.headings, opening=hit.chunk.chunk_index == 0 or len(hit.chunk.headings) <= 1)
             for hit in response.hits
         )
-        return Answer(tuple(hits), getattr(response, "answerable", None))
+        return Answer(tuple(hits), response.answerable)
 
     def texts(self, query: str) -> list[str]:
-        response = self._retriever.search(query, top_k=rare_words.TOP, **self._mode)
+        response = self._retriever.search(query, top_k=rare_words.TOP, mode=self._mode)
         return [hit.chunk.text for hit in response.hits]
 
 

@@ -108,7 +108,7 @@ def search_overhead(embedder: Embedder, store: Store, rounds: int) -> dict[str, 
             embedded = perf_counter()
             shard.query(edge.QueryRequest(limit=5, offset=0, query=edge.Query.Nearest(vector), with_payload=True))
             ended = perf_counter()
-            retriever.search(question)
+            retriever.search(question, mode="dense")
             whole.append(perf_counter() - ended)
             bare.append(ended - began)
             embedding.append(embedded - began)
@@ -153,7 +153,7 @@ def added(embedder: Embedder, store: Store, rounds: int) -> dict[str, Any]:
 
         def whole(filters: Filters = filters) -> None:
             for question in QUESTIONS:
-                retriever.search(question, filters=filters)
+                retriever.search(question, filters=filters, mode="dense")
 
         def new(whole: Callable[[], None] = whole) -> None:
             index._kept = {}

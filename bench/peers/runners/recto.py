@@ -65,10 +65,10 @@ class Recto:
     def ask(self, question: str, top: int, module: str | None) -> Any:
         """Search."""
         if module is None:
-            return self._retriever.search(question, top)
+            return self._retriever.search(question, top, mode="dense")
         from recto import Filters
 
-        return self._retriever.search(question, top, Filters(modules=(module,)))
+        return self._retriever.search(question, top, Filters(modules=(module,)), mode="dense")
 
     def found(self, answer: Any) -> Found:
         """Name the chunks."""
