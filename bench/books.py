@@ -140,7 +140,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     report = Report(_about(books), _command(options))
     options.cache.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="recto-books-") as scratch:
-        ask_recto(options, books, [name.removeprefix(RECTO) for name in systems if name.startswith(RECTO)], Path(scratch), report)
+        ask_recto(options, books, [mode for mode in MODES if f"{RECTO}{mode}" in systems], Path(scratch), report)
         for system in listing.hybrid:
             modes = [mode for mode in PEER_MODES if f"{system.name}-{mode}" in systems]
             if modes:

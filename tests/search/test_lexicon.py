@@ -11,9 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recto.search.analyzer import term_id
-from recto.search.lexical import KEYWORD_WEIGHT, WEIGHT, analyze_query
+from recto.search.lexical import COMMON_WORDS, KEYWORD_WEIGHT, WEIGHT, analyze_query, is_common
 from recto.search.lexicon import Lexicon, LexiconBuilder
 from recto.types import Chunk
+from scripts.make_common_words import build
 from tests import making
 
 TEXTS = (
@@ -94,7 +95,20 @@ def test_a_word_that_the_book_does_not_have_is_corrected(book: Lexicon, word: st
 def test_what_is_near_nothing_is_unknown_and_a_short_word_of_a_sentence_is_not_corrected(book: Lexicon) -> None:
     unknown = analyze_query("kubernetes", book)
     assert (unknown.known, unknown.corrections, unknown.vector.indices) == (0.0, (), ())
-    assert analyze_query("how does a modes robot hold its controller", book).corrections == ()
+    assert analyze_query("how does a mode robot hold its controller", book).corrections == ()
+
+
+def test_a_common_english_word_is_neither_corrected_in_a_sentence_nor_counts_much(book: Lexicon) -> None:
+    assert is_common("charging")
+    assert not is_common("kubernetes")
+    common = analyze_query("why is a publisher so reserved about the controller", book)
+    rare = analyze_query("why is a publisher so kubernetes about the controller", book)
+    assert common.corrections == ()
+    assert 1 > common.known > rare.known
+
+
+def test_the_list_of_common_words_is_what_the_script_makes() -> None:
+    assert COMMON_WORDS.read_bytes() == build()
 
 
 def test_known_words_weigh_by_their_rarity(book: Lexicon) -> None:

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import sys
+from array import array
+from bisect import bisect_left
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 
-from recto.search.analyzer import PART_MARK, STOP_WORDS, query_words, term_id, word_terms
+from recto.search.analyzer import PART_MARK, STOP_WORDS, query_words, stem, term_id, word_terms
 from recto.search.lexicon import Lexicon
 from recto.types import SparseVector
 
 _KEYWORDS = 2  # a query of so few words is a search for these very words
 _OTHER_FORM, _OTHER_FORM_OF_KEYWORD = 0.8, 0.5  # what another form of a word counts for, against the word as asked
-_SHORTEST_KEYWORD, _SHORTEST, _SHORTEST_FOR_TWO_EDITS = 4, 6, 9  # letters of a word that is corrected
+_SHORTEST, _SHORTEST_FOR_TWO_EDITS = 4, 9  # letters of a word that is corrected
 _HALF_KNOWN = 0.5  # what a corrected word, or a compound of known parts, counts for among the known words
 _PART = 0.25  # what the parts of an identifier count for where the book has the whole
 WEIGHT, KEYWORD_WEIGHT = 0.1, 0.3
 """The share of the lexical score in the hybrid one, beside a cosine similarity; chosen by `python -m bench.books --weights`."""
+
+COMMON_WORDS = Path(__file__).with_name("common-words.bin")
+"""The term ids of common English words; made by `scripts/make_common_words.py`."""
+_COMMON = 0.3  # what a common English word that the book does not have counts for among the unknown words
 
 Corrections = tuple[tuple[str, tuple[str, ...]], ...]
 
@@ -55,6 +64,8 @@ def analyze_query(text: str, lexicon: Lexicon) -> LexicalQuery:
         terms = word_terms(word)
         whole = lexicon.forms(terms[0])
         rarity = lexicon.idf(min(lexicon.chunks, sum(whole.values())))
+        if not whole and is_common(terms[0]):
+            rarity *= _COMMON
         total += rarity
         if whole:
             known += rarity
@@ -82,9 +93,27 @@ def analyze_query(text: str, lexicon: Lexicon) -> LexicalQuery:
     )
 
 
+def is_common(word: str) -> bool:
+    """Whether a word, or what is left of it without its ending, is common English."""
+    known = _common_words()
+    for form in (word, stem(word), f"{stem(word)}e"):
+        place = bisect_left(known, id := term_id(form))
+        if place < len(known) and known[place] == id:
+            return True
+    return False
+
+
+@cache
+def _common_words() -> array[int]:
+    found = array("I", COMMON_WORDS.read_bytes())
+    if sys.byteorder == "big":
+        found.byteswap()
+    return found
+
+
 def _corrections(word: str, lexicon: Lexicon, keywords: bool) -> tuple[str, ...]:
-    """Return the words that an unknown one may have been meant for; in a sentence, a short one is rather another English word."""
-    if len(word) < (_SHORTEST_KEYWORD if keywords else _SHORTEST):
+    """Return the words that an unknown one may have been meant for; in a sentence, an English word or a number is meant as it is."""
+    if len(word) < _SHORTEST or word.isnumeric() or (not keywords and (is_common(word) or not word.isalpha())):
         return ()
     return lexicon.nearest(word, 2 if len(word) >= _SHORTEST_FOR_TWO_EDITS else 1)
 

@@ -1,0 +1,27 @@
+"""Write the list of common English words: those that the built-in model's tokenizer has as one token.
+
+Run it after a change of the model: ``uv run python -m scripts.make_common_words``. A test compares the file with what this makes.
+"""
+
+from __future__ import annotations
+
+import json
+from array import array
+
+from recto.embedders.pack import find_pack, read_tokenizer
+from recto.search.analyzer import term_id
+from recto.search.lexical import COMMON_WORDS
+
+_WORD_START = "Ġ"  # how byte-pair encodings write the blank before a word
+
+
+def build() -> bytes:
+    """Return the sorted term ids of the words, four bytes each."""
+    vocabulary = json.loads(read_tokenizer(find_pack()))["model"]["vocab"]
+    words = (token.removeprefix(_WORD_START) for token in vocabulary if token.startswith(_WORD_START))
+    return array("I", sorted({term_id(word) for word in words if word.isascii() and word.isalpha() and word.islower()})).tobytes()
+
+
+if __name__ == "__main__":
+    COMMON_WORDS.write_bytes(build())
+    print(f"{COMMON_WORDS.name}: {COMMON_WORDS.stat().st_size} bytes")

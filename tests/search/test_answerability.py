@@ -1,0 +1,48 @@
+"""Whether the book covers a query: by its best cosine similarity and by the words that the book knows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from recto.search.answerability import LINE, answerable
+from recto.search.lexical import LexicalQuery
+from recto.types import Calibration, SparseVector
+
+CALIBRATION = Calibration(noise=0.6, separation=1.0, off_topic=32, in_book=16, spread=0.05)
+
+
+def query(known: float) -> LexicalQuery:
+    return LexicalQuery(SparseVector((), ()), (), (), known, 0.1)
+
+
+def test_near_and_known_is_covered_far_and_unknown_is_not() -> None:
+    covered, not_covered = answerable(0.75, query(1.0), CALIBRATION), answerable(0.62, query(0.3), CALIBRATION)
+    assert covered is not None
+    assert not_covered is not None
+    assert not_covered < 0.05 < LINE < 0.9 < covered
+
+
+@pytest.mark.parametrize(
+    ("cosine", "lexical", "calibration"), [(None, query(1), CALIBRATION), (0.7, None, CALIBRATION), (0.7, query(1), None)]
+)
+def test_it_is_unknown_without_a_cosine_a_vocabulary_or_a_calibration(
+    cosine: float | None, lexical: LexicalQuery | None, calibration: Calibration | None
+) -> None:
+    assert answerable(cosine, lexical, calibration) is None
+
+
+def test_similarities_are_measured_in_units_of_the_index() -> None:
+    wide = replace(CALIBRATION, noise=0.3, spread=0.1)
+    assert answerable(0.7, query(0.5), CALIBRATION) == answerable(0.5, query(0.5), wide)
+
+
+@given(st.floats(-1, 1), st.floats(0, 1), st.floats(0, 0.5), st.floats(0, 0.3))
+def test_more_is_never_less(cosine: float, known: float, nearer: float, more: float) -> None:
+    less, greater = answerable(cosine, query(known), CALIBRATION), answerable(cosine + nearer, query(known + more), CALIBRATION)
+    assert less is not None
+    assert greater is not None
+    assert 0 <= less <= greater <= 1
