@@ -86,13 +86,13 @@ def differs(left: list[Hit], right: list[Hit]) -> str:
     """Describe how two answers differ; places within a tie may be exchanged, scores may differ in the fifth digit."""
     if len(left) != len(right):
         return f"{len(left)} results against {len(right)}"
-    for rank, (one, other) in enumerate(zip(left, right, strict=True), 1):
+    for place, (one, other) in enumerate(zip(left, right, strict=True), 1):
         if abs(one.score - other.score) > SCORE_TOLERANCE:
-            return f"rank {rank}: score {one.score:.5f} against {other.score:.5f}"
+            return f"rank {place}: score {one.score:.5f} against {other.score:.5f}"
         tied = {hit.chunk.id for hit in right if abs(hit.score - one.score) <= SCORE_TOLERANCE}
         at_the_end = abs(one.score - left[-1].score) <= SCORE_TOLERANCE  # a tie may go on beyond the last place
         if one.chunk.id not in tied and not at_the_end:
-            return f"rank {rank}: {one.chunk.page_url} ({one.chunk.chunk_index}) against {other.chunk.page_url} ({other.chunk.chunk_index})"
+            return f"rank {place}: {one.chunk.page_url} ({one.chunk.chunk_index}) against {other.chunk.page_url} ({other.chunk.chunk_index})"
     return ""
 
 
