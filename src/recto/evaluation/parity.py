@@ -9,7 +9,7 @@ from recto.promotion import differs, search_index, shared_modes
 from recto.protocols import Embedder, Index
 from recto.types import Mode
 
-_BATCH = 32
+_BATCH = 8  # queries; each is up to three searches in one request, which has a deadline
 
 
 @dataclass(frozen=True, slots=True)
