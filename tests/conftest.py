@@ -29,6 +29,7 @@ settings.load_profile("recto")
 
 COHERE_KEY, QDRANT_KEY = "co_secret_1234567890", "qdrant_secret_0987654321"
 CONFIGURATION = ("RECTO_", "COHERE_", "QDRANT_", "COLLECTION_NAME")
+TEST_OPTIONS = "RECTO_TEST_"  # which services the tests may use
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -36,7 +37,7 @@ def _no_configuration() -> Iterator[None]:
     """Nothing of the developer's own settings reaches a test."""
     with pytest.MonkeyPatch.context() as patch:
         for name in list(os.environ):
-            if name.startswith(CONFIGURATION):
+            if name.startswith(CONFIGURATION) and not name.startswith(TEST_OPTIONS):
                 patch.delenv(name)
         yield
 

@@ -6,8 +6,11 @@ import hashlib
 import math
 import random
 import uuid
+from dataclasses import replace
 
 from recto.protocols import Store
+from recto.search.analyzer import ANALYZER
+from recto.search.lexicon import LexiconBuilder
 from recto.types import Chunk, EmbedderFingerprint, Fingerprint, IndexInfo, Vector
 
 DIM = 8
@@ -49,3 +52,11 @@ def publish(store: Store, name: str, chunks: list[Chunk], *, book: str = "test-b
     with store.build(name, EMBEDDER, rebuild=True) as build:
         build.add(chunks, [vector(number) for number in range(len(chunks))])
         return build.publish(fingerprint(book))
+
+
+def publish_lexical(store: Store, name: str, chunks: list[Chunk], *, rebuild: bool = True, book: str = "test-book") -> IndexInfo:
+    """Publish chunks with lexical vectors and a vocabulary; a chunk's dense vector depends on its number alone."""
+    lexicon = LexiconBuilder()
+    with store.build(name, EMBEDDER, analyzer=ANALYZER, rebuild=rebuild) as build:
+        build.add(chunks, [vector(one.chunk_index) for one in chunks], lexicon.vectors(chunks))
+        return build.publish(replace(fingerprint(book), analyzer=ANALYZER), lexicon.to_bytes())

@@ -15,10 +15,12 @@ from recto.cli.doctoring import exit_code
 from recto.doctor.examination import examine
 from recto.doctor.findings import Finding, Severity
 from recto.indexer import Work, index_book
+from recto.promotion import promote
 from recto.protocols import Embedder
 from recto.settings import ServerOptions
 from recto.stores.edge.store import EdgeStore
 from recto.stores.lock import WriterLock
+from recto.stores.server.build import LEXICON_KEY
 from recto.stores.server.connection import Connection
 from recto.stores.server.store import ServerStore
 from tests import breaking
@@ -263,14 +265,7 @@ def server(double: QdrantDouble) -> Mapping[str, str]:
 
 def test_a_payload_index_is_missing(house: Path, tmp_path: Path, qdrant: QdrantDouble) -> None:
     store = ServerStore(Connection(qdrant.url, KEY, lambda _: None), tmp_path / "home", ServerOptions(), None)
-    local = EdgeStore(house / "home").open("house")
-    made = local.info.fingerprint
-    assert made is not None
-    chunks = list(local.scroll())
-    vectors = local.vectors([chunk.id for chunk in chunks])
-    with store.build("house", made.embedder, rebuild=True) as build:
-        build.add(chunks, [vectors[chunk.id] for chunk in chunks])
-        store.annotate(build.publish(made), local.info.calibration)  # type: ignore[arg-type]
+    promote(EdgeStore(house / "home").open("house"), store, "house")
     healthy = examined(tmp_path / "home", settings=server(qdrant))
     assert bad(healthy) == {}
     assert named(healthy, "calibration").severity is Severity.OK
@@ -283,6 +278,10 @@ def test_a_payload_index_is_missing(house: Path, tmp_path: Path, qdrant: QdrantD
     assert exit_code(found) == 1
     assert store.prepare("house") == ("module_keys",)
     assert bad(examined(tmp_path / "home", settings=server(qdrant))) == {}
+    physical.config["metadata"].pop(LEXICON_KEY)  # type: ignore[union-attr]
+    degraded = bad(examined(tmp_path / "home", settings=server(qdrant)))["degraded"]
+    assert "lost its vocabulary" in degraded.message
+    assert (degraded.repair or "").startswith("recto index ")
     store.close()
 
 

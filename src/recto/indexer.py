@@ -99,7 +99,7 @@ def index_book(
         info = build.publish(fingerprint, lexicon.to_bytes())
         known.clear()
     before = previous.index.info.calibration if previous is not None and previous.reusable else None
-    return _measured(IndexReport(info, plan, published=True), store, embedder, before)
+    return _measured(IndexReport(info, plan, published=True, notes=info.warnings), store, embedder, before)
 
 
 def _measured(report: IndexReport, store: Store, embedder: Embedder, before: Calibration | None) -> IndexReport:
@@ -118,7 +118,7 @@ def _measured(report: IndexReport, store: Store, embedder: Embedder, before: Cal
         note = (
             f"The level of noise was not measured ({error.message}); `recto calibrate --collection {report.info.collection}` does it later."
         )
-        return replace(report, notes=(note,))
+        return replace(report, notes=(*report.notes, note))
     return replace(report, info=replace(report.info, calibration=calibration))
 
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
 from recto.errors import ConfigurationError, IndexDamaged
 from recto.protocols import Index, Store
+from recto.retriever import read_lexicon
 from recto.search.analyzer import ANALYZER
+from recto.search.fusion import rank
+from recto.search.lexical import analyze_query
 from recto.search.lexicon import LexiconBuilder
-from recto.types import Chunk, Hit, IndexInfo
+from recto.types import MODES, Chunk, Hit, IndexInfo, IndexQuery, Mode, Vector
 
 _BATCH = 256
 _SAMPLES = 20
@@ -31,40 +34,67 @@ def promote(source: Index, target: Store, collection: str, progress: Callable[[i
     made = source.info.fingerprint
     if made is None:
         raise ConfigurationError("The index has no fingerprint, so it cannot be copied", hint="Index the book again with `recto index`.")
-    samples = []
-    lexicon = LexiconBuilder()
+    samples: list[tuple[Chunk, Vector]] = []
+    builder = LexiconBuilder()
     made = replace(made, analyzer=ANALYZER)  # lexical vectors are made from the text, whatever the source has
     with target.build(collection, made.embedder, analyzer=ANALYZER, rebuild=True) as build:
         done = 0
         for batch in _batches(source.scroll()):
             vectors = source.vectors([chunk.id for chunk in batch])
-            build.add(batch, [vectors[chunk.id] for chunk in batch], lexicon.vectors(batch))
+            build.add(batch, [vectors[chunk.id] for chunk in batch], builder.vectors(batch))
             done += len(batch)
-            samples.append(vectors[batch[0].id])
+            samples.append((batch[0], vectors[batch[0].id]))
             if progress:
                 progress(done, source.info.chunks)
-        info = build.publish(made, lexicon.to_bytes())
+        info = build.publish(made, builder.to_bytes())
     if source.info.calibration is not None:  # the same vectors have the same noise
         target.annotate(info, source.info.calibration)
-    copy = target.open(collection)
-    step = max(1, len(samples) // _SAMPLES)
-    for vector in samples[::step]:
-        if difference := differs(source.query(vector, _TOP_K), copy.query(vector, _TOP_K)):
-            raise IndexDamaged(f"The copy answers differently: {difference}", hint="Run `recto promote` again.")
-    return Promotion(info, len(samples[::step]))
+    compared = samples[:: max(1, len(samples) // _SAMPLES)]
+    _compare(source, target.open(collection), compared)
+    return Promotion(info, len(compared))
+
+
+def _compare(source: Index, copy: Index, samples: Sequence[tuple[Chunk, Vector]]) -> None:
+    """Search both sides for some chunks by their vectors and headings."""
+    vectors, headings = [vector for _, vector in samples], [chunk.heading_path for chunk, _ in samples]
+    for mode in shared_modes(source, copy):
+        found = [search_index(index, mode, vectors, headings, _TOP_K) for index in (source, copy)]
+        for one, other in zip(*found, strict=True):
+            if difference := differs(one, other):
+                raise IndexDamaged(f"The copy answers differently in {mode} mode: {difference}", hint="Run `recto promote` again.")
+
+
+def shared_modes(left: Index, right: Index) -> tuple[Mode, ...]:
+    """Return the modes in which both indexes can be searched."""
+    return MODES if read_lexicon(left) is not None and read_lexicon(right) is not None else ("dense",)
+
+
+def search_index(index: Index, mode: Mode, vectors: Sequence[Vector], queries: Sequence[str], top_k: int) -> list[list[Hit]]:
+    """Return the best hits of queries whose vectors are known, each index using its own vocabulary."""
+    lexicon = read_lexicon(index)
+    if mode == "dense" or lexicon is None:
+        return index.query_batch(vectors, top_k)
+    analyzed = [analyze_query(query, lexicon) for query in queries]
+    legs = [IndexQuery(None if mode == "lexical" else vector, query.vector) for vector, query in zip(vectors, analyzed, strict=True)]
+    pairs = zip(index.candidates(legs, top_k), analyzed, strict=True)
+    ranked = [rank(found, mode, query.weight)[:top_k] for found, query in pairs]
+    chunks = index.chunks({id for best in ranked for id, _ in best})
+    return [[Hit(score, chunks[id]) for id, score in best] for best in ranked]
 
 
 def differs(left: list[Hit], right: list[Hit]) -> str:
     """Describe how two answers differ; places within a tie may be exchanged, scores may differ in the fifth digit."""
     if len(left) != len(right):
         return f"{len(left)} results against {len(right)}"
-    for rank, (one, other) in enumerate(zip(left, right, strict=True), 1):
+    for place, (one, other) in enumerate(zip(left, right, strict=True), 1):
         if abs(one.score - other.score) > SCORE_TOLERANCE:
-            return f"rank {rank}: score {one.score:.5f} against {other.score:.5f}"
+            return f"rank {place}: score {one.score:.5f} against {other.score:.5f}"
         tied = {hit.chunk.id for hit in right if abs(hit.score - one.score) <= SCORE_TOLERANCE}
         at_the_end = abs(one.score - left[-1].score) <= SCORE_TOLERANCE  # a tie may go on beyond the last place
         if one.chunk.id not in tied and not at_the_end:
-            return f"rank {rank}: {one.chunk.page_url} ({one.chunk.chunk_index}) against {other.chunk.page_url} ({other.chunk.chunk_index})"
+            return (
+                f"rank {place}: {one.chunk.page_url} ({one.chunk.chunk_index}) against {other.chunk.page_url} ({other.chunk.chunk_index})"
+            )
     return ""
 
 

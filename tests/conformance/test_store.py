@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,15 +15,19 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from recto.errors import CollectionMissing, EmbeddingError, StoreBusy
-from recto.protocols import Store
+from recto.errors import CollectionMissing, ConfigurationError, EmbeddingError, StoreBusy
+from recto.protocols import AsyncIndex, AsyncStore, Index, Store
+from recto.search.analyzer import ANALYZER
+from recto.search.lexical import analyze_query
+from recto.search.lexicon import Lexicon, LexiconBuilder
 from recto.settings import ServerOptions
 from recto.stores.edge.store import EdgeStore
+from recto.stores.legs import limits_for
 from recto.stores.server.connection import Connection
 from recto.stores.server.store import ServerStore
-from recto.types import Filters
+from recto.types import Calibration, Candidates, Chunk, Filters, IndexQuery, SparseVector, Vector
 from tests.doubles.qdrant import QdrantDouble
-from tests.making import DIM, EMBEDDER, chunk, fingerprint, publish, vector
+from tests.making import DIM, EMBEDDER, chunk, fingerprint, publish, publish_lexical, vector
 
 REAL_SERVER = os.environ.get("RECTO_TEST_QDRANT_URL", "")
 KINDS = [
@@ -76,7 +82,7 @@ def test_what_is_published_is_found(store: Store) -> None:
     for number in range(10):
         best = index.query(vector(number), 1)[0]
         assert best.chunk == chunks[number]
-        assert best.score == pytest.approx(1, abs=1e-5)
+        assert best.score == best.dense == pytest.approx(1, abs=1e-5)
 
 
 def test_hits_are_ordered_and_limited(store: Store) -> None:
@@ -243,3 +249,157 @@ def test_text_of_any_kind_comes_back_as_written(store: Store) -> None:
     texts = ["naïve café", "机器人", "🤖 emoji", "مرحبا", "a\tb\n\n  c", "x" * 50_000, '{"json": ["[x]"]}', "\x1b[31mred"]
     publish(store, "books", [chunk(number, text=text) for number, text in enumerate(texts)])
     assert sorted(found.text for found in store.open("books").scroll()) == sorted(texts)
+
+
+WORDS = [chunk(number, text="soil and water" + " compost" * (number % 3 == 0), page="ab"[number % 2]) for number in range(60)]
+"""Sixty chunks on two pages; every third has the word "compost", and is nearest to its own dense vector."""
+PAGE_A = Filters(page_url="local://docs/docs/a")
+
+
+def terms(index: Index, text: str) -> SparseVector:
+    """Analyse a query with the vocabulary that an index has."""
+    return analyze_query(text, Lexicon(index.lexicon())).vector
+
+
+def by_chunk(index: Index, scores: Mapping[Hashable, float]) -> dict[int, float]:
+    """Return scores by the numbers of the chunks."""
+    chunks = index.chunks(scores)
+    assert chunks.keys() == scores.keys()
+    return {chunks[id].chunk_index: score for id, score in scores.items()}
+
+
+def cosine(left: Vector, right: Vector) -> float:
+    return sum(one * other for one, other in zip(left, right, strict=True))
+
+
+def bm25(index: Index, found: Chunk, text: str) -> float:
+    """Compute the lexical score of a chunk without an engine."""
+    (stored,) = LexiconBuilder().vectors([found])
+    weights, lexicon, query = dict(zip(stored.indices, stored.values, strict=True)), Lexicon(index.lexicon()), terms(index, text)
+    idf = lexicon.idf(sum(lexicon.forms(text).values()))
+    return sum(weight * weights.get(term, 0.0) * idf for term, weight in zip(query.indices, query.values, strict=True))
+
+
+def test_the_vocabulary_comes_back(store: Store) -> None:
+    info = publish_lexical(store, "books", WORDS)
+    index = store.open("books")
+    assert index.info == info
+    expected = LexiconBuilder()
+    expected.vectors(WORDS)
+    assert index.lexicon() == expected.to_bytes()
+    store.annotate(index.info, Calibration(0.5, 0.9, 10, 10))
+    assert store.open("books").lexicon() == expected.to_bytes(), "a calibration leaves it alone"
+    assert store.open("books").info.calibration == Calibration(0.5, 0.9, 10, 10)
+    publish_lexical(store, "books", WORDS[:3], book="other")
+    assert Lexicon(store.open("books").lexicon()).chunks == 3
+
+
+def test_candidates_have_both_scores(store: Store) -> None:
+    publish_lexical(store, "books", WORDS)
+    index = store.open("books")
+    asked = vector(1000)
+    (found,) = index.candidates([IndexQuery(asked, terms(index, "compost"))], 5)
+    lexical, dense = by_chunk(index, found.lexical), by_chunk(index, found.dense)
+    assert lexical == pytest.approx({one.chunk_index: bm25(index, one, "compost") for one in WORDS[::3]}, rel=1e-5)
+    cosines = {number: cosine(vector(number), asked) for number in range(60)}
+    nearest = sorted(cosines, key=lambda number: -cosines[number])[: limits_for(5, hybrid=True).dense]
+    assert dense == pytest.approx({number: cosines[number] for number in {*nearest, *lexical}}, abs=1e-5)
+
+
+def test_candidates_of_one_leg(store: Store) -> None:
+    publish_lexical(store, "books", WORDS)
+    index = store.open("books")
+    (lexical,) = index.candidates([IndexQuery(lexical=terms(index, "compost"))], 100)
+    assert (lexical.dense, set(by_chunk(index, lexical.lexical))) == ({}, set(range(0, 60, 3)))
+    (limited,) = index.candidates([IndexQuery(lexical=terms(index, "compost"))], 7)
+    assert len(limited.lexical) == 7
+    (dense,) = index.candidates([IndexQuery(vector(1000))], 7)
+    expected = {hit.chunk.chunk_index: hit.score for hit in index.query(vector(1000), 7)}
+    assert by_chunk(index, dense.dense) == pytest.approx(expected, abs=1e-5)
+    assert dense.lexical == {}
+    nothing = SparseVector((), ())
+    assert index.candidates([IndexQuery(lexical=nothing)], 7) == [Candidates()]
+    (only_dense,) = index.candidates([IndexQuery(vector(1000), nothing)], 7)
+    assert only_dense.lexical == {}
+    assert len(only_dense.dense) == limits_for(7, hybrid=True).dense
+
+
+def test_filters_hold_in_every_leg(store: Store) -> None:
+    publish_lexical(store, "books", WORDS)
+    index = store.open("books")
+    (found,) = index.candidates([IndexQuery(vector(1000), terms(index, "compost"))], 5, PAGE_A)
+    assert set(by_chunk(index, found.lexical)) == set(range(0, 60, 6))
+    assert {number % 2 for number in by_chunk(index, found.dense)} == {0}
+    assert index.candidates([IndexQuery(vector(1), terms(index, "compost"))], 5, Filters(page_url="nowhere")) == [Candidates()]
+
+
+def test_many_queries_at_once(store: Store) -> None:
+    publish_lexical(store, "books", WORDS)
+    index = store.open("books")
+    queries = [
+        IndexQuery(vector(1), terms(index, "compost")),
+        IndexQuery(vector(2)),
+        IndexQuery(lexical=terms(index, "water")),
+        IndexQuery(vector(3), SparseVector((), ())),
+    ]
+    together = index.candidates(queries, 5, PAGE_A)
+    for query, found in zip(queries, together, strict=True):
+        (alone,) = index.candidates([query], 5, PAGE_A)
+        assert by_chunk(index, found.dense) == pytest.approx(by_chunk(index, alone.dense))
+        assert sorted(found.lexical.values()) == pytest.approx(sorted(alone.lexical.values()))
+    assert index.candidates([], 5) == []
+    chunks = index.chunks(id for candidates in together for id in candidates.dense)
+    assert all(one == WORDS[one.chunk_index] for one in chunks.values())
+
+
+def test_awaited_candidates_are_the_same(store: Store) -> None:
+    publish_lexical(store, "books", WORDS)
+    index = store.open("books")
+    if not isinstance(index, AsyncIndex):
+        pytest.skip("an index in this process is not awaited")
+    queries = [IndexQuery(vector(1), terms(index, "compost")), IndexQuery(vector(2)), IndexQuery(lexical=terms(index, "compost"))]
+
+    async def ask() -> tuple[list[Candidates], dict[Hashable, Chunk]]:
+        found = await index.acandidates(queries, 100, PAGE_A)
+        chunks = await index.achunks(id for one in found for id in (*one.dense, *one.lexical))
+        if isinstance(store, AsyncStore):
+            await store.aclose()
+        return found, chunks
+
+    found, chunks = asyncio.run(ask())
+    for one, other in zip(found, index.candidates(queries, 100, PAGE_A), strict=True):
+        assert by_chunk(index, one.dense) == pytest.approx(by_chunk(index, other.dense), abs=1e-5)
+        assert by_chunk(index, one.lexical) == pytest.approx(by_chunk(index, other.lexical), rel=1e-5)
+    assert chunks == index.chunks(id for one in found for id in (*one.dense, *one.lexical))
+    assert {one.chunk_index for one in chunks.values()} == set(range(0, 60, 2))
+
+
+def test_an_index_without_lexical_vectors(store: Store) -> None:
+    publish(store, "books", [chunk(number) for number in range(5)])
+    index = store.open("books")
+    assert index.lexicon() == b""
+    with pytest.raises(ConfigurationError, match="has no lexical vectors") as caught:
+        index.candidates([IndexQuery(vector(1), SparseVector((1,), (1.0,)))], 5)
+    assert "recto index" in caught.value.hint
+    (found,) = index.candidates([IndexQuery(vector(1))], 5)
+    assert max(by_chunk(index, found.dense).items(), key=lambda item: item[1])[0] == 1
+
+
+@pytest.mark.parametrize("rebuild", [True, False])
+def test_kept_and_deleted_chunks_score_as_in_a_new_index(store: Store, rebuild: bool) -> None:
+    """Half of the chunks are deleted, in place where the store can: the rest scores as if the others had never been there."""
+    publish_lexical(store, "books", WORDS)
+    current = store.open("books")
+    lexicon = LexiconBuilder()
+    kept, changed = WORDS[:20], [replace(WORDS[20], text="only sand")]
+    with store.build("books", EMBEDDER, analyzer=ANALYZER, rebuild=rebuild) as build:
+        build.keep(kept, current, lexicon.vectors(kept))
+        build.add(changed, [vector(20)], lexicon.vectors(changed))
+        build.publish(replace(fingerprint("second"), analyzer=ANALYZER), lexicon.to_bytes())
+    index = store.open("books")
+    (found,) = index.candidates([IndexQuery(vector(3), terms(index, "compost"))], 100)
+    expected = {one.chunk_index: bm25(index, one, "compost") for one in kept[::3]}
+    assert by_chunk(index, found.lexical) == pytest.approx(expected, rel=1e-5)
+    assert by_chunk(index, found.dense) == pytest.approx({number: cosine(vector(number), vector(3)) for number in range(21)}, abs=1e-5)
+    (sand,) = index.candidates([IndexQuery(lexical=terms(index, "sand"))], 5)
+    assert set(by_chunk(index, sand.lexical)) == {20}

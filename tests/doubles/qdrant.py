@@ -1,4 +1,8 @@
-"""A double of a Qdrant server: its REST interface and its refusals, over the local mode of the official client."""
+"""A double of a Qdrant server: its REST interface and its refusals, over the local mode of the official client.
+
+Known difference from a server (1.16.3): there the inverse document frequency goes on counting the terms of deleted points until they
+are vacuumed, and does not count points whose sparse vector is empty.
+"""
 
 from __future__ import annotations
 
@@ -77,6 +81,9 @@ class Collection:
         if (name or "") not in {**named, **sparse}:
             raise Refused(400, f"Wrong input: Not existing vector name error: {name or ''}")
         return cast(Json, named.get(name or "", {}))
+
+    def is_sparse(self, name: str | None) -> bool:
+        return (name or "") in ((self.config["params"] or {}).get("sparse_vectors") or {})
 
     def is_strict(self, knob: str) -> bool:
         strict = self.config["strict_mode_config"] or {}
@@ -208,6 +215,8 @@ class QdrantDouble(Double):
         config["strict_mode_config"] = dict(STRICT) if self._strict else {"enabled": False}
         made = Collection(name, config)
         self._configure(made, body)
+        if self._metadata_supported and body.get("metadata"):
+            made.config["metadata"] = body["metadata"]  # an update removes what is null, this keeps it
         self.collections[name] = made
         return True
 
@@ -216,6 +225,10 @@ class QdrantDouble(Double):
         _parse(models.UpdateCollection, call.body)
         for vector, changes in (call.body.get("vectors") or {}).items():
             found.params(vector).update(changes)
+        for vector, changes in (call.body.get("sparse_vectors") or {}).items():
+            if not found.is_sparse(vector):
+                raise Refused(400, f"Wrong input: Not existing vector name error: {vector}")
+            (found.config["params"] or {})["sparse_vectors"][vector].update(changes)
         found.config["params"] = {**(found.config["params"] or {}), **(call.body.get("params") or {})}
         self._configure(found, call.body)
         return True
@@ -320,6 +333,9 @@ class QdrantDouble(Double):
         else:
             single = _parse(models.PointsList, call.body)
             points, update_filter = single.points, single.update_filter
+            for place, point in enumerate(points):
+                for vector in point.vector.values() if isinstance(point.vector, dict) else ():
+                    _check_sparse(vector, f"points[{place}].vector.?")
         self._check_filter(found, call.body.get("update_filter"), "unindexed_filtering_update")
         self._local.upsert(found.name, points, update_filter=update_filter)
         return self._updated(call)
@@ -409,7 +425,14 @@ class QdrantDouble(Double):
         _check_limit(body.get("limit"))
         self._check_filter(collection, body.get("filter"))
         query = body.get("query")
-        vector = query.get("nearest") if isinstance(query, dict) else query
+        vector = query["nearest"] if isinstance(query, dict) and "nearest" in query else query
+        sparse = isinstance(vector, dict) and "indices" in vector
+        if sparse:
+            _check_sparse(models.SparseVector(**cast(Json, vector)), "internal.query.nearest")
+        if sparse or isinstance(vector, list):
+            collection.params(body.get("using"))  # refuses a name that is not there
+            if sparse != collection.is_sparse(body.get("using")):
+                raise Refused(400, "Wrong input: Conversion between sparse and regular vectors failed")
         if isinstance(vector, list) and vector and not isinstance(vector[0], list):
             size = collection.params(body.get("using")).get("size", len(vector))
             if len(vector) != size:
@@ -519,6 +542,15 @@ def _types(condition: Json) -> tuple[str, ...]:
     if condition.keys() & {"geo_bounding_box", "geo_radius", "geo_polygon"}:
         return ("geo",)
     return EVERY_TYPE
+
+
+def _check_sparse(vector: object, place: str) -> None:
+    if isinstance(vector, models.SparseVector):
+        refusal = "Validation error in JSON body: [{}: Validation error: {} [{{}}]]"
+        if len(set(vector.indices)) < len(vector.indices):
+            raise Refused(422, refusal.format(f"{place}.indices", "must be unique"))
+        if len(vector.indices) != len(vector.values):
+            raise Refused(422, refusal.format(f"{place}.values", "must be the same length as indices"))
 
 
 def _check_limit(limit: int | None) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,16 +12,23 @@ import pytest
 from qdrant_client import QdrantClient, models
 
 from recto.errors import CollectionEmpty, CollectionMissing, ConfigurationError, FingerprintMismatch, RectoError, StoreBusy, Unreachable
+from recto.evaluation.suite import documented_suite
+from recto.promotion import differs, promote
 from recto.protocols import Embedder
 from recto.retriever import Retriever, check_fingerprint
-from recto.settings import ServerOptions
+from recto.search.lexical import analyze_query
+from recto.search.lexicon import Lexicon
+from recto.settings import SAMPLE_COLLECTION, ServerOptions
+from recto.stores.edge.store import EdgeStore
+from recto.stores.server import build as build_module
 from recto.stores.server import connection as connection_module
 from recto.stores.server.connection import Connection
+from recto.stores.server.index import ServerIndex
 from recto.stores.server.store import ServerStore
-from recto.types import Filters
+from recto.types import MODES, NO_FILTERS, Filters, IndexQuery, SparseVector
 from tests.doubles.qdrant import QdrantDouble
 from tests.doubles.server import Fault, drop, hang, refused_url, reset, rubbish, slow_drip, status
-from tests.making import EMBEDDER, chunk, fingerprint, publish, vector
+from tests.making import EMBEDDER, chunk, fingerprint, publish, publish_lexical, vector
 
 KEY = "qdrant_secret_key"
 
@@ -287,3 +295,145 @@ def test_layout_options_reach_the_server(double: QdrantDouble, tmp_path: Path) -
     indexes = [request.body for request in double.requests if request.path.endswith("/index")]
     assert any(isinstance(index["field_schema"], dict) and index["field_schema"].get("is_tenant") for index in indexes)
     store.close()
+
+
+GARDEN = [chunk(number, text="soil" if number % 2 else "compost") for number in range(60)]
+
+
+def lexical_query(index: ServerIndex, text: str = "compost") -> SparseVector:
+    return analyze_query(text, Lexicon(index.lexicon())).vector
+
+
+def test_one_call_for_candidates_and_one_for_the_other_chunks(double: QdrantDouble, store: ServerStore) -> None:
+    publish_lexical(store, "books", GARDEN)
+    index = store.open("books")
+    queries = [IndexQuery(vector(number), lexical_query(index)) for number in (1001, 1002)]
+    double.requests.clear()
+    found = index.candidates(queries, 5)
+    assert [request.path.rpartition("/points/")[2] for request in double.requests] == ["query/batch"]
+    legs = double.requests[0].body["searches"]
+    assert [(leg["limit"], leg["with_payload"]) for leg in legs] == [(20, True), (100, False), (30, False)] * 2
+    nearest = list(found[0].dense)[:20]
+    assert len(index.chunks(nearest)) == 20
+    assert len(double.requests) == 1, "the chunks of the dense leg came with it"
+    assert len(index.chunks(found[0].dense)) == len(found[0].dense) > 20
+    assert [request.path.rpartition("/")[2] for request in double.requests[1:]] == ["points"]
+    double.requests.clear()
+    (lexical,) = index.candidates([IndexQuery(lexical=lexical_query(index))], 5)
+    assert len(index.chunks(lexical.lexical)) == 5
+    assert len(double.requests) == 1
+
+
+def test_chunks_that_were_deleted_since_are_left_out(store: ServerStore) -> None:
+    publish_lexical(store, "books", GARDEN)
+    index = store.open("books")
+    (found,) = index.candidates([IndexQuery(vector(1001), lexical_query(index))], 5)
+    publish_lexical(store, "books", GARDEN[:1], rebuild=False)
+    assert {one.chunk_index for one in index.chunks(list(found.dense)[20:]).values()} <= {0}
+
+
+def test_another_analyzer_is_never_mixed_in(store: ServerStore) -> None:
+    publish_lexical(store, "books", GARDEN)
+    first = store.open("books").info.generation
+    assert publish_lexical(store, "books", GARDEN[:9], rebuild=False).generation == first
+    publish(store, "old", [chunk(1)])
+    before = store.open("old")
+    assert publish_lexical(store, "old", GARDEN, rebuild=False).generation != before.info.generation
+    with store.build("books", EMBEDDER, analyzer="other-1") as build:
+        build.keep(GARDEN[:9], store.open("books"), [SparseVector((7,), (1.0,))] * 9)
+        assert build.publish(fingerprint()).generation != first
+
+
+def test_stale_points_lose_their_lexical_vectors_first(double: QdrantDouble, store: ServerStore) -> None:
+    """A real server goes on counting the terms of points that had a lexical vector when they were deleted."""
+    publish_lexical(store, "books", GARDEN[:4])
+    double.requests.clear()
+    publish_lexical(store, "books", GARDEN[:1], rebuild=False)
+    writes = [request for request in double.requests if request.path.endswith(("/points", "/delete")) and "ids" not in request.body]
+    assert [request.path.rpartition("/")[2] for request in writes] == ["points", "points", "delete"]
+    emptied = {point["id"]: point["vector"] for point in writes[1].body["points"]}
+    assert set(emptied) == set(writes[2].body["points"]) == {one.id for one in GARDEN[1:4]}
+    assert all(isinstance(one, list) for one in emptied.values()), "a dense vector alone"
+
+
+def test_a_vocabulary_that_is_too_large_is_told(store: ServerStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(build_module, "_MAX_LEXICON", 10)
+    info = publish_lexical(store, "books", GARDEN)
+    assert "too large" in info.warnings[0]
+    index = store.open("books")
+    assert index.info == info
+    assert index.lexicon() == b""
+    monkeypatch.undo()
+    publish_lexical(store, "books", GARDEN, rebuild=False, book="other")
+    assert store.open("books").info.warnings == ()
+    assert Lexicon(store.open("books").lexicon()).chunks == 60
+
+
+@pytest.mark.parametrize(("metadata", "words"), [(None, "lost its vocabulary"), ("rubbish!", "is damaged"), ("AAAA", "is damaged")])
+def test_a_vocabulary_that_cannot_be_read_is_told(store: ServerStore, stranger: QdrantClient, metadata: str | None, words: str) -> None:
+    physical = publish_lexical(store, "books", GARDEN).generation
+    stranger.update_collection(physical, metadata={build_module.LEXICON_KEY: metadata})
+    index = store.open("books")
+    assert index.lexicon() == b""
+    assert words in index.info.warnings[0]
+    assert "recto index" in index.info.warnings[0]
+
+
+def test_a_collection_that_lost_its_lexical_vectors(double: QdrantDouble, store: ServerStore) -> None:
+    physical = publish_lexical(store, "books", GARDEN).generation
+    del double.collections[physical].config["params"]["sparse_vectors"]  # type: ignore[union-attr]
+    index = store.open("books")
+    assert "lost its lexical vectors" in index.info.warnings[0]
+    assert index.lexicon() == b""
+    with pytest.raises(ConfigurationError, match="has no lexical vectors"):
+        index.candidates([IndexQuery(vector(1), SparseVector((1,), (1.0,)))], 5)
+    assert publish_lexical(store, "books", GARDEN, rebuild=False).generation != physical
+    assert store.open("books").info.warnings == ()
+
+
+def test_candidates_with_a_filter_that_the_server_refuses(store: ServerStore, stranger: QdrantClient) -> None:
+    chunks = [chunk(number, text="compost", module="ros2" if number % 2 else "isaac") for number in range(40)]
+    physical = publish_lexical(store, "books", chunks).generation
+    index = store.open("books")
+    queries = [IndexQuery(vector(1001), lexical_query(index)), IndexQuery(lexical=lexical_query(index))]
+    filters = Filters(modules=("ros2",))
+    expected = [one.lexical.keys() for one in index.candidates(queries, 50, filters)]
+    stranger.delete_payload_index(physical, "module_keys")
+
+    async def ask() -> list[Any]:
+        found = await index.acandidates(queries, 50, filters)
+        await store.aclose()
+        return found
+
+    for found in (asyncio.run(ask()), index.candidates(queries, 50, filters)):
+        assert [one.lexical.keys() for one in found] == expected
+        assert {index.chunks([id])[id].module_name for id in found[0].dense} == {"ros2"}
+    assert "recto prepare books" in index.info.warnings[0]
+
+
+def test_an_older_collection_is_searched_densely(store: ServerStore, embedder: Embedder) -> None:
+    """One that Recto made before it knew lexical search: no sparse vectors, no analyzer in the fingerprint."""
+    made = embedder.fingerprint
+    with store.build("books", made) as build:
+        build.add([chunk(1, text="Bread dough rises.")], embedder.embed_documents(["Bread dough rises."]))
+        build.publish(fingerprint(embedder=made))
+    retriever = Retriever(embedder, store, "books")
+    response = retriever.search("bread")
+    assert (response.mode, len(response.hits)) == ("dense", 1)
+    assert "without lexical search" in response.warnings[0]
+    with pytest.raises(ConfigurationError, match="dense mode"):
+        retriever.search("bread", mode="lexical")
+
+
+@pytest.mark.parametrize("filters", [NO_FILTERS, Filters(modules=("ros2",))])
+def test_every_mode_answers_as_the_embedded_store(sample_home: Path, store: ServerStore, embedder: Embedder, filters: Filters) -> None:
+    local = EdgeStore(sample_home)
+    promote(local.open(SAMPLE_COLLECTION), store, "books")
+    queries = [expectation.query for expectation in documented_suite().expectations]
+    left, right = Retriever(embedder, local, SAMPLE_COLLECTION), Retriever(embedder, store, "books")
+    for mode in MODES:
+        pairs = zip(*(side.search_batch(queries, 5, filters, mode=mode) for side in (left, right)), strict=True)
+        for one, other in pairs:
+            assert other.mode == one.mode == mode
+            assert not differs(list(one.hits), list(other.hits)), (mode, one.query)
+            assert (one.answerable, one.corrections) == (pytest.approx(other.answerable, abs=1e-3), other.corrections)

@@ -14,6 +14,7 @@ from recto.retriever import check_fingerprint
 from recto.settings import QUERY_COLLECTION, Settings, load_settings
 from recto.stores.edge.store import EdgeStore
 from recto.stores.server.store import ServerStore
+from recto.types import MODES
 from recto.wiring import open_embedder, open_store
 
 _LOCAL_MODEL = {"RECTO_EMBEDDER": "local", "RECTO_STORE": "server"}
@@ -45,15 +46,19 @@ def parity(suite_file: Path | None, collection: str | None, top_k: int, *, as_js
     for index in (left, right):
         check_fingerprint(index, embedder)
     differences = compare(embedder, left, right, suite, top_k)
+    total = len(suite.expectations)
     if as_json:
-        rows = [{"query": difference.query, "difference": difference.what} for difference in differences]
-        click.echo(json.dumps({"queries": len(suite.expectations), "differences": rows}, indent=2, ensure_ascii=False))
+        rows = [{"mode": mode, "query": one.query, "difference": one.what} for mode, found in differences.items() for one in found]
+        click.echo(json.dumps({"queries": total, "modes": list(differences), "differences": rows}, indent=2, ensure_ascii=False))
     else:
-        for difference in differences:
-            click.echo(f'"{difference.query}": {difference.what}')
-        same = len(suite.expectations) - len(differences)
-        click.echo(f"{same} of {len(suite.expectations)} questions have the same top {top_k} on both sides.")
-    return Exit.VALIDATION_FAILED if differences else Exit.OK
+        for mode, found in differences.items():
+            for one in found:
+                click.echo(f'{mode}: "{one.query}": {one.what}')
+        for mode, found in differences.items():
+            click.echo(f"{mode}: {total - len(found)} of {total} questions have the same top {top_k} on both sides.")
+    if len(differences) < len(MODES):
+        tell("Only the dense mode was compared, because one side has no lexical vectors.")
+    return Exit.VALIDATION_FAILED if any(differences.values()) else Exit.OK
 
 
 def prepare(collection: str | None) -> Exit:

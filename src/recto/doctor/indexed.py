@@ -34,7 +34,10 @@ def collection(patient: Patient) -> Iterator[Finding]:
     patient.index = index
     info = index.info
     for told in info.warnings:
-        yield error("collection", "damaged", told, repair=patient.index_command(rebuild=True), kind=ErrorKind.DAMAGED)
+        if patient.settings.store == "edge":
+            yield error("collection", "damaged", told, repair=patient.index_command(rebuild=True), kind=ErrorKind.DAMAGED)
+        else:
+            yield warning("collection", "degraded", told, repair=patient.index_command())
     counted = index.count()
     name = patient.collection if patient.collection == info.collection else f"{patient.collection}' is '{info.collection}"
     aliases = sorted(alias for alias, target in patient.store.aliases().items() if target == info.collection)

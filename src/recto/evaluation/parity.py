@@ -1,14 +1,15 @@
-"""Ask two indexes the same questions and list where they differ."""
+"""Ask two indexes the same questions in every mode and list where they differ."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from recto.evaluation.suite import Suite
-from recto.promotion import differs
+from recto.promotion import differs, search_index, shared_modes
 from recto.protocols import Embedder, Index
+from recto.types import Mode
 
-_BATCH = 32
+_BATCH = 8  # queries; each is up to three searches in one request, which has a deadline
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,12 +20,14 @@ class Difference:
     what: str
 
 
-def compare(embedder: Embedder, left: Index, right: Index, suite: Suite, top_k: int) -> list[Difference]:
-    """Embed every question once, search both, and return the differences in ids and scores."""
-    found: list[Difference] = []
+def compare(embedder: Embedder, left: Index, right: Index, suite: Suite, top_k: int) -> dict[Mode, list[Difference]]:
+    """Embed every question once, search both in each mode that both have, and return the differences in ids and scores."""
+    found: dict[Mode, list[Difference]] = {mode: [] for mode in shared_modes(left, right)}
     for start in range(0, len(suite.expectations), _BATCH):
         queries = [expectation.query for expectation in suite.expectations[start : start + _BATCH]]
         vectors = embedder.embed_queries(queries)
-        pairs = zip(queries, left.query_batch(vectors, top_k), right.query_batch(vectors, top_k), strict=True)
-        found += [Difference(query, what) for query, one, other in pairs if (what := differs(one, other))]
+        for mode, differences in found.items():
+            answers = [search_index(index, mode, vectors, queries, top_k) for index in (left, right)]
+            pairs = zip(queries, *answers, strict=True)
+            differences += [Difference(query, what) for query, one, other in pairs if (what := differs(one, other))]
     return found

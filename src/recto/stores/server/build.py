@@ -3,31 +3,58 @@
 from __future__ import annotations
 
 import json
+import zlib
+from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, suppress
+from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from recto.errors import IndexDamaged, RectoError
 from recto.protocols import Index
 from recto.settings import ServerOptions
+from recto.stores.legs import LEXICAL
 from recto.stores.lock import WriterLock
 from recto.stores.payload import INTEGER_FIELDS, KEYWORD_FIELDS, to_payload
 from recto.stores.server.connection import Connection
 from recto.stores.vectors import check_vectors
-from recto.types import Chunk, EmbedderFingerprint, Fingerprint, IndexInfo, Payload, Vector
+from recto.types import Chunk, EmbedderFingerprint, Fingerprint, IndexInfo, Payload, SparseVector, Vector
 
 if TYPE_CHECKING:
     from qdrant_client import models
 
 METADATA_KEY = "recto"
 CALIBRATION_KEY = "calibration"
+LEXICON_KEY = "recto_lexicon"
+"""Beside the fingerprint, because a server merges metadata by their first level: a new calibration leaves it alone."""
+LEXICON_TOO_LARGE = (
+    "The vocabulary is too large to be stored on the server, so the collection is searched in dense mode. "
+    "Split the book into several collections, or use the embedded store, for hybrid search."
+)
 _BATCH_POINTS = 128
 _BATCH_BYTES = 8 << 20  # a server refuses requests above 32 MB; smaller ones fail and repeat more cheaply
 _BYTES_PER_NUMBER = 12
+_MAX_LEXICON = 2 << 20  # bytes; every reader of the collection gets it along with the configuration
 _SAMPLES = 8
 _PAGE = 1000
 _NEAR_ONE = 0.999
+
+
+@dataclass(frozen=True, slots=True)
+class _Point:
+    """A point as it is written."""
+
+    id: Any
+    payload: Payload
+    dense: Vector
+    lexical: SparseVector | None = None
+
+    @property
+    def weight(self) -> int:
+        """About how many bytes it takes in a request."""
+        numbers = len(self.dense) + (2 * len(self.lexical.indices) if self.lexical else 0)
+        return len(json.dumps(self.payload)) + _BYTES_PER_NUMBER * numbers
 
 
 class ServerBuild:
@@ -75,28 +102,30 @@ class ServerBuild:
                 with suppress(RectoError):
                     self._connection.read(lambda client: client.delete_collection(self._target))
 
-    def add(self, chunks: Sequence[Chunk], vectors: Sequence[Vector]) -> None:
+    def add(self, chunks: Sequence[Chunk], vectors: Sequence[Vector], lexical: Sequence[SparseVector] | None = None) -> None:
         """Upsert chunks; each batch is on disk when this returns."""
         check_vectors(chunks, vectors, self._embedder.dim)
-        for batch in _batches([(chunk.id, to_payload(chunk), vector) for chunk, vector in zip(chunks, vectors, strict=True)]):
+        terms: Sequence[SparseVector | None] = lexical if lexical is not None else [None] * len(chunks)
+        rows = zip(chunks, vectors, terms, strict=True)
+        for batch in _batches([_Point(chunk.id, to_payload(chunk), dense, sparse) for chunk, dense, sparse in rows]):
             self._upsert(batch)
         self._ids.update(chunk.id for chunk in chunks)
         if chunks and len(self._samples) < _SAMPLES:
             self._samples.append((chunks[0].id, vectors[0]))
 
-    def keep(self, chunks: Sequence[Chunk], current: Index) -> None:
+    def keep(self, chunks: Sequence[Chunk], current: Index, lexical: Sequence[SparseVector] | None = None) -> None:
         """Leave chunks where they are, or copy them to the new collection."""
         if self._in_place:
             self._ids.update(chunk.id for chunk in chunks)
             return
         vectors = current.vectors([chunk.id for chunk in chunks])
-        self.add(chunks, [vectors[chunk.id] for chunk in chunks])
+        self.add(chunks, [vectors[chunk.id] for chunk in chunks], lexical)
 
-    def _upsert(self, batch: Sequence[tuple[str, Payload, Vector]]) -> None:
+    def _upsert(self, batch: Sequence[_Point]) -> None:
         points = _points(batch)
         self._connection.write(lambda client: client.upsert(self._target, points, wait=True))
 
-    def publish(self, fingerprint: Fingerprint) -> IndexInfo:
+    def publish(self, fingerprint: Fingerprint, lexicon: bytes = b"") -> IndexInfo:
         """Remove what is stale, check what is there, and let readers see it."""
         if self._in_place:
             self._delete_stale()
@@ -104,11 +133,13 @@ class ServerBuild:
         if counted != len(self._ids):
             raise IndexDamaged(f"The collection holds {counted} chunks, {len(self._ids)} were written", hint="Run `recto index --rebuild`.")
         self._check_samples()
-        metadata = {METADATA_KEY: fingerprint.to_dict()}
+        encoded = encode_lexicon(lexicon) if lexicon else None
+        metadata = {METADATA_KEY: fingerprint.to_dict(), LEXICON_KEY: encoded}  # None removes the one of the state before
         self._connection.write(lambda client: client.update_collection(self._target, metadata=metadata))
         self._finish()
         self._published = True
-        return IndexInfo(self._name, self._target, counted, fingerprint, dim=self._embedder.dim)
+        warnings = (LEXICON_TOO_LARGE,) if encoded == "" else ()
+        return IndexInfo(self._name, self._target, counted, fingerprint, warnings, self._embedder.dim)
 
     def _delete_stale(self) -> None:
         stale: list[Any] = []
@@ -118,13 +149,17 @@ class ServerBuild:
             if offset is None:
                 break
             records, offset = self._ids_from(offset)
-        for start in range(0, len(stale), _PAGE):
-            self._delete(stale[start : start + _PAGE])
+        for start in range(0, len(stale), _BATCH_POINTS):
+            self._delete(stale[start : start + _BATCH_POINTS])
 
     def _ids_from(self, offset: Any) -> tuple[list[Any], Any]:
         return self._connection.read(lambda client: client.scroll(self._target, limit=_PAGE, offset=offset, with_payload=False))
 
     def _delete(self, ids: list[Any]) -> None:
+        """Delete points, and their lexical vectors before: a server goes on counting the terms of points that had one until the end."""
+        records = self._connection.read(lambda client: client.retrieve(self._target, ids, with_payload=True, with_vectors=[""]))
+        for batch in _batches([_Point(record.id, record.payload or {}, dense_vector(record.vector)) for record in records]):
+            self._upsert(batch)
         self._connection.write(lambda client: client.delete(self._target, points_selector=ids, wait=True))
 
     def _check_samples(self) -> None:
@@ -139,6 +174,27 @@ class ServerBuild:
         params = SearchParams(exact=True) if exact else None
         found = self._connection.read(lambda client: client.query_points(self._target, query=vector, limit=10, search_params=params)).points
         return any(str(point.id) == id for point in found) or bool(found and found[-1].score > _NEAR_ONE)
+
+
+def encode_lexicon(lexicon: bytes) -> str:
+    """Return the vocabulary as text, or nothing if it is too large to be stored with the collection."""
+    encoded = b64encode(zlib.compress(lexicon, 9)).decode()
+    return encoded if len(encoded) <= _MAX_LEXICON else ""
+
+
+def decode_lexicon(encoded: str) -> bytes:
+    """Read what `encode_lexicon` wrote; raises `ValueError` if it is something else."""
+    try:
+        return zlib.decompress(b64decode(encoded, validate=True))
+    except zlib.error as error:
+        raise ValueError("not a vocabulary") from error
+
+
+def dense_vector(stored: Any, name: str | None = None) -> Vector:
+    """Return the dense one of a point's vectors."""
+    if isinstance(stored, dict):
+        stored = stored.get(name or "", [])
+    return [float(number) for number in stored or []]
 
 
 def create_field_index(connection: Connection, collection: str, field: str, schema: Any) -> None:
@@ -174,6 +230,7 @@ def _create(client: Any, name: str, embedder: EmbedderFingerprint, options: Serv
     client.create_collection(
         name,
         vectors_config=models.VectorParams(size=embedder.dim, distance=models.Distance.COSINE, on_disk=options.on_disk_vectors),
+        sparse_vectors_config={LEXICAL: models.SparseVectorParams(modifier=models.Modifier.IDF)},
         shard_number=options.shards,
         replication_factor=options.replication,
         write_consistency_factor=options.write_consistency,
@@ -192,18 +249,24 @@ def _quantization(name: str) -> models.ScalarQuantization | models.BinaryQuantiz
     return None
 
 
-def _points(batch: Sequence[tuple[str, Payload, Vector]]) -> list[models.PointStruct]:
+def _points(batch: Sequence[_Point]) -> list[models.PointStruct]:
     from qdrant_client import models
 
-    return [models.PointStruct(id=id, vector=vector, payload=payload) for id, payload, vector in batch]
+    def vectors(point: _Point) -> Any:
+        if point.lexical is None:
+            return point.dense
+        sparse = models.SparseVector(indices=list(point.lexical.indices), values=list(point.lexical.values))
+        return {"": point.dense, LEXICAL: sparse}
+
+    return [models.PointStruct(id=point.id, vector=vectors(point), payload=point.payload) for point in batch]
 
 
-def _batches(points: Sequence[tuple[str, Payload, Vector]]) -> Iterator[list[tuple[str, Payload, Vector]]]:
+def _batches(points: Sequence[_Point]) -> Iterator[list[_Point]]:
     """Group points so that no request is too large."""
-    held: list[tuple[str, Payload, Vector]] = []
+    held: list[_Point] = []
     size = 0
     for point in points:
-        weight = len(json.dumps(point[1])) + _BYTES_PER_NUMBER * len(point[2])
+        weight = point.weight
         if held and (len(held) >= _BATCH_POINTS or size + weight > _BATCH_BYTES):
             yield held
             held, size = [], 0

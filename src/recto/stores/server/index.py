@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from recto.stores.dialect_filters import CLIENT_SIDE, FieldFilter, Stored, deduplicate, matches, module_candidates, url_candidates
 from recto.stores.dialects import Dialect
+from recto.stores.legs import LEXICAL, Limits, limits_for, no_lexical_vectors
+from recto.stores.server.build import decode_lexicon, dense_vector
 from recto.stores.server.connection import Connection, IndexRequired
-from recto.types import NO_FILTERS, Chunk, Filters, Hit, IndexInfo, Vector
+from recto.types import NO_FILTERS, Candidates, Chunk, Filters, Hit, IndexInfo, IndexQuery, Vector
 
 if TYPE_CHECKING:
     from qdrant_client import QdrantClient, models
@@ -19,6 +22,7 @@ Result = TypeVar("Result")
 
 _SCAN = 1000  # points that are looked at where the server cannot filter
 _FACET_LIMIT = 10_000
+REPAIR = "Index the book again with `recto index PATH --collection NAME`."
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,15 +34,26 @@ class Shape:
     dialect: Dialect
     own: bool
     known_modules: Mapping[str, tuple[Stored, ...]]
+    lexical: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _PointId:
+    """A point's id, with the chunk if the search already returned it; the collection may change before the next one."""
+
+    point: int | str
+    chunk: Chunk | None = field(default=None, compare=False, repr=False)
 
 
 class ServerIndex:
     """Asks the server; where it cannot filter by a field, a bounded number of points is filtered here, with a warning."""
 
-    def __init__(self, connection: Connection, shape: Shape, info: IndexInfo) -> None:
+    def __init__(self, connection: Connection, shape: Shape, info: IndexInfo, lexicon: str = "") -> None:
         self._connection = connection
         self._shape = shape
         self._info = info
+        self._encoded_lexicon = lexicon
+        self._lexicon: bytes | None = None
         self._here: set[str] = set()
 
     @property
@@ -86,6 +101,59 @@ class ServerIndex:
 
         return await to_thread(self.query_batch, vectors, limit, filters, min_score)
 
+    def candidates(self, queries: Sequence[IndexQuery], limit: int, filters: Filters = NO_FILTERS) -> list[Candidates]:
+        """Return the scores of the chunks that may be among the best `limit` of each query, in one call of the server."""
+        if not self._has_lexical_part(queries):
+            found = iter(self.query_batch([query.dense for query in queries if query.dense is not None], limit, filters))
+            return [_from_hits(next(found)) if query.dense is not None else Candidates() for query in queries]
+
+        def ask(condition: models.Filter | None, *, all_here: bool) -> list[Candidates]:
+            requests = [self._candidate_requests(query, limit, condition, all_here=all_here) for query in queries]
+            every = [request for each in requests for request in each]
+            answers = self._read(lambda client: client.query_batch_points(self._shape.collection, every)) if every else []
+            return self._candidates(queries, requests, answers, filters if all_here else NO_FILTERS)
+
+        return self._filtered(filters, ask)
+
+    async def acandidates(self, queries: Sequence[IndexQuery], limit: int, filters: Filters = NO_FILTERS) -> list[Candidates]:
+        """Return the candidates without holding up the event loop; what the server cannot do in one call goes the other way."""
+        conditions = self._conditions(filters)
+        if conditions is not None and self._has_lexical_part(queries):
+            requests = [self._candidate_requests(query, limit, _condition(conditions), all_here=False) for query in queries]
+            every = [request for each in requests for request in each]
+            with suppress(IndexRequired):
+                read = self._connection.aread
+                answers = await read(lambda client: client.query_batch_points(self._shape.collection, every)) if every else []
+                return self._candidates(queries, requests, answers, NO_FILTERS)
+        from asyncio import to_thread
+
+        return await to_thread(self.candidates, queries, limit, filters)
+
+    def chunks(self, ids: Iterable[Hashable]) -> dict[Hashable, Chunk]:
+        """Return chunks by the ids that `candidates` gave; those that were deleted since are left out."""
+        found, missing = _known_chunks(ids)
+        records = self._read(lambda client: client.retrieve(self._shape.collection, missing, with_payload=True)) if missing else []
+        return {**found, **self._by_id(records)}
+
+    async def achunks(self, ids: Iterable[Hashable]) -> dict[Hashable, Chunk]:
+        """Return chunks by the ids that `acandidates` gave."""
+        found, missing = _known_chunks(ids)
+        if missing:
+            read = self._connection.aread(lambda client: client.retrieve(self._shape.collection, missing, with_payload=True))
+            found.update(self._by_id(await read))
+        return found
+
+    def lexicon(self) -> bytes:
+        """Return the vocabulary that was published with the collection, or nothing if there is none."""
+        if self._lexicon is None:
+            try:
+                self._lexicon = decode_lexicon(self._encoded_lexicon) if self._encoded_lexicon and self._shape.lexical else b""
+            except ValueError:
+                self._lexicon = b""
+                self._warn(f"The vocabulary of collection '{self._info.collection}' is damaged, so it is searched in dense mode. {REPAIR}")
+            self._encoded_lexicon = ""
+        return self._lexicon
+
     def _nearest(
         self, vectors: Sequence[Vector], wanted: int, condition: models.Filter | None, min_score: float | None, filters: Filters
     ) -> tuple[list[list[Hit]], bool]:
@@ -122,8 +190,9 @@ class ServerIndex:
         collection = self._shape.collection
         # Other pipelines number their points; the server takes a number only as one.
         points: list[int | str] = [int(id) if id.isdecimal() else id for id in ids]
-        records = self._read(lambda client: client.retrieve(collection, points, with_payload=False, with_vectors=True))
-        return {str(record.id): self._vector(record.vector) for record in records}
+        wanted: bool | list[str] = [""] if self._shape.lexical else True
+        records = self._read(lambda client: client.retrieve(collection, points, with_payload=False, with_vectors=wanted))
+        return {str(record.id): dense_vector(record.vector, self._shape.vector_name) for record in records}
 
     def modules(self) -> dict[str, int]:
         """Count the chunks of each module."""
@@ -184,6 +253,67 @@ class ServerIndex:
             score_threshold=min_score,
         )
 
+    def _has_lexical_part(self, queries: Sequence[IndexQuery]) -> bool:
+        """Whether any of the queries is lexical; raises `ConfigurationError` if the collection cannot answer that."""
+        lexical = any(query.lexical is not None for query in queries)
+        if lexical and not self._shape.lexical:
+            raise no_lexical_vectors(self._info)
+        return lexical
+
+    def _candidate_requests(
+        self, query: IndexQuery, limit: int, condition: models.Filter | None, *, all_here: bool
+    ) -> list[models.QueryRequest]:
+        """Return the requests for one query: the dense leg, the lexical leg, and the cosines of what the latter finds.
+
+        Payloads come only with points that are sure or likely to be shown, or if they are filtered here.
+        """
+        from qdrant_client import models
+
+        dense, lexical = query.dense, query.lexical
+        limits = limits_for(limit, hybrid=dense is not None and lexical is not None)
+        if all_here:
+            limits = Limits(_SCAN, _SCAN, _SCAN)
+        requests = []
+        if dense is not None:
+            requests.append(self._request(dense, limits.dense, condition, None))
+        if lexical is not None and lexical.indices:
+            terms = models.SparseVector(indices=list(lexical.indices), values=list(lexical.values))
+            with_payload = all_here or dense is None
+            requests.append(
+                models.QueryRequest(query=terms, using=LEXICAL, filter=condition, limit=limits.lexical, with_payload=with_payload)
+            )
+            if dense is not None:
+                found = models.Prefetch(query=terms, using=LEXICAL, filter=condition, limit=limits.rescored)
+                again = self._request(dense, limits.rescored, None, None)
+                requests.append(again.model_copy(update={"prefetch": [found], "with_payload": all_here}))
+        return requests
+
+    def _candidates(
+        self, queries: Sequence[IndexQuery], requests: Sequence[Sequence[Any]], answers: Sequence[Any], filters: Filters
+    ) -> list[Candidates]:
+        """Gather what the legs of each query found."""
+        rest = iter(answers)
+        gathered = []
+        for query, each in zip(queries, requests, strict=True):
+            scores = [self._scores(next(rest).points, filters) for _ in each]
+            dense = scores.pop(0) if query.dense is not None else {}
+            lexical = scores.pop(0) if scores else {}
+            for cosines in scores:
+                dense.update(cosines)  # keys that are there stay, with the chunks that came with them
+            gathered.append(Candidates(dense, lexical))
+        return gathered
+
+    def _scores(self, points: Sequence[Any], filters: Filters) -> dict[Hashable, float]:
+        scores: dict[Hashable, float] = {}
+        for point in points:
+            chunk = self._shape.dialect.read(str(point.id), point.payload) if point.payload else None
+            if not filters or (chunk is not None and matches(chunk, filters)):
+                scores[_PointId(point.id, chunk)] = float(point.score)
+        return scores
+
+    def _by_id(self, records: Sequence[Any]) -> dict[Hashable, Chunk]:
+        return {_PointId(record.id): self._shape.dialect.read(str(record.id), record.payload or {}) for record in records}
+
     def _scroll(self, condition: models.Filter | None, batch: int) -> Iterator[Chunk]:
         offset: Any = None
         while True:
@@ -198,15 +328,11 @@ class ServerIndex:
         return self._read(lambda client: client.scroll(collection, scroll_filter=condition, limit=batch, offset=offset, with_payload=True))
 
     def _hits(self, points: Sequence[Any], filters: Filters) -> list[Hit]:
-        hits = [Hit(float(point.score), self._shape.dialect.read(str(point.id), point.payload or {})) for point in points]
+        read = self._shape.dialect.read
+        hits = [Hit(score := float(point.score), read(str(point.id), point.payload or {}), score) for point in points]
         hits = [hit for hit in hits if not filters or matches(hit.chunk, filters)]
         hits.sort(key=lambda hit: (-hit.score, hit.chunk.page_url, hit.chunk.chunk_index, hit.chunk.id))
         return hits if self._shape.own else deduplicate(hits)
-
-    def _vector(self, stored: Any) -> Vector:
-        if isinstance(stored, dict):
-            stored = stored.get(self._shape.vector_name or "", [])
-        return [float(number) for number in stored or []]
 
     def _read(self, call: Callable[[QdrantClient], Any]) -> Any:
         return self._connection.read(call)
@@ -231,3 +357,21 @@ def _condition(conditions: Sequence[FieldFilter]) -> models.Filter | None:
 def _chained(first: list[Chunk], rest: Iterator[Chunk]) -> Iterator[Chunk]:
     yield from first
     yield from rest
+
+
+def _from_hits(hits: Sequence[Hit]) -> Candidates:
+    return Candidates({_PointId(hit.chunk.id, hit.chunk): hit.score for hit in hits})
+
+
+def _known_chunks(ids: Iterable[Hashable]) -> tuple[dict[Hashable, Chunk], list[int | str]]:
+    """Return the chunks that came with the ids, and the points that must be read."""
+    found: dict[Hashable, Chunk] = {}
+    missing: list[int | str] = []
+    for id in ids:
+        if not isinstance(id, _PointId):
+            raise TypeError(f"{id!r} is not an id that `candidates` gave")
+        if id.chunk is not None:
+            found[id] = id.chunk
+        else:
+            missing.append(id.point)
+    return found, missing

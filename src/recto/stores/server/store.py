@@ -15,11 +15,21 @@ from recto.settings import ServerOptions, check_collection_name
 from recto.stores.dialect_detection import SAMPLE, detect
 from recto.stores.dialect_filters import Stored, stored_modules
 from recto.stores.dialects import RECTO, Dialect
+from recto.stores.legs import LEXICAL
 from recto.stores.lock import WriterLock
 from recto.stores.payload import INTEGER_FIELDS, KEYWORD_FIELDS
-from recto.stores.server.build import CALIBRATION_KEY, METADATA_KEY, ServerBuild, create_field_index, delete_collection, prepare_fields
+from recto.stores.server.build import (
+    CALIBRATION_KEY,
+    LEXICON_KEY,
+    LEXICON_TOO_LARGE,
+    METADATA_KEY,
+    ServerBuild,
+    create_field_index,
+    delete_collection,
+    prepare_fields,
+)
 from recto.stores.server.connection import Connection
-from recto.stores.server.index import ServerIndex, Shape
+from recto.stores.server.index import REPAIR, ServerIndex, Shape
 from recto.types import Calibration, EmbedderFingerprint, Fingerprint, IndexInfo, Payload
 
 _FRESH_SECONDS = 10.0
@@ -69,7 +79,13 @@ class ServerStore:
             return index
 
     def build(
-        self, name: str, embedder: EmbedderFingerprint, *, rebuild: bool = False, wait: Callable[[str], None] | None = None
+        self,
+        name: str,
+        embedder: EmbedderFingerprint,
+        *,
+        analyzer: str = "",
+        rebuild: bool = False,
+        wait: Callable[[str], None] | None = None,
     ) -> ServerBuild:
         """Begin a new state: in place if there is one and it may stay, else beside it under a new physical name."""
         check_collection_name(name, "collection")
@@ -82,7 +98,7 @@ class ServerStore:
         locks = self._home / "locks"
         locks.mkdir(parents=True, exist_ok=True)
         lock = WriterLock(locks / f"{name}.lock", f"Collection '{name}'", wait)
-        in_place = physical is not None and not rebuild and self._fits(physical, embedder)
+        in_place = physical is not None and not rebuild and self._fits(physical, embedder, analyzer)
         target = physical if in_place and physical else f"{name}{_GENERATION}{os.urandom(4).hex()}"
         return ServerBuild(
             self._connection,
@@ -164,9 +180,12 @@ class ServerStore:
         sample = [] if own else self._sample(physical)
         dialect = self._dialect or (RECTO if own else detect(sample))
         values = self._stored_values(physical, dialect.module) if not own and dialect.module in (found.payload_schema or {}) else []
-        shape = Shape(physical, vector_name, dialect, own and dialect is RECTO, stored_modules(dialect, sample, values))
-        info = IndexInfo(_base(physical), physical, found.points_count or 0, fingerprint, dim=size, calibration=calibration)
-        return ServerIndex(self._connection, shape, info)
+        lexical, lexicon, warning = _lexical(found.config, fingerprint)
+        modules = stored_modules(dialect, sample, values)
+        shape = Shape(physical, vector_name, dialect, own and dialect is RECTO, modules, lexical)
+        warnings = (warning,) if warning else ()
+        info = IndexInfo(_base(physical), physical, found.points_count or 0, fingerprint, warnings, size, calibration)
+        return ServerIndex(self._connection, shape, info, lexicon)
 
     def _sample(self, collection: str) -> list[Payload]:
         records, _ = self._connection.read(lambda client: client.scroll(collection, limit=SAMPLE, with_payload=True))
@@ -183,11 +202,13 @@ class ServerStore:
             hint=f"Index a book with `recto index PATH --collection {name}`" + (f", or use one of: {known}." if known else "."),
         )
 
-    def _fits(self, physical: str, embedder: EmbedderFingerprint) -> bool:
+    def _fits(self, physical: str, embedder: EmbedderFingerprint, analyzer: str) -> bool:
         """Whether new vectors may stand beside the old ones."""
         found = self._connection.read(lambda client: client.get_collection(physical))
         fingerprint, _ = _fingerprint(found.config)
-        return fingerprint is not None and fingerprint.embedder.is_compatible(embedder)
+        if fingerprint is None or not fingerprint.embedder.is_compatible(embedder) or fingerprint.analyzer != analyzer:
+            return False
+        return _has_lexical_vectors(found.config) or not analyzer
 
     def _physical(self, name: str) -> str | None:
         """Return the collection that a name leads to, if it is the name's own."""
@@ -260,3 +281,21 @@ def _fingerprint(config: Any) -> tuple[Fingerprint | None, Calibration | None]:
         return fingerprint, Calibration.from_dict(measured) if measured is not None else None
     except (TypeError, KeyError, ValueError):
         return fingerprint, None
+
+
+def _lexical(config: Any, fingerprint: Fingerprint | None) -> tuple[bool, str, str]:
+    """Return whether a collection has lexical vectors, its encoded vocabulary, and what is wrong if it should have both."""
+    if fingerprint is None or not fingerprint.analyzer:
+        return False, "", ""
+    if not _has_lexical_vectors(config):
+        return False, "", f"The collection has lost its lexical vectors, so it is searched in dense mode. {REPAIR}"
+    lexicon = (getattr(config, "metadata", None) or {}).get(LEXICON_KEY)
+    if lexicon == "":
+        return True, "", LEXICON_TOO_LARGE
+    if not isinstance(lexicon, str):
+        return True, "", f"The collection has lost its vocabulary, so it is searched in dense mode. {REPAIR}"
+    return True, lexicon, ""
+
+
+def _has_lexical_vectors(config: Any) -> bool:
+    return LEXICAL in (config.params.sparse_vectors or {})
