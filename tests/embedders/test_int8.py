@@ -107,7 +107,7 @@ def test_int8_is_not_opened_in_haste_where_its_weights_must_be_made_unsigned(
         opened.append(once)
         return usual(graph, weights, threads, once=once)
 
-    usual = granite.open_graph
+    usual = graph_module.open_graph
     monkeypatch.setattr(granite, "open_graph", open_graph)
     monkeypatch.setattr(granite, "has_int8_dot_product", lambda: dot_product)
     granite_embedder(shared_home, 1, precision, once=True).embed_query("x")
