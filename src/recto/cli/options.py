@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from recto.errors import InvalidArgument
-from recto.limits import DEFAULT_TOP_K, FLAGS, MAX_TOP_K, check_top_k
-from recto.types import Filters
+from recto.limits import CONTRACT_MODES, DEFAULT_TOP_K, FLAGS, MAX_TOP_K, check_top_k
+from recto.types import MODES, Filters
 
 if TYPE_CHECKING:
     from recto.wiring import Opening
@@ -38,7 +38,13 @@ module = click.option(
     "--module", "modules", multiple=True, metavar="NAME", help="Only this module; give it again, or separate by commas, for any of several."
 )
 url = click.option("--url", metavar="URL", help="Only the page with this address.")
-min_score = click.option("--min-score", type=float, metavar="SCORE", help="Only results with at least this score (a cosine).")
+min_score = click.option("--min-score", type=float, metavar="SCORE", help="Only results with at least this score.")
+mode = click.option(
+    "--mode", type=click.Choice(MODES), default="hybrid", show_default=True, help="Rank by meaning (dense), words (lexical), or both."
+)
+contract_mode = click.option(
+    "--mode", type=click.Choice(CONTRACT_MODES), default="dense", show_default=True, help="Rank by meaning, or by words, too (hybrid)."
+)
 collection = click.option("--collection", metavar="NAME", help="The collection to use instead of COLLECTION_NAME.")
 verbose = click.option("--verbose", is_flag=True, help="Show detailed output including chunk text.")
 as_json = click.option("--json", "as_json", is_flag=True, help="Output as JSON.")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from recto.limits import MAX_QUERY
 from recto.search.answerability import LINE
@@ -53,6 +53,20 @@ def response_words(retriever: Retriever, response: SearchResponse) -> tuple[Quer
 def chunk_matches(chunk: Chunk, words: Sequence[QueryWord]) -> tuple[str, ...]:
     """Return the distinct words of a chunk's headings and text that match a query."""
     return matched_words(analyzed_text(chunk), words)
+
+
+def group_ranks(response: SearchResponse) -> list[dict[str, Any]]:
+    """Return the pages of a response as plain values, with the ranks of their hits in the flat list."""
+    ranks = {id(hit): rank for rank, hit in enumerate(response.hits, 1)}
+    return [
+        {
+            "page_url": group.page_url,
+            "page_title": group.page_title,
+            "score": round(group.score, 6),
+            "ranks": [ranks[id(hit)] for hit in group.hits],
+        }
+        for group in response.groups
+    ]
 
 
 def _either(words: Sequence[str]) -> str:

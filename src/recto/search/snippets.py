@@ -67,6 +67,12 @@ def matched_words(text: str, words: Sequence[QueryWord]) -> tuple[str, ...]:
     return tuple({word.lower(): word for word in reversed(found)}.values())[::-1]
 
 
+def found_words(text: str, words: Sequence[QueryWord]) -> tuple[str, ...]:
+    """Return those words of a query that a text has, as they were asked."""
+    places = {match.word for match in find_matches(text, words)}
+    return tuple(word.word for place, word in enumerate(words) if place in places)
+
+
 def make_snippet(text: str, words: Sequence[QueryWord], length: int = SNIPPET) -> Snippet:
     """Return the part of a text with the most and rarest matches, cut between words; without a match, its beginning."""
     flat = " ".join(part for part in text.split() if not _MARKUP.fullmatch(part))
