@@ -104,10 +104,22 @@ class TestBasicSemanticSearch:
         assert len(textbook.search(QUESTION, top_k=top_k)) == top_k
 
     def test_it_agrees_with_the_core(self, textbook: TextbookRetriever, retriever: Retriever) -> None:
-        core = retriever.search(QUESTION)
+        core = retriever.search(QUESTION, mode="dense")
         assert [(result.metadata["chunk_id"], result.metadata["score"]) for result in textbook.search(QUESTION)] == [
             (hit.chunk.id, hit.score) for hit in core.hits
         ]
+
+    def test_hybrid_ranking_is_the_callers_choice(self, sample_home: Path, retriever: Retriever) -> None:
+        settings = Settings("local", "edge", sample_home, threads=2)
+        with TextbookRetriever(settings=settings, mode="hybrid") as textbook:
+            results = textbook.search(QUESTION)
+        core = retriever.search(QUESTION, mode="hybrid")
+        assert [result.metadata["score"] for result in results] == [hit.score for hit in core.hits]
+        assert [result.metadata["lexical"] for result in results] == [hit.lexical for hit in core.hits]
+        assert all(0 <= result.relevance_score <= 1 for result in results)
+        assert results.response.mode == "hybrid"
+        with pytest.raises(InvalidArgument, match="mode must be one of dense, hybrid"):
+            TextbookRetriever(settings=settings, mode="lexical")
 
     def test_attributes(self, textbook: TextbookRetriever) -> None:
         assert textbook.collection_name == "rag_embedding"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from recto.errors import InvalidArgument, InvalidQuery
@@ -11,6 +11,8 @@ from recto.types import MODES, Filters, GroupBy, Mode
 MAX_QUERY = 2000
 MAX_TOP_K = 100
 DEFAULT_TOP_K = 5
+CONTRACT_MODES: tuple[Mode, ...] = ("dense", "hybrid")
+"""The modes of the contract entry points, whose scores are between 0 and 1; the first is the default."""
 MAX_SCORE = 1000
 """No score reaches it: a cosine similarity is at most 1, a BM25 score some tens."""
 
@@ -59,8 +61,7 @@ def check_search(
     group_by: GroupBy | None = None,
 ) -> None:
     """Refuse what no search can be asked for."""
-    if mode not in MODES:
-        raise InvalidArgument(f"mode must be one of {', '.join(MODES)}, not {mode!r}", hint="The default is hybrid.")
+    check_mode(mode)
     if group_by not in (None, "page"):
         raise InvalidArgument(f'group_by must be "page" or None, not {group_by!r}', hint="Leave it out for a flat list of chunks.")
     check_top_k(top_k, name=names.top_k)
@@ -82,6 +83,12 @@ def check_search(
         raise InvalidArgument(
             f"{names.min_score} must be between -1 and {MAX_SCORE}", hint="It is compared with the score of the chosen mode."
         )
+
+
+def check_mode(mode: Mode, modes: Sequence[Mode] = MODES) -> None:
+    """Refuse a mode that an entry point does not have."""
+    if mode not in modes:
+        raise InvalidArgument(f"mode must be one of {', '.join(modes)}, not {mode!r}", hint=f"The default is {modes[0]}.")
 
 
 def check_top_k(top_k: int, most: int = MAX_TOP_K, name: str = ARGUMENTS.top_k) -> None:

@@ -10,8 +10,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from recto.errors import InvalidArgument, RectoError
+from recto.limits import CONTRACT_MODES, check_mode
 from recto.settings import Settings, check_collection_name, load_settings
-from recto.types import NO_FILTERS, Filters, Hit, SearchResponse
+from recto.types import NO_FILTERS, Filters, Hit, Mode, SearchResponse
 
 if TYPE_CHECKING:
     from recto.retriever import Retriever
@@ -54,12 +55,15 @@ class TextbookRetriever:
     """Searches a textbook as the environment and `.env` configure it; may be shared by threads and used from any event loop.
 
     Making one is light: it connects when it is first asked. What goes wrong is a `RectoError` with a hint, and the next call tries again.
+    Results are ranked by cosine similarity; pass `mode="hybrid"` to rank them by the words of the query, too.
     """
 
-    def __init__(self, collection_name: str | None = None, *, settings: Settings | None = None) -> None:
+    def __init__(self, collection_name: str | None = None, *, settings: Settings | None = None, mode: Mode = "dense") -> None:
         self._settings = settings or load_settings()
         if collection_name is not None:
             check_collection_name(collection_name, "collection_name")
+        check_mode(mode, CONTRACT_MODES)
+        self.mode: Mode = mode
         self.collection_name: str = collection_name or self._settings.collection_or(DEFAULT_COLLECTION)
         self.connection_error: RectoError | None = None
         self._connected: Retriever | None = None
@@ -78,20 +82,20 @@ class TextbookRetriever:
 
     def search(self, query: str, top_k: int = DEFAULT_TOP_K, filters: Mapping[str, Any] | None = None) -> RetrievalResults:
         """Return the passages nearest to a question; `filters` may have `module` (one or several names) and `url`."""
-        return RetrievalResults(self._retriever().search(query, _checked(top_k), _filters(filters)))
+        return RetrievalResults(self._retriever().search(query, _checked(top_k), _filters(filters), mode=self.mode))
 
     def search_by_module(self, query: str, module_ids: Sequence[str], top_k: int = DEFAULT_TOP_K) -> RetrievalResults:
         """Return the passages nearest to a question from any of the modules, by short or directory name."""
-        return RetrievalResults(self._retriever().search(query, _checked(top_k), _modules(module_ids)))
+        return RetrievalResults(self._retriever().search(query, _checked(top_k), _modules(module_ids), mode=self.mode))
 
     def search_with_selection(self, selected_text: str, context_query: str | None = None, top_k: int = DEFAULT_TOP_K) -> RetrievalResults:
         """Return passages that go with a selected text, with or without a question about it; those that hold it are left out."""
-        return RetrievalResults(self._retriever().related(selected_text, context_query, _checked(top_k)))
+        return RetrievalResults(self._retriever().related(selected_text, context_query, _checked(top_k), mode=self.mode))
 
     def validate_connection(self) -> bool:
         """Say whether a question can be answered now; if not, `connection_error` says why, and so does the log."""
         try:
-            self._retriever().search(_PROBE, 1)
+            self._retriever().search(_PROBE, 1, mode=self.mode)
         except RectoError as error:
             return self._broken(error)
         self.connection_error = None
@@ -99,22 +103,22 @@ class TextbookRetriever:
 
     async def asearch(self, query: str, top_k: int = DEFAULT_TOP_K, filters: Mapping[str, Any] | None = None) -> RetrievalResults:
         """Search without holding up the event loop."""
-        return RetrievalResults(await (await self._aretriever()).asearch(query, _checked(top_k), _filters(filters)))
+        return RetrievalResults(await (await self._aretriever()).asearch(query, _checked(top_k), _filters(filters), mode=self.mode))
 
     async def asearch_by_module(self, query: str, module_ids: Sequence[str], top_k: int = DEFAULT_TOP_K) -> RetrievalResults:
         """Search modules without holding up the event loop."""
-        return RetrievalResults(await (await self._aretriever()).asearch(query, _checked(top_k), _modules(module_ids)))
+        return RetrievalResults(await (await self._aretriever()).asearch(query, _checked(top_k), _modules(module_ids), mode=self.mode))
 
     async def asearch_with_selection(
         self, selected_text: str, context_query: str | None = None, top_k: int = DEFAULT_TOP_K
     ) -> RetrievalResults:
         """Return passages that go with a selected text without holding up the event loop."""
-        return RetrievalResults(await (await self._aretriever()).arelated(selected_text, context_query, _checked(top_k)))
+        return RetrievalResults(await (await self._aretriever()).arelated(selected_text, context_query, _checked(top_k), mode=self.mode))
 
     async def avalidate_connection(self) -> bool:
         """Say whether a question can be answered now without holding up the event loop."""
         try:
-            await (await self._aretriever()).asearch(_PROBE, 1)
+            await (await self._aretriever()).asearch(_PROBE, 1, mode=self.mode)
         except RectoError as error:
             return self._broken(error)
         self.connection_error = None
@@ -185,6 +189,8 @@ def _result(hit: Hit) -> RetrievalResult:
         "locale": chunk.locale,
         "content_hash": chunk.content_hash,
         "score": hit.score,
+        "dense": hit.dense,
+        "lexical": hit.lexical,
     }
     score = min(max(hit.score, 0.0), 1.0)
     return RetrievalResult(chunk.text, chunk.page_url, chunk.page_title, score, chunk.chunk_index, chunk.total_chunks, metadata)

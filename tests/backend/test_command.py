@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
+from recto.retriever import Retriever
+from recto.types import Mode
 from tests.backend.conftest import BACKEND, Call
 from tests.running import environment, wait_until
 
@@ -100,6 +102,18 @@ def test_bad_arguments_are_json_with_exit_code_1(call: Call, embedded: Path, arg
     assert outcome.error["kind"] == "argument"
     assert message in outcome.error["message"]
     assert outcome.error["hint"]
+
+
+def test_hybrid_ranking_is_the_callers_choice(call: Call, embedded: Path, retriever: Retriever) -> None:
+    query = "QoS depth"
+    plain, dense, hybrid = (call("--query", query, *more) for more in ((), ("--mode", "dense"), ("--mode", "hybrid")))
+    assert plain.document == dense.document
+    asked: list[tuple[Any, Mode]] = [(dense, "dense"), (hybrid, "hybrid")]
+    for outcome, mode in asked:
+        assert outcome.code == 0
+        found = [result["text"] for result in outcome.document["results"]]
+        assert found == [hit.chunk.text for hit in retriever.search(query, mode=mode).hits]
+    assert hybrid.document["results"] != dense.document["results"]
 
 
 def test_an_error_replaces_an_old_result(call: Call, embedded: Path, desk: Path) -> None:

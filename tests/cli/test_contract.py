@@ -318,8 +318,7 @@ def test_a_working_directory_that_is_gone(sample_home: Path) -> None:
 
 def test_the_products_search_shows_the_section(sample_home: Path) -> None:
     done = recto(sample_home, "search", "What is DDS in ROS 2?", "--top-k", "1")
-    assert "    Section: What is DDS in ROS 2?\n" in done.stdout
-    assert "04-dds-and-qos#what-is-dds\n" in done.stdout
+    assert "    What is DDS in ROS 2?\n    local://docs/docs/module-1-ros2/04-dds-and-qos#what-is-dds\n" in done.stdout
     data = json.loads(recto(sample_home, "search", "What is DDS in ROS 2?", "--top-k", "1", "--json").stdout)
     assert data["results"][0]["anchor"] == "what-is-dds"
 

@@ -11,10 +11,13 @@ from tests.running import recto, retrieve
 def test_in_words(house: Path) -> None:
     done = recto(house / "home", "explain", "How is compost made?", "--collection", "house", "--expect", "module-1-garden/01-soil#compost")
     assert done.returncode == 0, done.stderr
-    assert " passages of 'house'" in done.stdout
-    assert "Noise: scores below 0." in done.stdout
+    assert " chunks of 'house' in hybrid mode\nWords: compost, made\n" in done.stdout
+    assert "Noise floor: a cosine of 0." in done.stdout
     assert "--- the first 5 end here ---" in done.stdout
     assert "Expected: module-1-garden/01-soil#compost: found\n  It is at rank 1." in done.stdout
+    assert "  Dense: rank 1, cosine 0." in done.stdout
+    assert "  Lexical: rank 1, BM25 " in done.stdout
+    assert "  Words of the query: has compost, made; lacks none" in done.stdout
 
 
 def test_in_json(house: Path) -> None:
@@ -27,7 +30,11 @@ def test_in_json(house: Path) -> None:
     assert len(data["results"]) == 2
     assert len(data["near_misses"]) == 5
     first = data["results"][0]
-    assert first["margin"] == round(first["score"] - data["noise"], 6)
+    assert first["margin"] == round(first["dense"] - data["noise"], 6)
+    assert data["mode"] == "hybrid"
+    assert data["words"] == ["compost", "made"]
+    assert data["expected"]["dense"]["rank"] == data["expected"]["lexical"]["rank"] == 1
+    assert data["expected"]["words"] == ["compost", "made"]
     assert first["above_noise"] is (first["margin"] >= 0), "as over HTTP and for agents"
     assert set(data["timings_ms"]) == {"open", "load the model", "embed", "search", "look for the expected place"}
 
@@ -42,12 +49,14 @@ def test_endings(house: Path) -> None:
     assert "no such page" in done.stdout
 
 
-def test_search_shows_noise_and_the_contract_does_not(house: Path) -> None:
+def test_search_shows_weak_results_and_the_contract_does_not(house: Path) -> None:
     home = house / "home"
     done = recto(home, "search", "What is a quark made of?", "--collection", "house")
-    assert "Scores below 0." in done.stdout
-    assert " (noise) | Module: " in done.stdout
+    assert "The book does not seem to cover this." in done.stdout
+    assert " weak  " in done.stdout
     data = json.loads(recto(home, "search", "compost", "--collection", "house", "--json").stdout)
     assert 0 < data["noise"] < 1
-    assert "noise" not in retrieve(home, "What is a quark made of?", "--collection", "house").stdout
+    contract = retrieve(home, "What is a quark made of?", "--collection", "house").stdout
+    assert "noise" not in contract
+    assert "weak" not in contract
     assert "noise" not in json.loads(retrieve(home, "compost", "--collection", "house", "--json").stdout)

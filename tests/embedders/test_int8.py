@@ -12,6 +12,7 @@ import pytest
 from recto.embedders import granite
 from recto.embedders.granite import FINGERPRINT, VARIANTS, granite_embedder
 from recto.embedders.graph import check_vector
+from recto.embedders.graph import open_graph as usual
 from recto.embedders.int8 import LINEAR, quantised, read_calibration
 from recto.embedders.pack import find_pack, read_pack
 from recto.embedders.session import Run, Weights
@@ -107,7 +108,6 @@ def test_int8_is_not_opened_in_haste_where_its_weights_must_be_made_unsigned(
         opened.append(once)
         return usual(graph, weights, threads, once=once)
 
-    usual = graph_module.open_graph
     monkeypatch.setattr(granite, "open_graph", open_graph)
     monkeypatch.setattr(granite, "has_int8_dot_product", lambda: dot_product)
     granite_embedder(shared_home, 1, precision, once=True).embed_query("x")

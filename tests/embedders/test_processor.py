@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ X86 = "processor\t: 0\nmodel name\t: A processor avx512_vnni\nflags\t\t: fpu sse
 def cpu_info(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     path = tmp_path / "cpuinfo"
     monkeypatch.setattr(processor, "_CPU_INFO", path)
-    monkeypatch.setattr(processor.sys, "platform", "linux")
+    monkeypatch.setattr(sys, "platform", "linux")
     return path
 
 

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from recto.errors import CollectionMissing, FingerprintMismatch, InvalidArgument, InvalidQuery
-from recto.evaluation.explain import Verdict, explain
+from recto.evaluation.explain import Leg, Verdict, explain
 from recto.evaluation.places import Place, parse_place
 from recto.protocols import Embedder
 from recto.retriever import Retriever
 from recto.stores.edge.store import EdgeStore
-from recto.types import Filters
+from recto.types import MODES, Filters, Mode
 from tests.making import chunk, publish
 
 URL = "local://docs/docs/module-1-garden/01-soil"
@@ -45,6 +45,36 @@ def test_an_expected_place_that_comes(house_retriever: Retriever, page: str) -> 
     assert found.expected.hit.score == pytest.approx(found.shown[0].hit.score, abs=1e-5)
 
 
+@pytest.mark.parametrize("mode", MODES)
+def test_every_mode_is_explained_by_both_rankings(house_retriever: Retriever, mode: Mode) -> None:
+    query = "compost heap of leaves"
+    found = explain(house_retriever, query, top_k=3, expect=Place("module-1-garden/01-soil", "compost"), mode=mode)
+    assert found.mode == mode
+    assert [ranked.hit for ranked in found.shown] == list(house_retriever.search(query, 3, mode=mode).hits)
+    assert found.words == ("compost", "heap", "leaves")
+    assert found.shown[0].words == found.words
+    expected = found.expected
+    assert expected is not None
+    assert expected.words == found.words
+    legs: dict[Mode, Leg | None] = {"dense": expected.dense, "lexical": expected.lexical}
+    for mode, leg in legs.items():
+        first = house_retriever.search(query, 1, mode=mode).hits[0]
+        assert leg is not None
+        assert leg.rank == 1
+        assert leg.score == pytest.approx(first.score, abs=1e-4)
+
+
+def test_a_chunk_without_a_word_of_the_query_has_no_lexical_rank(house_retriever: Retriever) -> None:
+    place = Place("module-3-workshop/04-electricity", "lamps")
+    expected = explain(house_retriever, "kitchen leaves", expect=place, mode="lexical").expected
+    assert expected is not None
+    assert (expected.verdict, expected.rank) == (Verdict.TOO_LOW, None)
+    assert expected.message == "It has none of the words of the query."
+    assert expected.lexical == Leg(None, None)
+    assert expected.dense is not None
+    assert expected.dense.rank is not None
+
+
 def test_an_expected_place_that_is_too_low(house_retriever: Retriever) -> None:
     everything = house_retriever.search("How is compost made?", top_k=100).hits
     rank = next(rank for rank, hit in enumerate(everything, 1) if hit.chunk.anchor == "lamps")
@@ -55,7 +85,7 @@ def test_an_expected_place_that_is_too_low(house_retriever: Retriever) -> None:
     assert (expected.verdict, expected.rank) == (Verdict.TOO_LOW, rank)
     assert expected.lacks == pytest.approx(everything[1].score - everything[rank - 1].score, abs=1e-4)
     assert [hit.chunk.id for hit in expected.lost_to] == [hit.chunk.id for hit in everything[:2]]
-    assert "below the level of noise" in expected.message
+    assert "is below the noise floor" in expected.message
 
 
 @pytest.mark.parametrize(

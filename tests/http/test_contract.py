@@ -26,7 +26,7 @@ def test_the_example_of_a_request(service: Service, retriever: Retriever) -> Non
     assert body["query"] == EXAMPLE["query"]
     assert body["total_results"] == len(body["results"]) == 5
     assert 0 < body["query_time_ms"] < 60_000
-    hits = retriever.search(str(EXAMPLE["query"])).hits
+    hits = retriever.search(str(EXAMPLE["query"]), mode="dense").hits
     for result, hit in zip(body["results"], hits, strict=True):
         assert list(result) == ["score", "payload", "url", "title", "content"]
         assert list(result["payload"]) == ["url", "title", "content", "headings", "chunk_index", "source_document", "metadata"]
@@ -38,6 +38,19 @@ def test_the_example_of_a_request(service: Service, retriever: Retriever) -> Non
         assert result["title"] == result["payload"]["title"] == hit.chunk.page_title
         assert len(result["content"]) <= 203
         assert " ".join(hit.chunk.text.split()).startswith(result["content"].removesuffix("...")), "content is a preview"
+
+
+def test_hybrid_ranking_is_the_callers_choice(service: Service, retriever: Retriever) -> None:
+    plain, dense, hybrid = (
+        service.post("/retrieve", {"query": "QoS depth", **more}).json()["results"] for more in ({}, {"mode": "dense"}, {"mode": "hybrid"})
+    )
+    assert plain == dense
+    assert [result["score"] for result in dense] == sorted((result["score"] for result in dense), reverse=True)
+    hits = retriever.search("QoS depth").hits
+    assert [result["payload"]["metadata"]["id"] for result in hybrid] == [hit.chunk.id for hit in hits]
+    assert all(0 <= result["score"] <= 1 for result in hybrid), "the contract's range"
+    refused = service.post("/retrieve", {"query": "QoS depth", "mode": "lexical"})
+    assert (refused.status, refused.error) == (400, "mode must be 'dense' or 'hybrid'")
 
 
 def test_the_example_of_an_error(service: Service) -> None:

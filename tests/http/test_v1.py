@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from urllib.parse import quote
 
 import pytest
 
 from recto.http import models
 from recto.http.options import ServeOptions
+from recto.protocols import Embedder
 from recto.retriever import Retriever
 from recto.settings import Settings
-from recto.types import Filters
+from recto.stores.edge.store import EdgeStore
+from recto.types import MODES, Filters, Mode
 from tests.http.service import Service
+from tests.making import chunk, fingerprint
 from tests.running import recto
 
 
@@ -40,6 +44,68 @@ def test_a_search_for_what_is_not_in_the_book_is_noise(service: Service) -> None
     assert body["results"][0]["above_noise"] is False
 
 
+@pytest.mark.parametrize("mode", MODES)
+def test_the_mode_is_the_callers_choice(service: Service, retriever: Retriever, mode: Mode) -> None:
+    body = service.post("/v1/search", {"query": "QoS depth", "mode": mode}).json()
+    models.SearchAnswer.model_validate(body)
+    assert body["mode"] == mode
+    hits = retriever.search("QoS depth", mode=mode).hits
+    for part in ("score", "dense", "lexical"):
+        wanted = [getattr(hit, part) for hit in hits]
+        assert [result[part] for result in body["results"]] == [None if one is None else pytest.approx(one, abs=1e-4) for one in wanted]
+    many = service.post("/v1/batch", {"queries": ["QoS depth"], "mode": mode}).json()["responses"][0]
+    assert [result["id"] for result in many["results"]] == [result["id"] for result in body["results"]]
+    near = service.post("/v1/related", {"selection": "QoS depth", "mode": mode}).json()
+    assert near["mode"] == mode
+
+
+def test_snippets_and_matched_words(service: Service) -> None:
+    first = service.post("/v1/search", {"query": "QoS depth", "limit": 1}).json()["results"][0]
+    assert {"QoS", "depth"} <= set(first["matches"])
+    assert "depth" in first["snippet"]
+    assert len(first["snippet"]) < len(first["text"])
+    related = service.post("/v1/related", {"selection": first["text"], "limit": 1}).json()["results"][0]
+    assert related["matches"] == [], "a selected text without a question has no words to mark"
+
+
+def test_results_by_page(service: Service, retriever: Retriever) -> None:
+    body = service.post("/v1/search", {"query": "QoS profiles", "limit": 3, "group_by": "page"}).json()
+    models.SearchAnswer.model_validate(body)
+    groups = retriever.search("QoS profiles", 3, group_by="page").groups
+    assert [group["page_url"] for group in body["groups"]] == [group.page_url for group in groups]
+    assert [rank for group in body["groups"] for rank in group["ranks"]] == [result["rank"] for result in body["results"]]
+    ids = [[body["results"][rank - 1]["id"] for rank in group["ranks"]] for group in body["groups"]]
+    assert ids == [[hit.chunk.id for hit in group.hits] for group in groups]
+    assert service.post("/v1/search", {"query": "QoS profiles"}).json()["groups"] == []
+
+
+def test_corrections_and_what_the_book_covers(service: Service) -> None:
+    body = service.post("/v1/search", {"query": "quaternoin"}).json()
+    assert body["corrections"] == {"quaternoin": ["quaternion"]}
+    covered = service.post("/v1/search", {"query": "What is ROS 2?"}).json()
+    assert (covered["covered"], covered["answerable"] > 0.5) == (True, True)
+    strange = service.post("/v1/search", {"query": "best pizza in Naples"}).json()
+    assert (strange["covered"], strange["answerable"] < 0.5) == (False, True)
+    unknown = service.post("/v1/search", {"query": "What is ROS 2?", "mode": "lexical"}).json()
+    assert (unknown["covered"], unknown["answerable"]) == (True, None)
+
+
+def test_a_collection_without_lexical_vectors(tmp_path: Path, embedder: Embedder) -> None:
+    chunks = [chunk(0), chunk(1)]
+    vectors = embedder.embed_documents([one.text for one in chunks])
+    with EdgeStore(tmp_path).build("plain", embedder.fingerprint) as build:
+        build.add(chunks, vectors)
+        build.publish(fingerprint(embedder=embedder.fingerprint))
+    with Service(Settings("local", "edge", tmp_path, threads=2, collection="plain"), ServeOptions()) as service:
+        body = service.post("/v1/search", {"query": chunks[0].text}).json()
+        assert (body["mode"], len(body["results"])) == ("dense", 2)
+        assert body["results"][0]["matches"], "words are marked without a vocabulary, too"
+        assert any("dense mode" in warning for warning in body["warnings"])
+        refused = service.post("/v1/search", {"query": "robot", "mode": "lexical"})
+        assert (refused.status, refused.error) == (400, "This collection has no lexical vectors")
+        assert "dense" in refused.json()["hint"]
+
+
 def test_filters(service: Service) -> None:
     body = service.post("/v1/search", {"query": "sensors", "modules": ["simulation", "module-3-isaac"], "limit": 20}).json()
     assert {passage["module"] for passage in body["results"]} == {"simulation", "isaac"}
@@ -49,7 +115,7 @@ def test_filters(service: Service) -> None:
     none = service.post("/v1/search", {"query": "sensors", "modules": ["simulatoin"]}).json()
     assert (none["outcome"], none["results"]) == ("filtered_out", [])
     assert "Did you mean 'simulation'?" in none["message"]
-    high = service.post("/v1/search", {"query": "sensors", "min_score": 1}).json()
+    high = service.post("/v1/search", {"query": "sensors", "min_score": 2}).json()
     assert (high["outcome"], high["results"]) == ("no_match", [])
 
 
@@ -62,10 +128,14 @@ def test_filters(service: Service) -> None:
         ({"modules": [" "]}, "cannot be empty"),
         ({"url": " "}, "cannot be empty"),
         ({"url": 1}, "url must be text"),
-        ({"min_score": 1.5}, "min_score must be at most 1"),
+        ({"min_score": 1.5, "mode": "dense"}, "min_score must be between -1 and 1"),
+        ({"min_score": 1e6}, "min_score must be at most 1000"),
         ({"min_score": "0.5"}, "min_score must be a number"),
         ({"min_score": True}, "min_score must be a number"),
         ({"collection": 1}, "collection must be text"),
+        ({"mode": "fast"}, "mode must be 'hybrid', 'dense' or 'lexical'"),
+        ({"mode": None}, "mode must be 'hybrid', 'dense' or 'lexical'"),
+        ({"group_by": "module"}, "group_by must be 'page'"),
     ],
 )
 def test_what_cannot_be_asked_for(service: Service, more: dict[str, object], words: str) -> None:

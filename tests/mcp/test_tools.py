@@ -24,7 +24,7 @@ from recto.mcp.server import build_server, page_uri
 from recto.protocols import Embedder
 from recto.retriever import Retriever
 from recto.stores.edge.store import EdgeStore
-from recto.types import Filters, SearchResponse
+from recto.types import Filters, Module, SearchResponse
 from tests.mcp.asking import call, connected, failure, in_memory, text_of
 
 QUESTION = "What is ROS 2?"
@@ -191,8 +191,9 @@ def test_a_long_page_comes_in_parts(retriever: Retriever, monkeypatch: pytest.Mo
 
 def test_modules(retriever: Retriever) -> None:
     result = call(retriever, "list_modules")
-    found = {module["name"]: module["passages"] for module in result.structured_content["modules"]}
-    assert found == retriever.modules()
+    listed = result.structured_content["modules"]
+    found = {module["name"]: module["passages"] for module in listed}
+    assert [Module(module["name"], module["title"], module["passages"]) for module in listed] == list(retriever.modules())
     assert result.structured_content["pages"] == len(retriever.pages())
     assert all(name in text_of(result) for name in found)
 

@@ -22,7 +22,7 @@ _ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b[=>()][0B]?|\x1b\][^\x07]*\x
 _PROGRAM = """
 import fcntl, sys, termios
 fcntl.ioctl(0, termios.TIOCSCTTY, 0)  # so that its Ctrl-C is a signal, as in a login
-sys.argv = ["recto", "shell", *sys.argv[1:]]
+sys.argv = ["recto", *sys.argv[1:]]
 from recto.cli.main import main
 main()
 """
@@ -30,9 +30,9 @@ CTRL_C, CTRL_D, TAB, UP = "\x03", "\x04", "\t", "\x1b[A"
 
 
 class Terminal:
-    """`recto shell` in a window of its own."""
+    """`recto shell`, or another command, in a window of its own."""
 
-    def __init__(self, home: Path, *arguments: str, columns: str = "80", **more: str) -> None:
+    def __init__(self, home: Path, *arguments: str, command: str = "shell", columns: str = "80", **more: str) -> None:
         self._ours, theirs = pty.openpty()
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, int(columns), 0, 0))
         self._theirs = theirs
@@ -41,7 +41,7 @@ class Terminal:
         self._seen = 0
         clean = {name: value for name, value in environment(home).items() if name not in ("NO_COLOR", "COLUMNS", "LINES")}
         self.process = subprocess.Popen(
-            [sys.executable, "-c", _PROGRAM, *arguments],
+            [sys.executable, "-c", _PROGRAM, command, *arguments],
             cwd=ROOT,
             env=clean | {"TERM": "xterm-256color", "PROMPT_TOOLKIT_NO_CPR": "1", **more},
             stdin=theirs,

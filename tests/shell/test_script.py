@@ -30,7 +30,7 @@ def piped(home: Path, lines: str | bytes, *arguments: str, **more: str) -> subpr
 def test_a_question_and_the_end(sample_home: Path) -> None:
     done = piped(sample_home, "What is DDS in ROS 2?\n:quit\nnever asked\n", TERM="xterm-256color")
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.startswith('Query: "What is DDS in ROS 2?"\n5 passages in ')
+    assert done.stdout.startswith('Query: "What is DDS in ROS 2?"\n5 results in ')
     assert "#what-is-dds" in done.stdout
     assert "recto>" not in done.stdout
     assert "\x1b" not in done.stdout
@@ -45,7 +45,7 @@ def test_a_script_goes_on_after_failures_and_ends_with_the_first_ones_code(sampl
     errors = [line for line in done.stderr.split("\n") if line.startswith("[ERROR]")]
     assert [error.partition(": ")[0] for error in errors] == ["[ERROR] line 3", "[ERROR] line 6", "[ERROR] line 7"]
     assert done.stdout.count("Query: ") == 2
-    assert done.stdout.count("1 passage in ") == 2
+    assert done.stdout.count("1 result in ") == 2
 
 
 def test_json_alone_on_standard_output(sample_home: Path) -> None:
@@ -65,17 +65,17 @@ def test_json_alone_on_standard_output(sample_home: Path) -> None:
 def test_whatever_ends_it(sample_home: Path, lines: str) -> None:
     done = piped(sample_home, lines)
     assert (done.returncode, done.stderr) == (0, "")
-    assert ("passages in" in done.stdout) == lines.startswith(":select")
+    assert ("results in" in done.stdout) == lines.startswith(":select")
 
 
 def test_nothing_found_is_the_code_of_a_search(sample_home: Path) -> None:
-    assert piped(sample_home, "robot\n", "--min-score", "1").returncode == 1
+    assert piped(sample_home, "robot\n", "--min-score", "2").returncode == 1
 
 
 def test_bytes_that_are_no_text(sample_home: Path) -> None:
     done = piped(sample_home, b"\xff\xfe robots \x1b[31m\n:nul\x00l\n")
     assert done.returncode == 4
-    assert "passages in" in done.stdout
+    assert "results in" in done.stdout
     assert "\x1b" not in done.stdout + done.stderr
 
 

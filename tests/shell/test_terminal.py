@@ -99,7 +99,7 @@ def test_a_pasted_text_keeps_its_paragraphs(terminal: Terminal) -> None:
     terminal.press("\r")
     assert "43 characters are selected" in terminal.see("question>")
     terminal.press("\r")
-    assert "passages in" in terminal.see("recto>")
+    assert "results in" in terminal.see("recto>")
 
 
 def test_a_polite_kill_leaves_the_terminal_as_it_was(terminal: Terminal) -> None:
@@ -114,7 +114,7 @@ def test_no_colour(own_home: Path) -> None:
     with Terminal(own_home, columns="60", NO_COLOR="1") as terminal:
         terminal.see("recto>")
         terminal.press("What is DDS in ROS 2?\r")
-        terminal.see("passages in")
+        terminal.see("results in")
         answer = terminal.see("recto>")
         assert "#what-is-dds" in answer
         assert [line for line in answer.split("\n") if len(line) > 60 and "://" not in line] == []

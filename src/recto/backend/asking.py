@@ -10,6 +10,7 @@ from typing import Any
 from recto.backend.checks import check_response, checked_query, checked_top_k
 from recto.backend.contract import DEFAULT_COLLECTION, SearchResult, response_of
 from recto.backend.service import Backend
+from recto.types import Mode
 
 COMPONENTS = ("embed", "search", "format", "total")
 SLOW_MS = 2000.0
@@ -27,15 +28,19 @@ class Answered:
     latency_ms: dict[str, float]
 
 
-def ask(backend: Backend, query: str, top_k: int, collection: str = DEFAULT_COLLECTION) -> Answered:
+def ask(backend: Backend, query: str, top_k: int, collection: str = DEFAULT_COLLECTION, mode: Mode = "dense") -> Answered:
     """Validate, embed, search, format; only the query's text is logged, never what was found."""
     text = checked_query(query)
     limit = checked_top_k(top_k)
     _CLI.info("query (top_k %d): %s", limit, text)
     began = perf_counter()
-    vector = backend.embed(text)
-    embedded = perf_counter()
-    results = backend.search(vector, limit, collection)
+    if mode == "dense":
+        vector = backend.embed(text)
+        embedded = perf_counter()
+        results = backend.search(vector, limit, collection)
+    else:
+        results, seconds = backend.search_text(text, limit, collection, mode)
+        embedded = began + seconds
     searched = perf_counter()
     response = response_of(text, results, limit)
     check_response(response)

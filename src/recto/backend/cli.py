@@ -16,9 +16,11 @@ from recto.backend.logs import logging_to
 from recto.backend.output import check_target, json_text, write_file
 from recto.backend.running import Exit, Run, entry, tell
 from recto.errors import InvalidArgument, RectoError
+from recto.limits import CONTRACT_MODES
 
 if TYPE_CHECKING:
     from recto.backend.service import Backend
+    from recto.types import Mode
 
 _CLI = logging.getLogger("recto.backend.cli")
 _FILE = Path  # not click.Path, which looks at the file and stumbles over a null byte
@@ -44,11 +46,13 @@ class Batch:
     delay: float | None
     expected: Path | None
     update: Path | None
+    mode: Mode = "dense"
 
 
 @click.command(epilog=_EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--query", metavar="TEXT", help="The question, 1 to 2000 characters.")
 @click.option("--top-k", metavar="N", default=DEFAULT_TOP_K, type=int, show_default=True, help="How many results, 1 to 50.")
+@click.option("--mode", type=click.Choice(CONTRACT_MODES), default="dense", show_default=True, help="How to rank the results.")
 @click.option("--test-suite", metavar="FILE", type=_FILE, help="Run all queries of a suite instead of one.")
 @click.option("--output", metavar="FILE", type=_FILE, help="Write the JSON to a file; standard output then only says so, in JSON.")
 @click.option(
@@ -65,6 +69,7 @@ def command(
     run: Run,
     query: str | None,
     top_k: int,
+    mode: Mode,
     test_suite: Path | None,
     output: Path | None,
     delay: float | None,
@@ -83,7 +88,7 @@ def command(
             if test_suite is None and (delay is not None or expected or update_expected):
                 raise InvalidArgument("--delay, --expected and --update-expected go with --test-suite", hint="Add --test-suite FILE.")
             with ExitStack() as stack:
-                return _answer(run, log, stack, query, Batch(test_suite or Path(), top_k, delay, expected, update_expected))
+                return _answer(run, log, stack, query, Batch(test_suite or Path(), top_k, delay, expected, update_expected, mode))
         except RectoError as error:
             _CLI.error("%s", error)
             raise
@@ -109,7 +114,7 @@ def _answer(run: Run, log: Any, stack: ExitStack, query: str | None, batch: Batc
 
     for warning in backend.open().info.warnings:
         tell(f"[WARNING] {warning}")
-    answered = ask(backend, query, batch.top_k)
+    answered = ask(backend, query, batch.top_k, mode=batch.mode)
     found = bool(answered.results)
     run.document = (
         answered.response if found else {**answered.response, "message": f"'{backend.collection(DEFAULT_COLLECTION)}' has no result"}
@@ -137,7 +142,7 @@ def _batch(run: Run, backend: Backend, batch: Batch) -> Exit:
         turn()
         backend.embed("ready")
     model = backend.model
-    verdicts = run_cases(suite, lambda query, top_k: ask(backend, query, top_k), turn, batch.top_k)
+    verdicts = run_cases(suite, lambda query, top_k: ask(backend, query, top_k, mode=batch.mode), turn, batch.top_k)
     if kept is not None:
         verdicts = compared(verdicts, kept, model)
     run.document = batch_document(suite, backend.collection(DEFAULT_COLLECTION), model, verdicts)

@@ -19,6 +19,7 @@ from recto.settings import Settings, check_collection_name, load_settings
 if TYPE_CHECKING:
     from recto.protocols import Embedder, Index, Store
     from recto.retriever import Retriever
+    from recto.types import Mode
 
 _EMBED = logging.getLogger("recto.backend.embed")
 _SEARCH = logging.getLogger("recto.backend.search")
@@ -87,6 +88,22 @@ class Backend:
         checks.check_results(results, limit)
         _SEARCH.debug("%d results in %.1f ms", len(results), (perf_counter() - began) * 1e3)
         return results
+
+    def search_text(self, query_text: str, top_k: int, collection_name: str, mode: Mode) -> tuple[list[SearchResult], float]:
+        """Return the passages that match a question in a mode, best first, and the seconds that embedding it took."""
+        text, limit = checks.checked_query(query_text), checks.checked_top_k(top_k)
+        known = self.open(collection_name).info.warnings
+        try:
+            response = self._retriever(collection_name).search(text, limit, mode=mode)
+        except RectoError as error:
+            _SEARCH.error("failed: %s", error)
+            raise QdrantAPIError.of(error) from error
+        for warning in response.warnings:
+            if warning not in known:
+                self._tell(f"[WARNING] {warning}")
+        results = results_of(response.hits)
+        checks.check_results(results, limit)
+        return results, response.timings.embed_ms / 1e3
 
     def open(self, collection_name: str = DEFAULT_COLLECTION) -> Index:
         """Return the current state of a collection, checked: it exists, is not empty, and was made with the same model."""

@@ -1,8 +1,9 @@
-"""What the query commands do, whatever their names and flags: `retrieve.py` and `recto` share it."""
+"""What the query commands do: `retrieve.py` in the contract's formats, `recto search` in the product's."""
 
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,7 +15,7 @@ from recto.settings import QUERY_COLLECTION, check_collection_name, load_setting
 
 if TYPE_CHECKING:
     from recto.retriever import Retriever
-    from recto.types import Filters
+    from recto.types import Filters, Mode, SearchResponse
 
 
 def connect(collection: str | None, changed: Mapping[str, str] | None = None, *, once: bool = False) -> Retriever:
@@ -27,6 +28,27 @@ def connect(collection: str | None, changed: Mapping[str, str] | None = None, *,
     return open_retriever(settings, QUERY_COLLECTION, tell, collection=collection, once=once, last=True)
 
 
+def retrieve(
+    query: str,
+    top_k: int,
+    filters: Filters,
+    min_score: float | None,
+    collection: str | None,
+    *,
+    mode: Mode,
+    verbose: bool,
+    as_json: bool,
+) -> Exit:
+    """Answer one query in the contract's formats."""
+    _check(query, top_k, filters, min_score, mode)
+    with connect(collection, once=True) as retriever:
+        retriever.warm_up()  # so that the time shown is the query's, on the first run and on every other
+        response = retriever.search(query, top_k, filters, min_score, mode=mode)
+    from recto.cli import render
+
+    return _answer(response, render.results_json(response) if as_json else render.results_text(response, verbose=verbose))
+
+
 def search(
     query: str,
     top_k: int,
@@ -34,26 +56,40 @@ def search(
     min_score: float | None,
     collection: str | None,
     *,
+    mode: Mode,
+    by_page: bool,
     verbose: bool,
     as_json: bool,
-    sections: bool = False,
 ) -> Exit:
-    """Answer one question on standard output."""
+    """Answer one query for a person, or as JSON."""
+    _check(query, top_k, filters, min_score, mode)
+    with connect(collection, once=True) as retriever:
+        retriever.warm_up()
+        response = retriever.search(query, top_k, filters, min_score, mode=mode, group_by="page" if by_page else None)
+        from recto.search.display import response_words
+
+        words = response_words(retriever, response)
+    from recto.cli.render import shown
+    from recto.shell import show
+    from recto.shell.look import Look, terminal_look
+
+    if as_json:
+        return _answer(response, show.results_json(response, words))
+    look = terminal_look() if sys.stdout.isatty() else Look()
+    return _answer(response, f'Query: "{shown(response.query)}"\n{show.results(response, words, look, verbose=verbose)}')
+
+
+def _check(query: str, top_k: int, filters: Filters, min_score: float | None, mode: Mode) -> None:
     from recto.limits import FLAGS, check_query, check_search
 
     check_query(query)
-    check_search(top_k, filters, min_score, FLAGS)
-    with connect(collection, once=True) as retriever:
-        retriever.warm_up()  # so that the time shown is the question's, on the first run and on every other
-        response = retriever.search(query, top_k, filters, min_score)
-    from recto.cli import render
+    check_search(top_k, filters, min_score, FLAGS, mode)
 
+
+def _answer(response: SearchResponse, text: str) -> Exit:
     for warning in response.warnings:
         warn(warning)
-    shown = (
-        render.results_json(response, sections=sections) if as_json else render.results_text(response, verbose=verbose, sections=sections)
-    )
-    click.echo(shown)
+    click.echo(text)
     return Exit.OK if response.hits else Exit.NO_RESULTS
 
 

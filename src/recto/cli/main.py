@@ -28,6 +28,8 @@ def recto() -> None:
 @options.module
 @options.url
 @options.min_score
+@options.mode
+@click.option("--by-page", is_flag=True, help="Show the best pages with their matching sections, instead of single chunks.")
 @options.collection
 @options.verbose
 @options.as_json
@@ -37,14 +39,15 @@ def search(
     modules: tuple[str, ...],
     url: str | None,
     min_score: float | None,
+    mode: Mode,
+    by_page: bool,
     collection: str | None,
     verbose: bool,
     as_json: bool,
 ) -> int:
-    """Find the passages of the book that answer QUERY."""
-    return commands.search(
-        query, top_k, options.filters_of(modules, url), min_score, collection, verbose=verbose, as_json=as_json, sections=True
-    )
+    """Find the chunks of the book that answer QUERY."""
+    filters = options.filters_of(modules, url)
+    return commands.search(query, top_k, filters, min_score, collection, mode=mode, by_page=by_page, verbose=verbose, as_json=as_json)
 
 
 @recto.command(short_help="Ask one question after the other; for trying things out.")
@@ -52,6 +55,7 @@ def search(
 @options.module
 @options.url
 @options.min_score
+@options.mode
 @options.collection
 @options.verbose
 @options.as_json
@@ -60,6 +64,7 @@ def shell(
     modules: tuple[str, ...],
     url: str | None,
     min_score: float | None,
+    mode: Mode,
     collection: str | None,
     verbose: bool,
     as_json: bool,
@@ -71,7 +76,8 @@ def shell(
     """
     from recto.cli import shell as tester
 
-    return tester.shell(top_k, options.filters_of(modules, url), min_score, collection, verbose=verbose, as_json=as_json)
+    filters = options.filters_of(modules, url)
+    return tester.shell(top_k, filters, min_score, collection, mode=mode, verbose=verbose, as_json=as_json)
 
 
 @recto.command(short_help="Ask questions whose answers are known, and measure.")
@@ -262,6 +268,7 @@ def prepare(collection: str | None) -> int:
 @options.top_k
 @options.module
 @options.url
+@options.mode
 @options.collection
 @options.as_json
 def explain(
@@ -271,16 +278,20 @@ def explain(
     top_k: int,
     modules: tuple[str, ...],
     url: str | None,
+    mode: Mode,
     collection: str | None,
     as_json: bool,
 ) -> int:
-    """Say why QUERY is answered as it is: margins, near misses, noise, time; and where an expected place is.
+    """Say why QUERY is answered as it is: scores, matched words, near misses, time; and where an expected place is.
+
+    For an expected place, it shows the rank by meaning (dense) and by words (lexical), and which words of the query it has.
 
     Exits with 0 if what was expected is among the results, with 1 if not.
     """
     from recto.cli import explaining
 
-    return explaining.explain(query, top_k, options.filters_of(modules, url), expect, passage, collection, as_json=as_json)
+    filters = options.filters_of(modules, url)
+    return explaining.explain(query, top_k, filters, expect, passage, collection, mode=mode, as_json=as_json)
 
 
 @recto.command(short_help="List the sections that their own headings do not find.")

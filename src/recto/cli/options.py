@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from recto.errors import InvalidArgument
-from recto.limits import DEFAULT_TOP_K, FLAGS, MAX_TOP_K, check_top_k
+from recto.limits import CONTRACT_MODES, DEFAULT_TOP_K, FLAGS, MAX_TOP_K, check_top_k
 from recto.types import MODES, Filters
 
 if TYPE_CHECKING:
@@ -38,7 +38,21 @@ module = click.option(
     "--module", "modules", multiple=True, metavar="NAME", help="Only this module; give it again, or separate by commas, for any of several."
 )
 url = click.option("--url", metavar="URL", help="Only the page with this address.")
-min_score = click.option("--min-score", type=float, metavar="SCORE", help="Only results with at least this score (a cosine).")
+min_score = click.option("--min-score", type=float, metavar="SCORE", help="Only results with at least this score.")
+mode = click.option(
+    "--mode",
+    type=click.Choice(MODES),
+    default="hybrid",
+    show_default=True,
+    help="Rank by cosine similarity (dense), by words (lexical), or by both.",
+)
+contract_mode = click.option(
+    "--mode",
+    type=click.Choice(CONTRACT_MODES),
+    default="dense",
+    show_default=True,
+    help="Rank by cosine similarity (dense), or by words, too (hybrid).",
+)
 collection = click.option("--collection", metavar="NAME", help="The collection to use instead of COLLECTION_NAME.")
 verbose = click.option("--verbose", is_flag=True, help="Show detailed output including chunk text.")
 as_json = click.option("--json", "as_json", is_flag=True, help="Output as JSON.")
@@ -62,15 +76,6 @@ def site(command: Command) -> Command:
         click.option("--locale", metavar="NAME", help="Docusaurus: the language to index; default the site's own."),
     )
     return _with(command, group)
-
-
-mode = click.option(
-    "--mode",
-    type=click.Choice(MODES),
-    default="hybrid",
-    show_default=True,
-    help="Rank by cosine similarity (dense), by words (lexical) or by both (hybrid).",
-)
 
 
 def crawl(command: Command) -> Command:

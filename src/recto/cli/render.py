@@ -17,25 +17,22 @@ _RULE = "=" * 50
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
-def results_text(response: SearchResponse, *, verbose: bool, sections: bool) -> str:
-    """Return the results as the contract's standard or verbose output; `sections` adds where in the page each passage stands."""
+def results_text(response: SearchResponse, *, verbose: bool) -> str:
+    """Return the results as the contract's standard or verbose output."""
     count = len(response.hits)
     lines = [
         f'Query: "{shown(response.query)}"',
         f"Found {count} result{'' if count == 1 else 's'} in {response.timings.total_ms:.0f}ms",
     ]
-    noise = response.noise if sections else None
-    if noise is not None:
-        lines.append(f"Scores below {clamped(noise):.3f} are noise in this book")
     for number, hit in enumerate(response.hits, 1):
-        lines += ["", *_hit_lines(number, hit, verbose=verbose, sections=sections, noise=noise)]
+        lines += ["", *_hit_lines(number, hit, response, verbose=verbose)]
     if response.outcome is not Outcome.FOUND:
         lines += ["", f"No results found. {shown(response.message)}"]
     return "\n".join(lines)
 
 
-def results_json(response: SearchResponse, *, sections: bool) -> str:
-    """Return the results as the contract's JSON; an empty answer says why in `message`, `sections` adds places in the page."""
+def results_json(response: SearchResponse) -> str:
+    """Return the results as the contract's JSON; an empty answer says why in `message`."""
     data: dict[str, Any] = {
         "query": response.query,
         "total_found": len(response.hits),
@@ -43,21 +40,16 @@ def results_json(response: SearchResponse, *, sections: bool) -> str:
         "filters": filters_dict(response.filters),
         "results": [
             {
-                "score": clamped(hit.score),
+                "score": _score(hit, response),
                 "module_name": hit.chunk.module_name,
                 "page_title": hit.chunk.page_title,
                 "page_url": hit.chunk.page_url,
                 "chunk_index": hit.chunk.chunk_index,
                 "text": hit.chunk.text,
             }
-            | ({"headings": list(hit.chunk.headings), "anchor": hit.chunk.anchor} if sections else {})
             for hit in response.hits
         ],
     }
-    if sections:
-        data["noise"] = None if response.noise is None else clamped(response.noise)
-    if (selection := response.selection) is not None:
-        data["selection"] = {"text": selection.text, "given": selection.given, "cut": selection.cut, "left_out": selection.left_out}
     if response.outcome is not Outcome.FOUND:
         data |= {"outcome": response.outcome.value, "message": response.message}
     return json.dumps(data, indent=2, ensure_ascii=False)
@@ -131,15 +123,16 @@ def in_line(text: str) -> str:
     return " ".join(shown(text).split())
 
 
-def _hit_lines(number: int, hit: Hit, *, verbose: bool, sections: bool, noise: float | None) -> Iterator[str]:
+def _score(hit: Hit, response: SearchResponse) -> float:
+    """Return a cosine similarity as the contracts have it; a hybrid score, which they do not have, as it is."""
+    return clamped(hit.score) if response.mode == "dense" else round(hit.score, 6)
+
+
+def _hit_lines(number: int, hit: Hit, response: SearchResponse, *, verbose: bool) -> Iterator[str]:
     chunk = hit.chunk
-    mark = " (noise)" if noise is not None and hit.score < noise else ""
-    yield f"[{number}] Score: {clamped(hit.score):.3f}{mark} | Module: {in_line(chunk.module_name)}"
+    yield f"[{number}] Score: {_score(hit, response):.3f} | Module: {in_line(chunk.module_name)}"
     yield f"    Title: {in_line(chunk.page_title)}"
-    if sections and len(chunk.headings) > 1:
-        yield f"    Section: {in_line(' > '.join(chunk.headings[1:]))}"
-    anchor = f"#{chunk.anchor}" if sections and chunk.anchor else ""
-    yield f"    URL: {in_line(chunk.page_url + anchor)}"
+    yield f"    URL: {in_line(chunk.page_url)}"
     if verbose:
         yield from _quoted("    Text: ", chunk.text)
 

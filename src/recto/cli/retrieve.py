@@ -9,6 +9,7 @@ import click
 from recto.cli import commands, options
 from recto.cli.running import entry
 from recto.errors import InvalidArgument
+from recto.types import Mode
 
 _EPILOG = """\b
 Examples:
@@ -30,6 +31,7 @@ Exit codes: 0 results, 1 no results, 2 configuration, 3 connection or storage,
 @options.module
 @options.url
 @options.min_score
+@options.contract_mode
 @options.collection
 @click.option("--validate", "validating", is_flag=True, help="Run the validation test suite instead of a query.")
 @options.suite
@@ -41,6 +43,7 @@ def retrieve(
     modules: tuple[str, ...],
     url: str | None,
     min_score: float | None,
+    mode: Mode,
     collection: str | None,
     validating: bool,
     suite: Path | None,
@@ -52,7 +55,8 @@ def retrieve(
         return commands.validate(suite, collection, verbose=verbose, as_json=as_json)
     if suite is not None:
         raise InvalidArgument("--suite goes with --validate", hint="Add --validate to run the suite.")
-    return commands.search(query, top_k, options.filters_of(modules, url), min_score, collection, verbose=verbose, as_json=as_json)
+    filters = options.filters_of(modules, url)
+    return commands.retrieve(query, top_k, filters, min_score, collection, mode=mode, verbose=verbose, as_json=as_json)
 
 
 main = entry(retrieve, "retrieve.py")

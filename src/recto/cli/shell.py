@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import io
-import os
-import shutil
 import sys
 from typing import TYPE_CHECKING, TextIO
 
@@ -14,28 +12,23 @@ from recto.limits import FLAGS, check_search
 from recto.settings import load_settings
 
 if TYPE_CHECKING:
-    from recto.types import Filters
-
-_WIDEST = 100  # columns; longer lines are hard to read
-_NARROWEST = 40
-_PIPED = 80
+    from recto.types import Filters, Mode
 
 
-def shell(top_k: int, filters: Filters, min_score: float | None, collection: str | None, *, verbose: bool, as_json: bool) -> Exit:
+def shell(
+    top_k: int, filters: Filters, min_score: float | None, collection: str | None, *, mode: Mode, verbose: bool, as_json: bool
+) -> Exit:
     """Answer lines from the terminal, or from whatever standard input is."""
-    check_search(top_k, filters, min_score, FLAGS)
-    from recto.shell.look import Look
+    check_search(top_k, filters, min_score, FLAGS, mode)
+    from recto.shell.look import Look, is_dumb, terminal_look
     from recto.shell.session import Session, View
 
-    view = View(filters, top_k, min_score, verbose, as_json)
-    dumb = sys.platform != "win32" and os.environ.get("TERM", "") in ("", "dumb", "unknown")
+    view = View(filters, top_k, min_score, verbose, as_json, mode)
+    dumb = is_dumb()
     typed = sys.stdin is not None and sys.stdin.isatty() and sys.stdout.isatty()
 
     def look() -> Look:
-        if not typed:
-            return Look(_PIPED)
-        columns = shutil.get_terminal_size((_PIPED, 24)).columns
-        return Look(max(_NARROWEST, min(columns, _WIDEST)), not dumb and not os.environ.get("NO_COLOR"))
+        return terminal_look() if typed else Look()
 
     with connect(collection) as retriever:
         session = Session(retriever, view, look, scripted=not typed)

@@ -1,4 +1,4 @@
-"""Why a search answers as it does: margins, near misses, noise; and where an expected place is, or why it cannot come."""
+"""Why a search answers as it does: ranks, margins, near misses, matched words; where an expected place is, or why it cannot come."""
 
 from __future__ import annotations
 
@@ -10,15 +10,18 @@ from time import perf_counter
 from recto.addresses import page_key
 from recto.calibration.measuring import cosine
 from recto.evaluation.places import Found, Place, find_place
-from recto.limits import DEFAULT_TOP_K, check_query, check_search
+from recto.limits import DEFAULT_TOP_K, MAX_TOP_K, check_query, check_search
 from recto.modules import filter_keys
 from recto.protocols import Index
 from recto.retriever import Retriever
-from recto.types import NO_FILTERS, Chunk, Filters, Hit
+from recto.search.fusion import rank
+from recto.search.lexical import LexicalQuery, QueryWord
+from recto.search.lexicon import analyzed_text
+from recto.search.snippets import found_words, words_to_match
+from recto.types import NO_FILTERS, Chunk, Filters, Hit, IndexQuery, Mode
 
 _NEAR_MISSES = 5
 _FIRST_LOOK = 200  # hits that are looked at for an expected place; then more, up to all
-_SAME = 1e-5  # scores of a search and of two vectors may differ by this
 
 
 class Verdict(StrEnum):
@@ -34,16 +37,28 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
-    """A hit with its rank and its lead: by how much it is above the next one."""
+    """A hit with its rank, its lead (by how much it is above the next one), and the words of the query that it has."""
 
     rank: int
     hit: Hit
     lead: float | None
+    words: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Leg:
+    """Where a chunk is in one of the two rankings that a hybrid search adds up; without a rank it is not in it."""
+
+    rank: int | None
+    score: float | None
 
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """Where an expected place is: its best passage's rank and score, and how much it lacks for the last place that is shown."""
+    """Where an expected place is: its best chunk's rank and score, and how much it lacks for the last place that is shown.
+
+    `dense` and `lexical` are where that chunk is in the two rankings alone; `words` are the words of the query that it has.
+    """
 
     wanted: str
     verdict: Verdict
@@ -53,6 +68,9 @@ class Expected:
     rank: int | None = None
     lacks: float | None = None
     lost_to: tuple[Hit, ...] = ()
+    dense: Leg | None = None
+    lexical: Leg | None = None
+    words: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +97,10 @@ class Explanation:
     separation: float | None
     steps: tuple[Step, ...]
     warnings: tuple[str, ...]
+    mode: Mode = "dense"
+    words: tuple[str, ...] = ()
+    corrections: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    answerable: float | None = None
     expected: Expected | None = None
 
     @property
@@ -94,21 +116,23 @@ def explain(
     filters: Filters = NO_FILTERS,
     expect: Place | None = None,
     passage: str = "",
+    mode: Mode = "hybrid",
 ) -> Explanation:
     """Search as `Retriever.search` does, and look at everything around it."""
     text = check_query(query)
-    check_search(top_k, filters, None)
+    check_search(top_k, filters, None, mode=mode)
     steps: list[Step] = []
     began = perf_counter()
     index = retriever.open()
     began = _note(steps, "open", began)
     retriever.embedder.warm_up()
-    began = _note(steps, "load the model", began)
-    vector = retriever.embedder.embed_query(text)
-    began = _note(steps, "embed", began)
-    hits = index.query(vector, top_k + _NEAR_MISSES + 1, filters)
-    began = _note(steps, "search", began)
-    ranked = _ranked(hits)
+    _note(steps, "load the model", began)
+    response = retriever.search(text, min(MAX_TOP_K, top_k + _NEAR_MISSES + 1), filters, mode=mode)
+    steps += [Step("embed", response.timings.embed_ms), Step("search", response.timings.search_ms)]
+    began = perf_counter()
+    lexical = retriever.analyze(text)
+    words = words_to_match(text, lexical)
+    ranked = _ranked(response.hits, words)
     explanation = Explanation(
         query=text,
         collection=retriever.collection,
@@ -121,22 +145,32 @@ def explain(
         noise=index.info.noise,
         separation=index.info.calibration.separation if index.info.calibration else None,
         steps=tuple(steps),
-        warnings=index.info.warnings,
+        warnings=response.warnings,
+        mode=response.mode,
+        words=tuple(word.word for word in words),
+        corrections=response.corrections,
+        answerable=response.answerable,
     )
     if expect is None and not passage:
         return explanation
-    expected = _Search(retriever, index, vector, explanation).expected(expect, passage)
+    vector = retriever.embedder.embed_query(text)
+    expected = _Search(retriever, index, vector, lexical, explanation).expected(expect, passage)
+    if expected.hit is not None:
+        expected = replace(expected, words=found_words(analyzed_text(expected.hit.chunk), words))
     _note(steps, "look for the expected place", began)
     return replace(explanation, expected=expected, steps=tuple(steps))
 
 
 class _Search:
-    """Looks for what was expected, once the question has its vector."""
+    """Looks for what was expected, once the query has its vector."""
 
-    def __init__(self, retriever: Retriever, index: Index, vector: list[float], explanation: Explanation) -> None:
+    def __init__(
+        self, retriever: Retriever, index: Index, vector: list[float], lexical: LexicalQuery | None, explanation: Explanation
+    ) -> None:
         self._retriever = retriever
         self._index = index
         self._vector = vector
+        self._lexical = lexical
         self._explanation = explanation
 
     def expected(self, place: Place | None, passage: str) -> Expected:
@@ -180,44 +214,74 @@ class _Search:
         return ""
 
     def _ranked(self, wanted: str, chunks: Sequence[Chunk], filters: Filters) -> Expected:
-        best = self._best(chunks)
-        above = self._above(best, {chunk.id for chunk in chunks}, filters)
-        if above is None:
-            return Expected(wanted, Verdict.TOO_LOW, "The search does not bring it at all, however many hits are asked for.", hit=best)
-        rank, top_k = len(above) + 1, self._explanation.top_k
-        if rank <= top_k:
-            return Expected(wanted, Verdict.FOUND, f"It is at rank {rank}.", hit=best, rank=rank, lacks=0.0, lost_to=tuple(above))
+        mode, top_k = self._explanation.mode, self._explanation.top_k
+        listed = self._up_to({chunk.id for chunk in chunks}, mode, filters)
+        if not listed:
+            nearest = self._nearest(chunks)
+            message = "The search does not return it, however many hits are asked for."
+            if mode == "lexical":
+                message = "It has none of the words of the query."
+            return self._with_legs(Expected(wanted, Verdict.TOO_LOW, message, hit=nearest), nearest, filters)
+        *above, best = listed
+        place = Expected(wanted, Verdict.FOUND, f"It is at rank {len(listed)}.", hit=best, rank=len(listed), lacks=0.0)
+        place = self._with_legs(place, best, filters)
+        if len(listed) <= top_k:
+            return replace(place, lost_to=tuple(above))
         lacks = above[top_k - 1].score - best.score
-        message = f"It is at rank {rank} and lacks {lacks:.3f} for the first {top_k}."
-        noise = self._explanation.noise
-        if noise is not None and best.score < noise:
-            message += f" Its score of {best.score:.3f} is below the level of noise ({noise:.3f})."
-        return Expected(wanted, Verdict.TOO_LOW, message, hit=best, rank=rank, lacks=lacks, lost_to=tuple(above[:top_k]))
+        message = f"It is at rank {len(listed)} and lacks {lacks:.3f} for the first {top_k}."
+        noise, similarity = self._explanation.noise, place.dense.score if place.dense else None
+        if noise is not None and similarity is not None and similarity < noise:
+            message += f" Its cosine similarity of {similarity:.3f} is below the noise floor ({noise:.3f})."
+        return replace(place, verdict=Verdict.TOO_LOW, message=message, lacks=lacks, lost_to=tuple(above[:top_k]))
 
-    def _best(self, chunks: Sequence[Chunk]) -> Hit:
-        """Score chunks by their stored vectors, without a search."""
+    def _with_legs(self, expected: Expected, hit: Hit, filters: Filters) -> Expected:
+        """Add where a chunk is in the dense ranking and in the lexical one."""
+        dense = self._leg(hit, "dense", filters)
+        if dense.score is None:
+            dense = replace(dense, score=hit.dense)
+        return replace(expected, dense=dense, lexical=self._leg(hit, "lexical", filters) if self._lexical else None)
+
+    def _leg(self, hit: Hit, mode: Mode, filters: Filters) -> Leg:
+        listed = self._up_to({hit.chunk.id}, mode, filters)
+        return Leg(len(listed), listed[-1].score) if listed else Leg(None, None)
+
+    def _nearest(self, chunks: Sequence[Chunk]) -> Hit:
+        """Return the most similar of some chunks by their stored vectors, without a search."""
         vectors = self._index.vectors([chunk.id for chunk in chunks])
-        scored = [Hit(cosine(self._vector, vectors[chunk.id]), chunk) for chunk in chunks if chunk.id in vectors]
-        return max(scored or [Hit(0.0, chunks[0])], key=lambda hit: hit.score)
+        similar = [(cosine(self._vector, vectors[chunk.id]), chunk) for chunk in chunks if chunk.id in vectors]
+        score, chunk = max(similar or [(0.0, chunks[0])], key=lambda one: one[0])
+        return Hit(score, chunk, score)
 
-    def _above(self, best: Hit, wanted: set[str], filters: Filters) -> list[Hit] | None:
-        """Return the hits before the expected one, asking for more and more of them; None if it never comes."""
+    def _up_to(self, wanted: set[str], mode: Mode, filters: Filters) -> list[Hit]:
+        """Return the hits up to the first wanted one, asking for more and more of them; nothing if it never comes."""
         limit, everything = _FIRST_LOOK, self._explanation.chunks
         while True:
-            hits = self._index.query(self._vector, limit, filters, best.score - _SAME)
-            for rank, hit in enumerate(hits):
+            hits = self._hits(limit, mode, filters)
+            for place, hit in enumerate(hits, 1):
                 if hit.chunk.id in wanted:
-                    return hits[:rank]
+                    return hits[:place]
             if len(hits) < limit or limit >= everything:
-                return None
+                return []
             limit = min(everything, limit * 10)
 
+    def _hits(self, limit: int, mode: Mode, filters: Filters) -> list[Hit]:
+        if mode == "dense":
+            return self._index.query(self._vector, limit, filters)
+        if self._lexical is None:
+            return []
+        query = IndexQuery(self._vector if mode == "hybrid" else None, self._lexical.vector)
+        (found,) = self._index.candidates([query], limit, filters)
+        best = rank(found, mode, self._lexical.weight)[:limit]
+        chunks = self._index.chunks([id for id, _ in best])
+        hits = [Hit(score, chunks[id], found.dense.get(id), found.lexical.get(id, 0.0)) for id, score in best if id in chunks]
+        return sorted(hits, key=lambda hit: (-hit.score, hit.chunk.page_url, hit.chunk.chunk_index, hit.chunk.id))
 
-def _ranked(hits: Sequence[Hit]) -> tuple[Ranked, ...]:
+
+def _ranked(hits: Sequence[Hit], words: Sequence[QueryWord]) -> tuple[Ranked, ...]:
     below = [*(hit.score for hit in hits[1:]), None]
     return tuple(
-        Ranked(rank, hit, None if lower is None else hit.score - lower)
-        for rank, (hit, lower) in enumerate(zip(hits, below, strict=True), 1)
+        Ranked(place, hit, None if lower is None else hit.score - lower, found_words(analyzed_text(hit.chunk), words))
+        for place, (hit, lower) in enumerate(zip(hits, below, strict=True), 1)
     )
 
 

@@ -25,7 +25,7 @@ def contract_router(library: Library, metrics: Metrics) -> APIRouter:
     @router.post("/retrieve", response_model=QueryResponse, summary="Execute a semantic search against the vector database.")
     async def retrieve(body: QueryRequest) -> Response:
         began = perf_counter()
-        response = await library.search(library.name(body.collection), body.query, body.limit)
+        response = await library.search(library.name(body.collection), body.query, body.limit, body.mode)
         metrics.searched(response.timings)
         return respond(contract_view(response, (perf_counter() - began) * 1e3))
 
@@ -52,7 +52,7 @@ async def validation(library: Library, name: str) -> dict[str, Any]:
 
 async def _sample_search_works(library: Library, name: str) -> bool:
     try:
-        response = await library.search(name, _SAMPLE, 1)
+        response = await library.search(name, _SAMPLE, 1, "dense")
     except CollectionEmpty:
         return False
     except RectoError as error:

@@ -7,9 +7,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
-from recto.errors import CollectionMissing, ErrorKind
+from recto.errors import CollectionMissing, ErrorKind, InvalidArgument
 from recto.http.batching import MOST, BatchingEmbedder
 from recto.http.breaker import Breaker
 from recto.http.options import DEFAULT_COLLECTION, ServeOptions
@@ -18,11 +18,20 @@ from recto.pages import BookPage
 from recto.protocols import AsyncEmbedder
 from recto.remote import Tell, redacted
 from recto.retriever import Retriever
+from recto.search.display import response_words
+from recto.search.lexical import QueryWord
 from recto.settings import Settings
-from recto.types import NO_FILTERS, Filters, IndexInfo, SearchResponse
+from recto.types import NO_FILTERS, Filters, GroupBy, IndexInfo, Mode, SearchResponse
 from recto.wiring import connect, open_embedder, open_store
 
 Result = TypeVar("Result")
+
+
+class Found(NamedTuple):
+    """A response, and the words of its query to mark in the hits."""
+
+    response: SearchResponse
+    words: tuple[QueryWord, ...]
 
 
 class Library:
@@ -82,27 +91,49 @@ class Library:
         """Return what is stored under a name, whether or not it can be searched."""
         return await self.ask(name, lambda _: self._store.open(name).info)
 
-    async def search(
-        self, name: str, query: str, limit: int, filters: Filters = NO_FILTERS, min_score: float | None = None
-    ) -> SearchResponse:
+    async def search(self, name: str, query: str, limit: int, mode: Mode) -> SearchResponse:
         """Search one collection."""
         if self._awaited:
-            return await self._await(name, lambda retriever: retriever.asearch(query, limit, filters, min_score))
-        return await self.ask(name, lambda retriever: retriever.search(query, limit, filters, min_score))
+            return await self._await(name, lambda retriever: retriever.asearch(query, limit, mode=mode))
+        return await self.ask(name, lambda retriever: retriever.search(query, limit, mode=mode))
 
-    async def search_batch(
-        self, name: str, queries: Sequence[str], limit: int, filters: Filters = NO_FILTERS, min_score: float | None = None
-    ) -> list[SearchResponse]:
-        """Search for several questions, all in one state of the collection."""
-        if self._awaited:
-            return await self._await(name, lambda retriever: retriever.asearch_batch(queries, limit, filters, min_score))
-        return await self.ask(name, lambda retriever: retriever.search_batch(queries, limit, filters, min_score))
+    async def find(
+        self,
+        name: str,
+        queries: Sequence[str],
+        limit: int,
+        filters: Filters = NO_FILTERS,
+        min_score: float | None = None,
+        *,
+        mode: Mode = "hybrid",
+        group_by: GroupBy | None = None,
+    ) -> list[Found]:
+        """Search for several queries, all in one state of the collection, and say which of their words to mark."""
 
-    async def related(self, name: str, selection: str, question: str | None, limit: int, filters: Filters) -> SearchResponse:
+        def search(retriever: Retriever) -> list[Found]:
+            _check_mode(retriever, mode)
+            return _found(retriever, retriever.search_batch(queries, limit, filters, min_score, mode=mode, group_by=group_by))
+
+        async def asearch(retriever: Retriever) -> list[Found]:
+            await asyncio.to_thread(_check_mode, retriever, mode)
+            responses = await retriever.asearch_batch(queries, limit, filters, min_score, mode=mode, group_by=group_by)
+            return await asyncio.to_thread(_found, retriever, responses)
+
+        return await (self._await(name, asearch) if self._awaited else self.ask(name, search))
+
+    async def related(self, name: str, selection: str, question: str | None, limit: int, filters: Filters, mode: Mode = "hybrid") -> Found:
         """Find what goes with a selected text."""
-        if self._awaited:
-            return await self._await(name, lambda retriever: retriever.arelated(selection, question, limit, filters))
-        return await self.ask(name, lambda retriever: retriever.related(selection, question, limit, filters))
+
+        def search(retriever: Retriever) -> Found:
+            _check_mode(retriever, mode)
+            return _found(retriever, [retriever.related(selection, question, limit, filters, mode=mode)])[0]
+
+        async def asearch(retriever: Retriever) -> Found:
+            await asyncio.to_thread(_check_mode, retriever, mode)
+            response = await retriever.arelated(selection, question, limit, filters, mode=mode)
+            return (await asyncio.to_thread(_found, retriever, [response]))[0]
+
+        return await (self._await(name, asearch) if self._awaited else self.ask(name, search))
 
     async def page(self, name: str, url: str) -> BookPage:
         """Return a page as it is indexed."""
@@ -116,7 +147,10 @@ class Library:
             state = replace(index.info, warnings=(), calibration=None)
             known = self._outlines.get(name)
             if known is None or known[0] != state:
-                self._outlines[name] = known = (state, outline_of(index.scroll()))
+                self._outlines[name] = known = (
+                    state,
+                    outline_of(index.scroll(), index.info.fingerprint.modules if index.info.fingerprint else ()),
+                )
             return known[1]
 
         return await self.ask(name, read)
@@ -153,6 +187,16 @@ class Library:
         aliases = self._store.aliases()
         behind = aliases.get(self.default, self.default)
         return {behind, *(alias for alias, target in aliases.items() if target == behind)}
+
+
+def _found(retriever: Retriever, responses: Sequence[SearchResponse]) -> list[Found]:
+    return [Found(response, response_words(retriever, response)) for response in responses]
+
+
+def _check_mode(retriever: Retriever, mode: Mode) -> None:
+    """Refuse a lexical search of a collection that cannot be searched so, as the caller's mistake."""
+    if mode == "lexical" and retriever.analyze(mode) is None:
+        raise InvalidArgument("This collection has no lexical vectors", hint='Use the mode "hybrid" or "dense".')
 
 
 class _named:  # noqa: N801 - used as a function

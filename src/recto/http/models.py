@@ -6,7 +6,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from recto.limits import DEFAULT_TOP_K, MAX_QUERY, MAX_TOP_K
+from recto.limits import DEFAULT_TOP_K, MAX_QUERY, MAX_SCORE, MAX_TOP_K
+from recto.types import GroupBy, Mode
 
 CONTRACT_MOST = 10
 MOST_QUERIES = 32
@@ -32,7 +33,16 @@ Modules = Annotated[
     Field(description="Only these modules.", max_length=100),
 ]
 PageAddress = Annotated[str | None, Field(description="Only the page with this address.", pattern=r"\S")]
-MinScore = Annotated[float | None, Field(ge=-1, le=1, description="Only results with at least this cosine.")]
+MinScore = Annotated[
+    float | None,
+    Field(ge=-1, le=MAX_SCORE, description="Only results with at least this score; in the dense mode it is a cosine, at most 1."),
+]
+SearchMode = Annotated[
+    Mode, Field(description="Rank by cosine similarity (dense), by BM25 (lexical), or by the weighted sum of both (hybrid).")
+]
+Grouping = Annotated[
+    GroupBy | None, Field(description='"page": return the best `limit` pages with their chunks, instead of single chunks.')
+]
 Limit = Annotated[Count, Field(ge=1, le=MAX_TOP_K, description="How many results at most.")]
 
 
@@ -51,6 +61,10 @@ class QueryRequest(Body):
     query: QueryText
     limit: Annotated[Count, Field(ge=1, le=CONTRACT_MOST, description="How many results at most.")] = DEFAULT_TOP_K
     collection: CollectionName = None
+    mode: Annotated[
+        Literal["dense", "hybrid"],
+        Field(description="Rank by cosine similarity (dense), or by the words of the query, too (hybrid)."),
+    ] = "dense"
 
 
 class Narrowed(Body):
@@ -60,6 +74,7 @@ class Narrowed(Body):
     modules: Modules = None
     url: PageAddress = None
     collection: CollectionName = None
+    mode: SearchMode = "hybrid"
 
 
 class SearchRequest(Narrowed):
@@ -68,6 +83,7 @@ class SearchRequest(Narrowed):
     model_config = ConfigDict(json_schema_extra={"examples": [{"query": "What is ROS 2?", "limit": 3, "modules": ["ros2"]}]})
     query: QueryText
     min_score: MinScore = None
+    group_by: Grouping = None
 
 
 class RelatedRequest(Narrowed):
@@ -84,6 +100,7 @@ class BatchRequest(Narrowed):
     model_config = ConfigDict(json_schema_extra={"examples": [{"queries": ["What is ROS 2?", "robot navigation"], "limit": 1}]})
     queries: Annotated[list[QueryText], Field(min_length=1, max_length=MOST_QUERIES)]
     min_score: MinScore = None
+    group_by: Grouping = None
 
 
 class Answer(BaseModel):
@@ -170,11 +187,29 @@ class PlainPassage(Answer):
 
 
 class Passage(PlainPassage):
-    """A result: `above_noise` is null where noise was not measured."""
+    """A result.
+
+    `score` ranks it; `dense` is its cosine similarity and `lexical` its BM25 score, null if the mode does not compute them.
+    `above_noise` compares the cosine with the noise floor; it is null if either is unknown. `snippet` is the best part of the text in
+    one line, and `matches` are the words of the headings and the text that match the query.
+    """
 
     rank: int
     score: float
+    dense: float | None
+    lexical: float | None
     above_noise: bool | None
+    snippet: str
+    matches: list[str]
+
+
+class PageMatch(Answer):
+    """A page of a grouped search: its score is that of its best chunk, `ranks` are its chunks' ranks in `results`."""
+
+    page_url: str
+    page_title: str
+    score: float
+    ranks: list[int]
 
 
 class Times(Answer):
@@ -186,16 +221,26 @@ class Times(Answer):
 
 
 class SearchAnswer(Answer):
-    """The answer to a search, or why there is none."""
+    """The answer to a search, or why there is none.
+
+    `answerable` is the probability that the book covers the query, null if it cannot be estimated; `covered` is false if it is low.
+    `corrections` maps words that the book does not have to those that were searched for instead. `groups` is empty unless `group_by`
+    was given.
+    """
 
     query: str
     collection: str
     generation: str
+    mode: Mode
     outcome: Literal["found", "no_match", "filtered_out"]
     message: str
     warnings: list[str]
+    answerable: float | None
+    covered: bool
+    corrections: dict[str, list[str]]
     noise: float | None
     results: list[Passage]
+    groups: list[PageMatch]
     timings: Times
 
 
@@ -237,6 +282,7 @@ class ModuleEntry(Answer):
     """A module of the book."""
 
     name: str
+    title: str
     passages: int
     pages: int
 

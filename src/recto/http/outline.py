@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from recto.errors import ErrorKind, RectoError
 from recto.http.strict import shortened
@@ -32,9 +32,10 @@ class OutlinePage:
 
 @dataclass(frozen=True, slots=True)
 class Outline:
-    """All pages, in the order of their files."""
+    """All pages: modules in reading order, the pages of each in the order of their files. `titles` are those of the modules."""
 
     pages: tuple[OutlinePage, ...]
+    titles: Mapping[str, str] = field(default_factory=dict)
 
     def of_module(self, module: str) -> Outline:
         """Return the pages of one module, by any of its names, or say which modules there are."""
@@ -47,7 +48,7 @@ class Outline:
                 f"There is no module '{shortened(module)}'",
                 hint=(f"Did you mean '{near}'? " if near else "") + f"Modules: {', '.join(names)}.",
             )
-        return Outline(found)
+        return Outline(found, self.titles)
 
     def modules(self) -> dict[str, tuple[int, int]]:
         """Return each module's passages and pages, in the order of the book."""
@@ -58,11 +59,13 @@ class Outline:
         return found
 
 
-def outline_of(chunks: Iterable[Chunk]) -> Outline:
-    """Gather the pages that passages come from."""
+def outline_of(chunks: Iterable[Chunk], modules: Sequence[tuple[str, str]] = ()) -> Outline:
+    """Gather the pages that chunks come from; `modules` are names and titles in reading order."""
+    order = {name: place for place, (name, _) in enumerate(modules)}
     found: dict[str, OutlinePage] = {}
     for chunk in chunks:
         known = found.get(chunk.page_url)
         passages = known.passages + 1 if known else 1
         found[chunk.page_url] = OutlinePage(chunk.page_url, chunk.page_title, chunk.module_name, chunk.module_keys, passages, chunk.source)
-    return Outline(tuple(sorted(found.values(), key=lambda page: (page.source, page.url))))
+    pages = sorted(found.values(), key=lambda page: (order.get(page.module, len(order)), page.source, page.url))
+    return Outline(tuple(pages), {name: title for name, title in modules if title})

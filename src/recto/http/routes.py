@@ -79,6 +79,7 @@ def _refused(errors: Sequence[Any]) -> BadBody:
         "greater_than_equal": f"must be at least {context.get('ge')}",
         "less_than_equal": f"must be at most {context.get('le')}",
         "finite_number": "must be a finite number",
+        "literal_error": f"must be {context.get('expected')}",
     }
-    hint = "/openapi.json lists the fields." if kind == "extra_forbidden" else ""
+    hint = "/openapi.json lists the fields and their values." if kind in ("extra_forbidden", "literal_error") else ""
     return BadBody(f"{name} {words.get(kind, 'cannot be used')}", hint=hint)

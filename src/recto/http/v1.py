@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Response
 
 from recto.http import models
-from recto.http.library import Library
+from recto.http.library import Found, Library
 from recto.http.metrics import Metrics
 from recto.http.routes import ERRORS, StrictRoute
 from recto.http.views import modules_view, page_view, pages_view, related_view, respond, search_view
-from recto.types import Filters, SearchResponse
+from recto.types import Filters
 
 Collection = Annotated[str | None, Query(description="One of the served collections; default: the first.")]
 Address = Annotated[str, Path(description="The page's address, percent-encoded.", examples=["local://docs/docs/intro"])]
@@ -22,25 +23,28 @@ def v1_router(library: Library, metrics: Metrics) -> APIRouter:
     """Make the addresses under `/v1`."""
     router = APIRouter(prefix="/v1", route_class=StrictRoute, tags=["v1"], responses=ERRORS)
 
-    def noted(response: SearchResponse) -> SearchResponse:
+    def noted(found: Found) -> Found:
+        response = found.response
         metrics.searched(response.timings)
-        return replace(response, warnings=library.outward(response.warnings)) if response.warnings else response
+        if not response.warnings:
+            return found
+        return found._replace(response=replace(response, warnings=library.outward(response.warnings)))
 
-    @router.post("/search", response_model=models.SearchAnswer, summary="Find the passages nearest to a question.")
+    @router.post("/search", response_model=models.SearchAnswer, summary="Find the chunks that answer a query.")
     async def search(body: models.SearchRequest) -> Response:
-        name = library.name(body.collection)
-        return respond(search_view(noted(await library.search(name, body.query, body.limit, _filters(body), body.min_score))))
+        (found,) = await _find(library, body, [body.query])
+        return respond(search_view(*noted(found)))
 
     @router.post("/related", response_model=models.RelatedAnswer, summary="Find what goes with a selected text.")
     async def related(body: models.RelatedRequest) -> Response:
         name = library.name(body.collection)
-        return respond(related_view(noted(await library.related(name, body.selection, body.question, body.limit, _filters(body)))))
+        found = await library.related(name, body.selection, body.question, body.limit, _filters(body), body.mode)
+        return respond(related_view(*noted(found)))
 
-    @router.post("/batch", response_model=models.BatchAnswer, summary="Answer several questions at once.")
+    @router.post("/batch", response_model=models.BatchAnswer, summary="Answer several queries at once.")
     async def batch(body: models.BatchRequest) -> Response:
-        name = library.name(body.collection)
-        answers = await library.search_batch(name, body.queries, body.limit, _filters(body), body.min_score)
-        return respond({"responses": [search_view(noted(answer)) for answer in answers]})
+        answers = await _find(library, body, body.queries)
+        return respond({"responses": [search_view(*noted(answer)) for answer in answers]})
 
     @router.get("/collections", response_model=models.CollectionsAnswer, summary="List the collections that are served.")
     async def collections() -> Response:
@@ -65,6 +69,11 @@ def v1_router(library: Library, metrics: Metrics) -> APIRouter:
         return respond(page_view(name, await library.page(name, address)))
 
     return router
+
+
+async def _find(library: Library, body: models.SearchRequest | models.BatchRequest, queries: Sequence[str]) -> list[Found]:
+    name, filters = library.name(body.collection), _filters(body)
+    return await library.find(name, queries, body.limit, filters, body.min_score, mode=body.mode, group_by=body.group_by)
 
 
 def _filters(body: models.Narrowed) -> Filters:

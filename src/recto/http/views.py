@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -12,6 +12,9 @@ from starlette.responses import Response
 from recto.bounds import Refusal
 from recto.http.outline import Outline
 from recto.pages import BookPage
+from recto.search.display import above_noise, chunk_matches, group_ranks, is_covered
+from recto.search.lexical import QueryWord
+from recto.search.snippets import make_snippet
 from recto.types import Chunk, Hit, IndexInfo, SearchResponse
 
 _PREVIEW = 200
@@ -76,17 +79,22 @@ def preview(text: str) -> str:
     return f"{cut}..."
 
 
-def search_view(response: SearchResponse) -> dict[str, Any]:
+def search_view(response: SearchResponse, words: Sequence[QueryWord]) -> dict[str, Any]:
     """Return an answer of version 1."""
     return {
         "query": response.query,
         "collection": response.collection,
         "generation": response.generation,
+        "mode": response.mode,
         "outcome": response.outcome.value,
         "message": response.message,
         "warnings": list(response.warnings),
+        "answerable": response.answerable,
+        "covered": is_covered(response),
+        "corrections": {word: list(meant) for word, meant in response.corrections},
         "noise": response.noise,
-        "results": [_ranked(rank, hit, response.noise) for rank, hit in enumerate(response.hits, 1)],
+        "results": [_ranked(rank, hit, response, words) for rank, hit in enumerate(response.hits, 1)],
+        "groups": group_ranks(response),
         "timings": {
             "embed_ms": round(response.timings.embed_ms, 3),
             "search_ms": round(response.timings.search_ms, 3),
@@ -95,19 +103,26 @@ def search_view(response: SearchResponse) -> dict[str, Any]:
     }
 
 
-def related_view(response: SearchResponse) -> dict[str, Any]:
+def related_view(response: SearchResponse, words: Sequence[QueryWord]) -> dict[str, Any]:
     """Return an answer of version 1 to a selected text."""
     chosen = response.selection
     if chosen is None:
         raise ValueError("the response is not one to a selected text")
-    return search_view(response) | {
+    return search_view(response, words) | {
         "selection": {"text": chosen.text, "given": chosen.given, "cut": chosen.cut, "left_out": chosen.left_out}
     }
 
 
-def _ranked(rank: int, hit: Hit, noise: float | None) -> dict[str, Any]:
-    above = None if noise is None else hit.score >= noise
-    return passage_view(hit.chunk) | {"rank": rank, "score": round(hit.score, 6), "above_noise": above}
+def _ranked(rank: int, hit: Hit, response: SearchResponse, words: Sequence[QueryWord]) -> dict[str, Any]:
+    return passage_view(hit.chunk) | {
+        "rank": rank,
+        "score": round(hit.score, 6),
+        "dense": None if hit.dense is None else round(hit.dense, 6),
+        "lexical": None if hit.lexical is None else round(hit.lexical, 6),
+        "above_noise": above_noise(hit, response),
+        "snippet": make_snippet(hit.chunk.text, words).text,
+        "matches": list(chunk_matches(hit.chunk, words)),
+    }
 
 
 def passage_view(chunk: Chunk) -> dict[str, Any]:
@@ -145,7 +160,10 @@ def page_view(collection: str, page: BookPage) -> dict[str, Any]:
 
 def modules_view(collection: str, outline: Outline) -> dict[str, Any]:
     """Return the modules with their sizes."""
-    modules = [{"name": name, "passages": passages, "pages": pages} for name, (passages, pages) in outline.modules().items()]
+    modules = [
+        {"name": name, "title": outline.titles.get(name, name), "passages": passages, "pages": pages}
+        for name, (passages, pages) in outline.modules().items()
+    ]
     return {"collection": collection, "modules": modules}
 
 

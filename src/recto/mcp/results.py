@@ -58,6 +58,7 @@ class Module(BaseModel):
     """A part of the book that a search can be narrowed to."""
 
     name: str
+    title: str
     passages: int
 
 

@@ -54,7 +54,7 @@ async def read_page(retriever: Retriever, asked: PageArguments) -> PageResult:
 async def list_modules(retriever: Retriever, _asked: NoArguments) -> ModulesResult:
     """Say what the book consists of."""
     modules, pages = await to_thread(lambda: (retriever.modules(), retriever.pages()))
-    counted = [Module(name=name, passages=passages) for name, passages in modules.items()]
+    counted = [Module(name=module.name, title=module.title, passages=module.chunks) for module in modules]
     return ModulesResult(collection=retriever.collection, pages=len(pages), modules=counted)
 
 

@@ -12,7 +12,7 @@ from recto.errors import InvalidArgument, PageMissing
 from recto.limits import ARGUMENTS, MAX_TOP_K, check_search
 from recto.modules import nearest
 from recto.shell import commands, reports
-from recto.types import NO_FILTERS, Filters
+from recto.types import MODES, NO_FILTERS, Filters
 
 if TYPE_CHECKING:
     from recto.protocols import Index
@@ -88,13 +88,23 @@ def _top(session: Session, number: str) -> Reply:
     return session.told(f"Showing {count} passage{'' if count == 1 else 's'}.")
 
 
+def _mode(session: Session, mode: str) -> Reply:
+    if mode:
+        chosen = next((known for known in MODES if known == mode.lower()), None)
+        if chosen is None:
+            raise InvalidArgument(f":mode must be one of {', '.join(MODES)}", hint=f"{mode[:40]!r} is not one of them.")
+        check_search(session.view.top_k, session.view.filters, session.view.min_score, replace(ARGUMENTS, min_score=":min"), chosen)
+        session.view = replace(session.view, mode=chosen)
+    return session.told(f"Searching in {session.view.mode} mode.")
+
+
 def _min(session: Session, score: str) -> Reply:
     if score:
         try:
             least = None if score == _OFF else float(score)
         except ValueError:
-            raise InvalidArgument(f":min needs a score, not {score[:40]!r}", hint="It is a cosine, such as 0.7, or `off`.") from None
-        check_search(session.view.top_k, session.view.filters, least, replace(ARGUMENTS, min_score=":min"))
+            raise InvalidArgument(f":min needs a score, not {score[:40]!r}", hint="It is a number, such as 0.7, or `off`.") from None
+        check_search(session.view.top_k, session.view.filters, least, replace(ARGUMENTS, min_score=":min"), session.view.mode)
         session.view = replace(session.view, min_score=least)
     least = session.view.min_score
     return session.told("Showing passages of any score." if least is None else f"Showing passages with a score of at least {least:g}.")
@@ -139,12 +149,12 @@ def _switched(name: str, switch: str, *, now: bool) -> bool:
 def _explain(session: Session, number: str) -> Reply:
     hit, answered, look = session.hit(number), session.answered(), session.look()
     asked, response = answered.asked, answered.response
-    if asked.selection:
-        return _said(reports.explained(int(number), hit, response, asked.question, None, look))
-    from recto.evaluation.explain import explain
+    words, around = session.words(response), None
+    if not asked.selection:
+        from recto.evaluation.explain import explain
 
-    around = explain(session.retriever, asked.question, len(response.hits), response.filters)
-    return _said(reports.explained(int(number), hit, response, asked.question, around, look))
+        around = explain(session.retriever, asked.question, len(response.hits), response.filters, mode=response.mode)
+    return _said(reports.explained(int(number), hit, response, words, around, look))
 
 
 def _open(session: Session, number: str) -> Reply:
@@ -194,6 +204,7 @@ ACTIONS: Mapping[str, Callable[[Session, str], Reply]] = {
     "module": _module,
     "url": _url,
     "top": _top,
+    "mode": _mode,
     "min": _min,
     "select": _select,
     "again": _again,

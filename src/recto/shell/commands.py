@@ -10,7 +10,7 @@ from recto.errors import InvalidArgument
 from recto.modules import nearest
 from recto.shell.look import Look, wrapped
 
-Completes = Literal["", "command", "module", "page", "collection", "switch"]
+Completes = Literal["", "command", "module", "page", "collection", "switch", "mode"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +40,12 @@ COMMANDS = (
         "page",
     ),
     Command("top", "[N]", "how many passages to show, 1 to 100"),
+    Command(
+        "mode",
+        "[hybrid | dense | lexical]",
+        "rank by meaning (dense), by words (lexical), or by both (hybrid)",
+        completes="mode",
+    ),
     Command("min", "[SCORE | off]", "show only passages with at least this score"),
     Command(
         "select",
@@ -57,7 +63,7 @@ COMMANDS = (
         "explain",
         "N",
         "say why result N is there",
-        "Its score against the noise, its lead, which words of the question it has, and what stands around it.",
+        "Its scores, its ranks by meaning and by words, its lead, which words of the query it has, and the results around it.",
     ),
     Command("open", "N", "print the address of result N"),
     Command("page", "N | ADDRESS#ANCHOR", "read the section of result N, a page, or a section of one", completes="page"),

@@ -9,6 +9,7 @@ from typing import Protocol
 
 from recto.errors import InvalidArgument
 from recto.shell.commands import COMMANDS, find_command
+from recto.types import MODES
 
 _MOST = 50
 
@@ -54,6 +55,8 @@ def candidates(line: str, known: Known) -> Iterator[Candidate]:
         yield from _beginning(word, known.collections)
     elif command.completes == "switch":
         yield from _beginning(word, ("on", "off"))
+    elif command.completes == "mode":
+        yield from _beginning(word, MODES)
     elif command.completes == "command":
         yield from _beginning(word, [one.name for one in COMMANDS])
 

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import re
+import os
+import shutil
+import sys
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-_WORD = re.compile(r"\w+(?:[-_.]\w+)*")
-_ENDINGS = ("ing", "ies", "ed", "es", "s", "e", "y")
-_STEM = 4  # letters that must be left of a word without its ending; shorter ones would match anything
-_EVERYWHERE = """
-a about all also am an and any are as at be been but by can could did do does for from get had has have he how i if in into is it
-its just like me more most my no not of on one only or other our out over should so some such than that the their them then there
-these they this those through to too up use used using was we were what when where which while who whom whose why will with would
-you your
-"""
-_COMMON = frozenset(_EVERYWHERE.split())
+from recto.search.lexical import QueryWord
+from recto.search.snippets import find_matches
+
+_WIDEST = 100  # columns; longer lines are hard to read
+_NARROWEST = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,34 +47,29 @@ class Look:
         """Return a text in the colour of addresses."""
         return self._styled("36", text)
 
-    def marked(self, text: str, terms: Terms) -> str:
-        """Return a text in which the words that a question asks for are bold."""
-        if not self.colour or terms.pattern is None:
+    def marked(self, text: str, words: Sequence[QueryWord]) -> str:
+        """Return a text in which the words that match a query are bold."""
+        if not self.colour:
             return text
-        return terms.pattern.sub(lambda found: self._styled("1", found.group()), text)
+        end, parts = 0, []
+        for match in find_matches(text, words):
+            parts += [text[end : match.start], self._styled("1", text[match.start : match.end])]
+            end = match.end
+        return "".join((*parts, text[end:]))
 
     def _styled(self, code: str, text: str) -> str:
         return f"\x1b[{code}m{text}\x1b[0m" if self.colour and text else text
 
 
-@dataclass(frozen=True, slots=True)
-class Terms:
-    """The words of a question that can be looked for in a text, in any of their simple forms."""
-
-    words: tuple[str, ...] = ()
-    pattern: re.Pattern[str] | None = None
-
-    def found(self, text: str) -> tuple[str, ...]:
-        """Return those of the words that a text has."""
-        return tuple(word for word in self.words if re.search(_forms(word), text, re.IGNORECASE))
+def is_dumb() -> bool:
+    """Tell whether the terminal can show nothing but text."""
+    return sys.platform != "win32" and os.environ.get("TERM", "") in ("", "dumb", "unknown")
 
 
-def terms_of(question: str) -> Terms:
-    """Return the words of a question without those that every sentence has."""
-    words = {word.lower(): word for word in _WORD.findall(question) if len(word) > 1 and word.lower() not in _COMMON}
-    if not words:
-        return Terms()
-    return Terms(tuple(words.values()), re.compile("|".join(_forms(word) for word in words), re.IGNORECASE))
+def terminal_look() -> Look:
+    """Return the width of the terminal, within what is readable, and whether it shows colours."""
+    columns = shutil.get_terminal_size((Look().width, 24)).columns
+    return Look(max(_NARROWEST, min(columns, _WIDEST)), not is_dumb() and not os.environ.get("NO_COLOR"))
 
 
 def cells(text: str) -> int:
@@ -120,10 +112,3 @@ def _head(text: str, width: int) -> str:
             break
         taken += 1
     return text[: max(taken, 1)]
-
-
-def _forms(word: str) -> str:
-    """Return a pattern for a word and what is made of it with a simple ending: node, nodes; simulating, simulate."""
-    stem = next((word[: -len(end)] for end in _ENDINGS if word.lower().endswith(end) and len(word) - len(end) >= _STEM), word)
-    ending = r"(?:s|es)?" if len(stem) < _STEM else r"(?:e|y|s|es|ies|ed|ing|ings|er|ers|or|ors|ion|ions)?"
-    return rf"\b{re.escape(stem)}{ending}\b"

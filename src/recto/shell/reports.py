@@ -2,29 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from recto.cli.render import clamped, in_line, shown
+from recto.cli.render import in_line, shown
 from recto.modules import filter_keys
-from recto.shell.look import Look, cut, terms_of, wrapped
-from recto.shell.show import INDENT, score_of, title_of, whole
+from recto.search.snippets import found_words
+from recto.shell.look import Look, cut, wrapped
+from recto.shell.show import INDENT, title_of, whole
 
 if TYPE_CHECKING:
     from recto.evaluation.explain import Explanation, Ranked
     from recto.pages import BookPage
     from recto.retriever import Retriever
-    from recto.types import Hit, SearchResponse
+    from recto.search.lexical import QueryWord
+    from recto.types import Hit, Module, SearchResponse
 
 _AROUND = 2  # neighbours that are shown on either side of an explained result
 
 
-def modules(known: Mapping[str, int], chosen: Sequence[str], look: Look) -> str:
+def modules(known: Sequence[Module], chosen: Sequence[str], look: Look) -> str:
     """List the modules, those that are searched marked."""
     keys = filter_keys(chosen)
-    rows = [f"{'*' if name in keys else ' '} {in_line(name)}: {count} passage{'' if count == 1 else 's'}" for name, count in known.items()]
+    rows = [f"{'*' if module.name in keys else ' '} {in_line(_module(module))}" for module in known]
     said = f"Searching only {', '.join(chosen)}." if chosen else "Searching all of them; `:module NAMES` narrows it."
     return "\n".join([*(look.strong(row) if row[0] == "*" else row for row in rows), *wrapped(in_line(said), look.width)])
+
+
+def _module(module: Module) -> str:
+    counted = f"{module.name}: {module.chunks} passage{'' if module.chunks == 1 else 's'}"
+    return counted if module.title == module.name else f"{counted}, {module.title}"
 
 
 def collection(retriever: Retriever, look: Look) -> str:
@@ -37,7 +44,7 @@ def collection(retriever: Retriever, look: Look) -> str:
         lines.append("It was made by another pipeline, so its model cannot be verified.")
     noise = info.noise
     lines.append(
-        "Its noise was not measured; `recto calibrate` does it." if noise is None else f"Scores below {clamped(noise):.3f} are noise."
+        "Its noise floor was not measured; `recto calibrate` does it." if noise is None else f"Its noise floor is a cosine of {noise:.3f}."
     )
     others = sorted({*retriever.store.collections(), *retriever.store.aliases()} - {retriever.collection})
     if others:
@@ -52,13 +59,13 @@ def page(read: BookPage, anchor: str, look: Look, *, as_written: bool) -> str:
     return "\n".join([look.address(in_line(address)), "", *([shown(text)] if as_written else whole(text, look.width))])
 
 
-def explained(number: int, hit: Hit, response: SearchResponse, question: str, around: Explanation | None, look: Look) -> str:
-    """Say why a hit is among the results; `around` has what stands near it, if that could be searched again."""
+def explained(number: int, hit: Hit, response: SearchResponse, words: Sequence[QueryWord], around: Explanation | None, look: Look) -> str:
+    """Say why a hit is among the results; `around` has the results near it, if that could be searched again."""
     lines = [look.strong(line) for line in wrapped(f"Why result {number}: {_named(hit)}", look.width)]
     lines.append(INDENT + look.address(in_line(hit.chunk.link)))
-    facts = [_score(hit, response.noise, around), _place(number, response, around)]
-    if words := _words(hit, question):
-        facts.append(words)
+    facts = [_score(hit, response, around), _place(number, response, around)]
+    if has := _words(hit, words):
+        facts.append(has)
     if response.selection is not None:
         facts.append("It goes with the selected text; passages that hold that text, and more than half from one page, are left out.")
     for fact in facts:
@@ -69,19 +76,24 @@ def explained(number: int, hit: Hit, response: SearchResponse, question: str, ar
     return "\n".join(lines)
 
 
-def _score(hit: Hit, noise: float | None, around: Explanation | None) -> str:
-    if noise is None:
-        return f"Its score is {hit.score:.3f}; the noise of this index was not measured."
-    side = "above" if hit.score >= noise else "below"
-    text = f"Its score of {hit.score:.3f} is {abs(hit.score - noise):.3f} {side} the noise ({noise:.3f})."
+def _score(hit: Hit, response: SearchResponse, around: Explanation | None) -> str:
+    text = f"Its {response.mode} score is {hit.score:.3f}"
+    parts = [f"{name} {part:.3f}" for name, part in (("cosine", hit.dense), ("BM25", hit.lexical)) if part is not None]
+    text += f" ({', '.join(parts)})." if parts and response.mode != "dense" else "."
+    cosine = hit.score if response.mode == "dense" else hit.dense
+    if response.noise is None:
+        return f"{text} The noise floor of this index was not measured."
+    if cosine is not None:
+        side = "above" if cosine >= response.noise else "below"
+        text += f" Its cosine is {abs(cosine - response.noise):.3f} {side} the noise floor ({response.noise:.3f})."
     if around is not None and around.separation is not None:
-        text += f" Questions of the book's own are above others in {around.separation:.0%} of cases."
+        text += f" Queries that the book covers are above others in {around.separation:.0%} of cases."
     return text
 
 
 def _place(number: int, response: SearchResponse, around: Explanation | None) -> str:
     hits = response.hits
-    searched = f" among {around.candidates} passages" if around is not None else ""
+    searched = f" among {around.candidates} chunks" if around is not None else ""
     text = f"It is at rank {number}{searched}"
     if number > 1:
         text += f", {hits[0].score - hits[number - 1].score:.3f} below the first"
@@ -91,18 +103,17 @@ def _place(number: int, response: SearchResponse, around: Explanation | None) ->
     return f"{text}."
 
 
-def _words(hit: Hit, question: str) -> str:
-    terms = terms_of(question)
-    if not terms.words:
+def _words(hit: Hit, words: Sequence[QueryWord]) -> str:
+    if not words:
         return ""
-    headings, text = terms.found(in_line(hit.chunk.heading_path)), terms.found(hit.chunk.text)
-    absent = [word for word in terms.words if word not in (*headings, *text)]
+    headings, text = found_words(hit.chunk.heading_path, words), found_words(hit.chunk.text, words)
+    absent = [word.word for word in words if word.word not in (*headings, *text)]
     parts = [
-        f"{', '.join(words)} {where}"
-        for words, where in ((headings, "in its headings"), (text, "in its text"), (absent, "nowhere in it"))
-        if words
+        f"{', '.join(found)} {where}"
+        for found, where in ((headings, "in its headings"), (text, "in its text"), (absent, "nowhere in it"))
+        if found
     ]
-    return in_line(f"Words of the question: {'; '.join(parts)}. The model compares meanings, so words need not be there.")
+    return in_line(f"Words of the query: {'; '.join(parts)}.")
 
 
 def _neighbours(hit: Hit, around: Explanation, look: Look) -> Iterator[str]:
@@ -116,14 +127,13 @@ def _neighbours(hit: Hit, around: Explanation, look: Look) -> Iterator[str]:
     for place in range(first, min(len(ranks), here + _AROUND + 1)):
         if place == around.top_k:
             yield look.faint(f"    --- the first {around.top_k} end here ---")
-        yield _row(ranks[place], around.noise, look, here=place == here)
+        yield _row(ranks[place], look, here=place == here)
 
 
-def _row(ranked: Ranked, noise: float | None, look: Look, *, here: bool) -> str:
-    start = f"{'>' if here else ' '} {ranked.rank:>3}  "
-    room = look.width - len(start) - len(score_of(ranked.hit.score, noise, Look())) - 2
-    name = cut(_named(ranked.hit), room)
-    return f"{start}{score_of(ranked.hit.score, noise, look)}  {look.strong(name) if here else name}"
+def _row(ranked: Ranked, look: Look, *, here: bool) -> str:
+    start = f"{'>' if here else ' '} {ranked.rank:>3}  {ranked.hit.score:.3f}  "
+    name = cut(_named(ranked.hit), look.width - len(start))
+    return f"{start}{look.strong(name) if here else name}"
 
 
 def _named(hit: Hit) -> str:

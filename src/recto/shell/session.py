@@ -14,10 +14,11 @@ from recto.shell.actions import ACTIONS
 from recto.shell.commands import find_command
 from recto.shell.latency import Latency
 from recto.shell.look import Look, wrapped
-from recto.types import NO_FILTERS, Filters, Hit, SearchResponse
+from recto.types import NO_FILTERS, Filters, Hit, Mode, SearchResponse
 
 if TYPE_CHECKING:
     from recto.retriever import Retriever
+    from recto.search.lexical import QueryWord
 
 _END_OF_TEXT = ("", ".")
 
@@ -31,6 +32,7 @@ class View:
     min_score: float | None = None
     verbose: bool = False
     as_json: bool = False
+    mode: Mode = "hybrid"
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,12 +165,18 @@ class Session:
         self.warm_up()
         if asked.selection:
             question = asked.question or None
-            response = self.retriever.related(asked.selection, question, view.top_k, view.filters, view.min_score)
+            response = self.retriever.related(asked.selection, question, view.top_k, view.filters, view.min_score, mode=view.mode)
         else:
-            response = self.retriever.search(asked.question, view.top_k, view.filters, view.min_score)
+            response = self.retriever.search(asked.question, view.top_k, view.filters, view.min_score, mode=view.mode)
         self._answered = Answered(asked, response)
         self.latency.add(response.timings)
         return Reply(self._answer(asked, response), self._new_warnings(response), found=bool(response.hits))
+
+    def words(self, response: SearchResponse) -> tuple[QueryWord, ...]:
+        """Return the words of a query that are marked in its results."""
+        from recto.search.display import response_words
+
+        return response_words(self.retriever, response)
 
     def answered(self) -> Answered:
         """Return the last answer, if it has results that a command can be about."""
@@ -208,15 +216,15 @@ class Session:
         return self.select(selecting.text)
 
     def _answer(self, asked: Asked, response: SearchResponse) -> str:
-        from recto.cli import render
         from recto.shell import show
 
+        words = self.words(response)
         if self.view.as_json:
-            return render.results_json(response, sections=True)
+            return show.results_json(response, words)
         look = self.look()
         lines = [f'Query: "{in_line(asked.question)}"'] if self.scripted and asked.question else []
         lines += self._news(look)
-        return "\n".join([*lines, show.results(response, asked.question or asked.selection, look, verbose=self.view.verbose)])
+        return "\n".join([*lines, show.results(response, words, look, verbose=self.view.verbose)])
 
     def _news(self, look: Look) -> list[str]:
         """Say that the index is another one than for the last question."""

@@ -1,0 +1,126 @@
+"""`recto search`: modes, snippets, pages, corrections, and queries that the book does not cover."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from recto.search.snippets import SNIPPET
+from tests.running import recto, retrieve
+from tests.shell.terminals import Terminal
+
+QUERY = "What is DDS in ROS 2?"
+
+
+def test_text_shows_title_section_address_and_snippet(sample_home: Path) -> None:
+    done = recto(sample_home, "search", QUERY, "--top-k", "2")
+    assert done.returncode == 0, done.stderr
+    head, first, second = done.stdout.split("\n\n")
+    assert re.fullmatch(rf'Query: "{re.escape(QUERY)}"\n2 results in \d+ ms \| hybrid', head)
+    lines = first.split("\n")
+    assert re.match(r" 1  [01]\.\d{3}  DDS and Quality of Service \(ros2\)", lines[0])
+    assert lines[1:3] == ["    What is DDS in ROS 2?", "    local://docs/docs/module-1-ros2/04-dds-and-qos#what-is-dds"]
+    snippet = " ".join(line.strip() for line in lines[3:])
+    assert "DDS" in snippet
+    assert len(snippet) <= SNIPPET + 2
+    assert second.startswith(" 2  ")
+    assert "\x1b" not in done.stdout, "no colours in a pipe"
+
+
+def test_verbose_shows_the_whole_chunk(sample_home: Path) -> None:
+    short, whole = (recto(sample_home, "search", QUERY, "--top-k", "1", *more).stdout for more in ((), ("--verbose",)))
+    text = json.loads(recto(sample_home, "search", QUERY, "--top-k", "1", "--json").stdout)["results"][0]["text"]
+    assert " ".join(text.split()) in " ".join(whole.split())
+    assert len(short) < len(whole)
+
+
+@pytest.mark.parametrize("mode", ["hybrid", "dense", "lexical"])
+def test_json_has_everything(sample_home: Path, mode: str) -> None:
+    data = json.loads(recto(sample_home, "search", QUERY, "--mode", mode, "--json").stdout)
+    assert data["mode"] == mode
+    assert data["corrections"] == {}
+    assert "groups" not in data
+    assert (data["answerable"] is None) == (mode == "lexical")
+    for rank, result in enumerate(data["results"], 1):
+        assert result["rank"] == rank
+        assert (result["dense"] is None) == (mode == "lexical")
+        assert (result["lexical"] is None) == (mode == "dense")
+        assert len(result["snippet"]) <= SNIPPET + 2
+    assert "DDS" in data["results"][0]["matches"]
+    scores = [result["score"] for result in data["results"]]
+    assert scores == sorted(scores, reverse=True)
+    if mode == "hybrid":
+        assert scores[0] > data["results"][0]["dense"], "a hybrid score is not cut off"
+    if mode == "dense":
+        assert scores == [result["dense"] for result in data["results"]]
+
+
+def test_results_by_page(sample_home: Path) -> None:
+    done = recto(sample_home, "search", "QoS profiles", "--by-page", "--top-k", "2")
+    assert re.search(r"^2 pages in \d+ ms", done.stdout, re.MULTILINE)
+    first = done.stdout.split("\n\n")[1].split("\n")
+    others = [line for line in first if re.match(r"      \d\.\d{3}  \S", line)]
+    assert others, "the page's other sections are beneath its best chunk"
+    assert others == first[-len(others) :] or first[-1].startswith("      and ")
+    assert len({line.split("  ")[-1] for line in others}) == len(others), "each section once"
+    scores = [float(line.split()[0]) for line in others]
+    assert scores == sorted(scores, reverse=True)
+
+    data = json.loads(recto(sample_home, "search", "QoS profiles", "--by-page", "--top-k", "2", "--json").stdout)
+    assert len(data["groups"]) == 2
+    assert [rank for group in data["groups"] for rank in group["ranks"]] == [result["rank"] for result in data["results"]]
+    for group in data["groups"]:
+        assert {data["results"][rank - 1]["page_url"] for rank in group["ranks"]} == {group["page_url"]}
+        assert group["score"] == data["results"][group["ranks"][0] - 1]["score"]
+
+
+def test_a_correction_is_said(sample_home: Path) -> None:
+    done = recto(sample_home, "search", "quaternoin", "--top-k", "1")
+    assert '\n"quaternoin" is not in the book. Searched for "quaternion".\n' in done.stdout
+    data = json.loads(recto(sample_home, "search", "quaternoin", "--top-k", "1", "--json").stdout)
+    assert data["corrections"] == {"quaternoin": ["quaternion"]}
+    assert "quaternion" in data["results"][0]["matches"]
+
+
+def test_a_query_that_the_book_does_not_cover(sample_home: Path) -> None:
+    done = recto(sample_home, "search", "best pizza in Naples")
+    assert done.returncode == 0
+    head, *results = done.stdout.strip().split("\n\n")
+    assert head.split("\n")[1].endswith(" | hybrid | the best 3 are shown")
+    assert head.split("\n")[2] == "The book does not seem to cover this."
+    assert len(results) == 3
+    assert all(re.match(r" \d  0\.\d{3} weak  ", result) for result in results)
+    data = json.loads(recto(sample_home, "search", "best pizza in Naples", "--json").stdout)
+    assert data["answerable"] < 0.5
+    assert len(data["results"]) == 5
+
+
+def test_words_without_a_match(sample_home: Path) -> None:
+    done = recto(sample_home, "search", "xylophone", "--mode", "lexical")
+    assert done.returncode == 1
+    assert "No chunk contains any word of the query" in done.stdout
+
+
+@pytest.mark.parametrize("columns", [48, 120])
+def test_matched_words_are_bold_in_a_terminal(sample_home: Path, columns: int) -> None:
+    with Terminal(sample_home, QUERY, "--top-k", "1", command="search", columns=str(columns)) as terminal:
+        assert terminal.end() == 0
+    assert "\x1b[1mDDS\x1b[0m" in terminal.raw
+    assert all(len(line) <= min(columns, 100) for line in terminal.text.splitlines() if "://" not in line)
+
+
+def test_the_contract_is_dense_and_takes_hybrid(sample_home: Path) -> None:
+    shown = [json.loads(retrieve(sample_home, QUERY, "--json", *more).stdout)["results"] for more in ((), ("--mode", "dense"))]
+    assert shown[0] == shown[1]
+    dense = json.loads(recto(sample_home, "search", QUERY, "--mode", "dense", "--json").stdout)["results"]
+    assert [result["text"] for result in shown[0]] == [result["text"] for result in dense]
+    assert set(shown[0][0]) == {"score", "module_name", "page_title", "page_url", "chunk_index", "text"}
+    hybrid = json.loads(recto(sample_home, "search", QUERY, "--json").stdout)["results"]
+    asked = json.loads(retrieve(sample_home, QUERY, "--json", "--mode", "hybrid").stdout)["results"]
+    assert [(one["text"], one["score"]) for one in asked] == [(one["text"], one["score"]) for one in hybrid]
+    done = retrieve(sample_home, QUERY, "--mode", "lexical")
+    assert done.returncode == 4
+    assert "'dense', 'hybrid'" in done.stderr
