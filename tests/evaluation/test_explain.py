@@ -57,8 +57,8 @@ def test_every_mode_is_explained_by_both_rankings(house_retriever: Retriever, mo
     assert expected is not None
     assert expected.words == found.words
     legs: dict[Mode, Leg | None] = {"dense": expected.dense, "lexical": expected.lexical}
-    for mode, leg in legs.items():
-        first = house_retriever.search(query, 1, mode=mode).hits[0]
+    for ranking, leg in legs.items():
+        first = house_retriever.search(query, 1, mode=ranking).hits[0]
         assert leg is not None
         assert leg.rank == 1
         assert leg.score == pytest.approx(first.score, abs=1e-4)

@@ -44,14 +44,14 @@ mode = click.option(
     type=click.Choice(MODES),
     default="hybrid",
     show_default=True,
-    help="Rank by cosine similarity (dense), by words (lexical), or by both.",
+    help="Rank by similarity (dense), by words (lexical), or by both.",
 )
 contract_mode = click.option(
     "--mode",
     type=click.Choice(CONTRACT_MODES),
     default="dense",
     show_default=True,
-    help="Rank by cosine similarity (dense), or by words, too (hybrid).",
+    help="Rank by similarity (dense), or by words, too (hybrid).",
 )
 collection = click.option("--collection", metavar="NAME", help="The collection to use instead of COLLECTION_NAME.")
 verbose = click.option("--verbose", is_flag=True, help="Show detailed output including chunk text.")
