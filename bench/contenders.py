@@ -15,7 +15,7 @@ Contender = Literal["plain", "plain, sorted", "fp32", "int8"]
 CONTENDERS: dict[Contender, str] = {
     "plain": "plain graph, batches of 32 as they come",
     "plain, sorted": "plain graph, batches of 32 of similar length",
-    "fp32": "Recto, fp32 (the default)",
+    "fp32": "Recto, `RECTO_PRECISION=fp32`",
     "int8": "Recto, `RECTO_PRECISION=int8`",
 }
 Embed = Callable[[Sequence[str]], Any]

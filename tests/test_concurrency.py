@@ -30,7 +30,7 @@ MEGABYTE = 1 << 20
 
 
 def test_32_threads_share_a_retriever(sample_home: Path) -> None:
-    with TextbookRetriever(settings=Settings("local", "edge", sample_home, threads=2)) as shared:
+    with TextbookRetriever(settings=Settings("local", "edge", sample_home, threads=2, precision="fp32")) as shared:
         alone = [list(shared.search(question)) for question in QUESTIONS]
         with ThreadPoolExecutor(32) as threads:
             together = list(threads.map(lambda question: list(shared.search(question)), QUESTIONS * 2))
@@ -41,7 +41,7 @@ def test_256_async_searches_at_once(sample_home: Path) -> None:
     async def ask(shared: TextbookRetriever, times: int) -> list[list[object]]:
         return [list(found) for found in await asyncio.gather(*(shared.asearch(question) for question in QUESTIONS * times))]
 
-    with TextbookRetriever(settings=Settings("local", "edge", sample_home, threads=2)) as shared:
+    with TextbookRetriever(settings=Settings("local", "edge", sample_home, threads=2, precision="fp32")) as shared:
         alone: list[list[object]] = [list(shared.search(question)) for question in QUESTIONS]
         assert asyncio.run(ask(shared, 8)) == alone * 8
         before = psutil.Process().memory_info().rss

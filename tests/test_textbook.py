@@ -31,7 +31,7 @@ QUESTION = "What is a digital twin?"
 
 @pytest.fixture(scope="module")
 def textbook(sample_home: Path) -> Iterator[TextbookRetriever]:
-    with TextbookRetriever(settings=Settings("local", "edge", sample_home, threads=2)) as made:
+    with TextbookRetriever(settings=Settings("local", "edge", sample_home, threads=2, precision="fp32")) as made:
         yield made
 
 

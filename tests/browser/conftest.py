@@ -50,13 +50,13 @@ def shelf(sample_home: Path, embedder: Embedder, tmp_path_factory: pytest.TempPa
 
 @pytest.fixture(scope="package")
 def service(shelf: Path) -> Iterator[Service]:
-    with Service(Settings("local", "edge", shelf, threads=2), ServeOptions(collections=("hostile",))) as service:
+    with Service(Settings("local", "edge", shelf, threads=2, precision="fp32"), ServeOptions(collections=("hostile",))) as service:
         yield service
 
 
 @pytest.fixture(scope="session")
 def house_settings(house: Path) -> Settings:
-    return Settings("local", "edge", house / "home", threads=2, collection="house")
+    return Settings("local", "edge", house / "home", threads=2, precision="fp32", collection="house")
 
 
 @pytest.fixture
