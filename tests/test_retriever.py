@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -12,11 +13,12 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from recto.errors import CollectionMissing, InvalidArgument, InvalidQuery
+from recto.errors import CollectionMissing, ConfigurationError, InvalidArgument, InvalidQuery
 from recto.protocols import Embedder
 from recto.retriever import Retriever
+from recto.search.lexical import KEYWORD_WEIGHT
 from recto.stores.edge.store import EdgeStore
-from recto.types import Filters, Outcome, SearchResponse
+from recto.types import MODES, Filters, Mode, Outcome, SearchResponse
 
 QUESTIONS = ["What is ROS 2?", "robot navigation", "digital twin", "How do VLA models work for robot control?", "a"]
 
@@ -108,9 +110,12 @@ def test_four_kinds_of_nothing(retriever: Retriever, embedder: Embedder, sample_
     page = retriever.search("sensors", filters=Filters(page_url="local://docs/docs/introduction"))
     assert page.outcome is Outcome.FILTERED_OUT
     assert "Did you mean 'local://docs/docs/intro'?" in page.message
-    nothing = retriever.search("sensors", min_score=0.999)
-    assert (nothing.outcome, nothing.hits) == (Outcome.NO_MATCH, ())
-    assert "0.999" in nothing.message
+    for mode in MODES:
+        nothing = retriever.search("sensors", min_score=0.999 if mode == "dense" else 999, mode=mode)
+        assert (nothing.outcome, nothing.hits) == (Outcome.NO_MATCH, ())
+        assert "999" in nothing.message
+    unheard = retriever.search("zyxwvut qqqqqqqq", mode="lexical")
+    assert (unheard.outcome, unheard.message) == (Outcome.NO_MATCH, "No chunk contains any word of the query")
     with pytest.raises(CollectionMissing, match="'elsewhere' does not exist"):
         Retriever(embedder, EdgeStore(sample_home), "elsewhere").search("sensors")
 
@@ -125,7 +130,11 @@ def test_refusals_name_the_arguments_of_a_program(retriever: Retriever) -> None:
     with pytest.raises(InvalidArgument, match="^Invalid argument: top_k must be between 1 and 100$"):
         retriever.search("sensors", top_k=0)
     with pytest.raises(InvalidArgument, match="^Invalid argument: min_score must be between -1 and 1$"):
-        retriever.search("sensors", min_score=2)
+        retriever.search("sensors", min_score=2, mode="dense")
+    with pytest.raises(InvalidArgument, match="mode must be one of hybrid, dense, lexical"):
+        retriever.search("sensors", mode="meaning")  # type: ignore[arg-type]
+    with pytest.raises(InvalidArgument, match='group_by must be "page" or None'):
+        retriever.search("sensors", group_by="module")  # type: ignore[arg-type]
     with pytest.raises(InvalidArgument, match="A module's name cannot be empty"):
         retriever.search("sensors", filters=Filters(modules=(" ",)))
 
@@ -172,3 +181,74 @@ def test_an_index_that_is_published_meanwhile_is_noticed(home: Path, small_book:
     (small_book / "module-1-garden" / "02-seeds.md").write_text("# Seeds\n\nSow beans in May, never earlier.\n")
     index_book(Work(MarkdownTree(small_book), embedder), EdgeStore(home), "garden", journal=home / "journal")
     assert "May" in reader.search("When do I sow beans?").hits[0].chunk.text
+
+
+def test_hybrid_adds_scores_and_lexical_uses_words_alone(retriever: Retriever) -> None:
+    query = "Jetson Orin"
+    hybrid, dense, lexical = (retriever.search(query, 10, mode=mode) for mode in MODES)
+    assert (hybrid.mode, dense.mode, lexical.mode) == MODES
+    assert all(hit.score == hit.dense and hit.lexical is None for hit in dense.hits)
+    assert all(hit.score == hit.lexical and hit.dense is None for hit in lexical.hits)
+    best = max(hit.lexical or 0.0 for hit in lexical.hits)
+    for hit in hybrid.hits:
+        assert hit.dense is not None
+        assert hit.lexical is not None
+        assert hit.score == pytest.approx(hit.dense + KEYWORD_WEIGHT * hit.lexical / best)
+    assert all("orin" in hit.chunk.text.lower() for hit in hybrid.hits[:3])
+    similarities = {hit.chunk.id: hit.score for hit in dense.hits}
+    assert all(hit.dense == pytest.approx(similarities[hit.chunk.id]) for hit in hybrid.hits if hit.chunk.id in similarities)
+
+
+def test_a_typo_is_corrected_and_said(retriever: Retriever) -> None:
+    response = retriever.search("quaternoin", mode="lexical")
+    assert response.corrections == (("quaternoin", ("quaternion",)),)
+    assert "quaternion" in response.hits[0].chunk.text.lower()
+
+
+def test_results_by_page(retriever: Retriever) -> None:
+    response = retriever.search("How do nodes communicate?", top_k=3, group_by="page")
+    assert len(response.groups) == len({group.page_url for group in response.groups}) == 3
+    assert response.hits == tuple(hit for group in response.groups for hit in group.hits)
+    for group in response.groups:
+        assert [hit.score for hit in group.hits] == sorted((hit.score for hit in group.hits), reverse=True)
+        assert {hit.chunk.page_url for hit in group.hits} == {group.page_url}
+    assert [group.score for group in response.groups] == sorted((group.score for group in response.groups), reverse=True)
+    assert response.groups[0].hits[0] == retriever.search("How do nodes communicate?", 1).hits[0]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_filters_batches_and_async_in_every_mode(retriever: Retriever, mode: Mode) -> None:
+    queries = ["joint limits of a robot arm", "camera calibration", "What is ROS 2?"]
+    alone = [retriever.search(query, 7, Filters(modules=("ros2",)), mode=mode) for query in queries]
+    assert all(hit.chunk.module_name == "ros2" for response in alone for hit in response.hits)
+    together = retriever.search_batch(queries, 7, Filters(modules=("ros2",)), mode=mode)
+    awaited = asyncio.run(retriever.asearch_batch(queries, 7, Filters(modules=("ros2",)), mode=mode))
+    for one, other, third in zip(alone, together, awaited, strict=True):
+        places = [hit.chunk.id for hit in one.hits]
+        assert places == [hit.chunk.id for hit in other.hits] == [hit.chunk.id for hit in third.hits]
+    assert retriever.related("A node publishes messages on a topic.", mode=mode).mode == mode
+
+
+def test_an_index_without_lexical_vectors_is_searched_dense_and_says_so_once(retriever: Retriever, embedder: Embedder, home: Path) -> None:
+    store, made = EdgeStore(home), retriever.open().info.fingerprint
+    assert made is not None
+    chunks = list(islice(retriever.open().scroll(), 20))
+    vectors = retriever.open().vectors([chunk.id for chunk in chunks])
+    with store.build("old", embedder.fingerprint) as build:
+        build.add(chunks, [vectors[chunk.id] for chunk in chunks])
+        build.publish(replace(made, analyzer=""))
+    old = Retriever(embedder, store, "old")
+    first, second = old.search("robot"), old.search("robot")
+    assert (first.mode, second.mode) == ("dense", "dense")
+    assert [("lexical" in warning) for warning in first.warnings] == [True]
+    assert second.warnings == ()
+    with pytest.raises(ConfigurationError, match="no lexical vectors"):
+        old.search("robot", mode="lexical")
+
+
+def test_the_book_covers_its_own_subjects_and_not_others(retriever: Retriever) -> None:
+    covered = retriever.search("How does a ROS 2 node publish messages on a topic?").answerable
+    other = retriever.search("Which wine goes well with grilled trout and lemon butter?").answerable
+    assert covered is not None
+    assert other is not None
+    assert other < 0.2 < 0.8 < covered
