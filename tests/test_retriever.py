@@ -251,4 +251,5 @@ def test_the_book_covers_its_own_subjects_and_not_others(retriever: Retriever) -
     other = retriever.search("Which wine goes well with grilled trout and lemon butter?").answerable
     assert covered is not None
     assert other is not None
-    assert other < 0.2 < 0.8 < covered
+    assert other < 0.2
+    assert covered > 0.8
