@@ -99,10 +99,11 @@ class Report:
             found = result.mean()
             auroc = sum(result.auroc.values()) / len(result.auroc) if result.auroc else None
             gap = lead(mine, result) if mine and name != self.reference else None
-            shown = f"{gap.mean:+.3f} ({gap.low:+.3f} to {gap.high:+.3f})" if gap else ""
+            shown = f"{gap.mean:+.3f} ({gap.low:+.3f} to {gap.high:+.3f})" if gap else "–"
             rows.append([self._title(name), *(_number(found.get(each)) for each in MEASURES), _number(auroc), shown])
         rows += [[name, f"– ({table.shown(why)})", *[""] * (len(MEASURES) + 1)] for name, why in self.failed.items()]
-        return table.table(["system", *MEASURES, "AUROC", f"{self.reference} minus it, page MRR (95 %)"], rows)
+        compared = f"{self.reference} minus it, page MRR (95 %)" if mine else "compared with Recto"
+        return table.table(["system", *MEASURES, "AUROC", compared], rows)
 
     def _books(self) -> str:
         books = list(next(iter(self.results.values())).scores) if self.results else []
