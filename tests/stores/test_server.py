@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,9 @@ from recto.evaluation.suite import documented_suite
 from recto.promotion import differs, promote
 from recto.protocols import Embedder
 from recto.retriever import Retriever, check_fingerprint
+from recto.search.analyzer import ANALYZER
 from recto.search.lexical import analyze_query
-from recto.search.lexicon import Lexicon
+from recto.search.lexicon import Lexicon, LexiconBuilder
 from recto.settings import SAMPLE_COLLECTION, ServerOptions
 from recto.stores.edge.store import EdgeStore
 from recto.stores.server import build as build_module
@@ -172,8 +174,6 @@ def test_in_place_new_first_and_stale_last(double: QdrantDouble, store: ServerSt
 
 
 def test_another_model_is_never_mixed_in(store: ServerStore) -> None:
-    from dataclasses import replace
-
     publish(store, "books", [chunk(1)])
     before = store.open("books").info.generation
     other = replace(EMBEDDER, revision="r2")
@@ -423,6 +423,21 @@ def test_an_older_collection_is_searched_densely(store: ServerStore, embedder: E
     assert "without lexical search" in response.warnings[0]
     with pytest.raises(ConfigurationError, match="dense mode"):
         retriever.search("bread", mode="lexical")
+
+
+def test_promotion_tells_of_other_lexical_scores(tmp_path: Path, store: ServerStore) -> None:
+    """As of a collection of several shards, each of which counts its own words."""
+    lexicon = LexiconBuilder()
+    vectors = lexicon.vectors(GARDEN)
+    vectors[0] = replace(vectors[0], values=tuple(3 * value for value in vectors[0].values))
+    local = EdgeStore(tmp_path / "local")
+    with local.build("books", EMBEDDER, analyzer=ANALYZER) as build:
+        build.add(GARDEN, [vector(one.chunk_index) for one in GARDEN], vectors)
+        build.publish(replace(fingerprint(), analyzer=ANALYZER), lexicon.to_bytes())
+    done = promote(local.open("books"), store, "books")
+    assert "The copy's lexical scores differ" in done.notes[0]
+    publish_lexical(local, "books", GARDEN)
+    assert promote(local.open("books"), store, "books").notes == ()
 
 
 @pytest.mark.parametrize("filters", [NO_FILTERS, Filters(modules=("ros2",))])

@@ -28,8 +28,11 @@ def promote(collection: str | None, to: str | None, *, as_json: bool) -> Exit:
     name = collection or settings.collection_or(QUERY_COLLECTION)
     source = EdgeStore(settings.home).open(name)
     done = copy(source, _server(settings), to or name, lambda now, total: tell(f"Copied {now} of {total} chunks"))
+    for note in done.notes:
+        tell(f"[WARNING] {note} `recto parity` lists the differences.")
     summary = {"collection": to or name, "physical": done.info.generation, "chunks": done.info.chunks, "searches_compared": done.compared}
-    sentence = f"Copied {done.info.chunks} chunks to '{to or name}'; {done.compared} searches give the same results on both sides."
+    searches = f"{done.compared} {'dense ' if done.notes else ''}searches"
+    sentence = f"Copied {done.info.chunks} chunks to '{to or name}'; {searches} give the same results on both sides."
     click.echo(json.dumps(summary, indent=2) if as_json else sentence)
     return Exit.OK
 
