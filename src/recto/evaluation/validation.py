@@ -185,6 +185,8 @@ def _answer(bound: Bound, response: SearchResponse, options: Options) -> Answer:
 
 def _covers_nothing(response: SearchResponse, noise: float | None) -> bool | None:
     """Whether a response says that the book does not cover the query: by the given noise floor, else by its answerability."""
+    if response.mode == "lexical":
+        return None  # words alone do not tell
     if noise is not None:
         cosines = [hit.score if hit.dense is None else hit.dense for hit in response.hits]
         return max(cosines, default=-1.0) < noise
