@@ -94,6 +94,15 @@ class Desk:
     def results(self) -> Locator:
         return self.page.locator("#list .entry")
 
+    @property
+    def links(self) -> Locator:
+        """What opens the results, without the further passages of their pages."""
+        return self.page.locator("#list .entry h3 .result")
+
+    def unfold(self) -> None:
+        """Open all that is folded in the list."""
+        self.page.locator("#list details").evaluate_all("all => all.forEach(one => one.open = true)")
+
     def focused(self) -> str:
         """Return the words of the element that has the keyboard, or its name."""
         return str(self.page.evaluate("document.activeElement.id || document.activeElement.textContent.trim().replace(/\\s+/g, ' ')"))

@@ -43,6 +43,7 @@ def test_a_hostile_page_is_only_text(desk: Desk, name: str) -> None:
         address = link.get_attribute("href") or ""
         assert address.startswith(("https://elsewhere.invalid/", "?")), address
         assert link.get_attribute("rel") == "noopener noreferrer" or address.startswith("?")
+    desk.unfold()
     desk.results.locator("button").evaluate_all("all => all.forEach(one => one.click())")
     nothing_ran(desk)
     text = desk.page.locator("#recto").inner_text()
@@ -55,7 +56,8 @@ def test_a_hostile_title_stays_a_title_everywhere(desk: Desk) -> None:
     nothing_ran(desk)
     desk.ask("the poison of a heading")
     nothing_ran(desk)
-    desk.results.locator(".result").first.click()
+    desk.unfold()
+    desk.links.first.click()
     expect(desk.page.locator(".passage.here")).to_be_visible()
     nothing_ran(desk)
     desk.page.locator(".passage.here").get_by_role("button").click()
@@ -68,6 +70,7 @@ def test_a_hostile_title_stays_a_title_everywhere(desk: Desk) -> None:
 def test_a_hostile_question_is_only_a_question(desk: Desk, attack: str) -> None:
     desk.open()
     desk.ask(attack)
+    desk.unfold()
     expect(desk.results.first).to_be_visible()
     nothing_ran(desk)
     desk.open(q=attack, module=attack, url=attack, page=attack, anchor=attack, selection=attack, collection="hostile")

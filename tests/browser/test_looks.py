@@ -40,7 +40,7 @@ def test_nothing_is_wider_than_a_phone(browser: Browser, service: Service) -> No
 def test_on_a_phone_one_thing_is_shown_at_a_time(browser: Browser, service: Service) -> None:
     with Desk(browser, service.port, PHONE, is_mobile=True, has_touch=True) as desk:
         desk.open(q="What is a ROS 2 node?")
-        desk.results.first.locator(".result").tap()
+        desk.links.first.tap()
         here = desk.page.locator(".passage.here")
         expect(here).to_be_in_viewport()
         expect(desk.page.locator("#verso")).to_be_hidden()
@@ -51,7 +51,7 @@ def test_on_a_phone_one_thing_is_shown_at_a_time(browser: Browser, service: Serv
         desk.page.get_by_role("link", name="Close related passages").tap()
         expect(here).to_be_in_viewport()
         desk.page.locator("#close-page").tap()
-        expect(desk.results.first.locator(".result")).to_be_focused()
+        expect(desk.links.first).to_be_focused()
 
 
 def ground(desk: Desk) -> list[int]:

@@ -78,9 +78,10 @@ const narrowed = (state) => ({
   modules: state.modules.length ? state.modules : null,
   url: state.url || null,
   collection: state.collection || null,
+  mode: state.mode || "hybrid",
 });
 
-export const search = (state, signal) => send("v1/search", { query: state.q, ...narrowed(state) }, signal);
+export const search = (state, signal) => send("v1/search", { query: state.q, group_by: "page", ...narrowed(state) }, signal);
 export const related = (state, signal) =>
   send("v1/related", { selection: state.selection, question: (state.ask && state.q) || null, ...narrowed(state) }, signal);
 export const collections = () => send("v1/collections");

@@ -7,15 +7,15 @@ const PITCH = 15;
 const PER_LINE = 18;
 const share = (value) => `${(Math.min(1, Math.max(0, value)) * 100).toFixed(2)}%`;
 
-/** A score on a line from 0 to 1, with a tick where noise ends; below it the bar is hollow. */
-export function scoreBar(score, noise) {
-  const below = noise !== null && score < noise;
+/** A cosine similarity on a line from 0 to 1, with a tick at the noise floor; below it the bar is hollow. */
+export function scoreBar(cosine, noise) {
+  const below = noise !== null && cosine < noise;
   const said = noise === null
-    ? `Score ${score.toFixed(3)}; where noise ends was not measured`
-    : `Score ${score.toFixed(3)}, ${below ? "below" : "above"} the noise level of ${noise.toFixed(3)}`;
+    ? `Cosine ${cosine.toFixed(3)}; the noise floor was not measured`
+    : `Cosine ${cosine.toFixed(3)}, ${below ? "below" : "above"} the noise floor of ${noise.toFixed(3)}`;
   return svg("svg", { class: `score-bar${below ? " below" : ""}`, role: "img", "aria-label": said },
     svg("rect", { class: "track", x: 0, y: 5, width: "100%", height: 2 }),
-    svg("rect", { class: "value", x: 0, y: 3.5, width: share(score), height: 5 }),
+    svg("rect", { class: "value", x: 0, y: 3.5, width: share(cosine), height: 5 }),
     noise !== null && svg("line", { class: "tick", x1: share(noise), x2: share(noise), y1: 0, y2: 12 }));
 }
 

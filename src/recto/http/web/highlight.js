@@ -1,4 +1,4 @@
-// Marks a question's words in a passage, and chooses the part of a passage that shows most of them.
+// Marks the words of a passage that match a query, and chooses the part of the passage that shows most of them.
 
 import { h } from "./dom.js";
 
@@ -11,7 +11,15 @@ const COMMON = new Set(
 const WORD = /[\p{L}\p{N}_]+/gu;
 const MOST = 400; // characters of an excerpt, beyond which no further block is taken
 
-/** A pattern that finds a question's telling words, in their other forms too; null if it has none. */
+/** A pattern that finds the words that the service says match, as they are written; null if there are none. */
+export function matching(words) {
+  const bare = words.map((word) => word.replace(/^_+|_+$/gu, "")).filter(Boolean); // Markdown's emphasis is not shown
+  if (!bare.length) return null;
+  const pattern = bare.sort((one, other) => other.length - one.length).map((word) => word.replace(/[.*+?^${}()|[\]\\/]/gu, "\\$&")).join("|");
+  return new RegExp(`(?<![\\p{L}\\p{N}])_*(?:${pattern})_*(?![\\p{L}\\p{N}])`, "giu");
+}
+
+/** A pattern that finds a question's telling words in a page, in their other forms too; null if it has none. */
 export function telling(question) {
   const words = question.toLowerCase().match(WORD) ?? [];
   const parts = words.flatMap((word, place) => {

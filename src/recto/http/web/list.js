@@ -7,7 +7,7 @@ import { byId, counted, h } from "./dom.js";
 import { milliseconds } from "./charts.js";
 import { problem } from "./notices.js";
 import { noticed, outline } from "./outline.js";
-import { drawAnswer, summary } from "./results.js";
+import { drawAnswer, NOT_COVERED, reveal, summary } from "./results.js";
 import { showFilters } from "./search.js";
 import { leads, state } from "./state.js";
 
@@ -20,7 +20,7 @@ const kindOf = (now) => (now.selection ? "related" : now.q ? "search" : "content
 function wanted(now) {
   const kind = kindOf(now);
   const asked = { related: [now.selection, now.ask && now.q], search: [now.q], contents: [] }[kind];
-  const narrowed = kind === "contents" ? [] : [now.modules, now.url, now.limit];
+  const narrowed = kind === "contents" ? [] : [now.modules, now.url, now.mode, now.limit];
   return JSON.stringify([kind, now.collection, ...asked, ...narrowed]);
 }
 
@@ -50,11 +50,11 @@ export async function show(now) {
 function put({ kind, title, note = "", head = [], parts }) {
   const list = byId("list");
   const focused = list.contains(document.activeElement) ? document.activeElement.id || "list-title" : null;
-  const results = list.querySelectorAll(".result").length;
+  const entries = list.querySelectorAll(".entry").length;
   list.replaceChildren(h("div", { class: "list-head" }, h("h2", { id: "list-title", tabindex: "-1" }, title), note && h("p", { class: "note" }, note)), ...head, ...parts);
   list.removeAttribute("aria-busy");
   // A reader who asked for more goes on where they begin; else whoever was in the old list is at the top of the new one.
-  if (focused === "more") list.querySelectorAll(".result")[results]?.focus();
+  if (focused === "more") list.querySelectorAll(".entry")[entries]?.querySelector(".result").focus();
   else if (focused || kind === "related") byId("list-title").focus({ preventScroll: true });
 }
 
@@ -66,11 +66,10 @@ async function draw(now, signal) {
   }
   const answer = await api[kind](now, signal);
   if (noticed(now.collection, answer.generation)) showFilters();
-  const question = kind === "search" || now.ask ? now.q : "";
-  const parts = drawAnswer(answer, { question, limit: now.limit });
+  const parts = drawAnswer(answer, now.limit);
   const title = kind === "search" ? "Passages" : "Related passages";
   const note = `${summary(answer)} · ${milliseconds(answer.timings.total_ms)}`;
-  return { kind, title, note, head: kind === "related" ? aboutSelection(now, answer.selection) : [], parts, said: `${title}: ${summary(answer)}` };
+  return { kind, title, note, head: kind === "related" ? aboutSelection(now, answer.selection) : [], parts, said: `${title}: ${answer.covered ? "" : `${NOT_COVERED} `}${summary(answer)}` };
 }
 
 function aboutSelection(now, { text, cut, left_out: leftOut }) {
@@ -88,10 +87,11 @@ function aboutSelection(now, { text, cut, left_out: leftOut }) {
 
 /** Show which result is the one that is open, and where the links of this state lead. */
 function point(now) {
-  for (const entry of byId("list").querySelectorAll(".entry")) {
+  for (const entry of byId("list").querySelectorAll(".entry, .other")) {
     const open = entry.dataset.page === now.page && Number(entry.dataset.passage) === now.passage;
     entry.classList.toggle("open", open);
     const link = entry.querySelector(".result");
+    if (open) reveal(entry);
     if (open) link.setAttribute("aria-current", "true");
     else link.removeAttribute("aria-current");
   }

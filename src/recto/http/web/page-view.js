@@ -9,6 +9,7 @@ import { blocks, render } from "./markdown.js";
 import { problem } from "./notices.js";
 import { outline } from "./outline.js";
 import { paintSelected, paintWords } from "./painting.js";
+import { reveal } from "./results.js";
 import { leads, state } from "./state.js";
 
 const run = api.lane();
@@ -138,7 +139,8 @@ function point(now, move) {
 }
 
 function backToList(before) {
-  const open = [...document.querySelectorAll("#list .entry")].find((one) => one.dataset.page === before.page && Number(one.dataset.passage) === before.passage);
+  const open = [...document.querySelectorAll("#list .entry, #list .other")].find((one) => one.dataset.page === before.page && Number(one.dataset.passage) === before.passage);
+  if (open) reveal(open);
   const target = open?.querySelector(".result") ?? byId("list-title");
   target?.focus({ preventScroll: true });
   target?.scrollIntoView({ block: "center" });

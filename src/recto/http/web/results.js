@@ -1,37 +1,48 @@
-// Draws passages that were found: title, place in the book, the telling part, and the score against the level of noise.
+// Draws what was found, page by page: title, place in the book, the telling part, the score, and the page's other sections.
 
 import { scoreBar } from "./charts.js";
 import { counted, h, isWeb, outward } from "./dom.js";
-import { excerpt, mark, telling } from "./highlight.js";
+import { excerpt, mark, matching } from "./highlight.js";
 import { blocks, render } from "./markdown.js";
 import { notice } from "./notices.js";
 import { leads } from "./state.js";
 
 const MOST = 100;
+export const NOT_COVERED = "The book does not seem to cover this.";
 
 /** Make everything below the list's title for an answer of the service. */
-export function drawAnswer(answer, { question, limit }) {
-  const { results, noise } = answer;
-  const pattern = telling(question);
-  const above = results.filter((one) => one.above_noise !== false);
-  const below = results.filter((one) => one.above_noise === false);
+export function drawAnswer(answer, limit) {
+  const groups = grouped(answer);
   const parts = answer.warnings.map((words) => h("p", { class: "warning" }, words));
-  if (!results.length) parts.push(nothing(answer));
-  if (above.length) parts.push(entries(above, noise, pattern));
-  if (below.length) parts.push(noiseNote(above.length, noise), entries(below, noise, pattern));
-  if (results.length >= limit && limit < MOST) {
+  parts.push(...Object.entries(answer.corrections).map(([word, meant]) => h("p", { class: "correction" }, `“${word}” is not in the book. Searched for ${either(meant)}.`)));
+  if (!groups.length) return [...parts, nothing(answer)];
+  const list = [h("ol", { class: "entries", role: "list" }, ...groups.map((group) => entry(group, answer.noise)))];
+  if (groups.length >= limit && limit < MOST) {
     const more = Math.min(MOST, limit + 10);
-    parts.push(h("p", { class: "more" }, h("a", { class: "button", id: "more", ...leads({ limit: more }) }, "More results")));
+    list.push(h("p", { class: "more" }, h("a", { class: "button", id: "more", ...leads({ limit: more }) }, "More results")));
   }
-  return parts;
+  if (answer.covered) return [...parts, ...list];
+  const nearest = h("details", { class: "weak", open: limit > 10 }, h("summary", {}, `Show the nearest passages (${counted(groups.length, answer.groups.length ? "page" : "passage")})`), ...list);
+  return [...parts, h("p", { class: "not-covered" }, NOT_COVERED), nearest];
 }
 
 /** Say how much was found, for the eye and the ear. */
-export function summary({ results, noise }) {
+export function summary({ results, groups }) {
   if (!results.length) return "No passages";
-  const above = results.filter((one) => one.above_noise).length;
-  return counted(results.length, "passage") + (noise === null ? "" : above === results.length ? ", all above the noise level" : `, ${above} above the noise level`);
+  return counted(results.length, "passage") + (groups.length ? ` on ${counted(groups.length, "page")}` : "");
 }
+
+/** Open what an entry is folded into. */
+export function reveal(entry) {
+  for (let fold = entry.parentElement.closest("details"); fold; fold = fold.parentElement.closest("details")) fold.open = true;
+}
+
+/** The hits of each page, best first; without groups, every hit for itself. */
+function grouped({ results, groups }) {
+  return groups.length ? groups.map(({ ranks }) => ranks.map((rank) => results[rank - 1])) : results.map((one) => [one]);
+}
+
+const either = (words) => new Intl.ListFormat("en", { type: "disjunction" }).format(words.map((word) => `“${word}”`));
 
 function nothing(answer) {
   const filtered = answer.outcome === "filtered_out";
@@ -42,27 +53,29 @@ function nothing(answer) {
   return notice(title, [answer.message, ...advice].filter(Boolean), filtered ? everywhere : null);
 }
 
-function noiseNote(above, noise) {
-  const said = above
-    ? `Below the noise level of ${noise.toFixed(2)}. Questions that have nothing to do with the book reach such scores too.`
-    : `Nothing stands out: all scores are below the noise level of ${noise.toFixed(2)}. The book may not answer this; ask in other words.`;
-  return h("p", { class: "noise-note" }, said);
+function entry([best, ...rest], noise) {
+  const others = rest.filter((one, place) => one.link !== best.link && rest.findIndex(({ link }) => link === one.link) === place);
+  const { title, path } = place(best);
+  const pattern = matching(best.matches);
+  return h("li", { class: weak(best) ? "entry below" : "entry", ...address(best) },
+    h("p", { class: "path" }, h("span", { class: "module" }, best.module), ...path.flatMap((heading) => [h("span", { class: "step", "aria-hidden": "true" }, "›"), heading])),
+    h("h3", {}, link(best, title)),
+    h("p", { class: "score" }, h("span", {}, h("span", { class: "unseen" }, "Score "), best.score.toFixed(3)), best.dense !== null && scoreBar(best.dense, noise), weak(best) && h("span", { class: "verdict" }, "weak")),
+    ...passage(best, title, pattern),
+    others.length > 0 && h("details", { class: "others" }, h("summary", {}, `${counted(others.length, "more section")} on this page`), h("ol", { role: "list" }, ...others.map(other))));
 }
 
-function entries(results, noise, pattern) {
-  return h("ol", { class: "entries", role: "list", start: results[0].rank }, ...results.map((one) => entry(one, noise, pattern)));
+/** A further section of a page: its heading and the telling part of its best passage. */
+function other(one) {
+  const snippet = h("p", { class: "snippet" }, one.snippet);
+  mark(snippet, matching(one.matches));
+  return h("li", { class: weak(one) ? "other below" : "other", ...address(one) },
+    h("p", { class: "other-head" }, link(one, place(one).title), h("span", { class: "count" }, h("span", { class: "unseen" }, "Score "), one.score.toFixed(3))), snippet);
 }
 
-function entry(one, noise, pattern) {
-  const below = one.above_noise === false;
-  const { title, path } = place(one);
-  const open = { page: one.page_url, anchor: one.anchor, passage: one.chunk_index };
-  return h("li", { class: below ? "entry below" : "entry", "data-page": one.page_url, "data-passage": one.chunk_index },
-    h("p", { class: "path" }, h("span", { class: "module" }, one.module), ...path.flatMap((heading) => [h("span", { class: "step", "aria-hidden": "true" }, "›"), heading])),
-    h("h3", {}, h("a", { class: "result", ...leads(open) }, title)),
-    h("p", { class: "score" }, h("span", { "aria-hidden": "true" }, one.score.toFixed(3)), scoreBar(one.score, noise), below && h("span", { class: "verdict" }, "below noise")),
-    ...passage(one, title, pattern));
-}
+const weak = (one) => one.above_noise === false;
+const address = (one) => ({ "data-page": one.page_url, "data-passage": one.chunk_index });
+const link = (one, title) => h("a", { class: "result", ...leads({ page: one.page_url, anchor: one.anchor, passage: one.chunk_index }) }, title);
 
 /** A passage is called by its own heading; what leads to it is its path. */
 function place({ headings, page_title: page }) {

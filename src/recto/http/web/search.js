@@ -18,6 +18,7 @@ export function begin() {
     go({ q, page: "", anchor: "", passage: null, selection: "", ask: false, limit: 10 });
   });
   byId("page-filter").addEventListener("change", (event) => go({ url: event.target.value, limit: 10 }));
+  byId("mode").addEventListener("change", (event) => go({ mode: event.target.value, limit: 10 }));
   byId("collection").addEventListener("change", (event) =>
     go({ collection: event.target.value, modules: [], url: "", page: "", anchor: "", passage: null, selection: "", ask: false, limit: 10 }));
   byId("facets").addEventListener("change", () => {
@@ -28,6 +29,7 @@ export function begin() {
 
 export function show(now, before) {
   if (!before || now.q !== before.q) byId("q").value = now.q;
+  byId("mode").value = now.mode;
   byId("home").setAttribute("href", address({ collection: now.collection }, { ...emptied(now) }));
   showFilters();
 }

@@ -1,10 +1,11 @@
 // The address bar holds everything that is shown: what is read from it, how it is written, and who is told of a change.
 
 const NOTHING = {
-  q: "", modules: [], url: "", page: "", anchor: "", passage: null, selection: "", ask: false, view: "", collection: "", limit: 10,
+  q: "", modules: [], url: "", page: "", anchor: "", passage: null, selection: "", ask: false, view: "", collection: "", mode: "", limit: 10,
 };
 const LONGEST_SELECTION = 6000; // as it is encoded: more than models read, and proxies take addresses of about 8000 characters
 const LONGEST_TEXT = 2000;
+const MODES = ["dense", "lexical"]; // besides the default, hybrid
 
 const listeners = [];
 let current = read(location.search);
@@ -33,6 +34,7 @@ export function read(search) {
     ask: given.get("ask") === "1",
     view: given.get("view") === "health" ? "health" : "",
     collection: text("collection"),
+    mode: MODES.includes(given.get("mode")) ? given.get("mode") : "",
     limit: whole("limit", 1, 100, NOTHING.limit),
   });
 }
