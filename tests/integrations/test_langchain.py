@@ -75,6 +75,14 @@ def test_filters_when_it_is_made_and_when_it_is_asked(retriever: Retriever) -> N
     assert adapter.invoke("sensors", modules=["simulaton"]) == []
 
 
+def test_the_mode_when_it_is_made_and_when_it_is_asked(retriever: Retriever) -> None:
+    adapter = RectoRetriever(retriever=retriever, mode="dense")
+    for documents, mode in ((adapter.invoke(QUESTION), "dense"), (adapter.invoke(QUESTION, mode="lexical"), "lexical")):
+        hits = retriever.search(QUESTION, mode=mode).hits
+        wanted = [(hit.score, hit.dense, hit.lexical) for hit in hits]
+        assert [tuple(document.metadata[part] for part in ("score", "dense", "lexical")) for document in documents] == wanted
+
+
 def test_awaited_and_in_a_chain(retriever: Retriever) -> None:
     adapter = RectoRetriever(retriever=retriever, k=2)
     chain = adapter | RunnableLambda(lambda documents: [document.metadata["link"] for document in documents])
