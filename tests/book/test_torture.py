@@ -161,7 +161,12 @@ CASES = [
             "[^1]: word",
             "Noted by Hugo, with a Pod in it.",
         ),
-        ("Stated > Setext One > Two lines of a heading", "Stated > Setext One > Full"),
+        (
+            "Stated > Setext One > Two lines of a heading",
+            "Stated > Setext One > Empty > Empty too",
+            "Stated > Setext One > Full",
+            "Stated > Setext One > Trailing",
+        ),
         (
             (6, "setext-one"),
             (9, "two-linesof-a-heading"),
@@ -173,7 +178,7 @@ CASES = [
             (45, "trailing"),
         ),
         ("{{", "{%", "https://"),
-        kinds="list group table paragraph paragraph paragraph paragraph",
+        kinds="list group table paragraph paragraph paragraph heading paragraph heading",
     ),
 ]
 

@@ -29,6 +29,7 @@ def test_a_citation_is_plain_and_complete(retriever: Retriever) -> None:
     assert json.loads(json.dumps(found)) == found
     assert found["link"] == f"{hit.chunk.page_url}#{hit.chunk.anchor}"
     assert (found["title"], found["module"], found["score"]) == (hit.chunk.page_title, "ros2", hit.score)
+    assert (found["mode"], found["dense"], found["lexical"]) == ("hybrid", hit.dense, hit.lexical)
     assert found["above_noise"] is True
     assert found["headings"] == list(hit.chunk.headings)
 
@@ -51,6 +52,7 @@ def test_a_name_is_connected_once(retriever: Retriever, sample_home: Path, monke
         assert set(pool.map(ask, range(4))) == {retriever.search(QUESTION).hits[0].chunk.id}
     assert connections == ["rag_embedding"]
     assert asyncio.run(Book("rag_embedding").asearch(QUESTION, 1, "ros2", None)).hits
+    assert asyncio.run(Book("rag_embedding").asearch(QUESTION, 1, None, None, "lexical")).mode == "lexical"
     book.connected().close()
 
 

@@ -43,6 +43,7 @@ def test_what_is_asked_wins_over_what_was_configured(retriever: Retriever) -> No
     assert [document.meta["module"] for document in component.run("sensors", top_k=1, modules=["isaac"])["documents"]] == ["isaac"]
     page = retriever.search(QUESTION).hits[0].chunk.page_url
     assert {document.meta["page_url"] for document in component.run("sensors", modules=[], page=page)["documents"]} == {page}
+    assert {document.meta["mode"] for document in component.run("sensors", mode="lexical")["documents"]} == {"lexical"}
 
 
 def test_async_is_awaited(retriever: Retriever, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -62,7 +63,7 @@ def test_written_and_read_back(retriever: Retriever, sample_home: Path, monkeypa
     data = component.to_dict()
     assert data == {
         "type": "recto.integrations.haystack.RectoRetriever",
-        "init_parameters": {"collection": retriever.collection, "top_k": 3, "modules": ["ros2"], "page": None},
+        "init_parameters": {"collection": retriever.collection, "top_k": 3, "modules": ["ros2"], "page": None, "mode": "hybrid"},
     }
     assert RectoRetriever.from_dict(data).to_dict() == data
     text = pipeline(component).dumps()

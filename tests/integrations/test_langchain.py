@@ -22,6 +22,7 @@ from recto.protocols import Embedder
 from recto.retriever import Retriever
 from recto.settings import QUERY_COLLECTION
 from recto.stores.edge.store import EdgeStore
+from recto.types import Mode
 
 QUESTION = "What is a ROS 2 node?"
 
@@ -73,6 +74,15 @@ def test_filters_when_it_is_made_and_when_it_is_asked(retriever: Retriever) -> N
     found = RectoRetriever(retriever=retriever).invoke("sensors", page=page, k=2)
     assert [document.metadata["page_url"] for document in found] == [page, page]
     assert adapter.invoke("sensors", modules=["simulaton"]) == []
+
+
+def test_the_mode_when_it_is_made_and_when_it_is_asked(retriever: Retriever) -> None:
+    adapter = RectoRetriever(retriever=retriever, mode="dense")
+    modes: tuple[Mode, Mode] = ("dense", "lexical")
+    for documents, mode in zip((adapter.invoke(QUESTION), adapter.invoke(QUESTION, mode="lexical")), modes, strict=True):
+        hits = retriever.search(QUESTION, mode=mode).hits
+        wanted = [(hit.score, hit.dense, hit.lexical) for hit in hits]
+        assert [tuple(document.metadata[part] for part in ("score", "dense", "lexical")) for document in documents] == wanted
 
 
 def test_awaited_and_in_a_chain(retriever: Retriever) -> None:

@@ -41,6 +41,9 @@ def test_filters(retriever: Retriever) -> None:
     assert {node.metadata["module"] for node in found} == {"simulation", "isaac"}
     page = retriever.search(QUESTION).hits[0].chunk.page_url
     assert {node.metadata["page_url"] for node in RectoRetriever(retriever=retriever, page=page).retrieve("sensors")} == {page}
+    lexical = RectoRetriever(retriever=retriever, mode="lexical").retrieve("sensors")
+    assert [node.score for node in lexical] == [hit.score for hit in retriever.search("sensors", mode="lexical").hits]
+    assert {node.metadata["mode"] for node in lexical} == {"lexical"}
 
 
 def test_async_is_awaited(retriever: Retriever, monkeypatch: pytest.MonkeyPatch) -> None:

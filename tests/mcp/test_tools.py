@@ -23,8 +23,10 @@ from recto.mcp.desk import Desk
 from recto.mcp.server import build_server, page_uri
 from recto.protocols import Embedder
 from recto.retriever import Retriever
+from recto.search.display import chunk_matches, response_words
+from recto.search.snippets import make_snippet
 from recto.stores.edge.store import EdgeStore
-from recto.types import Filters, Module, SearchResponse
+from recto.types import MODES, Filters, Mode, Module, SearchResponse
 from tests.mcp.asking import call, connected, failure, in_memory, text_of
 
 QUESTION = "What is ROS 2?"
@@ -51,6 +53,7 @@ def test_what_the_server_says_of_itself(retriever: Retriever) -> None:
     assert info.name == "recto"
     assert "link" in instructions
     assert "above_noise" in instructions
+    assert "answerable" in instructions
     assert [tool.name for tool in tools] == ["search_book", "read_page", "list_modules", "related_passages"]
     for tool in tools:
         Draft202012Validator.check_schema(tool.input_schema)
@@ -79,7 +82,9 @@ def test_search_answers_as_the_core_does(retriever: Retriever) -> None:
     found = result.structured_content
     assert found["outcome"] == "found"
     assert found["noise"] == pytest.approx(expected.noise, abs=1e-4)
+    assert (found["mode"], found["answerable"], found["corrections"]) == ("hybrid", expected.answerable, {})
     assert len(found["passages"]) == 3
+    words = response_words(retriever, expected)
     for passage, hit in zip(found["passages"], expected.hits, strict=True):
         assert passage == {
             "link": f"{hit.chunk.page_url}#{hit.chunk.anchor}",
@@ -87,11 +92,33 @@ def test_search_answers_as_the_core_does(retriever: Retriever) -> None:
             "module": hit.chunk.module_name,
             "headings": list(hit.chunk.headings),
             "score": pytest.approx(hit.score, abs=1e-4),
+            "dense": pytest.approx(hit.dense, abs=1e-4),
+            "lexical": pytest.approx(hit.lexical, abs=1e-4),
             "above_noise": True,
+            "matches": list(chunk_matches(hit.chunk, words)),
+            "snippet": make_snippet(hit.chunk.text, words).text,
             "text": hit.chunk.text,
         }
         assert passage["link"] in text_of(result)
         assert passage["text"] in text_of(result)
+        assert f"matches: {', '.join(passage['matches'])})" in text_of(result)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_the_mode_is_the_agents_choice(retriever: Retriever, mode: Mode) -> None:
+    found = call(retriever, "search_book", query="QoS depth", mode=mode).structured_content
+    assert found["mode"] == mode
+    hits = retriever.search("QoS depth", mode=mode).hits
+    assert [passage["text"] for passage in found["passages"]] == [hit.chunk.text for hit in hits]
+    near = call(retriever, "related_passages", selection="QoS depth", mode=mode).structured_content
+    assert near["mode"] == mode
+    assert "mode" in failure(call(retriever, "search_book", query="QoS depth", mode="fast"))
+
+
+def test_a_misspelt_word_is_corrected_and_said(retriever: Retriever) -> None:
+    result = call(retriever, "search_book", query="quaternoin")
+    assert result.structured_content["corrections"] == {"quaternoin": ["quaternion"]}
+    assert '"quaternoin" is not in the book. Searched for "quaternion".' in text_of(result)
 
 
 def test_filters(retriever: Retriever) -> None:
@@ -113,8 +140,9 @@ def test_why_nothing_was_found(retriever: Retriever) -> None:
     elsewhere = call(retriever, "search_book", query="How long do I have to boil an egg?")
     assert elsewhere.structured_content["outcome"] == "found"
     assert not any(passage["above_noise"] for passage in elsewhere.structured_content["passages"])
-    assert "does not say anything about this" in elsewhere.structured_content["message"]
-    assert ", noise)" in text_of(elsewhere)
+    assert elsewhere.structured_content["answerable"] < 0.5
+    assert text_of(elsewhere).startswith("The book does not seem to cover this.")
+    assert "; weak" in text_of(elsewhere)
 
 
 def test_a_collection_that_is_missing_or_empty(retriever: Retriever, tmp_path: Path, embedder: Embedder) -> None:

@@ -39,7 +39,7 @@ def test_no_words_match_nothing() -> None:
 
 
 def test_matched_words_are_listed_once_as_they_are_written_first() -> None:
-    assert matched_words("Nodes and nodes, then a node.", words("node")) == ("Nodes", "node")
+    assert matched_words("Nodes talk to nodes; a node to a topic, then nodes.", words("node topic")) == ("Nodes", "node", "topic")
 
 
 def test_the_snippet_shows_the_match_wherever_it_is() -> None:
@@ -110,5 +110,6 @@ def test_a_snippet_is_made_of_words_of_the_text(text: str, query: str, length: i
     for start, end in snippet.spans:
         assert 0 <= start < end <= len(snippet.text)
         assert find_matches(snippet.text[start:end], words(query))
-    assert len(snippet.text) <= 2 * length + 2
+    longest = max((end - start for start, end in snippet.spans), default=0)
+    assert len(snippet.text) <= max(2 * length, longest) + 2
     assert bool(snippet.spans) == bool(find_matches(" ".join(text.split()), words(query)))

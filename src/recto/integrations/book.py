@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from recto.retriever import Retriever
-from recto.types import Filters, Hit, SearchResponse
+from recto.search.display import above_noise
+from recto.types import Filters, Hit, Mode, SearchResponse
 
 _LOG = logging.getLogger("recto")
 
@@ -36,16 +37,18 @@ class Book:
                 self._retriever = Retriever.connect(self.collection)
             return self._retriever
 
-    def search(self, query: str, top_k: int, modules: Sequence[str] | None, page: str | None) -> SearchResponse:
+    def search(self, query: str, top_k: int, modules: Sequence[str] | None, page: str | None, mode: Mode = "hybrid") -> SearchResponse:
         """Search; an empty answer is logged with its reason, as frameworks have no place for it."""
-        return _logged(self.connected().search(query, top_k, _filters(modules, page)))
+        return _logged(self.connected().search(query, top_k, _filters(modules, page), mode=mode))
 
-    async def asearch(self, query: str, top_k: int, modules: Sequence[str] | None, page: str | None) -> SearchResponse:
+    async def asearch(
+        self, query: str, top_k: int, modules: Sequence[str] | None, page: str | None, mode: Mode = "hybrid"
+    ) -> SearchResponse:
         """Search without holding up the event loop."""
         retriever = self._retriever
         if retriever is None:
             retriever = await to_thread(self.connected)
-        return _logged(await retriever.asearch(query, top_k, _filters(modules, page)))
+        return _logged(await retriever.asearch(query, top_k, _filters(modules, page), mode=mode))
 
 
 def citation(hit: Hit, response: SearchResponse) -> dict[str, Any]:
@@ -58,8 +61,12 @@ def citation(hit: Hit, response: SearchResponse) -> dict[str, Any]:
         "title": chunk.page_title,
         "module": chunk.module_name,
         "headings": list(chunk.headings),
+        "mode": response.mode,
         "score": hit.score,
-        "above_noise": None if response.noise is None else hit.score >= response.noise,
+        "dense": hit.dense,
+        "lexical": hit.lexical,
+        "above_noise": above_noise(hit, response),
+        "answerable": response.answerable,
         "chunk_id": chunk.id,
         "chunk_index": chunk.chunk_index,
         "total_chunks": chunk.total_chunks,

@@ -9,7 +9,7 @@ from recto.integrations import absent
 from recto.integrations.book import Book, citation
 from recto.limits import DEFAULT_TOP_K
 from recto.retriever import Retriever
-from recto.types import SearchResponse
+from recto.types import Mode, SearchResponse
 
 try:
     from haystack import Document, component, default_from_dict, default_to_dict
@@ -27,27 +27,40 @@ class RectoRetriever:
         top_k: int = DEFAULT_TOP_K,
         modules: Sequence[str] = (),
         page: str | None = None,
+        mode: Mode = "hybrid",
         *,
         retriever: Retriever | None = None,
     ) -> None:
         self._book = Book(collection, retriever)
-        self._settings: dict[str, Any] = {"top_k": top_k, "modules": list(modules), "page": page}
+        self._settings: dict[str, Any] = {"top_k": top_k, "modules": list(modules), "page": page, "mode": mode}
 
     def warm_up(self) -> None:
         """Open the index and load the model."""
         self._book.connected().warm_up()
 
     @component.output_types(documents=list[Document])
-    def run(self, query: str, top_k: int | None = None, modules: list[str] | None = None, page: str | None = None) -> dict[str, Any]:
+    def run(
+        self,
+        query: str,
+        top_k: int | None = None,
+        modules: list[str] | None = None,
+        page: str | None = None,
+        mode: Mode | None = None,
+    ) -> dict[str, Any]:
         """Return the passages nearest to a question, best first; what is given here wins over what was configured."""
-        return _documents(self._book.search(query, **self._search(top_k=top_k, modules=modules, page=page)))
+        return _documents(self._book.search(query, **self._search(top_k=top_k, modules=modules, page=page, mode=mode)))
 
     @component.output_types(documents=list[Document])
     async def run_async(
-        self, query: str, top_k: int | None = None, modules: list[str] | None = None, page: str | None = None
+        self,
+        query: str,
+        top_k: int | None = None,
+        modules: list[str] | None = None,
+        page: str | None = None,
+        mode: Mode | None = None,
     ) -> dict[str, Any]:
         """Do the same without holding up the event loop."""
-        return _documents(await self._book.asearch(query, **self._search(top_k=top_k, modules=modules, page=page)))
+        return _documents(await self._book.asearch(query, **self._search(top_k=top_k, modules=modules, page=page, mode=mode)))
 
     def to_dict(self) -> dict[str, Any]:
         """Describe the component as plain values."""

@@ -7,7 +7,7 @@ from typing import Any
 from recto.integrations import absent
 from recto.integrations.book import Book, citation
 from recto.limits import DEFAULT_TOP_K
-from recto.types import SearchResponse
+from recto.types import Mode, SearchResponse
 
 try:
     from langchain_core.documents import Document
@@ -18,7 +18,7 @@ except ModuleNotFoundError as error:
 
 
 class RectoRetriever(BaseRetriever):
-    """Finds passages of a book; `k`, `modules` and `page` may be given to `invoke` too. Pickled, it travels by the collection's name."""
+    """Finds passages of a book; `k`, `modules`, `page` and `mode` may be given to `invoke` too. Pickled, it travels by name."""
 
     model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")  # a misspelt `collection` would search another book
 
@@ -27,6 +27,7 @@ class RectoRetriever(BaseRetriever):
     k: int = DEFAULT_TOP_K
     modules: tuple[str, ...] = ()
     page: str | None = None
+    mode: Mode = "hybrid"
     _book: Book = PrivateAttr()
 
     def model_post_init(self, context: Any) -> None:
@@ -45,8 +46,15 @@ class RectoRetriever(BaseRetriever):
     async def _aget_relevant_documents(self, query: str, *, run_manager: Any = None, **asked: Any) -> list[Document]:  # noqa: ARG002
         return _documents(await self._book.asearch(query, **self._search(**asked)))
 
-    def _search(self, k: int | None = None, modules: tuple[str, ...] | None = None, page: str | None = None) -> dict[str, Any]:
-        return {"top_k": self.k if k is None else k, "modules": self.modules if modules is None else modules, "page": page or self.page}
+    def _search(
+        self, k: int | None = None, modules: tuple[str, ...] | None = None, page: str | None = None, mode: Mode | None = None
+    ) -> dict[str, Any]:
+        return {
+            "top_k": self.k if k is None else k,
+            "modules": self.modules if modules is None else modules,
+            "page": page or self.page,
+            "mode": mode or self.mode,
+        }
 
 
 def _documents(response: SearchResponse) -> list[Document]:

@@ -9,7 +9,7 @@ from recto.integrations import absent
 from recto.integrations.book import Book, citation
 from recto.limits import DEFAULT_TOP_K
 from recto.retriever import Retriever
-from recto.types import SearchResponse
+from recto.types import Mode, SearchResponse
 
 try:
     from llama_index.core.base.base_retriever import BaseRetriever
@@ -31,11 +31,12 @@ class RectoRetriever(BaseRetriever):
         similarity_top_k: int = DEFAULT_TOP_K,
         modules: Sequence[str] = (),
         page: str | None = None,
+        mode: Mode = "hybrid",
         **more: Any,
     ) -> None:
         super().__init__(**more)
         self._book = Book(collection, retriever)
-        self._search: dict[str, Any] = {"top_k": similarity_top_k, "modules": modules, "page": page}
+        self._search: dict[str, Any] = {"top_k": similarity_top_k, "modules": modules, "page": page, "mode": mode}
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         return _nodes(self._book.search(query_bundle.query_str, **self._search))

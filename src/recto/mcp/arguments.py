@@ -8,7 +8,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstr
 
 from recto.errors import InvalidArgument
 from recto.limits import DEFAULT_TOP_K, MAX_QUERY
-from recto.types import Filters
+from recto.types import Filters, Mode
 
 MOST_PASSAGES = 20
 
@@ -23,6 +23,10 @@ Modules = Annotated[
     list[Name] | None,
     BeforeValidator(_several),
     Field(description="Only these modules, by the names that list_modules gives; leave it out to search the whole book."),
+]
+SearchMode = Annotated[
+    Mode,
+    Field(description="hybrid: by meaning and by words. dense: by meaning alone. lexical: by words alone, for exact names and codes."),
 ]
 Limit = Annotated[int, Field(ge=1, le=MOST_PASSAGES, description="How many passages at most.")]
 
@@ -40,6 +44,7 @@ class SearchArguments(Arguments):
     limit: Limit = DEFAULT_TOP_K
     modules: Modules = None
     page: Annotated[Name | None, Field(description="Only the page with this address.")] = None
+    mode: SearchMode = "hybrid"
 
     def filters(self) -> Filters:
         """Return what the search is narrowed to."""
@@ -53,6 +58,7 @@ class RelatedArguments(Arguments):
     question: Annotated[str | None, Field(description="What the reader wants to know about it, if they said so.")] = None
     limit: Limit = DEFAULT_TOP_K
     modules: Modules = None
+    mode: SearchMode = "hybrid"
 
     def filters(self) -> Filters:
         """Return what the search is narrowed to."""

@@ -9,8 +9,6 @@ from recto.types import HEADING_SEPARATOR
 def search_text(result: SearchResult) -> str:
     """Write passages with their citations."""
     blocks = [line for line in (result.message, *(f"Warning: {warning}" for warning in result.warnings)) if line]
-    if result.passages and result.noise is not None:
-        blocks.append(f"Scores below {result.noise:.3f} mean nothing in this book.")
     blocks += [_passage(number, passage) for number, passage in enumerate(result.passages, 1)]
     return "\n\n".join(blocks)
 
@@ -28,6 +26,8 @@ def modules_text(result: ModulesResult) -> str:
 
 
 def _passage(number: int, passage: Passage) -> str:
-    mark = ", noise" if passage.above_noise is False else ""
+    facts = [f"module {passage.module}", f"score {passage.score:.3f}"]
+    facts += ["weak"] if passage.above_noise is False else []
+    facts += [f"matches: {', '.join(passage.matches)}"] if passage.matches else []
     place = HEADING_SEPARATOR.join(passage.headings) or passage.title
-    return f"[{number}] {place} (module {passage.module}, score {passage.score:.3f}{mark})\n{passage.link}\n\n{passage.text}"
+    return f"[{number}] {place} ({'; '.join(facts)})\n{passage.link}\n\n{passage.text}"

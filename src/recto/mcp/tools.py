@@ -14,12 +14,13 @@ from recto.mcp.pages import page_part
 from recto.mcp.results import Module, ModulesResult, PageResult, RelatedResult, SearchResult, related_result, search_result
 from recto.mcp.text import modules_text, page_text, search_text
 from recto.retriever import Retriever
+from recto.search.display import response_words
 
 INSTRUCTIONS = (
     "This server reads one textbook. Start with search_book; read more around a passage with read_page, passing its `link`; use "
     "related_passages when the user has selected text. Answer from what the book says and cite each statement by the passage's `link`. "
-    "Scores say little by themselves: where `above_noise` is false, the passage most likely has nothing to do with the question, and if "
-    "that holds for all of them, say that the book does not cover it."
+    "If `answerable` is below 0.5, say that the book does not seem to cover the question instead of answering from the passages. "
+    "Scores say little by themselves: where `above_noise` is false, the passage most likely has nothing to do with the question."
 )
 
 
@@ -38,12 +39,14 @@ class BookTool:
 
 async def search_book(retriever: Retriever, asked: SearchArguments) -> SearchResult:
     """Answer a question with passages."""
-    return search_result(await retriever.asearch(asked.query, asked.limit, asked.filters()))
+    response = await retriever.asearch(asked.query, asked.limit, asked.filters(), mode=asked.mode)
+    return search_result(response, await to_thread(response_words, retriever, response))
 
 
 async def related_passages(retriever: Retriever, asked: RelatedArguments) -> RelatedResult:
     """Find what goes with a selected text."""
-    return related_result(await retriever.arelated(asked.selection, asked.question, asked.limit, asked.filters()))
+    response = await retriever.arelated(asked.selection, asked.question, asked.limit, asked.filters(), mode=asked.mode)
+    return related_result(response, await to_thread(response_words, retriever, response))
 
 
 async def read_page(retriever: Retriever, asked: PageArguments) -> PageResult:
@@ -63,9 +66,9 @@ TOOLS = (
         "search_book",
         "Search the book",
         "Find the passages of the textbook that answer a question, best first. Use it first for anything that the book may cover. Each "
-        "passage has its text, headings, module and a `link`: cite by `link`. Passages with above_noise=false score as unrelated texts do "
-        "and mean nothing. An empty answer says why in `message`: `filtered_out` means that the filters leave nothing to search, so try "
-        "again without them.",
+        "passage has its text, headings, module and a `link`: cite by `link`. `answerable` below 0.5 means that the book most likely does "
+        "not cover the question. `message` says which misspelt words were corrected, and why an answer is empty: `filtered_out` means "
+        "that the filters leave nothing to search, so try again without them. Use the mode `lexical` to look up an exact name or code.",
         SearchArguments,
         SearchResult,
         search_book,

@@ -63,8 +63,11 @@ def find_matches(text: str, words: Sequence[QueryWord]) -> list[Match]:
 
 def matched_words(text: str, words: Sequence[QueryWord]) -> tuple[str, ...]:
     """Return the distinct words of a text that match a query, as they are written there."""
-    found = [text[match.start : match.end] for match in find_matches(text, words)]
-    return tuple({word.lower(): word for word in reversed(found)}.values())[::-1]
+    found: dict[str, str] = {}
+    for match in find_matches(text, words):
+        word = text[match.start : match.end]
+        found.setdefault(word.lower(), word)
+    return tuple(found.values())
 
 
 def found_words(text: str, words: Sequence[QueryWord]) -> tuple[str, ...]:
@@ -91,7 +94,7 @@ def _cluster(matches: Sequence[Match], words: Sequence[QueryWord], length: int) 
         seen: set[int] = set()
         value, end = 0.0, match.end
         for other in matches[first:]:
-            if other.end - match.start > length:
+            if other is not match and other.end - match.start > length:
                 break
             rarity = words[other.word].rarity
             value += _REPEATED * rarity if other.word in seen else rarity
