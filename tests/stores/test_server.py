@@ -324,6 +324,17 @@ def test_one_call_for_candidates_and_one_for_the_other_chunks(double: QdrantDoub
     assert len(double.requests) == 1
 
 
+def test_shards_return_all_candidates_that_they_score_again(double: QdrantDouble, tmp_path: Path) -> None:
+    store = ServerStore(Connection(double.url, KEY, print), tmp_path, ServerOptions(shards=3), None)
+    publish_lexical(store, "books", GARDEN)
+    index = store.open("books")
+    double.requests.clear()
+    index.candidates([IndexQuery(vector(1001), lexical_query(index))], 5)
+    again = double.requests[0].body["searches"][2]
+    assert (again["limit"], again["prefetch"][0]["limit"]) == (90, 30)
+    store.close()
+
+
 def test_chunks_that_were_deleted_since_are_left_out(store: ServerStore) -> None:
     publish_lexical(store, "books", GARDEN)
     index = store.open("books")

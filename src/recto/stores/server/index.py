@@ -35,6 +35,7 @@ class Shape:
     own: bool
     known_modules: Mapping[str, tuple[Stored, ...]]
     lexical: bool = False
+    shards: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,7 +285,8 @@ class ServerIndex:
             )
             if dense is not None:
                 found = models.Prefetch(query=terms, using=LEXICAL, filter=condition, limit=limits.rescored)
-                again = self._request(dense, limits.rescored, None, None)
+                # Each shard looks for candidates of its own and scores them again: none of the best may be cut off.
+                again = self._request(dense, limits.rescored * self._shape.shards, None, None)
                 requests.append(again.model_copy(update={"prefetch": [found], "with_payload": all_here}))
         return requests
 
@@ -298,8 +300,10 @@ class ServerIndex:
             scores = [self._scores(next(rest).points, filters) for _ in each]
             dense = scores.pop(0) if query.dense is not None else {}
             lexical = scores.pop(0) if scores else {}
-            for cosines in scores:
-                dense.update(cosines)  # keys that are there stay, with the chunks that came with them
+            if scores:
+                best = set(islice(lexical, each[-1].prefetch[0].limit))
+                # Keys that are there stay, with the chunks that came with them.
+                dense.update((id, score) for id, score in scores[0].items() if id in best)
             gathered.append(Candidates(dense, lexical))
         return gathered
 

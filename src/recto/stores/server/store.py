@@ -182,7 +182,7 @@ class ServerStore:
         values = self._stored_values(physical, dialect.module) if not own and dialect.module in (found.payload_schema or {}) else []
         lexical, lexicon, warning = _lexical(found.config, fingerprint)
         modules = stored_modules(dialect, sample, values)
-        shape = Shape(physical, vector_name, dialect, own and dialect is RECTO, modules, lexical)
+        shape = Shape(physical, vector_name, dialect, own and dialect is RECTO, modules, lexical, found.config.params.shard_number or 1)
         warnings = (warning,) if warning else ()
         info = IndexInfo(_base(physical), physical, found.points_count or 0, fingerprint, warnings, size, calibration)
         return ServerIndex(self._connection, shape, info, lexicon)
