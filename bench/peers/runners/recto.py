@@ -26,6 +26,10 @@ class Counted:
         """Embed a question."""
         return self._embedding.query(text)
 
+    def embed_queries(self, texts: Sequence[str]) -> list[list[float]]:
+        """Embed questions."""
+        return [self._embedding.query(text) for text in texts]
+
     def embed_documents(self, texts: Sequence[str], progress: Any = None) -> list[list[float]]:
         """Embed passages."""
         vectors = self._embedding.documents(texts)
