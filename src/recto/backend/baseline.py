@@ -12,8 +12,8 @@ from recto.backend.cases import Cases, read_json
 from recto.backend.contract import SCHEMA_VERSION
 from recto.errors import InvalidArgument
 
-TOLERANCE = 0.03
-"""How far a score may move: int8 and fp32 of the same model differ by up to 0.027 in the committed suite."""
+TOLERANCE = 0.04
+"""How far a score may move: int8 and fp32 of the same model differ by up to 0.036 in the committed suite."""
 
 _SHAPE = "Make it with --test-suite FILE --update-expected FILE."
 
