@@ -93,7 +93,7 @@ def small_book(tmp_path: Path) -> Path:
     root = tmp_path / "book"
     pages = {
         "welcome.md": "# Welcome\n\nThis little book is about gardens and kitchens.\n",
-        "module-1-garden/01-soil.md": "# Soil\n\nSoil holds water and air. Worms keep it loose.\n\n## Compost\n\nCompost feeds the soil.\n",
+        "module-1-garden/01-soil.md": "# Soil\n\nSoil holds water and air. Worms keep it loose.\n\nCompost feeds the soil.\n",
         "module-1-garden/02-seeds.md": "# Seeds\n\nSow beans after the last frost.\n",
         "module-2-kitchen/01-bread.md": "# Bread\n\nKnead the dough until it is smooth, then let it rise.\n",
     }

@@ -22,8 +22,8 @@ def test_a_small_book(small_book: Path, home: Path, embedder: Embedder) -> None:
     seen: list[IndexProgress] = []
     report = index_book(Work(MarkdownTree(small_book), embedder), store, "garden", journal=home / "journal", progress=seen.append)
     assert (len(report.plan.pages), report.plan.failed, report.published) == (4, (), True)
-    assert report.plan.modules() == {"garden": (2, 3), "kitchen": (1, 1), "intro": (1, 1)}
-    assert (seen[0].done, seen[-1].done, seen[-1].chunks) == (0, 5, 5)
+    assert report.plan.modules() == {"garden": (2, 2), "kitchen": (1, 1), "intro": (1, 1)}
+    assert (seen[0].done, seen[-1].done, seen[-1].chunks) == (0, 4, 4)
     assert [now.done for now in seen] == sorted(now.done for now in seen)
     made = report.info.fingerprint
     assert made is not None
@@ -74,7 +74,7 @@ def test_a_book_without_text_is_refused_and_nothing_is_replaced(tmp_path: Path, 
         index_book(Work(MarkdownTree(empty), embedder), store, "garden", journal=home / "journal")
     with pytest.raises(InvalidArgument, match="does not exist"):
         MarkdownTree(tmp_path / "missing")
-    assert store.open("garden").count() == 5
+    assert store.open("garden").count() == 4
 
 
 def test_an_index_of_another_model_is_refused_with_the_repair_command(small_book: Path, home: Path, embedder: Embedder) -> None:
