@@ -110,7 +110,7 @@ class TestBasicSemanticSearch:
         ]
 
     def test_hybrid_ranking_is_the_callers_choice(self, sample_home: Path, retriever: Retriever) -> None:
-        settings = Settings("local", "edge", sample_home, threads=2)
+        settings = Settings("local", "edge", sample_home, threads=2, precision="fp32")
         with TextbookRetriever(settings=settings, mode="hybrid") as textbook:
             results = textbook.search(QUESTION)
         core = retriever.search(QUESTION, mode="hybrid")

@@ -96,7 +96,7 @@ def test_a_collection_without_lexical_vectors(tmp_path: Path, embedder: Embedder
     with EdgeStore(tmp_path).build("plain", embedder.fingerprint) as build:
         build.add(chunks, vectors)
         build.publish(fingerprint(embedder=embedder.fingerprint))
-    with Service(Settings("local", "edge", tmp_path, threads=2, collection="plain"), ServeOptions()) as service:
+    with Service(Settings("local", "edge", tmp_path, threads=2, precision="fp32", collection="plain"), ServeOptions()) as service:
         body = service.post("/v1/search", {"query": chunks[0].text}).json()
         assert (body["mode"], len(body["results"])) == ("dense", 2)
         assert body["results"][0]["matches"], "words are marked without a vocabulary, too"
