@@ -64,13 +64,14 @@ def test_all_is_well(house: Path) -> None:
     assert "none of COHERE_API_KEY, QDRANT_URL, QDRANT_API_KEY is set" in named(found, "configuration").message
 
 
-def test_included_files_that_are_missing_are_a_warning(house: Path, embedder: Embedder) -> None:
-    page = house / "book" / SOIL
+def test_included_files_that_are_missing_are_a_warning(house: Path, tmp_path: Path, embedder: Embedder) -> None:
+    shutil.copytree(house, tmp_path / "house")
+    page = tmp_path / "house" / "book" / SOIL
     page.write_text(f'{page.read_text("utf-8")}\n--8<-- "gone.md"\n', "utf-8")
-    store = EdgeStore(house / "home")
-    index_book(Work(open_book(house / "book"), embedder), store, "house", journal=house / "journal")
+    store = EdgeStore(tmp_path / "house" / "home")
+    index_book(Work(open_book(tmp_path / "house" / "book"), embedder), store, "house", journal=tmp_path / "journal")
     store.close()
-    found = named(examined(house / "home"), "includes")
+    found = named(examined(tmp_path / "house" / "home"), "includes")
     assert (found.severity, found.name) == (Severity.WARNING, "unresolved")
     assert found.evidence == (f"1 included file could not be resolved: {SOIL}: gone.md (missing).",)
     assert "recto index" in found.repair
