@@ -7,7 +7,7 @@ import sys
 def main() -> None:
     """Run the command; a Python that does not have Recto is told so in JSON, too."""
     try:
-        from recto.backend.inspection import main as run
+        from recto.contracts.retrieval_test.inspection import main as run
     except ImportError as missing:
         error = {"kind": "configuration", "component": "CLI", "message": str(missing), "hint": "Run it with: uv run python check_qdrant.py"}
         sys.stdout.write(json.dumps({"schema_version": "1.0", "error": error}) + "\n")

@@ -14,10 +14,21 @@ from __future__ import annotations
 import atexit
 from typing import Any
 
-from recto.backend.checks import check_response, check_results, checked_query, checked_top_k
-from recto.backend.contract import DEFAULT_COLLECTION, DEFAULT_TOP_K, MAX_TOP_K, Metadata, SearchResult, response_of
-from recto.backend.errors import CohereAPIError, QdrantAPIError
-from recto.backend.service import Backend
+from recto.contracts.retrieval_test.contract import (
+    DEFAULT_COLLECTION,
+    DEFAULT_TOP_K,
+    MAX_TOP_K,
+    CohereAPIError,
+    Metadata,
+    QdrantAPIError,
+    SearchResult,
+    check_response,
+    check_results,
+    checked_query,
+    checked_top_k,
+    response_of,
+)
+from recto.contracts.retrieval_test.service import Backend
 from recto.settings import COHERE_MODEL as MODEL
 
 __all__ = [

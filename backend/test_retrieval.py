@@ -7,7 +7,7 @@ import sys
 def main() -> None:
     """Run the command; a Python that does not have Recto is told so in JSON, too."""
     try:
-        from recto.backend.cli import main as run
+        from recto.contracts.retrieval_test.cli import main as run
     except ImportError as missing:
         error = {
             "kind": "configuration",

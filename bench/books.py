@@ -28,8 +28,8 @@ from bench.peers.runners.embedding import kept
 from bench.peers.runners.recto import Counted
 from bench.question_sets import MEASURES, Answer, Book, Hit, Result, lead, load_books, measure
 from recto import Retriever, __version__
-from recto.book.tree import open_book
-from recto.indexer import IndexProgress, Work, index_book
+from recto.book.sources.tree import open_book
+from recto.indexing.indexer import IndexProgress, Work, index_book
 from recto.stores.edge.store import EdgeStore
 from recto.types import Mode
 

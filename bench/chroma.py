@@ -17,7 +17,7 @@ from bench.measures import Mean, Range, best_precision, mean, overlap, shared
 from bench.passages import Divided, Variation, divide
 from bench.splitters import recursive, windows
 from bench.vectors import Vectors
-from recto.book.chunker import ChunkSize
+from recto.book.chunking import ChunkSize
 from recto.types import Page
 
 TOP = 5

@@ -12,9 +12,9 @@ from bench.chroma import BUDGET, TOP
 from bench.measures import Mean, mean
 from bench.passages import Divided, Variation, divide
 from bench.vectors import Vectors
-from recto.addresses import page_key
-from recto.book.chunker import ChunkSize
-from recto.evaluation.suite import load_suite
+from recto._util.names import page_key
+from recto.book.chunking import ChunkSize
+from recto.evaluation.suites import load_suite
 from recto.protocols import Source
 from recto.types import Chunk, Page
 

@@ -19,10 +19,10 @@ from bench import chroma, chunk_quality
 from bench.measures import Mean, mean_of
 from bench.passages import VARIATIONS, Variation
 from bench.vectors import Vectors
-from recto.book.chunker import ChunkSize
-from recto.book.tree import MarkdownTree
-from recto.embedders.granite import granite_embedder
-from recto.wiring import sample_source
+from recto.api import sample_source
+from recto.book.chunking import ChunkSize
+from recto.book.sources.tree import MarkdownTree
+from recto.embedders.granite.embedder import granite_embedder
 
 ROOT = Path(__file__).parent.parent
 QUESTIONS = Path(__file__).parent / "questions"

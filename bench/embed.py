@@ -21,9 +21,9 @@ from time import perf_counter, process_time
 
 from bench.contenders import CONTENDERS, Contender, open_contender, write_plain
 from bench.spine import QUESTIONS, embedded_texts
-from recto.book.tree import MarkdownTree
-from recto.embedders.granite import granite_embedder
-from recto.wiring import sample_source
+from recto.api import sample_source
+from recto.book.sources.tree import MarkdownTree
+from recto.embedders.granite.embedder import granite_embedder
 
 COLUMNS = (
     "",

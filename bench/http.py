@@ -29,10 +29,10 @@ import psutil
 from bench.load import Connection, throughput
 from bench.spine import QUESTIONS, ROOT, table
 from recto import __version__
-from recto.book.tree import MarkdownTree
-from recto.indexer import Work, index_book
+from recto.api import open_embedder, open_retriever, open_store, sample_source
+from recto.book.sources.tree import MarkdownTree
+from recto.indexing.indexer import Work, index_book
 from recto.settings import Settings
-from recto.wiring import open_embedder, open_retriever, open_store, sample_source
 
 CLIENTS = (1, 8, 64)
 WORKERS = 2
@@ -42,7 +42,7 @@ import sys, time
 sys.path.insert(0, sys.argv[1])
 from pathlib import Path
 from recto.settings import Settings
-from recto.wiring import open_retriever
+from recto.api import open_retriever
 questions = sys.argv[3:]
 retriever = open_retriever(Settings("local", "edge", Path(sys.argv[2]), threads=1, collection="bench"), "bench", print)
 for question in questions:
@@ -62,10 +62,10 @@ import sys
 sys.path.insert(0, sys.argv[1])
 from pathlib import Path
 import numpy, qdrant_edge as edge
-from recto.embedders.granite import VARIANTS
-from recto.embedders.graph import OUTPUT, shaped
-from recto.embedders.pack import find_pack, read_tokenizer
-from recto.embedders.session import Weights, new_session, new_tokenizer
+from recto.embedders.granite.embedder import VARIANTS
+from recto.embedders.granite.runtime import OUTPUT, shaped
+from recto.embedders.granite.model_pack import find_pack, read_tokenizer
+from recto.embedders.onnx import Weights, new_session, new_tokenizer
 home, questions = Path(sys.argv[2]), sys.argv[3:]
 tokenizer = new_tokenizer(read_tokenizer(find_pack()))
 session = new_session(VARIANTS["fp32"].graph.read_bytes(), 1, Weights(home / "cache"))

@@ -20,14 +20,14 @@ from pathlib import Path
 from statistics import median
 from time import perf_counter
 
-from recto.book.chunker import DEFAULT_SIZE, chunk_page
-from recto.book.reading import read
-from recto.book.tree import MarkdownTree
-from recto.indexer import Work, index_book
+from recto.api import Opening, open_embedder, open_source, open_store, sample_source
+from recto.book.chunking import DEFAULT_SIZE, chunk_page
+from recto.book.parsing.document import read
+from recto.book.sources.tree import MarkdownTree
+from recto.indexing.indexer import Work, index_book
 from recto.protocols import Embedder, Progress, Source
 from recto.settings import Settings
 from recto.types import Vector
-from recto.wiring import Opening, open_embedder, open_source, open_store, sample_source
 from tests.counting import Counting
 
 WORDS = 1_800_000

@@ -25,14 +25,13 @@ from typing import Any
 
 from bench.spine import QUESTIONS, ROOT, table
 from recto import __version__
-from recto.book.tree import MarkdownTree
-from recto.indexer import Work, index_book
-from recto.mcp.desk import Desk
-from recto.mcp.server import build_server
-from recto.retriever import Retriever
+from recto.api import open_embedder, open_store, sample_source
+from recto.book.sources.tree import MarkdownTree
+from recto.indexing.indexer import Work, index_book
+from recto.search.retriever import Retriever
+from recto.server.mcp.server import Desk, build_server
 from recto.settings import Settings
 from recto.types import SearchResponse
-from recto.wiring import open_embedder, open_store, sample_source
 
 Way = Callable[[str], Awaitable[object]]
 

@@ -16,13 +16,12 @@ from urllib.parse import unquote, urljoin, urlsplit
 
 from markdown_it import MarkdownIt
 
-from recto.addresses import page_key
-from recto.book.bookfile import SiteOptions
-from recto.book.chunker import ChunkSize, chunk_page
-from recto.book.frontmatter import split_front_matter
-from recto.book.reading import read
-from recto.book.tree import open_book
-from recto.modules import nearest
+from recto._util.names import nearest, page_key
+from recto.book.chunking import ChunkSize, chunk_page
+from recto.book.parsing.document import read
+from recto.book.parsing.frontmatter import split_front_matter
+from recto.book.sources.options import SiteOptions
+from recto.book.sources.tree import open_book
 from recto.types import Page
 
 _ELSEWHERE = "no page of this book"

@@ -17,14 +17,14 @@ from time import process_time
 from typing import Any
 
 from bench.scale import batches, numbered_chunk, own_memory, sample_book
-from recto.evaluation.suite import load_suite
-from recto.retriever import Retriever
+from recto.api import open_embedder
+from recto.evaluation.suites import load_suite
 from recto.search.analyzer import ANALYZER
 from recto.search.lexicon import LexiconBuilder
+from recto.search.retriever import Retriever
 from recto.settings import load_settings
 from recto.stores.edge.store import EdgeStore
 from recto.types import Chunk, EmbedderFingerprint, Fingerprint
-from recto.wiring import open_embedder
 
 SUITE = Path(__file__).parent.parent / "src" / "recto" / "sample" / "development.json"
 _ROUNDS = 3

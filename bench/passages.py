@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from bench.vectors import Vectors
-from recto.book.chunker import ChunkSize, Passage, chunk_page
-from recto.book.reading import read
+from recto.book.chunking import ChunkSize, Passage, chunk_page
+from recto.book.parsing.document import read
 from recto.types import Chunk, Page
 
 Variation = Literal["as it is", "no heading path", "one sentence of overlap"]

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 
-from recto.addresses import page_key
-from recto.calibration.measuring import separation
+from recto._util.names import page_key
 from recto.evaluation.binding import heading_key
+from recto.evaluation.calibration import separation
 from recto.evaluation.statistics import Estimate
-from recto.evaluation.suite import Expectation, load_strict_suite
+from recto.evaluation.suites import Expectation, load_strict_suite
 from recto.types import HEADING_SEPARATOR
 
 MEASURES = ("page hit@1", "page hit@5", "page MRR", "section hit@1", "section hit@5")

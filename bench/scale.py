@@ -19,14 +19,14 @@ from statistics import quantiles
 from time import perf_counter, process_time
 from typing import Any
 
-from recto.retriever import Retriever
+from recto.api import open_embedder
+from recto.search.retriever import Retriever
 from recto.settings import load_settings
 from recto.stores.edge.engine import request
 from recto.stores.edge.index import EdgeIndex
-from recto.stores.edge.sparse import digest
+from recto.stores.edge.layout import digest
 from recto.stores.edge.store import EdgeStore
 from recto.types import Chunk, EmbedderFingerprint, Filters, Fingerprint, Vector
-from recto.wiring import open_embedder
 
 SIZES = (1_000, 10_000, 100_000)
 QUESTIONS = 200

@@ -14,7 +14,7 @@ from typing import Any
 
 from bench.peers.works.scifact import load
 from bench.vectors import Vectors
-from recto.embedders.granite import VARIANTS, granite_embedder
+from recto.embedders.granite.embedder import VARIANTS, granite_embedder
 from recto.evaluation.measures import Measure
 from recto.evaluation.statistics import estimate
 from recto.search.lexical import analyze_query

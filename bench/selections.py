@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from recto.evaluation.statistics import estimate
-from recto.retriever import Retriever
+from recto.search.retriever import Retriever
 from recto.types import Chunk, Hit
 
 SUITE = Path(__file__).parent / "questions" / "selections.json"

@@ -19,11 +19,11 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from bench.http import Served, served
-from recto.book.tree import MarkdownTree
-from recto.indexer import Work, index_book
+from recto.api import open_embedder, open_store
+from recto.book.sources.tree import MarkdownTree
+from recto.indexing.indexer import Work, index_book
 from recto.protocols import Embedder, Store
 from recto.settings import Settings
-from recto.wiring import open_embedder, open_store
 
 _CLIENTS = 4
 _TRIES = 100

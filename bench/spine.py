@@ -20,16 +20,16 @@ from time import perf_counter, process_time
 from typing import Any
 
 from recto import __version__
-from recto.book.chunker import ChunkSize, chunk_page
-from recto.book.reading import read
-from recto.book.tree import MarkdownTree
-from recto.embedders.local import LocalEmbedder
-from recto.indexer import Work, index_book
+from recto.api import open_embedder, open_store, sample_source
+from recto.book.chunking import ChunkSize, chunk_page
+from recto.book.parsing.document import read
+from recto.book.sources.tree import MarkdownTree
+from recto.embedders.onnx import LocalEmbedder
+from recto.indexing.indexer import Work, index_book
 from recto.protocols import Embedder, Source, Store
-from recto.retriever import Retriever
+from recto.search.retriever import Retriever
 from recto.settings import Settings
 from recto.types import NO_FILTERS, Filters, Vector
-from recto.wiring import open_embedder, open_store, sample_source
 
 ROOT = Path(__file__).parent.parent
 QUESTIONS = [
@@ -218,8 +218,8 @@ import json, sys, psutil
 sys.path.insert(0, sys.argv[1])
 from pathlib import Path
 from recto.settings import Settings
-from recto.wiring import open_embedder, open_store
-from recto.retriever import Retriever
+from recto.api import open_embedder, open_store
+from recto.search.retriever import Retriever
 settings = Settings("local", "edge", Path(sys.argv[2]), threads=2)
 before = psutil.Process().memory_full_info()
 retriever = Retriever(open_embedder(settings, print), open_store(settings, print), "bench")

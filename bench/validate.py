@@ -13,15 +13,15 @@ import tempfile
 from pathlib import Path
 from time import perf_counter
 
-from recto.book.tree import MarkdownTree
-from recto.evaluation.drafting import draft
-from recto.evaluation.suite import Suite
-from recto.evaluation.validation import DEFAULT_OPTIONS, run_suite
-from recto.indexer import Work, index_book
+from recto.api import open_embedder, open_store, sample_source
+from recto.book.sources.tree import MarkdownTree
+from recto.evaluation.runs import DEFAULT_OPTIONS, run_suite
+from recto.evaluation.suite_tools import draft
+from recto.evaluation.suites import Suite
+from recto.indexing.indexer import Work, index_book
 from recto.protocols import Embedder, Index
-from recto.retriever import Retriever
+from recto.search.retriever import Retriever
 from recto.settings import Settings
-from recto.wiring import open_embedder, open_store, sample_source
 
 _BATCH = 32
 

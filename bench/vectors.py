@@ -10,7 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Self
 
-from recto.embedders.local import LocalEmbedder
+from recto.embedders.onnx import LocalEmbedder
 
 _AT_A_TIME = 64  # texts between two writes to disk: what an interruption costs
 

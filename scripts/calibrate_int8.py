@@ -1,7 +1,7 @@
 """Measure, on the sample book, how large the inputs of the built-in model's products become, for its int8 form.
 
 ``uv run python -m scripts.calibrate_int8`` writes the figures, the graphs, and the vector of a known text; it takes a minute or two.
-The hash of the weights in `recto.embedders.granite` changes with them; a test tells it.
+The hash of the weights in `recto.embedders.granite.embedder` changes with them; a test tells it.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from onnx import TensorProto, helper
 
-from recto.book.chunker import ChunkSize, chunk_page
-from recto.book.reading import read
-from recto.embedders.granite import MAX_TOKENS, PROBE, VARIANTS
-from recto.embedders.int8 import CALIBRATION, LINEAR
-from recto.embedders.pack import Pack, find_pack, read_pack
-from recto.embedders.session import Weights, new_session, new_tokenizer
-from recto.wiring import sample_source
+from recto.api import sample_source
+from recto.book.chunking import ChunkSize, chunk_page
+from recto.book.parsing.document import read
+from recto.embedders.granite.embedder import MAX_TOKENS, PROBE, VARIANTS
+from recto.embedders.granite.int8 import CALIBRATION, LINEAR
+from recto.embedders.granite.model_pack import Pack, find_pack, read_pack
+from recto.embedders.onnx import Weights, new_session, new_tokenizer
 from scripts import make_graph
 
 if TYPE_CHECKING:

@@ -10,10 +10,10 @@ from typing import Any
 import onnx
 from onnx import TensorProto, helper
 
-from recto.embedders.granite import VARIANTS
-from recto.embedders.int8 import read_calibration
-from recto.embedders.pack import find_pack
-from recto.embedders.prepared import Arrays, layout
+from recto.embedders.granite.embedder import VARIANTS
+from recto.embedders.granite.int8 import read_calibration
+from recto.embedders.granite.model_pack import find_pack
+from recto.embedders.granite.weight_cache import Arrays, layout
 from recto.settings import Precision
 
 HIDDEN, LAYERS, HEADS = 384, 6, 12

@@ -6,8 +6,8 @@ import json
 from array import array
 from pathlib import Path
 
-from recto.embedders import granite
-from recto.embedders.pack import find_pack, read_tokenizer
+from recto.embedders.granite import embedder as granite
+from recto.embedders.granite.model_pack import find_pack, read_tokenizer
 
 _SHIFT = 256  # bytes that are no visible character stand in the vocabulary as characters from here on
 

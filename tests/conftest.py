@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from recto.book.tree import open_book
-from recto.indexer import Work, index_book
+from recto.api import index_sample, open_embedder, open_store
+from recto.book.sources.tree import open_book
+from recto.indexing.indexer import Work, index_book
 from recto.protocols import Embedder
-from recto.retriever import Retriever
+from recto.search.retriever import Retriever
 from recto.settings import DEFAULT_COLLECTIONS, QUERY_COLLECTION, SAMPLE_COLLECTION, Settings
 from recto.stores.edge.store import EdgeStore
 from recto.stores.lock import WriterLock
-from recto.wiring import index_sample, open_embedder, open_store
 from tests.doubles.cohere import CohereDouble
 from tests.doubles.qdrant import QdrantDouble
 from tests.library import write_library

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recto.addresses import page_key
-from recto.modules import filter_keys, module_keys, nearest, short_name
+from recto._util.names import filter_keys, module_keys, nearest, page_key, short_name
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from recto.book.markdown import parse
-from recto.evaluation.suite import documented_suite, load_suite
-from recto.evaluation.validation import validate
-from recto.retriever import Retriever
+from recto.book.parsing.markdown import parse
+from recto.evaluation.runs import validate
+from recto.evaluation.suites import documented_suite, load_suite
+from recto.search.retriever import Retriever
 from tests.running import ROOT, SAMPLE_DOCS
 
 PAGES = sorted(path for path in (SAMPLE_DOCS / "docs").rglob("*.md*"))

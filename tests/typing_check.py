@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from recto.book.tree import MarkdownTree
-from recto.embedders.hub import HubEmbedder
-from recto.embedders.local import LocalEmbedder
+from recto.book.sources.tree import MarkdownTree
+from recto.embedders.fastembed import HubEmbedder
+from recto.embedders.onnx import LocalEmbedder
 from recto.protocols import Build, Embedder, Index, Source, Store
 from recto.stores.edge.build import EdgeBuild
 from recto.stores.edge.index import EdgeIndex

@@ -30,10 +30,10 @@ from bench.peers.material import take_in
 from bench.peers.running import Bench
 from bench.peers.works import indexing, installing, pipelines, querying, scifact, starting, throughput
 from bench.vectors import Vectors
-from recto.book.tree import open_book
-from recto.embedders.local import LocalEmbedder
+from recto.api import open_embedder, sample_source
+from recto.book.sources.tree import open_book
+from recto.embedders.onnx import LocalEmbedder
 from recto.settings import Settings
-from recto.wiring import open_embedder, sample_source
 
 WORKS = ("install", "cold", "query", "throughput", "index", "quality")
 PAGE = ROOT / "docs" / "benchmark.md"

@@ -12,8 +12,8 @@ from typing import Any
 from bench.chunk_quality import Asked
 from bench.peers.runners.embedding import key
 from bench.vectors import Vectors
-from recto.book.chunker import DEFAULT_SIZE, Passage, chunk_page
-from recto.book.reading import read
+from recto.book.chunking import DEFAULT_SIZE, Passage, chunk_page
+from recto.book.parsing.document import read
 from recto.protocols import Source
 from recto.types import Chunk
 

@@ -8,9 +8,9 @@ TYPE_CHECKING = False  # type checkers take it for typing's, whose import would 
 if TYPE_CHECKING:
     from typing import Any
 
+    from recto.contracts.textbook import RetrievalResult, TextbookRetriever
     from recto.errors import RectoError
-    from recto.retriever import Retriever
-    from recto.textbook import RetrievalResult, TextbookRetriever
+    from recto.search.retriever import Retriever
     from recto.types import Chunk, Filters, Hit, Outcome, SearchResponse
 
 __all__ = [
@@ -28,9 +28,9 @@ __all__ = [
 
 _HOMES = {
     "RectoError": "recto.errors",
-    "RetrievalResult": "recto.textbook",
-    "Retriever": "recto.retriever",
-    "TextbookRetriever": "recto.textbook",
+    "RetrievalResult": "recto.contracts.textbook",
+    "Retriever": "recto.search.retriever",
+    "TextbookRetriever": "recto.contracts.textbook",
 }
 
 

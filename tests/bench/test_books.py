@@ -12,7 +12,7 @@ from bench import books, rare_words
 from bench.peers import table
 from bench.peers.listing import load
 from bench.question_sets import Answer, Book, Hit, Result, Scores, docs_root, lead, load_books, measure, score
-from recto.evaluation.suite import Expectation
+from recto.evaluation.suites import Expectation
 
 PAGES = {
     "garden/seeds.md": "# Seeds\n\nSeeds are small.\n\n## Sowing `beans`\n\nBeans are sown after the last frost, two fingers deep.\n",

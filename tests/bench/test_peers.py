@@ -20,8 +20,8 @@ from bench.peers.process import Conversation, Refused, cold
 from bench.peers.running import Bench, in_turn
 from bench.peers.works import indexing, pipelines, querying, scifact, starting
 from bench.vectors import Vectors
-from recto.book.tree import open_book
-from recto.embedders.local import LocalEmbedder
+from recto.book.sources.tree import open_book
+from recto.embedders.onnx import LocalEmbedder
 from recto.protocols import Embedder
 
 LISTING = load()

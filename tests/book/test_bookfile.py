@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from recto.book.bookfile import SiteOptions, read_book_file
-from recto.book.tree import open_book
+from recto.book.sources.options import SiteOptions, read_book_file
+from recto.book.sources.tree import open_book
 from recto.errors import ConfigurationError
 
 WHOLE = """

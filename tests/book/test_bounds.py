@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
-from recto.book.chunker import ChunkSize, chunk_page
-from recto.book.markdown import parse
+from recto.book.chunking import ChunkSize, chunk_page
+from recto.book.parsing.markdown import parse
 from recto.types import Page
 from tests.running import ROOT
 

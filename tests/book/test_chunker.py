@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from recto.book.chunker import ChunkSize, Passage, chunk_page
-from recto.book.markdown import parse
+from recto.book.chunking import ChunkSize, Passage, chunk_page
+from recto.book.parsing.markdown import parse
 from recto.errors import ConfigurationError
 from recto.protocols import Embedder
 from recto.types import Page

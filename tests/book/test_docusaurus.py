@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from recto.book.bookfile import SiteOptions
-from recto.book.tree import open_book
+from recto.book.sources.options import SiteOptions
+from recto.book.sources.tree import open_book
 from recto.errors import ConfigurationError, InvalidArgument
 from recto.types import Page
 

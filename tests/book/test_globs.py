@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recto.book.frontmatter import split_front_matter
-from recto.book.sites.globs import any_of, ignored
+from recto.book.parsing.frontmatter import split_front_matter
+from recto.book.sources.globs import any_of, ignored
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from recto.book.chunker import DEFAULT_SIZE, chunk_page
-from recto.book.reading import read
-from recto.book.tree import Tree, open_book
+from recto.book.chunking import DEFAULT_SIZE, chunk_page
+from recto.book.parsing.document import read
+from recto.book.sources.tree import Tree, open_book
 from recto.types import Page
 
 DOCUSAURUS = "export default {url: 'https://x.org', baseUrl: '/', presets: [['classic', {docs: {}}]]};"

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recto.book.sites.javascript import UNDEFINED, Unknown, Value, read_exported
+from recto.book.sources.docusaurus.javascript import UNDEFINED, Unknown, Value, read_exported
 
 JSON = {"./data.json": {"name": "book", "list": [1, "two"], "deep": {"er": None}}}
 

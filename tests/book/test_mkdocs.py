@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from recto.book.bookfile import SiteOptions
-from recto.book.tree import open_book
+from recto.book.sources.options import SiteOptions
+from recto.book.sources.tree import open_book
 from recto.errors import ConfigurationError
 
 SITE = Path(__file__).parent / "sites" / "mkdocs"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from recto.book.tree import open_book
+from recto.book.sources.tree import open_book
 
 CONFIG = "module.exports = {url: 'https://x.org', baseUrl: '/', presets: [['classic', {docs: {%s}}]]};"
 

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from recto.book.markdown.inline import heading_texts
-from recto.book.slugs import PythonMarkdownSlugger, Slugger, split_explicit_id
+from recto.book.parsing.markdown.reader import heading_texts
+from recto.book.parsing.slugs import PythonMarkdownSlugger, Slugger, split_explicit_id
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from recto.book.document import Document
-from recto.book.markdown import parse
+from recto.book.parsing.document import Document
+from recto.book.parsing.markdown import parse
 
 FOLDER = Path(__file__).parent / "torture"
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from recto.book.bookfile import SiteOptions
-from recto.book.tree import MarkdownTree, open_book
+from recto.book.sources.options import SiteOptions
+from recto.book.sources.tree import MarkdownTree, open_book
 from recto.errors import ConfigurationError
 
 

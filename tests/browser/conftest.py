@@ -11,15 +11,15 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, sync_playwright
 
-from recto.book.tree import open_book
-from recto.http.options import ServeOptions
-from recto.indexer import Work, index_book
+from recto.book.sources.tree import open_book
+from recto.indexing.indexer import Work, index_book
 from recto.protocols import Embedder
+from recto.server.http.options import ServeOptions
 from recto.settings import Settings
 from recto.stores.edge.store import EdgeStore
 from tests.browser.desk import Desk
 from tests.browser.hostile import write_hostile_book
-from tests.http.service import Service
+from tests.server.http.service import Service
 
 _NEEDED = os.environ.get("RECTO_NEED_BROWSER") == "1"
 _NAMES = ("chromium", "chromium-browser", "google-chrome")

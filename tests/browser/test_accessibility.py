@@ -11,7 +11,7 @@ from playwright.sync_api import Browser, expect
 from tests.browser.checks import problems, unseen_focus
 from tests.browser.desk import Desk
 from tests.browser.test_looks import VIEWS
-from tests.http.service import Service
+from tests.server.http.service import Service
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -9,17 +9,17 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, expect
 
-from recto import records
+from recto.evaluation import records
 from recto.evaluation.coverage import cover
-from recto.evaluation.suite import Expectation, Suite
-from recto.evaluation.validation import run_suite
+from recto.evaluation.runs import run_suite
+from recto.evaluation.suites import Expectation, Suite
 from recto.protocols import Embedder
-from recto.retriever import Retriever
+from recto.search.retriever import Retriever
 from recto.settings import Settings
 from recto.stores.edge.store import EdgeStore
 from tests.breaking import Passages, publish_broken
 from tests.browser.desk import Desk
-from tests.http.service import Service
+from tests.server.http.service import Service
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from tests.browser.desk import PHONE, SAMPLE_PAGE, Desk
-from tests.http.service import Service
+from tests.server.http.service import Service
 
 VIEWS: dict[str, dict[str, object]] = {
     "contents": {},

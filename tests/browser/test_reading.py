@@ -6,7 +6,7 @@ import re
 
 from playwright.sync_api import Locator, Route, expect
 
-from recto.retriever import Retriever
+from recto.search.retriever import Retriever
 from tests.browser.desk import SAMPLE_PAGE, Desk
 
 SENTENCE = "A ROS 2 node is a participant in the robot's software that has a name and does one job"

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from playwright.sync_api import Browser, expect
 
-from recto.http.options import ServeOptions
+from recto.server.http.options import ServeOptions
 from recto.settings import Settings
 from tests.browser.desk import Desk
-from tests.http.service import Service
+from tests.server.http.service import Service
 
 KEY = "a-key-of-twenty-chars"
 

@@ -18,17 +18,16 @@ from typing import Any
 import pytest
 from qdrant_client import QdrantClient, models
 
-from recto.book.tree import MarkdownTree
-from recto.cli.retrieve import retrieve as retrieve_command
-from recto.cli.running import run as run_command
+from recto.book.sources.tree import MarkdownTree
+from recto.cli.runner import run as run_command
+from recto.contracts.retrieve import retrieve as retrieve_command
 from recto.embedders import cohere as cohere_module
-from recto.embedders.cohere import CohereEmbedder
-from recto.embedders.pacing import PACES
-from recto.indexer import Work, index_book
+from recto.embedders.cohere import PACES, CohereEmbedder
+from recto.indexing.indexer import Work, index_book
 from recto.settings import ServerOptions
-from recto.stores.server import connection as connection_module
-from recto.stores.server.connection import Connection
-from recto.stores.server.store import ServerStore
+from recto.stores.qdrant import connection as connection_module
+from recto.stores.qdrant.connection import Connection
+from recto.stores.qdrant.store import ServerStore
 from tests.conftest import COHERE_KEY, QDRANT_KEY
 from tests.doubles.cohere import CohereDouble, bag_of_words
 from tests.doubles.qdrant import QdrantDouble
@@ -329,7 +328,7 @@ def test_promote_and_parity(sample_home: Path, qdrant: QdrantDouble) -> None:
 
 
 def test_a_cloud_query_without_the_extra(home: Path, cloud: dict[str, str]) -> None:
-    code = "import sys; sys.modules['qdrant_client'] = None; from recto.cli.retrieve import main; sys.argv = ['retrieve.py', 'x']; main()"
+    code = "import sys; sys.modules['qdrant_client'] = None; from recto.contracts.retrieve import main; sys.argv = ['retrieve.py', 'x']; main()"
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, env=environment(home, **cloud), capture_output=True, text=True, check=False
     )

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from recto.search.snippets import SNIPPET
+from tests.cli.shell.terminals import Terminal
 from tests.running import recto, retrieve
-from tests.shell.terminals import Terminal
 
 QUERY = "What is DDS in ROS 2?"
 

@@ -21,10 +21,10 @@ from recto.search.analyzer import ANALYZER
 from recto.search.lexical import analyze_query
 from recto.search.lexicon import Lexicon, LexiconBuilder
 from recto.settings import ServerOptions
+from recto.stores.candidates import limits_for
 from recto.stores.edge.store import EdgeStore
-from recto.stores.legs import limits_for
-from recto.stores.server.connection import Connection
-from recto.stores.server.store import ServerStore
+from recto.stores.qdrant.connection import Connection
+from recto.stores.qdrant.store import ServerStore
 from recto.types import Calibration, Candidates, Chunk, Filters, IndexQuery, SparseVector, Vector
 from tests.doubles.qdrant import QdrantDouble
 from tests.making import DIM, EMBEDDER, chunk, fingerprint, publish, publish_lexical, vector

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from recto.embedders.cohere import CohereEmbedder
-from recto.embedders.pacing import PACES, Pace, Pacer
+from recto.embedders.cohere import PACES, CohereEmbedder, Pace, Pacer
 from recto.errors import ConfigurationError, EmbeddingError, RectoError
 from tests.doubles.cohere import CohereDouble
 from tests.doubles.server import Fault, drop, hang, refused_url, reset, rubbish, slow_drip, status

@@ -9,12 +9,12 @@ import onnx
 import pytest
 from onnx import helper, numpy_helper
 
+from recto.api import open_embedder
 from recto.embedders.directory import directory_embedder
-from recto.embedders.pack import find_pack, read_pack
+from recto.embedders.granite.model_pack import find_pack, read_pack
 from recto.errors import ConfigurationError
 from recto.protocols import Embedder
 from recto.settings import Settings
-from recto.wiring import open_embedder
 from scripts import make_graph
 
 TOKENIZER = '{"version": "1.0", "model": {"type": "WordLevel", "vocab": {"x": 0}, "unk_token": "x"}, "added_tokens": []}'
@@ -113,7 +113,7 @@ def test_a_hub_model(model_directory: Path, embedder: Embedder) -> None:
     fastembed = pytest.importorskip("fastembed", reason="the extra `fastembed` is not installed; .ci/run installs it")
     from fastembed.common.model_description import ModelSource, PoolingType
 
-    from recto.embedders.hub import HubEmbedder
+    from recto.embedders.fastembed import HubEmbedder
 
     (model_directory / "tokenizer_config.json").write_text(json.dumps({"model_max_length": 512, "pad_token": "<pad>"}))
     (model_directory / "special_tokens_map.json").write_text(json.dumps({"pad_token": "<pad>"}))

@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from recto.embedders import pack as pack_module
-from recto.embedders.granite import FINGERPRINT, VARIANTS, granite_embedder
-from recto.embedders.pack import check_pack, find_pack, read_pack
+from recto.embedders.granite import model_pack as pack_module
+from recto.embedders.granite.embedder import FINGERPRINT, VARIANTS, granite_embedder
+from recto.embedders.granite.model_pack import check_pack, find_pack, read_pack
 from recto.errors import ConfigurationError, EmbeddingError
 from recto.protocols import Embedder
 from recto.settings import Precision
@@ -143,7 +143,7 @@ def test_a_damaged_pack_is_told(tmp_path: Path) -> None:
 
 
 def test_the_verdict_on_the_pack_is_remembered_until_the_file_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from recto import filehash
+    from recto._util import files as filehash
 
     pack, cache = tmp_path / "pack", tmp_path / "deep" / "cache.json"
     shutil.copy(find_pack(), pack)

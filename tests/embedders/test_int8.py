@@ -9,19 +9,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from recto.embedders import granite
-from recto.embedders.granite import FINGERPRINT, VARIANTS, granite_embedder
-from recto.embedders.graph import check_vector
-from recto.embedders.graph import open_graph as usual
-from recto.embedders.int8 import LINEAR, quantised, read_calibration
-from recto.embedders.pack import find_pack, read_pack
-from recto.embedders.session import Run, Weights
+from recto.api import open_embedder
+from recto.embedders.granite import embedder as granite
+from recto.embedders.granite.embedder import FINGERPRINT, VARIANTS, granite_embedder
+from recto.embedders.granite.int8 import LINEAR, quantised, read_calibration
+from recto.embedders.granite.model_pack import find_pack, read_pack
+from recto.embedders.granite.runtime import check_vector
+from recto.embedders.granite.runtime import open_graph as usual
+from recto.embedders.onnx import Run, Weights
 from recto.errors import ConfigurationError
 from recto.protocols import Embedder
-from recto.retriever import Retriever
+from recto.search.retriever import Retriever
 from recto.settings import QUERY_COLLECTION, Precision, Settings, load_settings
 from recto.stores.edge.store import EdgeStore
-from recto.wiring import open_embedder
 from scripts.calibrate_int8 import measure, texts
 
 

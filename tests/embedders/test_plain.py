@@ -9,11 +9,11 @@ from hypothesis import example, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from recto.embedders.granite import _MERGES
-from recto.embedders.pack import find_pack, read_tokenizer
-from recto.embedders.plain import PlainTokenizer
-from recto.embedders.session import new_tokenizer
-from recto.wiring import sample_source
+from recto.api import sample_source
+from recto.embedders.granite.bpe import PlainTokenizer
+from recto.embedders.granite.embedder import _MERGES
+from recto.embedders.granite.model_pack import find_pack, read_tokenizer
+from recto.embedders.onnx import new_tokenizer
 from scripts.make_merges import merges
 
 LIBRARY = new_tokenizer(read_tokenizer(find_pack()))

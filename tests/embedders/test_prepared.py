@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from recto.embedders import granite
-from recto.embedders.granite import VARIANTS, granite_embedder
-from recto.embedders.prepared import Arrays, layout, prepared
+from recto.embedders.granite import embedder as granite
+from recto.embedders.granite.embedder import VARIANTS, granite_embedder
+from recto.embedders.granite.weight_cache import Arrays, layout, prepared
 from recto.protocols import Embedder
 from recto.settings import Precision
 

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from recto.embedders import processor, session
+from recto.embedders import onnx as processor
+from recto.embedders import onnx as session
 
 ARM = "processor\t: 0\nBogoMIPS\t: 243.75\nFeatures\t: fp asimd aes crc32 {} sve\nCPU part\t: 0xd0c\n"
 X86 = "processor\t: 0\nmodel name\t: A processor avx512_vnni\nflags\t\t: fpu sse2 avx2 {} rdpid\nbugs\t\t: asimddp\n"

@@ -15,10 +15,9 @@ import psutil
 import pytest
 from onnx import TensorProto, helper
 
-from recto.embedders import graph as graph_module
-from recto.embedders.granite import VARIANTS, granite_embedder
-from recto.embedders.graph import by_library
-from recto.embedders.runtime import OnnxError, Session, find_library
+from recto.embedders.granite import runtime as graph_module
+from recto.embedders.granite.embedder import VARIANTS, granite_embedder
+from recto.embedders.granite.runtime import OnnxError, Session, by_library, find_library
 from recto.errors import ConfigurationError, EmbeddingError
 from recto.protocols import Embedder
 from recto.settings import Precision
@@ -135,7 +134,7 @@ def test_a_process_that_asks_once_ends_well(shared_home: Path) -> None:
     code = """
 import sys
 from pathlib import Path
-from recto.embedders.granite import granite_embedder
+from recto.embedders.granite.embedder import granite_embedder
 print(len(granite_embedder(Path(sys.argv[1]), 2, once=True).embed_query("What is ROS 2?")))
 """
     done = subprocess.run([sys.executable, "-c", code, str(shared_home)], capture_output=True, text=True, check=False)

@@ -11,10 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from recto.embedders.granite import FINGERPRINT, granite_embedder
-from recto.embedders.local import LocalEmbedder
-from recto.embedders.session import Sessions
-from recto.embedders.workers import side_by_side
+from recto.embedders.granite.embedder import FINGERPRINT, granite_embedder
+from recto.embedders.onnx import LocalEmbedder, Sessions, side_by_side
 from recto.errors import ConfigurationError, EmbeddingError
 
 TEXTS = [

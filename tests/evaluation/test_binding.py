@@ -10,10 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recto.evaluation.binding import bind
+from recto.evaluation.binding import PassageFinder, bind
 from recto.evaluation.measures import Measure
-from recto.evaluation.passages import PassageFinder
-from recto.evaluation.suite import Expectation, Suite
+from recto.evaluation.suites import Expectation, Suite
 from recto.protocols import Index
 from recto.stores.edge.store import EdgeStore
 from recto.types import Chunk

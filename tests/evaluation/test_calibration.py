@@ -12,17 +12,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recto.book.tree import open_book
-from recto.calibration import measuring as module
-from recto.calibration.measuring import all_probes, calibrate, off_topic_probes, percentile, separation
+from recto.book.sources.tree import open_book
 from recto.errors import CollectionEmpty, ConfigurationError, EmbeddingError
-from recto.indexer import Work, index_book
+from recto.evaluation import calibration as module
+from recto.evaluation.calibration import all_probes, calibrate, off_topic_probes, percentile, separation
+from recto.indexing.indexer import Work, index_book
 from recto.protocols import Embedder
-from recto.retriever import Retriever
+from recto.search.retriever import Retriever
 from recto.settings import ServerOptions
 from recto.stores.edge.store import EdgeStore
-from recto.stores.server.connection import Connection
-from recto.stores.server.store import ServerStore
+from recto.stores.qdrant.connection import Connection
+from recto.stores.qdrant.store import ServerStore
 from recto.types import Calibration, Vector
 from tests.breaking import of_another_model, publish_broken
 from tests.counting import Counting

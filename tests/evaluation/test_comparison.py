@@ -12,14 +12,12 @@ import numpy as np
 import pytest
 
 from recto.errors import InvalidArgument, StorageError
-from recto.evaluation.baseline import Baseline, load_baseline, save_baseline
-from recto.evaluation.comparison import Comparison, compare
+from recto.evaluation.baseline import Baseline, Comparison, compare, load_baseline, save_baseline
 from recto.evaluation.gate import checks
 from recto.evaluation.measures import DEFAULT_MEASURES, Judged
-from recto.evaluation.run import Answer, Found, Run
-from recto.evaluation.suite import load_suite
-from recto.evaluation.validation import run_suite
-from recto.retriever import Retriever
+from recto.evaluation.runs import Answer, Found, Run, run_suite
+from recto.evaluation.suites import load_suite
+from recto.search.retriever import Retriever
 from tests.running import ROOT
 
 DEPTH = 10

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from recto.book.tree import open_book
-from recto.calibration.probes import first_sentence, heading_question
+from recto.book.sources.tree import open_book
+from recto.evaluation.calibration import first_sentence, heading_question
 from recto.evaluation.coverage import WITHIN, cover, sections_of
-from recto.indexer import Work, index_book
+from recto.indexing.indexer import Work, index_book
 from recto.protocols import Embedder
-from recto.retriever import Retriever
+from recto.search.retriever import Retriever
 from recto.stores.edge.store import EdgeStore
 from recto.types import MODES
 from tests.breaking import Passages, publish_broken

@@ -7,10 +7,9 @@ from pathlib import Path
 import pytest
 
 from recto.errors import CollectionMissing, FingerprintMismatch, InvalidArgument, InvalidQuery
-from recto.evaluation.explain import Leg, Verdict, explain
-from recto.evaluation.places import Place, parse_place
+from recto.evaluation.explain import Leg, Place, Verdict, explain, parse_place
 from recto.protocols import Embedder
-from recto.retriever import Retriever
+from recto.search.retriever import Retriever
 from recto.stores.edge.store import EdgeStore
 from recto.types import MODES, Filters, Mode
 from tests.making import chunk, publish

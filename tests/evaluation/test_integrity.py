@@ -9,15 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from recto.book.chunker import DEFAULT_SIZE, chunk_page
-from recto.book.reading import read
-from recto.book.tree import open_book
-from recto.evaluation.integrity import examine
-from recto.evaluation.issues import Issues, Trouble
-from recto.evaluation.similarity import contained, similar, words
-from recto.evaluation.source_check import SourceCheck
-from recto.evaluation.stored import embedded_text
-from recto.indexer import Work, index_book
+from recto.book.chunking import DEFAULT_SIZE, chunk_page
+from recto.book.parsing.document import read
+from recto.book.sources.tree import open_book
+from recto.evaluation.integrity import Issues, SourceCheck, Trouble, contained, embedded_text, examine, similar, words
+from recto.indexing.indexer import Work, index_book
 from recto.protocols import Embedder
 from recto.stores.edge.store import EdgeStore
 from recto.types import Chunk
@@ -157,7 +153,7 @@ def test_long_heading_paths_were_shortened_and_are_known_again(tmp_path: Path, e
 
 
 def test_the_sample_book(sample_home: Path) -> None:
-    from recto.wiring import sample_source
+    from recto.api import sample_source
 
     found = examine(EdgeStore(sample_home).open("recto-sample"), None, sample_source())
     assert found.issues == ()

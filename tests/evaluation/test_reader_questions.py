@@ -11,7 +11,7 @@ import pytest
 
 from recto.errors import InvalidArgument
 from recto.evaluation.binding import BoundSuite, bind, heading_key
-from recto.evaluation.suite import Expectation, Suite, load_strict_suite
+from recto.evaluation.suites import Expectation, Suite, load_strict_suite
 from recto.protocols import Index
 from recto.stores.edge.store import EdgeStore
 from tests.making import chunk, publish

@@ -11,7 +11,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from recto.errors import InvalidArgument
-from recto.evaluation.suite import Expectation, Suite, documented_suite, load_strict_suite, load_suite, survey
+from recto.evaluation.suites import Expectation, Suite, documented_suite, load_strict_suite, load_suite, survey
 from recto.types import Filters
 from tests.running import ROOT
 

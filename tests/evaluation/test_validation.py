@@ -9,14 +9,13 @@ from pathlib import Path
 import pytest
 
 from recto.errors import InvalidArgument
-from recto.evaluation.drafting import draft
 from recto.evaluation.gate import checks, parse_threshold
-from recto.evaluation.linting import lint
 from recto.evaluation.measures import parse_measure
-from recto.evaluation.suite import Expectation, Suite, load_suite
-from recto.evaluation.validation import Options, run_suite, validate
+from recto.evaluation.runs import Options, run_suite, validate
+from recto.evaluation.suite_tools import draft, lint
+from recto.evaluation.suites import Expectation, Suite, load_suite
 from recto.protocols import Embedder
-from recto.retriever import Retriever
+from recto.search.retriever import Retriever
 from recto.settings import QUERY_COLLECTION
 from recto.stores.edge.store import EdgeStore
 from recto.types import MODES, Filters, Vector

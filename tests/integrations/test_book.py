@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from recto.integrations.book import Book, citation
-from recto.retriever import Retriever
+from recto.integrations.common import Book, citation
+from recto.search.retriever import Retriever
 
 QUESTION = "What is a ROS 2 node?"
 

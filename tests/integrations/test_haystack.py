@@ -15,7 +15,7 @@ from haystack.core.errors import DeserializationError
 
 from recto.errors import InvalidQuery
 from recto.integrations.haystack import RectoRetriever
-from recto.retriever import Retriever
+from recto.search.retriever import Retriever
 
 QUESTION = "What is a ROS 2 node?"
 

@@ -19,7 +19,7 @@ from langchain_tests.integration_tests import RetrieversIntegrationTests
 from recto.errors import InvalidArgument, InvalidQuery
 from recto.integrations.langchain import RectoRetriever
 from recto.protocols import Embedder
-from recto.retriever import Retriever
+from recto.search.retriever import Retriever
 from recto.settings import QUERY_COLLECTION
 from recto.stores.edge.store import EdgeStore
 from recto.types import Mode

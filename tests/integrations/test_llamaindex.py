@@ -17,7 +17,7 @@ from llama_index.core.schema import MetadataMode, QueryBundle
 
 from recto.errors import InvalidQuery
 from recto.integrations.llamaindex import RectoRetriever
-from recto.retriever import Retriever
+from recto.search.retriever import Retriever
 
 QUESTION = "What is a ROS 2 node?"
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recto.search.answerability import LINE, answerable
 from recto.search.lexical import LexicalQuery
+from recto.search.response import LINE, answerable
 from recto.types import Calibration, SparseVector
 
 CALIBRATION = Calibration(noise=0.6, separation=1.0, off_topic=32, in_book=16, spread=0.05)

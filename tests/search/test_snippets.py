@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recto.retriever import Retriever
 from recto.search.lexical import QueryWord
+from recto.search.retriever import Retriever
 from recto.search.snippets import ELLIPSIS, SNIPPET, find_matches, make_snippet, matched_words, words_to_match
 
 FILLER = "Old gardeners note in a diary what they did each week and how much they picked. "

@@ -14,8 +14,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recto.errors import ConfigurationError
-from recto.stores.dialect_detection import FAMILIES, SAMPLE, detect, load_dialect
-from recto.stores.dialect_filters import (
+from recto.stores.payload import to_payload
+from recto.stores.qdrant.dialects import (
+    ALIASES,
+    FAMILIES,
+    RECTO,
+    SAMPLE,
+    Dialect,
+    detect,
+    is_recto,
+    load_dialect,
+    module_of,
+    page_name,
+    value_at,
+)
+from recto.stores.qdrant.filters import (
     CLIENT_SIDE,
     FieldFilter,
     address_key,
@@ -25,9 +38,6 @@ from recto.stores.dialect_filters import (
     stored_modules,
     url_candidates,
 )
-from recto.stores.dialect_modules import module_of, page_name
-from recto.stores.dialects import ALIASES, RECTO, Dialect, is_recto, value_at
-from recto.stores.payload import to_payload
 from recto.types import Chunk, Filters, Hit
 from tests.making import chunk as own_chunk
 

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from recto.atomic import replace_text
+from recto._util.files import replace_text
 from recto.errors import CollectionMissing, IndexDamaged, StorageError
-from recto.stores.edge import sparse
+from recto.stores.edge import layout as sparse
 from recto.stores.edge.engine import translate
 from recto.stores.edge.layout import file_state
 from recto.stores.edge.store import EdgeStore
@@ -355,7 +355,7 @@ def test_sparse_files_are_digested_by_content(tmp_path: Path) -> None:
 
 
 def test_large_indexes_are_not_read_whole_at_every_start(home: Path, store: EdgeStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    from recto.stores.edge import manifest
+    from recto.stores.edge import layout as manifest
 
     monkeypatch.setattr(manifest, "_ALWAYS_READ", 0)
     publish(store, "books", [chunk(number) for number in range(50)])
@@ -449,7 +449,7 @@ def cached_pages(path: Path) -> int:
 
 
 def test_what_was_just_digested_is_not_digested_again(home: Path, store: EdgeStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    from recto.stores.edge import manifest
+    from recto.stores.edge import layout as manifest
 
     monkeypatch.setattr(manifest, "_ALWAYS_READ", 0)
     publish(store, "books", [chunk(number) for number in range(50)])

@@ -13,20 +13,20 @@ import pytest
 from qdrant_client import QdrantClient, models
 
 from recto.errors import CollectionEmpty, CollectionMissing, ConfigurationError, FingerprintMismatch, RectoError, StoreBusy, Unreachable
-from recto.evaluation.suite import documented_suite
-from recto.promotion import differs, promote
+from recto.evaluation.suites import documented_suite
+from recto.indexing.promotion import differs, promote
 from recto.protocols import Embedder
-from recto.retriever import Retriever, check_fingerprint
 from recto.search.analyzer import ANALYZER
 from recto.search.lexical import analyze_query
 from recto.search.lexicon import Lexicon, LexiconBuilder
+from recto.search.retriever import Retriever, check_fingerprint
 from recto.settings import SAMPLE_COLLECTION, ServerOptions
 from recto.stores.edge.store import EdgeStore
-from recto.stores.server import build as build_module
-from recto.stores.server import connection as connection_module
-from recto.stores.server.connection import Connection
-from recto.stores.server.index import ServerIndex
-from recto.stores.server.store import ServerStore
+from recto.stores.qdrant import build as build_module
+from recto.stores.qdrant import connection as connection_module
+from recto.stores.qdrant.connection import Connection
+from recto.stores.qdrant.index import ServerIndex
+from recto.stores.qdrant.store import ServerStore
 from recto.types import MODES, NO_FILTERS, Filters, IndexQuery, SparseVector
 from tests.doubles.qdrant import QdrantDouble
 from tests.doubles.server import Fault, drop, hang, refused_url, reset, rubbish, slow_drip, status
@@ -271,7 +271,7 @@ def test_named_vectors_and_copies(store: ServerStore, stranger: QdrantClient) ->
 def test_a_new_collection_is_noticed_after_a_while(
     store: ServerStore, tmp_path: Path, double: QdrantDouble, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from recto.stores.server import store as store_module
+    from recto.stores.qdrant import store as store_module
 
     monkeypatch.setattr(store_module, "_FRESH_SECONDS", 0.0)
     publish(store, "books", [chunk(1)])

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from recto.stores.edge import engine, sizing
+from recto.stores.edge import engine
+from recto.stores.edge import engine as sizing
+from recto.stores.edge.engine import GRAPH_FROM, SMALL_CODES_FROM, VERY_LARGE_FROM, finished_config, search_params
 from recto.stores.edge.index import EdgeIndex
-from recto.stores.edge.sizing import GRAPH_FROM, SMALL_CODES_FROM, VERY_LARGE_FROM, finished_config, search_params
 from recto.stores.payload import to_payload
 from recto.types import Filters, IndexInfo, Vector
 from tests.making import chunk, fingerprint

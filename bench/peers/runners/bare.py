@@ -25,8 +25,7 @@ class Bare:
 
     def index(self, pieces: Sequence[Piece], folder: Path, embedding: Embedding) -> None:
         """Embed all and write the points."""
-        from recto.stores.edge.engine import finish_shard
-        from recto.stores.edge.sizing import field_indexes
+        from recto.stores.edge.engine import field_indexes, finish_shard
 
         edge = self._edge
         vectors = embedding.documents([piece.text for piece in pieces])
@@ -41,7 +40,7 @@ class Bare:
 
     def open(self, folder: Path, embedding: Embedding) -> None:
         """Open the shard, and the model if there is one to run."""
-        from recto.stores.edge.sizing import search_params
+        from recto.stores.edge.engine import search_params
 
         self._shard = self._edge.EdgeShard.load(str(folder))
         self._params = search_params(self._shard.info().points_count)

@@ -46,8 +46,8 @@ class Embedding:
 
 def model(home: Path, threads: int, *, once: bool = False) -> Embedding:
     """Return Recto's embedder, as a user of Recto has it."""
+    from recto.api import open_embedder
     from recto.settings import Settings
-    from recto.wiring import open_embedder
 
     embedder = open_embedder(Settings("local", "edge", home, threads=threads), lambda _: None, once=once)
     return Embedding(_cutting(embedder), embedder.embed_query, embedder=embedder)

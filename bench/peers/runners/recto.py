@@ -49,7 +49,7 @@ class Recto:
 
     def index(self, pieces: Sequence[Piece], folder: Path, embedding: Embedding) -> None:
         """Embed in the indexer's own batches and publish; one batch is written while the next is embedded."""
-        from recto.indexer import _BATCH
+        from recto.indexing.indexer import _BATCH
         from recto.stores.edge.store import EdgeStore
 
         embedder = Counted(embedding)
@@ -80,8 +80,8 @@ class Recto:
 
     def read(self, docs: Path, folder: Path, embedding: Embedding) -> int:
         """Index the directory as `recto index` does."""
-        from recto.book.tree import MarkdownTree
-        from recto.indexer import Work, index_book
+        from recto.book.sources.tree import MarkdownTree
+        from recto.indexing.indexer import Work, index_book
         from recto.stores.edge.store import EdgeStore
 
         work: Any = Work(MarkdownTree(docs), Counted(embedding))
@@ -89,10 +89,10 @@ class Recto:
 
     def split(self, file: Path) -> list[str]:
         """Return the chunks of a page."""
-        from recto.book.chunker import DEFAULT_SIZE, chunk_page
-        from recto.book.reading import read
-        from recto.book.tree import MarkdownTree
-        from recto.embedders.granite import granite_embedder
+        from recto.book.chunking import DEFAULT_SIZE, chunk_page
+        from recto.book.parsing.document import read
+        from recto.book.sources.tree import MarkdownTree
+        from recto.embedders.granite.embedder import granite_embedder
 
         embedder = granite_embedder(file.parent / "home", 1)
         (page,) = MarkdownTree(file).pages()

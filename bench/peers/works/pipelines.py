@@ -14,10 +14,10 @@ from bench.peers.listing import SELF, System
 from bench.peers.process import Conversation, Refused
 from bench.peers.running import Bench
 from bench.peers.works.judging import add, refuse
-from recto.addresses import page_key
-from recto.book.chunker import DEFAULT_SIZE
-from recto.book.tree import MarkdownTree
-from recto.wiring import sample_source
+from recto._util.names import page_key
+from recto.api import sample_source
+from recto.book.chunking import DEFAULT_SIZE
+from recto.book.sources.tree import MarkdownTree
 
 MEASURES = ("Hit@1", "Hit@5", "MRR")
 TOKEN_MEASURES = ("recall", "precision", "IoU")

@@ -1,1 +1,1 @@
-"""From a book's files to chunks: source, page, section, chunk."""
+"""Books: read pages from a source and split them into chunks."""

@@ -1,1 +1,1 @@
-"""The command line: parse, call the core, print."""
+"""The `recto` command."""

@@ -8,8 +8,9 @@ from typing import Any
 import click
 
 from recto import __version__
-from recto.cli import commands, options
-from recto.cli.running import entry
+from recto.cli import options
+from recto.cli.commands import search as commands
+from recto.cli.runner import entry
 from recto.errors import InvalidArgument
 from recto.types import Mode
 
@@ -74,7 +75,7 @@ def shell(
     Questions may also come from a pipe or a file. Then it exits with 0 if every line was answered, else with the exit code that the first
     line that failed would have given `recto search`.
     """
-    from recto.cli import shell as tester
+    from recto.cli.commands import shell as tester
 
     filters = options.filters_of(modules, url)
     return tester.shell(top_k, filters, min_score, collection, mode=mode, verbose=verbose, as_json=as_json)
@@ -113,7 +114,7 @@ def validate(suite: Path | None, collection: str | None, verbose: bool, as_json:
     """
     if suite is None and not any(asked.values()):
         return commands.validate(None, collection, verbose=verbose, as_json=as_json)
-    from recto.cli import validating
+    from recto.cli.commands import validate as validating
 
     return validating.validate(validating.Request(suite, collection, top_k, **asked), verbose=verbose, as_json=as_json)
 
@@ -132,7 +133,7 @@ def lint(file: Path, collection: str | None, as_json: bool) -> int:
 
     Exits with 5 if anything is wrong; what is only doubtful is a warning.
     """
-    from recto.cli import suites
+    from recto.cli.commands import suite as suites
 
     return suites.lint(file, collection, as_json=as_json)
 
@@ -144,7 +145,7 @@ def lint(file: Path, collection: str | None, as_json: bool) -> int:
 @click.option("--force", is_flag=True, help="Overwrite FILE.")
 def new(collection: str | None, out: Path | None, count: int, force: bool) -> int:
     """Draft a suite from an index: definitions, headings and identifiers, turned into questions, for a person to go through."""
-    from recto.cli import suites
+    from recto.cli.commands import suite as suites
 
     return suites.new(collection, out, count, force=force)
 
@@ -179,7 +180,7 @@ def index(
     Exits with 0 if all went well, 1 if some pages could not be read, 2 for a wrong configuration, 3 if a service or website cannot be
     reached, 4 for anything else that stops it.
     """
-    from recto.cli import indexing
+    from recto.cli.commands import index as indexing
 
     request = indexing.Request(location, options.opening(**settings), collection, options.names_of(modules), sample=sample, rebuild=rebuild)
     return indexing.index(request, dry_run=dry_run, verbose=verbose, as_json=as_json)
@@ -203,7 +204,7 @@ def watch(path: str, collection: str | None, modules: tuple[str, ...], interval:
 
     Programs that search the collection see each new state without a restart.
     """
-    from recto.cli import indexing
+    from recto.cli.commands import index as indexing
 
     return indexing.watch(indexing.Request(path, options.opening(**settings), collection, options.names_of(modules)), interval)
 
@@ -212,7 +213,7 @@ def watch(path: str, collection: str | None, modules: tuple[str, ...], interval:
 @options.as_json
 def collections(as_json: bool) -> int:
     """List what is indexed."""
-    from recto.cli import collections as listing
+    from recto.cli.commands import collections as listing
 
     return listing.collections(as_json=as_json)
 
@@ -221,7 +222,7 @@ def collections(as_json: bool) -> int:
 @click.argument("collection")
 def rollback(collection: str) -> int:
     """Go back to the index before the current one of COLLECTION."""
-    from recto.cli import collections as listing
+    from recto.cli.commands import collections as listing
 
     return listing.rollback(collection)
 
@@ -232,7 +233,7 @@ def rollback(collection: str) -> int:
 @options.as_json
 def promote(collection: str | None, to: str | None, as_json: bool) -> int:
     """Copy an embedded index to the Qdrant server at QDRANT_URL, and check that both answer alike."""
-    from recto.cli import server
+    from recto.cli.commands import server
 
     return server.promote(collection, to, as_json=as_json)
 
@@ -247,7 +248,7 @@ def parity(suite: Path | None, collection: str | None, top_k: int, as_json: bool
 
     Exits with 5 if there are any.
     """
-    from recto.cli import server
+    from recto.cli.commands import server
 
     return server.parity(suite, collection, top_k, as_json=as_json)
 
@@ -256,7 +257,7 @@ def parity(suite: Path | None, collection: str | None, top_k: int, as_json: bool
 @click.argument("collection", required=False)
 def prepare(collection: str | None) -> int:
     """Create the payload indexes that filters need on a server's COLLECTION."""
-    from recto.cli import server
+    from recto.cli.commands import server
 
     return server.prepare(collection)
 
@@ -288,7 +289,7 @@ def explain(
 
     Exits with 0 if what was expected is among the results, with 1 if not.
     """
-    from recto.cli import explaining
+    from recto.cli.commands import explain as explaining
 
     filters = options.filters_of(modules, url)
     return explaining.explain(query, top_k, filters, expect, passage, collection, mode=mode, as_json=as_json)
@@ -303,7 +304,7 @@ def explain(
 @options.as_json
 def coverage(collection: str | None, fail_under: float | None, verbose: bool, html: Path | None, mode: Mode, as_json: bool) -> int:
     """Ask for every heading by its own text and first sentence, and list those that are not found."""
-    from recto.cli import covering
+    from recto.cli.commands import coverage as covering
 
     return covering.coverage(collection, fail_under, html, mode, verbose=verbose, as_json=as_json)
 
@@ -313,7 +314,7 @@ def coverage(collection: str | None, fail_under: float | None, verbose: bool, ht
 @options.as_json
 def calibrate(collection: str | None, as_json: bool) -> int:
     """Measure where noise ends: below which score a hit means nothing in this book. `recto index` does it by itself."""
-    from recto.cli import covering
+    from recto.cli.commands import coverage as covering
 
     return covering.calibrate(collection, as_json=as_json)
 
@@ -328,7 +329,7 @@ def doctor(collection: str | None, everything: bool, as_json: bool) -> int:
     Exits with 0 if all is well, 1 if there are warnings, 2 for an error of the configuration, 3 if a service or the disk cannot be
     used, 5 if what is indexed is damaged.
     """
-    from recto.cli import doctoring
+    from recto.cli.commands import doctor as doctoring
 
     return doctoring.doctor(collection, everything=everything, as_json=as_json)
 
@@ -356,7 +357,7 @@ def serve(**flags: Any) -> int:
 
     Keys are read from RECTO_API_KEY, several separated by commas.
     """
-    from recto.cli import serving
+    from recto.cli.commands import serve as serving
 
     return serving.serve(**flags)
 
@@ -370,7 +371,7 @@ def mcp(http: bool, host: str | None, port: int | None, collection: str | None) 
     """Serve the book to agents, by the Model Context Protocol."""
     if not http and (host is not None or port is not None):
         raise InvalidArgument("--host and --port are for --http", hint="Add --http, or leave them out.")
-    from recto.cli import mcp as serving
+    from recto.cli.commands import serve as serving
 
     return serving.mcp(collection, host or "127.0.0.1", 8001 if port is None else port, http=http)
 

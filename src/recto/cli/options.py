@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from recto.errors import InvalidArgument
-from recto.limits import CONTRACT_MODES, DEFAULT_TOP_K, FLAGS, MAX_TOP_K, check_top_k
+from recto.search.query import CONTRACT_MODES, DEFAULT_TOP_K, FLAGS, MAX_TOP_K, check_top_k
 from recto.types import MODES, Filters
 
 if TYPE_CHECKING:
-    from recto.wiring import Opening
+    from recto.api import Opening
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -101,7 +101,7 @@ def opening(
     allow_private: bool = False,
 ) -> Opening:
     """Gather the flags that say how a book is opened."""
-    from recto.wiring import Opening
+    from recto.api import Opening
 
     return Opening(site_url, route_base_path, trailing_slash, docs_version, locale, max_pages, delay, allow_private)
 

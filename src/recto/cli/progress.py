@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from time import monotonic
 
-from recto.cli.running import tell
-from recto.indexer import IndexProgress, Watcher
+from recto.cli.runner import tell
+from recto.indexing.indexer import IndexProgress, Watcher
 
 _EVERY_SECONDS = 10.0
 

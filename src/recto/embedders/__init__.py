@@ -1,1 +1,1 @@
-"""Embedders: text to vectors, on this machine or by a service."""
+"""Embedders: turn text into vectors, locally or with a service."""

@@ -7,10 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from recto.embedders.local import LocalEmbedder
-from recto.embedders.session import Run, Sessions, new_session, new_tokenizer
+from recto._util.files import checked_sha256
+from recto.embedders.onnx import LocalEmbedder, Run, Sessions, new_session, new_tokenizer
 from recto.errors import ConfigurationError
-from recto.filehash import checked_sha256
 from recto.types import EmbedderFingerprint
 
 if TYPE_CHECKING:

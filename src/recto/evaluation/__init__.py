@@ -1,1 +1,1 @@
-"""Proof of retrieval: suites of questions, and what a run of one shows."""
+"""Evaluation: suites, measures, runs, baselines, coverage and reports."""

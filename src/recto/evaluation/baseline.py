@@ -1,15 +1,23 @@
-"""Baselines: what a suite's answers were, kept beside the book in a file that reads well in a diff."""
+"""Compare two runs of a suite, question by question and measure by measure, and say whether anything was really lost.
+
+A loss is real if chance hardly explains it: the deltas of the questions that both runs answer are put to the one-sided sign-flip test, the
+watched measures share one risk of 5 % (Holm), and a fall of less than one point is nobody's business. The interval beside each delta is a
+paired bootstrap's.
+"""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from recto.atomic import replace_text
+from recto._util.files import replace_text
 from recto.errors import InvalidArgument, StorageError
-from recto.evaluation.run import Answer, Run
+from recto.evaluation.measures import GATED_MEASURES, Measure
+from recto.evaluation.runs import Answer, Run
+from recto.evaluation.statistics import Estimate, chance_of_loss, estimate, holm
 
 FORMAT = "recto-baseline-1"
 _HINT = "Write it again with `recto validate --suite FILE --baseline FILE --update-baseline`."
@@ -123,3 +131,127 @@ def _entry(entry: dict[str, Any]) -> str:
     plain = {key: entry[key] for key in ("id", "query", "expect", "rank", "measures")}
     lines = [f"   {json.dumps(key)}: {json.dumps(value, ensure_ascii=False)}" for key, value in plain.items()]
     return "  {\n" + ",\n".join([*lines, f'   "found": [\n{found}\n   ]' if found else '   "found": []']) + "\n  }"
+
+
+RISK = 0.05
+LEAST_LOSS = 0.01
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """How one question's results changed: places that entered and left the top k, and where the first target was and is."""
+
+    key: str
+    query: str
+    entered: tuple[str, ...]
+    left: tuple[str, ...]
+    rank_before: int | None
+    rank_now: int | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        places = {"entered": list(self.entered), "left": list(self.left)}
+        return {"id": self.key, "query": self.query, "rank_before": self.rank_before, "rank_now": self.rank_now} | places
+
+
+@dataclass(frozen=True, slots=True)
+class Delta:
+    """How a measure's mean changed over the questions in both runs; `chance` is that of such a fall without any loss."""
+
+    measure: str
+    before: float
+    now: float
+    delta: Estimate
+    chance: float
+    gated: bool
+    lost: bool
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        numbers = {
+            "before": round(self.before, 6),
+            "now": round(self.now, 6),
+            "delta": self.delta.to_dict(),
+            "chance": round(self.chance, 6),
+        }
+        return numbers | {"gated": self.gated, "significant_loss": self.lost}
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """What changed between a baseline and a run; questions that only one side has, or expects otherwise, are not compared."""
+
+    against: str
+    compared: int
+    deltas: tuple[Delta, ...]
+    changes: tuple[Change, ...]
+    only_before: tuple[str, ...]
+    only_now: tuple[str, ...]
+    expected_otherwise: tuple[str, ...]
+    same_suite: bool
+
+    @property
+    def losses(self) -> tuple[Delta, ...]:
+        """The gated measures that were really lost."""
+        return tuple(delta for delta in self.deltas if delta.lost)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        return {
+            "against": self.against,
+            "same_suite": self.same_suite,
+            "compared": self.compared,
+            "measures": {delta.measure: delta.to_dict() for delta in self.deltas},
+            "changes": [change.to_dict() for change in self.changes],
+            "only_before": list(self.only_before),
+            "only_now": list(self.only_now),
+            "expected_otherwise": list(self.expected_otherwise),
+        }
+
+
+def compare(run: Run, baseline: Baseline, gated: Sequence[Measure] = GATED_MEASURES) -> Comparison:
+    """Compare a run with a baseline."""
+    if run.depth != baseline.depth or run.top_k != baseline.top_k:
+        raise InvalidArgument(
+            f"The baseline was made with --top-k {baseline.top_k} and looks at {baseline.depth} results, this run with "
+            f"--top-k {run.top_k} and {run.depth}",
+            hint="Use the same --top-k and --measure, or write the baseline again with --update-baseline.",
+        )
+    now = {answer.key: Remembered.of(answer, run.top_k) for answer in run.answers}
+    both = [key for key in now if key in baseline.answers]
+    alike = [key for key in both if set(now[key].targets) == set(baseline.answers[key].targets)]
+    otherwise = tuple(sorted(set(both) - set(alike)))
+    pairs = [(baseline.answers[key].measures, now[key].measures) for key in alike]
+    changes = (_change(key, baseline.answers[key], now[key]) for key in alike)
+    return Comparison(
+        against=baseline.collection,
+        compared=len(alike),
+        deltas=_deltas([str(measure) for measure in run.measures], pairs, {str(measure) for measure in gated}),
+        changes=tuple(change for change in changes if change is not None),
+        only_before=tuple(sorted(key for key in baseline.answers if key not in now)),
+        only_now=tuple(key for key in now if key not in baseline.answers),
+        expected_otherwise=otherwise,
+        same_suite=run.suite_digest == baseline.suite_digest,
+    )
+
+
+def _deltas(names: Iterable[str], pairs: list[tuple[dict[str, float], dict[str, float]]], gated: set[str]) -> tuple[Delta, ...]:
+    found: list[Delta] = []
+    for name in names:
+        values = [(before[name], now[name]) for before, now in pairs if name in before and name in now]
+        deltas = [round(after - before, 9) for before, after in values]
+        if (change := estimate(deltas)) is not None:
+            before, after = (sum(side) / len(values) for side in zip(*values, strict=True))
+            found.append(Delta(name, before, after, change, chance_of_loss(deltas), name in gated, lost=False))
+    watched = [number for number, delta in enumerate(found) if delta.gated]
+    for number, real in zip(watched, holm([found[number].chance for number in watched], RISK), strict=True):
+        one = found[number]
+        lost = real and one.delta.mean <= -LEAST_LOSS
+        found[number] = Delta(one.measure, one.before, one.now, one.delta, one.chance, gated=True, lost=lost)
+    return tuple(found)
+
+
+def _change(key: str, before: Remembered, now: Remembered) -> Change | None:
+    old, new = [place for place, _ in before.found], [place for place, _ in now.found]
+    entered, left = (tuple(dict.fromkeys(place for place in one if place not in other)) for one, other in ((new, old), (old, new)))
+    return Change(key, now.query, entered, left, before.rank, now.rank) if entered or left or before.rank != now.rank else None

@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
-from recto.calibration.probes import first_sentence, heading_question
-from recto.evaluation.similarity import similar
-from recto.limits import MAX_QUERY
+from recto.evaluation.calibration import first_sentence, heading_question
+from recto.evaluation.integrity import similar
 from recto.protocols import Index
-from recto.retriever import Retriever
+from recto.search.query import MAX_QUERY
+from recto.search.retriever import Retriever
 from recto.types import HEADING_SEPARATOR, Chunk, Hit, Mode, Vector
 
 WITHIN = 5

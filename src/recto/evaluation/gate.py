@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from recto.errors import InvalidArgument
-from recto.evaluation.comparison import Comparison
+from recto.evaluation.baseline import Comparison
 from recto.evaluation.measures import Measure, parse_measure
-from recto.evaluation.run import Run
+from recto.evaluation.runs import Run
 
 _EXPRESSION = re.compile(r"\s*([^<>=\s]+)\s*(>=|>)\s*([0-9.]+)(%?)\s*")
 

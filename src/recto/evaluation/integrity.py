@@ -3,18 +3,277 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+import html
+import re
+from bisect import bisect_left, bisect_right
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from heapq import nsmallest
 from itertools import islice
+from statistics import median
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from recto.book.chunker import chunk_id
-from recto.evaluation.issues import Issue, Issues, Trouble
-from recto.evaluation.source_check import SourceCheck
-from recto.evaluation.stored import embedded_text, place
-from recto.evaluation.vector_check import VectorCheck
+from recto.book.chunking import chunk_id
 from recto.protocols import Embedder, Index, Source
-from recto.types import Chunk
+from recto.types import HEADING_SEPARATOR, Chunk, Page, Vector
+
+_EXAMPLES = 5
+
+
+class Trouble(StrEnum):
+    """A kind of damage."""
+
+    NO_TEXT = "no_text"
+    NO_URL = "no_url"
+    BAD_URL = "bad_url"
+    NO_TITLE = "no_title"
+    NO_MODULE = "no_module"
+    BAD_NUMBER = "bad_number"
+    MISSING = "missing_passages"
+    REPEATED = "repeated_passages"
+    SHUFFLED = "shuffled_passages"
+    WRONG_ID = "wrong_id"
+    OTHER_TEXT = "text_is_not_what_was_embedded"
+    NOT_AS_PUBLISHED = "not_as_published"
+    BAD_VECTOR = "unusable_vector"
+    OTHER_VECTOR = "vector_of_another_text"
+    OTHER_MODEL = "vectors_of_another_model"
+    NOT_IN_SOURCE = "text_not_in_source"
+    OTHER_LINES = "text_at_other_lines"
+
+
+@dataclass(frozen=True, slots=True)
+class Issue:
+    """A kind of damage, how often it was found, and some of the places."""
+
+    trouble: Trouble
+    count: int
+    places: tuple[str, ...]
+
+
+@dataclass(slots=True)
+class Issues:
+    """Counts troubles while an index is read; only a few places of each are kept."""
+
+    _counts: dict[Trouble, int] = field(default_factory=dict)
+    _places: dict[Trouble, dict[str, None]] = field(default_factory=dict)
+
+    def add(self, trouble: Trouble, place: str, count: int = 1) -> None:
+        """Note one more."""
+        self._counts[trouble] = self._counts.get(trouble, 0) + count
+        places = self._places.setdefault(trouble, {})
+        if len(places) < _EXAMPLES:
+            places[place] = None
+
+    def listed(self) -> tuple[Issue, ...]:
+        """Return what was noted, in the order of the kinds."""
+        return tuple(Issue(trouble, self._counts[trouble], tuple(self._places[trouble])) for trouble in Trouble if trouble in self._counts)
+
+
+def place(chunk: Chunk) -> str:
+    """Name a passage for people."""
+    return f"{chunk.page_url or chunk.source or chunk.id} (passage {chunk.chunk_index})"
+
+
+def embedded_text(chunk: Chunk) -> str | None:
+    """Return the text that was embedded for one of Recto's chunks: the one that its hash was made of, or None if that is another.
+
+    A heading path that is too long for the model's window was shortened: outer headings first, then the last one by halves.
+    """
+    headings = chunk.headings
+    paths = [HEADING_SEPARATOR.join(headings[start:]) for start in range(max(len(headings), 1))]
+    while len(paths[-1]) > 1:
+        paths.append(paths[-1][: len(paths[-1]) // 2])
+    candidates = (f"{path}\n\n{chunk.text}" for path in paths)
+    return next((text for text in candidates if hashlib.sha256(text.encode()).hexdigest() == chunk.content_hash), None)
+
+
+_WORD = re.compile(r"\w+")
+
+
+def words(text: str) -> Counter[str]:
+    """Count the words of a text; entities count as what they stand for."""
+    return Counter(_WORD.findall((html.unescape(text) if "&" in text else text).lower()))
+
+
+def contained(part: Counter[str], whole: Counter[str]) -> float:
+    """Return the share of a text's different words that another text has, too."""
+    return len(part.keys() & whole.keys()) / len(part) if part else 1.0
+
+
+def similar(one: str, other: str) -> float:
+    """Return the share of words that two texts have in common, of all that either has."""
+    left, right = words(one), words(other)
+    either = (left | right).total()
+    return (left & right).total() / either if either else 1.0
+
+
+_HERE = 0.8  # share of a passage's words that its lines must have
+_REPEATED = ("|", "```", "~~~", ":::", "<", "#", "!!!", "???", "===", "participant ", "actor ")
+"""How lines begin that may be stored again with what comes after them."""
+
+
+@dataclass(slots=True)
+class SourceCheck:
+    """Takes the passages of an index and compares them with the pages of a book."""
+
+    changed: frozenset[str] = frozenset()
+    """Paths of pages that were edited since: a text that is not there any more is no damage."""
+    _chunks: dict[str, list[Chunk]] = field(default_factory=dict)
+
+    def add(self, chunk: Chunk) -> None:
+        """Take a passage."""
+        self._chunks.setdefault(chunk.source, []).append(chunk)
+
+    def compare(self, source: Source, issues: Issues) -> int:
+        """Read the book once and return how many passages were compared; what is not on its page is looked for on the others."""
+        lost: list[tuple[Chunk, Counter[str]]] = []
+        everything: dict[str, Counter[str]] = {}
+        compared = 0
+        for page in source.pages():
+            everything[page.path] = words(page.text)
+            text = _Lines(page)
+            for chunk in self._chunks.get(page.path, ()):
+                compared += 1
+                wanted = words(chunk.text)
+                if contained(wanted, text.between(chunk.start_line, chunk.end_line)) >= _HERE or page.path in self.changed:
+                    continue
+                if contained(wanted, everything[page.path]) >= _HERE:
+                    issues.add(Trouble.OTHER_LINES, f"{page.path}, lines {chunk.start_line} to {chunk.end_line}")
+                else:
+                    lost.append((chunk, wanted))
+        for chunk, wanted in lost:
+            origin = next((path for path, there in everything.items() if path != chunk.source and contained(wanted, there) >= _HERE), "")
+            where = f"{chunk.source}, lines {chunk.start_line} to {chunk.end_line}"
+            issues.add(Trouble.NOT_IN_SOURCE, f"{where}: it is the text of {origin}" if origin else where)
+        return compared
+
+
+class _Lines:
+    """The words of a page by its lines; a page that partials were put into has the lines of its own file."""
+
+    def __init__(self, page: Page) -> None:
+        self._lines = page.text.split("\n")
+        self._numbers: Sequence[int] = page.lines or range(1, len(self._lines) + 1)
+        repeated = (line for line in self._lines if line.lstrip().startswith(_REPEATED))
+        self._repeated = words("\n".join(repeated))
+
+    def between(self, first: int, last: int) -> Counter[str]:
+        """Count the words from one line to another, and those that may be repeated from elsewhere."""
+        lines = self._lines[bisect_left(self._numbers, first) : bisect_right(self._numbers, last)]
+        return words("\n".join(lines)) + self._repeated
+
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+_PAGES = 32  # pages of which the shortest passage is embedded again
+_SUSPECTS = 6  # passages that are far from all others; noise is among them, if there is any
+_KEPT = 4000  # vectors from which the middle is taken
+_LENGTH_OFF = 0.01
+_SAME = 0.97  # the same model gives the same text at least this cosine, in any precision
+_FOREIGN_SAME = 0.5  # of unknown texts around the passage: below this it cannot be the same model
+_OUTLIER = 6.0  # median absolute deviations below the median
+
+
+class VectorCheck:
+    """Takes passages batch by batch and keeps only those that will be embedded again."""
+
+    def __init__(self, *, own: bool) -> None:
+        self._own = own
+        self._shortest: dict[str, tuple[int, Chunk]] = {}
+        self._stored: dict[str, Vector] = {}
+        self._middle: NDArray[Any] | None = None
+        self._waiting: list[tuple[Sequence[Chunk], NDArray[Any]]] = []
+        self._held = 0
+        self._near: dict[str, float] = {}
+        self._suspects: list[tuple[float, str, Chunk, Vector]] = []
+
+    def add(self, chunks: Sequence[Chunk], vectors: Mapping[str, Vector], issues: Issues) -> None:
+        """Look at the vectors of some passages: finite, of length one, and how far from the others."""
+        import numpy as np
+
+        usable: list[Chunk] = []
+        for chunk in chunks:
+            vector = np.asarray(vectors.get(chunk.id, ()), dtype=np.float32)
+            length = float(np.linalg.norm(vector)) if vector.size else 0.0
+            if not np.isfinite(length) or abs(length - 1) > _LENGTH_OFF:
+                issues.add(Trouble.BAD_VECTOR, place(chunk))
+            else:
+                usable.append(chunk)
+                self._keep_shortest(chunk, vectors[chunk.id])
+        if not usable:
+            return
+        array = np.asarray([vectors[chunk.id] for chunk in usable], dtype=np.float32)
+        self._waiting.append((usable, array))
+        self._held += len(usable)
+        if self._middle is not None or self._held >= _KEPT:
+            self._settle()
+
+    def compare(self, embedder: Embedder, issues: Issues) -> tuple[float | None, int]:
+        """Embed the kept passages again; return the middle of the cosines, and how many there were."""
+        self._settle()
+        suspects = {chunk.id: (chunk, vector) for _, _, chunk, vector in self._suspects}
+        sampled = {chunk.id: (chunk, self._stored[chunk.page_url]) for _, chunk in self._shortest.values()}
+        # A text that is not the one that was embedded is told of already; its vector says nothing more.
+        texts = {id: embedded_text(chunk) if self._own else chunk.text for id, (chunk, _) in (suspects | sampled).items()}
+        if not self._own:
+            texts = {id: text if embedder.count_tokens(text or "") <= embedder.max_tokens else None for id, text in texts.items()}
+        known = {id: text for id, text in texts.items() if text}
+        if not known:
+            return None, 0
+        fresh = dict(zip(known, embedder.embed_documents(list(known.values())), strict=True))
+        cosines = {id: _cosine(fresh[id], (suspects | sampled)[id][1]) for id in known}
+        agreement = median(cosines[id] for id in known if id in sampled) if set(known) & set(sampled) else median(cosines.values())
+        wrong = [id for id in known if cosines[id] < (_SAME if self._own else _FOREIGN_SAME)]
+        if agreement < (_SAME if self._own else _FOREIGN_SAME):
+            issues.add(Trouble.OTHER_MODEL, f"a cosine of {agreement:.3f} between stored and fresh vectors of the same texts", len(wrong))
+        else:
+            for id in wrong:
+                issues.add(Trouble.OTHER_VECTOR, place((suspects | sampled)[id][0]))
+            more = sum(id not in known for id in self._outliers())
+            if more and any(id in suspects for id in wrong):
+                issues.add(Trouble.OTHER_VECTOR, "others that are as far from all passages", more)
+        return agreement, len(known)
+
+    def _keep_shortest(self, chunk: Chunk, vector: Vector) -> None:
+        """Keep the shortest passage of a page: it is the cheapest to embed, and shows an exchange of pages as well as any."""
+        known = self._shortest.get(chunk.page_url)
+        if known is None and len(self._shortest) >= _PAGES:
+            return
+        if known is None or (len(chunk.text), chunk.id) < (known[0], known[1].id):
+            self._shortest[chunk.page_url] = (len(chunk.text), chunk)
+            self._stored[chunk.page_url] = vector
+
+    def _settle(self) -> None:
+        """Measure how near the waiting vectors are to the middle of all, and keep the farthest."""
+        import numpy as np
+
+        if not self._waiting:
+            return
+        if self._middle is None:
+            total = np.sum([array.sum(axis=0) for _, array in self._waiting], axis=0)
+            self._middle = total / (np.linalg.norm(total) or 1.0)
+        for chunks, array in self._waiting:
+            near = (array @ self._middle).tolist()
+            self._near.update(zip((chunk.id for chunk in chunks), near, strict=True))
+            found = zip(near, (chunk.id for chunk in chunks), chunks, array.tolist(), strict=True)
+            self._suspects = nsmallest(_SUSPECTS, [*self._suspects, *found], key=lambda suspect: suspect[:2])
+        self._waiting = []
+
+    def _outliers(self) -> list[str]:
+        """Name the vectors that are much farther from the middle than is usual."""
+        middle = median(self._near.values())
+        usual = median(abs(near - middle) for near in self._near.values())
+        return [id for id, near in self._near.items() if near < middle - _OUTLIER * usual]
+
+
+def _cosine(one: Vector, other: Vector) -> float:
+    return sum(left * right for left, right in zip(one, other, strict=True)) if len(one) == len(other) else 0.0
+
 
 MOST = 10_000
 """Passages that are checked of a large index, unless all are asked for."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from recto.evaluation.suite import Suite
-from recto.promotion import differs, search_index, shared_modes
+from recto.evaluation.suites import Suite
+from recto.indexing.promotion import differs, search_index, shared_modes
 from recto.protocols import Embedder, Index
 from recto.types import Mode
 

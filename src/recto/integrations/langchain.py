@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from recto.integrations import absent
-from recto.integrations.book import Book, citation
-from recto.limits import DEFAULT_TOP_K
+from recto.integrations.common import Book, citation
+from recto.search.query import DEFAULT_TOP_K
 from recto.types import Mode, SearchResponse
 
 try:

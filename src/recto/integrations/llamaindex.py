@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from recto.integrations import absent
-from recto.integrations.book import Book, citation
-from recto.limits import DEFAULT_TOP_K
-from recto.retriever import Retriever
+from recto.integrations.common import Book, citation
+from recto.search.query import DEFAULT_TOP_K
+from recto.search.retriever import Retriever
 from recto.types import Mode, SearchResponse
 
 try:

@@ -1,1 +1,1 @@
-"""Search: text analysis, score fusion, snippets and answerability."""
+"""Search: query validation, text analysis, retrieval and score fusion."""

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from recto.limits import MAX_QUERY
-from recto.search.answerability import LINE
 from recto.search.lexical import QueryWord
 from recto.search.lexicon import analyzed_text
+from recto.search.query import MAX_QUERY
+from recto.search.response import LINE
 from recto.search.snippets import matched_words, words_to_match
 from recto.types import Chunk, Hit, SearchResponse
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from recto.retriever import Retriever
+    from recto.search.retriever import Retriever
 
 NOT_COVERED = "The book does not seem to cover this."
 WEAK_SHOWN = 3

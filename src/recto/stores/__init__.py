@@ -1,1 +1,1 @@
-"""Stores: where vectors and chunks are kept and searched."""
+"""Stores: keep chunks with their vectors and search them."""

@@ -1,9 +1,13 @@
-"""Recto's own payload: how a chunk is stored next to its vector, in every store alike."""
+"""What a store accepts: engines take wrong numbers in silence."""
 
 from __future__ import annotations
 
-from recto.addresses import page_key
-from recto.types import Chunk, Payload
+import math
+from collections.abc import Sequence
+
+from recto._util.names import page_key
+from recto.errors import EmbeddingError
+from recto.types import Chunk, Payload, Vector
 
 KEYWORD_FIELDS = ("module_name", "module_keys", "page_key", "book")
 INTEGER_FIELDS = ("chunk_index",)
@@ -60,3 +64,13 @@ def from_payload(id: str, payload: Payload) -> Chunk:
         revision=payload.get("revision", ""),
         module_title=payload.get("module_title", ""),
     )
+
+
+def check_vectors(chunks: Sequence[Chunk], vectors: Sequence[Vector], dim: int) -> None:
+    """Refuse a batch in which any vector does not have the dimension or is not finite."""
+    for chunk, vector in zip(chunks, vectors, strict=True):
+        if len(vector) != dim or not all(map(math.isfinite, vector)):
+            raise EmbeddingError(
+                f"The vector of {chunk.page_url} (chunk {chunk.chunk_index}) is not {dim} finite numbers",
+                hint="Check the embedding model; nothing was published.",
+            )

@@ -1,1 +1,1 @@
-"""The embedded store: Qdrant Edge in this process, behind a layer that makes it safe to share."""
+"""The embedded store: Qdrant Edge in this process."""

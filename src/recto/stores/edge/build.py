@@ -17,16 +17,13 @@ from typing import IO, Any, Self
 
 import recto
 from recto import errors
-from recto.atomic import replace_text, sync_directory
+from recto._util.files import replace_text, sync_directory
 from recto.errors import IndexDamaged, RectoError, StorageError, Unreachable
 from recto.protocols import Index
-from recto.stores.edge.layout import CollectionDirectory, disk_errors
-from recto.stores.edge.manifest import LEXICON, Manifest, is_whole, note_seen
-from recto.stores.edge.sparse import digest
+from recto.stores.edge.layout import LEXICON, CollectionDirectory, Manifest, digest, disk_errors, is_whole, note_seen
 from recto.stores.edge.worker import send
 from recto.stores.lock import WriterLock
-from recto.stores.payload import to_payload
-from recto.stores.vectors import check_vectors
+from recto.stores.payload import check_vectors, to_payload
 from recto.types import Chunk, Fingerprint, IndexInfo, SparseVector, Vector
 
 _LITTLE_SPACE = 64 << 20  # bytes; less than this left where a worker died is taken for the reason

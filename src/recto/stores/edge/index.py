@@ -12,11 +12,9 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
 from recto.errors import IndexDamaged
-from recto.stores.edge.engine import candidate_requests, engine_errors, load_shard, request, translate_filters
-from recto.stores.edge.layout import CollectionDirectory, FileState, file_state
-from recto.stores.edge.manifest import LEXICON, read_manifest, read_notes, verify_files
-from recto.stores.edge.sizing import GRAPH_FROM, search_params
-from recto.stores.legs import limits_for, no_lexical_vectors
+from recto.stores.candidates import limits_for, no_lexical_vectors
+from recto.stores.edge.engine import GRAPH_FROM, candidate_requests, engine_errors, load_shard, request, search_params, translate_filters
+from recto.stores.edge.layout import LEXICON, CollectionDirectory, FileState, file_state, read_manifest, read_notes, verify_files
 from recto.stores.payload import from_payload
 from recto.types import NO_FILTERS, Candidates, Chunk, Filters, Hit, IndexInfo, IndexQuery, Vector
 

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 from recto.errors import CollectionMissing, IndexDamaged
 from recto.settings import check_collection_name
 from recto.stores.edge.index import EdgeIndex, open_generation
-from recto.stores.edge.layout import CollectionDirectory, FileState, Home, disk_error, disk_errors, file_state
-from recto.stores.edge.manifest import is_whole, write_notes
+from recto.stores.edge.layout import CollectionDirectory, FileState, Home, disk_error, disk_errors, file_state, is_whole, write_notes
 from recto.stores.lock import WriterLock
 from recto.types import Calibration, EmbedderFingerprint, IndexInfo
 
@@ -88,7 +87,7 @@ class EdgeStore:
         """Begin a new generation of a collection; it is always a new one."""
         del analyzer, rebuild
         check_collection_name(name, "collection")
-        from recto.stores.edge.build import EdgeBuild  # only writers need what starts processes
+        from recto.stores.edge.build import EdgeBuild
 
         self.aliases()  # a damaged list is told before the work, not after it
         return EdgeBuild(name, self._home.collection(name), embedder.dim, wait, self._drop_alias)

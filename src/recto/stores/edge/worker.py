@@ -16,11 +16,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from recto.atomic import sync_directory
+from recto._util.files import sync_directory
 from recto.errors import RectoError
 from recto.stores.edge import engine
-from recto.stores.edge.manifest import digest_files
-from recto.stores.edge.sizing import search_params
+from recto.stores.edge.engine import search_params
+from recto.stores.edge.layout import digest_files
 from recto.types import Payload, SparseVector, Vector
 
 if TYPE_CHECKING:

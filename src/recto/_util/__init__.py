@@ -1,0 +1,1 @@
+"""Helpers without knowledge of books or engines: files, retries, names."""

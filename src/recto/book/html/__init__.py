@@ -1,5 +1,0 @@
-"""HTML: from a published page to the sections of its main content."""
-
-from recto.book.html.reader import parse_html
-
-__all__ = ["parse_html"]

@@ -1,0 +1,1 @@
+"""Parse Markdown and HTML into sections of blocks."""

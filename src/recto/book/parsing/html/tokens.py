@@ -1,0 +1,255 @@
+"""Tell a page's content from what its website puts around it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from html import escape, unescape
+from typing import TYPE_CHECKING, NamedTuple
+
+
+def words(text: str) -> frozenset[str]:
+    """Return a set of words that are written in a row."""
+    return frozenset(text.split())
+
+
+_NAME = re.compile(r"[A-Za-z][^\s/>]*")
+_ATTRIBUTE = re.compile(r"""[\s/]*(=?[^\s/>=]*)(?:\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s>]*)))?""")
+_RAW = frozenset({"script", "style", "iframe", "noframes", "noembed", "xmp", "textarea", "title", "plaintext"})
+_KEPT = words("id class name role hidden style type encoding display href rel content property http-equiv colspan start aria-hidden")
+_LONGEST_VALUE = 2000  # characters; embedded pictures and data are not needed
+
+_VOID = frozenset({"br", "hr", "wbr"})
+_OMITTED = words(
+    "area b base basefont bgsound big body col em embed font frame frameset head html i img input keygen link meta nobr optgroup option "
+    "param picture s select small source strike strong track tt u"
+)
+_SIBLINGS = frozenset({"p", "li", "dt", "dd", "tr", "td", "th", "tbody", "thead", "tfoot"})
+_RENAMED = {"a": "x-link", "code": "x-code"}
+_DEEPEST = 300
+_MOST = 200_000  # elements; no page that is written by people comes near it
+
+
+class Tag(NamedTuple):
+    """A start tag, with the attributes that matter to a reader and, of a tag whose content is no markup, that content."""
+
+    name: str
+    attributes: Mapping[str, str] = {}
+    raw: str = ""
+
+
+class End(NamedTuple):
+    """An end tag."""
+
+    name: str
+
+
+def tokens(html: str) -> Iterator[Tag | End | str]:
+    """Yield tags and the texts between them, entities not yet resolved; comments are left out."""
+    position, length = 0, len(html)
+    while position < length:
+        start = html.find("<", position)
+        if start < 0:
+            yield html[position:]
+            return
+        if start > position:
+            yield html[position:start]
+        following = html[start + 1 : start + 2]
+        if following.isascii() and following.isalpha():
+            tag, position = _tag(html, start + 1)
+            yield tag
+        elif following == "/" and (name := _NAME.match(html, start + 2)):
+            yield End(name[0].lower())
+            position = _after(html, ">", name.end())
+        elif html.startswith("<!--", start):
+            position = _after(html, "-->", start + 4)
+        elif following in ("!", "?", "/"):
+            position = _after(html, ">", start + 1)
+        else:
+            yield "&lt;"
+            position = start + 1
+
+
+def _after(html: str, mark: str, position: int) -> int:
+    """Return the place behind the next mark, or the end."""
+    found = html.find(mark, position)
+    return len(html) if found < 0 else found + len(mark)
+
+
+def _tag(html: str, position: int) -> tuple[Tag, int]:
+    """Read a start tag and return it with the place behind it."""
+    found = _NAME.match(html, position)
+    name = found[0].lower() if found else ""
+    position = found.end() if found else position
+    attributes: dict[str, str] = {}
+    while (pair := _ATTRIBUTE.match(html, position)) and pair.end() > position:
+        position = pair.end()
+        key = pair[1].lower()
+        if key in _KEPT and key not in attributes:
+            value = pair[2] or pair[3] or pair[4] or ""
+            attributes[key] = unescape(value) if len(value) <= _LONGEST_VALUE else ""
+    position = min(position + 1, len(html))  # behind the closing sign
+    if name not in _RAW:
+        return Tag(name, attributes), position
+    closing = re.compile(f"</{name}(?=[\\s/>])", re.IGNORECASE).search(html, position)
+    end = closing.start() if closing else len(html)
+    return Tag(name, attributes, html[position:end]), end
+
+
+def tame(html: str) -> str:
+    """Write a page anew so that a parser builds a small tree of it: no emphasis, no pictures, no scripts, not too deep.
+
+    A parser that follows the standard compares each attribute with all others of its tag, each tag with all that are open, and opens
+    emphasis again in every paragraph; on a page that is made to hurt, that takes hours and gigabytes.
+    """
+    written: list[str] = []
+    opened: list[str] = []
+    skipped: dict[str, int] = {}
+    count = 0
+    for token in tokens(html):
+        if isinstance(token, str):
+            written.append(token)
+        elif count >= _MOST:
+            written.append(" ")  # the words of the rest stay
+        elif isinstance(token, End):
+            _close(_RENAMED.get(token.name, token.name), written, opened, skipped)
+        elif token.name in _RAW:
+            if token.attributes.get("type", "").startswith("math/tex"):
+                display = "block" if "display" in token.attributes["type"] else ""
+                written.append(f'<x-tex display="{display}">{escape(token.raw)}</x-tex>')
+        elif token.name in _VOID:
+            written.append(f"<{token.name}>")
+        elif token.name not in _OMITTED:
+            count += 1
+            _open(token, written, opened, skipped)
+    return "".join(written)
+
+
+def _open(tag: Tag, written: list[str], opened: list[str], skipped: dict[str, int]) -> None:
+    name = _RENAMED.get(tag.name, tag.name)
+    if not name.replace("-", "").replace(":", "").isalnum():
+        return
+    if name not in _SIBLINGS:
+        if len(opened) >= _DEEPEST:
+            skipped[name] = skipped.get(name, 0) + 1
+            written.append(" ")
+            return
+        opened.append(name)
+    values = "".join(f' {key}="{escape(value)}"' for key, value in tag.attributes.items())
+    written.append(f"<{name}{values}>")
+
+
+def _close(name: str, written: list[str], opened: list[str], skipped: dict[str, int]) -> None:
+    if name in _OMITTED or name in _RAW or (name in _VOID and name != "br"):
+        return
+    if skipped.get(name):
+        skipped[name] -= 1
+        return
+    if name not in _SIBLINGS:
+        for depth in range(len(opened) - 1, -1, -1):
+            if opened[depth] == name:
+                del opened[depth:]
+                break
+        else:
+            return  # nothing to close
+    written.append(f"</{name}>")
+
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from selectolax.lexbor import LexborHTMLParser, LexborNode
+
+# The most telling first: those of one generator, then those that many share.
+_CONTENT = (
+    "article .theme-doc-markdown",  # Docusaurus
+    "article .markdown",
+    "article.md-content__inner",  # Material for MkDocs
+    "article.bd-article",  # Sphinx: pydata, furo, Read the Docs, alabaster
+    ".vp-doc",  # VitePress
+    "#content main",  # mdBook
+    ".sl-markdown-content",  # Starlight
+    "div.body",
+    "[role=main]",
+    "div.document",
+    "main article",
+    "main .content",
+    "main",
+    "article",
+)
+_CANDIDATES = 5
+_DROPPED_TAGS = words("nav footer aside script style template svg noscript iframe form button object audio video canvas dialog map menu")
+_DROPPED_ROLES = frozenset({"navigation", "search", "button", "contentinfo", "tablist", "doc-toc", "doc-backlink"})
+_DROPPED_CLASSES = words(
+    "breadcrumbs breadcrumb theme-doc-breadcrumbs pagination pagination-nav theme-doc-footer theme-edit-this-page theme-doc-toc-mobile "
+    "theme-doc-version-badge theme-last-updated md-content__button md-source-file md-tags md-feedback headerlink hash-link header-anchor "
+    "anchorjs-link toc table-of-contents toctree-wrapper tocbox on-this-page sphinxsidebar related related-pages rst-footer-buttons "
+    "prev-next-area prev-next-footer edit-this-page edit-page-link last-updated last-update content-icon-container linenos linenodiv "
+    "lineno lang line-numbers-wrapper gutter line-number copy copybtn copy-button clipboard clip-button md-clipboard sr-only "
+    "skip-link skip-to-content footnote-backref MathJax MathJax_Preview MathJax_Display tabbed-labels nav-chapters nav-wrapper "
+    "VPDocFooter backlinks view-this-page page-toc visually-hidden"
+)
+_DROPPED_PREFIXES = ("tocCollapsible", "breadcrumbsContainer", "codeBlockLineNumber", "lastUpdated", "tocMobile")
+_KEPT_ASIDE = re.compile(r"admonition|aside|callout|alert|custom-block|note|tip|warning", re.IGNORECASE)
+_UNSEEN = re.compile(r"display\s*:\s*none|visibility\s*:\s*hidden", re.IGNORECASE)
+_PANELS = frozenset({"tabpanel"})
+_SITE_NAME = re.compile(r"\s+[|\u2013\u2014\u00b7\u00bb\u2022-]\s+")
+
+
+def main_content(tree: LexborHTMLParser) -> LexborNode | None:
+    """Return the element that holds the page's content."""
+    for selector in _CONTENT:
+        found = tree.css(selector)[:_CANDIDATES]
+        if found:
+            best = max(found, key=lambda node: len(node.text()))
+            if best.text().strip():
+                return best
+    return _densest(tree.body) if tree.body is not None else None
+
+
+def is_dropped(tag: str, attributes: Mapping[str, str | None]) -> bool:
+    """Say whether an element is not content: navigation, controls, signs, or not to be seen."""
+    if not attributes:
+        return tag in _DROPPED_TAGS
+    role = attributes.get("role") or ""
+    names = (attributes.get("class") or "").split()
+    if tag in _DROPPED_TAGS and not (tag == "aside" and _KEPT_ASIDE.search(" ".join(names))):
+        return True
+    if role in _DROPPED_ROLES or attributes.get("aria-hidden") == "true":
+        return True
+    contents = "contents" in names and ("topic" in names or "local" in names)  # as docutils makes it
+    if contents or any(name in _DROPPED_CLASSES or name.startswith(_DROPPED_PREFIXES) for name in names):
+        return True
+    if role in _PANELS:
+        return False  # a tab that is not chosen is hidden, and still content
+    return ("hidden" in attributes and attributes["hidden"] != "until-found") or bool(_UNSEEN.search(attributes.get("style") or ""))
+
+
+def without_site_name(title: str) -> str:
+    """Return a window's title without the name of the website behind it."""
+    title = " ".join(title.split())
+    ends = [found.start() for found in _SITE_NAME.finditer(title)]
+    return title[: ends[-1]] if ends and ends[-1] > 0 else title
+
+
+def _densest(body: LexborNode) -> LexborNode:
+    """Return the innermost element that holds most of the text that is not in links."""
+    sizes: dict[int, int] = {}
+    stack: list[tuple[LexborNode, bool, bool]] = [(body, False, False)]
+    while stack:
+        node, linked, done = stack.pop()
+        if done:
+            sizes[node.mem_id] = sum(sizes.get(child.mem_id, 0) for child in node.iter(include_text=True))
+            continue
+        tag = node.tag or ""
+        if tag == "-text":
+            sizes[node.mem_id] = 0 if linked else len((node.text() or "").strip())
+        elif not tag.startswith("-") and not is_dropped(tag, node.attributes):
+            stack.append((node, linked, True))
+            stack.extend((child, linked or tag == "x-link", False) for child in node.iter(include_text=True))
+    best = body
+    while True:
+        children = [child for child in best.iter() if sizes.get(child.mem_id, 0) > sizes[best.mem_id] * 0.8]
+        if not children or children[0].tag in ("p", "pre", "ul", "ol", "table", "blockquote"):
+            return best
+        best = children[0]

@@ -1,0 +1,1 @@
+"""Sources: where the pages of a book come from."""

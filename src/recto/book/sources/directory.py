@@ -1,0 +1,176 @@
+"""A directory of pages: find its files and read them, without trusting what lies there."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Protocol
+
+from recto.book.parsing.document import read
+from recto.book.sources.includes import Includes
+from recto.book.sources.navigation import Navigation
+from recto.types import Failure, Page
+
+_INDEX_FILES = ("index.md", "index.mdx", "README.md", "README.mdx", "readme.md")
+_LARGEST_PAGE = 4 << 20  # bytes; no page that is written by people comes near it
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A file's text; `name` is its path within its directory, `path` its name within the book; `lines` as a page has them."""
+
+    name: str
+    path: str
+    text: str
+    revision: str
+    lines: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """Why a file is no page of the book, such as `draft`."""
+
+    reason: str
+
+
+class Rules(Protocol):
+    """What a kind of site says of the files in a directory."""
+
+    def enters(self, folder: str) -> bool:
+        """Whether there may be pages below a directory."""
+
+    def wants(self, name: str) -> bool:
+        """Whether a file is a page."""
+
+    def page(self, written: Written) -> Page | LeftOut:
+        """Make the page of a file."""
+
+    def module(self, path: str) -> str:
+        """Return the module of a page by its name within the book."""
+
+    def navigation(self, names: Sequence[str]) -> Navigation:
+        """Put pages, which come in the order of their names, into the order in which they are read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shelf:
+    """A directory and its rules.
+
+    `below` narrows it to a directory or a file within; `translated` holds files that stand in for those of the same name; links may
+    not lead out of `bounds`; `prefix` stands before all names; `includes` puts included files into the pages' texts.
+    """
+
+    root: Path
+    rules: Rules
+    below: str = ""
+    prefix: str = ""
+    translated: Path | None = None
+    bounds: Path | None = None
+    includes: Includes | None = None
+    refused: list[Failure] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    def names(self) -> list[str]:
+        """Find the pages in the order of their names; note those that look like one and cannot be read."""
+        start = self.root / self.below if self.below else self.root
+        if start.is_file():
+            return [name for name in [self.below or start.name] if self.rules.wants(name) and self._acceptable(name)]
+        return sorted(self._walk(start))
+
+    def index_title(self, folder: str) -> str:
+        """Return the title that the index page of a directory states, if there is one."""
+        for name in (_joined(folder, file) for file in _INDEX_FILES):
+            if self.rules.wants(name) and is_file(self.file(name)) and not self._reason(self.file(name)):
+                page = self.read(name)
+                return read(replace(page, title="")).title if isinstance(page, Page) else ""
+        return ""
+
+    def _walk(self, start: Path) -> Iterator[str]:
+        def unreadable(error: OSError) -> None:
+            folder = self._name(Path(os.fsdecode(error.filename)))
+            self.refused.append(Failure(f"{self.prefix}{folder}/" if folder else self.prefix, error.strerror or str(error)))
+
+        for folder, names, files in os.walk(start, followlinks=False, onerror=unreadable):
+            here = self._name(Path(folder))
+            names[:] = [name for name in names if self.rules.enters(_joined(here, name))]
+            linked = [_joined(here, name) for name in names if Path(folder, name).is_symlink()]
+            self.notes.extend(f"{_shown(self.prefix + name)}/ is a link to a directory, and those are not followed." for name in linked)
+            for file in files:
+                name = _joined(here, file)
+                if self.rules.wants(name) and self._acceptable(name):
+                    yield name
+
+    def _name(self, file: Path) -> str:
+        name = file.relative_to(self.root).as_posix()
+        return "" if name == "." else name
+
+    def _acceptable(self, name: str) -> bool:
+        """Whether a file can be read; if not, say why."""
+        if reason := self._reason(self.file(name)):
+            self.refused.append(Failure(_shown(self.prefix + name), reason))
+        return not reason
+
+    def _reason(self, file: Path) -> str:
+        try:
+            status = file.stat()
+            bounds = self.bounds or self.root
+            if file.is_symlink() and not file.resolve().is_relative_to(bounds):
+                return "it is a link out of the book"
+        except OSError as error:
+            return error.strerror or str(error)
+        if not stat.S_ISREG(status.st_mode):
+            return "it is not a regular file"
+        if status.st_size > _LARGEST_PAGE:
+            return f"it is larger than {_LARGEST_PAGE >> 20} MiB"
+        return ""
+
+    def file(self, name: str) -> Path:
+        """Return the file of a name: the translation, if there is one."""
+        if self.translated is not None and is_file(self.translated / name):
+            return self.translated / name
+        return self.root / name
+
+    def read(self, name: str) -> Page | LeftOut | Failure:
+        """Read a file and make its page."""
+        path = f"{self.prefix}{name}"
+        try:
+            path.encode("utf-8")
+            data = self.file(name).read_bytes()
+            text = data.decode("utf-8")
+        except UnicodeEncodeError:
+            return Failure(_shown(path), "its name is not UTF-8")
+        except OSError as error:
+            return Failure(path, error.strerror or str(error))
+        except UnicodeDecodeError as error:
+            return Failure(path, f"not UTF-8 (byte {error.start})")
+        text, lines = self.includes.expand(path, self.file(name), text) if self.includes else (text, ())
+        return self.rules.page(Written(name, path, text, hashlib.sha256(text.encode()).hexdigest(), lines))
+
+
+def is_file(path: Path) -> bool:
+    """Whether a file is there, as far as we may look."""
+    try:
+        return path.is_file()
+    except OSError:
+        return False
+
+
+def bounds_of(site: Path, root: Path) -> Path | None:
+    """Return where links from a site's directory of pages may lead; None if the directory lies outside the site's project."""
+    if root.is_relative_to(site):
+        return site
+    project = next((folder for folder in site.parents if (folder / ".git").exists()), site.parent)
+    return root if root.is_relative_to(project) else None
+
+
+def _joined(folder: str, name: str) -> str:
+    return f"{folder}/{name}" if folder else name
+
+
+def _shown(name: str) -> str:
+    """A name that can be printed: bytes that are no text are escaped."""
+    return name if name.isprintable() and name.isascii() else name.encode("utf-8", "backslashreplace").decode()

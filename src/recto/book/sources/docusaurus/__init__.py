@@ -1,0 +1,1 @@
+"""Docusaurus sites, read as text without running them."""

@@ -1,0 +1,348 @@
+"""The sidebars of a Docusaurus site: the order of its docs, and the labels above them."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from recto.book.sources.docusaurus.javascript import UNDEFINED, Unknown, Value, from_json, read_exported, shown, unknown
+from recto.book.sources.options import SiteOptions, UnreadableSite
+from recto.errors import ConfigurationError
+
+CONFIG_FILES = tuple(f"docusaurus.config.{extension}" for extension in ("js", "ts", "mjs", "cjs", "mts", "cts"))
+DEFAULT_ID = "default"
+PLAIN = "Give the directory of the pages itself; --site-url says where they are published."
+_LARGEST = 1 << 20  # bytes; no configuration that is written by people comes near it
+_INCLUDE = ("**/*.{md,mdx}",)
+_EXCLUDE = ("**/_*.{js,jsx,ts,tsx,md,mdx}", "**/_*/**", "**/*.test.{js,jsx,ts,tsx}", "**/__tests__/**")
+_CLASSIC = re.compile(r"(?:@docusaurus/)?(?:preset-)?classic|.*preset-classic.*")
+_DOCS_PLUGIN = re.compile(r"(?:@docusaurus/)?(?:plugin-)?content-docs|.*plugin-content-docs.*")
+_PLUGIN_CODE = re.compile(r"(?:async\b|function\b|class\b|\(|new\b)")
+_FLAGS = {
+    "url": "--site-url",
+    "baseUrl": "--site-url",
+    "trailingSlash": "--trailing-slash or --no-trailing-slash",
+    "routeBasePath": "--route-base-path",
+    "lastVersion": "--docs-version",
+    "onlyIncludeVersions": "--docs-version",
+    "defaultLocale": "--locale",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Docs:
+    """One instance of the docs plugin; `options` keeps what only matters for some versions."""
+
+    id: str
+    path: str
+    route: str
+    include: tuple[str, ...]
+    exclude: tuple[str, ...]
+    numbered: bool
+    options: Value
+
+
+class DocusaurusConfig:
+    """A site's configuration; a value that matters and cannot be read is an error that names the flag for it."""
+
+    def __init__(self, file: Path, options: SiteOptions) -> None:
+        self.file = file
+        self.notes: list[str] = []
+        self._options = options
+        self._root = read_exported(_text(file), _JsonBeside(file.parent.resolve()))
+        if not isinstance(self._root.data, Mapping):
+            written = self._root.data.source if isinstance(self._root.data, Unknown) else "nothing"
+            raise UnreadableSite(
+                f"{file.name} does not export an object that can be read without running it: {written}",
+                hint=PLAIN,
+            )
+
+    def url(self) -> str:
+        """Return the site's address without its base path, or nothing if it has none."""
+        return self.text(self._root.get("url"), "url").rstrip("/")
+
+    def base_url(self) -> str:
+        """Return the base path, with slashes on both ends."""
+        return self.text(self._root.get("baseUrl"), "baseUrl") or "/"
+
+    def trailing_slash(self) -> bool | None:
+        """Return the rule for a slash at the end of an address."""
+        return self.switch(self._root.get("trailingSlash"), "trailingSlash")
+
+    def markdown_format(self) -> str:
+        """Return how pages are read: `mdx`, `md` or `detect`."""
+        value = self._root.get("markdown", "format")
+        if isinstance(value.data, Unknown):
+            self.notes.append(f"markdown.format cannot be read without running it ({value.data.source}); pages are read as MDX.")
+            return "mdx"
+        return value.data if isinstance(value.data, str) else "mdx"
+
+    def locale(self, *keys: str) -> Value:
+        """Return a value of the internationalisation."""
+        return self._root.get("i18n", *keys)
+
+    def docs(self) -> list[Docs]:
+        """Return the instances of the docs plugin, that of the preset first."""
+        found = [self._docs(options) for options in self._preset_options()]
+        found += [self._docs(options) for options in self._plugin_options()]
+        route = self._options.route_base_path
+        if found and route is not None:
+            chosen = next((docs for docs in found if docs.id == DEFAULT_ID), found[0])
+            found = [Docs(d.id, d.path, route, d.include, d.exclude, d.numbered, d.options) if d is chosen else d for d in found]
+        return found
+
+    def text(self, value: Value, key: str) -> str:
+        """Return a text; nothing is an empty one."""
+        found = self.known(value, key)
+        if found.missing:
+            return ""
+        if not isinstance(found.data, str):
+            raise self.error(key, shown(found.data) if isinstance(found.data, bool | float) else "…", "is not text")
+        return found.data
+
+    def switch(self, value: Value, key: str) -> bool | None:
+        """Return true, false, or None for what is not said."""
+        found = self.known(value, key)
+        return None if found.missing else bool(found.truth)
+
+    def texts(self, value: Value, key: str) -> tuple[str, ...] | None:
+        """Return a list of texts, or None for what is not said."""
+        found = self.known(value, key)
+        if found.missing:
+            return None
+        items = found.data if isinstance(found.data, tuple) and not found.rest else (unknown(found.rest or key),)
+        return tuple(self.text(item, key) for item in items)
+
+    def known(self, value: Value, key: str) -> Value:
+        """Return a value that can be used; note it if it depends on the environment."""
+        if isinstance(value.data, Unknown):
+            raise self.error(key, value.data.source, "cannot be read without running it")
+        if value.environment:
+            written = "left out" if value.data is UNDEFINED else json.dumps(value.plain, default=str)
+            self.notes.append(f"{key} depends on the environment; taken as {written}")
+        return value
+
+    def error(self, key: str, source: str, what: str) -> ConfigurationError:
+        """Return the error for a value that cannot be used, with the flag that gives it."""
+        flag = _FLAGS.get(key.rpartition(".")[2])
+        message = f"{self.file.name}: {key} {what}: {source}"
+        return ConfigurationError(message, hint=f"Give it with {flag}, or in recto.toml.") if flag else UnreadableSite(message, hint=PLAIN)
+
+    def _preset_options(self) -> Iterator[Value]:
+        presets, unread = self._items("presets")
+        seen = False
+        for name, options in presets:
+            docs = options.get("docs")
+            if not (_CLASSIC.fullmatch(name) or isinstance(docs.data, Mapping)):
+                continue
+            seen = True
+            if isinstance(docs.data, Unknown):
+                raise self.error("docs", docs.data.source, "cannot be read without running it")
+            if docs.data is not False:
+                yield docs if isinstance(docs.data, Mapping) else Value({})
+        if unread and not seen:
+            raise self.error("presets", unread[0], "cannot be read without running it")
+
+    def _plugin_options(self) -> Iterator[Value]:
+        plugins, unread = self._items("plugins")
+        for name, options in plugins:
+            if _DOCS_PLUGIN.fullmatch(name):
+                if isinstance(options.data, Unknown):
+                    raise self.error(name, options.data.source, "has options that cannot be read without running it")
+                yield options if isinstance(options.data, Mapping) else Value({})
+        unread = [source for source in unread if not _PLUGIN_CODE.match(source)]
+        if unread:
+            self.notes.append(f"plugins cannot all be read without running them ({', '.join(unread[:3])}); docs in those are left out.")
+
+    def _items(self, key: str) -> tuple[list[tuple[str, Value]], list[str]]:
+        """Return the names of presets or plugins with their options, and the source of those that cannot be read."""
+        value = self._root.get(key)
+        found: list[tuple[str, Value]] = []
+        unread = [value.data.source] if isinstance(value.data, Unknown) else [value.rest] if value.rest else []
+        for item in value.data if isinstance(value.data, tuple) else ():
+            name = item.get("0") if isinstance(item.data, tuple) else item
+            if isinstance(name.data, str):
+                found.append((name.data, item.get("1") if isinstance(item.data, tuple) else Value(UNDEFINED)))
+            elif isinstance(name.data, Unknown):
+                unread.append(name.data.source)
+        return found, unread
+
+    def _docs(self, options: Value) -> Docs:
+        route = options.get("routeBasePath")
+        given = self._options.route_base_path is not None and isinstance(route.data, Unknown)
+        numbers = options.get("numberPrefixParser")
+        if isinstance(numbers.data, Unknown):
+            self.notes.append(f"numberPrefixParser cannot be read without running it ({numbers.data.source}); the usual one is used.")
+        return Docs(
+            id=self.text(options.get("id"), "docs.id") or DEFAULT_ID,
+            path=(self.text(options.get("path"), "docs.path") or "docs").strip("/").removeprefix("./"),
+            route="" if given else "docs" if self.known(route, "docs.routeBasePath").missing else self.text(route, "docs.routeBasePath"),
+            include=self.texts(options.get("include"), "docs.include") or _INCLUDE,
+            exclude=_EXCLUDE if (excluded := self.texts(options.get("exclude"), "docs.exclude")) is None else excluded,
+            numbered=numbers.data is not False,
+            options=options,
+        )
+
+
+class _JsonBeside:
+    """Reads JSON files of the site's own directory."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+
+    def __call__(self, path: str) -> Any:
+        try:
+            file = (self._directory / path).resolve()
+            if not file.is_relative_to(self._directory) or not file.is_file() or file.stat().st_size > _LARGEST:
+                raise LookupError(path)
+            return json.loads(file.read_text("utf-8"))
+        except (OSError, ValueError, RecursionError) as error:
+            raise LookupError(path) from error
+
+
+def _text(file: Path) -> str:
+    try:
+        if file.stat().st_size > _LARGEST:
+            raise UnreadableSite(f"{file.name} is larger than a configuration is", hint=PLAIN)
+        return file.read_bytes().decode("utf-8", "replace")
+    except OSError as error:
+        raise UnreadableSite(f"{file.name} cannot be read: {error.strerror or error}", hint=PLAIN) from error
+
+
+CURRENT = "current"
+
+
+@dataclass(frozen=True, slots=True)
+class Versions:
+    """`last` is the version without a name in its address, `chosen` the one that is read."""
+
+    names: tuple[str, ...]
+    last: str
+    chosen: str
+    routes: Mapping[str, str] = field(default_factory=dict)
+
+    def route(self, version: str) -> str:
+        """Return the part of the address that names a version."""
+        if version in self.routes:
+            return self.routes[version]
+        return "" if version == self.last else "next" if version == CURRENT else version
+
+
+def read_versions(config: DocusaurusConfig, site: Path, docs: Docs, asked: str) -> Versions:
+    """Read the versions of an instance of the docs plugin and choose one."""
+    options = docs.options
+    released = _released(site, docs)
+    if released and config.switch(options.get("disableVersioning"), "docs.disableVersioning"):
+        released = []
+    current = config.switch(options.get("includeCurrentVersion"), "docs.includeCurrentVersion") is not False
+    names = released if CURRENT in released or not current else [CURRENT, *released]
+    if not names:
+        raise ConfigurationError(f"The docs in {docs.path} have no version", hint="Set includeCurrentVersion, or add to versions.json.")
+    if len(names) == 1:  # whatever the rest says, there is nothing to choose from
+        last = options.get("lastVersion")
+        if not last.missing and last.data != names[0]:
+            written = last.data.source if isinstance(last.data, Unknown) else last.plain
+            config.notes.append(f"docs.lastVersion is {written}; only version {names[0]} is here, and is read as what readers get.")
+        return Versions((names[0],), names[0], names[0], _routes(config, docs, names))
+    only, last = options.get("onlyIncludeVersions"), options.get("lastVersion")
+    unread = [key for key, value in (("onlyIncludeVersions", only), ("lastVersion", last)) if isinstance(value.data, Unknown)]
+    if unread and not asked:
+        config.known(options.get(unread[-1]), f"docs.{unread[-1]}")  # says what cannot be read and what to do
+    wanted = None if "onlyIncludeVersions" in unread else config.texts(only, "docs.onlyIncludeVersions")
+    names = [name for name in names if wanted is None or name in wanted] or names
+    stated = "" if "lastVersion" in unread else config.text(last, "docs.lastVersion")
+    usual = next((name for name in names if name != CURRENT), CURRENT)
+    if unread:
+        config.notes.append(f"docs.{unread[-1]} cannot be read; version {usual} is taken for the one without a version in its address.")
+    if stated and stated not in names:
+        raise ConfigurationError(
+            f"{config.file.name}: docs.lastVersion is {stated}, which does not exist", hint=f"There are: {', '.join(names)}."
+        )
+    last_name = stated or usual
+    return Versions(tuple(names), last_name, asked if asked in names else last_name, _routes(config, docs, names))
+
+
+def _released(site: Path, docs: Docs) -> list[str]:
+    file = site / ("versions.json" if docs.id == DEFAULT_ID else f"{docs.id}_versions.json")
+    if not file.is_file():
+        return []
+    try:
+        names = json.loads(file.read_text("utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise ConfigurationError(f"{file.name} cannot be read: {error}", hint="It must be a list of version names.") from error
+    if not isinstance(names, list) or not all(_usable(name) for name in names):
+        raise ConfigurationError(f"{file.name} is not a list of version names", hint='Such as ["2.0", "1.0"].')
+    return names
+
+
+def _usable(name: object) -> bool:
+    """A version is a directory's name and nothing else."""
+    return isinstance(name, str) and bool(name.strip()) and name not in (".", "..") and not set(name) & set("/\\\0")
+
+
+def _routes(config: DocusaurusConfig, docs: Docs, names: list[str]) -> dict[str, str]:
+    """Return the parts of addresses that the configuration sets itself."""
+    found = {name: docs.options.get("versions", name, "path") for name in names}
+    return {name: config.text(value, f"docs.versions.{name}.path") for name, value in found.items() if not value.missing}
+
+
+_SIDEBARS_LARGEST = 1 << 20  # bytes
+_DEEPEST = 20
+
+
+@dataclass(frozen=True, slots=True)
+class SidebarItem:
+    """A doc by its id, or all docs in a directory that are listed automatically; `sections` are the labels above it."""
+
+    target: str
+    sections: tuple[str, ...]
+    directory: bool = False
+
+
+def read_sidebars(file: Path, bounds: Path) -> list[SidebarItem] | None:
+    """Read a file of sidebars as text; None if it cannot be read without running it."""
+    try:
+        if not file.resolve().is_relative_to(bounds) or file.stat().st_size > _SIDEBARS_LARGEST:
+            return None
+        text = file.read_bytes().decode("utf-8")
+        value = from_json(json.loads(text)) if file.suffix == ".json" else read_exported(text, _no_imports)
+    except (OSError, ValueError, RecursionError):
+        return None
+    if not isinstance(value.data, Mapping):
+        return None
+    return [item for sidebar in value.data.values() for item in _items(sidebar, ())]
+
+
+def _no_imports(path: str) -> object:
+    raise LookupError(path)
+
+
+def _items(value: Value, sections: tuple[str, ...]) -> Iterator[SidebarItem]:
+    data = value.data
+    if len(sections) > _DEEPEST:
+        return
+    if isinstance(data, tuple):
+        for item in data:
+            yield from _items(item, sections)
+    elif isinstance(data, str):
+        yield SidebarItem(data, sections)
+    elif isinstance(data, Mapping):
+        kind = data["type"].data if "type" in data else None
+        if kind == "category":
+            label = value.get("label").data
+            below = (*sections, label) if isinstance(label, str) else sections
+            link = value.get("link", "id").data
+            if isinstance(link, str):
+                yield SidebarItem(link, below)
+            yield from _items(value.get("items"), below)
+        elif kind == "autogenerated" and isinstance(folder := value.get("dirName").data, str):
+            yield SidebarItem(folder.removeprefix("./").strip("/").removeprefix("."), sections, directory=True)
+        elif kind in ("doc", "ref") and isinstance(name := value.get("id").data, str):
+            yield SidebarItem(name, sections)
+        elif kind is None:  # the short form: {label: items}
+            for label, items in data.items():
+                yield from _items(items, (*sections, label))

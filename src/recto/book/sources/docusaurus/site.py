@@ -1,0 +1,192 @@
+"""A Docusaurus site: which directories hold the pages of a version and a language, and where each is published."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from recto._util.names import nearest
+from recto.book.sources.directory import Shelf, bounds_of
+from recto.book.sources.docusaurus.config import (
+    CURRENT,
+    DEFAULT_ID,
+    PLAIN,
+    Docs,
+    DocusaurusConfig,
+    SidebarItem,
+    read_sidebars,
+    read_versions,
+)
+from recto.book.sources.docusaurus.javascript import Unknown
+from recto.book.sources.docusaurus.pages import DocsRules, Published, join
+from recto.book.sources.includes import DocusaurusIncludes, Includes, repository_of
+from recto.book.sources.options import BookFile, UnreadableSite, check_url
+from recto.errors import ConfigurationError, InvalidArgument
+
+_PLUGIN = "docusaurus-plugin-content-docs"
+
+
+class DocusaurusSite:
+    """Finds the pages of one version in one language."""
+
+    def __init__(self, config_file: Path, book_file: BookFile, book: str) -> None:
+        self.directory = config_file.parent
+        self._options = book_file.options
+        self._book_file = book_file
+        self._book = book
+        self._config = DocusaurusConfig(config_file, self._options)
+        self._docs = self._config.docs()
+        if not self._docs:
+            raise UnreadableSite(f"{config_file.name} says that the site has no docs", hint=PLAIN)
+        self._versions = {docs.id: read_versions(self._config, self.directory, docs, self._options.version) for docs in self._docs}
+        self._check_version()
+        self._translations: Path | None = None
+        self._published = self._chosen_locale()
+
+    @property
+    def notes(self) -> list[str]:
+        """What had to be assumed."""
+        return list(dict.fromkeys(self._config.notes))
+
+    def shelves(self, path: Path) -> list[Shelf]:
+        """Return the directories with pages: all of the site, or those that hold `path`, narrowed to it."""
+        if path == self.directory:
+            shelves = [self._shelf(docs, self._versions[docs.id].chosen) for docs in self._docs]
+        else:
+            shelves = [shelf for docs in self._docs for shelf in self._holding(docs, path)][:1]
+        there = [shelf for shelf in shelves if shelf.root.is_dir()]
+        for shelf in shelves:
+            if shelf not in there:
+                self._config.notes.append(f"There is no directory {self._relative(shelf.root)}; its docs are left out.")
+        return there or shelves[:1]
+
+    def _holding(self, docs: Docs, path: Path) -> list[Shelf]:
+        """Return the docs of an instance that a path is in: of the version that lies there, unless another one is asked for."""
+        versions = self._versions[docs.id]
+        for version in versions.names:
+            shelf = self._shelf(docs, version)
+            root = shelf.root.resolve()
+            if not path.is_relative_to(root):
+                continue
+            below = path.relative_to(root).as_posix().removeprefix(".")
+            if self._options.version and version != versions.chosen:
+                if below:
+                    raise InvalidArgument(f"{path} belongs to version {version}, not {versions.chosen}", hint="Leave out --docs-version.")
+                return [self._shelf(docs, versions.chosen)]
+            if version != versions.chosen:
+                self._config.notes.append(
+                    f"{self._relative(root)} is version {version}; readers get version {versions.chosen}, which is read if the site's "
+                    "directory is given."
+                )
+            return [replace(shelf, below=below)]
+        return []
+
+    def _shelf(self, docs: Docs, version: str) -> Shelf:
+        own = "" if docs.id == DEFAULT_ID else f"{docs.id}_"
+        below = CURRENT if version == CURRENT else f"version-{version}"
+        root = (self.directory / docs.path).resolve() if version == CURRENT else self.directory / f"{own}versioned_docs" / below
+        translated = None
+        if self._translations is not None:
+            translated = self._translations / (_PLUGIN if docs.id == DEFAULT_ID else f"{_PLUGIN}-{docs.id}") / below
+        versions = self._versions[docs.id]
+        published = replace(
+            self._published,
+            route=join(self._published.base, docs.route, versions.route(version)),
+            version=version if len(versions.names) > 1 or version != CURRENT else "",
+        )
+        folders = (root,) if translated is None else (translated, root)
+        rules = DocsRules(docs, published, self._book, self._book_file, folders, self._sidebar(docs, version, own))
+        bounds = bounds_of(self.directory, root)
+        if bounds is None:
+            raise UnreadableSite(f"{self._config.file.name}: the docs are outside the project: {docs.path}", hint=PLAIN)
+        includes = Includes(DocusaurusIncludes(self.directory), repository_of(self.directory), *folders)
+        return Shelf(root, rules, prefix=self._prefix(docs), translated=translated, bounds=bounds, includes=includes)
+
+    def _sidebar(self, docs: Docs, version: str, own: str) -> list[SidebarItem]:
+        """Read the sidebars of a version; without any, or where they cannot be read, the order is that of the files."""
+        stated = docs.options.get("sidebarPath").data
+        written = re.search(r"['\"]([^'\"]+)['\"]", stated.source) if isinstance(stated, Unknown) else None
+        path = stated if isinstance(stated, str) else written[1] if written else ""
+        if version != CURRENT:
+            path = f"{own}versioned_sidebars/version-{version}-sidebars.json"
+        file = self.directory / path
+        if not path or not file.is_file():
+            return []
+        items = read_sidebars(file, repository_of(self.directory))
+        if items is None:
+            self._config.notes.append(f"{file.name} cannot be read without running it; pages come in the order of their files.")
+        return items or []
+
+    def _relative(self, folder: Path) -> str:
+        return folder.relative_to(self.directory).as_posix() if folder.is_relative_to(self.directory) else str(folder)
+
+    def _prefix(self, docs: Docs) -> str:
+        """The main docs have names of their own; those of further instances begin with their path."""
+        main = next((other for other in self._docs if other.id == DEFAULT_ID), self._docs[0])
+        if docs is main:
+            return ""
+        name = docs.path.replace("../", "").strip("./") or docs.id
+        taken = (self.directory / main.path / name).exists()
+        return f"@{docs.id}/" if taken else f"{name}/"
+
+    def _check_version(self) -> None:
+        asked = self._options.version
+        if not asked or not self._docs:
+            return
+        names = list(dict.fromkeys(name for versions in self._versions.values() for name in versions.names))
+        if asked not in names:
+            raise _unknown_choice(f"There is no version {asked} of these docs", asked, names)
+        for docs in self._docs:
+            if asked not in self._versions[docs.id].names:
+                self._config.notes.append(
+                    f"The docs in {docs.path} have no version {asked}; version {self._versions[docs.id].chosen} is read."
+                )
+
+    def _chosen_locale(self) -> Published:
+        config = self._config
+        default = config.locale("defaultLocale")
+        first = default.data if isinstance(default.data, str) else "en"
+        folder = config.locale("path").data
+        files = self.directory / (folder if isinstance(folder, str) else "i18n")
+        names = self._locale_names(files, first)
+        asked = self._options.locale or first
+        if self._options.locale and asked not in names:
+            raise _unknown_choice(f"There is no locale {asked} of this site", asked, names)
+        own = config.locale("localeConfigs", asked)
+        path = own.get("path").data
+        url, base = self._address(asked, "" if asked == first else asked)
+        translated = files / (path if isinstance(path, str) else asked)
+        usable = own.get("translate").data is not False and translated.is_dir()
+        self._translations = translated if usable else None
+        slash = self._options.trailing_slash
+        if slash is None and url:
+            slash = self._config.trailing_slash()
+        return Published(url, base, asked if len(names) > 1 else "", slash, self._config.markdown_format())
+
+    def _locale_names(self, files: Path, first: str) -> list[str]:
+        value = self._config.locale("locales")
+        if isinstance(value.data, Unknown) or value.rest:
+            there = sorted(folder.name for folder in files.iterdir() if folder.is_dir()) if files.is_dir() else []
+            return list(dict.fromkeys([first, *there]))
+        return list(self._config.texts(value, "i18n.locales") or (first,))
+
+    def _address(self, locale: str, segment: str) -> tuple[str, str]:
+        """Return a language's address and its base path."""
+        own = self._config.locale("localeConfigs", locale)
+        if self._options.url:
+            parts = urlsplit(self._options.url)
+            url, base = f"{parts.scheme}://{parts.netloc}", parts.path or "/"
+        else:
+            url = self._config.text(own.get("url"), "url") or self._config.url()
+            check_url(url, f"{self._config.file.name}: url")
+            base = self._config.base_url() if url else "/"
+        localized = self._config.text(own.get("baseUrl"), "baseUrl") if url else ""
+        return url, join("/", localized, "/") if localized else join("/", base, segment, "/")
+
+
+def _unknown_choice(message: str, asked: str, names: list[str]) -> ConfigurationError:
+    guess = nearest(asked, names)
+    hint = f"Did you mean {guess}? " if guess else ""
+    return ConfigurationError(message, hint=f"{hint}The site has: {', '.join(names)}.")

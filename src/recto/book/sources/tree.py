@@ -1,0 +1,272 @@
+"""A book on disk: a Docusaurus site, a MkDocs site, or a tree of Markdown files."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from recto.book.sources import mkdocs
+from recto.book.sources.directory import LeftOut, Shelf, Written, is_file
+from recto.book.sources.docusaurus import config as docusaurus_config
+from recto.book.sources.docusaurus.pages import encoded
+from recto.book.sources.docusaurus.site import DocusaurusSite
+from recto.book.sources.globs import any_of
+from recto.book.sources.includes import DocusaurusIncludes, Includes, MkDocsIncludes, repository_of
+from recto.book.sources.includes import notes as include_notes
+from recto.book.sources.navigation import Navigation, module_titles
+from recto.book.sources.options import (
+    INDEX_PAGES,
+    NO_OPTIONS,
+    BookFile,
+    SiteOptions,
+    UnreadableSite,
+    book_name,
+    check_url,
+    local_parts,
+    local_url,
+    page_modules,
+    read_book_file,
+    title_of,
+)
+from recto.errors import ConfigurationError, InvalidArgument
+from recto.protocols import Source
+from recto.types import Failure, Page
+
+_EXTENSIONS = (".md", ".mdx")
+SKIPPED = frozenset({"node_modules", "build", "dist", "target", "__pycache__", "venv"})
+_PROJECT_ROOT = ".git"
+_SITES: tuple[tuple[tuple[str, ...], type[DocusaurusSite | mkdocs.MkDocsSite]], ...] = (
+    (docusaurus_config.CONFIG_FILES, DocusaurusSite),
+    (mkdocs.CONFIG_FILES, mkdocs.MkDocsSite),
+)
+_WANTED = "Give the directory that holds the book's Markdown files."
+
+
+def open_book(path: Path, options: SiteOptions = NO_OPTIONS, book: str = "") -> Source:
+    """Open the book at a path: a site by its configuration, else a plain tree; options win over `recto.toml`, that over the site."""
+    check_url(options.url, "--site-url")
+    with _readable(path):
+        return _open_book(path, options, book)
+
+
+def _open_book(path: Path, options: SiteOptions, book: str) -> Source:
+    place = _existing(path)
+    folder = place if place.is_dir() else place.parent
+    for site in (folder, *folder.parents):
+        try:
+            opened = _open_site(site, place, options, book)
+        except UnreadableSite as error:
+            if site == place:
+                raise
+            opened = MarkdownTree(path, book, options, [f"{error.message}. The pages are read without the site's own rules."])
+        if opened is not None:
+            return opened
+        if (site / _PROJECT_ROOT).exists():
+            break
+    _refuse_docusaurus_flags(options, place)
+    return MarkdownTree(path, book, options, _sites_below(place))
+
+
+def _refuse_docusaurus_flags(options: SiteOptions, place: Path) -> None:
+    """A flag that would change nothing is told, not ignored."""
+    flags = {"--docs-version": options.version, "--locale": options.locale, "--route-base-path": options.route_base_path}
+    if given := [flag for flag, value in flags.items() if value]:
+        raise ConfigurationError(
+            f"{given[0]} is for Docusaurus sites, and {place} is not one",
+            hint=f"Leave it out, or give the directory that holds {docusaurus_config.CONFIG_FILES[0]}.",
+        )
+
+
+def _sites_below(place: Path) -> list[str]:
+    """Tell of sites one level down: read as a plain tree, their pages have no published addresses, and versions are mixed."""
+    names = [name for names, _ in _SITES for name in names]
+    folders = sorted(folder for folder in place.iterdir() if folder.is_dir()) if place.is_dir() else []
+    sites = [folder.name for folder in folders if not folder.name.startswith(".") and any(is_file(folder / name) for name in names)]
+    return [f"{name}/ is a site of its own: give it instead, for the addresses that its pages are published at." for name in sites]
+
+
+def _open_site(site: Path, place: Path, options: SiteOptions, book: str) -> Source | None:
+    """Open a path as part of the site in a directory, if there is one and the path is one of its pages' places."""
+    folder = place if place.is_dir() else place.parent
+    for names, make in _SITES:
+        config = next((site / name for name in names if (site / name).is_file()), None)
+        if config is None:
+            continue
+        book_file = read_book_file(*dict.fromkeys((folder, site)))
+        book_file = BookFile(options.over(book_file.options), book_file.exclude, book_file.modules)
+        name = book or book_name(site)
+        opened = make(config, book_file, name)
+        shelves = opened.shelves(place)
+        if shelves and make is not DocusaurusSite:
+            _refuse_docusaurus_flags(options, place)
+        if shelves:
+            return Tree(shelves, name, place, opened.notes)
+    return None
+
+
+@contextmanager
+def _readable(path: Path) -> Iterator[None]:
+    """Say that a path cannot be read where the system says so."""
+    try:
+        yield
+    except OSError as error:
+        raise InvalidArgument(f"{str(path)[:200]} cannot be read: {error.strerror or error}", hint=_WANTED) from error
+
+
+def _existing(path: Path) -> Path:
+    if not path.exists():
+        raise InvalidArgument(f"{path} does not exist", hint=_WANTED)
+    return path.resolve()
+
+
+class Tree:
+    """Yields the pages of directories in the order in which they are read."""
+
+    def __init__(self, shelves: Sequence[Shelf], book: str, location: Path, notes: Sequence[str] = ()) -> None:
+        """Find the files; a book without any is refused."""
+        self._book = book
+        self._location = location
+        self._failed: list[Failure] = []
+        with _readable(location):
+            self._shelves = [(shelf, shelf.rules.navigation(shelf.names())) for shelf in shelves]
+        self._files = [(shelf, name) for shelf, navigation in self._shelves for name in navigation.names]
+        self._includes = [shelf.includes for shelf in shelves if shelf.includes is not None]
+        self._refused = [failure for shelf in shelves for failure in shelf.refused]
+        self._told = [*notes, *(note for shelf in shelves for note in shelf.notes)]
+        self._notes = list(self._told)
+        if not self._files:
+            hint = "; ".join([*map(str, self._refused[:3]), *self._told[:3]]) or _WANTED
+            raise InvalidArgument(f"There is no .md or .mdx file in {location}", hint=hint)
+
+    @property
+    def book(self) -> str:
+        """The book's name: that of its directory."""
+        return self._book
+
+    @property
+    def location(self) -> str:
+        """The directory, or the one file."""
+        return str(self._location)
+
+    @property
+    def failed(self) -> list[Failure]:
+        """The pages that could not be read."""
+        return self._failed
+
+    @property
+    def notes(self) -> list[str]:
+        """What was assumed, and what was left out of the last run."""
+        return self._notes
+
+    @property
+    def unresolved_includes(self) -> int:
+        """How many included files could not be read in the last run."""
+        return sum(len(includes.unresolved) for includes in self._includes)
+
+    @property
+    def included_files(self) -> dict[Path, tuple[int, int]]:
+        """The files that pages included in the last run, with the time and size that they had."""
+        return {file: seen for includes in self._includes for file, seen in includes.files.items()}
+
+    def __len__(self) -> int:
+        """How many files there are."""
+        return len(self._files)
+
+    def pages(self) -> Iterator[Page]:
+        """Yield each page; one that cannot be read is noted and left out."""
+        self._failed[:] = self._refused
+        titles, position = module_titles(self._shelves), 0
+        for includes in self._includes:
+            includes.reset()
+        left_out: Counter[str] = Counter()
+        addresses: Counter[str] = Counter()
+        for shelf, name in self._files:
+            page = shelf.read(name)
+            if isinstance(page, Page):
+                addresses[page.url] += 1
+                position += 1
+                yield replace(page, module_title=titles[page.module], position=position)
+            elif isinstance(page, Failure):
+                self._failed.append(page)
+            else:
+                left_out[page.reason] += 1
+        shared = [url for url, count in addresses.items() if count > 1]
+        self._notes[:] = [*self._told, *include_notes(self._includes)]
+        self._notes.extend(f"Left out: {count} {reason} page{'s' * (count > 1)}." for reason, count in left_out.items())
+        self._notes.extend(f"{addresses[url]} pages are published at the one address {url}." for url in shared[:5])
+
+
+class MarkdownTree(Tree):
+    """A plain tree of Markdown files, or the docs of a site without its rules: addresses keep the files' names."""
+
+    def __init__(self, path: Path, book: str = "", options: SiteOptions = NO_OPTIONS, notes: Sequence[str] = ()) -> None:
+        """Find the pages' root: the directory itself, or `docs` within a site."""
+        with _readable(path):
+            place = _existing(path)
+            root = place if place.is_dir() else place.parent
+            if place.is_dir() and _is_site(place) and (place / "docs").is_dir():
+                place = root = place / "docs"
+            book_file = read_book_file(*dict.fromkeys((root, root.parent if _is_site(root.parent) else root)))
+            book_file = BookFile(options.over(book_file.options), book_file.exclude, book_file.modules)
+            name = book or book_name(root)
+            site = next((folder for folder in (root, root.parent) if _is_site(folder)), None)
+            rules = _PlainRules(name, book_file, mdx=site is not None)
+            bounds = repository_of(site or root)
+            finder = DocusaurusIncludes(site) if site else MkDocsIncludes((root, root.parent, bounds))
+        shelf = Shelf(root, rules, "" if place.is_dir() else place.name, includes=Includes(finder, bounds))
+        super().__init__([shelf], name, place, notes)
+
+
+class _PlainRules:
+    """No hidden files, no partials, nothing that a build made."""
+
+    def __init__(self, book: str, book_file: BookFile, *, mdx: bool) -> None:
+        self._book = book
+        self._book_file = book_file
+        self._mdx = mdx
+        self._left_out = any_of(book_file.exclude)
+
+    def enters(self, folder: str) -> bool:
+        name = folder.rpartition("/")[2]
+        return name not in SKIPPED and not name.startswith((".", "_"))
+
+    def wants(self, name: str) -> bool:
+        return name.lower().endswith(_EXTENSIONS) and not name.rpartition("/")[2].startswith((".", "_")) and not self._left_out(name)
+
+    def page(self, written: Written) -> Page | LeftOut:
+        keys = page_modules(written.path, self._book_file)
+        return Page(
+            path=written.path,
+            url=self._url(written.path),
+            title=title_of(written.name, self._book),
+            module=keys[0],
+            module_keys=keys,
+            text=written.text,
+            revision=written.revision,
+            format="mdx" if self._mdx or written.name.lower().endswith(".mdx") else "markdown",
+            lines=written.lines,
+        )
+
+    def module(self, path: str) -> str:
+        return page_modules(path, self._book_file)[0]
+
+    def navigation(self, names: Sequence[str]) -> Navigation:
+        return Navigation(tuple(names))
+
+    def _url(self, path: str) -> str:
+        """Return the page's address below that of the site, if the book has one."""
+        options = self._book_file.options
+        if not options.url:
+            return local_url(path)
+        index = path.rpartition(".")[0].rpartition("/")[2].lower() in INDEX_PAGES
+        slash = index if options.trailing_slash is None else options.trailing_slash
+        relative = encoded("/".join(local_parts(path)))
+        base = options.url.rstrip("/")
+        return f"{base}/{relative}{'/' if slash and relative else ''}" if relative else f"{base}/"
+
+
+def _is_site(folder: Path) -> bool:
+    return any((folder / name).is_file() for name in docusaurus_config.CONFIG_FILES)

@@ -1,0 +1,1 @@
+"""Websites: crawl the pages of a published book."""

@@ -1,1 +1,0 @@
-"""Where noise ends: what the best passage scores for questions that have nothing to do with the book."""

@@ -1,0 +1,1 @@
+"""Document 003: retrieval functions and the retrieval test command."""

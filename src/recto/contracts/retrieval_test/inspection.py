@@ -1,0 +1,57 @@
+"""`check_qdrant.py`: tell whether the collection is there, is filled, and fits the model that embeds the queries."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from recto.contracts.retrieval_test.cli import Exit, Run, entry, tell
+from recto.contracts.retrieval_test.contract import DEFAULT_COLLECTION, SCHEMA_VERSION, QdrantAPIError
+from recto.errors import RectoError
+
+_EPILOG = """\b
+Exit codes: 0 the collection can be searched, 1 invalid arguments, 2 it cannot;
+the JSON says why: missing, empty, another model, no connection.
+"""
+
+
+@click.command(epilog=_EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--collection", metavar="NAME", default=DEFAULT_COLLECTION, show_default=True, help="The collection to look at.")
+@click.pass_obj
+def command(run: Run, collection: str) -> Exit:
+    """Look at the collection that is searched, and print JSON."""
+    from recto.contracts.retrieval_test.service import Backend
+
+    with Backend(tell=tell) as backend:
+        try:
+            settings = backend.settings
+        except RectoError as error:
+            raise QdrantAPIError.of(error) from error
+        index = backend.open(collection)
+        info = index.info
+        made_with: dict[str, Any] | None = None
+        if info.fingerprint is not None:
+            made_with = {"model": info.fingerprint.embedder.model, "pages": info.fingerprint.pages, "at": info.fingerprint.created_at}
+        try:
+            modules = index.modules()
+        except RectoError as error:
+            tell(f"[WARNING] The modules cannot be counted: {error}")
+            modules = {}
+        run.document = {
+            "schema_version": SCHEMA_VERSION,
+            "collection": backend.collection(collection),
+            "store": settings.qdrant_url if settings.store == "server" else "embedded",
+            "points": info.chunks,
+            "dim": info.dim or backend.dim,
+            "distance": "cosine",
+            "query_model": backend.model,
+            "indexed_with": made_with,
+            "model_verified": made_with is not None,
+            "modules": modules,
+            "warnings": list(info.warnings),
+        }
+    return Exit.OK
+
+
+main = entry(command, "check_qdrant.py")

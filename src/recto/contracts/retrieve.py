@@ -1,0 +1,63 @@
+"""`retrieve.py`: the query command of the contract."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from recto.cli import options
+from recto.cli.commands import search as commands
+from recto.cli.runner import entry
+from recto.errors import InvalidArgument
+from recto.types import Mode
+
+_EPILOG = """\b
+Examples:
+  uv run python retrieve.py "What is ROS 2?"
+  uv run python retrieve.py "robot navigation" --top-k 10
+  uv run python retrieve.py "URDF" --module ros2 --top-k 3
+  uv run python retrieve.py "digital twin" --json
+  uv run python retrieve.py --validate
+
+\b
+Exit codes: 0 results, 1 no results, 2 configuration, 3 connection or storage,
+4 invalid argument, 5 validation below 80 %.
+"""
+
+
+@click.command(epilog=_EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
+@click.argument("query", default="")
+@options.top_k
+@options.module
+@options.url
+@options.min_score
+@options.contract_mode
+@options.collection
+@click.option("--validate", "validating", is_flag=True, help="Run the validation test suite instead of a query.")
+@options.suite
+@options.verbose
+@options.as_json
+def retrieve(
+    query: str,
+    top_k: int,
+    modules: tuple[str, ...],
+    url: str | None,
+    min_score: float | None,
+    mode: Mode,
+    collection: str | None,
+    validating: bool,
+    suite: Path | None,
+    verbose: bool,
+    as_json: bool,
+) -> int:
+    """Find the passages of the book that answer QUERY."""
+    if validating:
+        return commands.validate(suite, collection, verbose=verbose, as_json=as_json)
+    if suite is not None:
+        raise InvalidArgument("--suite goes with --validate", hint="Add --validate to run the suite.")
+    filters = options.filters_of(modules, url)
+    return commands.retrieve(query, top_k, filters, min_score, collection, mode=mode, verbose=verbose, as_json=as_json)
+
+
+main = entry(retrieve, "retrieve.py")

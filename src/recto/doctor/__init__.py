@@ -1,1 +1,0 @@
-"""Examine everything that a search depends on, and say for each finding what repairs it."""

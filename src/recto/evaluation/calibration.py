@@ -1,0 +1,150 @@
+"""Where noise ends: what questions about other things score in this index, against what the book's own questions score.
+
+A cosine means nothing by itself: one model gives 0.7 to any two English sentences, another 0.3 to an answer. So each index is measured.
+Off-topic questions are a fixed list from far-away fields; one is left out if the book speaks of its subject. In-book questions are
+headings and first sentences of sampled passages, each scored against its own passage.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from importlib.resources import files
+from itertools import islice
+from typing import TypeVar
+
+from recto.errors import CollectionEmpty, EmbeddingError
+from recto.protocols import Embedder, Index
+from recto.search.lexical import analyze_query
+from recto.search.lexicon import read_lexicon
+from recto.search.query import MAX_QUERY
+from recto.search.response import answerable
+from recto.types import Calibration, Chunk, Vector
+
+_FENCE = re.compile(r"^(```+|~~~+)[^\n]*\n.*?^\1", re.MULTILINE | re.DOTALL)
+_MARKS = re.compile(r"^[ \t]*(?:#{1,6} |[-*+] |\d+[.)] |>|:::.*$|\|.*$|```.*$|~~~.*$|!\[.*$)", re.MULTILINE)
+_LINK = re.compile(r"!?\[([^\]\n]*)\]\([^)\n]*\)")
+_ENDS = re.compile(r"(?<=[.!?])[\"')\]*_]*\s+(?=[\"'(*_]*[A-Z0-9])")
+_SHORTEST = 20  # characters; less is a label, not a sentence
+_LONGEST = 300
+
+
+def first_sentence(text: str) -> str:
+    """Return the first sentence of a passage's prose, without its markup; the first words where it is all code or a table."""
+    prose = " ".join(_LINK.sub(r"\1", _MARKS.sub("", _FENCE.sub("", text))).split())
+    for sentence in _ENDS.split(prose):
+        if len(sentence) >= _SHORTEST:
+            return _cut(sentence.replace("`", "").replace("**", ""))
+    return _cut(prose or " ".join(text.split()))
+
+
+def heading_question(chunk: Chunk) -> str:
+    """Return the path of headings that leads to a passage, or its page's title where it has none."""
+    return (chunk.heading_path or chunk.page_title)[:MAX_QUERY].strip()
+
+
+def _cut(sentence: str) -> str:
+    return sentence if len(sentence) <= _LONGEST else sentence[:_LONGEST].rpartition(" ")[0] or sentence[:_LONGEST]
+
+
+_QUESTIONS = 32  # with the in-book ones a single call for a service that takes 96 texts
+_IN_BOOK = 16
+_FEWEST = 8  # fewer questions say nothing of a twentieth
+_SAMPLE = 2000  # passages that are looked through for the subjects; ids are hashes, so the first ones are from all over the book
+_PERCENTILE = 0.95
+_LEAST_SPREAD = 0.01
+Item = TypeVar("Item")
+
+_WORD = re.compile(r"[a-z]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """A question from a far-away field and the words that a book about that field would have."""
+
+    ask: str
+    subject: frozenset[str]
+
+
+def calibrate(embedder: Embedder, index: Index) -> Calibration:
+    """Measure an index: one pass through the model, one call of the engine."""
+    sample = list(islice(index.scroll(), _SAMPLE))
+    if not sample:
+        raise CollectionEmpty(f"Collection '{index.info.collection}' is empty", hint="Index a book first.")
+    off_topic = [probe.ask for probe in off_topic_probes(sample)]
+    in_book = _in_book(sample)
+    if len(off_topic) < _FEWEST or not in_book:
+        raise EmbeddingError(
+            "There are too few questions that the book does not speak of",
+            hint="Scores of a book about everything cannot be told from noise.",
+        )
+    vectors = embedder.embed_queries([*off_topic, *(question for question, _ in in_book)])
+    found = index.query_batch(vectors[: len(off_topic)], 1)
+    noise = sorted(hits[0].score for hits in found if hits)
+    own = index.vectors([chunk.id for _, chunk in in_book])
+    asked = zip(in_book, vectors[len(off_topic) :], strict=True)
+    signal = [cosine(vector, own[chunk.id]) for (_, chunk), vector in asked if chunk.id in own]
+    floor, mean = percentile(noise, _PERCENTILE), sum(noise) / len(noise)
+    measured = Calibration(
+        round(floor, 4), round(separation(signal, noise), 4), len(noise), len(signal), round(max(floor - mean, _LEAST_SPREAD), 4)
+    )
+    lexicon = read_lexicon(index)
+    if lexicon is None:
+        return measured
+    covered = [
+        answerable(score, analyze_query(question, lexicon), measured) or 0.0 for (question, _), score in zip(in_book, signal, strict=False)
+    ]
+    other = [
+        answerable(hits[0].score, analyze_query(text, lexicon), measured) or 0.0
+        for text, hits in zip(off_topic, found, strict=True)
+        if hits
+    ]
+    return replace(measured, answerability=round(separation(covered, other), 4))
+
+
+def off_topic_probes(sample: Sequence[Chunk]) -> list[Probe]:
+    """Return the questions whose subjects a book does not speak of, spread over the whole list."""
+    words = {word for chunk in sample for word in _WORD.findall(f"{chunk.heading_path} {chunk.text}".lower())}
+    usable = [probe for probe in all_probes() if probe.subject.isdisjoint(words)]
+    return spread(usable, _QUESTIONS)
+
+
+def all_probes() -> list[Probe]:
+    """Read the list of questions from far-away fields."""
+    data = json.loads(files("recto.evaluation").joinpath("off_topic.json").read_text("utf-8"))
+    return [Probe(entry["ask"], frozenset(entry["subject"])) for entry in data["probes"]]
+
+
+def percentile(ordered: Sequence[float], share: float) -> float:
+    """Return the value below which a share of the ordered values lies, between two of them where need be."""
+    place = share * (len(ordered) - 1)
+    below = int(place)
+    above = min(below + 1, len(ordered) - 1)
+    return ordered[below] + (ordered[above] - ordered[below]) * (place - below)
+
+
+def separation(signal: Sequence[float], noise: Sequence[float]) -> float:
+    """Return how often a signal is above a noise; a tie is half (the area under the ROC curve)."""
+    wins = sum((one > other) + (one == other) / 2 for one in signal for other in noise)
+    return wins / (len(signal) * len(noise)) if signal and noise else 0.0
+
+
+def cosine(one: Vector, other: Vector) -> float:
+    """Compare two vectors of length one."""
+    return sum(left * right for left, right in zip(one, other, strict=True))
+
+
+def _in_book(sample: Sequence[Chunk]) -> list[tuple[str, Chunk]]:
+    """Ask for sampled passages, in turn by their headings and by their first sentences."""
+    chosen = spread([chunk for chunk in sample if chunk.text.strip()], _IN_BOOK)
+    asked = ((heading_question(chunk) if number % 2 else first_sentence(chunk.text), chunk) for number, chunk in enumerate(chosen))
+    return [(question, chunk) for question, chunk in asked if question.strip()]
+
+
+def spread(items: Sequence[Item], most: int) -> list[Item]:
+    """Take a number of items from the whole length of a list."""
+    if len(items) <= most:
+        return list(items)
+    return [items[number * len(items) // most] for number in range(most)]

@@ -1,0 +1,1 @@
+"""Diagnose everything that a search depends on."""

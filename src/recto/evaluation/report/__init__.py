@@ -1,0 +1,1 @@
+"""Evaluation reports as self-contained HTML and JUnit XML."""

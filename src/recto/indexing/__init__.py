@@ -1,0 +1,1 @@
+"""Indexing: plan, embed, build, verify and publish."""

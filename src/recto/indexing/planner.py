@@ -1,0 +1,340 @@
+"""What an index run will do: which pages are new, changed, gone or kept, and what must be embedded for them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import astuple, dataclass, replace
+from enum import StrEnum
+from types import TracebackType
+from typing import Self
+
+from recto._util.names import filter_keys, nearest
+from recto.book.chunking import ChunkSize, Passage, chunk_page
+from recto.book.parsing.document import read
+from recto.errors import CollectionMissing, IndexDamaged, InvalidArgument, RectoError
+from recto.indexing.journal import Journal
+from recto.protocols import Embedder, Index, Source, Store
+from recto.stores.payload import from_payload, to_payload
+from recto.types import Chunk, Failure, Page
+
+
+class PageState(StrEnum):
+    """What happens to a page: `KEPT` could not be read now, its old version stays."""
+
+    NEW = "new"
+    CHANGED = "changed"
+    UNCHANGED = "unchanged"
+    GONE = "gone"
+    KEPT = "kept"
+
+
+@dataclass(frozen=True, slots=True)
+class PagePlan:
+    """A page, how many chunks it has, and what happens to it; `position` is zero if it was not read now."""
+
+    path: str
+    url: str
+    module: str
+    chunks: int
+    state: PageState
+    module_title: str = ""
+    position: int = 0
+
+
+class Previous:
+    """The current index as far as a plan needs it: what its chunks are, where a text's vector is, which pages it has."""
+
+    def __init__(self, index: Index, *, reusable: bool) -> None:
+        self.index = index
+        self.reusable = reusable
+        self._states: dict[str, int] = {}
+        self._texts: dict[bytes, str] = {}
+        self.pages: dict[str, PagePlan] = {}
+        self._keys: dict[str, tuple[str, ...]] = {}
+        self._revisions: dict[str, str] = {}
+        self._totals: dict[str, int] = {}
+        self.books: set[str] = set()
+        for chunk in index.scroll():
+            self._note(chunk)
+
+    def _note(self, chunk: Chunk) -> None:
+        known = self.pages.get(chunk.source)
+        count = known.chunks + 1 if known else 1
+        self.pages[chunk.source] = PagePlan(chunk.source, chunk.page_url, chunk.module_name, count, PageState.GONE, chunk.module_title)
+        self._keys[chunk.source] = chunk.module_keys
+        if self._revisions.setdefault(chunk.source, chunk.revision) != chunk.revision:
+            self._revisions[chunk.source] = ""  # a run that changed it in place was interrupted
+        self._totals[chunk.source] = chunk.total_chunks
+        self.books.add(chunk.book)
+        self._states[chunk.id] = hash(chunk)
+        if self.reusable:
+            self._texts[bytes.fromhex(chunk.content_hash)] = chunk.id
+
+    def __len__(self) -> int:
+        """How many chunks there are."""
+        return len(self._states)
+
+    def has(self, chunk: Chunk) -> bool:
+        """Whether the very same chunk is there, with a vector that can stay."""
+        return self.reusable and self._states.get(chunk.id) == hash(chunk)
+
+    def id_of(self, content_hash: str) -> str | None:
+        """Return a chunk that has a text's vector."""
+        return self._texts.get(bytes.fromhex(content_hash))
+
+    def is_same(self, path: str, revision: str) -> bool:
+        """Whether a page was read in the very same way before, so that reading it again would give the same chunks."""
+        known = self.pages.get(path)
+        return self.reusable and known is not None and self._revisions[path] == revision and known.chunks == self._totals[path]
+
+    def module_keys(self, path: str) -> tuple[str, ...]:
+        """Return the names of a page's module."""
+        return self._keys[path]
+
+
+def current_state(store: Store, collection: str, embedder: Embedder, *, reuse: bool = True) -> Previous | None:
+    """Read the collection's own current index, if there is one whose chunks can be understood."""
+    with suppress(CollectionMissing, IndexDamaged):
+        index = store.open(collection)
+        made = index.info.fingerprint
+        if made is not None and index.info.collection == collection:
+            return Previous(index, reusable=reuse and made.embedder.is_compatible(embedder.fingerprint))
+    return None
+
+
+_IN_MEMORY = 4 << 20  # bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A passage of the new index; `stays` says that the current index holds the very same chunk."""
+
+    passage: Passage
+    stays: bool
+    tokens: int = 0
+
+
+class Spool:
+    """Entries in the order of the book; nothing of it outlives the `with` block."""
+
+    def __init__(self) -> None:
+        self._file = tempfile.SpooledTemporaryFile(_IN_MEMORY, mode="w+", encoding="utf-8", newline="\n")  # noqa: SIM115 - closed by __exit__
+
+    def __enter__(self) -> Self:
+        """Begin."""
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        """Drop everything."""
+        self._file.close()
+
+    def append(self, entry: Entry) -> None:
+        """Set a passage aside."""
+        chunk = entry.passage.chunk
+        json.dump((chunk.id, to_payload(chunk), entry.passage.embedded, entry.stays, entry.tokens), self._file)
+        self._file.write("\n")
+
+    def __iter__(self) -> Iterator[Entry]:
+        """Yield what was set aside, from the beginning."""
+        self._file.seek(0)
+        for line in self._file:
+            id, payload, embedded, stays, tokens = json.loads(line)
+            yield Entry(Passage(from_payload(id, payload), embedded), stays, tokens)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A whole run before it is done; `texts` and `tokens` are to be embedded, `reused` chunks have their vectors already."""
+
+    pages: tuple[PagePlan, ...]
+    chunks: int
+    reused: int
+    texts: int
+    tokens: int
+    changes: bool
+    content_hash: str
+    failed: tuple[Failure, ...]
+    notes: tuple[str, ...]
+
+    def count(self, state: PageState) -> int:
+        """Count the pages of a state."""
+        return sum(page.state is state for page in self.pages)
+
+    @property
+    def indexed(self) -> tuple[PagePlan, ...]:
+        """The pages that are in the new index."""
+        return tuple(page for page in self.pages if page.state is not PageState.GONE)
+
+    def module_titles(self) -> tuple[tuple[str, str], ...]:
+        """Return the names and titles of the modules in reading order; those of pages that were not read now come last."""
+        read_first = sorted(self.indexed, key=lambda page: page.position or len(self.pages) + 1)
+        titles: dict[str, str] = {}
+        for page in read_first:
+            titles[page.module] = titles.get(page.module) or page.module_title
+        return tuple(titles.items())
+
+    def modules(self) -> dict[str, tuple[int, int]]:
+        """Count pages and chunks of each module."""
+        counts: dict[str, tuple[int, int]] = {}
+        for page in self.indexed:
+            pages, chunks = counts.get(page.module, (0, 0))
+            counts[page.module] = (pages + 1, chunks + page.chunks)
+        return counts
+
+
+class Planner:
+    """Reads a book once, compares it with the current index, and sets its passages aside."""
+
+    def __init__(
+        self,
+        source: Source,
+        embedder: Embedder,
+        size: ChunkSize,
+        previous: Previous | None,
+        journal: Journal,
+        *,
+        modules: Sequence[str] = (),
+        spool: Spool | None = None,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> None:
+        self._source = source
+        self._embedder = embedder
+        self._size = size
+        self._previous = previous
+        self._journal = journal
+        self._modules = frozenset(filter_keys(modules))
+        self._spool = spool
+        self._progress = progress
+        self._content = 0
+        self._kept: set[str] = set()
+        self._pages: list[PagePlan] = []
+        self._failed: list[Failure] = []
+        self._notes: list[str] = []
+        self._wanted: set[bytes] = set()
+        self._other_modules: set[str] = set()
+        self._other_positions: dict[str, int] = {}
+        self._chunks = self._stays = self._reused = self._tokens = 0
+
+    def plan(self) -> Plan:
+        """Read everything."""
+        for page in self._source.pages():
+            if self._modules and self._modules.isdisjoint(page.module_keys):
+                self._other_modules.add(page.module)
+                self._other_positions[page.path] = page.position
+                continue
+            self._read(page)
+            if self._progress:
+                self._progress(len(self._pages), self._chunks)
+        if self._modules and not self._pages and not self._failed:
+            raise self._no_such_module()
+        self._failed[:0] = self._source.failed
+        self._keep_and_drop()
+        return Plan(
+            pages=tuple(self._pages),
+            chunks=self._chunks,
+            reused=self._reused,
+            texts=len(self._wanted),
+            tokens=self._tokens,
+            changes=self._previous is None or not self._stays == self._chunks == len(self._previous),
+            content_hash=f"{self._content:064x}",
+            failed=tuple(self._failed),
+            notes=(*self._source.notes, *self._notes),
+        )
+
+    def _read(self, page: Page) -> None:
+        revision = self._revision(page)
+        before = self._previous.pages.get(page.path) if self._previous else None
+        if before is not None and self._previous is not None and self._previous.is_same(page.path, revision):
+            self._kept.add(page.path)
+            self._pages.append(replace(before, state=PageState.UNCHANGED, position=page.position))
+            return
+        embedder = self._embedder
+        try:
+            passages = chunk_page(page, read(page), self._source.book, embedder.count_tokens, embedder.max_tokens, self._size)
+        except RectoError:
+            raise
+        except Exception as error:  # noqa: BLE001 - one page that nobody could foresee does not cost the book
+            self._failed.append(Failure(page.path, f"it cannot be read ({type(error).__name__}: {error})"))
+            return
+        if not passages:
+            self._notes.append(f"{page.path} has no text.")
+        chunks = (replace(passage.chunk, revision=revision, module_title=page.module_title) for passage in passages)
+        stays = [self._add(Passage(chunk, passage.embedded)) for chunk, passage in zip(chunks, passages, strict=True)]
+        state = PageState.NEW
+        if before is not None:
+            state = PageState.UNCHANGED if all(stays) and before.chunks == len(stays) else PageState.CHANGED
+        self._pages.append(PagePlan(page.path, page.url, page.module, len(passages), state, page.module_title, page.position))
+
+    def _revision(self, page: Page) -> str:
+        """Stand for everything that a page's chunks depend on; its place among the other pages is not part of it."""
+        everything = (*astuple(replace(page, text="", lines=(), position=0)), self._source.book, str(self._size), self._embedder.max_tokens)
+        return hashlib.sha256(repr(everything).encode()).hexdigest()[:32]
+
+    def _add(self, passage: Passage) -> bool:
+        chunk = passage.chunk
+        stays = self._previous is not None and self._previous.has(chunk)
+        tokens = 0
+        if stays or self._is_known(chunk.content_hash):
+            self._reused += 1
+        elif (key := bytes.fromhex(chunk.content_hash)) not in self._wanted:
+            self._wanted.add(key)
+            tokens = self._embedder.count_tokens(passage.embedded)
+            self._tokens += tokens
+        self._set_aside(Entry(passage, stays, tokens))
+        return stays
+
+    def _is_known(self, content_hash: str) -> bool:
+        return content_hash in self._journal or (self._previous is not None and self._previous.id_of(content_hash) is not None)
+
+    def _set_aside(self, entry: Entry) -> None:
+        chunk = entry.passage.chunk
+        digest = hashlib.sha256(f"{chunk.id} {chunk.content_hash}".encode()).digest()
+        self._content ^= int.from_bytes(digest)  # the order in which chunks come does not count
+        self._chunks += 1
+        self._stays += entry.stays
+        if self._spool is not None:
+            self._spool.append(entry)
+
+    def _keep_and_drop(self) -> None:
+        """Decide on the pages of the current index that were not read now: some stay as they are, the others go."""
+        if self._previous is None:
+            return
+        read_now = {page.path for page in self._pages}
+        for path, page in self._previous.pages.items():
+            if path not in read_now:
+                state = self._unread(path, self._previous)
+                self._pages.append(replace(page, state=state, position=self._other_positions.get(path, 0)))
+                if state is not PageState.GONE:
+                    self._kept.add(path)
+        if self._kept:
+            self._keep(chunk for chunk in self._previous.index.scroll() if chunk.source in self._kept)
+
+    def _unread(self, path: str, previous: Previous) -> PageState:
+        """Say what becomes of a page that was not read: it may have failed, be of a module that was not asked for, or be gone."""
+        outside = bool(self._modules) and self._modules.isdisjoint(previous.module_keys(path))
+        failed = any(failure.covers(path) for failure in self._failed)
+        if not (outside or failed) or previous.books != {self._source.book}:
+            return PageState.GONE
+        made = previous.index.info.fingerprint
+        if made is None or not made.embedder.is_compatible(self._embedder.fingerprint):
+            self._notes.append(f"{path} was embedded by another model before, so it leaves the index until it can be read again.")
+            return PageState.GONE
+        return PageState.KEPT if failed else PageState.UNCHANGED
+
+    def _keep(self, chunks: Iterable[Chunk]) -> None:
+        for chunk in chunks:
+            self._reused += 1
+            self._set_aside(Entry(Passage(chunk, ""), stays=True))
+
+    def _no_such_module(self) -> InvalidArgument:
+        known = sorted(self._other_modules)
+        wanted = ", ".join(repr(name) for name in sorted(self._modules))
+        near = nearest(min(self._modules), known)
+        return InvalidArgument(
+            f"There is no page of module {wanted} in {self._source.location}",
+            hint=(f"Did you mean '{near}'? " if near else "") + f"Modules: {', '.join(known) or 'none'}.",
+        )

@@ -1,0 +1,1 @@
+"""Servers: the HTTP API with its web UI, and the MCP server."""

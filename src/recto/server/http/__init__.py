@@ -1,0 +1,1 @@
+"""The HTTP API: document 002's routes and `/v1`."""

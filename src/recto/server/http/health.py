@@ -1,0 +1,108 @@
+"""`/healthz`, `/readyz`, `/metrics`, and all that a person wants to know of an index at a glance."""
+
+from __future__ import annotations
+
+from asyncio import to_thread
+from collections.abc import AsyncIterator, Iterator
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Response
+
+from recto import __version__
+from recto.errors import RectoError
+from recto.evaluation import records
+from recto.server.http import models
+from recto.server.http.contract import validation
+from recto.server.http.errors import unready
+from recto.server.http.library import Library
+from recto.server.http.metrics import CONTENT_TYPE, Metrics
+from recto.server.http.routes import ERRORS, StrictRoute
+from recto.server.http.views import respond, respond_refusal, timestamp
+from recto.types import IndexInfo
+
+_UNAVAILABLE: dict[int | str, dict[str, Any]] = {code: ERRORS[code] for code in (400, 401, 500, 503)}
+
+
+def health_router(library: Library, metrics: Metrics) -> APIRouter:
+    """Make the addresses that tell how the service is."""
+    router = APIRouter(route_class=StrictRoute, tags=["health"])
+
+    @router.get("/healthz", response_model=models.Alive, responses={400: ERRORS[400]}, summary="Tell that the process answers.")
+    async def healthz() -> Response:
+        return respond({"status": "ok", "version": __version__})
+
+    @router.get("/readyz", response_model=models.Ready, responses=_UNAVAILABLE, summary="Tell whether searches can be answered.")
+    async def readyz() -> Response:
+        try:
+            info = await library.info(library.default)
+        except RectoError as error:
+            return respond_refusal(unready(error))
+        return respond({"status": "ready", "collection": library.default, "generation": info.generation})
+
+    @router.get("/metrics", response_class=Response, responses=_UNAVAILABLE | _TEXT, summary="Return the figures for Prometheus.")
+    async def figures() -> Response:
+        found = [info async for info in _open_indexes(library)]
+        return Response(metrics.render(lambda: found), media_type=CONTENT_TYPE)
+
+    @router.get("/v1/health", response_model=models.HealthAnswer, responses=ERRORS, tags=["v1"], summary="Tell how a collection is.")
+    async def health(collection: Annotated[str | None, Query(description="One of the served collections.")] = None) -> Response:
+        name = library.name(collection)
+        validated = await validation(library, name)
+        info = await library.stored_info(name) if validated["collection_exists"] else None
+        coverage = await to_thread(records.read_coverage, library.settings.home, info) if info else None
+        suite = await to_thread(records.read_suite, library.settings.home, info) if info else None
+        return respond(
+            {
+                "validation": validated,
+                "index": _index(info, name, library.outward(info.warnings)) if info else None,
+                "coverage": coverage,
+                "suite": suite,
+                "latency": metrics.recent.to_dict(),
+                "advice": list(_advice(name, info, coverage, suite)),
+            }
+        )
+
+    return router
+
+
+_TEXT: dict[int | str, dict[str, Any]] = {200: {"content": {"text/plain": {}}, "description": "Figures as text."}}
+
+
+async def _open_indexes(library: Library) -> AsyncIterator[IndexInfo]:
+    for name in library.names:
+        try:
+            yield await library.info(name)
+        except RectoError:  # what cannot be opened has no figures; the errors are counted elsewhere
+            continue
+
+
+def _index(info: IndexInfo, name: str, warnings: tuple[str, ...]) -> dict[str, Any]:
+    made, measured = info.fingerprint, info.calibration
+    return {
+        "collection": name,
+        "generation": info.generation,
+        "chunks": info.chunks,
+        "created_at": timestamp(info),
+        "model": made.embedder.model if made else None,
+        "noise": measured.noise if measured else None,
+        "separation": measured.separation if measured else None,
+        "recto_version": made.recto_version if made else None,
+        "warnings": list(warnings),
+    }
+
+
+def _advice(name: str, info: IndexInfo | None, coverage: dict[str, Any] | None, suite: dict[str, Any] | None) -> Iterator[str]:
+    """Say which command makes what is missing or old."""
+    if info is None:
+        yield f"There is no index: run `recto index PATH --collection {name}`."
+        return
+    if info.noise is None:
+        yield f"It is not known below which score a hit is noise: run `recto calibrate --collection {name}`."
+    if coverage is None:
+        yield f"Which sections can be found was never measured: run `recto coverage --collection {name}`."
+    elif not coverage["current"]:
+        yield f"The coverage is of an earlier index: run `recto coverage --collection {name}`."
+    if suite is None:
+        yield f"No suite of questions was run: run `recto validate --collection {name}`."
+    elif not suite["current"]:
+        yield f"The suite was run on an earlier index: run `recto validate --collection {name}`."

@@ -1,0 +1,126 @@
+"""How the service is run: what flags, the environment and `.env` say, checked before anything is opened."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from urllib.parse import urlsplit
+
+from recto.errors import ConfigurationError
+from recto.server.auth import api_keys, is_loopback, unguarded
+from recto.server.limits import MOST_AT_ONCE
+from recto.settings import check_collection_name, read_dotenv, working_directory
+
+DEFAULT_COLLECTION = "humanoid_robotics_book"
+DEFAULT_PORT = 8000
+_SHORT_KEY = 16
+_HOST = re.compile(r"[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]")
+
+
+@dataclass(frozen=True, slots=True)
+class ServeOptions:
+    """Where the service listens, who may ask it, and for how much; keys are kept out of its repr.
+
+    `default` is answered from where neither a request nor COLLECTION_NAME names another collection.
+    `rate` is the number of requests a minute for each key (0: no limit); `timeout` and `drain` are seconds.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = DEFAULT_PORT
+    workers: int = 1
+    collections: tuple[str, ...] = ()
+    default: str = DEFAULT_COLLECTION
+    keys: tuple[str, ...] = field(default=(), repr=False)
+    allow_public: bool = False
+    hosts: tuple[str, ...] = ()
+    origins: tuple[str, ...] = ()
+    rate: int = 0
+    concurrency: int = MOST_AT_ONCE
+    timeout: float = 15.0
+    drain: float = 20.0
+
+    @property
+    def is_public(self) -> bool:
+        """Whether other machines can reach it."""
+        return not is_loopback(self.host)
+
+    def warnings(self) -> list[str]:
+        """Say what is allowed and unwise."""
+        found = []
+        if self.is_public and not self.keys:
+            found.append(f"Anyone who can reach {self.host} may search: there is no RECTO_API_KEY")
+        if any(len(key) < _SHORT_KEY for key in self.keys):
+            found.append(f"A key in RECTO_API_KEY has fewer than {_SHORT_KEY} characters and can be guessed")
+        return found
+
+
+def serve_options(
+    *,
+    host: str,
+    port: int,
+    workers: int,
+    collections: Iterable[str],
+    allow_public: bool,
+    hosts: Iterable[str],
+    origins: Iterable[str],
+    rate: int | None,
+    concurrency: int,
+    timeout: float,
+    drain: float,
+    environment: Mapping[str, str] | None = None,
+) -> ServeOptions:
+    """Gather flags and variables, and refuse what is not safe or cannot be."""
+    values = {**read_dotenv(working_directory()), **(os.environ if environment is None else environment)}
+    named = _listed(collections, {}, "")
+    options = ServeOptions(
+        host=host,
+        port=port,
+        workers=workers,
+        collections=named or _listed((), values, "RECTO_COLLECTIONS"),
+        default=named[0] if named else DEFAULT_COLLECTION,
+        keys=api_keys(values),
+        allow_public=allow_public,
+        hosts=tuple(_checked_host(name) for name in _listed(hosts, values, "RECTO_ALLOWED_HOSTS")),
+        origins=tuple(_checked_origin(name) for name in _listed(origins, values, "RECTO_CORS_ORIGINS")),
+        rate=_rate(values) if rate is None else rate,
+        concurrency=concurrency,
+        timeout=timeout,
+        drain=drain,
+    )
+    for name in options.collections:
+        check_collection_name(name, "--collection")
+    if options.is_public and not options.keys and not options.allow_public:
+        raise unguarded(host, "listen on 127.0.0.1, or say --allow-public")
+    return options
+
+
+def _listed(given: Iterable[str], values: Mapping[str, str], name: str) -> tuple[str, ...]:
+    """Flags win over the variable; both may hold several, separated by commas."""
+    source = list(given) or [values.get(name, "")]
+    return tuple(dict.fromkeys(part.strip() for one in source for part in one.split(",") if part.strip()))
+
+
+def _rate(values: Mapping[str, str]) -> int:
+    text = values.get("RECTO_RATE_LIMIT", "").strip() or "0"
+    if not re.fullmatch(r"[0-9]{1,7}", text):
+        raise ConfigurationError("RECTO_RATE_LIMIT must be a number of requests a minute", hint="Unset it for no limit.")
+    return int(text)
+
+
+def _checked_host(name: str) -> str:
+    if not _HOST.fullmatch(name):
+        raise ConfigurationError(f"{name[:80]!r} is not a host's name", hint="Give it without a scheme and port: search.example.org.")
+    return name.lower()
+
+
+def _checked_origin(origin: str) -> str:
+    try:
+        parts = urlsplit(origin)
+        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and not (parts.path or parts.query or parts.fragment)
+    except ValueError:
+        usable = False
+    if not usable:
+        raise ConfigurationError(f"{origin[:80]!r} is not an origin", hint="It looks like https://book.example.org, without a path.")
+    return origin.lower()

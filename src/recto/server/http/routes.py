@@ -1,0 +1,154 @@
+"""Version 1: searches with filters, selected text, several questions at once, and the book itself, page by page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import replace
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Path, Query, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
+
+from recto.server.http import models
+from recto.server.http.errors import BadBody, loads, refusal_of, shortened
+from recto.server.http.library import Found, Library
+from recto.server.http.metrics import Metrics
+from recto.server.http.models import ErrorBody
+from recto.server.http.views import modules_view, page_view, pages_view, related_view, respond, respond_refusal, search_view
+from recto.types import Filters
+
+_DESCRIBED = {
+    400: "The request cannot be used; `error` says why.",
+    401: "The service wants a key.",
+    404: "There is no such collection, module or page.",
+    408: "The body did not arrive in time.",
+    413: "The body is too large.",
+    429: "Too many requests; Retry-After says when to come back.",
+    500: "An internal error.",
+    503: "An engine is unreachable, the collection is empty, or there is too much to do; Retry-After says when to come back.",
+}
+ERRORS: dict[int | str, dict[str, Any]] = {code: {"model": ErrorBody, "description": text} for code, text in _DESCRIBED.items()}
+
+Handler = Callable[[Request], Coroutine[Any, Any, Response]]
+
+
+class _StrictRequest(Request):
+    """A request whose JSON is read strictly."""
+
+    async def json(self) -> Any:
+        """Return the body's value, or raise what is wrong with it."""
+        return loads(await self.body())
+
+
+class StrictRoute(APIRoute):
+    """An address that reads bodies strictly."""
+
+    def get_route_handler(self) -> Handler:
+        """Return what answers a request."""
+        handler = super().get_route_handler()
+
+        async def answer(request: Request) -> Response:
+            try:
+                return await handler(_StrictRequest(request.scope, request.receive))
+            except RequestValidationError as error:
+                return respond_refusal(refusal_of(_refused(error.errors())))
+            except Exception as error:
+                # The framework wraps what its own reading of a body raises.
+                if isinstance(error.__cause__, BadBody):
+                    return respond_refusal(refusal_of(error.__cause__))
+                raise
+
+        return answer
+
+
+def _refused(errors: Sequence[Any]) -> BadBody:
+    """Say in one sentence what is wrong first, without repeating what was sent."""
+    first = errors[0]
+    place = [str(part) for part in first["loc"][1:]]
+    name = ".".join(shortened(part) for part in place) or "The body"
+    kind, context = first["type"], first.get("ctx", {})
+    words = {
+        "missing": "is required",
+        "extra_forbidden": "is not a field that is known here",
+        "int_type": "must be a whole number",
+        "int_from_float": "must be a whole number",
+        "float_type": "must be a number",
+        "string_type": "must be text",
+        "string_pattern_mismatch": "cannot be empty",
+        "list_type": "must be a list",
+        "model_attributes_type": "must be a JSON object, sent as application/json",
+        "too_short": f"must have at least {context.get('min_length')} entries",
+        "too_long": f"must have at most {context.get('max_length')} entries",
+        "greater_than_equal": f"must be at least {context.get('ge')}",
+        "less_than_equal": f"must be at most {context.get('le')}",
+        "finite_number": "must be a finite number",
+        "literal_error": f"must be {context.get('expected')}",
+    }
+    hint = "/openapi.json lists the fields and their values." if kind in ("extra_forbidden", "literal_error") else ""
+    return BadBody(f"{name} {words.get(kind, 'cannot be used')}", hint=hint)
+
+
+Collection = Annotated[str | None, Query(description="One of the served collections; default: the first.")]
+Address = Annotated[str, Path(description="The page's address, percent-encoded.", examples=["local://docs/docs/intro"])]
+
+
+def v1_router(library: Library, metrics: Metrics) -> APIRouter:
+    """Make the addresses under `/v1`."""
+    router = APIRouter(prefix="/v1", route_class=StrictRoute, tags=["v1"], responses=ERRORS)
+
+    def noted(found: Found) -> Found:
+        response = found.response
+        metrics.searched(response.timings)
+        if not response.warnings:
+            return found
+        return found._replace(response=replace(response, warnings=library.outward(response.warnings)))
+
+    @router.post("/search", response_model=models.SearchAnswer, summary="Find the chunks that answer a query.")
+    async def search(body: models.SearchRequest) -> Response:
+        (found,) = await _find(library, body, [body.query])
+        return respond(search_view(*noted(found)))
+
+    @router.post("/related", response_model=models.RelatedAnswer, summary="Find what goes with a selected text.")
+    async def related(body: models.RelatedRequest) -> Response:
+        name = library.name(body.collection)
+        found = await library.related(name, body.selection, body.question, body.limit, _filters(body), body.mode)
+        return respond(related_view(*noted(found)))
+
+    @router.post("/batch", response_model=models.BatchAnswer, summary="Answer several queries at once.")
+    async def batch(body: models.BatchRequest) -> Response:
+        answers = await _find(library, body, body.queries)
+        return respond({"responses": [search_view(*noted(answer)) for answer in answers]})
+
+    @router.get("/collections", response_model=models.CollectionsAnswer, summary="List the collections that are served.")
+    async def collections() -> Response:
+        return respond({"collections": [{"name": name, "default": name == library.default} for name in library.names]})
+
+    @router.get("/modules", response_model=models.ModulesAnswer, summary="List the modules of a book.")
+    async def modules(collection: Collection = None) -> Response:
+        name = library.name(collection)
+        return respond(modules_view(name, await library.outline(name)))
+
+    @router.get("/pages", response_model=models.PagesAnswer, summary="List the pages of a book.")
+    async def pages(
+        collection: Collection = None, module: Annotated[str | None, Query(description="Only this module's.")] = None
+    ) -> Response:
+        name = library.name(collection)
+        outline = await library.outline(name)
+        return respond(pages_view(name, outline if module is None else outline.of_module(module)))
+
+    @router.get("/pages/{address:path}", response_model=models.PageAnswer, summary="Read a page's passages in order.")
+    async def page(address: Address, collection: Collection = None) -> Response:
+        name = library.name(collection)
+        return respond(page_view(name, await library.page(name, address)))
+
+    return router
+
+
+async def _find(library: Library, body: models.SearchRequest | models.BatchRequest, queries: Sequence[str]) -> list[Found]:
+    name, filters = library.name(body.collection), _filters(body)
+    return await library.find(name, queries, body.limit, filters, body.min_score, mode=body.mode, group_by=body.group_by)
+
+
+def _filters(body: models.Narrowed) -> Filters:
+    return Filters(tuple(body.modules or ()), body.url)

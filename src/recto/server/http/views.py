@@ -1,0 +1,248 @@
+"""What answers look like as JSON: pure functions from the core's values to plain data."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from starlette.responses import Response
+
+from recto._util.names import filter_keys, nearest
+from recto.errors import ErrorKind, RectoError
+from recto.search.display import above_noise, chunk_matches, group_ranks, is_covered
+from recto.search.lexical import QueryWord
+from recto.search.pages import BookPage
+from recto.search.snippets import make_snippet
+from recto.server.http.errors import shortened
+from recto.server.limits import Refusal
+from recto.types import Chunk, Hit, IndexInfo, SearchResponse
+
+
+class ModuleMissing(RectoError):
+    """The book has no such module."""
+
+    kind = ErrorKind.MISSING
+    label = "Not found"
+
+
+@dataclass(frozen=True, slots=True)
+class OutlinePage:
+    """One page, and how many passages it has; `module_keys` are all names of its module."""
+
+    url: str
+    title: str
+    module: str
+    module_keys: tuple[str, ...]
+    passages: int
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class Outline:
+    """All pages: modules in reading order, the pages of each in the order of their files. `titles` are those of the modules."""
+
+    pages: tuple[OutlinePage, ...]
+    titles: Mapping[str, str] = field(default_factory=dict)
+
+    def of_module(self, module: str) -> Outline:
+        """Return the pages of one module, by any of its names, or say which modules there are."""
+        asked = set(filter_keys([module]))
+        found = tuple(page for page in self.pages if not asked.isdisjoint(page.module_keys))
+        if not found:
+            names = self.modules()
+            near = nearest(module, names)
+            raise ModuleMissing(
+                f"There is no module '{shortened(module)}'",
+                hint=(f"Did you mean '{near}'? " if near else "") + f"Modules: {', '.join(names)}.",
+            )
+        return Outline(found, self.titles)
+
+    def modules(self) -> dict[str, tuple[int, int]]:
+        """Return each module's passages and pages, in the order of the book."""
+        found: dict[str, tuple[int, int]] = {}
+        for page in self.pages:
+            passages, pages = found.get(page.module, (0, 0))
+            found[page.module] = (passages + page.passages, pages + 1)
+        return found
+
+
+def outline_of(chunks: Iterable[Chunk], modules: Sequence[tuple[str, str]] = ()) -> Outline:
+    """Gather the pages that chunks come from; `modules` are names and titles in reading order."""
+    order = {name: place for place, (name, _) in enumerate(modules)}
+    found: dict[str, OutlinePage] = {}
+    for chunk in chunks:
+        known = found.get(chunk.page_url)
+        passages = known.passages + 1 if known else 1
+        found[chunk.page_url] = OutlinePage(chunk.page_url, chunk.page_title, chunk.module_name, chunk.module_keys, passages, chunk.source)
+    pages = sorted(found.values(), key=lambda page: (order.get(page.module, len(order)), page.source, page.url))
+    return Outline(tuple(pages), {name: title for name, title in modules if title})
+
+
+_PREVIEW = 200
+
+
+def respond(data: Mapping[str, Any], status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    """Write plain data as JSON; half of a surrogate pair is no character."""
+    body = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode("utf-8", "replace")
+    return Response(body, status, headers, "application/json")
+
+
+def respond_refusal(refusal: Refusal) -> Response:
+    """Write an error."""
+    return respond(refusal.body(), refusal.status, dict(refusal.headers))
+
+
+def contract_view(response: SearchResponse, total_ms: float) -> dict[str, Any]:
+    """Return an answer by the contract of `/retrieve`."""
+    return {
+        "query": response.query,
+        "results": [_contract_result(hit) for hit in response.hits],
+        "total_results": len(response.hits),
+        "query_time_ms": round(total_ms, 2),
+    }
+
+
+def _contract_result(hit: Hit) -> dict[str, Any]:
+    chunk = hit.chunk
+    return {
+        "score": round(min(1.0, max(0.0, hit.score)), 6),
+        "payload": {
+            "url": chunk.page_url,
+            "title": chunk.page_title,
+            "content": chunk.text,
+            "headings": list(chunk.headings),
+            "chunk_index": chunk.chunk_index,
+            "source_document": chunk.source,
+            "metadata": {
+                "id": chunk.id,
+                "module": chunk.module_name,
+                "anchor": chunk.anchor,
+                "link": chunk.link,
+                "total_chunks": chunk.total_chunks,
+                "start_line": chunk.start_line,
+                "end_line": chunk.end_line,
+                "version": chunk.version,
+                "locale": chunk.locale,
+            },
+        },
+        "url": chunk.page_url,
+        "title": chunk.page_title,
+        "content": preview(chunk.text),
+    }
+
+
+def preview(text: str) -> str:
+    """Return the beginning of a text in one line, cut between words."""
+    line = " ".join(text.split())
+    if len(line) <= _PREVIEW:
+        return line
+    cut = line[:_PREVIEW].rpartition(" ")[0] or line[:_PREVIEW]
+    return f"{cut}..."
+
+
+def search_view(response: SearchResponse, words: Sequence[QueryWord]) -> dict[str, Any]:
+    """Return an answer of version 1."""
+    return {
+        "query": response.query,
+        "collection": response.collection,
+        "generation": response.generation,
+        "mode": response.mode,
+        "outcome": response.outcome.value,
+        "message": response.message,
+        "warnings": list(response.warnings),
+        "answerable": response.answerable,
+        "covered": is_covered(response),
+        "corrections": {word: list(meant) for word, meant in response.corrections},
+        "noise": response.noise,
+        "results": [_ranked(rank, hit, response, words) for rank, hit in enumerate(response.hits, 1)],
+        "groups": group_ranks(response),
+        "timings": {
+            "embed_ms": round(response.timings.embed_ms, 3),
+            "search_ms": round(response.timings.search_ms, 3),
+            "total_ms": round(response.timings.total_ms, 3),
+        },
+    }
+
+
+def related_view(response: SearchResponse, words: Sequence[QueryWord]) -> dict[str, Any]:
+    """Return an answer of version 1 to a selected text."""
+    chosen = response.selection
+    if chosen is None:
+        raise ValueError("the response is not one to a selected text")
+    return search_view(response, words) | {
+        "selection": {"text": chosen.text, "given": chosen.given, "cut": chosen.cut, "left_out": chosen.left_out}
+    }
+
+
+def _ranked(rank: int, hit: Hit, response: SearchResponse, words: Sequence[QueryWord]) -> dict[str, Any]:
+    return passage_view(hit.chunk) | {
+        "rank": rank,
+        "score": round(hit.score, 6),
+        "dense": None if hit.dense is None else round(hit.dense, 6),
+        "lexical": None if hit.lexical is None else round(hit.lexical, 6),
+        "above_noise": above_noise(hit, response),
+        "snippet": make_snippet(hit.chunk.text, words).text,
+        "matches": list(chunk_matches(hit.chunk, words)),
+    }
+
+
+def passage_view(chunk: Chunk) -> dict[str, Any]:
+    """Return a passage and where it stands."""
+    return {
+        "id": chunk.id,
+        "text": chunk.text,
+        "link": chunk.link,
+        "page_url": chunk.page_url,
+        "page_title": chunk.page_title,
+        "module": chunk.module_name,
+        "headings": list(chunk.headings),
+        "anchor": chunk.anchor,
+        "anchors": list(chunk.anchors),
+        "chunk_index": chunk.chunk_index,
+        "total_chunks": chunk.total_chunks,
+        "start_line": chunk.start_line,
+        "end_line": chunk.end_line,
+        "source": chunk.source,
+        "version": chunk.version,
+        "locale": chunk.locale,
+    }
+
+
+def page_view(collection: str, page: BookPage) -> dict[str, Any]:
+    """Return a page's passages in order."""
+    return {
+        "collection": collection,
+        "url": page.url,
+        "title": page.title,
+        "module": page.module,
+        "passages": [passage_view(chunk) for chunk in page.chunks],
+    }
+
+
+def modules_view(collection: str, outline: Outline) -> dict[str, Any]:
+    """Return the modules with their sizes."""
+    modules = [
+        {"name": name, "title": outline.titles.get(name, name), "passages": passages, "pages": pages}
+        for name, (passages, pages) in outline.modules().items()
+    ]
+    return {"collection": collection, "modules": modules}
+
+
+def pages_view(collection: str, outline: Outline) -> dict[str, Any]:
+    """Return the pages."""
+    pages = [{"url": page.url, "title": page.title, "module": page.module, "passages": page.passages} for page in outline.pages]
+    return {"collection": collection, "pages": pages}
+
+
+def timestamp(info: IndexInfo) -> str | None:
+    """Return when an index was made, as the contract writes it, if that is known."""
+    if info.fingerprint is None:
+        return None
+    try:
+        made = datetime.fromisoformat(info.fingerprint.created_at)
+    except ValueError:
+        return None
+    return made.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if made.tzinfo else None

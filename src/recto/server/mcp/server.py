@@ -1,0 +1,225 @@
+"""The protocol's requests, answered from the book: tools, and a resource for each page."""
+
+from __future__ import annotations
+
+import logging
+import os
+from asyncio import Task, create_task, gather, to_thread, wait
+from bisect import bisect_right
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any, cast
+from urllib.parse import quote, unquote
+
+import mcp_types as wire
+from mcp.server import Server, ServerRequestContext
+from mcp.shared.exceptions import MCPError
+
+from recto import __version__
+from recto._util.retry import Tell
+from recto.errors import ErrorKind, PageMissing, RectoError
+from recto.search.retriever import Retriever
+from recto.server.mcp.tools import INSTRUCTIONS, TOOLS, BookTool, checked, whole_page
+
+_PATIENCE = 20.0  # seconds; clients give a tool about a minute, and the very first run indexes a book
+
+
+class StillOpening(RectoError):
+    """The book is being opened or indexed, and that takes longer than a caller should wait."""
+
+    kind = ErrorKind.BUSY
+    label = ""
+
+
+class Desk:
+    """Hands out the retriever once `prepare` has succeeded; until then every request tries it, so that none needs a restart."""
+
+    def __init__(self, retriever: Retriever, prepare: Callable[[], object], tell: Tell, patience: float = _PATIENCE) -> None:
+        self._retriever = retriever
+        self._prepare = prepare
+        self._tell = tell
+        self._patience = patience
+        self._opening: Task[object] | None = None
+        self._is_open = False
+
+    async def retriever(self) -> Retriever:
+        """Return the retriever of a collection that could be searched when it was opened."""
+        if not self._is_open:
+            await self._open()
+        return self._retriever
+
+    @asynccontextmanager
+    async def run(self) -> AsyncIterator[None]:
+        """Begin to open the book without keeping anyone waiting, and let go of this event loop's connections at the end."""
+        beginning = create_task(self._begin())
+        try:
+            yield
+        finally:
+            beginning.cancel()
+            await gather(beginning, return_exceptions=True)  # what went wrong in it, the next request meets again and reports
+            await self._retriever.aclose()
+
+    async def _begin(self) -> None:
+        try:
+            retriever = await self.retriever()
+            await to_thread(retriever.embedder.warm_up)
+        except StillOpening:
+            pass  # it goes on, and whoever opens it tells how far it is
+        except RectoError as error:
+            self._tell(f"[WARNING] {error}. {error.hint}".rstrip())
+
+    async def _open(self) -> None:
+        """Open the book, or wait for whoever is doing it, but not for ever."""
+        if self._opening is None or self._opening.done():
+            self._opening = create_task(to_thread(self._prepare))
+        opening = self._opening
+        if not (await wait({opening}, timeout=self._patience))[0]:
+            raise StillOpening("The book is still being opened or indexed", hint="Ask again in a minute.")
+        opening.result()
+        self._is_open = True
+
+
+PAGE_SCHEME = "recto://pages/"
+MARKDOWN = "text/markdown"
+LISTED = 200
+"""How many pages are listed at once; a cursor leads to the next ones."""
+
+_LOG = logging.getLogger("recto.server.mcp")
+_READS_ONLY = wire.ToolAnnotations(read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False)
+_Context = ServerRequestContext[Any]
+
+
+def build_server(desk: Desk) -> Server[None]:
+    """Make a server that answers from a book; it opens the book when it is run."""
+    tools = {tool.name: tool for tool in TOOLS}
+    listed = wire.ListToolsResult(tools=[_listed_tool(tool) for tool in TOOLS])
+
+    async def list_tools(_context: _Context, _params: object) -> wire.ListToolsResult:
+        return listed
+
+    async def call_tool(_context: _Context, params: wire.CallToolRequestParams) -> wire.CallToolResult:
+        if params.name not in tools:
+            raise MCPError(wire.INVALID_PARAMS, f"There is no tool '{params.name[:80]}'. The tools are: {', '.join(tools)}.")
+        return await _call(desk, tools[params.name], params.arguments)
+
+    async def list_resources(_context: _Context, params: wire.PaginatedRequestParams | None) -> wire.ListResourcesResult:
+        return await _list_pages(desk, params.cursor if params else None)
+
+    async def list_templates(_context: _Context, _params: object) -> wire.ListResourceTemplatesResult:
+        return wire.ListResourceTemplatesResult(resource_templates=[_template()])
+
+    async def read_resource(_context: _Context, params: wire.ReadResourceRequestParams) -> wire.ReadResourceResult:
+        return await _read(desk, params.uri)
+
+    @asynccontextmanager
+    async def lifespan(_server: Server[None]) -> AsyncIterator[None]:
+        async with desk.run():
+            yield
+
+    return Server(
+        "recto",
+        title="Recto",
+        version=__version__,
+        instructions=INSTRUCTIONS,
+        lifespan=lifespan,
+        on_list_tools=list_tools,
+        on_call_tool=call_tool,
+        on_list_resources=list_resources,
+        on_list_resource_templates=list_templates,
+        on_read_resource=read_resource,
+    )
+
+
+def page_uri(address: str) -> str:
+    """Return the resource of a page."""
+    return PAGE_SCHEME + quote(address, safe="")
+
+
+async def _call(desk: Desk, tool: BookTool, arguments: dict[str, Any] | None) -> wire.CallToolResult:
+    """Carry a tool out; what goes wrong is an answer that the agent can act upon."""
+    try:
+        asked = checked(tool.arguments, arguments)
+        result = await tool.run(await desk.retriever(), asked)
+    except Exception as error:  # noqa: BLE001 - an agent must learn of every failure, and of nothing inside us
+        return wire.CallToolResult(content=[wire.TextContent(text=_explained(error))], is_error=True)
+    return wire.CallToolResult(content=[wire.TextContent(text=tool.text(result))], structured_content=result.model_dump(mode="json"))
+
+
+async def _list_pages(desk: Desk, cursor: str | None) -> wire.ListResourcesResult:
+    """List pages by address, those after the cursor, which is the last address of the list before."""
+    with _protocol_errors():
+        retriever = await desk.retriever()
+        pages = await to_thread(retriever.pages)
+    addresses = sorted(pages)
+    begin = bisect_right(addresses, cursor) if cursor else 0
+    shown = addresses[begin : begin + LISTED]
+    resources = [
+        wire.Resource(uri=page_uri(address), name=address, description=f"{pages[address]} passages", mime_type=MARKDOWN)
+        for address in shown
+    ]
+    more = begin + LISTED < len(addresses)
+    return wire.ListResourcesResult(resources=resources, next_cursor=shown[-1] if more else None)
+
+
+async def _read(desk: Desk, uri: str) -> wire.ReadResourceResult:
+    with _protocol_errors():
+        if not uri.startswith(PAGE_SCHEME):
+            raise PageMissing(f"There is no resource '{uri[:200]}'", hint=f"Pages are {PAGE_SCHEME}ADDRESS, percent-encoded.")
+        retriever = await desk.retriever()
+        markdown = await to_thread(whole_page, retriever, unquote(uri.removeprefix(PAGE_SCHEME)))
+    return wire.ReadResourceResult(contents=[wire.TextResourceContents(uri=uri, text=markdown, mime_type=MARKDOWN)])
+
+
+def _listed_tool(tool: BookTool) -> wire.Tool:
+    return wire.Tool(
+        name=tool.name,
+        title=tool.title,
+        description=tool.description,
+        input_schema=tool.arguments.model_json_schema(),
+        output_schema=_inlined(tool.result.model_json_schema(mode="serialization")),
+        annotations=_READS_ONLY,
+    )
+
+
+def _inlined(schema: dict[str, Any]) -> dict[str, Any]:
+    """Put definitions where they are used, as not every client follows references, and those that do pay for it with every answer."""
+    definitions = schema.pop("$defs", {})
+
+    def walked(part: Any) -> Any:
+        if isinstance(part, list):
+            return [walked(one) for one in part]
+        if not isinstance(part, dict):
+            return part
+        if "$ref" in part:
+            part = {**definitions[part["$ref"].rpartition("/")[2]], **part}
+        return {name: walked(value) for name, value in part.items() if name != "$ref"}
+
+    return cast("dict[str, Any]", walked(schema))
+
+
+def _template() -> wire.ResourceTemplate:
+    return wire.ResourceTemplate(
+        uri_template=PAGE_SCHEME + "{address}",
+        name="page",
+        title="A page of the book",
+        description="A page as Markdown, by its address; with an #anchor in the address, one section of it.",
+        mime_type=MARKDOWN,
+    )
+
+
+@contextmanager
+def _protocol_errors() -> Iterator[None]:
+    """Turn what goes wrong with a resource into an error of the protocol."""
+    try:
+        yield
+    except Exception as error:  # noqa: BLE001 - as with tools; the protocol's own layer would send whatever text the error has
+        asked_wrongly = isinstance(error, RectoError) and error.kind in (ErrorKind.MISSING, ErrorKind.ARGUMENT)
+        raise MCPError(wire.INVALID_PARAMS if asked_wrongly else wire.INTERNAL_ERROR, _explained(error)) from None
+
+
+def _explained(error: Exception) -> str:
+    """Return what went wrong and what to do, without anything of our insides."""
+    if isinstance(error, RectoError):
+        return f"{error}. {error.hint}".strip()
+    _LOG.error("Unexpected error: %s", type(error).__name__, exc_info=error if os.environ.get("RECTO_DEBUG") else None)
+    return f"Unexpected error: {type(error).__name__}. This is a fault of Recto; RECTO_DEBUG=1 shows on standard error where it happened."

@@ -1,0 +1,1 @@
+"""The Qdrant server store, for a server, Qdrant Cloud or a cluster."""

@@ -1,1 +1,0 @@
-"""A Qdrant server, Qdrant Cloud or a Qdrant cluster, through the official client."""

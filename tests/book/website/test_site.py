@@ -1,0 +1,314 @@
+"""A book on a website: which pages are found, how they are named, and what is asked for again."""
+
+from __future__ import annotations
+
+import gzip
+import subprocess
+import sys
+from collections.abc import Generator, Iterator
+from pathlib import Path
+
+import pytest
+
+from recto.book.parsing.html import parse_html
+from recto.book.sources.website.fetch import CrawlOptions
+from recto.book.sources.website.site import WebsiteSource
+from recto.errors import ConfigurationError, InvalidArgument, Unreachable
+from recto.types import Page
+from tests.doubles.server import refused_url, status
+from tests.doubles.site import SiteDouble, page, sitemap, sitemap_index
+
+OPTIONS = CrawlOptions(delay=0, timeout=5, tries=2, backoff=0.01, max_wait=0.5, allow_private=True)
+
+
+@pytest.fixture
+def site() -> Iterator[SiteDouble]:
+    with SiteDouble() as double:
+        yield double
+
+
+@pytest.fixture
+def book(site: SiteDouble) -> SiteDouble:
+    """Four pages that a sitemap names."""
+    site.put("/docs/intro", page("Welcome", "Read on.", "/docs/module-1-bees/hives"))
+    site.put("/docs/module-1-bees/hives", page("Hives", "A hive is a box. " * 100))
+    site.put("/docs/module-1-bees/honey", page("Honey"))
+    site.put("/docs/module-2-wax/candles", page("Candles"))
+    names = ("intro", "module-1-bees/hives", "module-1-bees/honey", "module-2-wax/candles")
+    site.put("/sitemap.xml", sitemap(*(f"{site.url}/docs/{name}" for name in names)))
+    return site
+
+
+def source(site: SiteDouble, path: str = "/docs/", cache: Path | None = None, options: CrawlOptions = OPTIONS) -> WebsiteSource:
+    return WebsiteSource(site.url + path, cache, options)
+
+
+def begun(source: WebsiteSource) -> Generator[Page, None, None]:
+    """The pages of a run that can be broken off."""
+    yield from source.pages()
+
+
+def paths(pages: list[Page]) -> list[str]:
+    return [one.path for one in pages]
+
+
+def test_a_sitemap_names_the_pages_and_each_is_read_once(book: SiteDouble) -> None:
+    found = source(book)
+    pages = list(found.pages())
+    assert paths(pages) == ["intro", "module-1-bees/hives", "module-1-bees/honey", "module-2-wax/candles"]
+    hives = pages[1]
+    assert (hives.url, hives.format) == (f"{book.url}/docs/module-1-bees/hives", "html")
+    assert (hives.module, hives.module_keys) == ("bees", ("bees", "module-1-bees"))
+    assert pages[0].module == "intro"
+    assert parse_html(hives.text, title=hives.title).title == "Hives"
+    assert not found.failed
+    assert all(count == 1 for path, count in book.asked.items() if path.startswith("/docs/module"))
+    assert {request.headers["user-agent"].partition("/")[0] for request in book.requests} == {"recto"}
+
+
+def test_the_book_is_named_by_its_address(book: SiteDouble) -> None:
+    found = source(book)
+    assert found.book == f"{book.url.removeprefix('http://')}/docs"
+    assert found.location == f"{book.url}/docs/"
+
+
+def test_pages_have_the_same_names_and_modules_when_the_whole_site_is_given(book: SiteDouble) -> None:
+    pages = {one.path: one.module for one in source(book, "/").pages()}
+    assert pages == {"docs/intro": "intro", "docs/module-1-bees/hives": "bees", "docs/module-1-bees/honey": "bees"} | {
+        "docs/module-2-wax/candles": "wax"
+    }
+
+
+def test_robots_names_the_sitemap_and_packed_indexes_are_followed(book: SiteDouble) -> None:
+    book.drop("/sitemap.xml")
+    book.put("/robots.txt", f"User-agent: *\nAllow: /\nSitemap: {book.url}/maps/index.xml\n")
+    book.put(
+        "/maps/index.xml", sitemap_index(f"{book.url}/maps/a.xml.gz", f"{book.url}/maps/index.xml", "http://elsewhere.example/map.xml")
+    )
+    packed = gzip.compress(sitemap(f"{book.url}/docs/module-1-bees/honey", f"{book.url}/other/page").encode())
+    book.put("/maps/a.xml.gz", packed, kind="application/gzip")
+    assert paths(list(source(book).pages())) == ["module-1-bees/honey"]
+    assert book.asked["/maps/index.xml"] == 1
+    assert book.asked["/other/page"] == 0
+
+
+def test_without_a_sitemap_links_are_followed_within_the_path(site: SiteDouble) -> None:
+    site.put("/book/", page("Start", "x", "one.html", "/book/./two/#part", "/outside", "http://elsewhere.example/book/x", "cover.png"))
+    site.put("/book/one.html", page("One", "x", "../book/two/", "/book/", "mailto:a@b.c", "javascript:void(0)", "?page=2"))
+    site.put("/book/two/", page("Two", "x", "/book/two/index.html", "/book/three"))
+    site.put("/book/three", page("Three"))
+    found = source(site, "/book/")
+    assert paths(list(found.pages())) == ["index", "one", "two", "three"]
+    assert site.asked["/outside"] == site.asked["/book/cover.png"] == site.asked["/book/two/index.html"] == 0
+    assert "Left out: 1 links with a query." in found.notes
+
+
+def test_a_sitemap_of_another_host_is_told_and_links_are_followed(site: SiteDouble) -> None:
+    site.put("/", page("Start", "x", "/one"))
+    site.put("/one", page("One"))
+    site.put("/sitemap.xml", sitemap("https://your-site.example.com/one"))
+    found = source(site, "/")
+    assert paths(list(found.pages())) == ["index", "one"]
+    assert any("none of them below" in note for note in found.notes)
+
+
+def test_a_sitemap_that_names_only_editions_is_not_the_whole_site(site: SiteDouble) -> None:
+    site.put("/", page("Start", "x", "/en/latest/one", "/en/latest/two"))
+    for path in ("/en/latest/", "/en/latest/one", "/en/latest/two"):
+        site.put(path, page(path))
+    site.put("/sitemap.xml", sitemap(f"{site.url}/en/latest/"))
+    assert paths(list(source(site, "/").pages())) == ["index", "en/latest", "en/latest/one", "en/latest/two"]
+
+
+def test_lists_the_blog_and_what_asks_not_to_be_indexed_are_left_out_and_counted(site: SiteDouble) -> None:
+    site.put("/", page("Start", "x", "/docs/tags", "/docs/tags/sweet", "/search", "/blog/2021/hello", "/hidden", "/quiet", "/git/tags"))
+    for path in ("/docs/tags", "/docs/tags/sweet", "/search", "/blog/2021/hello", "/git/tags"):
+        site.put(path, page(path))
+    site.put("/hidden", page("Hidden", head='<meta name="robots" content="noindex, follow">'))
+    site.put("/quiet", page("Quiet"), headers={"X-Robots-Tag": "noindex"})
+    found = source(site, "/")
+    assert paths(list(found.pages())) == ["index", "git/tags"]
+    assert found.notes == [
+        "Left out: 3 lists of other pages (tags, search, indexes).",
+        "Left out: 1 pages of the blog.",
+        "Left out: 2 pages that ask not to be indexed (noindex).",
+    ]
+
+
+def test_one_page_under_several_addresses_is_read_as_one(site: SiteDouble) -> None:
+    own = f'<link rel="canonical" href="{site.url}/one">'
+    site.put("/", page("Start", "x", "/one", "/uno", "/old", "/wrong"))
+    site.put("/one", page("One", head=own))
+    site.put("/uno", page("One", head=own))
+    site.put("/old", page("Moved", head='<meta http-equiv="refresh" content="0; url=/new">'))
+    site.put("/new", page("New", head='<link rel="canonical" href="https://elsewhere.example/new">'))
+    site.put("/wrong", page("Wrong", head=f'<link rel="canonical" href="{site.url}/">'))
+    found = source(site, "/")
+    pages = list(found.pages())
+    assert paths(pages) == ["index", "one", "wrong", "new"]
+    assert pages[3].url == f"{site.url}/new"
+    assert "Left out: 2 further addresses of pages that were read." in found.notes
+
+
+def test_robots_are_obeyed(book: SiteDouble) -> None:
+    book.put(
+        "/robots.txt", "User-agent: *\nDisallow: /\n\nUser-agent: Recto\nDisallow: /docs/module-1*\nAllow: /docs/module-1-bees/honey$\n"
+    )
+    found = source(book)
+    assert paths(list(found.pages())) == ["intro", "module-1-bees/honey", "module-2-wax/candles"]
+    assert book.asked["/docs/module-1-bees/hives"] == 0
+    assert "Left out: 1 pages that robots.txt does not let programs read." in found.notes
+
+
+def test_a_website_that_forbids_everything_is_told(book: SiteDouble) -> None:
+    book.put("/robots.txt", "User-agent: *\nDisallow: /\n")
+    with pytest.raises(InvalidArgument, match=r"robots\.txt"):
+        list(source(book).pages())
+    assert set(book.asked) == {"/robots.txt"}
+
+
+def test_rules_that_cannot_be_asked_for_are_as_if_all_were_forbidden(book: SiteDouble) -> None:
+    book.always(status(503), path="/robots.txt")
+    with pytest.raises(Unreachable, match=r"robots\.txt"):
+        list(source(book).pages())
+    assert not any(request.path.startswith("/docs") for request in book.requests)
+
+
+def test_the_pause_of_robots_is_kept_up_to_a_bound(book: SiteDouble, waits: list[float]) -> None:
+    book.put("/robots.txt", "User-agent: *\nCrawl-delay: 3600\n")
+    list(WebsiteSource(f"{book.url}/docs/", None, OPTIONS, sleep=waits.append).pages())
+    assert len(waits) >= 4
+    assert all(9 < wait <= OPTIONS.max_delay for wait in waits)
+
+
+def test_what_has_not_changed_is_not_sent_again(book: SiteDouble, tmp_path: Path) -> None:
+    first = list(source(book, cache=tmp_path).pages())
+    book.put("/docs/module-1-bees/honey", page("Honey", "New words."))
+    second = list(source(book, cache=tmp_path).pages())
+    assert book.unchanged["/docs/module-1-bees/hives"] == 1
+    assert book.unchanged["/docs/module-1-bees/honey"] == 0
+    changed = [before.path for before, after in zip(first, second, strict=True) if before.revision != after.revision]
+    assert changed == ["module-1-bees/honey"]
+
+
+def test_a_damaged_cache_is_as_if_it_were_not_there(book: SiteDouble, tmp_path: Path) -> None:
+    first = list(source(book, cache=tmp_path).pages())
+    for number, file in enumerate(sorted(tmp_path.iterdir())):
+        file.write_text(("", "{", "[]", '{"format": 1, "url": 3}', file.read_text()[:-40] + '"}')[number % 5])
+    assert list(source(book, cache=tmp_path).pages()) == first
+
+
+def test_without_a_cache_nothing_is_written(book: SiteDouble, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    list(source(book).pages())
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_interrupted_run_goes_on_where_it_was(book: SiteDouble, tmp_path: Path) -> None:
+    run = begun(source(book, cache=tmp_path))
+    assert next(run).path == "intro"
+    assert next(run).path == "module-1-bees/hives"
+    run.close()
+    assert len(list(source(book, cache=tmp_path).pages())) == 4
+    assert book.asked["/docs/module-1-bees/hives"] == 1
+    assert book.asked["/docs/module-1-bees/honey"] == 1
+    list(source(book, cache=tmp_path).pages())
+    assert book.asked["/docs/module-1-bees/hives"] == 2, "a run that came to its end is not gone on with"
+
+
+def test_an_old_interrupted_run_is_begun_anew(book: SiteDouble, tmp_path: Path) -> None:
+    now = [1_000_000.0]
+
+    def clock() -> float:
+        return now[0]
+
+    run = begun(WebsiteSource(f"{book.url}/docs/", tmp_path, OPTIONS, clock=clock))
+    assert [next(run).path, next(run).path] == ["intro", "module-1-bees/hives"]
+    run.close()
+    now[0] += 3601
+    list(WebsiteSource(f"{book.url}/docs/", tmp_path, OPTIONS, clock=clock).pages())
+    assert book.asked["/docs/module-1-bees/hives"] == 2
+
+
+def test_a_page_that_is_gone_is_no_failure(book: SiteDouble, tmp_path: Path) -> None:
+    list(source(book, cache=tmp_path).pages())
+    book.drop("/docs/module-1-bees/honey")
+    found = source(book, cache=tmp_path)
+    assert "module-1-bees/honey" not in paths(list(found.pages()))
+    assert not found.failed
+    assert "Left out: 1 pages that do not exist any more." in found.notes
+
+
+def test_what_only_a_failing_page_leads_to_is_still_found(site: SiteDouble, tmp_path: Path) -> None:
+    site.put("/", page("Start", "x", "/part"))
+    site.put("/part", page("Part", "x", "/part/one"))
+    site.put("/part/one", page("One"))
+    list(source(site, "/", tmp_path).pages())
+    site.always(status(403), path="/part")
+    found = source(site, "/", tmp_path)
+    assert paths(list(found.pages())) == ["index", "part/one"]
+    assert [failure.path for failure in found.failed] == ["part"]
+
+
+def test_a_sitemap_that_fails_is_replaced_by_its_last_version(book: SiteDouble, tmp_path: Path) -> None:
+    list(source(book, cache=tmp_path).pages())
+    book.always(status(500), path="/sitemap.xml")
+    found = source(book, cache=tmp_path)
+    assert len(list(found.pages())) == 4
+    assert any("last version" in note for note in found.notes)
+
+
+def test_no_more_pages_are_asked_for_than_allowed(site: SiteDouble) -> None:
+    for number in range(50):
+        site.put(f"/p{number}", page(f"P{number}", "x", f"/p{number + 1}", f"/p{number + 2}"))
+    found = WebsiteSource(f"{site.url}/p0", None, OPTIONS)
+    assert paths(list(found.pages())) == ["index"], "what is not below the address is not its book"
+    site.put("/", page("Start", "x", "/p0"))
+    options = CrawlOptions(delay=0, allow_private=True, max_pages=7)
+    found = source(site, "/", options=options)
+    assert len(list(found.pages())) == 7
+    assert any("limit is 7 pages" in note for note in found.notes)
+
+
+def test_progress_is_told(book: SiteDouble, told: list[str]) -> None:
+    found = WebsiteSource(f"{book.url}/docs/", None, OPTIONS, told.append)
+    seen: list[tuple[int, int]] = []
+    found.progress = lambda done, known: seen.append((done, known))
+    pages = list(found.pages())
+    assert len(pages) == 4
+    assert seen[-1][0] == seen[-1][1]
+    assert len(told) == 1
+
+
+@pytest.mark.parametrize(
+    "url", ["file:///etc/passwd", "ftp://x.example/", "http://user:secret@x.example/", "docs", "http://", "http://[::1"]
+)
+def test_only_addresses_of_websites_are_taken(url: str) -> None:
+    with pytest.raises(InvalidArgument):
+        WebsiteSource(url, None)
+
+
+def test_a_website_that_nobody_serves_is_told() -> None:
+    with pytest.raises(Unreachable):
+        list(WebsiteSource(refused_url(), None, OPTIONS).pages())
+
+
+def test_an_address_without_any_page_is_told(site: SiteDouble) -> None:
+    with pytest.raises(InvalidArgument, match="no page"):
+        list(source(site, "/").pages())
+
+
+def test_nothing_heavy_is_imported_before_it_is_needed() -> None:
+    code = "import sys, recto.book.parsing.html, recto.book.sources.website.site; print({'httpcore', 'selectolax'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"
+
+
+def test_a_missing_extra_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("httpcore", "selectolax", "selectolax.lexbor"):
+        monkeypatch.setitem(sys.modules, name, None)
+    monkeypatch.delitem(sys.modules, "recto.book.sources.website.connection", raising=False)
+    with pytest.raises(ConfigurationError, match="`crawl`"):
+        list(WebsiteSource("https://book.example/", None).pages())
+    with pytest.raises(ConfigurationError, match="`crawl`"):
+        parse_html("<p>x</p>")

@@ -1,0 +1,178 @@
+"""Connections go only to addresses that were checked, and files, rules and lists are read as their standards say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from recto.book.sources.website.crawl import reason
+from recto.book.sources.website.fetch import is_public, unpacked
+from recto.book.sources.website.robots import Robots, parse_robots
+from recto.book.sources.website.sitemap import parse_sitemap
+from recto.book.sources.website.urls import Scope, normal
+from tests.doubles.site import SiteDouble, gzip_bomb, page
+
+httpcore = pytest.importorskip("httpcore")
+
+PRIVATE = [
+    *("127.0.0.1", "127.8.8.8", "10.0.0.1", "172.16.5.4", "192.168.1.1", "169.254.169.254", "100.64.0.1", "100.127.255.254", "0.0.0.0"),
+    *("224.0.0.1", "240.0.0.1", "255.255.255.255", "192.0.2.1", "198.18.0.1", "::1", "::", "fe80::1", "fe80::1%eth0", "fc00::1", "ff02::1"),
+    *("::ffff:127.0.0.1", "::ffff:10.0.0.1", "::127.0.0.1", "2002:7f00:1::", "2002:a00:1::1", "64:ff9b::7f00:1", "64:ff9b::a9fe:a9fe"),
+    *("64:ff9b:1::a00:1", "2001:db8::1", "fd00:ec2::254", "localhost", ""),
+]
+PUBLIC = ["93.184.215.14", "8.8.8.8", "100.63.255.255", "100.128.0.1", "2606:4700::1111", "64:ff9b::808:808", "::ffff:8.8.8.8"]
+
+
+@pytest.mark.parametrize("address", PRIVATE)
+def test_addresses_that_are_not_for_everybody_are_refused(address: str) -> None:
+    assert not is_public(address)
+
+
+@pytest.mark.parametrize("address", PUBLIC)
+def test_addresses_of_the_open_internet_are_allowed(address: str) -> None:
+    assert is_public(address)
+
+
+@pytest.fixture
+def site() -> Iterator[SiteDouble]:
+    with SiteDouble() as double:
+        double.put("/", page("Start"))
+        yield double
+
+
+def test_a_connection_goes_to_the_address_that_was_checked_and_a_later_answer_is_checked_anew(site: SiteDouble) -> None:
+    from recto.book.sources.website.connection import AddressRefused, Deadline, GuardedBackend
+
+    answers = iter([["127.0.0.1"], ["127.0.0.2"]])
+    checked: list[str] = []
+
+    def allows(address: str) -> bool:
+        checked.append(address)
+        return address == "127.0.0.1"
+
+    deadline = Deadline()
+    deadline.begin(20)
+    port = site.url.rpartition(":")[2]
+    backend = GuardedBackend(lambda *_: next(answers), deadline, allows)
+    with httpcore.ConnectionPool(network_backend=backend) as pool:
+        # No system knows this name: only what the first answer said can have been asked.
+        assert pool.request("GET", f"http://book.invalid:{port}/", headers={"Connection": "close"}).status == 200
+        with pytest.raises(AddressRefused):
+            pool.request("GET", f"http://book.invalid:{port}/")
+    assert checked == ["127.0.0.1", "127.0.0.2"]
+    assert len(site.requests) == 1
+
+
+def test_unpacking_stops_at_its_bound() -> None:
+    with pytest.raises(OverflowError):
+        unpacked(gzip_bomb(), 1 << 20)
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        ("HTTP://Book.Example:80/a/../b/./c#part", "http://book.example/b/c"),
+        ("https://book.example:443", "https://book.example/"),
+        ("https://book.example:8443/x y?q=ä", "https://book.example:8443/x%20y?q=%C3%A4"),
+        ("http://book.example/%2e%2e/%2E/secret", "http://book.example/secret"),
+        ("http://bücher.example/", "http://xn--bcher-kva.example/"),
+        ("http://book.example./", "http://book.example/"),
+        ("http://[2001:DB8::1]/", "http://[2001:db8::1]/"),
+        ("http://book.example/100%", "http://book.example/100%25"),
+        ("javascript:alert(1)", ""),
+        ("http://a@book.example/", ""),
+        ("http://book.example\\@evil.example/", ""),
+        ("http://book.example:99999/", ""),
+        (f"http://book.example/{'x' * 3000}", ""),
+    ],
+)
+def test_an_address_has_one_spelling(written: str, expected: str) -> None:
+    assert normal(written) == expected
+
+
+@given(st.text(max_size=60))
+def test_normalising_never_fails_and_happens_once(text: str) -> None:
+    once = normal(f"http://book.example/{text}")
+    assert normal(once) == once if once else True
+    assert normal(text, "http://book.example/") == "" or normal(text, "http://book.example/").startswith(("http://", "https://"))
+
+
+def test_a_scope_is_what_lies_below_an_address() -> None:
+    scope = Scope.of("https://x.example/book/index.html")
+    assert scope == Scope.of("https://x.example/book/") == Scope.of("https://x.example/book")
+    assert scope.contains("https://x.example/book")
+    assert not scope.contains("https://x.example/bookshop/")
+    assert scope.own("http://x.example/book/a") == "https://x.example/book/a"
+    assert scope.own("https://y.example/book/a") == ""
+    assert Scope.of("http://x.example:8000/").own("https://x.example:8000/") == ""
+    spellings = ("a/b", "a/b/", "a/b.html", "a/b/index.html", "a/b/index")
+    assert {scope.path(f"https://x.example/book/{spelling}") for spelling in spellings} == {"a/b"}
+    assert scope.path("https://x.example/book") == "index"
+
+
+def allows(rules: str, path: str, agent: str = "recto") -> bool:
+    return parse_robots(rules, agent).allows(f"https://x.example{path}")
+
+
+def test_robots_groups_and_longest_match() -> None:
+    rules = "User-agent: a\nUser-agent: recto/2.0\nDisallow: /x\nAllow: /x/y\n\nUser-agent: *\nDisallow: /\n"
+    assert not allows(rules, "/x/z")
+    assert allows(rules, "/x/y/1")
+    assert allows(rules, "/other")
+    assert not allows(rules, "/other", "somebody")
+    assert allows("User-agent: *\nDisallow:\n", "/a")
+    assert allows("User-agent: *\nDisallow: /a\nAllow: /a\n", "/a")
+    assert allows("", "/a")
+    assert not allows("\ufeffuser-agent : * # all\r\ndisallow : /a # that\r\n", "/a")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "path", "fits"),
+    [
+        ("/*.pdf$", "/a/b.pdf", True),
+        ("/*.pdf$", "/a/b.pdf?x", False),
+        ("/a*b*c", "/a1b2c3", True),
+        ("/a*b*c", "/acb", False),
+        ("/a$", "/a", True),
+        ("/a$", "/ab", False),
+        ("*a$", "/ba", True),
+        ("/ä", "/%C3%A4", True),
+        ("/*" * 500 + "x", "/" * 1900, False),
+    ],
+)
+def test_robots_patterns(pattern: str, path: str, fits: bool) -> None:
+    assert allows(f"User-agent: *\nDisallow: {pattern}\n", path) is not fits
+
+
+def test_robots_delay_and_sitemaps() -> None:
+    rules = parse_robots("Sitemap: https://x.example/a.xml\nUser-agent: *\nCrawl-delay: 2.5\nSitemap: /b.xml\nDisallow: /x\n", "recto")
+    assert (rules.delay, rules.sitemaps) == (2.5, ("https://x.example/a.xml", "/b.xml"))
+    assert parse_robots("User-agent: *\nCrawl-delay: soon\n", "recto") == Robots()
+
+
+@given(st.text(max_size=300), st.binary(max_size=300))
+def test_files_of_any_content_are_survived(text: str, data: bytes) -> None:
+    parse_robots(text, "recto").allows("https://x.example/a")
+    parse_sitemap(data)
+    parse_sitemap(b"<urlset><url><loc>" + data)
+
+
+def test_a_sitemap_may_be_a_plain_list() -> None:
+    assert parse_sitemap(b"https://x.example/a\nnothing\nhttps://x.example/b\n").pages == ["https://x.example/a", "https://x.example/b"]
+
+
+@pytest.mark.parametrize(
+    "path", ["tags", "docs/tags/a", "blog/tags", "search", "a/search", "genindex", "_modules/a", "print", "404", "a.pdf", "blog/x"]
+)
+def test_what_is_left_out(path: str) -> None:
+    assert reason(path)
+
+
+@pytest.mark.parametrize(
+    "path", ["index", "git/tags", "a/search-trees", "docs/blogging", "module-1/print-statements", "v1.2", "docs/intro"]
+)
+def test_what_is_not_left_out(path: str) -> None:
+    assert not reason(path)

@@ -1,0 +1,178 @@
+"""The shell in a real pseudo-terminal: prompt, keys, completion, and a terminal that is left as it was found."""
+
+from __future__ import annotations
+
+import re
+import signal
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from recto.embedders.cohere import PACES, CohereEmbedder
+from recto.stores.edge.store import EdgeStore
+from tests.cli.shell.terminals import CTRL_C, CTRL_D, TAB, UP, Terminal
+from tests.conftest import COHERE_KEY
+from tests.doubles.cohere import CohereDouble
+from tests.doubles.server import hang
+from tests.running import wait_until
+
+pytestmark = pytest.mark.skipif("sys.platform == 'win32'")
+
+
+@pytest.fixture
+def own_home(sample_home: Path, tmp_path: Path) -> Path:
+    """A home whose book is the shared one, and whose history is its own."""
+    home = tmp_path / "own"
+    home.mkdir()
+    for entry in sample_home.iterdir():
+        if entry.name != "shell-history":
+            (home / entry.name).symlink_to(entry)
+    return home
+
+
+@pytest.fixture
+def terminal(own_home: Path) -> Iterator[Terminal]:
+    with Terminal(own_home) as terminal:
+        terminal.see("recto>")
+        yield terminal
+
+
+def test_a_session(terminal: Terminal, own_home: Path) -> None:
+    history = own_home / "shell-history"
+    assert not history.exists(), "before anything is typed"
+    terminal.press("What is DDS in ROS 2?\r")
+    terminal.see("#what-is-dds")
+    terminal.see("recto>")
+    terminal.press(":module is")
+    terminal.see("isaac")
+    terminal.press(TAB + "\r")
+    terminal.see("recto (isaac)>")
+    terminal.press(CTRL_D)
+    assert terminal.end() == 0
+    assert terminal.state() == terminal.found
+    assert history.read_text().splitlines() == ["What is DDS in ROS 2?", ":module isaac"]
+    assert stat.S_IMODE(history.stat().st_mode) == 0o600
+    with Terminal(own_home) as later:
+        later.see("recto>")
+        later.press(UP + UP + "\r")
+        later.see("#what-is-dds")
+        later.see("recto>")
+        later.press(":quit\r")
+        assert later.end() == 0
+
+
+def test_words_are_marked(terminal: Terminal) -> None:
+    terminal.press("What is DDS in ROS 2?\r")
+    terminal.see("#what-is-dds")
+    terminal.see("recto>")
+    assert "\x1b[1mDDS\x1b[0m" in terminal.raw
+
+
+def test_ctrl_c_cancels_the_line_and_nothing_else(terminal: Terminal) -> None:
+    terminal.press("half a quest" + CTRL_C)
+    terminal.see("Cancelled")
+    terminal.see("recto>")
+    terminal.press(":select\r")
+    terminal.see("text>")
+    terminal.press(CTRL_C)
+    terminal.see("recto>")
+    terminal.press(":top 2\r")
+    terminal.see("Showing 2 passages.")
+    terminal.see("recto>")
+    for _ in range(3):
+        terminal.press(CTRL_C)
+        terminal.see("Cancelled")
+        terminal.see("recto>")
+    terminal.press(CTRL_D)
+    assert terminal.end() == 0
+    assert terminal.state() == terminal.found
+
+
+def test_a_pasted_text_keeps_its_paragraphs(terminal: Terminal) -> None:
+    terminal.press(":select\r")
+    terminal.see("text>")
+    terminal.press("\x1b[200~Nodes talk over topics.\n\nTopics have types.\x1b[201~\r")
+    terminal.see("text>")
+    terminal.press("\r")
+    assert "43 characters are selected" in terminal.see("question>")
+    terminal.press("\r")
+    assert "results in" in terminal.see("recto>")
+
+
+def test_a_polite_kill_leaves_the_terminal_as_it_was(terminal: Terminal) -> None:
+    assert terminal.state() != terminal.found, "while a line is read, it is not"
+    terminal.process.send_signal(signal.SIGTERM)
+    assert terminal.end() == 128 + signal.SIGTERM
+    assert terminal.state() == terminal.found
+    assert "Traceback" not in terminal.text
+
+
+def test_no_colour(own_home: Path) -> None:
+    with Terminal(own_home, columns="60", NO_COLOR="1") as terminal:
+        terminal.see("recto>")
+        terminal.press("What is DDS in ROS 2?\r")
+        terminal.see("results in")
+        answer = terminal.see("recto>")
+        assert "#what-is-dds" in answer
+        assert [line for line in answer.split("\n") if len(line) > 60 and "://" not in line] == []
+        assert not re.search(r"\x1b\[[\d;]*[1-9]m", terminal.raw), "neither colour nor bold"
+
+
+def test_a_dumb_terminal(own_home: Path) -> None:
+    with Terminal(own_home, TERM="dumb") as terminal:
+        terminal.see("recto>")
+        terminal.press(":top 1\n")
+        terminal.see("Showing 1 passage.")
+        terminal.press("half" + CTRL_C)
+        terminal.see("Cancelled")
+        terminal.press("What is DDS in ROS 2?\n")
+        assert "\x1b" not in terminal.raw
+        terminal.see("#what-is-dds")
+        terminal.see("recto>")
+        terminal.press(CTRL_D)
+        assert terminal.end() == 0
+        assert terminal.state() == terminal.found
+
+
+def test_a_home_that_cannot_be_written_costs_only_the_history(own_home: Path) -> None:
+    (own_home / "shell-history").mkdir()  # a directory is refused to everyone, a mode would not stop root
+    with Terminal(own_home) as terminal:
+        terminal.see("recto>")
+        terminal.press(":top 1\r")
+        terminal.see("Showing 1 passage.")
+        terminal.see("recto>")
+        terminal.press(":top 2\r")
+        terminal.see("Showing 2 passages.")
+        terminal.see("recto>")
+        terminal.press(CTRL_D)
+        assert terminal.end() == 0
+
+
+def test_ctrl_c_cancels_a_search_that_hangs(tmp_path: Path, small_book: Path) -> None:
+    from recto.book.sources.tree import open_book
+    from recto.indexing.indexer import Work, index_book
+
+    home = tmp_path / "home"
+    with CohereDouble(api_key=COHERE_KEY) as cohere:
+        embedder = CohereEmbedder(COHERE_KEY, "embed-english-v3.0", cohere.url, PACES["off"], print)
+        index_book(Work(open_book(small_book), embedder), EdgeStore(home), "garden", journal=home / "journal")
+        embedder.close()
+        settings = {"RECTO_EMBEDDER": "cohere", "RECTO_STORE": "edge", "COHERE_API_KEY": COHERE_KEY, "COHERE_API_URL": cohere.url}
+        with Terminal(home, "--collection", "garden", **settings) as terminal:
+            terminal.see("recto>")
+            asked = len(cohere.requests)
+            cohere.always(hang())
+            terminal.press("How do I make dough?\r")
+            wait_until(lambda: len(cohere.requests) > asked)
+            terminal.press(CTRL_C)
+            terminal.see("Cancelled")
+            terminal.see("recto>")
+            cohere.always(None)
+            terminal.press(":again\r")
+            terminal.see("01-bread")
+            terminal.see("recto>")
+            terminal.press(CTRL_D)
+            assert terminal.end() == 0
+            assert terminal.state() == terminal.found

@@ -1,0 +1,128 @@
+"""The page of a book's coverage: the map, the matrix, and the three lists."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from recto.evaluation.coverage import Coverage, Reached, cover
+from recto.evaluation.report.coverage import coverage_page
+from recto.protocols import Embedder
+from recto.search.retriever import Retriever
+from recto.stores.edge.store import EdgeStore
+from recto.types import IndexInfo
+from tests.evaluation.report.reading import HOSTILE, TRICKS, WHEN, nodes, one, read, said
+from tests.making import chunk
+from tests.running import recto
+
+
+@pytest.fixture(scope="module")
+def info(house: Path) -> IndexInfo:
+    return EdgeStore(house / "home").open("house").info
+
+
+@pytest.fixture(scope="module")
+def sound(house: Path, embedder: Embedder) -> Coverage:
+    return cover(Retriever(embedder, EdgeStore(house / "home"), "house"))
+
+
+def page(found: Coverage, info: IndexInfo, least: float | None = None) -> str:
+    return coverage_page(found, info, least=least, when=WHEN)
+
+
+def with_holes(found: Coverage) -> Coverage:
+    lost, twice, hidden, *others = found.sections
+    stranger = replace(chunk(7, module="cellar"), page_url="https://example.org/cellar")
+    holes = (
+        replace(lost, heading_rank=None, sentence_rank=None, first=(chunk(3),)),
+        replace(twice, copies=("https://example.org/copy#a", "local://copy")),
+        replace(hidden, heading_rank=4, first=(stranger, stranger)),
+    )
+    return replace(found, sections=(*holes, *others))
+
+
+def test_every_page_is_on_the_map(sound: Coverage, info: IndexInfo) -> None:
+    tree = read(page(with_holes(sound), info))
+    rows = with_holes(sound).pages()
+    cells = nodes(tree, "#map li a")
+    assert [cell.text() for cell in cells] == [f"{row.heat * 100:.0f}" for row in rows]
+    for row, line in zip(rows, nodes(tree, "#pages tbody tr"), strict=True):
+        assert row.page_url in line.text()
+        numbers = [cell.text() for cell in line.css("td.number")]
+        assert numbers == [f"{row.heat:.0%}", *map(str, (row.sections, row.by_heading, row.by_sentence, row.reached))]
+    assert {node.text() for node in nodes(tree, "#map dt")} == {"garden", "kitchen", "workshop", "intro"}
+
+
+def test_colours_follow_the_numbers(sound: Coverage, info: IndexInfo) -> None:
+    none = tuple(replace(one, heading_rank=None, sentence_rank=None) for one in sound.sections)
+    assert {node.attributes["class"] for node in nodes(read(page(replace(sound, sections=none), info)), "#map li a")} == {"s0"}
+    assert "s6" in {node.attributes["class"] for node in nodes(read(page(sound, info)), "#map li a")}
+
+
+def test_the_matrix(sound: Coverage, info: IndexInfo) -> None:
+    tree = read(page(sound, info))
+    names = [cell.text() for cell in nodes(tree, "#confusion thead th")][1:]
+    for row in nodes(tree, "#confusion tbody tr"):
+        counts = dict(zip(names, (cell.text() for cell in row.css("td")), strict=True))
+        assert {name: int(count) for name, count in counts.items() if count.isdigit()} == sound.confusion[one(row, "th").text()]
+
+
+def test_the_lists(sound: Coverage, info: IndexInfo) -> None:
+    found = with_holes(sound)
+    tree = read(page(found, info))
+    lost, twice, hidden = (one.section.place for one in found.sections[:3])
+    assert f"{lost} " in said(tree, "#unreachable")
+    assert "none none local://docs/docs/a#section-3" in said(tree, "#unreachable")
+    assert twice in said(tree, "#duplicates")
+    assert "https://example.org/copy#a local://copy" in said(tree, "#duplicates")
+    assert hidden in said(tree, "#shadowed")
+    assert "cellar" in said(tree, "#shadowed")
+    for part in ("#unreachable", "#duplicates", "#shadowed"):
+        assert "None." in said(read(page(sound, info)), part)
+
+
+def test_a_threshold_is_a_verdict(sound: Coverage, info: IndexInfo) -> None:
+    assert "Failed" in said(read(page(with_holes(sound), info, 100)), ".verdict")
+    assert "Passed" in said(read(page(sound, info, 100)), ".verdict")
+    assert "Passed" not in said(read(page(sound, info)), ".verdict")
+
+
+def test_a_long_list_is_folded(sound: Coverage, info: IndexInfo) -> None:
+    lost = replace(sound.sections[0], heading_rank=None, sentence_rank=None, first=())
+    tree = read(page(replace(sound, sections=(lost,) * 60), info))
+    assert "60 sections" in said(tree, "#unreachable details summary")
+    assert len(nodes(tree, "#unreachable tbody tr")) == 60
+
+
+def test_hostile_text_stays_text(sound: Coverage, info: IndexInfo) -> None:
+    nasty = HOSTILE + TRICKS
+    section = replace(
+        sound.sections[0].section, module=nasty, page_url=f"javascript:{nasty}", page_title=nasty, anchor=nasty, headings=(nasty, nasty)
+    )
+    other = replace(chunk(1, module=f"{nasty} other"), page_url=nasty, anchor=nasty)
+    found = Coverage(nasty, (Reached(section, None, None, (other,), (nasty,)),), {nasty: {f"{nasty} other": 1}})
+    tree = read(page(found, replace(info, generation=nasty)))
+    for part in ("h1", "header", "#map", "#unreachable", "#duplicates", "#shadowed", "#confusion", "#pages"):
+        assert "<script>alert(1)</script>" in said(tree, part), part
+
+
+def test_an_empty_book(info: IndexInfo) -> None:
+    tree = read(page(Coverage("empty", (), {}), replace(info, fingerprint=None), 90))
+    assert "The book has no sections." in said(tree, "#map")
+    assert not nodes(tree, "#confusion")
+
+
+def test_the_same_book_gives_the_same_bytes(sound: Coverage, info: IndexInfo) -> None:
+    assert page(with_holes(sound), info) == page(with_holes(sound), info)
+
+
+def test_from_the_command_line(house: Path, tmp_path: Path) -> None:
+    report = tmp_path / "coverage.html"
+    done = recto(house / "home", "coverage", "--collection", "house", "--html", str(report), "--fail-under", "90")
+    assert done.returncode == 0, done.stderr
+    assert "Unreachable: none" in done.stdout
+    tree = read(report.read_text("utf-8"))
+    assert said(tree, "h1") == "Coverage of house"
+    assert len(nodes(tree, "#map li")) == 13

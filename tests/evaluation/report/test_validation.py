@@ -1,0 +1,216 @@
+"""The page of a run: whole, harmless, the same for the same run, and with every number of it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from recto.evaluation.baseline import Baseline, Comparison, compare
+from recto.evaluation.binding import Missing
+from recto.evaluation.gate import checks, parse_threshold
+from recto.evaluation.report.validation import validation_page
+from recto.evaluation.runs import Answer, Found, Options, Run, run_suite
+from recto.evaluation.suites import load_suite
+from recto.protocols import Embedder
+from recto.search.retriever import Retriever
+from recto.stores.edge.store import EdgeStore
+from recto.types import EmbedderFingerprint, Fingerprint
+from tests.evaluation.report.reading import HOSTILE, TRICKS, WHEN, nodes, one, read, said
+from tests.running import recto
+
+QUESTIONS: list[dict[str, Any]] = [
+    {"query": "how do I keep weeds down", "expect": {"module": "garden", "page": "module-1-garden/01-soil#mulch"}, "tags": ["plants"]},
+    {"query": "when are beans sown", "expect": {"module": "garden", "page": "module-1-garden/02-seeds"}, "tags": ["plants"]},
+    {"query": "how is a knife sharpened", "expect": {"module": "kitchen", "page": "module-2-kitchen/04-knives"}, "tags": ["tools"]},
+    {
+        "query": "repairing a puncture",
+        "expect": {"module": "workshop", "page": "module-3-workshop/02-bicycles#flat-tyres"},
+        "tags": ["tools"],
+    },
+    {"query": "the colour of wires", "expect": {"page": "module-1-garden/04-roses"}},
+    {"query": "tides of the northern sea", "expect": {"nothing": True}},
+]
+
+
+def suite_file(directory: Path, entries: list[dict[str, Any]]) -> Path:
+    path = directory / "suite.json"
+    path.write_text(json.dumps({"name": "house questions", "queries": entries}), "utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def run(house: Path, embedder: Embedder, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    retriever = Retriever(embedder, EdgeStore(house / "home"), "house")
+    return run_suite(retriever, load_suite(suite_file(tmp_path_factory.mktemp("suite"), QUESTIONS)), Options(noise=0.5))
+
+
+def page(run: Run, comparison: Comparison | None = None, noise: float | None = 0.5, *gates: str) -> str:
+    gate = checks(run, tuple(map(parse_threshold, gates)), comparison)
+    return validation_page(run, gate, comparison, noise=noise, when=WHEN)
+
+
+def compared(run: Run) -> tuple[Run, Comparison]:
+    """The run as if one expected place had come at rank 3 before, and another were lost now."""
+    first, second, *others = run.answers
+    moved = replace(
+        first, found=(*first.found[1:3], first.found[0], *first.found[3:]), ranks=(3,), measures=first.measures | {"MRR": 1 / 3}
+    )
+    gone = replace(second, found=second.found[-5:], ranks=(), passed=False, measures=dict.fromkeys(second.measures, 0.0))
+    now = replace(run, answers=(first, gone, *others))
+    return now, compare(now, Baseline.of(replace(run, answers=(moved, second, *others))))
+
+
+def test_every_number_of_the_run(run: Run) -> None:
+    tree = read(page(run))
+    assert said(tree, "h1") == "Validation of house"
+    measures = said(tree, "#measures")
+    for name, score in run.scores().items():
+        assert f"{name}: mean {score.mean:.3f}" in measures
+        assert f"{score.mean:.3f} {score.low:.3f} to {score.high:.3f} {score.count}" in measures
+    for part, groups in (("#tags", run.by_tag()), ("#confusion", run.by_module())):
+        for name, scores in groups.items():
+            assert name in said(tree, part)
+            for score in scores.values():
+                assert f"{score.mean:.3f} {score.low:.3f} to {score.high:.3f}" in said(tree, part)
+    rows = {one(row, "th").text(): [cell.text() for cell in row.css("td.number")] for row in nodes(tree, "#ranks tbody tr")}
+    for rank, count in run.ranks().items():
+        assert rows[rank if rank != "none" else f"not in {run.depth}"][0] == str(count)
+    everything = said(tree, "#questions")
+    for answer in run.answers:
+        assert answer.query in everything
+        assert f"{answer.found[0].score:.3f} {answer.ms:.1f}" in everything
+        for value in answer.measures.values():
+            assert f"{value:.3f}" in everything
+    head = said(tree, "header")
+    assert run.fingerprint is not None
+    for fact in (run.suite, run.suite_digest, run.collection, run.generation, str(run.fingerprint.embedder), run.fingerprint.content_hash):
+        assert fact in head
+    assert "2026-01-02 03:04:05 UTC" in head
+    assert f"in {run.seconds:.2f} s" in head
+    assert "scores below 0.500" in head
+
+
+def test_the_confusion_of_modules(run: Run) -> None:
+    tree = read(page(run))
+    table = nodes(tree, "#confusion table")[0]
+    names = [cell.text() for cell in table.css("thead th")][1:]
+    shown = {one(row, "th").text(): dict(zip(names, (cell.text() for cell in row.css("td")), strict=True)) for row in table.css("tbody tr")}
+    for expected, row in run.confusion().items():
+        assert {name: int(count) for name, count in shown[expected].items() if count.isdigit()} == row
+
+
+def test_the_verdict_has_its_reasons(run: Run) -> None:
+    gate = checks(run, (parse_threshold("Hit@5>=0.99"), parse_threshold("MRR>0.1")))
+    verdict = said(read(validation_page(run, gate, None, noise=None, when=WHEN)), ".verdict")
+    assert verdict.startswith("✗ Failed")
+    for check in gate:
+        assert f"{'holds' if check.holds else 'fails'} {check.name} : {check.reason}" in verdict
+    assert said(read(page(run, None, None, "MRR>0.1")), ".verdict").startswith("✓ Passed")
+
+
+def test_the_worst_with_what_was_found_instead(run: Run) -> None:
+    (answer,) = [answer for answer in run.answers if answer.query == "the colour of wires"]
+    article = next(node for node in nodes(read(page(run, noise=0.99)), "#worst article") if answer.query in node.text())
+    text = " ".join(article.text(separator=" ").split())
+    for found in answer.found[: run.top_k]:
+        assert found.place in text
+        assert f"{found.score:.3f} noise" in text
+    assert "expected module-1-garden/04-roses" in text
+    assert len(article.css("line.mark")) == len(article.css("tbody tr"))
+    without = read(page(run, noise=None))
+    assert not nodes(without, "line.mark")
+    assert "recto calibrate" in said(without, "#worst")
+
+
+def test_what_changed(run: Run) -> None:
+    now, comparison = compared(run)
+    tree = read(page(now, comparison))
+    text = said(tree, "#comparison")
+    for delta in comparison.deltas:
+        change = delta.delta
+        interval = f"{change.mean:+.3f} {change.low:+.3f} to {change.high:+.3f}".replace("-", "−")
+        assert f"{delta.before:.3f} {delta.now:.3f} {interval} {change.count} {delta.chance:.3f}" in text
+    headings = [node.text() for node in nodes(tree, "#comparison h3")]
+    assert headings == ["Worse: the expected place came later (1 question)", "Better: the expected place came earlier (1 question)"]
+    worse, better = nodes(tree, "#comparison h3 ~ .box")[:2]
+    assert "when are beans sown" in worse.text()
+    assert "how do I keep weeds down" in better.text()
+    assert [cell.text() for cell in better.css("td.number")] == ["3", "1"]
+    places = next(change for change in comparison.changes if change.query == "when are beans sown")
+    assert places.entered
+    for sign, these in (("+", places.entered), ("−", places.left)):
+        for place in these:
+            assert f"{sign} {place}" in " ".join(worse.text(separator=" ").split())
+    assert "#comparison" not in page(run), "no comparison, no section and no link to it"
+
+
+def test_a_run_that_did_not_change(run: Run) -> None:
+    assert "No question's results changed." in said(read(page(run, compare(run, Baseline.of(run)))), "#comparison")
+
+
+def test_what_is_not_in_the_index(run: Run) -> None:
+    missing = Missing("lost", "where is the lost page", "no/such#page", "such/a#page")
+    text = said(read(page(replace(run, unmeasured=(missing,), partial=(missing,)))))
+    assert "where is the lost page UNMEASURED no/such#page such/a#page" in text
+    assert "where is the lost page in part no/such#page such/a#page" in text
+    assert "1 question UNMEASURED" in text
+
+
+def test_the_same_run_gives_the_same_bytes(run: Run) -> None:
+    now, comparison = compared(run)
+    assert page(now, comparison) == page(now, comparison)
+
+
+def hostile(run: Run) -> Run:
+    nasty = HOSTILE + TRICKS
+    found = (
+        Found("javascript:alert(1)", nasty, nasty, 0.9, nasty),
+        Found(f"https://example.org/{nasty}", "", nasty, 0.8, nasty),
+        Found("https://example.org/page", "part", "m", -0.2, "c"),
+    )
+    answer = Answer(nasty, f"{nasty} asked", (nasty,), nasty, (nasty,), (nasty,), found, (), False, {"MRR": 0.0, "Hit@5": 0.0}, 1.0)
+    model = EmbedderFingerprint(nasty, nasty, 3, nasty)
+    made = Fingerprint(model, nasty, nasty, nasty, nasty, 1, nasty, nasty)
+    missing = Missing(nasty, nasty, nasty, nasty)
+    named = replace(run, suite=nasty, suite_digest=nasty, collection=nasty, generation=nasty)
+    return replace(named, answers=(answer, answer), fingerprint=made, unmeasured=(missing,), partial=(missing,))
+
+
+def test_hostile_text_stays_text(run: Run) -> None:
+    now = hostile(run)
+    before = replace(now, answers=tuple(replace(answer, found=answer.found[:1], ranks=(1,)) for answer in now.answers))
+    tree = read(page(now, compare(now, Baseline.of(before))))
+    for part in ("head > title", "h1", "#worst", "#comparison", "#unmeasured", "#questions", "#confusion", "#tags"):
+        assert "<script>alert(1)</script>" in said(tree, part), part
+    links = {link.attributes["href"] for link in nodes(tree, "a") if not (link.attributes["href"] or "").startswith("#")}
+    assert "https://example.org/page#part" in links
+    assert all(link and link.startswith("https://example.org/") for link in links)
+
+
+@pytest.mark.parametrize("count", [0, 1, 2])
+def test_odd_runs(run: Run, count: int) -> None:
+    bare = Answer("k", "", (), "nothing", (), (), (), (), None, {}, 0.0, nothing=True)
+    for answers in (run.answers[:count], (bare,) * count, run.answers[-count:]):
+        odd = replace(run, answers=answers, fingerprint=None, measures=run.measures[: count + 1])
+        tree = read(page(odd, None, None))
+        assert "another pipeline made the collection" in said(tree, "header")
+    read(page(replace(run, answers=(replace(run.answers[0], ms=1e7), replace(run.answers[0], ms=0.0)))))
+
+
+def test_from_the_command_line(house: Path, tmp_path: Path) -> None:
+    suite, report = suite_file(tmp_path, QUESTIONS), tmp_path / "report.html"
+    arguments = ("validate", "--suite", str(suite), "--collection", "house", "--gate", "Hit@5>=0.5", "--json")
+    done = recto(house / "home", *arguments, "--html", str(report))
+    assert done.returncode == 0, done.stderr
+    tree = read(report.read_text("utf-8"))
+    for name, score in json.loads(done.stdout)["scores"].items():
+        assert f"{name}: mean {score['mean']:.3f}" in said(tree, "#measures")
+    assert "not measured" not in said(tree, "header"), "the index's own noise level is told"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["report.html", "suite.json"]
+    failed = recto(house / "home", *arguments, "--html", str(tmp_path / "no" / "report.html"))
+    assert failed.returncode != 0
+    assert "cannot be written" in failed.stderr

@@ -1,0 +1,371 @@
+"""The doctor on healthy and on broken set-ups: everything is told apart, named, and has its repair."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from qdrant_client import QdrantClient, models
+
+from recto.book.sources.tree import open_book
+from recto.cli.commands.doctor import exit_code
+from recto.evaluation.doctor.examination import examine
+from recto.evaluation.doctor.findings import Finding, Severity
+from recto.indexing.indexer import Work, index_book
+from recto.indexing.promotion import promote
+from recto.protocols import Embedder
+from recto.settings import ServerOptions
+from recto.stores.edge.store import EdgeStore
+from recto.stores.lock import WriterLock
+from recto.stores.qdrant.build import LEXICON_KEY
+from recto.stores.qdrant.connection import Connection
+from recto.stores.qdrant.store import ServerStore
+from tests import breaking
+from tests.doubles.cohere import CohereDouble
+from tests.doubles.qdrant import QdrantDouble
+from tests.doubles.server import refused_url, status
+from tests.library import write_library
+
+NOTHING_SET: Mapping[str, str] = {}
+KEY, COHERE_KEY = "qdrant_secret_key_123", "cohere_secret_key_456"
+SOIL, SEEDS, BREAD = "module-1-garden/01-soil.md", "module-1-garden/02-seeds.md", "module-2-kitchen/01-bread.md"
+
+
+def examined(
+    home: Path, collection: str | None = "house", settings: Mapping[str, str] = NOTHING_SET, directory: Path | None = None
+) -> list[Finding]:
+    values = {"RECTO_HOME": str(home), "RECTO_THREADS": "2", "RECTO_PRECISION": "fp32", **settings}
+    return list(examine(values, directory, collection))
+
+
+def bad(found: list[Finding]) -> dict[str, Finding]:
+    return {finding.name: finding for finding in found if finding.severity in (Severity.WARNING, Severity.ERROR)}
+
+
+def named(found: list[Finding], check: str) -> Finding:
+    return next(finding for finding in found if finding.check == check)
+
+
+def test_all_is_well(house: Path) -> None:
+    found = examined(house / "home")
+    assert {finding.severity for finding in found} == {Severity.OK}
+    assert exit_code(found) == 0
+    assert [finding.check for finding in found if finding.check in ("source", "content", "search", "calibration", "fingerprint")] == [
+        "fingerprint",
+        "calibration",
+        "search",
+        "source",
+        "content",
+    ]
+    assert any("texts were embedded again" in line for line in named(found, "content").evidence)
+    assert "none of COHERE_API_KEY, QDRANT_URL, QDRANT_API_KEY is set" in named(found, "configuration").message
+
+
+def test_included_files_that_are_missing_are_a_warning(house: Path, tmp_path: Path, embedder: Embedder) -> None:
+    shutil.copytree(house, tmp_path / "house")
+    page = tmp_path / "house" / "book" / SOIL
+    page.write_text(f'{page.read_text("utf-8")}\n--8<-- "gone.md"\n', "utf-8")
+    store = EdgeStore(tmp_path / "house" / "home")
+    index_book(Work(open_book(tmp_path / "house" / "book"), embedder), store, "house", journal=tmp_path / "journal")
+    store.close()
+    found = named(examined(tmp_path / "house" / "home"), "includes")
+    assert (found.severity, found.name) == (Severity.WARNING, "unresolved")
+    assert found.evidence == (f"1 included file could not be resolved: {SOIL}: gone.md (missing).",)
+    assert "recto index" in found.repair
+
+
+def test_another_precision_is_only_information(house: Path) -> None:
+    found = examined(house / "home", settings={"RECTO_PRECISION": "int8"})
+    assert not bad(found)
+    assert exit_code(found) == 0
+    finding = named(found, "fingerprint")
+    assert finding.name == "other_precision"
+    assert "int8-weights-fp32" in finding.message
+    assert "(int8-2), which is compatible" in finding.message
+
+
+BROKEN: dict[str, tuple[breaking.Breaker, set[str], str]] = {
+    "untouched": (breaking.untouched, set(), ""),
+    "another model": (breaking.of_another_model, {"vectors_of_another_model"}, "cosine of"),
+    "a chapter dropped": (breaking.without_page(SOIL), {"not_as_published", "changed"}, SOIL),
+    "pages swapped": (breaking.with_pages_swapped(SOIL, BREAD), {"text_is_not_what_was_embedded", "text_not_in_source"}, BREAD),
+    "pages swapped with their hashes": (
+        breaking.with_pages_swapped(SOIL, BREAD, hashes=True),
+        {"not_as_published", "text_not_in_source"},
+        f"it is the text of {BREAD}",
+    ),
+    "passages shuffled": (breaking.with_passages_shuffled(SEEDS), {"shuffled_passages", "wrong_id"}, SEEDS),
+    "modules emptied": (breaking.without_module, {"no_module"}, "passage"),
+    "noise": (breaking.with_noise(0.05), {"vector_of_another_text"}, "passage"),
+    "a passage dropped": (breaking.without_a_passage, {"missing_passages", "not_as_published", "changed"}, SOIL),
+}
+
+
+@pytest.mark.parametrize("way", BROKEN)
+def test_broken_indexes_are_told_apart(house: Path, tmp_path: Path, way: str) -> None:
+    breaker, expected, evidence = BROKEN[way]
+    shutil.copytree(house / "home", tmp_path / "home")
+    breaking.publish_broken(EdgeStore(tmp_path / "home"), "house", "broken", breaker)
+    found = examined(tmp_path / "home", "broken")
+    assert set(bad(found)) - {"changed"} == expected - {"changed"}
+    assert set(bad(found)) <= expected
+    if expected:
+        assert any(evidence in line for finding in bad(found).values() for line in finding.evidence)
+        damage = [finding for finding in found if finding.severity is Severity.ERROR]
+        assert all(
+            finding.repair.startswith("recto index ") and finding.repair.endswith("--collection broken --rebuild") for finding in damage
+        )
+        assert exit_code(found) == 5
+
+
+def test_the_repair_repairs(house: Path, tmp_path: Path, embedder: Embedder) -> None:
+    shutil.copytree(house / "home", tmp_path / "home")
+    store = EdgeStore(tmp_path / "home")
+    breaking.publish_broken(store, "house", "broken", breaking.without_module)
+    assert exit_code(examined(tmp_path / "home", "broken")) == 5
+    index_book(Work(open_book(house / "book"), embedder, rebuild=True), store, "broken", journal=tmp_path / "home" / "journal")
+    assert bad(examined(tmp_path / "home", "broken")) == {}
+
+
+def test_the_book_has_changed(house: Path, tmp_path: Path, embedder: Embedder) -> None:
+    book = write_library(tmp_path / "book")
+    home = tmp_path / "home"
+    for name in ("module-1-garden", "module-2-kitchen"):
+        shutil.rmtree(book / name)
+    index_book(Work(open_book(book), embedder), EdgeStore(home), "house", journal=home / "journal")
+    (book / "module-3-workshop" / "03-paint.md").write_text("# Paint\n\nPaint is quite another matter today.\n", "utf-8")
+    (book / "module-3-workshop" / "04-electricity.md").unlink()
+    (book / "new.md").write_text("# New\n\nA new page about windows.\n", "utf-8")
+    found = examined(home)
+    assert set(bad(found)) == {"changed"}
+    assert "1 new, 1 changed, 1 gone pages" in bad(found)["changed"].message
+    assert exit_code(found) == 1
+    shutil.rmtree(book)
+    assert named(examined(home), "source").name == "gone"
+
+
+def test_nothing_is_indexed(home: Path) -> None:
+    found = examined(home, None)
+    assert bad(found) == {}
+    assert named(found, "collection").name == "first_run"
+    assert exit_code(found) == 0
+    missing = examined(home, "nowhere")
+    assert named(missing, "collection").name == "missing"
+    assert "recto index PATH --collection nowhere" in named(missing, "collection").repair
+    assert exit_code(missing) == 2
+
+
+def test_half_a_manifest(house: Path, tmp_path: Path) -> None:
+    shutil.copytree(house / "home", tmp_path / "home")
+    manifest = tmp_path / "home" / "collections" / "house" / "gen-000001.json"
+    manifest.write_text(manifest.read_text()[:200])
+    found = examined(tmp_path / "home")
+    assert named(found, "collection").name == "damaged"
+    assert "recto index PATH --collection house" in named(found, "collection").repair
+    assert named(found, "not checked").message.startswith("The content")
+    assert exit_code(found) == 5
+
+
+def test_an_older_generation_answers(house: Path, tmp_path: Path) -> None:
+    shutil.copytree(house / "home", tmp_path / "home")
+    breaking.publish_broken(EdgeStore(tmp_path / "home"), "house", "house", breaking.untouched)
+    (tmp_path / "home" / "collections" / "house" / "gen-000002.json").write_text("{}")
+    found = examined(tmp_path / "home")
+    assert bad(found)["damaged"].message.startswith("The index of 'house' is damaged")
+    assert exit_code(found) == 5
+
+
+@pytest.mark.parametrize(
+    ("settings", "check", "words", "code"),
+    [
+        ({"RECTO_PROFILE": "sideways"}, "configuration", "must be one of", 2),
+        ({"RECTO_PROFILE": "cloud"}, "configuration", "COHERE_API_KEY is required", 2),
+        ({"QDRANT_URL": "not an address"}, "configuration", "not an http(s) address", 2),
+        ({"RECTO_THREADS": "many"}, "configuration", "whole number", 2),
+        ({"RECTO_MODEL": "/no/such/model"}, "model", "no directory", 2),
+        ({"COLLECTION_NAME": "a/b"}, "configuration", "usable collection name", 2),
+    ],
+)
+def test_settings_that_cannot_be_used(home: Path, settings: dict[str, str], check: str, words: str, code: int) -> None:
+    found = examined(home, None, settings)
+    assert words in named(found, check).message
+    assert named(found, check).repair
+    assert named(found, "packages").severity is Severity.OK
+    assert exit_code(found) == code
+
+
+def test_a_dotenv_that_is_no_text(home: Path, tmp_path: Path) -> None:
+    (tmp_path / ".env").write_bytes(b"\xff\xfe\x00\x81")
+    found = examined(home, None, directory=tmp_path)
+    assert "cannot be read" in named(found, "configuration").message
+    assert exit_code(found) == 2
+
+
+def test_a_dotenv_is_named(home: Path, tmp_path: Path) -> None:
+    (tmp_path / ".env").write_text("RECTO_STORE=edge\nQDRANT_API_KEY=" + KEY)
+    found = examined(home, None, {"RECTO_EMBEDDER": "local"}, tmp_path)
+    assert str(tmp_path / ".env") in named(found, "configuration").evidence[0]
+    assert "RECTO_EMBEDDER=local and RECTO_STORE=edge and QDRANT_API_KEY is set" in named(found, "configuration").message
+    assert KEY not in str(found)
+
+
+def test_a_home_that_is_a_file(tmp_path: Path) -> None:
+    (tmp_path / "home").write_text("a file")
+    found = examined(tmp_path / "home", None)
+    assert named(found, "home").name == "storage"
+    assert "RECTO_HOME" in named(found, "home").repair
+    assert exit_code(found) == 3
+
+
+def test_a_disk_without_room(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home.mkdir()
+
+    def with_free(free: int) -> Callable[[Path], Any]:
+        return lambda path: type("Usage", (), {"free": free})
+
+    monkeypatch.setattr("shutil.disk_usage", with_free(100 << 20))
+    assert named(examined(home, None), "home").name == "little_space"
+    monkeypatch.setattr("shutil.disk_usage", with_free(1 << 20))
+    assert named(examined(home, None), "home").name == "full"
+
+
+def test_what_writers_left(house: Path, tmp_path: Path) -> None:
+    shutil.copytree(house / "home", tmp_path / "home")
+    collection = tmp_path / "home" / "collections" / "house"
+    (collection / "building-1-aa").mkdir()
+    (tmp_path / "home" / "journal").mkdir(exist_ok=True)
+    (tmp_path / "home" / "journal" / "house.vectors").write_bytes(b"x" * 5000)
+    names = {finding.name for finding in examined(tmp_path / "home") if finding.check == "leftovers"}
+    assert names == {"draft", "journal"}
+    with WriterLock(collection / "LOCK", "x"):
+        names = {finding.name for finding in examined(tmp_path / "home") if finding.check == "leftovers"}
+    assert names == {"at_work", "journal"}
+
+
+def test_an_index_that_was_not_measured(house: Path, tmp_path: Path) -> None:
+    shutil.copytree(house / "home", tmp_path / "home")
+    (tmp_path / "home" / "collections" / "house" / "gen-000001.notes").write_text("{")
+    found = examined(tmp_path / "home")
+    assert named(found, "calibration").name == "missing"
+    assert named(found, "calibration").repair == "recto calibrate --collection house"
+    assert exit_code(found) == 0
+
+
+@pytest.fixture
+def qdrant() -> Iterator[QdrantDouble]:
+    with QdrantDouble(api_key=KEY) as double:
+        yield double
+
+
+def server(double: QdrantDouble) -> Mapping[str, str]:
+    return {"RECTO_EMBEDDER": "local", "RECTO_STORE": "server", "QDRANT_URL": double.url, "QDRANT_API_KEY": KEY}
+
+
+def test_a_payload_index_is_missing(house: Path, tmp_path: Path, qdrant: QdrantDouble) -> None:
+    store = ServerStore(Connection(qdrant.url, KEY, lambda _: None), tmp_path / "home", ServerOptions(), None)
+    promote(EdgeStore(house / "home").open("house"), store, "house")
+    healthy = examined(tmp_path / "home", settings=server(qdrant))
+    assert bad(healthy) == {}
+    assert named(healthy, "calibration").severity is Severity.OK
+    (physical,) = qdrant.collections.values()
+    del physical.indexes["module_keys"]
+    found = examined(tmp_path / "home", settings=server(qdrant))
+    assert set(bad(found)) == {"missing"}
+    assert "module_keys" in bad(found)["missing"].message
+    assert bad(found)["missing"].repair == "recto prepare house"
+    assert exit_code(found) == 1
+    assert store.prepare("house") == ("module_keys",)
+    assert bad(examined(tmp_path / "home", settings=server(qdrant))) == {}
+    physical.config["metadata"].pop(LEXICON_KEY)  # type: ignore[union-attr]
+    degraded = bad(examined(tmp_path / "home", settings=server(qdrant)))["degraded"]
+    assert "lost its vocabulary" in degraded.message
+    assert (degraded.repair or "").startswith("recto index ")
+    store.close()
+
+
+def test_services_that_do_not_answer(home: Path, qdrant: QdrantDouble) -> None:
+    found = examined(home, settings={**server(qdrant), "QDRANT_URL": refused_url()})
+    assert named(found, "not checked").message.startswith("The collection")
+    assert [finding.check for finding in found if finding.severity is Severity.ERROR] == ["engine"]
+    assert exit_code(found) == 3
+    found = examined(home, settings={**server(qdrant), "QDRANT_API_KEY": "wrong_key"})
+    assert bad(found)["configuration"].message == "Qdrant refuses the key in QDRANT_API_KEY"
+    assert exit_code(found) == 2
+    assert "wrong_key" not in str(found)
+
+
+def test_cohere_is_asked(home: Path, qdrant: QdrantDouble) -> None:
+    with CohereDouble(api_key=COHERE_KEY) as cohere:
+        settings = {
+            "COHERE_API_KEY": COHERE_KEY,
+            "COHERE_API_URL": cohere.url,
+            "COHERE_PACE": "off",
+            "QDRANT_URL": qdrant.url,
+            "QDRANT_API_KEY": KEY,
+        }
+        found = examined(home, settings=settings)
+        assert named(found, "cohere").severity is Severity.OK
+        assert "COHERE_API_KEY and QDRANT_URL and QDRANT_API_KEY are set" in named(found, "configuration").message
+        assert named(found, "collection").name == "missing"
+        assert len(cohere.requests) == 1
+        cohere.always(status(401, {"message": f"invalid api token {COHERE_KEY}"}))
+        found = examined(home, settings=settings)
+        assert named(found, "cohere").severity is Severity.ERROR
+        assert KEY not in str(found)
+        assert COHERE_KEY not in str(found)
+
+
+def test_an_old_server(home: Path) -> None:
+    with QdrantDouble(api_key=KEY, version="1.9.4", metadata_supported=False) as double:
+        found = examined(home, settings=server(double))
+    assert bad(found)["old_server"].repair == "Update the server to 1.16 or later."
+
+
+def foreign(double: QdrantDouble, name: str, points: list[models.PointStruct], dim: int) -> None:
+    with pytest.warns(UserWarning, match="insecure"):
+        client = QdrantClient(url=double.url, api_key=KEY, check_compatibility=False)
+    client.create_collection(name, vectors_config=models.VectorParams(size=dim, distance=models.Distance.COSINE))
+    client.upsert(name, points, wait=True)
+    client.close()
+
+
+def test_another_pipelines_collection(home: Path, house: Path, qdrant: QdrantDouble, embedder: Embedder) -> None:
+    chunks = sorted(EdgeStore(house / "home").open("house").scroll(), key=lambda chunk: (chunk.source, chunk.chunk_index))
+    vectors = embedder.embed_documents([chunk.text for chunk in chunks])
+    payloads = [
+        {"content": chunk.text, "url": chunk.page_url, "title": chunk.page_title, "chunk_index": chunk.chunk_index} for chunk in chunks
+    ]
+    points = [models.PointStruct(id=number, vector=vectors[number], payload=payload) for number, payload in enumerate(payloads)]
+    foreign(qdrant, "theirs", points, embedder.dim)
+    found = examined(home, "theirs", server(qdrant))
+    assert set(bad(found)) == {"missing"}  # a payload index on the address
+    assert "so it is this model" in next(finding.message for finding in found if finding.name == "same_model")
+    assert named(found, "dialect").severity is Severity.OK
+    turned = [
+        models.PointStruct(id=point.id, vector=[*vectors[number][1:], vectors[number][0]], payload=point.payload)
+        for number, point in enumerate(points)
+    ]
+    foreign(qdrant, "turned", turned, embedder.dim)
+    found = examined(home, "turned", server(qdrant))
+    assert "RECTO_MODEL" in bad(found)["vectors_of_another_model"].repair
+    assert exit_code(found) == 2
+    spoilt = [
+        models.PointStruct(id=point.id, vector=point.vector, payload={**(point.payload or {}), "title": "", "url": "no address"})
+        for point in points[:6]
+    ]
+    foreign(qdrant, "spoilt", spoilt, embedder.dim)
+    assert {"bad_url", "repeated_passages"} <= set(bad(examined(home, "spoilt", server(qdrant))))
+
+
+def test_a_check_that_fails_costs_only_itself(house: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A payload that nobody could foresee must not end the examination."""
+    from recto.evaluation import calibration as probes
+
+    monkeypatch.setattr(probes, "heading_question", lambda chunk: 1 / 0)
+    found = examined(house / "home")
+    failed = named(found, "search")
+    assert failed.message == "The check itself failed: ZeroDivisionError: division by zero"
+    assert named(found, "content").severity is Severity.OK

@@ -1,0 +1,63 @@
+"""The last coverage and validation of a collection are kept, and never taken for those of another index."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from recto.cli.commands import search as commands
+from recto.errors import StorageError
+from recto.evaluation import records
+from recto.evaluation.coverage import cover
+from recto.protocols import Embedder
+from recto.search.retriever import Retriever
+from recto.stores.edge.store import EdgeStore
+
+
+def test_what_is_kept_is_read(house: Path, home: Path, embedder: Embedder) -> None:
+    store = EdgeStore(house / "home")
+    info = store.open("house").info
+    assert records.read_coverage(home, info) is None
+    found = cover(Retriever(embedder, store, "house"))
+    records.keep_coverage(home, info, found)
+    read = records.read_coverage(home, info)
+    assert read is not None
+    assert read["current"] is True
+    assert read["total"] == len(found.sections) == sum(len(page["sections"]) for page in read["pages"])
+    assert read["reached"] == read["total"] - len(found.unreachable)
+    assert len(read["pages"]) == len(found.pages())
+    later = records.read_coverage(home, replace(info, generation="gen-000099"))
+    assert later is not None
+    assert later["current"] is False
+    assert records.read_coverage(home, replace(info, collection="other")) is None
+    assert records.read_suite(home, info) is None
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"format": 99}', '{"format": 1}', "\0"])
+def test_what_cannot_be_read_is_as_if_it_were_not_there(house: Path, home: Path, text: str) -> None:
+    info = EdgeStore(house / "home").open("house").info
+    path = home / "reports" / "house" / "suite.json"
+    path.parent.mkdir(parents=True)
+    path.write_text(text)
+    assert records.read_suite(home, info) is None
+
+
+def test_the_documented_questions_are_kept_too(
+    sample_home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("RECTO_HOME", str(sample_home))
+    commands.validate(None, None, verbose=False, as_json=False)
+    assert capsys.readouterr().out
+    read = records.read_suite(sample_home, EdgeStore(sample_home).open("physical-ai-book").info)
+    assert read is not None
+    assert (read["passed"], read["total"], read["failed"]) == (5, 5, [])
+
+
+def test_a_home_that_cannot_be_written_is_told(house: Path, home: Path, embedder: Embedder) -> None:
+    retriever = Retriever(embedder, EdgeStore(house / "home"), "house")
+    home.mkdir()
+    (home / "reports").write_text("a file where a directory should be")
+    with pytest.raises(StorageError, match="cannot be written"):
+        records.keep_coverage(home, retriever.open().info, cover(retriever))

@@ -1,0 +1,107 @@
+"""A run that is killed at any moment costs nobody anything: readers get the old or the new book, the next run finishes."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+from recto.stores.edge.store import EdgeStore
+from tests.running import ROOT, environment
+
+KILLS = 25
+BATCH = 4
+PAGES = 10
+WRITER = f"""
+import hashlib, sys
+from pathlib import Path
+import recto.indexing.indexer
+from recto.book.sources.tree import MarkdownTree
+from recto.indexing.indexer import Work, index_book
+from recto.settings import load_settings
+from recto.api import open_embedder, open_store
+from tests.counting import Counting
+
+class Noting(Counting):
+    def embed_documents(self, texts, progress=None):
+        vectors = super().embed_documents(texts, progress)
+        with open(sys.argv[2], "a") as log:
+            log.write("".join(hashlib.sha256(text.encode()).hexdigest() + "\\n" for text in texts))
+        return vectors
+
+recto.indexing.indexer._BATCH = {BATCH}
+settings = load_settings()
+work = Work(MarkdownTree(Path(sys.argv[1]), "crashes"), Noting(open_embedder(settings, print)))
+print(index_book(work, open_store(settings, print), "crashes", journal=settings.home / "journal").published)
+"""
+
+
+def write(book: Path, edition: int) -> set[str]:
+    """Write an edition of a book, each page of which differs from the other editions, and return its texts."""
+    book.mkdir(exist_ok=True)
+    texts = set()
+    for page in range(PAGES):
+        text = f"Edition {edition} of page {page} tells how {['beans', 'peas', 'oats'][page % 3]} grow in week {edition}."
+        (book / f"page{page}.md").write_text(f"# Page {page}\n\n{text}\n")
+        texts.add(text)
+    return texts
+
+
+def start(book: Path, home: Path, log: Path) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", WRITER, str(book), str(log)],
+        cwd=ROOT,
+        env=environment(home),
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
+
+
+def finished(book: Path, home: Path, log: Path) -> None:
+    process = start(book, home, log)
+    out, _ = process.communicate(timeout=300)
+    assert process.returncode == 0, out
+
+
+def test_killed_at_random_moments(tmp_path: Path) -> None:
+    home, book, log = tmp_path / "home", tmp_path / "book", tmp_path / "log"
+    numbers = random.Random(20260101)
+    old = write(book, 0)
+    began = time.monotonic()
+    finished(book, home, log)
+    usual = time.monotonic() - began
+    reader = EdgeStore(home)
+    edition, killed = 1, 0
+    new = write(book, edition)
+    while killed < KILLS:
+        process = start(book, home, log)
+        try:
+            process.communicate(timeout=numbers.uniform(0.3, 1.0) * usual)
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGKILL)
+            process.communicate()
+            killed += 1
+        for store in (reader, EdgeStore(home)):
+            index = store.open("crashes")
+            assert not index.info.warnings
+            assert {chunk.text for chunk in index.scroll()} in (old, new)
+        if {chunk.text for chunk in reader.open("crashes").scroll()} == new:
+            edition += 1
+            old, new = new, write(book, edition)
+    finished(book, home, log)
+    assert {chunk.text for chunk in reader.open("crashes").scroll()} == new
+    times = Counter(log.read_text().split())
+    needed = {
+        hashlib.sha256(f"Page {page}\n\n{text}".encode()).hexdigest()
+        for number in range(edition + 1)
+        for page, text in enumerate(sorted(write(book, number)))
+    }
+    assert set(times) == needed, "every text of every edition was embedded"
+    twice = sum(count - 1 for count in times.values())
+    assert twice <= killed * BATCH, "only a batch in flight is embedded again"

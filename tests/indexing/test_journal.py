@@ -1,0 +1,115 @@
+"""The journal: what was written comes back, what is damaged does not, nothing else is touched."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from recto.errors import StorageError
+from recto.indexing.journal import Journal
+from tests.making import EMBEDDER, vector
+
+BATCHES = [["a1", "b2"], ["c3"], ["d4", "e5", "f6"]]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "deep" / "books.vectors"
+
+
+def opened(path: Path) -> Journal:
+    journal = Journal(path, EMBEDDER)
+    journal.load()
+    return journal
+
+
+def written(path: Path) -> Journal:
+    journal = opened(path)
+    for number, names in enumerate(BATCHES):
+        journal.add(names, [vector(10 * number + index) for index in range(len(names))])
+    return journal
+
+
+def known(path: Path) -> list[str]:
+    journal = opened(path)
+    return [name for names in BATCHES for name in names if name in journal]
+
+
+def test_what_was_written_comes_back(path: Path) -> None:
+    written(path)
+    found = opened(path).vectors(["e5", "00", "a1"])
+    assert list(found) == ["a1", "e5"]
+    assert found["e5"] == pytest.approx(vector(21), abs=1e-6)
+    assert known(path) == ["a1", "b2", "c3", "d4", "e5", "f6"]
+
+
+def test_a_run_finds_its_own_vectors_too(path: Path) -> None:
+    assert written(path).vectors(["f6"])["f6"] == pytest.approx(vector(22), abs=1e-6)
+
+
+def test_every_cut_leaves_whole_batches(path: Path) -> None:
+    written(path)
+    data = path.read_bytes()
+    for length in range(0, len(data), 7):
+        path.write_bytes(data[:length])
+        assert known(path) in ([], ["a1", "b2"], ["a1", "b2", "c3"])
+    path.write_bytes(data[:-1])
+    opened(path).add(["07"], [vector(7)])
+    assert known(path) == ["a1", "b2", "c3"]
+    assert opened(path).vectors(["07"])["07"] == pytest.approx(vector(7), abs=1e-6), "a new batch stands where the damaged one was"
+
+
+def test_every_flipped_byte_is_noticed(path: Path) -> None:
+    written(path)
+    data = path.read_bytes()
+    whole = known(path)
+    for place in range(0, len(data), 5):
+        path.write_bytes(data[:place] + bytes([data[place] ^ 0x10]) + data[place + 1 :])
+        found = known(path)
+        assert found == whole[: len(found)]
+        assert len(found) < len(whole)
+
+
+def test_another_models_vectors_are_not_used(path: Path) -> None:
+    written(path)
+    other = Journal(path, replace(EMBEDDER, revision="another"))
+    other.load()
+    assert "a1" not in other
+    other.add(["a1"], [vector(3)])
+    assert known(path) == []
+
+
+def test_vectors_of_another_precision_are_used(path: Path) -> None:
+    one, other = (replace(EMBEDDER, variant=variant) for variant in ("int8-weights-fp32", "int8-2"))
+    Journal(path, one).add(["a1"], [vector(3)])
+    journal = Journal(path, other)
+    journal.load()
+    journal.add(["b2"], [vector(4)])
+    again = Journal(path, one)
+    again.load()
+    found = again.vectors(["a1", "b2"])
+    assert found["a1"] == pytest.approx(vector(3), abs=1e-6)
+    assert found["b2"] == pytest.approx(vector(4), abs=1e-6)
+
+
+@pytest.mark.parametrize("header", ["", "[]", "1", "null", "{}", '["recto-journal-1"]', '["recto-journal-1", 1, 2, 3, "x"]', "\xff"])
+def test_a_header_that_makes_no_sense(path: Path, header: str) -> None:
+    path.parent.mkdir()
+    path.write_text(header + "\n", "latin-1")
+    assert known(path) == []
+
+
+def test_cleared(path: Path) -> None:
+    journal = written(path)
+    journal.clear()
+    assert not path.exists()
+    journal.clear()
+
+
+def test_a_place_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(StorageError, match="cannot be written") as caught:
+        Journal(tmp_path / "file" / "books.vectors", EMBEDDER).add(["a1"], [vector(1)])
+    assert "RECTO_HOME" in caught.value.hint

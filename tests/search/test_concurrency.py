@@ -1,0 +1,75 @@
+"""One retriever for many: threads and async searches get the answers that they would get alone, within bounded memory."""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import psutil
+import pytest
+
+from recto import TextbookRetriever
+from recto.book.sources.tree import MarkdownTree
+from recto.embedders import cohere as cohere_module
+from recto.embedders.cohere import PACES, CohereEmbedder
+from recto.indexing.indexer import Work, index_book
+from recto.search.retriever import Retriever
+from recto.settings import ServerOptions, Settings
+from recto.stores.qdrant import connection as connection_module
+from recto.stores.qdrant.connection import Connection
+from recto.stores.qdrant.store import ServerStore
+from tests.conftest import COHERE_KEY, QDRANT_KEY
+from tests.doubles.cohere import CohereDouble
+from tests.doubles.qdrant import QdrantDouble
+
+TOPICS = ("nodes", "topics", "friction", "walking", "a digital twin", "voice commands", "costmaps", "the Jetson")
+QUESTIONS = [f"What does the book say about {topic} and {other}?" for topic in TOPICS for other in TOPICS[:4]]
+MEGABYTE = 1 << 20
+
+
+def test_32_threads_share_a_retriever(sample_home: Path) -> None:
+    with TextbookRetriever(settings=Settings("local", "edge", sample_home, threads=2, precision="fp32")) as shared:
+        alone = [list(shared.search(question)) for question in QUESTIONS]
+        with ThreadPoolExecutor(32) as threads:
+            together = list(threads.map(lambda question: list(shared.search(question)), QUESTIONS * 2))
+    assert together == alone * 2
+
+
+def test_256_async_searches_at_once(sample_home: Path) -> None:
+    async def ask(shared: TextbookRetriever, times: int) -> list[list[object]]:
+        return [list(found) for found in await asyncio.gather(*(shared.asearch(question) for question in QUESTIONS * times))]
+
+    with TextbookRetriever(settings=Settings("local", "edge", sample_home, threads=2, precision="fp32")) as shared:
+        alone: list[list[object]] = [list(shared.search(question)) for question in QUESTIONS]
+        assert asyncio.run(ask(shared, 8)) == alone * 8
+        before = psutil.Process().memory_info().rss
+        assert asyncio.run(ask(shared, 8)) == alone * 8
+        after = psutil.Process().memory_info().rss
+    assert after - before < 64 * MEGABYTE
+
+
+@pytest.mark.parametrize("calls", [256])
+def test_256_async_searches_on_services(
+    cohere: CohereDouble, qdrant: QdrantDouble, home: Path, small_book: Path, calls: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cohere_module, "_QUERY_SECONDS", 120.0)  # doubles on a busy machine are slow; what is tested is not time
+    monkeypatch.setattr(connection_module, "_READ_SECONDS", 60)
+    embedder = CohereEmbedder(COHERE_KEY, "embed-english-v3.0", cohere.url, PACES["off"], print)
+    store = ServerStore(Connection(qdrant.url, QDRANT_KEY, print), home, ServerOptions(), None)
+    index_book(Work(MarkdownTree(small_book), embedder), store, "garden", journal=home / "journal")
+    shared = Retriever(embedder, store, "garden")
+    questions = ["When are beans sown?", "What do worms do?", "How is dough kneaded?", "What feeds the soil?"]
+
+    async def ask() -> list[str]:
+        try:
+            found = await asyncio.gather(*(shared.asearch(questions[number % 4], 2) for number in range(calls)))
+            return [response.hits[0].chunk.page_title for response in found]
+        finally:
+            await shared.aclose()
+
+    try:
+        alone = [shared.search(question, 2).hits[0].chunk.page_title for question in questions]
+        assert asyncio.run(ask()) == alone * (calls // 4)
+    finally:
+        shared.close()

@@ -1,0 +1,255 @@
+"""The query path on the sample book: ranks, filters, four kinds of nothing, threads and tasks."""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+
+from recto.errors import CollectionMissing, ConfigurationError, InvalidArgument, InvalidQuery
+from recto.protocols import Embedder
+from recto.search.lexical import KEYWORD_WEIGHT
+from recto.search.retriever import Retriever
+from recto.stores.edge.store import EdgeStore
+from recto.types import MODES, Filters, Mode, Outcome, SearchResponse
+
+QUESTIONS = ["What is ROS 2?", "robot navigation", "digital twin", "How do VLA models work for robot control?", "a"]
+
+
+def without_time(response: SearchResponse) -> SearchResponse:
+    return replace(response, timings=None)  # type: ignore[arg-type]
+
+
+def test_a_question_is_answered_in_order(retriever: Retriever) -> None:
+    response = retriever.search("What is ROS 2?")
+    assert len(response.hits) == 5
+    scores = [hit.score for hit in response.hits]
+    assert scores == sorted(scores, reverse=True)
+    assert response.hits[0].chunk.page_title == "ROS 2 Fundamentals"
+    assert {hit.chunk.module_name for hit in response.hits[:4]} == {"ros2"}
+    assert response.outcome is Outcome.FOUND
+    assert 0 < response.timings.embed_ms + response.timings.search_ms <= response.timings.total_ms
+
+
+def test_the_same_question_twice(retriever: Retriever, sample_home: Path, embedder: Embedder) -> None:
+    fresh = Retriever(embedder, EdgeStore(sample_home), "physical-ai-book")
+    for question in QUESTIONS:
+        assert without_time(retriever.search(question)) == without_time(retriever.search(question)) == without_time(fresh.search(question))
+
+
+@pytest.mark.parametrize("top_k", [1, 5, 100])
+def test_as_many_as_asked(retriever: Retriever, top_k: int) -> None:
+    assert len(retriever.search("robot", top_k).hits) == top_k
+
+
+@pytest.mark.parametrize("top_k", [0, -3, 101, True, 2.0, "5", None])
+def test_numbers_of_results_that_cannot_be(retriever: Retriever, top_k: object) -> None:
+    with pytest.raises(InvalidArgument, match="between 1 and 100"):
+        retriever.search("robot", top_k)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("query", ["", "   ", "\n\t", "\u00a0\u2003"])
+def test_empty_questions(retriever: Retriever, query: str) -> None:
+    with pytest.raises(InvalidQuery, match="^Query cannot be empty$"):
+        retriever.search(query)
+
+
+def test_long_questions(retriever: Retriever) -> None:
+    assert retriever.search("  " + "a" * 2000 + "  ").hits
+    with pytest.raises(InvalidQuery, match="2001 characters, at most 2000"):
+        retriever.search("a" * 2001)
+    with pytest.raises(InvalidQuery):
+        retriever.search(7)  # type: ignore[arg-type]
+
+
+@given(st.text(min_size=1, max_size=200))
+@hypothesis_settings(max_examples=60)
+def test_any_text_is_a_question_or_empty(retriever: Retriever, query: str) -> None:
+    try:
+        assert len(retriever.search(query).hits) == 5
+    except InvalidQuery as error:
+        assert not query.strip() or str(error) == "Query cannot be empty"
+
+
+@given(
+    names=st.lists(st.sampled_from(["ros2", "module-3-isaac", "VLA", "intro", "simulation", "nothing"]), min_size=1, max_size=3),
+    query=st.sampled_from(QUESTIONS),
+    top_k=st.integers(1, 100),
+)
+@hypothesis_settings(max_examples=40)
+def test_a_module_filter_lets_nothing_else_through(retriever: Retriever, names: list[str], query: str, top_k: int) -> None:
+    response = retriever.search(query, top_k, Filters(modules=tuple(names)))
+    allowed = {name.lower().removeprefix("module-3-") for name in names}
+    assert {hit.chunk.module_name for hit in response.hits} <= allowed
+    assert bool(response.hits) == bool(allowed - {"nothing"})
+
+
+def test_a_page_filter_lets_nothing_else_through(retriever: Retriever) -> None:
+    url = "local://docs/docs/module-2-simulation/01-gazebo-simulation"
+    for spelling in (url, url + "/", url + ".md", "LOCAL://DOCS/docs/module-2-simulation/01-gazebo-simulation"):
+        response = retriever.search("sensors", 100, Filters(page_url=spelling))
+        assert {hit.chunk.page_url for hit in response.hits} == {url}
+        assert len(response.hits) == response.hits[0].chunk.total_chunks
+    both = Filters(("ros2",), url)
+    assert retriever.search("sensors", 5, both).outcome is Outcome.FILTERED_OUT
+    assert "each of them alone" in retriever.search("sensors", 5, both).message
+
+
+def test_four_kinds_of_nothing(retriever: Retriever, embedder: Embedder, sample_home: Path) -> None:
+    unknown = retriever.search("sensors", filters=Filters(modules=("ros",)))
+    assert unknown.outcome is Outcome.FILTERED_OUT
+    assert "Did you mean 'ros2'?" in unknown.message
+    assert "intro, isaac, ros2, simulation, vla" in unknown.message
+    page = retriever.search("sensors", filters=Filters(page_url="local://docs/docs/introduction"))
+    assert page.outcome is Outcome.FILTERED_OUT
+    assert "Did you mean 'local://docs/docs/intro'?" in page.message
+    for mode in MODES:
+        nothing = retriever.search("sensors", min_score=0.999 if mode == "dense" else 999, mode=mode)
+        assert (nothing.outcome, nothing.hits) == (Outcome.NO_MATCH, ())
+        assert "999" in nothing.message
+    unheard = retriever.search("zyxwvut qqqqqqqq", mode="lexical")
+    assert (unheard.outcome, unheard.message) == (Outcome.NO_MATCH, "No chunk contains any word of the query")
+    with pytest.raises(CollectionMissing, match="'elsewhere' does not exist"):
+        Retriever(embedder, EdgeStore(sample_home), "elsewhere").search("sensors")
+
+
+@pytest.mark.parametrize("filters", [Filters(modules=("",)), Filters(modules=("ros2", " ")), Filters(page_url=" ")])
+def test_blank_filters_are_refused(retriever: Retriever, filters: Filters) -> None:
+    with pytest.raises(InvalidArgument, match="cannot be empty"):
+        retriever.search("sensors", filters=filters)
+
+
+def test_refusals_name_the_arguments_of_a_program(retriever: Retriever) -> None:
+    with pytest.raises(InvalidArgument, match="^Invalid argument: top_k must be between 1 and 100$"):
+        retriever.search("sensors", top_k=0)
+    with pytest.raises(InvalidArgument, match="^Invalid argument: min_score must be between -1 and 1$"):
+        retriever.search("sensors", min_score=2, mode="dense")
+    with pytest.raises(InvalidArgument, match="mode must be one of hybrid, dense, lexical"):
+        retriever.search("sensors", mode="meaning")  # type: ignore[arg-type]
+    with pytest.raises(InvalidArgument, match='group_by must be "page" or None'):
+        retriever.search("sensors", group_by="module")  # type: ignore[arg-type]
+    with pytest.raises(InvalidArgument, match="A module's name cannot be empty"):
+        retriever.search("sensors", filters=Filters(modules=(" ",)))
+
+
+@pytest.mark.parametrize("filters", [None, Filters(modules="ros2"), Filters(modules=(5,)), Filters(page_url=7)])  # type: ignore[arg-type]
+def test_filters_of_the_wrong_kind_are_refused(retriever: Retriever, filters: object) -> None:
+    with pytest.raises(InvalidArgument):
+        retriever.search("sensors", filters=filters)  # type: ignore[arg-type]
+
+
+def test_batches_answer_as_single_searches_do(retriever: Retriever) -> None:
+    together = retriever.search_batch(QUESTIONS, 7)
+    for question, response in zip(QUESTIONS, together, strict=True):
+        alone = retriever.search(question, 7)
+        assert [hit.chunk.id for hit in response.hits] == [hit.chunk.id for hit in alone.hits]
+        assert [hit.score for hit in response.hits] == pytest.approx([hit.score for hit in alone.hits], abs=1e-5)
+    assert retriever.search_batch([]) == []
+    with pytest.raises(InvalidQuery):
+        retriever.search_batch(["fine", ""])
+
+
+def test_tasks_and_threads_get_the_same_answers(retriever: Retriever) -> None:
+    expected = [[hit.chunk.id for hit in retriever.search(question).hits] for question in QUESTIONS]
+
+    async def all_at_once() -> list[SearchResponse]:
+        return await asyncio.gather(*(retriever.asearch(question) for question in QUESTIONS * 8))
+
+    answers = asyncio.run(all_at_once())
+    assert [[hit.chunk.id for hit in answer.hits] for answer in answers] == expected * 8
+    batch = asyncio.run(retriever.asearch_batch(QUESTIONS))
+    assert [[hit.chunk.id for hit in answer.hits] for answer in batch] == expected
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(retriever.search, QUESTIONS * 8))
+    assert [[hit.chunk.id for hit in answer.hits] for answer in found] == expected * 8
+
+
+def test_an_index_that_is_published_meanwhile_is_noticed(home: Path, small_book: Path, embedder: Embedder) -> None:
+    from recto.book.sources.tree import MarkdownTree
+    from recto.indexing.indexer import Work, index_book
+
+    index_book(Work(MarkdownTree(small_book), embedder), EdgeStore(home), "garden", journal=home / "journal")
+    reader = Retriever(embedder, EdgeStore(home), "garden")
+    assert "frost" in reader.search("When do I sow beans?").hits[0].chunk.text
+    (small_book / "module-1-garden" / "02-seeds.md").write_text("# Seeds\n\nSow beans in May, never earlier.\n")
+    index_book(Work(MarkdownTree(small_book), embedder), EdgeStore(home), "garden", journal=home / "journal")
+    assert "May" in reader.search("When do I sow beans?").hits[0].chunk.text
+
+
+def test_hybrid_adds_scores_and_lexical_uses_words_alone(retriever: Retriever) -> None:
+    query = "Jetson Orin"
+    hybrid, dense, lexical = (retriever.search(query, 10, mode=mode) for mode in MODES)
+    assert (hybrid.mode, dense.mode, lexical.mode) == MODES
+    assert all(hit.score == hit.dense and hit.lexical is None for hit in dense.hits)
+    assert all(hit.score == hit.lexical and hit.dense is None for hit in lexical.hits)
+    best = max(hit.lexical or 0.0 for hit in lexical.hits)
+    for hit in hybrid.hits:
+        assert hit.dense is not None
+        assert hit.lexical is not None
+        assert hit.score == pytest.approx(hit.dense + KEYWORD_WEIGHT * hit.lexical / best)
+    assert all("orin" in hit.chunk.text.lower() for hit in hybrid.hits[:3])
+    similarities = {hit.chunk.id: hit.score for hit in dense.hits}
+    assert all(hit.dense == pytest.approx(similarities[hit.chunk.id]) for hit in hybrid.hits if hit.chunk.id in similarities)
+
+
+def test_a_typo_is_corrected_and_said(retriever: Retriever) -> None:
+    response = retriever.search("quaternoin", mode="lexical")
+    assert response.corrections == (("quaternoin", ("quaternion",)),)
+    assert "quaternion" in response.hits[0].chunk.text.lower()
+
+
+def test_results_by_page(retriever: Retriever) -> None:
+    response = retriever.search("How do nodes communicate?", top_k=3, group_by="page")
+    assert len(response.groups) == len({group.page_url for group in response.groups}) == 3
+    assert response.hits == tuple(hit for group in response.groups for hit in group.hits)
+    for group in response.groups:
+        assert [hit.score for hit in group.hits] == sorted((hit.score for hit in group.hits), reverse=True)
+        assert {hit.chunk.page_url for hit in group.hits} == {group.page_url}
+    assert [group.score for group in response.groups] == sorted((group.score for group in response.groups), reverse=True)
+    assert response.groups[0].hits[0] == retriever.search("How do nodes communicate?", 1).hits[0]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_filters_batches_and_async_in_every_mode(retriever: Retriever, mode: Mode) -> None:
+    queries = ["joint limits of a robot arm", "camera calibration", "What is ROS 2?"]
+    alone = [retriever.search(query, 7, Filters(modules=("ros2",)), mode=mode) for query in queries]
+    assert all(hit.chunk.module_name == "ros2" for response in alone for hit in response.hits)
+    together = retriever.search_batch(queries, 7, Filters(modules=("ros2",)), mode=mode)
+    awaited = asyncio.run(retriever.asearch_batch(queries, 7, Filters(modules=("ros2",)), mode=mode))
+    for one, other, third in zip(alone, together, awaited, strict=True):
+        places = [hit.chunk.id for hit in one.hits]
+        assert places == [hit.chunk.id for hit in other.hits] == [hit.chunk.id for hit in third.hits]
+    assert retriever.related("A node publishes messages on a topic.", mode=mode).mode == mode
+
+
+def test_an_index_without_lexical_vectors_is_searched_dense_and_says_so_once(retriever: Retriever, embedder: Embedder, home: Path) -> None:
+    store, made = EdgeStore(home), retriever.open().info.fingerprint
+    assert made is not None
+    chunks = list(islice(retriever.open().scroll(), 20))
+    vectors = retriever.open().vectors([chunk.id for chunk in chunks])
+    with store.build("old", embedder.fingerprint) as build:
+        build.add(chunks, [vectors[chunk.id] for chunk in chunks])
+        build.publish(replace(made, analyzer=""))
+    old = Retriever(embedder, store, "old")
+    first, second = old.search("robot"), old.search("robot")
+    assert (first.mode, second.mode) == ("dense", "dense")
+    assert [("lexical" in warning) for warning in first.warnings] == [True]
+    assert second.warnings == ()
+    with pytest.raises(ConfigurationError, match="no lexical vectors"):
+        old.search("robot", mode="lexical")
+
+
+def test_the_book_covers_its_own_subjects_and_not_others(retriever: Retriever) -> None:
+    covered = retriever.search("How does a ROS 2 node publish messages on a topic?").answerable
+    other = retriever.search("Which wine goes well with grilled trout and lemon butter?").answerable
+    assert covered is not None
+    assert other is not None
+    assert other < 0.2
+    assert covered > 0.8

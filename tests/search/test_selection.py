@@ -1,0 +1,220 @@
+"""Selected text: what is searched for it, what is left out, and that it beats the plain search."""
+
+from __future__ import annotations
+
+import asyncio
+import tracemalloc
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bench import selections
+from recto.book.sources.tree import MarkdownTree
+from recto.errors import InvalidArgument, InvalidQuery, PageMissing
+from recto.indexing.indexer import Work, index_book
+from recto.protocols import Embedder
+from recto.search.retriever import Retriever
+from recto.search.selection import asked, complement
+from recto.stores.edge.store import EdgeStore
+from recto.types import Chunk, Filters, Hit, Outcome
+
+PAGE = "local://docs/docs/module-1-ros2/04-dds-and-qos"
+
+
+def words(text: str) -> int:
+    return len(text.split())
+
+
+def hit(score: float, text: str, page: str = "p", heading: str = "") -> Hit:
+    headings = (page, heading or text[:20])
+    return Hit(score, Chunk(f"{page}/{text}", text, page, page, "m", ("m",), headings, "", 0, 1, 1, 1, "", page))
+
+
+def test_it_beats_the_plain_search(retriever: Retriever) -> None:
+    cases = selections.load_cases(retriever)
+    plain = selections.measure(cases, selections.plain(retriever))
+    related = selections.measure(cases, selections.related(retriever))
+    assert len(cases) > 30
+    for part in ("recall", "reciprocal_rank", "pages"):
+        assert sum(getattr(score, part) for score in related) > sum(getattr(score, part) for score in plain), part
+    assert not any(score.repeated for score in related)
+
+
+class TestWhatIsSearchedFor:
+    def test_a_short_selection_is_used_whole(self) -> None:
+        text, selected = asked("  Two words. ", None, 10, words)
+        assert (text, selected.text, selected.given, selected.cut) == ("Two words.", "Two words.", 10, False)
+
+    def test_a_question_stands_before_it(self) -> None:
+        assert asked("Two words.", "Why?", 10, words)[0] == "Why?\n\nTwo words."
+
+    def test_a_long_one_is_cut_behind_a_sentence(self) -> None:
+        text, selected = asked("One two three. Four five six! Seven eight nine.", None, 7, words)
+        assert text == selected.text == "One two three. Four five six!"
+        assert selected.cut
+        assert selected.given == 47
+
+    def test_a_question_takes_room(self) -> None:
+        assert asked("One two three. Four five six.", "Why is that so?", 8, words)[1].text == "One two three."
+
+    def test_a_sentence_that_is_too_long_is_cut_behind_a_word(self) -> None:
+        assert asked("one two three four", None, 2, words)[1].text == "one two"
+
+    def test_text_without_spaces_is_cut_where_it_fits(self) -> None:
+        assert asked("x" * 50, None, 10, len)[1].text == "x" * 10
+
+    @given(st.text(min_size=1, max_size=400).filter(str.strip), st.integers(3, 40))
+    def test_it_is_a_beginning_that_fits(self, selection: str, room: int) -> None:
+        text, selected = asked(selection, None, room, words)
+        assert words(text) <= room
+        assert selection.strip().startswith(selected.text)
+        assert selected.cut == (selected.text != selection.strip())
+
+    @pytest.mark.parametrize("selection", ["", " \n\t", None, 5])
+    def test_nothing_selected_is_told(self, retriever: Retriever, selection: str) -> None:
+        with pytest.raises(InvalidQuery, match="Selected text") as caught:
+            retriever.related(selection)
+        assert caught.value.hint
+
+    @pytest.mark.parametrize("blank", ["", " \n"])
+    def test_a_blank_question_is_none(self, retriever: Retriever, blank: str) -> None:
+        asked, unasked = retriever.related("Some text about sensors.", blank), retriever.related("Some text about sensors.")
+        assert asked.query == unasked.query == "Some text about sensors."
+        assert asked.hits == unasked.hits
+
+    def test_top_k_is_checked(self, retriever: Retriever) -> None:
+        with pytest.raises(InvalidArgument):
+            retriever.related("Some text.", top_k=0)
+
+
+class TestWhatIsChosen:
+    SELECTION = "the quick brown fox jumps over the lazy dog"
+
+    def test_what_holds_it_or_is_nearly_the_same_is_left_out(self) -> None:
+        hits = [
+            hit(0.9, f"Before. {self.SELECTION}. Behind."),
+            hit(0.8, "the quick brown fox jumps over the lazy cat"),
+            hit(0.7, "jumps over the lazy dog"),
+            hit(0.6, "A lazy dog and a quick fox are other things."),
+        ]
+        chosen, left_out = complement(hits, self.SELECTION, 3)
+        assert [one.score for one in chosen] == [0.6]
+        assert left_out == 3
+
+    def test_a_passage_that_overlaps_the_edge_of_a_long_selection_is_left_out(self) -> None:
+        selection = " ".join(f"word{number}" for number in range(200))
+        edge = " ".join(f"word{number}" for number in range(175, 200)) + " " + " ".join(f"other{number}" for number in range(100))
+        assert complement([hit(0.9, edge)], selection, 3) == ([], 1)
+
+    def test_a_term_is_no_place(self) -> None:
+        assert complement([hit(0.9, "A costmap marks what is in the way of the robot.")], "costmap", 3)[1] == 0
+
+    def test_half_from_one_page_while_there_are_others(self) -> None:
+        hits = [hit(0.9 - number / 100, f"passage number {number} of one page", "one") for number in range(8)]
+        hits += [hit(0.5, "a passage that stands elsewhere", "two"), hit(0.4, "one more that stands elsewhere", "three")]
+        chosen, _ = complement(hits, self.SELECTION, 5)
+        assert [one.chunk.page_url for one in chosen] == ["one", "one", "one", "two", "three"]
+        assert [one.chunk.page_url for one in complement(hits[:8], self.SELECTION, 5)[0]] == ["one"] * 5
+
+    def test_one_passage_a_section_while_there_are_others(self) -> None:
+        hits = [hit(0.9, "first half of it", "one", "S"), hit(0.8, "second half of it", "one", "S"), hit(0.7, "other things", "two")]
+        assert [one.score for one in complement(hits, self.SELECTION, 2)[0]] == [0.9, 0.7]
+
+    def test_a_copy_of_what_is_chosen_comes_once(self) -> None:
+        text = "a warning that every page of the book repeats word for word"
+        chosen, left_out = complement([hit(0.9, text, "one"), hit(0.8, text, "two")], self.SELECTION, 5)
+        assert [one.score for one in chosen] == [0.9]
+        assert left_out == 0
+
+
+class TestWithTheBook:
+    def test_the_response_says_what_was_cut_and_left_out(self, retriever: Retriever) -> None:
+        page = retriever.page(PAGE)
+        response = retriever.related(page.markdown())
+        assert response.selection is not None
+        assert response.selection.cut
+        assert response.selection.left_out > 0
+        assert "of its" not in response.warnings[-1]
+        assert f"first {len(response.selection.text)} of {response.selection.given} characters" in response.warnings[-1]
+        assert all(hit.chunk.text not in page.markdown() for hit in response.hits)
+
+    def test_the_same_page_is_allowed(self, retriever: Retriever) -> None:
+        selection = retriever.page(PAGE).section("qos-profiles")[0].text
+        assert any(hit.chunk.page_url == PAGE for hit in retriever.related(selection).hits)
+
+    def test_filters_hold(self, retriever: Retriever) -> None:
+        found = retriever.related("Friction of the feet on the ground.", filters=Filters(modules=("isaac",)))
+        assert {hit.chunk.module_name for hit in found.hits} == {"isaac"}
+        nothing = retriever.related("Friction of the feet on the ground.", filters=Filters(modules=("isac",)))
+        assert nothing.outcome is Outcome.FILTERED_OUT
+        assert "isaac" in nothing.message
+
+    def test_the_async_twin_agrees(self, retriever: Retriever) -> None:
+        selection = retriever.page(PAGE).section("qos-profiles")[0].text
+        here, there = retriever.related(selection, "In Python?"), asyncio.run(retriever.arelated(selection, "In Python?"))
+        assert (here.hits, here.selection, here.query) == (there.hits, there.selection, there.query)
+
+    def test_a_book_that_has_nothing_else_says_so(self, tmp_path: Path, embedder: Embedder) -> None:
+        (tmp_path / "book").mkdir()
+        (tmp_path / "book" / "only.md").write_text("# Only\n\nThis is the only sentence of a very short book.\n")
+        store = EdgeStore(tmp_path / "home")
+        index_book(Work(MarkdownTree(tmp_path / "book"), embedder), store, "only", journal=tmp_path / "journal")
+        response = Retriever(embedder, store, "only").related("This is the only sentence of a very short book.")
+        store.close()
+        assert response.hits == ()
+        assert response.outcome is Outcome.NO_MATCH
+        assert response.message == "Only the selected text itself was found."
+
+
+class TestPages:
+    def test_a_page_is_its_passages_in_order_with_headings(self, retriever: Retriever) -> None:
+        page = retriever.page(f"{PAGE}.md#compatibility")
+        assert (page.url, page.title, page.module) == (PAGE, "DDS and Quality of Service", "ros2")
+        assert [chunk.chunk_index for chunk in page.chunks] == list(range(page.chunks[0].total_chunks))
+        text = page.markdown()
+        assert text.startswith("# DDS and Quality of Service\n\n")
+        headings = [line for line in text.split("\n") if line.startswith("## ")]
+        assert headings.count("## QoS compatibility rules") == 1
+        assert headings.index("## What is DDS in ROS 2?") < headings.index("## QoS compatibility rules")
+
+    def test_every_page_has_each_of_its_headings_once(self, retriever: Retriever) -> None:
+        for url in retriever.pages():
+            lines = retriever.page(url).markdown().split("\n")
+            for chunk in retriever.page(url).chunks:
+                stated = [line for line in lines if line.lstrip("#") == f" {chunk.headings[-1]}" and line.startswith("#")]
+                assert len(stated) == 1, (url, chunk.headings)
+
+    def test_a_section_is_a_part_of_it(self, retriever: Retriever) -> None:
+        page = retriever.page(PAGE)
+        text = page.markdown("compatibility")
+        assert "## QoS compatibility rules" in text
+        assert "## QoS policies one by one" not in text
+        assert len(text) < len(page.markdown()) / 2
+
+    def test_what_is_not_there_is_told_with_the_nearest(self, retriever: Retriever) -> None:
+        with pytest.raises(PageMissing, match=f"no page .* in '{retriever.collection}'") as caught:
+            retriever.page(PAGE[:-1])
+        assert PAGE in caught.value.hint
+        with pytest.raises(PageMissing, match="no section") as caught:
+            retriever.page(PAGE).markdown("compatibilty")
+        assert "#compatibility" in caught.value.hint
+        with pytest.raises(InvalidArgument):
+            retriever.page(" ")
+
+    def test_modules_and_pages_are_counted(self, retriever: Retriever) -> None:
+        assert {module.name: module.chunks for module in retriever.modules()}["ros2"] > 50
+        assert retriever.pages()[PAGE] == len(retriever.page(PAGE).chunks)
+        assert sum(retriever.pages().values()) == sum(module.chunks for module in retriever.modules())
+
+
+@pytest.mark.parametrize("text", ["a. " * 300_000, "a " * 450_000, "a" * 900_000])
+def test_cutting_a_long_selection_needs_little_memory(text: str) -> None:
+    tracemalloc.start()
+    try:
+        _, selection = asked(text, None, 128_000, len)
+        assert len(selection.text) == pytest.approx(128_000, abs=3)
+        assert tracemalloc.get_traced_memory()[1] < 100_000_000
+    finally:
+        tracemalloc.stop()

@@ -1,0 +1,29 @@
+"""One service for all tests that only ask it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from recto.server.http.options import ServeOptions
+from recto.settings import Settings
+from tests.server.http.service import Service
+
+
+@pytest.fixture(scope="session")
+def settings(sample_home: Path) -> Settings:
+    return Settings("local", "edge", sample_home, threads=2, precision="fp32")
+
+
+@pytest.fixture(scope="session")
+def house_settings(house: Path) -> Settings:
+    return Settings("local", "edge", house / "home", threads=2, precision="fp32", collection="house")
+
+
+@pytest.fixture(scope="session")
+def service(settings: Settings) -> Iterator[Service]:
+    """Answers from the sample book."""
+    with Service(settings, ServeOptions(collections=("not-there",))) as service:
+        yield service

@@ -1,0 +1,165 @@
+"""The service on a real socket: in a thread of the test's own process, or as the program that a user starts."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import uvicorn
+
+from recto.server.http.app import make_app
+from recto.server.http.options import ServeOptions
+from recto.server.http.serve import Factory, server_config
+from recto.settings import Settings
+from tests.running import ROOT, environment, wait_until
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What came back."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+    @property
+    def error(self) -> str:
+        """The message of an error, whose body has the shape that every error has."""
+        body = self.json()
+        assert body.keys() - {"hint"} == {"error", "status_code"}, body
+        assert body["status_code"] == self.status
+        assert self.headers["content-type"] == "application/json"
+        assert isinstance(body["error"], str)
+        return body["error"]
+
+
+class Caller:
+    """Asks a service; each request on a connection of its own."""
+
+    port: int
+
+    def ask(
+        self, method: str, path: str, data: object = None, headers: Mapping[str, str] | None = None, *, raw: bytes | None = None
+    ) -> Reply:
+        sent = dict(headers or {})
+        if data is not None or raw is not None:
+            sent.setdefault("Content-Type", "application/json")
+        body = raw if raw is not None else json.dumps(data).encode() if data is not None else None
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        try:
+            connection.request(method, path, body, sent)
+            answer = connection.getresponse()
+            return Reply(answer.status, {name.lower(): value for name, value in answer.getheaders()}, answer.read())
+        finally:
+            connection.close()
+
+    def get(self, path: str, **headers: str) -> Reply:
+        return self.ask("GET", path, headers=headers)
+
+    def post(self, path: str, data: object, **headers: str) -> Reply:
+        return self.ask("POST", path, data, headers)
+
+    def wire(self, data: bytes) -> bytes:
+        """Send bytes as they are and return all that comes until the connection is closed."""
+        with socket.create_connection(("127.0.0.1", self.port), timeout=60) as connection:
+            connection.sendall(data)
+            parts = []
+            while part := connection.recv(65536):
+                parts.append(part)
+            return b"".join(parts)
+
+
+class Service(Caller):
+    """The service in a thread, between `with` and its end."""
+
+    def __init__(self, settings: Settings, options: ServeOptions | None = None) -> None:
+        self._settings = settings
+        self._options = options or ServeOptions()
+        self._told: list[str] = []
+
+    def __enter__(self) -> Self:
+        self._socket = socket.create_server(("127.0.0.1", 0))
+        self.port = self._socket.getsockname()[1]
+        config = server_config(Factory(self._settings, self._options), self._options)
+        config.app = lambda: make_app(self._settings, self._options, self._told.append)
+        self._server = uvicorn.Server(config)
+        self._thread = threading.Thread(target=self._server.run, kwargs={"sockets": [self._socket]}, daemon=True)
+        self._thread.start()
+        wait_until(lambda: self._server.started or not self._thread.is_alive(), 120)
+        assert self._thread.is_alive(), "the service did not start"
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._server.should_exit = True
+        self._thread.join(30)
+        self._socket.close()
+        assert not self._thread.is_alive()
+
+
+@dataclass
+class Program(Caller):
+    """`recto serve` as a process of its own."""
+
+    home: Path
+    arguments: tuple[str, ...] = ()
+    variables: Mapping[str, str] = field(default_factory=dict)
+    output: str = ""
+
+    def __enter__(self) -> Self:
+        self._log = self.home.parent / f"serve-{os.urandom(4).hex()}.log"
+        with self._log.open("wb") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "recto", "serve", "--port", "0", *self.arguments],
+                cwd=ROOT,
+                env=environment(self.home, **self.variables),
+                stdout=log,
+                stderr=log,
+            )
+        wait_until(lambda: self._listens() or self.process.poll() is not None, 120)
+        assert self.process.poll() is None, self.read()
+        return self
+
+    def _listens(self) -> bool:
+        if found := re.search(r"listens at http://127\.0\.0\.1:(\d+)", self.read()):
+            self.port = int(found[1])
+        return found is not None
+
+    def read(self) -> str:
+        """Return what it has said so far."""
+        return self._log.read_text("utf-8") if self._log.exists() else ""
+
+    def lines(self) -> list[dict[str, Any]]:
+        """Return its log."""
+        return [json.loads(line) for line in self.read().splitlines() if line.startswith("{")]
+
+    def end(self, number: int = signal.SIGTERM) -> int:
+        """Send a signal and return the exit code."""
+        if self.process.poll() is None:
+            self.process.send_signal(number)
+        try:
+            code = self.process.wait(60)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait(60)
+            raise
+        self.output = self.read()
+        return code
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.end()
+        assert "Traceback" not in self.output, self.output

@@ -1,0 +1,167 @@
+"""Questions of many threads are embedded together, and each gets its own vector or its own error."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from recto.errors import EmbeddingError
+from recto.protocols import Embedder
+from recto.server.http.library import MOST, BatchingEmbedder, _alike, _Waiting
+from recto.types import Vector
+
+
+class Held:
+    """The real model behind a gate: a batch waits until the test opens it; a text that says so makes the model fail."""
+
+    def __init__(self, inner: Embedder) -> None:
+        self.inner = inner
+        self.gate = threading.Event()
+        self.batches: list[list[str]] = []
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self.inner, name)
+
+    def embed_queries(self, texts: Sequence[str]) -> list[Vector]:
+        self.batches.append(list(texts))
+        assert self.gate.wait(60)
+        if "broken" in texts:
+            raise EmbeddingError("The text cannot be read")
+        if "fault" in texts:
+            raise KeyError("fault")
+        return self.inner.embed_queries(texts)
+
+
+@pytest.fixture
+def held(embedder: Embedder) -> Held:
+    return Held(embedder)
+
+
+def all_at_once(batching: BatchingEmbedder, held: Held, texts: list[str]) -> list[Vector | BaseException]:
+    """Let one question begin, then all others arrive while it runs."""
+
+    def ask(text: str) -> Vector | BaseException:
+        try:
+            return batching.embed_query(text)
+        except (EmbeddingError, KeyError) as error:
+            return error
+
+    with ThreadPoolExecutor(len(texts)) as pool:
+        first = pool.submit(ask, texts[0])
+        while not held.batches:
+            pass
+        rest = [pool.submit(ask, text) for text in texts[1:]]
+        while len(batching._queue) < len(rest):
+            pass
+        held.gate.set()
+        return [one.result(60) for one in (first, *rest)]
+
+
+def test_those_that_arrive_meanwhile_are_one_batch(held: Held, embedder: Embedder) -> None:
+    told: list[int] = []
+    texts = [f"question number {number}" for number in range(9)]
+    found = all_at_once(BatchingEmbedder(held, told.append), held, texts)  # type: ignore[arg-type]
+    assert [len(batch) for batch in held.batches] == told == [1, 8]
+    for text, vector in zip(texts, found, strict=True):
+        assert vector == pytest.approx(embedder.embed_query(text), abs=1e-5)
+
+
+def test_a_batch_has_a_bound(held: Held) -> None:
+    texts = [f"question number {number}" for number in range(MOST + 10)]
+    found = all_at_once(BatchingEmbedder(held), held, texts)  # type: ignore[arg-type]
+    assert [len(batch) for batch in held.batches] == [1, MOST, 9]
+    assert len(found) == len(texts)
+
+
+def test_a_short_question_is_not_filled_up_to_a_long_one(held: Held, embedder: Embedder) -> None:
+    short, long = "robot", "How do I find out why the joints of my robot do not move in the simulation although its node is running?"
+    texts = ["first", short, long, f"{short}s", long.upper(), f"{short}!"]
+    found = all_at_once(BatchingEmbedder(held), held, texts)  # type: ignore[arg-type]
+    assert [sorted(batch) for batch in held.batches] == [["first"], sorted([short, f"{short}s", f"{short}!"]), sorted([long, long.upper()])]
+    for text, vector in zip(texts, found, strict=True):
+        assert vector == pytest.approx(embedder.embed_query(text), abs=1e-5)
+
+
+@pytest.mark.parametrize("fault", [KeyError("a fault of ours"), EmbeddingError("the model is gone"), MemoryError()])
+def test_a_fault_amid_one_callers_texts_stops_nobody_else(fault: Exception) -> None:
+    class Failing:
+        def embed_queries(self, texts: Sequence[str]) -> list[Vector]:
+            if fault and not healthy:
+                raise fault
+            return [[float(len(text))] for text in texts]
+
+    healthy: list[bool] = []
+    batching = BatchingEmbedder(Failing())  # type: ignore[arg-type]
+    with pytest.raises(type(fault)):
+        batching.embed_queries(["short", "a question that is so much longer " * 12])
+    healthy.append(True)
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(batching.embed_query, "next").result(60) == [4.0]
+    assert not batching._queue
+    assert not batching._led
+
+
+def test_vectors_that_are_too_few_are_a_fault_and_not_a_wait() -> None:
+    class Short:
+        def embed_queries(self, texts: Sequence[str]) -> list[Vector]:
+            return []
+
+    batching = BatchingEmbedder(Short())  # type: ignore[arg-type]
+    for _ in range(2):
+        with pytest.raises(ValueError, match="shorter"):
+            batching.embed_query("robot")
+
+
+def test_a_batch_is_the_cheapest_that_the_first_in_the_queue_can_be_in() -> None:
+    def together(*lengths: int) -> list[float]:
+        waiting = [_Waiting("", length) for length in lengths]
+        return sorted(one.tokens for one in _alike(waiting))
+
+    assert together(9) == [9]
+    assert together(9, 30) == [9]
+    assert together(30, 9) == [30]
+    assert together(9, 30, 10, 8, 31) == [8, 9, 10]
+    assert together(30, 9, 31, 10, 8) == [30, 31]
+    assert together(512, 512) == [512], "what fills a call by itself has one of its own"
+    assert len(together(*[100] * 8)) in (3, 5)
+
+
+def test_an_idle_embedder_does_not_wait(held: Held) -> None:
+    held.gate.set()
+    batching = BatchingEmbedder(held)  # type: ignore[arg-type]
+    for number in range(3):
+        batching.embed_query(f"question {number}")
+    assert batching.embed_queries(["one", "two"])
+    assert [len(batch) for batch in held.batches] == [1, 1, 1, 2]
+    assert batching.embed_queries([]) == []
+
+
+def test_one_text_that_cannot_be_read_is_not_the_others_fault(held: Held, embedder: Embedder) -> None:
+    texts = ["first", "good", "broken", "better"]
+    found = all_at_once(BatchingEmbedder(held), held, texts)  # type: ignore[arg-type]
+    assert isinstance(found[2], EmbeddingError)
+    for text, vector in zip(texts, found, strict=True):
+        assert text == "broken" or vector == pytest.approx(embedder.embed_query(text), abs=1e-5)
+
+
+def test_a_fault_reaches_all_and_the_next_are_served(held: Held) -> None:
+    batching = BatchingEmbedder(held)  # type: ignore[arg-type]
+    found = all_at_once(batching, held, ["first", "good", "fault"])
+    assert isinstance(found[1], KeyError)
+    assert isinstance(found[2], KeyError)
+    assert batching.embed_query("again")
+
+
+@pytest.mark.parametrize(("texts", "turns"), [(["short"] * (MOST + 4), [MOST, 4]), (["long " * 100] * 9, [4, 4, 1])])
+def test_many_questions_of_one_caller_take_turns_with_others(texts: list[str], turns: list[int]) -> None:
+    class Counted:
+        def embed_queries(self, texts: Sequence[str]) -> list[Vector]:
+            batches.append(len(texts))
+            return [[float(len(text))] for text in texts]
+
+    batches: list[int] = []
+    assert BatchingEmbedder(Counted()).embed_queries(texts) == [[float(len(text))] for text in texts]  # type: ignore[arg-type]
+    assert sorted(batches, reverse=True) == turns

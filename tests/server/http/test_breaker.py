@@ -1,0 +1,87 @@
+"""An engine that is down is asked once in a while, not by every request."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from recto.errors import CollectionMissing, EmbeddingError, InvalidQuery, Unreachable
+from recto.server.http.library import Breaker
+from recto.stores.qdrant.connection import Passing
+
+
+class Clock:
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def call(breaker: Breaker, error: BaseException | None = None) -> bool:
+    """Return whether the call was let through."""
+    let_through = False
+    try:
+        with breaker.watch():
+            let_through = True
+            if error is not None:
+                raise error
+    except (Unreachable, CollectionMissing, InvalidQuery, asyncio.CancelledError, KeyError):
+        pass
+    return let_through
+
+
+def test_after_a_failure_one_in_a_while_is_let_through() -> None:
+    clock = Clock()
+    breaker = Breaker(clock)
+    assert call(breaker, Passing("down"))
+    assert not call(breaker)
+    with pytest.raises(Passing, match="down"), breaker.watch():
+        pass
+    clock.now += 1.1
+    assert call(breaker, Passing("still down"))
+    assert not call(breaker)
+    clock.now += 1.1
+    assert call(breaker)
+    assert call(breaker), "it is back"
+
+
+def test_only_one_at_a_time_finds_out() -> None:
+    clock = Clock()
+    breaker = Breaker(clock)
+    call(breaker, Passing("down"))
+    clock.now += 1.1
+    with breaker.watch():
+        assert not call(breaker)
+    assert call(breaker)
+
+
+def test_what_says_nothing_of_the_engine_changes_nothing() -> None:
+    clock = Clock()
+    breaker = Breaker(clock)
+    assert call(breaker, EmbeddingError("one question that cannot be embedded"))
+    assert call(breaker, CollectionMissing("gone"))
+    assert call(breaker)
+    call(breaker, Passing("down"))
+    clock.now += 1.1
+    for error in (InvalidQuery("empty"), KeyError("a fault of ours")):
+        assert call(breaker, error)
+        clock.now += 0.1
+    assert call(breaker, CollectionMissing("it is back, without the collection"))
+    assert call(breaker)
+
+
+def test_the_time_that_the_service_asks_for() -> None:
+    clock = Clock()
+    breaker = Breaker(clock)
+    call(breaker, Passing("rate limit", retry_after=3))
+    clock.now += 2.9
+    assert not call(breaker)
+    clock.now += 0.2
+    assert call(breaker)
+
+
+def test_a_request_that_took_too_long_counts() -> None:
+    breaker = Breaker(Clock())
+    assert call(breaker, asyncio.CancelledError())
+    assert not call(breaker)

@@ -1,0 +1,172 @@
+"""The service on Cohere and Qdrant: engines that are down at the start, go away, hang and come back; nothing of them is told outside."""
+
+from __future__ import annotations
+
+import logging
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from qdrant_client import models
+
+from recto.server.http.logs import JsonLines
+from recto.server.http.options import ServeOptions
+from recto.server.http.serve import secrets_of
+from recto.settings import Settings
+from recto.stores.qdrant import store as store_module
+from recto.stores.qdrant.connection import Connection
+from tests.conftest import COHERE_KEY, QDRANT_KEY
+from tests.doubles.cohere import CohereDouble
+from tests.doubles.qdrant import QdrantDouble
+from tests.doubles.server import Double, hang, reset, status
+from tests.server.http.garden import index_in_the_cloud
+from tests.server.http.service import Service
+
+
+@pytest.fixture
+def settings(cohere: CohereDouble, qdrant: QdrantDouble, home: Path, small_book: Path) -> Settings:
+    """A book that is indexed in the cloud as `garden`."""
+    index_in_the_cloud(home, small_book, cohere.url, qdrant.url)
+    return Settings(
+        "cohere",
+        "server",
+        home,
+        "embed-english-v3.0",
+        collection="garden",
+        qdrant_url=qdrant.url,
+        qdrant_api_key=QDRANT_KEY,
+        cohere_api_key=COHERE_KEY,
+        cohere_api_url=cohere.url,
+    )
+
+
+def inside(settings: Settings) -> tuple[str, ...]:
+    """What nobody outside may see."""
+    return (COHERE_KEY, QDRANT_KEY, settings.qdrant_url, settings.cohere_api_url, settings.qdrant_url.removeprefix("http://"), "Traceback")
+
+
+def recovers(service: Service) -> float:
+    """Ask until it answers, and return how long that took."""
+    began = time.monotonic()
+    while service.post("/retrieve", {"query": "knead the dough"}).status != 200:
+        assert time.monotonic() < began + 60
+        time.sleep(0.05)
+    return time.monotonic() - began
+
+
+def test_the_same_contract(settings: Settings) -> None:
+    with Service(settings) as service:
+        body = service.post("/retrieve", {"query": "knead the dough", "limit": 2}).json()
+        assert body["results"][0]["title"] == "Bread"
+        assert body["total_results"] == 2
+        assert service.get("/validate").json()["sample_search_works"] is True
+        assert service.get("/readyz").status == 200
+        assert [one["name"] for one in service.get("/v1/modules").json()["modules"]] == ["garden", "kitchen", "intro"]
+        related = service.post("/v1/related", {"selection": "Soil holds water and air.", "limit": 2}).json()
+        assert related["results"]
+        page = service.get("/v1/pages/" + body["results"][0]["url"].replace("/", "%2F")).json()
+        assert page["title"] == "Bread"
+        batch = service.post("/v1/batch", {"queries": ["soil", "bread"], "limit": 1}).json()
+        assert len(batch["responses"]) == 2
+        with ThreadPoolExecutor(8) as pool:
+            answers = list(pool.map(lambda _: service.post("/retrieve", {"query": "knead the dough"}).json(), range(24)))
+        assert {answer["results"][0]["title"] for answer in answers} == {"Bread"}
+        assert service.post("/retrieve", {"query": "x", "collection": "physical-ai-book"}).status == 404
+
+
+@pytest.mark.parametrize("engine", ["cohere", "qdrant"])
+def test_an_engine_goes_away_and_comes_back(
+    settings: Settings, cohere: CohereDouble, qdrant: QdrantDouble, engine: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    double: Double = {"cohere": cohere, "qdrant": qdrant}[engine]
+    caplog.set_level(logging.INFO)
+    with Service(settings) as service:
+        assert service.post("/retrieve", {"query": "knead the dough"}).status == 200
+        for fault in (status(500), reset(), status(503, "<html>busy</html>")):
+            double.always(fault)
+            replies = [service.post("/retrieve", {"query": "soil"}) for _ in range(5)]
+            replies += [service.post("/v1/search", {"query": "soil"}), service.post("/v1/related", {"selection": "soil"})]
+            if engine == "qdrant":
+                replies += [service.get("/v1/modules"), service.get("/v1/pages/local:%2F%2Fx")]
+            for reply in replies:
+                assert reply.status == 503, reply.body
+                assert reply.error == "The engine behind this service cannot be reached or does not answer"
+                assert int(reply.headers["retry-after"]) >= 1
+                assert not [word for word in inside(settings) if word in reply.body.decode()]
+            assert service.get("/healthz").status == 200
+            double.always(None)
+            assert recovers(service) < 30
+        assert 'recto_engine_errors_total{kind="connection"}' in service.get("/metrics").body.decode()
+    lines = [JsonLines(secrets_of(settings, ServeOptions())).format(record) for record in caplog.records]
+    assert any("not available" in line for line in lines), "the operator learns what is wrong"
+    assert not [line for line in lines for word in inside(settings) if word in line]
+
+
+def test_an_engine_that_is_down_is_not_asked_by_every_request(settings: Settings, cohere: CohereDouble) -> None:
+    with Service(settings) as service:
+        service.post("/retrieve", {"query": "soil"})
+        cohere.always(status(500))
+        before = len(cohere.requests)
+        codes = [service.post("/retrieve", {"query": "soil"}).status for _ in range(30)]
+        assert set(codes) == {503}
+        assert len(cohere.requests) - before < 15
+
+
+def test_an_engine_that_hangs(settings: Settings, cohere: CohereDouble) -> None:
+    with Service(settings, ServeOptions(timeout=0.5)) as service:
+        recovers(service)  # a busy machine may need more than one try
+        cohere.always(hang())
+        with ThreadPoolExecutor(4) as pool:
+            replies = list(pool.map(lambda _: service.post("/retrieve", {"query": "soil"}), range(4)))
+        assert {reply.status for reply in replies} == {503}
+        assert any("There was no answer within 0.5 s" in reply.error for reply in replies)
+        cohere.always(None)
+        recovers(service)
+
+
+def test_an_engine_is_down_at_the_start(settings: Settings, qdrant: QdrantDouble, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store_module, "_FRESH_SECONDS", 0.1)
+    qdrant.always(reset())
+    with Service(settings) as service:
+        assert service.get("/healthz").status == 200
+        ready = service.get("/readyz")
+        assert (ready.status, int(ready.headers["retry-after"]) > 0) == (503, True)
+        assert service.post("/retrieve", {"query": "soil"}).status == 503
+        assert service.get("/validate").status == 503
+        assert service.get("/v1/health").status == 503
+        qdrant.always(None)
+        recovers(service)
+        assert service.get("/readyz").status == 200
+
+
+def test_refused_keys_are_an_internal_error(settings: Settings, cohere: CohereDouble) -> None:
+    with Service(settings) as service:
+        service.post("/retrieve", {"query": "soil"})
+        cohere.always(status(401))
+        reply = service.post("/retrieve", {"query": "soil"})
+        assert reply.status == 500
+        assert "recto doctor" in reply.json()["hint"]
+        assert not [word for word in inside(settings) if word in reply.body.decode()]
+
+
+def test_a_rate_limit_says_when_to_come_back(settings: Settings, cohere: CohereDouble) -> None:
+    with Service(settings) as service:
+        service.post("/retrieve", {"query": "soil"})
+        cohere.always(status(429, headers={"Retry-After": "17"}))
+        reply = service.post("/retrieve", {"query": "soil"})
+        assert (reply.status, reply.headers["retry-after"]) == (503, "17")
+
+
+def test_an_empty_collection(settings: Settings) -> None:
+    connection = Connection(settings.qdrant_url, QDRANT_KEY, print)
+    params = models.VectorParams(size=1024, distance=models.Distance.COSINE)
+    connection.write(lambda client: client.create_collection("bare", vectors_config=params))
+    connection.close()
+    with Service(settings, ServeOptions(collections=("bare",))) as service:
+        reply = service.post("/retrieve", {"query": "soil", "collection": "bare"})
+        assert reply.status == 503
+        assert reply.error == "Collection 'bare' is empty"
+        assert int(reply.headers["retry-after"]) > 0
+        body = service.get("/validate?collection=bare").json()
+        assert body == {"collection_exists": True, "vector_count": 0, "sample_search_works": False, "last_updated": None}

@@ -1,0 +1,177 @@
+"""The contract of `/retrieve` and `/validate`: its examples, its limits, its errors."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from recto.search.retriever import Retriever
+from recto.server.http.library import Library
+from recto.server.http.models import QueryResponse, ValidationResponse
+from recto.server.http.options import ServeOptions
+from recto.settings import DEFAULT_COLLECTIONS, Settings
+from tests.server.http.service import Service
+
+EXAMPLE = {"query": "natural language query text", "limit": 5, "collection": "humanoid_robotics_book"}
+
+
+def test_the_example_of_a_request(service: Service, retriever: Retriever) -> None:
+    reply = service.post("/retrieve", EXAMPLE)
+    assert reply.status == 200
+    body = reply.json()
+    QueryResponse.model_validate(body)
+    assert list(body) == ["query", "results", "total_results", "query_time_ms"]
+    assert body["query"] == EXAMPLE["query"]
+    assert body["total_results"] == len(body["results"]) == 5
+    assert 0 < body["query_time_ms"] < 60_000
+    hits = retriever.search(str(EXAMPLE["query"]), mode="dense").hits
+    for result, hit in zip(body["results"], hits, strict=True):
+        assert list(result) == ["score", "payload", "url", "title", "content"]
+        assert list(result["payload"]) == ["url", "title", "content", "headings", "chunk_index", "source_document", "metadata"]
+        assert result["score"] == pytest.approx(hit.score, abs=1e-5)
+        assert result["payload"]["content"] == hit.chunk.text, "the payload holds the whole text"
+        assert result["payload"]["headings"] == list(hit.chunk.headings)
+        assert result["payload"]["chunk_index"] == hit.chunk.chunk_index
+        assert result["url"] == result["payload"]["url"] == hit.chunk.page_url
+        assert result["title"] == result["payload"]["title"] == hit.chunk.page_title
+        assert len(result["content"]) <= 203
+        assert " ".join(hit.chunk.text.split()).startswith(result["content"].removesuffix("...")), "content is a preview"
+
+
+def test_hybrid_ranking_is_the_callers_choice(service: Service, retriever: Retriever) -> None:
+    plain, dense, hybrid = (
+        service.post("/retrieve", {"query": "QoS depth", **more}).json()["results"] for more in ({}, {"mode": "dense"}, {"mode": "hybrid"})
+    )
+    assert plain == dense
+    assert [result["score"] for result in dense] == sorted((result["score"] for result in dense), reverse=True)
+    hits = retriever.search("QoS depth").hits
+    assert [result["payload"]["metadata"]["id"] for result in hybrid] == [hit.chunk.id for hit in hits]
+    assert all(0 <= result["score"] <= 1 for result in hybrid), "the contract's range"
+    refused = service.post("/retrieve", {"query": "QoS depth", "mode": "lexical"})
+    assert (refused.status, refused.error) == (400, "mode must be 'dense' or 'hybrid'")
+
+
+def test_the_example_of_an_error(service: Service) -> None:
+    reply = service.post("/retrieve", {"query": ""})
+    assert reply.status == 400
+    assert reply.error == "Query cannot be empty"
+
+
+def test_the_example_of_validate(service: Service, retriever: Retriever) -> None:
+    reply = service.get("/validate")
+    assert reply.status == 200
+    body = reply.json()
+    ValidationResponse.model_validate(body)
+    assert list(body) == ["collection_exists", "vector_count", "sample_search_works", "last_updated"]
+    assert body["collection_exists"] is True
+    assert body["vector_count"] == retriever.open().info.chunks
+    assert body["sample_search_works"] is True
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", body["last_updated"])
+
+
+def test_only_the_query_is_required(service: Service) -> None:
+    assert service.post("/retrieve", {"query": "What is ROS 2?"}).json()["total_results"] == 5
+    assert service.post("/retrieve", {"query": "What is ROS 2?", "collection": None}).status == 200
+    assert service.post("/retrieve", {"limit": 5}).error == "query is required"
+
+
+@pytest.mark.parametrize("limit", [1, 10, 3.0])
+def test_limits_within(service: Service, limit: float) -> None:
+    assert service.post("/retrieve", {"query": "robot", "limit": limit}).json()["total_results"] == limit
+
+
+@pytest.mark.parametrize("limit", [0, 11, -1, 2.5, True, "5", None, [], 10**17, 1e300])
+def test_limits_beyond(service: Service, limit: object) -> None:
+    reply = service.post("/retrieve", {"query": "robot", "limit": limit})
+    assert reply.status == 400
+    assert reply.error.startswith("limit must be ")
+
+
+@pytest.mark.parametrize("query", ["", "   ", "\n\t", "a" * 2001, None, 5, True, ["robot"], {"text": "robot"}])
+def test_queries_that_cannot_be(service: Service, query: object) -> None:
+    reply = service.post("/retrieve", {"query": query})
+    assert reply.status == 400
+    assert reply.error
+
+
+def test_the_longest_query(service: Service) -> None:
+    assert service.post("/retrieve", {"query": "robot " * 333 + "ab"}).status == 200
+    assert service.post("/retrieve", {"query": "  " + "a" * 2000 + "  "}).status == 200
+
+
+def test_a_field_that_is_not_known_is_refused(service: Service) -> None:
+    assert service.post("/retrieve", {"query": "robot", "limt": 3}).error == "limt is not a field that is known here"
+    for name, shown in (("a" * 80, "a" * 80), ("a" * 81, "a" * 80 + "…")):
+        assert service.post("/retrieve", {"query": "robot", name: 3}).error == f"{shown} is not a field that is known here"
+
+
+@pytest.mark.parametrize("name", DEFAULT_COLLECTIONS)
+def test_the_sample_book_answers_to_all_its_names(service: Service, name: str) -> None:
+    assert service.post("/retrieve", {"query": "robot", "limit": 1, "collection": name}).json()["total_results"] == 1
+
+
+@pytest.mark.parametrize("name", ["nope", "", "../../etc", "a" * 500, "house", "\ud800"])
+def test_other_collections_are_not_found(service: Service, name: str) -> None:
+    reply = service.post("/retrieve", {"query": "robot", "collection": name})
+    assert reply.status == 404
+    assert reply.error == "There is no such collection here"
+    assert service.ask("GET", "/validate?collection=nope").status == 404
+
+
+def test_a_served_collection_that_is_not_there(service: Service) -> None:
+    reply = service.post("/retrieve", {"query": "robot", "collection": "not-there"})
+    assert reply.status == 404
+    assert reply.error == "Collection 'not-there' does not exist"
+    assert "physical-ai-book" not in reply.body.decode(), "what else is stored is not told"
+    body = service.get("/validate?collection=not-there").json()
+    assert body == {"collection_exists": False, "vector_count": 0, "sample_search_works": False, "last_updated": None}
+
+
+def test_the_configured_collection_stands_in_for_the_default(house_settings: Settings) -> None:
+    with Service(house_settings) as service:
+        for asked in ({}, {"collection": "house"}, {"collection": "humanoid_robotics_book"}):
+            found = service.post("/retrieve", {"query": "When are beans sown?", "limit": 1, **asked}).json()
+            assert found["results"][0]["payload"]["metadata"]["module"] == "garden"
+        assert service.post("/retrieve", {"query": "beans", "collection": "physical-ai-book"}).status == 404
+        assert service.get("/v1/collections").json() == {"collections": [{"name": "house", "default": True}]}
+
+
+def test_an_empty_home_is_not_ready(home: Path) -> None:
+    with Service(Settings("local", "edge", home, collection="book"), ServeOptions()) as service:
+        assert service.post("/retrieve", {"query": "robot"}).status == 404
+        assert service.get("/healthz").status == 200
+        ready = service.get("/readyz")
+        assert ready.status == 503
+        assert ready.error == "Collection 'book' does not exist"
+        assert int(ready.headers["retry-after"]) > 0
+
+
+def test_another_model_is_an_error_without_internals(house: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from dataclasses import replace as changed
+
+    from recto.stores.edge.store import EdgeStore
+
+    store = EdgeStore(house / "home")
+    index = store.open("house")
+    made = index.info.fingerprint
+    assert made is not None
+    other = changed(index.info, fingerprint=changed(made, embedder=changed(made.embedder, revision="another")))
+    monkeypatch.setattr("recto.stores.edge.index.EdgeIndex.info", property(lambda _: other))
+    with Service(Settings("local", "edge", house / "home", collection="house")) as service:
+        reply = service.post("/retrieve", {"query": "beans"})
+        assert reply.status == 500
+        assert reply.error == "This service is not configured rightly for its index"
+        assert str(house) not in reply.body.decode()
+        body = service.get("/validate").json()
+        assert body["collection_exists"]
+        assert not body["sample_search_works"]
+        assert service.get("/readyz").status == 503
+
+
+def test_warnings_name_no_paths_of_this_machine(house_settings: Settings) -> None:
+    library = Library(house_settings, ServeOptions(), print)
+    (warning,) = library.outward((f"The index of 'house' is damaged: {house_settings.home}/collections/house/gen-000001 has other bytes",))
+    assert str(house_settings.home) not in warning
+    assert "is damaged" in warning

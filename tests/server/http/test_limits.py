@@ -1,0 +1,186 @@
+"""How much may be asked, and that no caller can hold the service up."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from recto.server import listening as connections
+from recto.server.http.metrics import Metrics
+from recto.server.http.middleware import Gate
+from recto.server.http.options import ServeOptions
+from recto.server.limits import MAX_BODY, Rate
+from recto.settings import Settings
+from tests.asgi import asked
+from tests.server.http.service import Service
+
+POST = b"POST /retrieve HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+
+
+def test_the_largest_body(service: Service) -> None:
+    selection = "a" * (MAX_BODY - len('{"selection": ""}'))
+    body = f'{{"selection": "{selection}"}}'.encode()
+    assert len(body) == MAX_BODY
+    assert service.ask("POST", "/v1/related", raw=body).status == 200
+    refused = service.ask("POST", "/v1/related", raw=body + b" ")
+    assert refused.status == 413
+    assert refused.error == "The body is larger than 65536 bytes"
+
+
+def test_a_body_that_does_not_say_how_long_it_is(service: Service) -> None:
+    head = POST + b"Transfer-Encoding: chunked\r\nConnection: close\r\n\r\n"
+    body = b'{"query": "robot"}'
+    assert b" 200 " in service.wire(head + b"%x\r\n%s\r\n0\r\n\r\n" % (len(body), body)).splitlines()[0]
+    assert b" 413 " in service.wire(head + b"%x\r\n%s\r\n0\r\n\r\n" % (MAX_BODY + 1, b" " * (MAX_BODY + 1))).splitlines()[0]
+
+
+def test_a_length_beyond_reason(service: Service) -> None:
+    head = (
+        b"POST /retrieve HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nConnection: close\r\nContent-Length: %s\r\n\r\n"
+    )
+    assert b" 413 " in service.wire(head % b"99999999999999999999").splitlines()[0]
+    assert b" 400 " in service.wire(head % b"-1").splitlines()[0]
+
+
+def test_a_body_that_never_ends_is_not_waited_for(house_settings: Settings) -> None:
+    head = POST + b"Content-Length: 100\r\n\r\n{"
+    with Service(house_settings, ServeOptions(timeout=0.2)) as service:
+        with socket.create_connection(("127.0.0.1", service.port), timeout=60) as slow:
+            slow.sendall(head)
+            answer = b""
+            while not answer.endswith(b"}"):
+                answer += slow.recv(65536)
+            assert slow.recv(100) == b"", "the rest of the body is not waited for"
+        assert answer.startswith(b"HTTP/1.1 408")
+        assert b"The body did not arrive within 0.2 s" in answer
+
+
+def test_bodies_on_their_way_keep_nobody_out(house_settings: Settings) -> None:
+    with Service(house_settings, ServeOptions(concurrency=1)) as service:
+        slow = [socket.create_connection(("127.0.0.1", service.port), timeout=60) for _ in range(3)]
+        try:
+            for one in slow:
+                one.sendall(POST + b"Content-Length: 18\r\n\r\n{")
+            while "recto_requests_running 4.0" not in service.get("/metrics").body.decode():
+                pass  # the fourth is the one that asks
+            assert service.post("/retrieve", {"query": "beans"}).status == 200
+            for one in slow:
+                one.sendall(b'"query": "beans"}')
+                assert one.recv(65536).startswith(b"HTTP/1.1 200"), "those that come late are answered too"
+        finally:
+            for one in slow:
+                one.close()
+
+
+def test_headers_that_never_end_are_not_waited_for(house_settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "IDLE_SECONDS", 0.3)
+    with Service(house_settings) as service, socket.create_connection(("127.0.0.1", service.port), timeout=60) as slow:
+        slow.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n")
+        ended = threading.Event()
+
+        def drip() -> None:
+            while not ended.wait(0.05):
+                try:
+                    slow.sendall(b"X: y\r\n")
+                except OSError:
+                    return
+
+        dripping = threading.Thread(target=drip)
+        dripping.start()
+        try:
+            assert slow.recv(100) == b""
+        except ConnectionResetError:
+            pass
+        finally:
+            ended.set()
+            dripping.join()
+
+
+def test_too_many_at_once_are_told_to_come_back() -> None:
+    begun, ended = asyncio.Event(), asyncio.Event()
+
+    async def held(scope: Scope, _receive: Receive, send: Send) -> None:
+        if scope["path"] == "/retrieve":
+            begun.set()
+            await ended.wait()
+        await Response(b"an answer")(scope, _receive, send)
+
+    async def main() -> list[tuple[int, dict[str, str], bytes]]:
+        gate = Gate(held, ServeOptions(concurrency=1), Metrics())
+        first = asyncio.create_task(asked(gate, "POST", "/retrieve", b"{}"))
+        await begun.wait()
+        meanwhile = [
+            await asked(gate, "POST", "/retrieve", b"{}"),
+            await asked(gate, "GET", "/healthz"),
+            await asked(gate, "GET", "/metrics"),
+        ]
+        ended.set()
+        return [*meanwhile, await first, await asked(gate, "POST", "/retrieve", b"{}")]
+
+    refused, *others = asyncio.run(main())
+    assert refused[0] == 503
+    assert json.loads(refused[2])["error"] == "The service has as many requests as it can answer at once"
+    assert int(refused[1]["retry-after"]) >= 1
+    assert [status for status, _, _ in others] == [200] * 4, (
+        "whether it is alive can always be asked, and those that were taken are answered"
+    )
+
+
+def test_a_bucket_fills_again() -> None:
+    now = 100.0
+    rate = Rate(60, lambda: now)
+    assert [rate.check("a") is None for _ in range(61)] == [True] * 60 + [False]
+    refusal = rate.check("a")
+    assert refusal is not None
+    assert (refusal.status, dict(refusal.headers)["Retry-After"]) == (429, "1")
+    assert rate.check("b") is None, "another caller has a bucket of its own"
+    now += 2
+    assert [rate.check("a") is None for _ in range(3)] == [True, True, False]
+    assert all(Rate(0).check("a") is None for _ in range(1000))
+
+
+def test_requests_a_minute_for_each_key(house_settings: Settings) -> None:
+    with Service(house_settings, ServeOptions(keys=("first-key-012345", "other-key-012345"), rate=3)) as service:
+        first, other = ({"Authorization": f"Bearer {key}"} for key in ("first-key-012345", "other-key-012345"))
+        codes = [service.get("/v1/collections", **first).status for _ in range(5)]
+        assert codes == [200, 200, 200, 429, 429]
+        refused = service.get("/v1/collections", **first)
+        assert refused.error == "Too many requests"
+        assert int(refused.headers["retry-after"]) >= 1
+        assert service.get("/v1/collections", **other).status == 200
+        assert service.get("/readyz", **first).status == 200, "those who watch it are not counted"
+
+
+def test_a_caller_cannot_be_counted_under_an_address_that_it_makes_up(house_settings: Settings) -> None:
+    with Service(house_settings, ServeOptions(rate=3)) as service:
+        codes = [service.get("/v1/collections", **{"X-Forwarded-For": f"192.0.2.{number}"}).status for number in range(5)]
+    assert codes == [200, 200, 200, 429, 429]
+
+
+def test_many_callers_at_once_get_their_own_answers(service: Service) -> None:
+    questions = [
+        "What is ROS 2?",
+        "robot navigation",
+        "digital twin",
+        "URDF joints",
+        "voice commands",
+        "sensor noise",
+        "reinforcement learning",
+    ]
+    alone = {question: service.post("/v1/search", {"query": question}).json()["results"] for question in questions}
+    with ThreadPoolExecutor(16) as pool:
+        found = list(pool.map(lambda question: (question, service.post("/v1/search", {"query": question}).json()), questions * 8))
+    for question, body in found:
+        assert body["query"] == question
+        assert [one["id"] for one in body["results"]] == [one["id"] for one in alone[question]]
+    figures = service.get("/metrics").body.decode()
+    batches = float(next(line.split()[1] for line in figures.splitlines() if line.startswith("recto_batch_questions_count")))
+    embedded = float(next(line.split()[1] for line in figures.splitlines() if line.startswith("recto_batch_questions_sum")))
+    assert embedded > batches, "some were embedded together"

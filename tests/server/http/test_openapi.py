@@ -1,0 +1,109 @@
+"""The description is true: what it allows is answered, what it forbids is refused, and no answer is of another shape."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from schemathesis import GenerationMode
+from schemathesis.checks import not_a_server_error
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    negative_data_rejection,
+    response_headers_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
+
+from recto.server.http.app import make_app
+from recto.server.http.options import ServeOptions
+from recto.settings import Settings
+from tests.server.http.service import Service
+
+CHECKS = [
+    not_a_server_error,
+    status_code_conformance,
+    content_type_conformance,
+    response_headers_conformance,
+    response_schema_conformance,
+    negative_data_rejection,
+]
+
+
+@pytest.fixture(scope="module")
+def asked(house_settings: Settings) -> Iterator[Service]:
+    with Service(house_settings, ServeOptions()) as service:
+        yield service
+
+
+def described_api() -> Any:
+    """The description as the service gives it; nothing is opened for it."""
+    app: Any = make_app(Settings("local", "edge", Path("nowhere")), ServeOptions())
+    return schemathesis.openapi.from_dict(app._app.openapi())
+
+
+OPERATIONS = {operation.ok().label: operation.ok() for operation in described_api().get_all_operations()}
+GENERATED = settings(
+    max_examples=20,
+    derandomize=True,
+    database=None,
+    phases=[Phase.explicit, Phase.generate],
+    suppress_health_check=list(HealthCheck),
+)
+
+
+@pytest.mark.parametrize("label", OPERATIONS)
+@pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE], ids=lambda mode: mode.value)
+@GENERATED
+@given(data=st.data())
+def test_the_description_is_true(asked: Service, label: str, mode: GenerationMode, data: st.DataObject) -> None:
+    operation = OPERATIONS[label]
+    if mode.is_negative and not (operation.body or operation.query or operation.path_parameters):
+        return  # nothing that could be wrong
+    case = data.draw(operation.as_strategy(generation_mode=mode))
+    reply = case.call(base_url=f"http://127.0.0.1:{asked.port}", timeout=60)
+    case.validate_response(reply, checks=CHECKS)
+
+
+def test_what_is_described(asked: Service) -> None:
+    described = asked.get("/openapi.json").json()
+    paths = described["paths"]
+    assert set(paths) == {
+        "/retrieve", "/validate", "/healthz", "/readyz", "/metrics", "/v1/search", "/v1/related", "/v1/batch", "/v1/collections",
+        "/v1/modules", "/v1/pages", "/v1/pages/{address}", "/v1/health",
+    }  # fmt: skip
+    for path, operations in paths.items():
+        for operation in operations.values():
+            assert "422" not in operation["responses"], path
+            assert operation["summary"]
+    for path in ("/retrieve", "/v1/search", "/v1/related", "/v1/batch"):
+        codes = set(paths[path]["post"]["responses"])
+        assert {"200", "400", "401", "404", "413", "429", "500", "503"} <= codes
+        name = paths[path]["post"]["requestBody"]["content"]["application/json"]["schema"]["$ref"].rpartition("/")[2]
+        assert described["components"]["schemas"][name]["examples"]
+    assert "HTTPValidationError" not in described["components"]["schemas"]
+
+
+def test_the_examples_are_answered(asked: Service) -> None:
+    described = asked.get("/openapi.json").json()
+    asked_for = 0
+    for path, operations in described["paths"].items():
+        if body := operations.get("post", {}).get("requestBody"):
+            name = body["content"]["application/json"]["schema"]["$ref"].rpartition("/")[2]
+            for example in described["components"]["schemas"][name]["examples"]:
+                assert asked.post(path, example).status == 200, path
+                asked_for += 1
+    assert asked_for >= 4
+
+
+def test_a_key_is_described_where_one_is_wanted(house_settings: Settings) -> None:
+    with Service(house_settings, ServeOptions(keys=("a-key-0123456789",))) as service:
+        described = service.get("/openapi.json", Authorization="Bearer a-key-0123456789").json()
+    assert described["components"]["securitySchemes"] == {"key": {"type": "http", "scheme": "bearer"}}
+    assert described["security"] == [{"key": []}]
+    assert described["paths"]["/healthz"]["get"]["security"] == []

@@ -1,0 +1,167 @@
+"""`recto serve` as a user runs it: workers that are killed and replaced, an orderly end, a new index under load, a clean log."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+import pytest
+
+from recto.book.sources.tree import open_book
+from recto.indexing.indexer import Work, index_book
+from recto.protocols import Embedder
+from recto.stores.edge.store import EdgeStore
+from tests.conftest import COHERE_KEY, QDRANT_KEY
+from tests.doubles.cohere import CohereDouble
+from tests.doubles.qdrant import QdrantDouble
+from tests.doubles.server import delay
+from tests.running import recto, wait_until
+from tests.server.http.garden import cloud_variables, index_in_the_cloud
+from tests.server.http.service import Program, Reply
+
+KEY = "a-secret-key-0123456789"
+ASKED = "When are the beans sown, by the way?"
+
+
+def workers(program: Program) -> set[int]:
+    """The processes that answer."""
+    found = set()
+    for child in psutil.Process(program.process.pid).children():
+        with suppress(psutil.Error):  # one that has just ended
+            if "spawn_main" in " ".join(child.cmdline()):
+                found.add(child.pid)
+    return found
+
+
+def answering(program: Program) -> set[int]:
+    """The workers that have said that they are ready."""
+    return {line["pid"] for line in program.lines() if "startup complete" in line["message"]} & workers(program)
+
+
+def patient(program: Program, data: dict[str, object]) -> Reply:
+    """Ask as any client does: a connection that broke before an answer is tried again."""
+    for _ in range(20):
+        try:
+            return program.post("/v1/search", data, Authorization=f"Bearer {KEY}")
+        except (ConnectionError, OSError):
+            time.sleep(0.05)
+    pytest.fail("no answer in twenty tries")
+
+
+def test_two_workers(house: Path, embedder: Embedder, tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    book = tmp_path / "book"
+    index_book(Work(open_book(house / "book"), embedder), EdgeStore(home), "house", journal=home / "journal")
+    variables = {"RECTO_API_KEY": KEY, "COLLECTION_NAME": "house", "RECTO_THREADS": "1"}
+    with Program(home, ("--workers", "2"), variables) as program:
+        wait_until(lambda: len(answering(program)) == 2, 120)
+        key = f"Bearer {KEY}"
+        expected = patient(program, {"query": ASKED}).json()
+        before = expected["generation"]
+
+        # A worker is killed: the other one goes on, and a new one takes its place.
+        victim = min(answering(program))
+        os.kill(victim, signal.SIGKILL)
+        for _ in range(10):
+            assert patient(program, {"query": ASKED}).json()["results"] == expected["results"]
+        wait_until(lambda: len(answering(program) - {victim}) == 2, 120)
+
+        # A new index under load: every answer is whole and of one of the two states.
+        write_other_book(book)
+        ended = threading.Event()
+        replies: list[Reply] = []
+
+        def ask() -> None:
+            while not ended.is_set():
+                replies.append(patient(program, {"query": ASKED}))
+
+        with ThreadPoolExecutor(3) as pool:
+            for _ in range(3):
+                pool.submit(ask)
+            index_book(Work(open_book(book), embedder), EdgeStore(home), "house", journal=home / "journal")
+            after = EdgeStore(home).open("house").info.generation
+            wait_until(lambda: [reply.json()["generation"] for reply in replies[-6:]] == [after] * 6, 60)
+            ended.set()
+        assert {reply.status for reply in replies} == {200}
+        for reply in replies:
+            body = reply.json()
+            pages = {passage["page_title"] for passage in body["results"]}
+            assert (pages == {"Beans"}) == (body["generation"] == after), "what is said of the state is true of the answer"
+            assert body["generation"] in (before, after)
+
+        # The figures are those of both workers, and of one that is gone.
+        figures = program.get("/metrics", Authorization=key).body.decode()
+        counted = sum(
+            float(line.rpartition(" ")[2]) for line in figures.splitlines() if line.startswith('recto_requests_total{method="POST"')
+        )
+        assert counted >= len(replies) + 10
+        assert f'recto_index_info{{collection="house",generation="{after}"}} 1.0' in figures
+        assert "recto_requests_running 1.0" in figures
+
+        assert program.end() == 0
+        wait_until(lambda: not psutil.pid_exists(victim))
+    check_log(program.output, home)
+    lines = [line for line in program.lines() if line["message"] == "request"]
+    assert {line["route"] for line in lines} == {"/v1/search", "/metrics"}
+    assert all(line["key"] == 1 and line["id"] and line["ms"] >= 0 for line in lines)
+
+
+def write_other_book(book: Path) -> None:
+    book.mkdir()
+    (book / "beans.md").write_text("# Beans\n\nBeans are sown in May.\n", "utf-8")
+
+
+def check_log(output: str, home: Path) -> None:
+    """Nothing of what was asked, no key and no stack trace; every line but our own words is JSON."""
+    for word in (KEY, "beans", "Traceback", 'File "'):
+        assert word not in output
+    spoken = [line for line in output.splitlines() if not line.startswith("{")]
+    assert len(spoken) == 1, spoken
+    assert spoken[0].startswith("Recto listens at http://127.0.0.1:")
+
+
+def test_sigterm_lets_what_is_under_way_end(home: Path, small_book: Path) -> None:
+    with CohereDouble(api_key=COHERE_KEY) as cohere, QdrantDouble(api_key=QDRANT_KEY) as qdrant:
+        index_in_the_cloud(home, small_book, cohere.url, qdrant.url)
+        with Program(home, (), cloud_variables(cohere.url, qdrant.url)) as program:
+            assert program.post("/retrieve", {"query": "knead the dough"}).status == 200
+            cohere.requests.clear()
+            cohere.always(delay(1.5))
+            with ThreadPoolExecutor(1) as pool:
+                answer = pool.submit(program.post, "/retrieve", {"query": "knead the dough"})
+                wait_until(lambda: bool(cohere.requests))
+                program.process.send_signal(signal.SIGTERM)
+                reply = answer.result(60)
+            assert reply.status == 200
+            assert reply.json()["results"][0]["title"] == "Bread"
+            assert program.process.wait(60) == 0
+            with pytest.raises(ConnectionError):
+                program.get("/healthz")
+        log = program.output.partition("Recto listens at")[2]  # the warning of a key over plain http names its address to the person
+        assert '"status": 200' in log
+        for word in (COHERE_KEY, QDRANT_KEY, cohere.url, qdrant.url, "knead", "Traceback"):
+            assert word not in log
+
+
+def test_a_port_that_is_taken(sample_home: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        done = recto(sample_home, "serve", "--port", str(taken.getsockname()[1]))
+    assert done.returncode == 2
+    assert "Cannot listen on 127.0.0.1" in done.stderr
+
+
+def test_workers_do_not_outlive_their_supervisor(sample_home: Path) -> None:
+    program = Program(sample_home, ("--workers", "2"))
+    with program:
+        wait_until(lambda: len(answering(program)) == 2, 120)
+        left = workers(program)
+        program.process.kill()
+        program.process.wait(60)
+        wait_until(lambda: not [pid for pid in left if psutil.pid_exists(pid)])

@@ -1,0 +1,224 @@
+"""Who may ask: keys, hosts, origins, and what browsers are told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from recto.errors import ConfigurationError
+from recto.server.auth import Keys, is_loopback
+from recto.server.http.middleware import Hosts
+from recto.server.http.options import ServeOptions, serve_options
+from recto.settings import Settings
+from tests.running import recto
+from tests.server.http.service import Service
+
+KEY, OTHER = "first-key-0123456789", "second-key-9876543210"
+
+
+@pytest.fixture(scope="module")
+def locked(house_settings: Settings) -> Iterator[Service]:
+    """Wants a key, answers to one more name, and lets the pages of one origin ask."""
+    options = ServeOptions(keys=(KEY, OTHER), hosts=("search.example.org",), origins=("https://book.example.org",))
+    with Service(house_settings, options) as service:
+        yield service
+
+
+def test_a_key_is_wanted_for_all_but_the_open_addresses(locked: Service) -> None:
+    assert locked.get("/healthz").status == 200
+    for path in ("/readyz", "/metrics", "/validate", "/openapi.json", "/v1/collections", "/v1/modules", "/nope"):
+        refused = locked.get(path)
+        assert refused.status == 401, path
+        assert refused.error == "This service wants a key"
+        assert refused.headers["www-authenticate"].startswith("Bearer")
+        assert locked.get(path, Authorization=f"Bearer {KEY}").status == (404 if path == "/nope" else 200)
+    assert locked.get("/").status in (200, 404)
+    assert locked.get("/static/nope.js").status == 404
+    assert locked.post("/retrieve", {"query": "beans"}).status == 401
+    for key in (KEY, OTHER):
+        assert locked.post("/retrieve", {"query": "beans"}, Authorization=f"Bearer {key}").status == 200
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        "",
+        "Bearer",
+        "Bearer ",
+        f"Basic {KEY}",
+        KEY,
+        f"Bearer {KEY}x",
+        f"Bearer {KEY[:-1]}",
+        f"Bearer {KEY},{OTHER}",
+        "Bearer \xff\xfe",
+        "x" * 9000,
+    ],
+)
+def test_wrong_keys(locked: Service, given: str) -> None:
+    assert locked.post("/retrieve", {"query": "beans"}, Authorization=given).status == 401
+
+
+def test_the_scheme_is_spelled_in_any_case(locked: Service) -> None:
+    assert locked.get("/readyz", Authorization=f"bearer  {KEY}").status == 200
+
+
+def test_paths_cannot_be_dressed_up_as_open(locked: Service) -> None:
+    for path in (
+        "/static/../v1/modules",
+        "/static/..%2Fv1/modules",
+        "//v1/modules",
+        "/%2e/v1/modules",
+        "/healthz/../v1/modules",
+        "/static/",
+    ):
+        assert locked.get(path).status in (401, 404), path
+
+
+def test_every_key_is_compared() -> None:
+    keys = Keys((KEY, OTHER))
+    assert [keys.holder(f"Bearer {key}") for key in (KEY, OTHER, "none")] == [1, 2, 0]
+    assert not Keys(())
+
+
+@pytest.mark.parametrize(
+    ("host", "welcome"),
+    [
+        ("localhost", True),
+        ("LOCALHOST:8000", True),
+        ("127.0.0.1:8000", True),
+        ("[::1]:8000", True),
+        ("recto.localhost", True),
+        ("search.example.org", True),
+        ("evil.example.org", False),
+        ("localhost.evil.example.org", False),
+        ("127.0.0.1.evil.example.org", False),
+        ("", False),
+        ("192.168.0.1", False),
+    ],
+)
+def test_on_loopback_only_its_own_names_are_answered(locked: Service, host: str, welcome: bool) -> None:
+    reply = locked.ask("GET", "/healthz", headers={"Host": host})
+    assert reply.status == (200 if welcome else 400)
+    if not welcome:
+        assert reply.error == "This service does not answer to that host name"
+
+
+def test_elsewhere_any_name_is_answered_unless_some_are_listed() -> None:
+    assert Hosts(ServeOptions(host="0.0.0.0")).check({"host": "anything"}) is None
+    listed = Hosts(ServeOptions(host="0.0.0.0", hosts=("search.example.org",)))
+    assert listed.check({"host": "search.example.org:443"}) is None
+    assert listed.check({"host": "localhost"}) is not None
+
+
+def test_headers_for_browsers(locked: Service) -> None:
+    for reply in (locked.get("/healthz"), locked.get("/readyz"), locked.get("/static/nope")):
+        policy = reply.headers["content-security-policy"]
+        assert "default-src 'none'" in policy
+        assert "unsafe" not in policy
+        assert "http" not in policy, "nothing from elsewhere"
+        assert reply.headers["x-content-type-options"] == "nosniff"
+        assert reply.headers["referrer-policy"] == "no-referrer"
+        assert reply.headers["cache-control"] == "no-store"
+        assert "server" not in reply.headers
+
+
+def test_origins(locked: Service) -> None:
+    key = f"Bearer {KEY}"
+    asks = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "authorization,content-type"}
+    allowed = locked.ask("OPTIONS", "/v1/search", headers={"Origin": "https://book.example.org", **asks})
+    assert allowed.status == 204
+    assert allowed.headers["access-control-allow-origin"] == "https://book.example.org"
+    assert "authorization" in allowed.headers["access-control-allow-headers"]
+    assert allowed.headers["vary"] == "Origin"
+    answer = locked.post("/v1/search", {"query": "beans"}, Origin="https://book.example.org", Authorization=key)
+    assert answer.headers["access-control-allow-origin"] == "https://book.example.org"
+    refused = locked.post("/v1/search", {"query": "beans"}, Origin="https://book.example.org")
+    assert refused.status == 401
+    assert refused.headers["access-control-allow-origin"] == "https://book.example.org", "its page may learn that a key is wanted"
+    for origin in ("https://evil.example.org", "null", "https://book.example.org.evil.example"):
+        other = locked.ask("OPTIONS", "/v1/search", headers={"Origin": origin, **asks})
+        assert other.status == 401
+        assert "access-control-allow-origin" not in other.headers
+
+
+def test_without_a_list_no_origin_may_ask(service: Service) -> None:
+    reply = service.ask("OPTIONS", "/v1/search", headers={"Origin": "https://book.example.org", "Access-Control-Request-Method": "POST"})
+    assert reply.status == 405
+    assert not [name for name in reply.headers if name.startswith("access-control")]
+
+
+def options(environment: dict[str, str] | None = None, **changed: object) -> ServeOptions:
+    flags: dict[str, object] = {
+        "host": "127.0.0.1", "port": 0, "workers": 1, "collections": (), "allow_public": False, "hosts": (), "origins": (),
+        "rate": None, "concurrency": 10, "timeout": 5, "drain": 5, **changed,
+    }  # fmt: skip
+    return serve_options(**flags, environment=environment or {})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.5", "example.org", "", "127.0.0.1.example.org"])
+def test_a_public_address_wants_a_key(host: str) -> None:
+    with pytest.raises(ConfigurationError, match="RECTO_API_KEY"):
+        options(host=host)
+    assert options({"RECTO_API_KEY": KEY}, host=host).keys == (KEY,)
+    assert options(host=host, allow_public=True).warnings()
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "::1", "[::1]", "127.8.9.1"])
+def test_loopback_wants_none(host: str) -> None:
+    assert is_loopback(host)
+    assert options(host=host).warnings() == []
+
+
+def test_what_the_environment_says() -> None:
+    found = options(
+        {
+            "RECTO_API_KEY": f" {KEY} , {OTHER},",
+            "RECTO_COLLECTIONS": "a,b",
+            "RECTO_ALLOWED_HOSTS": "Search.Example.org",
+            "RECTO_CORS_ORIGINS": "https://book.example.org",
+            "RECTO_RATE_LIMIT": "60",
+        }
+    )
+    assert found.keys == (KEY, OTHER)
+    assert found.collections == ("a", "b")
+    assert found.hosts == ("search.example.org",)
+    assert found.origins == ("https://book.example.org",)
+    assert found.rate == 60
+    assert KEY not in repr(found)
+    assert options({"RECTO_COLLECTIONS": "a"}, collections=("c",)).collections == ("c",), "flags win"
+
+
+@pytest.mark.parametrize(
+    "environment",
+    [
+        {"RECTO_API_KEY": "with space in it"},
+        {"RECTO_API_KEY": "schlüssel-0123456789"},
+        {"RECTO_RATE_LIMIT": "many"},
+        {"RECTO_RATE_LIMIT": "-1"},
+        {"RECTO_ALLOWED_HOSTS": "https://example.org"},
+        {"RECTO_CORS_ORIGINS": "*"},
+        {"RECTO_CORS_ORIGINS": "https://example.org/path"},
+        {"RECTO_CORS_ORIGINS": "https://[x"},
+    ],
+)
+def test_what_the_environment_cannot_say(environment: dict[str, str]) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        options(environment)
+    assert caught.value.hint
+    assert environment.get("RECTO_API_KEY", "none") not in str(caught.value)
+
+
+def test_the_command_ends_with_2(home: Path) -> None:
+    done = recto(home, "serve", "--host", "0.0.0.0", "--port", "0")
+    assert done.returncode == 2
+    assert "no RECTO_API_KEY" in done.stderr
+
+
+def test_the_first_named_collection_is_the_default() -> None:
+    def default(collections: list[str], **values: str) -> str:
+        return options(values, collections=collections).default
+
+    assert default(["my-book", "other"]) == "my-book"
+    assert default([], RECTO_COLLECTIONS="other") == default([]) == "humanoid_robotics_book"

@@ -1,0 +1,164 @@
+"""Bodies: whatever is sent, the answer has one of the described shapes, and what is ambiguous is refused."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from starlette.types import Message
+
+from recto.server.http.app import make_app
+from recto.server.http.models import ErrorBody, QueryResponse, SearchAnswer
+from recto.server.http.options import ServeOptions
+from recto.settings import Settings
+from tests.server.http.service import Service
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        (b"", "is required"),
+        (b"{", "not JSON"),
+        (b"nonsense", "not JSON"),
+        (b'{"query": "a"} trailing', "not JSON"),
+        (b'{"query": "a", "query": "b"}', "given twice"),
+        (b'{"query": "a", "modules": [{"x": 1, "x": 2}]}', "given twice"),
+        (b'{"query": NaN}', "NaN is not a number"),
+        (b'{"query": "a", "min_score": Infinity}', "Infinity is not a number"),
+        (b'{"query": "a", "min_score": -Infinity}', "-Infinity is not a number"),
+        (b'{"query": "a", "min_score": 1e999}', "too large"),
+        (b'{"query": "a", "limit": ' + b"9" * 5000 + b"}", "too large"),
+        (b'{"query": "\xff\xfe"}', "not UTF-8"),
+        (b'\xef\xbb\xbf{"query": "a"}', "not JSON"),
+        ('{"query": "a"}'.encode("utf-16"), "not UTF-8"),
+        (b"[" * 60_000, "nested too deeply"),
+        (b'{"query": ' + b"[" * 30_000 + b"]" * 30_000 + b"}", "nested too deeply"),
+        (b"[]", "must be a JSON object"),
+        (b'"query"', "must be a JSON object"),
+        (b"null", "The body"),
+        (b"5", "must be a JSON object"),
+    ],
+)
+def test_what_is_not_a_body(service: Service, body: bytes, words: str) -> None:
+    for path in ("/retrieve", "/v1/search"):
+        reply = service.ask("POST", path, raw=body)
+        assert reply.status == 400
+        assert words in reply.error
+
+
+@pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", "nonsense", ""])
+def test_another_content_type_is_refused(service: Service, kind: str) -> None:
+    """A web page elsewhere can send these without asking; it cannot send JSON as such."""
+    reply = service.ask("POST", "/retrieve", {"query": "robot"}, {"Content-Type": kind})
+    assert reply.status == 400
+    assert "application/json" in reply.error
+
+
+def test_other_spellings_of_json_are_taken(service: Service) -> None:
+    for kind in ("application/json; charset=utf-8", "Application/JSON"):
+        assert service.ask("POST", "/retrieve", {"query": "robot"}, {"Content-Type": kind}).status == 200
+
+
+def test_half_of_a_surrogate_pair_is_no_character(service: Service) -> None:
+    reply = service.ask("POST", "/retrieve", raw=b'{"query": "robot \\ud800"}')
+    assert reply.status == 200
+    assert reply.json()["query"] == "robot ?"
+
+
+def test_methods_and_addresses_that_are_not_there(service: Service) -> None:
+    assert service.ask("PUT", "/retrieve", {"query": "a"}).status == 405
+    assert service.ask("GET", "/retrieve").headers["allow"] == "POST"
+    for method in ("GET", "POST", "DELETE", "OPTIONS", "PROPFIND"):
+        assert service.ask(method, "/nope").error
+    assert service.ask("DELETE", "/validate").error == "This method is not allowed here"
+    assert service.ask("GET", "/healthz/").status == 404
+    assert service.ask("GET", "/docs").status == 404
+
+
+def test_head_is_get_without_a_body(service: Service) -> None:
+    for path in ("/healthz", "/validate", "/v1/collections", "/nope"):
+        whole, head = service.ask("GET", path), service.ask("HEAD", path)
+        assert (head.status, head.body) == (whole.status, b"")
+        assert head.headers["content-length"] == whole.headers["content-length"]
+
+
+def test_what_is_not_http(service: Service) -> None:
+    answer = service.wire(b"nonsense\r\n\r\n")
+    assert answer.startswith(b"HTTP/1.1 400")
+    assert json.loads(answer.partition(b"\r\n\r\n")[2]) == {"error": "Invalid HTTP request received", "status_code": 400}
+    assert service.wire(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nX: " + b"x" * 20_000).startswith(b"HTTP/1.1 400")
+
+
+@pytest.fixture(scope="module")
+def asked(house_settings: Settings) -> Iterator[Any]:
+    """The application without a socket: many bodies in a short time."""
+    app = make_app(house_settings, ServeOptions())
+
+    async def ask(path: str, body: bytes, kind: bytes) -> tuple[int, bytes]:
+        sent: list[Message] = []
+        messages = iter([{"type": "http.request", "body": body, "more_body": False}])
+
+        async def receive() -> Message:
+            return next(messages, {"type": "http.disconnect"})
+
+        async def send(message: Message) -> None:
+            sent.append(message)
+
+        headers = [(b"host", b"localhost"), (b"content-type", kind), (b"content-length", str(len(body)).encode())]
+        scope = {"type": "http", "method": "POST", "path": path, "raw_path": path.encode(), "query_string": b"", "headers": headers}
+        await app({**scope, "http_version": "1.1", "scheme": "http", "root_path": "", "client": ("127.0.0.1", 1)}, receive, send)
+        return sent[0]["status"], b"".join(message.get("body", b"") for message in sent[1:])
+
+    with asyncio.Runner() as runner:
+        yield lambda path, body, kind=b"application/json": runner.run(ask(path, body, kind))
+
+
+def check(status: int, body: bytes, shape: type[QueryResponse | SearchAnswer]) -> None:
+    answer = json.loads(body)
+    if status == 200:
+        shape.model_validate(answer)
+    else:
+        assert status in (400, 404), body
+        ErrorBody.model_validate(answer)
+        assert answer["status_code"] == status
+
+
+SHAPES: list[tuple[str, type[QueryResponse | SearchAnswer]]] = [("/retrieve", QueryResponse), ("/v1/search", SearchAnswer)]
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
+    max_leaves=8,
+)
+FIELDS = st.fixed_dictionaries(
+    {},
+    optional={
+        "query": st.text(max_size=30) | JSON,
+        "limit": st.integers(-2, 12) | JSON,
+        "collection": st.sampled_from(["house", "humanoid_robotics_book", "nope"]) | JSON,
+        "modules": st.lists(st.sampled_from(["garden", "kitchen", "x"])) | JSON,
+        "url": st.text(max_size=10) | JSON,
+        "min_score": st.floats() | JSON,
+        "other": JSON,
+    },
+)
+
+
+@settings(max_examples=150, derandomize=True)
+@given(body=FIELDS | JSON)
+def test_any_json(asked: Any, body: object) -> None:
+    for path, shape in SHAPES:
+        status, answer = asked(path, json.dumps(body).encode())
+        check(status, answer, shape)
+
+
+@settings(max_examples=150, derandomize=True)
+@given(body=st.binary(max_size=200), kind=st.sampled_from([b"application/json", b"text/plain", b"application/x+json", b"\xff"]))
+def test_any_bytes(asked: Any, body: bytes, kind: bytes) -> None:
+    for path, shape in SHAPES:
+        status, answer = asked(path, body, kind)
+        check(status, answer, shape)

@@ -1,0 +1,273 @@
+"""Version 1: what it answers is what the library answers, in the described shapes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+
+from recto.protocols import Embedder
+from recto.search.retriever import Retriever
+from recto.server.http import models
+from recto.server.http.options import ServeOptions
+from recto.settings import Settings
+from recto.stores.edge.store import EdgeStore
+from recto.types import MODES, Filters, Mode
+from tests.making import chunk, fingerprint
+from tests.running import recto
+from tests.server.http.service import Service
+
+
+def test_a_search(service: Service, retriever: Retriever) -> None:
+    body = service.post("/v1/search", {"query": "What is ROS 2?", "limit": 3}).json()
+    models.SearchAnswer.model_validate(body)
+    found = retriever.search("What is ROS 2?", 3)
+    assert [passage["id"] for passage in body["results"]] == [hit.chunk.id for hit in found.hits]
+    assert [passage["rank"] for passage in body["results"]] == [1, 2, 3]
+    assert body["outcome"] == "found"
+    assert body["noise"] == found.noise
+    assert body["generation"] == retriever.open().info.generation
+    assert body["collection"] == "humanoid_robotics_book"
+    first, hit = body["results"][0], found.hits[0]
+    assert first["above_noise"] is True
+    assert first["score"] == pytest.approx(hit.score, abs=1e-5)
+    assert first["text"] == hit.chunk.text
+    assert first["link"] == f"{hit.chunk.page_url}#{hit.chunk.anchor}"
+    assert first["start_line"] == hit.chunk.start_line
+
+
+def test_a_search_for_what_is_not_in_the_book_is_noise(service: Service) -> None:
+    body = service.post("/v1/search", {"query": "How long must I boil an egg?", "limit": 1}).json()
+    assert body["results"][0]["above_noise"] is False
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_the_mode_is_the_callers_choice(service: Service, retriever: Retriever, mode: Mode) -> None:
+    body = service.post("/v1/search", {"query": "QoS depth", "mode": mode}).json()
+    models.SearchAnswer.model_validate(body)
+    assert body["mode"] == mode
+    hits = retriever.search("QoS depth", mode=mode).hits
+    for part in ("score", "dense", "lexical"):
+        wanted = [getattr(hit, part) for hit in hits]
+        assert [result[part] for result in body["results"]] == [None if one is None else pytest.approx(one, abs=1e-4) for one in wanted]
+    many = service.post("/v1/batch", {"queries": ["QoS depth"], "mode": mode}).json()["responses"][0]
+    assert [result["id"] for result in many["results"]] == [result["id"] for result in body["results"]]
+    near = service.post("/v1/related", {"selection": "QoS depth", "mode": mode}).json()
+    assert near["mode"] == mode
+
+
+def test_snippets_and_matched_words(service: Service) -> None:
+    first = service.post("/v1/search", {"query": "QoS depth", "limit": 1}).json()["results"][0]
+    assert {"QoS", "depth"} <= set(first["matches"])
+    assert "depth" in first["snippet"]
+    assert len(first["snippet"]) < len(first["text"])
+    related = service.post("/v1/related", {"selection": first["text"], "limit": 1}).json()["results"][0]
+    assert related["matches"] == [], "a selected text without a question has no words to mark"
+
+
+def test_results_by_page(service: Service, retriever: Retriever) -> None:
+    body = service.post("/v1/search", {"query": "QoS profiles", "limit": 3, "group_by": "page"}).json()
+    models.SearchAnswer.model_validate(body)
+    groups = retriever.search("QoS profiles", 3, group_by="page").groups
+    assert [group["page_url"] for group in body["groups"]] == [group.page_url for group in groups]
+    assert [rank for group in body["groups"] for rank in group["ranks"]] == [result["rank"] for result in body["results"]]
+    ids = [[body["results"][rank - 1]["id"] for rank in group["ranks"]] for group in body["groups"]]
+    assert ids == [[hit.chunk.id for hit in group.hits] for group in groups]
+    assert service.post("/v1/search", {"query": "QoS profiles"}).json()["groups"] == []
+
+
+def test_corrections_and_what_the_book_covers(service: Service) -> None:
+    body = service.post("/v1/search", {"query": "quaternoin"}).json()
+    assert body["corrections"] == {"quaternoin": ["quaternion"]}
+    covered = service.post("/v1/search", {"query": "What is ROS 2?"}).json()
+    assert (covered["covered"], covered["answerable"] > 0.5) == (True, True)
+    strange = service.post("/v1/search", {"query": "best pizza in Naples"}).json()
+    assert (strange["covered"], strange["answerable"] < 0.5) == (False, True)
+    unknown = service.post("/v1/search", {"query": "What is ROS 2?", "mode": "lexical"}).json()
+    assert (unknown["covered"], unknown["answerable"]) == (True, None)
+
+
+def test_a_collection_without_lexical_vectors(tmp_path: Path, embedder: Embedder) -> None:
+    chunks = [chunk(0), chunk(1)]
+    vectors = embedder.embed_documents([one.text for one in chunks])
+    with EdgeStore(tmp_path).build("plain", embedder.fingerprint) as build:
+        build.add(chunks, vectors)
+        build.publish(fingerprint(embedder=embedder.fingerprint))
+    with Service(Settings("local", "edge", tmp_path, threads=2, precision="fp32", collection="plain"), ServeOptions()) as service:
+        body = service.post("/v1/search", {"query": chunks[0].text}).json()
+        assert (body["mode"], len(body["results"])) == ("dense", 2)
+        assert body["results"][0]["matches"], "words are marked without a vocabulary, too"
+        assert any("dense mode" in warning for warning in body["warnings"])
+        refused = service.post("/v1/search", {"query": "robot", "mode": "lexical"})
+        assert (refused.status, refused.error) == (400, "This collection has no lexical vectors")
+        assert "dense" in refused.json()["hint"]
+
+
+def test_filters(service: Service) -> None:
+    body = service.post("/v1/search", {"query": "sensors", "modules": ["simulation", "module-3-isaac"], "limit": 20}).json()
+    assert {passage["module"] for passage in body["results"]} == {"simulation", "isaac"}
+    page = "local://docs/docs/module-1-ros2/03-humanoid-urdf"
+    body = service.post("/v1/search", {"query": "joint limits", "url": f"{page}.md/"}).json()
+    assert {passage["page_url"] for passage in body["results"]} == {page}
+    none = service.post("/v1/search", {"query": "sensors", "modules": ["simulatoin"]}).json()
+    assert (none["outcome"], none["results"]) == ("filtered_out", [])
+    assert "Did you mean 'simulation'?" in none["message"]
+    high = service.post("/v1/search", {"query": "sensors", "min_score": 2}).json()
+    assert (high["outcome"], high["results"]) == ("no_match", [])
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({"limit": 101}, "limit must be at most 100"),
+        ({"modules": "ros2"}, "modules must be a list"),
+        ({"modules": [1]}, "modules.0 must be text"),
+        ({"modules": [" "]}, "cannot be empty"),
+        ({"url": " "}, "cannot be empty"),
+        ({"url": 1}, "url must be text"),
+        ({"min_score": 1.5, "mode": "dense"}, "min_score must be between -1 and 1"),
+        ({"min_score": 1e6}, "min_score must be at most 1000"),
+        ({"min_score": "0.5"}, "min_score must be a number"),
+        ({"min_score": True}, "min_score must be a number"),
+        ({"collection": 1}, "collection must be text"),
+        ({"mode": "fast"}, "mode must be 'hybrid', 'dense' or 'lexical'"),
+        ({"mode": None}, "mode must be 'hybrid', 'dense' or 'lexical'"),
+        ({"group_by": "module"}, "group_by must be 'page'"),
+    ],
+)
+def test_what_cannot_be_asked_for(service: Service, more: dict[str, object], words: str) -> None:
+    reply = service.post("/v1/search", {"query": "robot", **more})
+    assert reply.status == 400
+    assert words in reply.error
+    assert "--" not in reply.error, "there are no flags here"
+
+
+def test_a_selected_text(service: Service, retriever: Retriever) -> None:
+    chunk = retriever.search("What is ROS 2?", 1).hits[0].chunk
+    selection = chunk.text[:300]
+    body = service.post("/v1/related", {"selection": selection, "limit": 3}).json()
+    models.RelatedAnswer.model_validate(body)
+    assert chunk.id not in {passage["id"] for passage in body["results"]}, "what holds the selection is left out"
+    assert body["selection"]["left_out"] >= 1
+    assert [passage["id"] for passage in body["results"]] == [hit.chunk.id for hit in retriever.related(selection, None, 3).hits]
+    asked = service.post("/v1/related", {"selection": selection, "question": "How is it secured?", "modules": ["ros2"]}).json()
+    assert {passage["module"] for passage in asked["results"]} == {"ros2"}
+    for blank in ("", " \n", None):
+        none = service.post("/v1/related", {"selection": selection, "limit": 3, "question": blank}).json()
+        assert [passage["id"] for passage in none["results"]] == [passage["id"] for passage in body["results"]], "blank is no question"
+    long = service.post("/v1/related", {"selection": "A robot walks. " * 2000}).json()
+    assert long["selection"]["cut"] is True
+    assert long["selection"]["given"] > len(long["selection"]["text"])
+    for wrong in ({"selection": " "}, {"selection": None}, {}, {"selection": "x", "question": 5}, {"selection": "x", "query": "y"}):
+        assert service.post("/v1/related", wrong).status == 400
+
+
+def test_several_questions(service: Service) -> None:
+    questions = ["What is ROS 2?", "robot navigation", "How do I set up Gazebo?"]
+    body = service.post("/v1/batch", {"queries": questions, "limit": 2}).json()
+    models.BatchAnswer.model_validate(body)
+    assert [answer["query"] for answer in body["responses"]] == questions
+    for question, answer in zip(questions, body["responses"], strict=True):
+        alone = service.post("/v1/search", {"query": question, "limit": 2}).json()
+        assert [one["id"] for one in alone["results"]] == [one["id"] for one in answer["results"]]
+    assert service.post("/v1/batch", {"queries": []}).error == "queries must have at least 1 entries"
+    assert service.post("/v1/batch", {"queries": ["a"] * 33}).error == "queries must have at most 32 entries"
+    assert service.post("/v1/batch", {"queries": ["a", " "]}).error == "Query cannot be empty"
+
+
+def test_modules_and_pages(service: Service, retriever: Retriever) -> None:
+    modules = service.get("/v1/modules").json()
+    models.ModulesAnswer.model_validate(modules)
+    assert {entry["name"]: entry["passages"] for entry in modules["modules"]} == retriever.open().modules()
+    pages = service.get("/v1/pages").json()
+    models.PagesAnswer.model_validate(pages)
+    assert sum(entry["passages"] for entry in pages["pages"]) == retriever.open().info.chunks
+    assert sum(entry["pages"] for entry in modules["modules"]) == len(pages["pages"])
+    only = service.get("/v1/pages?module=ros2").json()["pages"]
+    assert only == [entry for entry in pages["pages"] if entry["module"] == "ros2"] != []
+    assert service.get("/v1/pages?module=module-1-ros2").json()["pages"] == only, "a module goes by all its names"
+    unknown = service.get("/v1/pages?module=ros-two")
+    assert (unknown.status, unknown.error) == (404, "There is no module 'ros-two'")
+    names = ", ".join(entry["name"] for entry in modules["modules"])
+    assert unknown.json()["hint"] == f"Did you mean 'ros2'? Modules: {names}."
+    assert service.get("/v1/pages?module=" + "x" * 200).error == f"There is no module '{'x' * 80}…'"
+
+
+def test_a_page_in_its_order(service: Service) -> None:
+    for entry in service.get("/v1/pages").json()["pages"][:3]:
+        body = service.get(f"/v1/pages/{quote(entry['url'], safe='')}").json()
+        models.PageAnswer.model_validate(body)
+        assert body["title"] == entry["title"]
+        assert [passage["chunk_index"] for passage in body["passages"]] == list(range(entry["passages"]))
+    assert service.get("/v1/pages/local://docs/docs/intro.md").json()["url"] == "local://docs/docs/intro", "spelled as people do"
+    gone = service.get(f"/v1/pages/{quote('local://docs/docs/intr0', safe='')}")
+    assert gone.status == 404
+    assert "local://docs/docs/intro" in gone.json()["hint"]
+    assert service.get("/v1/pages/").status == 400
+    assert service.get("/v1/pages/%FF%FE").status == 404
+    assert service.get("/v1/pages/local%3A%2F%2Fdocs%2Fdocs%2Fintro?collection=nope").status == 404
+
+
+@pytest.fixture(scope="module")
+def house_service(house_settings: Settings) -> Iterator[Service]:
+    with Service(house_settings, ServeOptions(collections=("physical-ai-book",))) as service:
+        yield service
+
+
+def test_health(house_service: Service, house_settings: Settings) -> None:
+    body = house_service.get("/v1/health").json()
+    models.HealthAnswer.model_validate(body)
+    assert (body["coverage"], body["suite"]) == (None, None)
+    assert [command for sentence in body["advice"] for command in ("coverage", "validate") if f"recto {command} " in sentence] == [
+        "coverage",
+        "validate",
+    ]
+    assert body["index"]["chunks"] == body["validation"]["vector_count"]
+    house_service.post("/v1/search", {"query": "beans"})
+    latency = house_service.get("/v1/health").json()["latency"]
+    assert latency["requests"] >= 1
+    assert latency["p50_ms"] <= latency["p95_ms"]
+    assert latency["steps"]["embed"]["p50"] > 0
+    missing = house_service.get("/v1/health?collection=physical-ai-book").json()
+    models.HealthAnswer.model_validate(missing)
+    assert missing["index"] is None
+    assert missing["validation"]["collection_exists"] is False
+
+
+def test_health_shows_the_last_reports(house_service: Service, house_settings: Settings) -> None:
+    questions = {
+        "name": "house",
+        "queries": [
+            {"query": "When are beans sown?", "expect": {"module": "garden"}},
+            {"query": "How is a rose grafted?", "expect": {"module": "kitchen"}},
+        ],
+    }
+    suite = house_settings.home.parent / "questions.json"
+    suite.write_text(json.dumps(questions))
+    measured = recto(house_settings.home, "coverage", "--collection", "house", "--json")
+    assert measured.returncode == 0, measured.stderr
+    assert recto(house_settings.home, "validate", "--collection", "house", "--suite", str(suite)).returncode == 5
+    body = house_service.get("/v1/health").json()
+    models.HealthAnswer.model_validate(body)
+    coverage, told = body["coverage"], json.loads(measured.stdout)
+    assert coverage["current"]
+    assert (coverage["reached"], coverage["total"]) == (told["reached"], told["sections"])
+    states = [section["state"] for page in coverage["pages"] for section in page["sections"]]
+    assert len(states) == coverage["total"]
+    assert states.count("unreachable") == len(told["unreachable"])
+    suite_run = body["suite"]
+    assert suite_run["current"]
+    assert (suite_run["name"], suite_run["passed"], suite_run["total"]) == ("house", 1, 2)
+    assert [failed["query"] for failed in suite_run["failed"]] == ["How is a rose grafted?"]
+    assert suite_run["measures"]
+    assert not [sentence for sentence in body["advice"] if "coverage" in sentence or "validate" in sentence]
+
+
+def test_filters_are_values(service: Service, retriever: Retriever) -> None:
+    """The same narrowing over HTTP and in the library."""
+    body = service.post("/v1/search", {"query": "robot", "modules": ["vla"], "limit": 5, "min_score": 0.5}).json()
+    found = retriever.search("robot", 5, Filters(("vla",)), 0.5)
+    assert [one["id"] for one in body["results"]] == [hit.chunk.id for hit in found.hits]

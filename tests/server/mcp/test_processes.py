@@ -1,0 +1,239 @@
+"""The server as clients start it: a process of its own, on standard input and output and on a port."""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import json
+import re
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+from mcp import Client, StdioServerParameters
+from mcp.client.streamable_http import streamable_http_client
+
+from recto.cli.main import recto as product
+from recto.cli.runner import run
+from recto.search.retriever import Retriever
+from tests.cli.test_index import HEARS_CTRL_C
+from tests.running import ROOT, environment, recto
+from tests.server.mcp.asking import connected, failure, text_of
+
+KEY = "a-long-random-text-1234567890"
+OTHER_KEY = "another-long-random-text-0987654321"
+QUESTION = "Was ist ROS 2 – wörtlich? 🤖"
+
+
+async def ask_for_everything(client: Client) -> dict[str, Any]:
+    """Use all that the server offers, one after the other and twenty at once."""
+    await client.list_tools()
+    found = await client.call_tool("search_book", {"query": QUESTION, "limit": 2})
+    link = found.structured_content["passages"][0]["link"]
+    resources = (await client.list_resources()).resources
+    return {
+        "link": link,
+        "found": found,
+        "page": await client.call_tool("read_page", {"address": link}),
+        "modules": await client.call_tool("list_modules", {}),
+        "related": await client.call_tool("related_passages", {"selection": found.structured_content["passages"][0]["text"]}),
+        "refused": await client.call_tool("search_book", {"query": ""}),
+        "resource": await client.read_resource(resources[0].uri),
+        "many": await asyncio.gather(*(client.call_tool("search_book", {"query": QUESTION}) for _ in range(20))),
+    }
+
+
+def check(answers: dict[str, Any], retriever: Retriever) -> None:
+    expected = retriever.search(QUESTION, 2).hits
+    assert [passage["text"] for passage in answers["found"].structured_content["passages"]] == [hit.chunk.text for hit in expected]
+    assert answers["link"] == expected[0].chunk.link
+    assert expected[0].chunk.text in answers["page"].structured_content["markdown"]
+    assert len(answers["modules"].structured_content["modules"]) == 5
+    assert answers["related"].structured_content["left_out"] >= 1
+    assert "Query cannot be empty" in failure(answers["refused"])
+    assert answers["resource"].contents[0].text == retriever.page(min(retriever.pages())).markdown()
+    assert {result.structured_content["passages"][0]["link"] for result in answers["many"]} == {answers["link"]}
+    assert all(answers["link"] in text_of(result) for result in answers["many"])
+
+
+def test_standard_input_and_output(sample_home: Path, retriever: Retriever) -> None:
+    server = StdioServerParameters(command=sys.executable, args=["-m", "recto", "mcp"], env=environment(sample_home), cwd=ROOT)
+    check(connected(server, ask_for_everything), retriever)
+
+
+def test_only_the_protocol_is_on_standard_output(sample_home: Path) -> None:
+    """Warnings are told on standard error, rubbish on standard input is answered as the protocol wants, and its end is the end."""
+    handshake = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
+    messages = [
+        {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": handshake},
+        {"jsonrpc": "2.0", "method": "notifications/initialized"},
+        {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": "search_book", "arguments": {"query": "robot"}}},
+    ]
+    with subprocess.Popen(
+        [sys.executable, "-m", "recto", "mcp", "--collection", "no-such-book"],
+        cwd=ROOT,
+        env=environment(sample_home, PYTHONIOENCODING="ascii"),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        encoding="utf-8",
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write("this is not JSON\n" + "".join(json.dumps(message) + "\n" for message in messages))
+        process.stdin.flush()
+        lines = [json.loads(process.stdout.readline())]
+        while lines[-1].get("id") != 2:
+            lines.append(json.loads(process.stdout.readline()))
+        rest, told = process.communicate(timeout=60)
+    assert rest == ""
+    assert process.returncode == 0
+    assert all(line["jsonrpc"] == "2.0" for line in lines)
+    result = lines[-1]["result"]
+    assert result["isError"]
+    assert "Collection 'no-such-book' does not exist" in result["content"][0]["text"]
+    assert "[WARNING] Configuration error: Collection 'no-such-book' does not exist" in told
+    assert "Traceback" not in told
+
+
+@dataclass(frozen=True)
+class Service:
+    process: subprocess.Popen[str]
+    host: str
+    port: int
+
+    @property
+    def url(self) -> str:
+        return f"http://{self.host}:{self.port}/mcp"
+
+
+def started(home: Path, *arguments: str, **more: str) -> Service:
+    process = subprocess.Popen(
+        [sys.executable, "-c", HEARS_CTRL_C, "mcp", "--http", "--port", "0", *arguments],
+        cwd=ROOT,
+        env=environment(home, **more),
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stderr is not None
+    told = process.stderr.readline()
+    found = re.search(r"on http://([\d.]+):(\d+)/mcp", told)
+    assert found, told
+    return Service(process, "127.0.0.1", int(found[2]))
+
+
+def stopped(service: Service) -> str:
+    service.process.send_signal(signal.SIGINT)
+    _, told = service.process.communicate(timeout=60)
+    assert service.process.returncode == 130
+    return told
+
+
+@pytest.fixture(scope="module")
+def local(sample_home: Path) -> Iterator[Service]:
+    service = started(sample_home)
+    yield service
+    told = stopped(service)
+    assert "Traceback" not in told
+
+
+def post(service: Service, **headers: str) -> tuple[int, bytes, http.client.HTTPMessage]:
+    connection = http.client.HTTPConnection(service.host, service.port, timeout=60)
+    body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}})
+    fields = {"content-type": "application/json", "accept": "application/json, text/event-stream", "mcp-protocol-version": "2025-06-18"}
+    try:
+        connection.request("POST", "/mcp", body, {**fields, **headers})
+        response = connection.getresponse()
+        return response.status, response.read(), response.headers
+    finally:
+        connection.close()
+
+
+def test_http(local: Service, retriever: Retriever) -> None:
+    check(connected(local.url, ask_for_everything), retriever)
+    check(connected(local.url, ask_for_everything, mode="legacy"), retriever)
+
+
+@pytest.mark.parametrize(
+    ("headers", "code"),
+    [
+        ({}, 200),
+        ({"host": "localhost:8001"}, 200),
+        ({"host": "127.0.0.1"}, 200),
+        ({"host": "evil.example.org:8001"}, 421),
+        ({"host": "localhost.evil.example.org"}, 421),
+        ({"origin": "https://evil.example.org"}, 403),
+        ({"origin": "http://localhost:3000"}, 200),
+    ],
+)
+def test_web_pages_elsewhere_cannot_reach_it(local: Service, headers: dict[str, str], code: int) -> None:
+    assert post(local, **headers)[0] == code
+
+
+def test_a_public_service_wants_a_key(sample_home: Path, retriever: Retriever) -> None:
+    service = started(sample_home, "--host", "0.0.0.0", RECTO_API_KEY=f"{KEY}, {OTHER_KEY}")
+    try:
+        for refused in ({}, {"authorization": f"Bearer {KEY}x"}, {"authorization": KEY}, {"authorization": "Bearer "}):
+            code, body, headers = post(service, **refused)
+            assert code == 401
+            assert headers["www-authenticate"].startswith("Bearer")
+            assert "Authorization: Bearer" in json.loads(body)["error"]
+        assert post(service, authorization=f"bearer {OTHER_KEY}", host="book.example.org")[0] == 200
+
+        async def ask() -> dict[str, Any]:
+            async with (
+                httpx2.AsyncClient(headers={"authorization": f"Bearer {KEY}"}, timeout=60) as sender,
+                Client(streamable_http_client(service.url, http_client=sender)) as client,
+            ):
+                return await ask_for_everything(client)
+
+        check(asyncio.run(ask()), retriever)
+    finally:
+        told = stopped(service)
+    assert KEY not in told
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["--http", "--host", "0.0.0.0"], 2, "0.0.0.0 can be reached from other machines, and there is no RECTO_API_KEY"),
+        (["--http", "--host", "::"], 2, "there is no RECTO_API_KEY"),
+        (["--http", "--host", "book.example.org"], 2, "there is no RECTO_API_KEY"),
+        (["--port", "9000"], 4, "--host and --port are for --http"),
+        (["--http", "--port", "70000"], 4, "70000 is not in the range"),
+        (["--collection", "a/b"], 4, "not a usable collection name"),
+    ],
+)
+def test_what_is_refused_at_once(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, sample_home: Path, arguments: list[str], code: int, said: str
+) -> None:
+    monkeypatch.setenv("RECTO_HOME", str(sample_home))
+    assert run(product, ["mcp", *arguments], "recto") == code
+    out, told = capsys.readouterr()
+    assert said in told
+    assert out == ""
+
+
+def test_a_port_that_is_taken(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, sample_home: Path) -> None:
+    monkeypatch.setenv("RECTO_HOME", str(sample_home))
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        assert run(product, ["mcp", "--http", "--port", str(port)], "recto") == 2
+    told = capsys.readouterr().err
+    assert f"Cannot listen on 127.0.0.1 port {port}: " in told
+    assert "attempting" not in told
+
+
+def test_without_the_extra(sample_home: Path, tmp_path: Path) -> None:
+    (tmp_path / "mcp.py").write_text("raise ModuleNotFoundError('No module named mcp', name='mcp')\n")
+    done = recto(sample_home, "mcp", PYTHONPATH=str(tmp_path))
+    assert done.returncode == 2
+    assert "pip install 'recto[mcp]'" in done.stderr

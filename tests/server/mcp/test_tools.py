@@ -1,0 +1,363 @@
+"""The tools as an agent sees them: what they say of themselves, what they answer, how they refuse."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+from mcp import Client
+from mcp.shared.exceptions import MCPError
+from mcp_types import CallToolResult, TextResourceContents
+
+from recto.book.sources.tree import open_book
+from recto.indexing.indexer import Work, index_book
+from recto.protocols import Embedder
+from recto.search.display import chunk_matches, response_words
+from recto.search.retriever import Retriever
+from recto.search.snippets import make_snippet
+from recto.server.mcp import server as server_module
+from recto.server.mcp import tools as pages_module
+from recto.server.mcp.server import Desk, build_server, page_uri
+from recto.stores.edge.store import EdgeStore
+from recto.types import MODES, Filters, Mode, Module, SearchResponse
+from tests.server.mcp.asking import call, connected, failure, in_memory, text_of
+
+QUESTION = "What is ROS 2?"
+FUNDAMENTALS = "local://docs/docs/module-1-ros2/01-ros2-fundamentals"
+
+
+@pytest.fixture(scope="module")
+def greek(tmp_path_factory: pytest.TempPathFactory, embedder: Embedder) -> Iterator[Retriever]:
+    """A book whose page has letters beyond ASCII in its address, its headings and its text."""
+    root = tmp_path_factory.mktemp("greek")
+    (root / "book").mkdir()
+    (root / "book" / "μάθημα δύο.md").write_text("# Η ταχύτητα 🚀\n\nΗ ταχύτητα είναι διάνυσμα: 速度 has a direction.\n", "utf-8")
+    store = EdgeStore(root / "home")
+    index_book(Work(open_book(root / "book"), embedder), store, "greek", journal=root / "home" / "journal")
+    yield Retriever(embedder, store, "greek")
+    store.close()
+
+
+def test_what_the_server_says_of_itself(retriever: Retriever) -> None:
+    async def look(client: Client) -> Any:
+        return client.server_info, client.instructions, (await client.list_tools()).tools
+
+    info, instructions, tools = in_memory(retriever, look)
+    assert info.name == "recto"
+    assert "link" in instructions
+    assert "above_noise" in instructions
+    assert "answerable" in instructions
+    assert [tool.name for tool in tools] == ["search_book", "read_page", "list_modules", "related_passages"]
+    for tool in tools:
+        Draft202012Validator.check_schema(tool.input_schema)
+        Draft202012Validator.check_schema(tool.output_schema)
+        assert "$ref" not in str(tool.output_schema), "not every client follows references"
+        assert tool.annotations.read_only_hint
+        assert all("description" in field for field in tool.input_schema["properties"].values()), tool.name
+    passage = tools[0].output_schema["properties"]["passages"]["items"]
+    assert set(passage["required"]) == set(passage["properties"]) > {"link", "title", "module", "headings", "score", "above_noise"}
+    search = tools[0].input_schema
+    assert search["required"] == ["query"]
+    assert search["properties"]["limit"] | {"description": "", "title": ""} == {
+        "default": 5,
+        "minimum": 1,
+        "maximum": 20,
+        "type": "integer",
+        "description": "",
+        "title": "",
+    }
+
+
+def test_search_answers_as_the_core_does(retriever: Retriever) -> None:
+    expected = retriever.search(QUESTION, 3)
+    result = call(retriever, "search_book", query=QUESTION, limit=3)
+    assert not result.is_error
+    found = result.structured_content
+    assert found["outcome"] == "found"
+    assert found["noise"] == pytest.approx(expected.noise, abs=1e-4)
+    assert (found["mode"], found["answerable"], found["corrections"]) == ("hybrid", expected.answerable, {})
+    assert len(found["passages"]) == 3
+    words = response_words(retriever, expected)
+    for passage, hit in zip(found["passages"], expected.hits, strict=True):
+        assert passage == {
+            "link": f"{hit.chunk.page_url}#{hit.chunk.anchor}",
+            "title": hit.chunk.page_title,
+            "module": hit.chunk.module_name,
+            "headings": list(hit.chunk.headings),
+            "score": pytest.approx(hit.score, abs=1e-4),
+            "dense": pytest.approx(hit.dense, abs=1e-4),
+            "lexical": pytest.approx(hit.lexical, abs=1e-4),
+            "above_noise": True,
+            "matches": list(chunk_matches(hit.chunk, words)),
+            "snippet": make_snippet(hit.chunk.text, words).text,
+            "text": hit.chunk.text,
+        }
+        assert passage["link"] in text_of(result)
+        assert passage["text"] in text_of(result)
+        assert f"matches: {', '.join(passage['matches'])})" in text_of(result)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_the_mode_is_the_agents_choice(retriever: Retriever, mode: Mode) -> None:
+    found = call(retriever, "search_book", query="QoS depth", mode=mode).structured_content
+    assert found["mode"] == mode
+    hits = retriever.search("QoS depth", mode=mode).hits
+    assert [passage["text"] for passage in found["passages"]] == [hit.chunk.text for hit in hits]
+    near = call(retriever, "related_passages", selection="QoS depth", mode=mode).structured_content
+    assert near["mode"] == mode
+    assert "mode" in failure(call(retriever, "search_book", query="QoS depth", mode="fast"))
+
+
+def test_a_misspelt_word_is_corrected_and_said(retriever: Retriever) -> None:
+    result = call(retriever, "search_book", query="quaternoin")
+    assert result.structured_content["corrections"] == {"quaternoin": ["quaternion"]}
+    assert '"quaternoin" is not in the book. Searched for "quaternion".' in text_of(result)
+
+
+def test_filters(retriever: Retriever) -> None:
+    only = call(retriever, "search_book", query="sensors", modules=["simulation", "module-3-isaac"], limit=20).structured_content
+    assert {passage["module"] for passage in only["passages"]} == {"simulation", "isaac"}
+    for spelled in ("ros2", " ROS2 , ", ["ros2"]):
+        found = call(retriever, "search_book", query="sensors", modules=spelled).structured_content
+        assert {passage["module"] for passage in found["passages"]} == {"ros2"}
+    page = call(retriever, "search_book", query="sensors", page=f"{FUNDAMENTALS}/#nodes", modules=None).structured_content
+    assert {passage["link"].partition("#")[0] for passage in page["passages"]} == {FUNDAMENTALS}
+
+
+def test_why_nothing_was_found(retriever: Retriever) -> None:
+    filtered = call(retriever, "search_book", query=QUESTION, modules=["ros3"])
+    assert not filtered.is_error
+    assert filtered.structured_content["outcome"] == "filtered_out"
+    assert filtered.structured_content["passages"] == []
+    assert "Did you mean 'ros2'?" in text_of(filtered)
+    elsewhere = call(retriever, "search_book", query="How long do I have to boil an egg?")
+    assert elsewhere.structured_content["outcome"] == "found"
+    assert not any(passage["above_noise"] for passage in elsewhere.structured_content["passages"])
+    assert elsewhere.structured_content["answerable"] < 0.5
+    assert text_of(elsewhere).startswith("The book does not seem to cover this.")
+    assert "; weak" in text_of(elsewhere)
+
+
+def test_a_collection_that_is_missing_or_empty(retriever: Retriever, tmp_path: Path, embedder: Embedder) -> None:
+    missing = failure(call(retriever.beside("nowhere"), "search_book", query=QUESTION))
+    assert "Collection 'nowhere' does not exist" in missing
+    assert "recto index" in missing
+    store = EdgeStore(tmp_path)
+    made = retriever.open().info.fingerprint
+    assert made is not None
+    with store.build("bare", embedder.fingerprint, rebuild=True) as build:
+        build.publish(replace(made, pages=0))
+    assert "Collection 'bare' is empty" in failure(call(Retriever(embedder, store, "bare"), "list_modules"))
+    store.close()
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "said"),
+    [
+        ("search_book", {}, "query: Field required"),
+        ("search_book", {"query": "  "}, "Query cannot be empty"),
+        ("search_book", {"query": "a" * 2001}, "at most 2000"),
+        ("search_book", {"query": 7}, "query: Input should be a valid string"),
+        ("search_book", {"query": "x", "limit": 0}, "limit: Input should be greater than or equal to 1"),
+        ("search_book", {"query": "x", "limit": 21}, "limit: Input should be less than or equal to 20"),
+        (
+            "search_book",
+            {"query": "x", "module": "ros2"},
+            "module: Extra inputs are not permitted. The arguments are: query, limit, modules",
+        ),
+        ("search_book", {"query": "x", "modules": [" "]}, "modules.0: String should have at least 1 character"),
+        ("read_page", {"address": "local://docs/docs/nowhere"}, "There is no page"),
+        ("read_page", {"address": f"{FUNDAMENTALS}s"}, f"Did you mean '{FUNDAMENTALS}'?"),
+        ("read_page", {"address": FUNDAMENTALS.rpartition("/")[2]}, f"Did you mean '{FUNDAMENTALS}'?"),
+        ("read_page", {"address": f"{FUNDAMENTALS}#node"}, "Did you mean '#nodes'?"),
+        ("read_page", {"address": FUNDAMENTALS, "part": 9}, "There is no part 9"),
+        ("related_passages", {"selection": " "}, "Selected text cannot be empty"),
+    ],
+)
+def test_what_is_refused(retriever: Retriever, tool: str, arguments: dict[str, Any], said: str) -> None:
+    assert said in failure(call(retriever, tool, **arguments))
+
+
+def test_an_unknown_tool_is_an_error_of_the_protocol(retriever: Retriever) -> None:
+    with pytest.raises(MCPError, match="There is no tool 'find'. The tools are: search_book"):
+        call(retriever, "find")
+
+
+def test_a_page_and_a_section(retriever: Retriever) -> None:
+    page = retriever.page(FUNDAMENTALS)
+    whole = call(retriever, "read_page", address=f"{FUNDAMENTALS}.md").structured_content
+    assert whole["markdown"] == page.markdown()
+    assert (whole["link"], whole["title"], whole["part"], whole["parts"]) == (FUNDAMENTALS, page.title, 1, 1)
+    link = call(retriever, "search_book", query="What is a ROS 2 node?").structured_content["passages"][0]["link"]
+    section = call(retriever, "read_page", address=link)
+    assert section.structured_content["markdown"] == page.markdown(link.partition("#")[2])
+    assert section.structured_content["link"] == link
+    assert section.structured_content["markdown"] in text_of(section)
+
+
+def test_a_long_page_comes_in_parts(retriever: Retriever, monkeypatch: pytest.MonkeyPatch) -> None:
+    chunks = retriever.page(FUNDAMENTALS).chunks
+    room = max(len(chunk.text) for chunk in chunks) - 100  # one of the passages is cut, too
+    monkeypatch.setattr(pages_module, "LONGEST_PART", room)
+    first = call(retriever, "read_page", address=FUNDAMENTALS).structured_content
+    assert first["parts"] > 2
+    assert "Call read_page with part=2" in first["note"]
+    parts = [call(retriever, "read_page", address=FUNDAMENTALS, part=number + 1).structured_content for number in range(first["parts"])]
+    assert parts[-1]["note"] == ""
+    together = "\n".join(part["markdown"] for part in parts)
+    places = [together.find(chunk.text) for chunk in chunks if len(chunk.text) <= room]
+    assert -1 not in places
+    assert places == sorted(places)
+
+
+def test_modules(retriever: Retriever) -> None:
+    result = call(retriever, "list_modules")
+    listed = result.structured_content["modules"]
+    found = {module["name"]: module["passages"] for module in listed}
+    assert [Module(module["name"], module["title"], module["passages"]) for module in listed] == list(retriever.modules())
+    assert result.structured_content["pages"] == len(retriever.pages())
+    assert all(name in text_of(result) for name in found)
+
+
+def test_related_passages(retriever: Retriever) -> None:
+    selected = retriever.search("What is a ROS 2 node?").hits[0].chunk
+    expected: SearchResponse = retriever.related(selected.text, top_k=4, filters=Filters(modules=("ros2",)))
+    found = call(retriever, "related_passages", selection=selected.text, limit=4, modules=["ros2"]).structured_content
+    assert [passage["text"] for passage in found["passages"]] == [hit.chunk.text for hit in expected.hits]
+    assert selected.text not in [passage["text"] for passage in found["passages"]]
+    assert found["left_out"] >= 1
+    blank = call(retriever, "related_passages", selection=selected.text, question=" ", limit=4, modules=["ros2"]).structured_content
+    assert blank["passages"] == found["passages"], "a blank question is none"
+    long = call(retriever, "related_passages", selection=selected.text * 40, question="How do I start one?")
+    assert len(long.structured_content["searched_for"]) < len(selected.text) * 40
+    assert "The selected text is long" in text_of(long)
+
+
+def test_letters_beyond_ascii(greek: Retriever) -> None:
+    async def read(client: Client) -> tuple[CallToolResult, CallToolResult, Any]:
+        found = await client.call_tool("search_book", {"query": "Ποια είναι η ταχύτητα; 🚀"})
+        page = await client.call_tool("read_page", {"address": found.structured_content["passages"][0]["link"]})
+        (listed,) = (await client.list_resources()).resources
+        return found, page, (listed, await client.read_resource(listed.uri))
+
+    found, page, (listed, resource) = in_memory(greek, read)
+    assert found.structured_content["passages"][0]["title"] == "Η ταχύτητα 🚀"
+    assert "速度" in page.structured_content["markdown"]
+    assert listed.uri.isascii()
+    assert "速度" in resource.contents[0].text
+
+
+def test_pages_are_resources(retriever: Retriever, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server_module, "LISTED", 10)
+
+    async def read_all(client: Client) -> tuple[list[str], str, str]:
+        uris: list[str] = []
+        cursor = None
+        while True:
+            listed = await client.list_resources(cursor=cursor)
+            assert len(listed.resources) <= 10
+            uris += [resource.uri for resource in listed.resources]
+            cursor = listed.next_cursor
+            if cursor is None:
+                break
+        (template,) = (await client.list_resource_templates()).resource_templates
+        (content,) = (await client.read_resource(page_uri(f"{FUNDAMENTALS}#nodes"))).contents
+        assert isinstance(content, TextResourceContents)
+        assert content.mime_type == "text/markdown"
+        return uris, template.uri_template, content.text
+
+    uris, template, section = in_memory(retriever, read_all)
+    assert uris == [page_uri(address) for address in sorted(retriever.pages())]
+    assert template == "recto://pages/{address}"
+    assert section == retriever.page(FUNDAMENTALS).markdown("nodes")
+
+
+@pytest.mark.parametrize("uri", ["recto://pages/nowhere", "recto://pages/", "recto://modules/ros2", "file:///etc/passwd"])
+def test_a_resource_that_is_not_there(retriever: Retriever, uri: str) -> None:
+    with pytest.raises(MCPError) as caught:
+        in_memory(retriever, lambda client: client.read_resource(uri))
+    assert caught.value.code == -32602
+    assert "Traceback" not in caught.value.message
+
+
+def test_clients_of_the_older_protocol(retriever: Retriever) -> None:
+    async def ask(client: Client) -> CallToolResult:
+        await client.list_tools()
+        return await client.call_tool("search_book", {"query": QUESTION})
+
+    server = build_server(Desk(retriever, retriever.open, print))
+    assert connected(server, ask, mode="legacy").structured_content["outcome"] == "found"
+
+
+def test_the_event_loop_is_not_held_up(retriever: Retriever, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While the engine is asked in a thread, the loop does something else."""
+    released = threading.Event()
+    page = retriever.page
+
+    def waiting(url: str) -> Any:
+        assert released.wait(30)
+        return page(url)
+
+    monkeypatch.setattr(retriever, "page", waiting)
+
+    async def both(client: Client) -> bool:
+        reading = asyncio.create_task(client.call_tool("read_page", {"address": FUNDAMENTALS}))
+        found = await client.call_tool("search_book", {"query": QUESTION})
+        released.set()
+        return not (await reading).is_error and not found.is_error
+
+    assert in_memory(retriever, both)
+
+
+def test_a_book_that_is_still_being_indexed(retriever: Retriever) -> None:
+    released = threading.Event()
+
+    def prepare() -> None:
+        assert released.wait(30)
+
+    async def ask(client: Client) -> tuple[CallToolResult, CallToolResult]:
+        early = await client.call_tool("search_book", {"query": QUESTION})
+        released.set()
+        for _ in range(200):
+            late = await client.call_tool("search_book", {"query": QUESTION})
+            if not late.is_error:
+                break
+        return early, late
+
+    early, late = connected(build_server(Desk(retriever, prepare, print, patience=0.05)), ask)
+    assert "still being opened or indexed. Ask again" in failure(early)
+    assert late.structured_content["outcome"] == "found"
+
+
+def test_a_fault_of_ours_says_nothing_of_our_insides(
+    retriever: Retriever, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(url: str = "") -> None:
+        raise ZeroDivisionError("secret insides")
+
+    monkeypatch.setattr(retriever, "page", broken)
+    monkeypatch.setattr(retriever, "pages", broken)
+    said = failure(call(retriever, "read_page", address=FUNDAMENTALS))
+    with pytest.raises(MCPError) as caught:
+        in_memory(retriever, lambda client: client.list_resources())
+    for text in (said, caught.value.message):
+        assert "ZeroDivisionError" in text
+        assert "secret insides" not in text
+    assert "ZeroDivisionError" in caplog.text
+
+
+def test_many_at_once(retriever: Retriever) -> None:
+    questions = [QUESTION, "What is URDF?", "What is a digital twin?", "How do VLA models work?"] * 5
+    expected = {question: retriever.search(question).hits[0].chunk.link for question in questions}
+
+    async def ask(client: Client) -> list[CallToolResult]:
+        return await asyncio.gather(*(client.call_tool("search_book", {"query": question}) for question in questions))
+
+    results = in_memory(retriever, ask)
+    assert [result.structured_content["passages"][0]["link"] for result in results] == [expected[question] for question in questions]
