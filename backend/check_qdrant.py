@@ -9,7 +9,12 @@ def main() -> None:
     try:
         from recto.contracts.retrieval_test.inspection import main as run
     except ImportError as missing:
-        error = {"kind": "configuration", "component": "CLI", "message": str(missing), "hint": "Run it with: uv run python check_qdrant.py"}
+        error = {
+            "kind": "configuration",
+            "component": "CLI",
+            "message": str(missing),
+            "hint": "Run it with: uv run python check_qdrant.py",
+        }
         sys.stdout.write(json.dumps({"schema_version": "1.0", "error": error}) + "\n")
         sys.exit(2)
     run()

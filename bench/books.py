@@ -29,13 +29,16 @@ from bench.peers.runners.recto import Counted
 from bench.question_sets import MEASURES, Answer, Book, Hit, Result, lead, load_books, measure
 from recto import Retriever, __version__
 from recto.book.sources.tree import open_book
-from recto.indexing.indexer import IndexProgress, Work, index_book
+from recto.indexing.indexer import IndexJob, IndexProgress, index_book
 from recto.stores.edge.store import EdgeStore
 from recto.types import Mode
 
 COMMAND = "uv run --group bench python -m bench.books"
 PAGE = ROOT / "docs" / "benchmark.md"
-START, END = "<!-- readers: made by `python -m bench.books --write-docs`, do not edit -->", "<!-- end of readers -->"
+START, END = (
+    "<!-- readers: made by `python -m bench.books --write-docs`, do not edit -->",
+    "<!-- end of readers -->",
+)
 RECTO = "recto-"
 MODES: tuple[Mode, ...] = ("dense", "lexical", "hybrid")
 PEER_MODES = {"dense": "memory", "hybrid": "hybrid"}
@@ -68,12 +71,21 @@ class Report:
                 "types": {type: result.mean(type) for type in result.types},
                 "auroc": result.auroc,
                 "lead": lead(mine, result).to_dict() if mine and name != self.reference else None,
-                "ranks": {book: [asdict(scores) for scores in found] for book, found in result.scores.items()},
+                "ranks": {
+                    book: [asdict(scores) for scores in found] for book, found in result.scores.items()
+                },
             }
             for name, result in self.results.items()
         }
-        rare = {name: {book: asdict(found) for book, found in books.items()} for name, books in self.rare.items()}
-        whole = {"about": self.about, "command": self.command, "reference": self.reference, "systems": systems}
+        rare = {
+            name: {book: asdict(found) for book, found in books.items()} for name, books in self.rare.items()
+        }
+        whole = {
+            "about": self.about,
+            "command": self.command,
+            "reference": self.reference,
+            "systems": systems,
+        }
         return {**whole, "failed": self.failed, "rare": rare}
 
     def markdown(self) -> str:
@@ -100,15 +112,23 @@ class Report:
             auroc = sum(result.auroc.values()) / len(result.auroc) if result.auroc else None
             gap = lead(mine, result) if mine and name != self.reference else None
             shown = f"{gap.mean:+.3f} ({gap.low:+.3f} to {gap.high:+.3f})" if gap else "–"
-            rows.append([self._title(name), *(_number(found.get(each)) for each in MEASURES), _number(auroc), shown])
-        rows += [[name, f"– ({table.shown(why)})", *[""] * (len(MEASURES) + 1)] for name, why in self.failed.items()]
+            rows.append(
+                [self._title(name), *(_number(found.get(each)) for each in MEASURES), _number(auroc), shown]
+            )
+        rows += [
+            [name, f"– ({table.shown(why)})", *[""] * (len(MEASURES) + 1)]
+            for name, why in self.failed.items()
+        ]
         compared = f"{self.reference} minus it, page MRR (95 %)" if mine else "compared with Recto"
         return table.table(["system", *MEASURES, "AUROC", compared], rows)
 
     def _books(self) -> str:
         books = list(next(iter(self.results.values())).scores) if self.results else []
         rows = [
-            [self._title(name), *("/".join(map(_number, list(result.book(book).values())[:3])) for book in books)]
+            [
+                self._title(name),
+                *("/".join(map(_number, list(result.book(book).values())[:3])) for book in books),
+            ]
             for name, result in self.results.items()
         ]
         return table.table(["system", *books], rows)
@@ -116,14 +136,18 @@ class Report:
     def _types(self) -> str:
         types = next(iter(self.results.values())).types if self.results else []
         rows = [
-            [self._title(name), *(_number(result.mean(type).get("page MRR")) for type in types)] for name, result in self.results.items()
+            [self._title(name), *(_number(result.mean(type).get("page MRR")) for type in types)]
+            for name, result in self.results.items()
         ]
         return table.table(["system", *types], rows)
 
     def _rare(self) -> str:
         books = list(next(iter(self.rare.values())))
         rows = [
-            [self._title(name), *(f"{_number(found[book].exact)} / {_number(found[book].typo)}" for book in books)]
+            [
+                self._title(name),
+                *(f"{_number(found[book].exact)} / {_number(found[book].typo)}" for book in books),
+            ]
             for name, found in self.rare.items()
         ]
         return table.table(["system", *books], rows)
@@ -141,7 +165,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     report = Report(_about(books), _command(options))
     options.cache.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="recto-books-") as scratch:
-        ask_recto(options, books, [mode for mode in MODES if f"{RECTO}{mode}" in systems], Path(scratch), report)
+        ask_recto(
+            options, books, [mode for mode in MODES if f"{RECTO}{mode}" in systems], Path(scratch), report
+        )
         for system in listing.hybrid:
             modes = [mode for mode in PEER_MODES if f"{system.name}-{mode}" in systems]
             if modes:
@@ -159,22 +185,57 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     home = Path(os.environ.get("RECTO_HOME", "~/.recto")).expanduser()
     corpora = Path(os.environ.get("RECTO_CORPORA") or ROOT.parent / "shared" / "corpora")
     parser = argparse.ArgumentParser(
-        prog="python -m bench.books", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="python -m bench.books",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--questions", type=Path, default=corpora / "questions", help="folder of the sets (RECTO_CORPORA/questions)")
-    parser.add_argument("--books", type=Path, default=corpora / "books", help="folder of the books (RECTO_CORPORA/books)")
+    parser.add_argument(
+        "--questions",
+        type=Path,
+        default=corpora / "questions",
+        help="folder of the sets (RECTO_CORPORA/questions)",
+    )
+    parser.add_argument(
+        "--books", type=Path, default=corpora / "books", help="folder of the books (RECTO_CORPORA/books)"
+    )
     parser.add_argument("--sets", type=_names, default=[], help="some of the sets, separated by commas")
-    parser.add_argument("--systems", type=_names, default=[], help="some of the systems, such as recto,haystack-hybrid (default: all)")
-    parser.add_argument("--rare", type=int, nargs="?", const=500, default=0, metavar="N", help="ask Recto for N rare words of each book")
-    parser.add_argument("--home", type=Path, help="folder that keeps Recto's indexes (default: a temporary one)")
-    parser.add_argument("--cache", type=Path, default=home / "bench", help="folder that keeps environments and vectors")
-    parser.add_argument("--threads", type=int, default=os.cpu_count() or 1, help="threads of the embedding model (default %(default)s)")
+    parser.add_argument(
+        "--systems",
+        type=_names,
+        default=[],
+        help="some of the systems, such as recto,haystack-hybrid (default: all)",
+    )
+    parser.add_argument(
+        "--rare",
+        type=int,
+        nargs="?",
+        const=500,
+        default=0,
+        metavar="N",
+        help="ask Recto for N rare words of each book",
+    )
+    parser.add_argument(
+        "--home", type=Path, help="folder that keeps Recto's indexes (default: a temporary one)"
+    )
+    parser.add_argument(
+        "--cache", type=Path, default=home / "bench", help="folder that keeps environments and vectors"
+    )
+    parser.add_argument(
+        "--threads",
+        type=int,
+        default=os.cpu_count() or 1,
+        help="threads of the embedding model (default %(default)s)",
+    )
     parser.add_argument("--json", type=Path, help="write all figures and ranks to this file")
-    parser.add_argument("--write-docs", action="store_true", help=f"put the tables into {PAGE.relative_to(ROOT)}")
+    parser.add_argument(
+        "--write-docs", action="store_true", help=f"put the tables into {PAGE.relative_to(ROOT)}"
+    )
     options = parser.parse_args(arguments)
     for flag, folder in (("--questions", options.questions), ("--books", options.books)):
         if not folder.is_dir():
-            parser.error(f"there is no folder {folder}; give it with {flag}, or set RECTO_CORPORA to the folder that holds it")
+            parser.error(
+                f"there is no folder {folder}; give it with {flag}, or set RECTO_CORPORA to the folder that holds it"
+            )
     return options
 
 
@@ -195,7 +256,9 @@ def _is_named(system: str, name: str) -> bool:
     return system == name or system.startswith(f"{name}-")
 
 
-def ask_recto(options: argparse.Namespace, books: Sequence[Book], modes: Sequence[Mode], scratch: Path, report: Report) -> None:
+def ask_recto(
+    options: argparse.Namespace, books: Sequence[Book], modes: Sequence[Mode], scratch: Path, report: Report
+) -> None:
     """Index the books in this process, ask in each mode, and ask for rare words."""
     if not modes:
         return
@@ -204,16 +267,22 @@ def ask_recto(options: argparse.Namespace, books: Sequence[Book], modes: Sequenc
     embedder: Any = Counted(kept(options.cache, home, options.threads))
     with closing(EdgeStore(home)) as store:
         for book in books:
-            work = Work(open_book(book.docs, book=book.name), embedder)
-            index_book(work, store, book.name, journal=home / "journal", progress=_Progress(f"recto: {book.name}"))
+            work = IndexJob(open_book(book.docs, book=book.name), embedder)
+            index_book(
+                work, store, book.name, journal=home / "journal", progress=_Progress(f"recto: {book.name}")
+            )
             retriever = Retriever(embedder, store, book.name)
-            draws = rare_words.draw([chunk.text for chunk in retriever.open().scroll()], options.rare, book.name)
+            draws = rare_words.draw(
+                [chunk.text for chunk in retriever.open().scroll()], options.rare, book.name
+            )
             for mode in modes:
-                _tell(f"{RECTO}{mode}: {book.name}, {len(book.questions)} queries, {len(draws)} rare words")
+                _notify(f"{RECTO}{mode}: {book.name}, {len(book.questions)} queries, {len(draws)} rare words")
                 search = _Search(retriever, mode)
                 answers[mode][book.name] = [search.answer(question.query) for question in book.questions]
                 if draws:
-                    report.rare.setdefault(f"{RECTO}{mode}", {})[book.name] = rare_words.ask(draws, search.texts)
+                    report.rare.setdefault(f"{RECTO}{mode}", {})[book.name] = rare_words.ask(
+                        draws, search.texts
+                    )
     report.about["Recto"] = f"recto {__version__}"
     for mode in modes:
         report.results[f"{RECTO}{mode}"] = measure(books, answers[mode])
@@ -229,7 +298,11 @@ class _Search:
     def answer(self, query: str) -> Answer:
         response = self._retriever.search(query, top_k=_DEEP, mode=self._mode)
         hits = (
-            Hit(hit.chunk.source, hit.chunk.headings, opening=hit.chunk.chunk_index == 0 or len(hit.chunk.headings) <= 1)
+            Hit(
+                hit.chunk.source,
+                hit.chunk.headings,
+                opening=hit.chunk.chunk_index == 0 or len(hit.chunk.headings) <= 1,
+            )
             for hit in response.hits
         )
         return Answer(tuple(hits), response.answerable)
@@ -250,17 +323,23 @@ def ask_peer(
 ) -> None:
     """Let a framework read the books with its own loader and splitter, and ask in each mode; a failure is reported in the table."""
     environment = build(system, listing, options.cache)
-    report.about[system.title] = ", ".join(f"{name} {environment.versions.get(name, '?')}" for name in system.versions)
+    report.about[system.title] = ", ".join(
+        f"{name} {environment.versions.get(name, '?')}" for name in system.versions
+    )
     for mode in modes:
         name, answers = f"{system.name}-{mode}", {}
         try:
             for book in books:
-                _tell(f"{name}: {book.name}, {len(book.questions)} queries")
-                with Conversation(replace(system, arguments=(PEER_MODES[mode],)), environment, scratch) as talk:
-                    answers[book.name] = _peer_answers(talk, book, scratch / f"{system.name}-{book.name}", options)
+                _notify(f"{name}: {book.name}, {len(book.questions)} queries")
+                with Conversation(
+                    replace(system, arguments=(PEER_MODES[mode],)), environment, scratch
+                ) as talk:
+                    answers[book.name] = _peer_answers(
+                        talk, book, scratch / f"{system.name}-{book.name}", options
+                    )
         except Refused as refused:
             report.failed[name] = str(refused)
-            _tell(f"{name} failed: {refused}")
+            _notify(f"{name} failed: {refused}")
         else:
             report.results[name] = measure(books, answers)
 
@@ -268,7 +347,9 @@ def ask_peer(
 def _peer_answers(talk: Conversation, book: Book, folder: Path, options: argparse.Namespace) -> list[Answer]:
     """Index a book, unless another mode has done it, and ask all its queries."""
     home = folder.parent / "home"
-    talk.ask("embed", how="kept", folder=str(options.cache.resolve()), home=str(home), threads=options.threads)
+    talk.ask(
+        "embed", how="kept", folder=str(options.cache.resolve()), home=str(home), threads=options.threads
+    )
     if not folder.exists():
         talk.ask("read", docs=str(book.docs.resolve()), folder=str(folder))
     talk.ask("open", folder=str(folder))
@@ -286,17 +367,24 @@ class _Progress:
         quarter = 4 * now.done // max(1, now.chunks) if now.plan else -1
         if quarter > self._told:
             self._told = quarter
-            _tell(f"{self._what}: {now.done} of {now.chunks} chunks indexed")
+            _notify(f"{self._what}: {now.done} of {now.chunks} chunks indexed")
 
 
 def _about(books: Sequence[Book]) -> dict[str, Any]:
-    counts = (f"{book.name} ({sum(not each.nothing for each in book.questions)} answered, {len(book.questions)} in all)" for book in books)
+    counts = (
+        f"{book.name} ({sum(not each.nothing for each in book.questions)} answered, {len(book.questions)} in all)"
+        for book in books
+    )
     return {"date": datetime.now(UTC).date().isoformat(), "queries": ", ".join(counts)}
 
 
 def _command(options: argparse.Namespace) -> str:
     """Return the command of this run, without the folders of this machine."""
-    parts = [f" --{name} {','.join(chosen)}" for name, chosen in (("systems", options.systems), ("sets", options.sets)) if chosen]
+    parts = [
+        f" --{name} {','.join(chosen)}"
+        for name, chosen in (("systems", options.systems), ("sets", options.sets))
+        if chosen
+    ]
     return COMMAND + "".join(parts) + (f" --rare {options.rare}" if options.rare else "")
 
 
@@ -308,7 +396,7 @@ def _names(text: str) -> list[str]:
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
-def _tell(text: str) -> None:
+def _notify(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 

@@ -76,14 +76,23 @@ def load(folder: Path, extract: int = 0) -> list[Corpus]:
     rows: dict[str, list[Question]] = {}
     with (folder / "questions_df.csv").open(encoding="utf-8", newline="") as file:
         for row in csv.DictReader(file):
-            places = tuple((int(found["start_index"]), int(found["end_index"])) for found in json.loads(row["references"]))
+            places = tuple(
+                (int(found["start_index"]), int(found["end_index"]))
+                for found in json.loads(row["references"])
+            )
             rows.setdefault(row["corpus_id"], []).append(Question(row["question"], places))
     corpora = []
     for name, questions in rows.items():
         text = (folder / "corpora" / f"{name}.md").read_text("utf-8")
         if extract and len(text) > extract:
             text = text[: text.rfind("\n", 0, extract) + 1]
-        corpora.append(Corpus(name, text, tuple(each for each in questions if max(end for _, end in each.references) <= len(text))))
+        corpora.append(
+            Corpus(
+                name,
+                text,
+                tuple(each for each in questions if max(end for _, end in each.references) <= len(text)),
+            )
+        )
     return corpora
 
 
@@ -91,7 +100,9 @@ def recto(chunk_size: ChunkSize, vectors: Vectors, variation: Variation = "as it
     """Divide as Recto does: the corpus is a Markdown page."""
 
     def split(corpus: Corpus) -> tuple[list[Stretch], int]:
-        page = Page(f"{corpus.name}.md", f"local://{corpus.name}", corpus.name, "intro", ("intro",), corpus.text, "")
+        page = Page(
+            f"{corpus.name}.md", f"local://{corpus.name}", corpus.name, "intro", ("intro",), corpus.text, ""
+        )
         lines = [0, *(found.end() for found in re.finditer("\n", corpus.text)), len(corpus.text)]
         stretches, lost, before = [], 0, 0
         for divided in divide([page], corpus.name, chunk_size, vectors, variation):
@@ -185,7 +196,9 @@ def measure(corpora: Sequence[Corpus], split: Splitter, vectors: Vectors, what: 
         scores = _scores(corpus, stretches, vectors, what)
         inside = shared([stretch.place for stretch in stretches], [(0, len(corpus.text))])
         words = sum(stretch.tokens for stretch in stretches)
-        results.append(_result(corpus.name, scores, len(stretches), words, missing, inside / len(corpus.text)))
+        results.append(
+            _result(corpus.name, scores, len(stretches), words, missing, inside / len(corpus.text))
+        )
         everything += scores
         chunks, tokens, lost = chunks + len(stretches), tokens + words, lost + missing
         covered, length = covered + inside, length + len(corpus.text)
@@ -221,11 +234,32 @@ def within_budget(ranked: Sequence[Stretch], budget: int = BUDGET) -> list[Range
     return taken
 
 
-def _result(name: str, scores: Sequence[_Score], chunks: int, tokens: int, lost: int, covered: float) -> Result:
+def _result(
+    name: str, scores: Sequence[_Score], chunks: int, tokens: int, lost: int, covered: float
+) -> Result:
     recall, precision, iou, omega, read = (mean(values) for values in zip(*scores, strict=True))
-    return Result(name, len(scores), chunks, tokens / chunks, recall, precision, iou, omega, read, lost / chunks, covered)
+    return Result(
+        name,
+        len(scores),
+        chunks,
+        tokens / chunks,
+        recall,
+        precision,
+        iou,
+        omega,
+        read,
+        lost / chunks,
+        covered,
+    )
 
 
-def measure_size(corpora: Sequence[Corpus], chunk_size: ChunkSize, vectors: Vectors, variation: Variation = "as it is") -> list[Result]:
+def measure_size(
+    corpora: Sequence[Corpus], chunk_size: ChunkSize, vectors: Vectors, variation: Variation = "as it is"
+) -> list[Result]:
     """Return the measures of Recto's chunks of one size, per corpus and in all."""
-    return measure(corpora, recto(chunk_size, vectors, variation), vectors, f"chroma {chunk_size.max_tokens}, {variation}")
+    return measure(
+        corpora,
+        recto(chunk_size, vectors, variation),
+        vectors,
+        f"chroma {chunk_size.max_tokens}, {variation}",
+    )

@@ -87,7 +87,10 @@ def anchor_key(anchor: str) -> str:
 def load_questions(path: Path) -> tuple[Asked, ...]:
     """Read a set of questions."""
     data = json.loads(path.read_text("utf-8"))
-    return tuple(Asked(entry["question"], tuple(entry["expect"]), entry.get("held", False)) for entry in data["questions"])
+    return tuple(
+        Asked(entry["question"], tuple(entry["expect"]), entry.get("held", False))
+        for entry in data["questions"]
+    )
 
 
 def load_suites(development: Path, heldout: Path) -> tuple[Asked, ...]:
@@ -103,10 +106,16 @@ def load_suites(development: Path, heldout: Path) -> tuple[Asked, ...]:
 def load_book(source: Source, questions: tuple[Asked, ...], every: int = 1) -> Book:
     """Read the pages that questions expect, and of the others each `every`-th, which stand for the rest of the book."""
     expected = frozenset[str]().union(*(question.pages for question in questions))
-    pages = [page for number, page in enumerate(source.pages()) if number % every == 0 or not expected.isdisjoint(_names(page))]
+    pages = [
+        page
+        for number, page in enumerate(source.pages())
+        if number % every == 0 or not expected.isdisjoint(_names(page))
+    ]
     missing = expected.difference(*(_names(page) for page in pages))
     if missing:
-        raise SystemExit(f"{source.book}: the questions expect pages that are not there: {', '.join(sorted(missing))}")
+        raise SystemExit(
+            f"{source.book}: the questions expect pages that are not there: {', '.join(sorted(missing))}"
+        )
     return Book(source.book, tuple(pages), questions)
 
 
@@ -129,10 +138,14 @@ def measure(book: Book, size: ChunkSize, vectors: Vectors, variation: Variation 
     return Measured(len(divided), sum(tokens) / len(tokens), _result(chosen), _result(held))
 
 
-def _score(question: Asked, divided: Sequence[Divided], tokens: Sequence[int], ranking: Sequence[int]) -> _Score:
+def _score(
+    question: Asked, divided: Sequence[Divided], tokens: Sequence[int], ranking: Sequence[int]
+) -> _Score:
     """Return the rank of the page, of the section if one is expected, and whether the section is within the budget of tokens."""
     nowhere = len(ranking) + 1
-    page = next((rank for rank, index in enumerate(ranking, 1) if _is_page(divided[index].chunk, question)), nowhere)
+    page = next(
+        (rank for rank, index in enumerate(ranking, 1) if _is_page(divided[index].chunk, question)), nowhere
+    )
     if not question.sections:
         return page, None, False
     places = (rank for rank, index in enumerate(ranking, 1) if _is_section(divided[index].chunk, question))
@@ -167,5 +180,11 @@ def _result(scores: Sequence[_Score]) -> Result:
 def unknown_sections(book: Book, vectors: Vectors) -> list[str]:
     """Return the expected sections that no passage of the book has, as a check of the questions."""
     chunks = [each.chunk for each in divide(book.pages, book.name, ChunkSize(), vectors)]
-    known = {(page_key(chunk.source), anchor_key(anchor)) for chunk in chunks for anchor in (chunk.anchor, *chunk.anchors)}
-    return sorted(f"{page}#{anchor}" for question in book.questions for page, anchor in question.sections - known)
+    known = {
+        (page_key(chunk.source), anchor_key(anchor))
+        for chunk in chunks
+        for anchor in (chunk.anchor, *chunk.anchors)
+    }
+    return sorted(
+        f"{page}#{anchor}" for question in book.questions for page, anchor in question.sections - known
+    )

@@ -26,7 +26,10 @@ from recto.embedders.granite.embedder import granite_embedder
 
 ROOT = Path(__file__).parent.parent
 QUESTIONS = Path(__file__).parent / "questions"
-SUITES = ROOT / "src" / "recto" / "sample" / "development.json", ROOT / "tests" / "evaluation" / "heldout.json"
+SUITES = (
+    ROOT / "src" / "recto" / "sample" / "development.json",
+    ROOT / "tests" / "evaluation" / "heldout.json",
+)
 SIZES = [128, 160, 200, 256, 320]
 BOOKS = {"docusaurus": "docusaurus/website", "physical-ai-curriculum": "physical-ai-curriculum/site_src"}
 EXTRACT = 150_000  # characters of each of Chroma's corpora, enough for three quarters of the questions
@@ -50,7 +53,10 @@ class Trial:
     @property
     def headlines(self) -> list[Mean]:
         """The figures to choose by."""
-        return [*(result.budget_recall for result in self.chroma[-1:]), *(each.chosen.mrr for each in self.books.values())]
+        return [
+            *(result.budget_recall for result in self.chroma[-1:]),
+            *(each.chosen.mrr for each in self.books.values()),
+        ]
 
     @property
     def score(self) -> float:
@@ -59,7 +65,9 @@ class Trial:
 
     def against(self, other: Trial) -> Mean:
         """How much higher its score is than another's, question by question."""
-        return mean_of([mine.minus(theirs) for mine, theirs in zip(self.headlines, other.headlines, strict=True)])
+        return mean_of(
+            [mine.minus(theirs) for mine, theirs in zip(self.headlines, other.headlines, strict=True)]
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,20 +81,48 @@ class Bench:
     def run(self, size: ChunkSize, variation: Variation = "as it is") -> Trial:
         """Measure one way to divide on all data sets."""
         print(f"{size.max_tokens}, {variation}", file=sys.stderr, flush=True)
-        measured = {book.name: chunk_quality.measure(book, size, self.vectors, variation) for book in self.books}
-        return Trial(size, variation, chroma.measure_size(self.corpora, size, self.vectors, variation) if self.corpora else [], measured)
+        measured = {
+            book.name: chunk_quality.measure(book, size, self.vectors, variation) for book in self.books
+        }
+        return Trial(
+            size,
+            variation,
+            chroma.measure_size(self.corpora, size, self.vectors, variation) if self.corpora else [],
+            measured,
+        )
 
 
 def main() -> None:
     """Run the trials and print the tables."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("sizes", nargs="*", default=[ChunkSize(size) for size in SIZES], type=_size, help="most tokens of a chunk")
-    parser.add_argument("--corpora", type=Path, default=os.environ.get("RECTO_CORPORA"), help="where books and eval are (RECTO_CORPORA)")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument(
-        "--cache", type=Path, default=Path(tempfile.gettempdir()) / "recto-bench", help="a directory that keeps the vectors"
+        "sizes",
+        nargs="*",
+        default=[ChunkSize(size) for size in SIZES],
+        type=_size,
+        help="most tokens of a chunk",
+    )
+    parser.add_argument(
+        "--corpora",
+        type=Path,
+        default=os.environ.get("RECTO_CORPORA"),
+        help="where books and eval are (RECTO_CORPORA)",
+    )
+    parser.add_argument(
+        "--cache",
+        type=Path,
+        default=Path(tempfile.gettempdir()) / "recto-bench",
+        help="a directory that keeps the vectors",
     )
     parser.add_argument("--whole", action="store_true", help="all pages and whole corpora: slow")
-    parser.add_argument("--only", action="append", default=[], help="only this data set: chroma, sample, or a book; may be repeated")
+    parser.add_argument(
+        "--only",
+        action="append",
+        default=[],
+        help="only this data set: chroma, sample, or a book; may be repeated",
+    )
     parser.add_argument("--no-baselines", action="store_true", help="leave the plain splitters out")
     parser.add_argument("--no-variations", action="store_true", help="leave headings and overlap out")
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
@@ -140,12 +176,20 @@ def tables(trials: Sequence[Trial], bench: Bench) -> None:
         chroma_table({trial.name: trial.chroma for trial in trials})
     for book in bench.books:
         measured = trials[0].books[book.name]
-        print(f"### {book.name} ({len(book.pages)} pages; {measured.chosen.questions} questions, {measured.held.questions} held back)\n")
+        print(
+            f"### {book.name} ({len(book.pages)} pages; {measured.chosen.questions} questions, {measured.held.questions} held back)\n"
+        )
         book_table({trial.name: trial.books[book.name] for trial in trials})
     print("### choice\n")
-    names = [*(["chroma, recall in budget"] if bench.corpora else []), *(f"{book.name}, MRR" for book in bench.books)]
+    names = [
+        *(["chroma, recall in budget"] if bench.corpora else []),
+        *(f"{book.name}, MRR" for book in bench.books),
+    ]
     best = max(trials, key=lambda trial: trial.score)
-    rows = [[trial.name, *map(str, trial.headlines), f"{trial.score:.3f}", str(trial.against(best))] for trial in trials]
+    rows = [
+        [trial.name, *map(str, trial.headlines), f"{trial.score:.3f}", str(trial.against(best))]
+        for trial in trials
+    ]
     _table(["most tokens", *names, "mean", f"less that of {best.name}, paired"], rows)
 
 
@@ -153,25 +197,56 @@ def baseline_table(bench: Bench) -> None:
     """Measure the splitters that know nothing of books and print their table."""
     print("### chroma, plain splitters\n")
     splitters = chroma.baselines(bench.vectors)
-    chroma_table({name: chroma.measure(bench.corpora, split, bench.vectors, name) for name, split in splitters.items()})
+    chroma_table(
+        {name: chroma.measure(bench.corpora, split, bench.vectors, name) for name, split in splitters.items()}
+    )
 
 
 def chroma_table(results: dict[str, list[chroma.Result]]) -> None:
     """Print all questions in the first columns, then each corpus's recall within the budget."""
     names = [result.name for result in next(iter(results.values()))[:-1]]
-    heads = ["chunks", "mean tokens", *(f"{name}@{chroma.TOP}" for name in ("recall", "precision", "IoU")), "precision Ω"]
-    heads += [f"recall in {chroma.BUDGET} tokens", *(f"of it {name}" for name in names), "not located", "text in chunks"]
+    heads = [
+        "chunks",
+        "mean tokens",
+        *(f"{name}@{chroma.TOP}" for name in ("recall", "precision", "IoU")),
+        "precision Ω",
+    ]
+    heads += [
+        f"recall in {chroma.BUDGET} tokens",
+        *(f"of it {name}" for name in names),
+        "not located",
+        "text in chunks",
+    ]
     rows = []
     for name, (*parts, whole) in results.items():
-        cells: list[object] = [name, whole.chunks, f"{whole.tokens:.0f}", whole.recall, whole.precision, whole.iou, whole.omega]
-        cells += [whole.budget_recall, *(f"{part.budget_recall.value:.3f}" for part in parts), f"{whole.lost:.2%}", f"{whole.covered:.1%}"]
+        cells: list[object] = [
+            name,
+            whole.chunks,
+            f"{whole.tokens:.0f}",
+            whole.recall,
+            whole.precision,
+            whole.iou,
+            whole.omega,
+        ]
+        cells += [
+            whole.budget_recall,
+            *(f"{part.budget_recall.value:.3f}" for part in parts),
+            f"{whole.lost:.2%}",
+            f"{whole.covered:.1%}",
+        ]
         rows.append([str(cell) for cell in cells])
     _table(["splitter", *heads], rows)
 
 
 def book_table(results: dict[str, chunk_quality.Measured]) -> None:
     """Print the questions to choose by, then those that were held back."""
-    heads = ["page hit@1", f"hit@{chroma.TOP}", "MRR", f"section hit@{chroma.TOP}", f"section in {chroma.BUDGET} tokens"]
+    heads = [
+        "page hit@1",
+        f"hit@{chroma.TOP}",
+        "MRR",
+        f"section hit@{chroma.TOP}",
+        f"section in {chroma.BUDGET} tokens",
+    ]
     rows = []
     for name, measured in results.items():
         cells: list[object] = [name, measured.chunks, f"{measured.tokens:.0f}"]

@@ -38,8 +38,10 @@ def write_plain(folder: Path) -> None:
 def open_contender(name: Contender, folder: Path, threads: int, *, once: bool = False) -> Embed:
     """Return how texts are embedded; `folder` is Recto's home and has the plain graph, `once` is for a single question."""
     if name in ("fp32", "int8"):
-        embedder = granite_embedder(folder, threads, name, once=once)
-        return lambda texts: embedder.embed_queries(texts) if len(texts) == 1 else embedder.embed_documents(texts)
+        embedder = granite_embedder(folder, threads, name, single_query=once)
+        return lambda texts: (
+            embedder.embed_queries(texts) if len(texts) == 1 else embedder.embed_documents(texts)
+        )
     return _plain(folder, threads, by_length=name == "plain, sorted")
 
 
@@ -51,12 +53,18 @@ def _plain(folder: Path, threads: int, *, by_length: bool) -> Embed:
 
     pack = read_pack(find_pack())
     tokenizer = new_tokenizer(pack.tokenizer)
-    session = new_session((folder / "plain.onnx").read_bytes(), threads, Weights(arrays=_joined(pack.weights)))
+    session = new_session(
+        (folder / "plain.onnx").read_bytes(), threads, Weights(arrays=_joined(pack.weights))
+    )
     del pack
 
     def embed(texts: Sequence[str]) -> Any:
         rows = [encoding.ids for encoding in tokenizer.encode_batch_fast(list(texts))]
-        order = sorted(range(len(rows)), key=lambda index: -len(rows[index])) if by_length else list(range(len(rows)))
+        order = (
+            sorted(range(len(rows)), key=lambda index: -len(rows[index]))
+            if by_length
+            else list(range(len(rows)))
+        )
         vectors = np.zeros((len(rows), 384), np.float32)
         for start in range(0, len(order), _BATCH):
             chosen = order[start : start + _BATCH]

@@ -68,7 +68,9 @@ def main() -> None:
         (home / "texts.json").write_text(json.dumps(texts), "utf-8")
         rows = throughput(texts, home, threads, options.rounds)
         fresh(rows, home, threads, options.rounds)
-    print(f"{platform.machine()}, {threads} threads, {len(texts)} passages of {tokens:.0f} tokens, {options.rounds} rounds\n")
+    print(
+        f"{platform.machine()}, {threads} threads, {len(texts)} passages of {tokens:.0f} tokens, {options.rounds} rounds\n"
+    )
     print(table(rows, len(texts)))
 
 

@@ -23,7 +23,9 @@ def peak() -> float:
     """Return this process's most memory; Linux's rusage would count the process that started it."""
     status = Path("/proc/self/status")
     if status.exists():
-        return next(int(line.split()[1]) / 1e3 for line in status.read_text().splitlines() if line.startswith("VmHWM"))
+        return next(
+            int(line.split()[1]) / 1e3 for line in status.read_text().splitlines() if line.startswith("VmHWM")
+        )
     import resource
 
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6

@@ -31,7 +31,7 @@ from bench.spine import QUESTIONS, ROOT, table
 from recto import __version__
 from recto.api import open_embedder, open_retriever, open_store, sample_source
 from recto.book.sources.tree import MarkdownTree
-from recto.indexing.indexer import Work, index_book
+from recto.indexing.indexer import IndexJob, index_book
 from recto.settings import Settings
 
 CLIENTS = (1, 8, 64)
@@ -83,7 +83,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=5, help="rounds of each measurement (default 5)")
     parser.add_argument("--seconds", type=float, default=_SECONDS, help="seconds of each round of throughput")
-    parser.add_argument("--soak", type=float, metavar="SECONDS", help="mixed load instead: publishes, restarts, an engine that goes away")
+    parser.add_argument(
+        "--soak",
+        type=float,
+        metavar="SECONDS",
+        help="mixed load instead: publishes, restarts, an engine that goes away",
+    )
     parser.add_argument("--book", type=Path, help="measure on this book instead of the sample book")
     parser.add_argument("--json", action="store_true", help="print JSON")
     options = parser.parse_args()
@@ -101,8 +106,17 @@ def main() -> None:
             home = Path(folder) / "home"
             settings = Settings("local", "edge", home, threads=_cores())
             source = MarkdownTree(options.book) if options.book else sample_source()
-            index_book(Work(source, open_embedder(settings, print)), open_store(settings, print), "bench", journal=home / "journal")
-            figures |= {"rounds": options.rounds, **latency(home, options.rounds), **load(home, options.rounds, options.seconds)}
+            index_book(
+                IndexJob(source, open_embedder(settings, print)),
+                open_store(settings, print),
+                "bench",
+                journal=home / "journal",
+            )
+            figures |= {
+                "rounds": options.rounds,
+                **latency(home, options.rounds),
+                **load(home, options.rounds, options.seconds),
+            }
     print(json.dumps(figures, indent=2) if options.json else table(figures))
 
 
@@ -126,8 +140,17 @@ class Served:
 @contextmanager
 def served(home: Path, *arguments: str, **variables: str) -> Iterator[Served]:
     """Run the service until the block ends; it is ready when the block begins."""
-    clean = {name: value for name, value in os.environ.items() if not name.startswith(("RECTO_", "COHERE_", "QDRANT_"))}
-    environment = clean | {"RECTO_HOME": str(home), "COLLECTION_NAME": "bench", "PYTHONPATH": str(ROOT / "src"), **variables}
+    clean = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("RECTO_", "COHERE_", "QDRANT_"))
+    }
+    environment = clean | {
+        "RECTO_HOME": str(home),
+        "COLLECTION_NAME": "bench",
+        "PYTHONPATH": str(ROOT / "src"),
+        **variables,
+    }
     log = home.parent / "serve.log"
     with log.open("wb") as output:
         command = [sys.executable, "-m", "recto", "serve", "--port", "0", *arguments]
@@ -151,7 +174,9 @@ def served(home: Path, *arguments: str, **variables: str) -> Iterator[Served]:
 def latency(home: Path, rounds: int) -> dict[str, Any]:
     """Compare a request with the library's own call, question by question."""
     threads = _cores()
-    retriever = open_retriever(Settings("local", "edge", home, threads=threads, collection="bench"), "bench", print)
+    retriever = open_retriever(
+        Settings("local", "edge", home, threads=threads, collection="bench"), "bench", print
+    )
     library, service, worked = [], [], (0.0, 0.0)
     with served(home, RECTO_THREADS=str(threads)) as running, Connection(running.port) as connection:
         for turn in range(rounds * 20 + 2):
@@ -165,7 +190,10 @@ def latency(home: Path, rounds: int) -> dict[str, Any]:
                 if turn >= 2:  # the first ones warm up
                     library.append((between - began) * 1e3)
                     service.append((perf_counter() - between) * 1e3)
-        own, others = (_worked(pid) - before for pid, before in zip((os.getpid(), running.process.pid), worked, strict=True))
+        own, others = (
+            _worked(pid) - before
+            for pid, before in zip((os.getpid(), running.process.pid), worked, strict=True)
+        )
     retriever.close()
     return {
         "library p50 / p95, ms": f"{_at(library, 50):.2f} / {_at(library, 95):.2f}",
@@ -199,7 +227,9 @@ def load(home: Path, rounds: int, seconds: float) -> dict[str, Any]:
             for _ in range(rounds):
                 before = sum(_worked(process.pid) for process in bare)
                 library.append(_library(bare, seconds))
-                alone.add(sum(_worked(process.pid) for process in bare) - before, 0.0, round(library[-1] * seconds))
+                alone.add(
+                    sum(_worked(process.pid) for process in bare) - before, 0.0, round(library[-1] * seconds)
+                )
                 for clients in CLIENTS:
                     before = sum(_worked(worker.pid) for worker in answering)
                     given = throughput(running.port, clients, QUESTIONS, seconds)
@@ -216,11 +246,19 @@ def load(home: Path, rounds: int, seconds: float) -> dict[str, Any]:
     most = statistics.median(library)
     return {
         f"library, {WORKERS} processes, searches/s": round(most, 1),
-        **{f"HTTP, {WORKERS} workers, {clients} clients, requests/s": round(statistics.median(service[clients]), 1) for clients in CLIENTS},
+        **{
+            f"HTTP, {WORKERS} workers, {clients} clients, requests/s": round(
+                statistics.median(service[clients]), 1
+            )
+            for clients in CLIENTS
+        },
         "HTTP / library, 8 clients (goal >= 0.8)": round(statistics.median(service[8]) / most, 3),
         "HTTP / library, 64 clients (goal >= 0.8)": round(statistics.median(service[64]) / most, 3),
         "processor time of a search, ms": round(alone.each, 2),
-        **{f"processor time of a request, {clients} clients, ms": work[clients].told(alone) for clients in CLIENTS},
+        **{
+            f"processor time of a request, {clients} clients, ms": work[clients].told(alone)
+            for clients in CLIENTS
+        },
         "RSS of a worker / of tokenizers, onnxruntime and Edge alone (goal <= 1.2)": round(worker / least, 3),
         "RSS of a worker / of the library, MB": f"{worker:.0f} / {own:.0f} = {worker / own:.3f}",
     }

@@ -20,11 +20,11 @@ from pathlib import Path
 from statistics import median
 from time import perf_counter
 
-from recto.api import Opening, open_embedder, open_source, open_store, sample_source
+from recto.api import SourceOptions, open_embedder, open_source, open_store, sample_source
 from recto.book.chunking import DEFAULT_SIZE, chunk_page
 from recto.book.parsing.document import read
 from recto.book.sources.tree import MarkdownTree
-from recto.indexing.indexer import Work, index_book
+from recto.indexing.indexer import IndexJob, index_book
 from recto.protocols import Embedder, Progress, Source
 from recto.settings import Settings
 from recto.types import Vector
@@ -56,7 +56,9 @@ def reading(source: Source, embedder: Embedder, rounds: int) -> tuple[int, int, 
         began = perf_counter()
         texts, pages, size = [], 0, 0
         for page in source.pages():
-            passages = chunk_page(page, read(page), source.book, embedder.count_tokens, embedder.max_tokens, DEFAULT_SIZE)
+            passages = chunk_page(
+                page, read(page), source.book, embedder.count_tokens, embedder.max_tokens, DEFAULT_SIZE
+            )
             texts += [passage.embedded for passage in passages]
             pages += 1
             size += len(page.text.encode())
@@ -66,7 +68,9 @@ def reading(source: Source, embedder: Embedder, rounds: int) -> tuple[int, int, 
 
 def generated(root: Path, words: int) -> Path:
     """Write a book of so many words, with the sample book's vocabulary."""
-    vocabulary = sorted({word for page in sample_source().pages() for word in re.findall(r"[A-Za-z]{3,}", page.text)})
+    vocabulary = sorted(
+        {word for page in sample_source().pages() for word in re.findall(r"[A-Za-z]{3,}", page.text)}
+    )
     numbers = random.Random(1)
     for number in range(words // WORDS_PER_PAGE):
         sections = [f"# Page {number}"]
@@ -84,7 +88,11 @@ def peak(words: int) -> tuple[float, float, int]:
     with tempfile.TemporaryDirectory() as scratch:
         generated(Path(scratch, "book"), words)
         done = subprocess.run(
-            [sys.executable, "-m", "bench.ingest", "--peak", scratch], capture_output=True, text=True, check=True, env=dict(os.environ)
+            [sys.executable, "-m", "bench.ingest", "--peak", scratch],
+            capture_output=True,
+            text=True,
+            check=True,
+            env=dict(os.environ),
         )
         own, engine, chunks = done.stdout.split()
         return float(own), float(engine), int(chunks)
@@ -93,9 +101,11 @@ def peak(words: int) -> tuple[float, float, int]:
 def peak_here(scratch: Path) -> None:
     """Do the work of `peak` in this process and print what it took."""
     settings = Settings("local", "edge", scratch / "home", threads=1)
-    work = Work(MarkdownTree(scratch / "book"), Hashed(open_embedder(settings, print)))
+    work = IndexJob(MarkdownTree(scratch / "book"), Hashed(open_embedder(settings, print)))
     report = index_book(work, open_store(settings, print), "peak", journal=scratch / "journal")
-    own, engine = (resource.getrusage(who).ru_maxrss / 1024 for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    own, engine = (
+        resource.getrusage(who).ru_maxrss / 1024 for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+    )
     print(f"{own:.1f} {engine:.1f} {report.info.chunks}")
 
 
@@ -115,13 +125,15 @@ def main() -> None:
         settings = Settings("local", "edge", home, threads=os.cpu_count() or 1)
         embedder, store = open_embedder(settings, print), open_store(settings, print)
         embedder.warm_up()
-        source = open_source(options.path, Opening(), None, print) if options.path else sample_source()
+        source = open_source(options.path, SourceOptions(), None, print) if options.path else sample_source()
         pages, size, texts, seconds = reading(source, embedder, options.rounds)
-        print(f"| read and chunk | {pages} pages, {len(texts)} chunks: {pages / seconds:.0f} pages/s, {size / 1e6 / seconds:.2f} MB/s |")
+        print(
+            f"| read and chunk | {pages} pages, {len(texts)} chunks: {pages / seconds:.0f} pages/s, {size / 1e6 / seconds:.2f} MB/s |"
+        )
         wholes, bares = [], []
         for _ in range(options.rounds):
             began = perf_counter()
-            index_book(Work(source, embedder, rebuild=True), store, "bench", journal=home / "journal")
+            index_book(IndexJob(source, embedder, rebuild=True), store, "bench", journal=home / "journal")
             wholes.append(perf_counter() - began)
             began = perf_counter()
             for start in range(0, len(texts), 96):
@@ -130,12 +142,17 @@ def main() -> None:
         ratio = median(whole / bare for whole, bare in zip(wholes, bares, strict=True))
         print(f"| whole run / bare embedder | {ratio:.3f} ({median(wholes):.1f} s / {median(bares):.1f} s) |")
         began = perf_counter()
-        report = index_book(Work(source, embedder), store, "bench", journal=home / "journal")
+        report = index_book(IndexJob(source, embedder), store, "bench", journal=home / "journal")
         again = perf_counter() - began
-        print(f"| second run, nothing changed | {again:.2f} s, {again / pages * 100:.2f} s per 100 pages, {report.plan.texts} embedded |")
+        print(
+            f"| second run, nothing changed | {again:.2f} s, {again / pages * 100:.2f} s per 100 pages, {report.plan.texts} embedded |"
+        )
     for words in (options.words // 10, options.words):
         own, engine, chunks = peak(words)
-        print(f"| peak memory, {words} words, {chunks} chunks | {own:.0f} MB, and {engine:.0f} MB in the engine's process |", flush=True)
+        print(
+            f"| peak memory, {words} words, {chunks} chunks | {own:.0f} MB, and {engine:.0f} MB in the engine's process |",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

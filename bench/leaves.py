@@ -27,9 +27,9 @@ from bench.spine import QUESTIONS, ROOT, table
 from recto import __version__
 from recto.api import open_embedder, open_store, sample_source
 from recto.book.sources.tree import MarkdownTree
-from recto.indexing.indexer import Work, index_book
+from recto.indexing.indexer import IndexJob, index_book
 from recto.search.retriever import Retriever
-from recto.server.mcp.server import Desk, build_server
+from recto.server.mcp.server import LazyRetriever, build_server
 from recto.settings import Settings
 from recto.types import SearchResponse
 
@@ -37,7 +37,11 @@ Way = Callable[[str], Awaitable[object]]
 
 _PAUSE = 0.01  # seconds: the model's threads go on spinning for a while, in the server's process too, and would slow the next one down
 _STDIO = "MCP, stdio"
-_IMPORTS = {"import recto": "import recto", "import dataclasses, pathlib, json": "import dataclasses, pathlib, json", "nothing": "pass"}
+_IMPORTS = {
+    "import recto": "import recto",
+    "import dataclasses, pathlib, json": "import dataclasses, pathlib, json",
+    "nothing": "pass",
+}
 
 
 def main() -> None:
@@ -53,7 +57,7 @@ def main() -> None:
         settings = Settings("local", "edge", Path(home), threads=threads)
         embedder, store = open_embedder(settings, print), open_store(settings, print)
         source = MarkdownTree(options.book) if options.book else sample_source()
-        index_book(Work(source, embedder), store, "bench", journal=Path(home) / "journal")
+        index_book(IndexJob(source, embedder), store, "bench", journal=Path(home) / "journal")
         with Clocked(embedder, store, "bench") as retriever:
             retriever.warm_up()
             figures = {
@@ -109,7 +113,9 @@ async def ways_in(retriever: Clocked, home: Path, rounds: int) -> dict[str, Any]
     for name in ways:
         added = statistics.median(took - within for took, within in zip(whole[name], core[name], strict=True))
         p50 = statistics.median(core[name])
-        figures[f"{name}: adds to a search of {p50 * 1e3:.1f} ms (goal <= 2 ms)"] = f"{added * 1e3:.2f} ms, {1 + added / p50:.2f} x"
+        figures[f"{name}: adds to a search of {p50 * 1e3:.1f} ms (goal <= 2 ms)"] = (
+            f"{added * 1e3:.2f} ms, {1 + added / p50:.2f} x"
+        )
     return figures
 
 
@@ -153,8 +159,12 @@ async def mcp_ways(retriever: Retriever, home: Path, stack: AsyncExitStack) -> d
     from mcp import Client, StdioServerParameters
 
     environment = {**os.environ, "RECTO_HOME": str(home), "COLLECTION_NAME": "bench"}
-    process = StdioServerParameters(command=sys.executable, args=["-m", "recto", "mcp"], env=environment, cwd=ROOT)
-    near = await stack.enter_async_context(Client(build_server(Desk(retriever, retriever.open, print))))
+    process = StdioServerParameters(
+        command=sys.executable, args=["-m", "recto", "mcp"], env=environment, cwd=ROOT
+    )
+    near = await stack.enter_async_context(
+        Client(build_server(LazyRetriever(retriever, retriever.open, print)))
+    )
     far = await stack.enter_async_context(Client(process))
 
     def asking(client: Client) -> Way:
@@ -173,7 +183,9 @@ def importing(rounds: int) -> dict[str, Any]:
     medians = {name: statistics.median(found) for name, found in times.items()}
     return {
         **{f"{name}, ms": round(time * 1e3, 1) for name, time in medians.items()},
-        "import recto / the three (goal <= 1.5)": round(medians["import recto"] / medians["import dataclasses, pathlib, json"], 2),
+        "import recto / the three (goal <= 1.5)": round(
+            medians["import recto"] / medians["import dataclasses, pathlib, json"], 2
+        ),
     }
 
 

@@ -49,8 +49,14 @@ class Book:
         for page in self._by_path.values():
             for href in _hrefs(page):
                 parts = urlsplit(href)
-                if parts.fragment and parts.scheme in ("", urlsplit(page.url).scheme) and parts.netloc in ("", urlsplit(page.url).netloc):
-                    yield Link(page.path, href, self._problem(page, parts.path, unquote(parts.fragment), href))
+                if (
+                    parts.fragment
+                    and parts.scheme in ("", urlsplit(page.url).scheme)
+                    and parts.netloc in ("", urlsplit(page.url).netloc)
+                ):
+                    yield Link(
+                        page.path, href, self._problem(page, parts.path, unquote(parts.fragment), href)
+                    )
 
     def _problem(self, page: Page, path: str, anchor: str, href: str) -> str:
         target = self._target(page, unquote(path), href)
@@ -75,16 +81,24 @@ class Book:
     def anchors(self, page: Page) -> set[str]:
         """Return the anchors that the passages of a page have."""
         if page.path not in self._anchors:
-            passages = chunk_page(page, read(page), "bench", lambda text: len(text) // 4 + 1, 512, ChunkSize())
+            passages = chunk_page(
+                page, read(page), "bench", lambda text: len(text) // 4 + 1, 512, ChunkSize()
+            )
             chunks = [passage.chunk for passage in passages]
-            self._anchors[page.path] = {anchor for chunk in chunks for anchor in (*chunk.anchors, chunk.anchor) if anchor}
+            self._anchors[page.path] = {
+                anchor for chunk in chunks for anchor in (*chunk.anchors, chunk.anchor) if anchor
+            }
         return self._anchors[page.path]
 
 
 def _hrefs(page: Page) -> Iterator[str]:
     """Yield the targets of the links in a page's file, those in code and in partials left out."""
     shown = Counter(page.lines)
-    own = [line for line, origin in zip(page.text.split("\n"), page.lines, strict=True) if shown[origin] == 1] if page.lines else []
+    own = (
+        [line for line, origin in zip(page.text.split("\n"), page.lines, strict=True) if shown[origin] == 1]
+        if page.lines
+        else []
+    )
     text = "\n".join(own) if own else page.text
     for token in MarkdownIt("commonmark").enable("table").parse(split_front_matter(text)[1]):
         for child in token.children or ():
@@ -109,7 +123,9 @@ def main() -> None:
         if link.problem:
             print(f"{link.page}: {link.href}: {link.problem}")
     ratio = found / len(within) if within else 1.0
-    print(f"{found} of {len(within)} links with an anchor lead to a passage ({ratio:.1%}); {len(elsewhere)} lead out of the book")
+    print(
+        f"{found} of {len(within)} links with an anchor lead to a passage ({ratio:.1%}); {len(elsewhere)} lead out of the book"
+    )
     sys.exit(ratio < options.at_least)
 
 

@@ -19,9 +19,12 @@ _LENGTH = re.compile(rb"content-length: (\d+)")
 def request(question: str, limit: int = 5) -> bytes:
     """Return a request as it is sent."""
     body = json.dumps({"query": question, "limit": limit}).encode()
-    return b"POST /retrieve HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s" % (
-        len(body),
-        body,
+    return (
+        b"POST /retrieve HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s"
+        % (
+            len(body),
+            body,
+        )
     )
 
 
@@ -49,7 +52,9 @@ class Connection:
         """Use it in a `with` block."""
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         """Close it."""
         self._socket.close()
 
@@ -101,7 +106,10 @@ def throughput(port: int, clients: int, questions: Sequence[str], seconds: float
     requests = [request(question) for question in questions]
     worked, in_time = process_time(), 0
     with ExitStack() as open_ones, selectors.DefaultSelector() as selector:
-        connections = [open_ones.enter_context(socket.create_connection(("127.0.0.1", port), timeout=60)) for _ in range(clients)]
+        connections = [
+            open_ones.enter_context(socket.create_connection(("127.0.0.1", port), timeout=60))
+            for _ in range(clients)
+        ]
         end = perf_counter() + seconds
         found = [_Client(connection, requests, number) for number, connection in enumerate(connections)]
         for connection, client in zip(connections, found, strict=True):

@@ -90,4 +90,7 @@ def mean(values: Sequence[float]) -> Mean:
 
 def mean_of(means: Sequence[Mean]) -> Mean:
     """Average means over different questions, each with the same weight."""
-    return Mean(sum(each.value for each in means) / len(means), math.hypot(*(each.error for each in means)) / len(means))
+    return Mean(
+        sum(each.value for each in means) / len(means),
+        math.hypot(*(each.error for each in means)) / len(means),
+    )

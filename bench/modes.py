@@ -30,14 +30,18 @@ SUITE = Path(__file__).parent.parent / "src" / "recto" / "sample" / "development
 _ROUNDS = 3
 
 
-def build(base: Any, texts: list[Chunk], count: int, home: Path, model: EmbedderFingerprint, *, lexical: bool) -> float:
+def build(
+    base: Any, texts: list[Chunk], count: int, home: Path, model: EmbedderFingerprint, *, lexical: bool
+) -> float:
     """Write an index of so many chunks and return its size on disk in megabytes."""
     lexicon = LexiconBuilder()
     with EdgeStore(home).build("modes", model) as work:
         for start, rows in batches(base, count):
             chunks = [numbered_chunk(texts, start + offset) for offset in range(len(rows))]
             work.add(chunks, rows.tolist(), lexicon.vectors(chunks) if lexical else None)
-        made = Fingerprint(model, "synthetic", "modes", "synthetic", "", 1, "0", "", analyzer=ANALYZER if lexical else "")
+        made = Fingerprint(
+            model, "synthetic", "modes", "synthetic", "", 1, "0", "", analyzer=ANALYZER if lexical else ""
+        )
         work.publish(made, lexicon.to_bytes() if lexical else b"")
     return sum(path.stat().st_blocks * 512 for path in home.rglob("*") if path.is_file()) / 1e6
 
@@ -62,7 +66,9 @@ def search(home: Path, *, lexical: bool) -> dict[str, float]:
 
 def main() -> None:
     """Build and search indexes of each size, and print the ratios."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--sizes", default="1000,100000", help="numbers of chunks, separated by commas")
     parser.add_argument("--search", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--lexical", action="store_true", help=argparse.SUPPRESS)
@@ -70,7 +76,9 @@ def main() -> None:
     if options.search:
         print(json.dumps(search(options.search, lexical=options.lexical)))
         return
-    print("| chunks | dense CPU ms | hybrid CPU ms | ratio | index size MB, without / with | ratio | memory MB, without / with | ratio |")
+    print(
+        "| chunks | dense CPU ms | hybrid CPU ms | ratio | index size MB, without / with | ratio | memory MB, without / with | ratio |"
+    )
     print("|---|---|---|---|---|---|---|---|")
     for count in map(int, options.sizes.split(",")):
         with tempfile.TemporaryDirectory() as folder:
@@ -84,7 +92,14 @@ def _row(count: int, folder: Path) -> str:
     for lexical in (False, True):
         home = folder / str(lexical)
         disk.append(build(base, texts, count, home, model, lexical=lexical))
-        command = [sys.executable, "-m", "bench.modes", "--search", str(home), *(["--lexical"] if lexical else [])]
+        command = [
+            sys.executable,
+            "-m",
+            "bench.modes",
+            "--search",
+            str(home),
+            *(["--lexical"] if lexical else []),
+        ]
         found.append(json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout))
     dense, hybrid = found[1]["dense CPU ms"], found[1]["hybrid CPU ms"]
     memory = [each["memory MB"] for each in found]

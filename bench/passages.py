@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from bench.vectors import Vectors
-from recto.book.chunking import ChunkSize, Passage, chunk_page
+from recto.book.chunking import ChunkSize, EmbeddingInput, chunk_page
 from recto.book.parsing.document import read
 from recto.types import Chunk, Page
 
@@ -28,7 +28,9 @@ class Divided:
     repeated: str = ""
 
 
-def divide(pages: Iterable[Page], book: str, size: ChunkSize, vectors: Vectors, variation: Variation = "as it is") -> list[Divided]:
+def divide(
+    pages: Iterable[Page], book: str, size: ChunkSize, vectors: Vectors, variation: Variation = "as it is"
+) -> list[Divided]:
     """Read and chunk pages, and change what is embedded as the variation says."""
     found: list[Divided] = []
     for page in pages:
@@ -42,14 +44,20 @@ def divide(pages: Iterable[Page], book: str, size: ChunkSize, vectors: Vectors, 
     return found
 
 
-def _overlapping(passages: list[Passage], vectors: Vectors) -> list[Divided]:
+def _overlapping(passages: list[EmbeddingInput], vectors: Vectors) -> list[Divided]:
     """Let each chunk begin with the last sentence of the one before, where that is of the same section and the model has room."""
     divided: list[Divided] = []
-    before: Passage | None = None
+    before: EmbeddingInput | None = None
     for passage in passages:
         chunk = passage.chunk
-        repeated = _last_sentence(before.chunk.text) if before and before.chunk.headings == chunk.headings else ""
-        embedded = f"{passage.embedded.removesuffix(chunk.text)}{repeated}\n{chunk.text}" if repeated else passage.embedded
+        repeated = (
+            _last_sentence(before.chunk.text) if before and before.chunk.headings == chunk.headings else ""
+        )
+        embedded = (
+            f"{passage.embedded.removesuffix(chunk.text)}{repeated}\n{chunk.text}"
+            if repeated
+            else passage.embedded
+        )
         if vectors.count(embedded) > vectors.max_tokens:
             repeated, embedded = "", passage.embedded
         divided.append(Divided(chunk, embedded, repeated))

@@ -14,7 +14,7 @@ from statistics import fmean
 
 from recto._util.names import page_key
 from recto.evaluation.binding import heading_key
-from recto.evaluation.calibration import separation
+from recto.evaluation.calibration import auroc
 from recto.evaluation.statistics import Estimate
 from recto.evaluation.suites import Expectation, load_strict_suite
 from recto.types import HEADING_SEPARATOR
@@ -70,7 +70,10 @@ class Scores:
             "page MRR": 1 / self.page if self.page else 0.0,
         }
         if self.section is not None:
-            found |= {"section hit@1": float(self.section == 1), "section hit@5": float(0 < self.section <= 5)}
+            found |= {
+                "section hit@1": float(self.section == 1),
+                "section hit@5": float(0 < self.section <= 5),
+            }
         return found
 
 
@@ -84,12 +87,20 @@ class Result:
     def book(self, name: str, type: str | None = None) -> dict[str, float]:
         """Return the means over a book's queries, or over those of one type."""
         rows = [scores.measures() for scores in self.scores[name] if type in (None, scores.type)]
-        return {measure: fmean(row[measure] for row in rows) for measure in MEASURES if rows and measure in rows[0]}
+        return {
+            measure: fmean(row[measure] for row in rows)
+            for measure in MEASURES
+            if rows and measure in rows[0]
+        }
 
     def mean(self, type: str | None = None) -> dict[str, float]:
         """Return the means over the books, each with the same weight."""
         books = [found for name in self.scores if (found := self.book(name, type))]
-        return {measure: fmean(found[measure] for found in books) for measure in MEASURES if books and measure in books[0]}
+        return {
+            measure: fmean(found[measure] for found in books)
+            for measure in MEASURES
+            if books and measure in books[0]
+        }
 
     @property
     def types(self) -> list[str]:
@@ -101,7 +112,9 @@ def load_books(questions: Path, books: Path, sets: Sequence[str]) -> list[Book]:
     """Read the sets of a folder, or those that are named, and find the docs root of each one's book."""
     known = {path.stem: path for path in sorted(questions.glob("*.jsonl"))}
     if not known:
-        raise SystemExit(f"There are no question sets (*.jsonl) in {questions}. Give their folder with --questions.")
+        raise SystemExit(
+            f"There are no question sets (*.jsonl) in {questions}. Give their folder with --questions."
+        )
     if unknown := [name for name in sets if name not in known]:
         raise SystemExit(f"There is no question set {', '.join(unknown)}. Sets: {', '.join(known)}.")
     return [_load_book(known[name], books / name) for name in sets or known]
@@ -109,18 +122,29 @@ def load_books(questions: Path, books: Path, sets: Sequence[str]) -> list[Book]:
 
 def _load_book(path: Path, folder: Path) -> Book:
     if not folder.is_dir():
-        raise SystemExit(f"{path.name} needs the book {folder}, which is not there. Give the folder of the books with --books.")
+        raise SystemExit(
+            f"{path.name} needs the book {folder}, which is not there. Give the folder of the books with --books."
+        )
     expectations = load_strict_suite(path).expectations
-    return Book(path.stem, docs_root(folder, {page for each in expectations for page, _ in places(each)}), expectations)
+    return Book(
+        path.stem,
+        docs_root(folder, {page for each in expectations for page, _ in places(each)}),
+        expectations,
+    )
 
 
 def docs_root(folder: Path, pages: Iterable[str]) -> Path:
     """Return the folder in a book that the expected pages are relative to."""
     wanted = sorted(set(pages))
-    for root in sorted((folder, *(path for path in folder.rglob("*") if path.is_dir())), key=lambda path: (len(path.parts), path)):
+    for root in sorted(
+        (folder, *(path for path in folder.rglob("*") if path.is_dir())),
+        key=lambda path: (len(path.parts), path),
+    ):
         if all((root / page).is_file() for page in wanted):
             return root
-    raise SystemExit(f"No folder in {folder} has all the expected pages ({', '.join(wanted[:3])}, …). Is it the right version of the book?")
+    raise SystemExit(
+        f"No folder in {folder} has all the expected pages ({', '.join(wanted[:3])}, …). Is it the right version of the book?"
+    )
 
 
 def places(expectation: Expectation) -> list[tuple[str, str]]:
@@ -146,7 +170,10 @@ def score(expectation: Expectation, answer: Answer) -> Scores:
 def _in_section(hit: Hit, wanted: set[tuple[str, str]]) -> bool:
     """Whether a hit is of an expected section, or of the page's beginning where no section is named."""
     here = {heading_key(heading) for heading in hit.headings or ()}
-    return any(page_key(hit.page) == page and (heading in here if heading else hit.opening) for page, heading in wanted)
+    return any(
+        page_key(hit.page) == page and (heading in here if heading else hit.opening)
+        for page, heading in wanted
+    )
 
 
 def _rank(right: Sequence[bool]) -> int:
@@ -155,16 +182,23 @@ def _rank(right: Sequence[bool]) -> int:
 
 def measure(books: Sequence[Book], answers: Mapping[str, Sequence[Answer]]) -> Result:
     """Score a system's answers to all queries of each book."""
-    scores, auroc = {}, {}
+    scores, values = {}, {}
     for book in books:
         pairs = list(zip(book.questions, answers[book.name], strict=True))
-        scores[book.name] = tuple(score(question, answer) for question, answer in pairs if not question.nothing)
-        stated = [(question.nothing, answer.answerable) for question, answer in pairs if answer.answerable is not None]
+        scores[book.name] = tuple(
+            score(question, answer) for question, answer in pairs if not question.nothing
+        )
+        stated = [
+            (question.nothing, answer.answerable)
+            for question, answer in pairs
+            if answer.answerable is not None
+        ]
         if len(stated) == len(pairs) and len({nothing for nothing, _ in stated}) == 2:
-            auroc[book.name] = separation(
-                [value for nothing, value in stated if not nothing], [value for nothing, value in stated if nothing]
+            values[book.name] = auroc(
+                [value for nothing, value in stated if not nothing],
+                [value for nothing, value in stated if nothing],
             )
-    return Result(scores, auroc)
+    return Result(scores, values)
 
 
 def lead(mine: Result, theirs: Result, measure: str = "page MRR") -> Estimate:

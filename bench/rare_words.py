@@ -70,7 +70,12 @@ def misspell(word: str, known: set[str], random: Random) -> str:
     while True:
         place, letter, kind = random.choice(letters), random.choice(ascii_lowercase), random.randrange(4)
         before, here, after = word[:place], word[place], word[place + 1 :]
-        typo = (before + letter + after, before + after, before + letter + here + after, before + after[:1] + here + after[1:])[kind]
+        typo = (
+            before + letter + after,
+            before + after,
+            before + letter + here + after,
+            before + after[:1] + here + after[1:],
+        )[kind]
         if typo.lower() not in known | {word.lower()}:
             return typo
 

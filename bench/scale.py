@@ -46,7 +46,11 @@ def vectors(base: Any, count: int, seed: int) -> Any:
     random = np.random.default_rng(seed)
     one, other = (base[random.integers(0, len(base), count)] for _ in range(2))
     share = random.random((count, 1), np.float32) * 0.5 + 0.5
-    mixed = one * share + other * (1 - share) + random.standard_normal((count, base.shape[1]), np.float32) * _NOISE
+    mixed = (
+        one * share
+        + other * (1 - share)
+        + random.standard_normal((count, base.shape[1]), np.float32) * _NOISE
+    )
     return mixed / np.linalg.norm(mixed, axis=1, keepdims=True)
 
 
@@ -104,7 +108,7 @@ def search(home: Path, questions: list[Vector], known: list[list[str]]) -> dict[
     embedder = open_embedder(load_settings(), lambda _: None)
     embedder.embed_query("What does it take to answer a question?")
     before = own_memory()
-    store = EdgeStore(home, last=True)
+    store = EdgeStore(home, close_at_exit=True)
     began = perf_counter()
     index = store.open("scale")
     opened = perf_counter()
@@ -114,7 +118,9 @@ def search(home: Path, questions: list[Vector], known: list[list[str]]) -> dict[
     asked = {
         "search": [Filters()] * len(questions),
         "module": [Filters(modules=(f"module-{number % _MODULES}",)) for number in range(len(questions))],
-        "page": [Filters(page_url=f"https://example.org/page-{number % pages}") for number in range(len(questions))],
+        "page": [
+            Filters(page_url=f"https://example.org/page-{number % pages}") for number in range(len(questions))
+        ],
     }
     for name, filters in asked.items():
         index.query(questions[0], TOP, filters[0])
@@ -126,7 +132,11 @@ def search(home: Path, questions: list[Vector], known: list[list[str]]) -> dict[
             wall.append((perf_counter() - began) * 1e3)
             found += len({hit.chunk.id for hit in hits} & set(ids))
         cut = quantiles(wall, n=20)
-        figures |= {f"{name} p50 ms": cut[9], f"{name} p95 ms": cut[18], f"{name} CPU p50 ms": quantiles(cpu, n=20)[9]}
+        figures |= {
+            f"{name} p50 ms": cut[9],
+            f"{name} p95 ms": cut[18],
+            f"{name} CPU p50 ms": quantiles(cpu, n=20)[9],
+        }
         if name == "search":
             figures["recall@10"] = found / (TOP * len(questions))
         elif name == "module":
@@ -143,7 +153,10 @@ def _agreement(index: EdgeIndex, questions: list[Vector], filters: list[Filters]
 
     usual, exact, found, there = index._params, edge.SearchParams(exact=True), 0, 0
     for question, narrowed in zip(questions, filters, strict=False):
-        ways = [{point.id for point in index._shard.query(request(question, TOP, narrowed, None, way))} for way in (usual, exact)]
+        ways = [
+            {point.id for point in index._shard.query(request(question, TOP, narrowed, None, way))}
+            for way in (usual, exact)
+        ]
         found, there = found + len(ways[0] & ways[1]), there + len(ways[1])
     return found / there
 
@@ -167,7 +180,9 @@ def measure(count: int, base: Any, texts: list[Chunk], keep: Path | None) -> dic
             built.write_text(json.dumps(made))
         else:
             print(f"{folder} is searched as it was built before, with the figures of then", file=sys.stderr)
-        _searched(folder)  # the first opening compares every file with its digest; those after it trust what has not changed
+        _searched(
+            folder
+        )  # the first opening compares every file with its digest; those after it trust what has not changed
         _forget(folder)
         cold = _searched(folder)
         for path in _files(folder):
@@ -178,7 +193,9 @@ def measure(count: int, base: Any, texts: list[Chunk], keep: Path | None) -> dic
 
 def _searched(folder: Path) -> dict[str, float]:
     command = [sys.executable, "-m", "bench.scale", "--search", str(folder)]
-    figures: dict[str, float] = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    figures: dict[str, float] = json.loads(
+        subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    )
     return figures
 
 
@@ -209,20 +226,33 @@ def table(rows: dict[int, dict[str, float]]) -> str:
     """Return the figures as a table, a size a column, and how much the last is of the first."""
     names = list(next(iter(rows.values())))
     first, last = rows[min(rows)], rows[max(rows)]
-    lines = ["| | " + " | ".join(f"{size:,}".replace(",", " ") for size in rows) + " | last / first |", "|---" * (len(rows) + 2) + "|"]
+    lines = [
+        "| | " + " | ".join(f"{size:,}".replace(",", " ") for size in rows) + " | last / first |",
+        "|---" * (len(rows) + 2) + "|",
+    ]
     for name in names:
-        values = " | ".join(f"{figures[name]:.3f}" if figures[name] < 10 else f"{figures[name]:.0f}" for figures in rows.values())
+        values = " | ".join(
+            f"{figures[name]:.3f}" if figures[name] < 10 else f"{figures[name]:.0f}"
+            for figures in rows.values()
+        )
         lines.append(f"| {name} | {values} | {last[name] / first[name]:.2f} |")
     return "\n".join(lines)
 
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--sizes", default=",".join(map(str, SIZES)), help="chunks, separated by commas")
     parser.add_argument("--rounds", type=int, default=0, help="1: a short run, with the smallest size only")
     parser.add_argument("--book", help="not used: the vectors are made from the sample book's")
-    parser.add_argument("--keep", type=Path, metavar="DIRECTORY", help="keep the indexes here, and search those that are there")
+    parser.add_argument(
+        "--keep",
+        type=Path,
+        metavar="DIRECTORY",
+        help="keep the indexes here, and search those that are there",
+    )
     parser.add_argument("--search", help=argparse.SUPPRESS)
     given = parser.parse_args()
     try:

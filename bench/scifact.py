@@ -28,10 +28,23 @@ MEASURE = Measure("nDCG", 10)
 def main() -> None:
     """Measure each form and print a table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--corpora", type=Path, default=os.environ.get("RECTO_CORPORA"), help="where eval/scifact is (RECTO_CORPORA)")
+    parser.add_argument(
+        "--corpora",
+        type=Path,
+        default=os.environ.get("RECTO_CORPORA"),
+        help="where eval/scifact is (RECTO_CORPORA)",
+    )
     parser.add_argument("--cache", type=Path, required=True, help="where vectors and weights are kept")
-    parser.add_argument("--forms", nargs="+", choices=VARIANTS, default=["int8"], help="what is compared with fp32 (default int8)")
-    parser.add_argument("--threads", type=int, default=os.cpu_count() or 1, help="threads of the model (default: all cores)")
+    parser.add_argument(
+        "--forms",
+        nargs="+",
+        choices=VARIANTS,
+        default=["int8"],
+        help="what is compared with fp32 (default int8)",
+    )
+    parser.add_argument(
+        "--threads", type=int, default=os.cpu_count() or 1, help="threads of the model (default: all cores)"
+    )
     options = parser.parse_args()
     if not options.corpora:
         parser.error("--corpora is missing")
@@ -48,7 +61,9 @@ def main() -> None:
     print(f"| | dense {MEASURE} | against fp32 | hybrid {MEASURE} | against dense |\n|---|---|---|---|---|")
     for form in forms:
         against = _difference(dense[form], dense["fp32"]) if form != "fp32" else ""
-        print(f"| {form} | {_mean(dense[form]):.4f} | {against} | {_mean(hybrid[form]):.4f} | {_difference(hybrid[form], dense[form])} |")
+        print(
+            f"| {form} | {_mean(dense[form]):.4f} | {against} | {_mean(hybrid[form]):.4f} | {_difference(hybrid[form], dense[form])} |"
+        )
 
 
 def _mean(values: list[float]) -> float:
@@ -60,7 +75,9 @@ def _difference(values: list[float], others: list[float]) -> str:
     return f"{change.mean:+.4f} ({change.low:+.4f} to {change.high:+.4f})" if change else ""
 
 
-def similarities(form: Precision, texts: dict[str, str], claims: dict[str, set[str]], cache: Path, threads: int) -> Any:
+def similarities(
+    form: Precision, texts: dict[str, str], claims: dict[str, set[str]], cache: Path, threads: int
+) -> Any:
     """Return the cosine similarity of each claim to each abstract; an abstract beyond the model's limit is read up to it."""
     with Vectors(granite_embedder(cache, threads, form), cache) as vectors:
         passages = vectors.questions(list(texts.values()), f"{form}, abstracts")
@@ -98,7 +115,10 @@ def ndcg(scores: Any, ids: list[str], answers: list[set[str]]) -> list[float]:
     import numpy as np
 
     top = np.argsort(-scores, axis=1, kind="stable")[:, : MEASURE.cutoff]
-    gains = {str(number): [float(ids[place] in wanted) for place in top[number]] for number, wanted in enumerate(answers)}
+    gains = {
+        str(number): [float(ids[place] in wanted) for place in top[number]]
+        for number, wanted in enumerate(answers)
+    }
     ideal = {str(number): [1.0] * len(wanted) for number, wanted in enumerate(answers)}
     return list(MEASURE.per_query(ideal, gains).values())
 

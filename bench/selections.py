@@ -53,7 +53,10 @@ def measure(cases: list[Case], find: Callable[[Case], tuple[Hit, ...]]) -> list[
     scores = []
     for case in cases:
         chunks = [hit.chunk for hit in find(case)]
-        ranks = [min((rank for rank, chunk in enumerate(chunks, 1) if chunk.id in ids), default=0) for ids in case.expected]
+        ranks = [
+            min((rank for rank, chunk in enumerate(chunks, 1) if chunk.id in ids), default=0)
+            for ids in case.expected
+        ]
         found = [rank for rank in ranks if rank]
         scores.append(
             Score(
@@ -73,12 +76,18 @@ def related(retriever: Retriever) -> Callable[[Case], tuple[Hit, ...]]:
 
 def plain(retriever: Retriever) -> Callable[[Case], tuple[Hit, ...]]:
     """The search for the raw text, the question before it if there is one."""
-    return lambda case: retriever.search("\n\n".join(filter(None, (case.question, case.selection)))[:_LONGEST_QUERY]).hits
+    return lambda case: (
+        retriever.search("\n\n".join(filter(None, (case.question, case.selection)))[:_LONGEST_QUERY]).hits
+    )
 
 
 def _section(chunks: list[Chunk], place: str) -> list[Chunk]:
     path, _, anchor = place.partition("#")
-    found = [chunk for chunk in chunks if chunk.source.rpartition(".")[0].endswith(path) and anchor in (chunk.anchor, *chunk.anchors)]
+    found = [
+        chunk
+        for chunk in chunks
+        if chunk.source.rpartition(".")[0].endswith(path) and anchor in (chunk.anchor, *chunk.anchors)
+    ]
     if not found:
         raise SystemExit(f"{place} is not in the index")
     return found
@@ -89,11 +98,18 @@ def main() -> None:
     argparse.ArgumentParser(description=__doc__).parse_args()
     with Retriever.connect() as retriever:
         cases = load_cases(retriever)
-        ways = {"plain search": measure(cases, plain(retriever)), "related": measure(cases, related(retriever))}
+        ways = {
+            "plain search": measure(cases, plain(retriever)),
+            "related": measure(cases, related(retriever)),
+        }
     print(f"{len(cases)} selections, five passages each\n")
-    print("| | recall of expected sections | 1 / rank of the first | repeats the selection | pages |\n|---|---|---|---|---|")
+    print(
+        "| | recall of expected sections | 1 / rank of the first | repeats the selection | pages |\n|---|---|---|---|---|"
+    )
     for name, scores in ways.items():
-        means = [sum(getattr(score, part) for score in scores) / len(scores) for part in Score.__dataclass_fields__]
+        means = [
+            sum(getattr(score, part) for score in scores) / len(scores) for part in Score.__dataclass_fields__
+        ]
         print(f"| {name} | {means[0]:.3f} | {means[1]:.3f} | {means[2]:.0%} | {means[3]:.1f} |")
     for part in ("recall", "reciprocal_rank"):
         deltas = [getattr(new, part) - getattr(old, part) for old, new in zip(*ways.values(), strict=True)]

@@ -21,7 +21,7 @@ from typing import Any, Protocol
 from bench.http import Served, served
 from recto.api import open_embedder, open_store
 from recto.book.sources.tree import MarkdownTree
-from recto.indexing.indexer import Work, index_book
+from recto.indexing.indexer import IndexJob, index_book
 from recto.protocols import Embedder, Store
 from recto.settings import Settings
 
@@ -29,7 +29,14 @@ _CLIENTS = 4
 _TRIES = 100
 _SOME = 10
 _PATIENCE = 60.0
-_SUBJECTS = ("soil and compost", "sowing beans", "kneading dough", "sharpening a plane", "grafting a rose", "mending a chair")
+_SUBJECTS = (
+    "soil and compost",
+    "sowing beans",
+    "kneading dough",
+    "sharpening a plane",
+    "grafting a rose",
+    "mending a chair",
+)
 
 
 class Stage(Protocol):
@@ -106,7 +113,9 @@ def soak(folder: Path, seconds: float) -> dict[str, Any]:
     with QdrantDouble() as double:
         # A server's readers look for a new state every ten seconds, and one old state is kept for them.
         server = run(Server(folder / "server", double), folder / "server", seconds / 2, publish_every=12.0)
-    return {f"embedded: {name}": value for name, value in embedded.items()} | {f"server: {name}": value for name, value in server.items()}
+    return {f"embedded: {name}": value for name, value in embedded.items()} | {
+        f"server: {name}": value for name, value in server.items()
+    }
 
 
 def run(stage: Stage, home: Path, seconds: float, publish_every: float) -> dict[str, Any]:
@@ -116,7 +125,10 @@ def run(stage: Stage, home: Path, seconds: float, publish_every: float) -> dict[
     publish(stage, embedder, home, tally, 0)
     ended = threading.Event()
     with served(home, "--workers", "2", "--timeout", "60", RECTO_THREADS="1", **stage.variables) as running:
-        clients = [threading.Thread(target=ask_for_ever, args=(running.port, tally, ended, number)) for number in range(_CLIENTS)]
+        clients = [
+            threading.Thread(target=ask_for_ever, args=(running.port, tally, ended, number))
+            for number in range(_CLIENTS)
+        ]
         for client in clients:
             client.start()
         try:
@@ -129,7 +141,14 @@ def run(stage: Stage, home: Path, seconds: float, publish_every: float) -> dict[
     stage.store.close()
     return {
         **{
-            name: tally.counts[name] for name in ("answered", "asked again after 503", "connections opened again", "published", "restarted")
+            name: tally.counts[name]
+            for name in (
+                "answered",
+                "asked again after 503",
+                "connections opened again",
+                "published",
+                "restarted",
+            )
         },
         "other statuses": tally.counts["other"],
         "wrong answers": len(tally.wrong),
@@ -138,7 +157,15 @@ def run(stage: Stage, home: Path, seconds: float, publish_every: float) -> dict[
     }
 
 
-def happen(stage: Stage, embedder: Embedder, home: Path, tally: Tally, running: Served, end: float, publish_every: float) -> None:
+def happen(
+    stage: Stage,
+    embedder: Embedder,
+    home: Path,
+    tally: Tally,
+    running: Served,
+    end: float,
+    publish_every: float,
+) -> None:
     """Publish, restart a worker, and let the engine go away, again and again, each under load."""
     edition = 1
     while True:
@@ -147,7 +174,9 @@ def happen(stage: Stage, embedder: Embedder, home: Path, tally: Tally, running: 
         publish(stage, embedder, home, tally, edition)
         tally.wait_for("answered", _SOME)
         workers = running.workers()
-        if running.process.pid not in {worker.pid for worker in workers}:  # the supervisor itself is left alone
+        if running.process.pid not in {
+            worker.pid for worker in workers
+        }:  # the supervisor itself is left alone
             os.kill(workers[edition % len(workers)].pid, signal.SIGTERM if edition % 2 else signal.SIGKILL)
         tally.add("restarted")
         tally.wait_for("answered", _SOME)
@@ -167,8 +196,12 @@ def publish(stage: Stage, embedder: Embedder, home: Path, tally: Tally, edition:
     book = home.parent / f"{home.name}-book"
     book.mkdir(parents=True, exist_ok=True)
     for number, subject in enumerate(_SUBJECTS):
-        (book / f"page-{number}.md").write_text(f"# On {subject}\n\nAll about {subject}. This is edition {edition}.\n", "utf-8")
-    report = index_book(Work(MarkdownTree(book), embedder, rebuild=True), stage.store, "bench", journal=home / "journal")
+        (book / f"page-{number}.md").write_text(
+            f"# On {subject}\n\nAll about {subject}. This is edition {edition}.\n", "utf-8"
+        )
+    report = index_book(
+        IndexJob(MarkdownTree(book), embedder, rebuild=True), stage.store, "bench", journal=home / "journal"
+    )
     with tally.lock:
         tally.editions[report.info.generation] = edition
     tally.add("published")
@@ -176,13 +209,18 @@ def publish(stage: Stage, embedder: Embedder, home: Path, tally: Tally, edition:
 
 def ask_for_ever(port: int, tally: Tally, ended: threading.Event, seed: int) -> None:
     """Ask one question after the other on a connection that is kept, and check every answer."""
-    chance = random.Random(seed)
+    p_value = random.Random(seed)
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=90)
     while not ended.is_set():
-        question = chance.choice(_SUBJECTS)
+        question = p_value.choice(_SUBJECTS)
         for _ in range(_TRIES):
             try:
-                connection.request("POST", "/v1/search", json.dumps({"query": question, "limit": 3}), {"Content-Type": "application/json"})
+                connection.request(
+                    "POST",
+                    "/v1/search",
+                    json.dumps({"query": question, "limit": 3}),
+                    {"Content-Type": "application/json"},
+                )
                 reply = connection.getresponse()
                 body = reply.read()
             except (http.client.HTTPException, OSError):
@@ -214,6 +252,10 @@ def judge(status: int, body: bytes, question: str, tally: Tally) -> None:
         time.sleep(0.05)
     edition = tally.editions.get(answer["generation"])
     texts = [passage["text"] for passage in answer["results"]]
-    if len(texts) != 3 or question not in texts[0] or any(f"edition {edition}." not in text for text in texts):
+    if (
+        len(texts) != 3
+        or question not in texts[0]
+        or any(f"edition {edition}." not in text for text in texts)
+    ):
         tally.wrong.append(f"{answer['generation']} is edition {edition}: {texts}")
     tally.add("answered")

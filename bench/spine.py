@@ -25,7 +25,7 @@ from recto.book.chunking import ChunkSize, chunk_page
 from recto.book.parsing.document import read
 from recto.book.sources.tree import MarkdownTree
 from recto.embedders.onnx import LocalEmbedder
-from recto.indexing.indexer import Work, index_book
+from recto.indexing.indexer import IndexJob, index_book
 from recto.protocols import Embedder, Source, Store
 from recto.search.retriever import Retriever
 from recto.settings import Settings
@@ -53,7 +53,7 @@ def main() -> None:
         settings = Settings("local", "edge", Path(home), threads=threads)
         embedder, store = open_embedder(settings, print), open_store(settings, print)
         source = MarkdownTree(options.book) if options.book else sample_source()
-        index_book(Work(source, embedder), store, "bench", journal=Path(home) / "journal")
+        index_book(IndexJob(source, embedder), store, "bench", journal=Path(home) / "journal")
         figures = {
             "machine": f"{platform.machine()}, {threads} threads, Python {platform.python_version()}",
             "recto": __version__,
@@ -106,7 +106,9 @@ def search_overhead(embedder: Embedder, store: Store, rounds: int) -> dict[str, 
             began = perf_counter()
             vector = list(run(model._question_tokens([question]))[0])
             embedded = perf_counter()
-            shard.query(edge.QueryRequest(limit=5, offset=0, query=edge.Query.Nearest(vector), with_payload=True))
+            shard.query(
+                edge.QueryRequest(limit=5, offset=0, query=edge.Query.Nearest(vector), with_payload=True)
+            )
             ended = perf_counter()
             retriever.search(question, mode="dense")
             whole.append(perf_counter() - ended)
@@ -115,7 +117,9 @@ def search_overhead(embedder: Embedder, store: Store, rounds: int) -> dict[str, 
     return {
         "Retriever.search p50, ms": round(statistics.median(whole) * 1e3, 2),
         "of it embedding, ms": round(statistics.median(embedding) * 1e3, 2),
-        "Retriever.search / bare engine calls (goal <= 1.10)": round(statistics.median(whole) / statistics.median(bare), 3),
+        "Retriever.search / bare engine calls (goal <= 1.10)": round(
+            statistics.median(whole) / statistics.median(bare), 3
+        ),
     }
 
 
@@ -148,8 +152,16 @@ def added(embedder: Embedder, store: Store, rounds: int) -> dict[str, Any]:
 
         def bare(filters: Filters = filters) -> None:
             for vector in ready.vectors.values():
-                only = edge.Filter(must=[edge.FieldCondition(key="module_keys", match=edge.MatchValue(module))]) if filters else None
-                index._shard.query(edge.QueryRequest(limit=5, offset=0, query=edge.Query.Nearest(vector), filter=only, with_payload=True))
+                only = (
+                    edge.Filter(must=[edge.FieldCondition(key="module_keys", match=edge.MatchValue(module))])
+                    if filters
+                    else None
+                )
+                index._shard.query(
+                    edge.QueryRequest(
+                        limit=5, offset=0, query=edge.Query.Nearest(vector), filter=only, with_payload=True
+                    )
+                )
 
         def whole(filters: Filters = filters) -> None:
             for question in QUESTIONS:
@@ -184,7 +196,7 @@ def indexing(source: Source, embedder: Embedder, store: Store, journal: Path, ro
         embedder.embed_documents(texts)
 
     def whole() -> None:
-        index_book(Work(source, embedder, rebuild=True), store, "bench", journal=journal)
+        index_book(IndexJob(source, embedder, rebuild=True), store, "bench", journal=journal)
 
     times = interleaved({"bare": bare, "whole": whole}, rounds)
     return {
@@ -228,7 +240,9 @@ for _ in range(20):
 after = psutil.Process().memory_full_info()
 print(json.dumps([before.rss, after.rss, after.uss]))
 """
-    done = subprocess.run([sys.executable, "-c", code, str(ROOT / "src"), str(home)], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(ROOT / "src"), str(home)], capture_output=True, text=True, check=True
+    )
     before, after, own = json.loads(done.stdout)
     return {
         "RSS of the interpreter, MB": round(before / 1e6),

@@ -18,7 +18,9 @@ def windows(offsets: Sequence[Range], tokens: int, step: int) -> list[Range]:
 
 def recursive(text: str, largest: int) -> list[Range]:
     """Divide into stretches of at most `largest` characters, at the coarsest separator that allows it."""
-    ranges = [_stripped(text, begin, end) for begin, end in _recursive(text, 0, len(text), largest, _SEPARATORS)]
+    ranges = [
+        _stripped(text, begin, end) for begin, end in _recursive(text, 0, len(text), largest, _SEPARATORS)
+    ]
     return [found for found in ranges if found[0] < found[1]]
 
 

@@ -18,7 +18,7 @@ from recto.book.sources.tree import MarkdownTree
 from recto.evaluation.runs import DEFAULT_OPTIONS, run_suite
 from recto.evaluation.suite_tools import draft
 from recto.evaluation.suites import Suite
-from recto.indexing.indexer import Work, index_book
+from recto.indexing.indexer import IndexJob, index_book
 from recto.protocols import Embedder, Index
 from recto.search.retriever import Retriever
 from recto.settings import Settings
@@ -38,7 +38,7 @@ def main() -> None:
         settings = Settings("local", "edge", Path(home), threads=threads)
         embedder, store = open_embedder(settings, print), open_store(settings, print)
         source = MarkdownTree(options.book) if options.book else sample_source()
-        index_book(Work(source, embedder), store, "bench", journal=Path(home) / "journal")
+        index_book(IndexJob(source, embedder), store, "bench", journal=Path(home) / "journal")
         retriever = Retriever(embedder, store, "bench")
         retriever.warm_up()
         index = retriever.open()
@@ -55,7 +55,12 @@ def main() -> None:
             run.to_dict()
             report = perf_counter() - began
     bare_s, run_s = statistics.median(bare_times), statistics.median(run_times)
-    figures = {"queries": len(suite.expectations), "bare_s": round(bare_s, 3), "validate_s": round(run_s, 3), "report_s": round(report, 3)}
+    figures = {
+        "queries": len(suite.expectations),
+        "bare_s": round(bare_s, 3),
+        "validate_s": round(run_s, 3),
+        "report_s": round(report, 3),
+    }
     print(json.dumps(figures | {"ratio": round(run_s / bare_s, 3)}))
 
 
@@ -65,7 +70,13 @@ def questions(index: Index, count: int) -> Suite:
     more = [(one, number) for number in range(count // len(drafted) + 1) for one in drafted]
     from dataclasses import replace
 
-    return Suite("bench", tuple(replace(one, query=f"{one.query} ({number})" if number else one.query) for one, number in more[:count]))
+    return Suite(
+        "bench",
+        tuple(
+            replace(one, query=f"{one.query} ({number})" if number else one.query)
+            for one, number in more[:count]
+        ),
+    )
 
 
 def bare(embedder: Embedder, index: Index, suite: Suite) -> None:

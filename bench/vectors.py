@@ -21,10 +21,14 @@ class Vectors:
     def __init__(self, embedder: LocalEmbedder, cache: Path) -> None:
         self._embedder = embedder
         self.max_tokens = embedder.max_tokens
-        self.count = lru_cache(maxsize=1 << 18)(embedder.count_tokens)  # the sizes ask for the same texts again and again
+        self.count = lru_cache(maxsize=1 << 18)(
+            embedder.count_tokens
+        )  # the sizes ask for the same texts again and again
         cache.mkdir(parents=True, exist_ok=True)
         self._database = sqlite3.connect(cache / "vectors.db")
-        self._database.execute("CREATE TABLE IF NOT EXISTS vectors (key BLOB PRIMARY KEY, vector BLOB NOT NULL) WITHOUT ROWID")
+        self._database.execute(
+            "CREATE TABLE IF NOT EXISTS vectors (key BLOB PRIMARY KEY, vector BLOB NOT NULL) WITHOUT ROWID"
+        )
 
     def __enter__(self) -> Self:
         """Use it until the end of a block."""
@@ -56,7 +60,10 @@ class Vectors:
         import numpy as np
 
         keys = [self._key(text, question=question) for text in texts]
-        missing = sorted({key: text for key, text in zip(keys, texts, strict=True) if self._found(key) is None}.items(), key=_by_length)
+        missing = sorted(
+            {key: text for key, text in zip(keys, texts, strict=True) if self._found(key) is None}.items(),
+            key=_by_length,
+        )
         for start in range(0, len(missing), _AT_A_TIME):
             batch = missing[start : start + _AT_A_TIME]
             embed = self._embedder.embed_queries if question else self._embedder.embed_documents
@@ -67,7 +74,12 @@ class Vectors:
                     [(key, row.tobytes()) for (key, _), row in zip(batch, vectors, strict=True)],
                 )
             if len(missing) > 1:
-                print(f"\r{what}: {start + len(batch)} of {len(missing)} texts embedded", end="", file=sys.stderr, flush=True)
+                print(
+                    f"\r{what}: {start + len(batch)} of {len(missing)} texts embedded",
+                    end="",
+                    file=sys.stderr,
+                    flush=True,
+                )
         if len(missing) > 1:
             print(file=sys.stderr)
         return np.stack([np.frombuffer(self._found(key) or b"", np.float32) for key in keys])

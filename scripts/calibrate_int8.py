@@ -28,7 +28,10 @@ if TYPE_CHECKING:
 Ranges = dict[str, tuple["NDArray[Any]", "NDArray[Any]"]]
 """The least and the greatest number of each channel, for each product."""
 
-_SHARE, _SHARE_AFTER_GELU = 0.7, 0.9  # how much of a channel's size is moved into the weights; GELU's channels differ most
+_SHARE, _SHARE_AFTER_GELU = (
+    0.7,
+    0.9,
+)  # how much of a channel's size is moved into the weights; GELU's channels differ most
 _MARGIN = 1.3  # what other books need beyond the sample's range: numbers that are cut off cost more than coarser steps
 _LEAST = 1e-5
 _THREADS = 2
@@ -41,14 +44,18 @@ def texts(pack: Pack) -> list[list[int]]:
     return [
         tokenizer.encode(passage.embedded).ids
         for page in source.pages()
-        for passage in chunk_page(page, read(page), source.book, lambda text: len(tokenizer.encode(text)), MAX_TOKENS, ChunkSize())
+        for passage in chunk_page(
+            page, read(page), source.book, lambda text: len(tokenizer.encode(text)), MAX_TOKENS, ChunkSize()
+        )
     ]
 
 
 def measure(pack: Pack, rows: Iterable[list[int]]) -> Ranges:
     """Run the fp32 graph with the inputs of all products as outputs, and note how far they reach."""
     model = make_graph.build()
-    inputs = {node.input[1].removesuffix(".w"): node.input[0] for node in model.graph.node if node.op_type == "Gemm"}
+    inputs = {
+        node.input[1].removesuffix(".w"): node.input[0] for node in model.graph.node if node.op_type == "Gemm"
+    }
     for name in dict.fromkeys(inputs.values()):
         model.graph.output.append(helper.make_tensor_value_info(name, TensorProto.FLOAT, None))
     session = new_session(model.SerializeToString(), _THREADS, Weights(arrays=pack.weights))
@@ -56,7 +63,9 @@ def measure(pack: Pack, rows: Iterable[list[int]]) -> Ranges:
     ranges: Ranges = {}
     for row in rows:
         ids = np.array([row], np.int64)
-        found = dict(zip(names, session.run(names, {"ids": ids, "mask": np.zeros(ids.shape, np.float32)}), strict=True))
+        found = dict(
+            zip(names, session.run(names, {"ids": ids, "mask": np.zeros(ids.shape, np.float32)}), strict=True)
+        )
         for product, name in inputs.items():
             values = found[name].reshape(-1, found[name].shape[-1])
             low, high = ranges.get(product, (values[0], values[0]))
@@ -97,7 +106,9 @@ def main() -> None:
     pack = read_pack(find_pack())
     np.savez(CALIBRATION, **figures(pack, measure(pack, texts(pack))))  # type: ignore[arg-type]
     for precision in VARIANTS:
-        VARIANTS[precision].graph.write_bytes(make_graph.build(precision).SerializeToString(deterministic=True))
+        VARIANTS[precision].graph.write_bytes(
+            make_graph.build(precision).SerializeToString(deterministic=True)
+        )
     path = VARIANTS["int8"].probe
     if path:
         probe(path)

@@ -52,14 +52,18 @@ def main(workshop: Path, names: list[str]) -> None:
         print(f"Building {name} ...", flush=True)
         site = workshop / "sites" / name
         _prepare(site, variants[name])
-        shutil.rmtree(workshop / "node_modules/.cache", ignore_errors=True)  # it mixes up sites that have files of the same name
+        shutil.rmtree(
+            workshop / "node_modules/.cache", ignore_errors=True
+        )  # it mixes up sites that have files of the same name
         subprocess.run(["npx", "docusaurus", "build"], cwd=site, check=True)  # noqa: S607
         pages = [page for dump in sorted(site.glob("dump-*.json")) for page in _pages(site, dump)]
         pages.sort(key=lambda page: (page["locale"], page["instance"], page["version"], page["source"]))
         lines = ",\n".join(f"  {json.dumps(page, ensure_ascii=False)}" for page in pages)
         made_by = json.dumps(f"Docusaurus {tool}")
         (SITE / "expected").mkdir(exist_ok=True)
-        (SITE / "expected" / f"{name}.json").write_text(f'{{"made_by": {made_by}, "pages": [\n{lines}\n]}}\n', "utf-8")
+        (SITE / "expected" / f"{name}.json").write_text(
+            f'{{"made_by": {made_by}, "pages": [\n{lines}\n]}}\n', "utf-8"
+        )
 
 
 def _prepare(site: Path, changes: dict[str, str]) -> None:

@@ -19,7 +19,9 @@ def build() -> bytes:
     """Return the sorted term ids of the words, four bytes each."""
     vocabulary = json.loads(read_tokenizer(find_pack()))["model"]["vocab"]
     words = (token.removeprefix(_WORD_START) for token in vocabulary if token.startswith(_WORD_START))
-    return array("I", sorted({term_id(word) for word in words if word.isascii() and word.isalpha() and word.islower()})).tobytes()
+    return array(
+        "I", sorted({term_id(word) for word in words if word.isascii() and word.isalpha() and word.islower()})
+    ).tobytes()
 
 
 if __name__ == "__main__":

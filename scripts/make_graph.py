@@ -46,8 +46,14 @@ class Graph:
         if all(known.name != name for known in self.initializers):
             array = self.arrays[name]
             kind = helper.np_dtype_to_tensor_dtype(array.dtype)
-            tensor = TensorProto(name=name, data_type=kind, dims=array.shape, data_location=TensorProto.EXTERNAL)
-            for key, value in (("location", self.file), ("offset", self.places[name]), ("length", array.nbytes)):
+            tensor = TensorProto(
+                name=name, data_type=kind, dims=array.shape, data_location=TensorProto.EXTERNAL
+            )
+            for key, value in (
+                ("location", self.file),
+                ("offset", self.places[name]),
+                ("length", array.nbytes),
+            ):
                 tensor.external_data.add(key=key, value=str(value))
             self.initializers.append(tensor)
         return name
@@ -70,7 +76,14 @@ class Graph:
         return self.op("Gemm", x, self.weight(f"{name}.w"), self.weight(f"{name}.b"), transB=1)
 
     def norm(self, x: str, name: str) -> str:
-        return self.op("LayerNormalization", x, self.weight(f"{name}.w"), self.weight(f"{name}.b"), axis=-1, epsilon=EPSILON)
+        return self.op(
+            "LayerNormalization",
+            x,
+            self.weight(f"{name}.w"),
+            self.weight(f"{name}.b"),
+            axis=-1,
+            epsilon=EPSILON,
+        )
 
     def heads(self, x: str, shape: str) -> str:
         """[batch, tokens, heads, head] to [batch, heads, tokens, head]."""
@@ -111,13 +124,19 @@ class Int8Graph(Graph):
             x = self.op("Mul", x, self.weight(f"{name}.inverse"))
         scale = self.scalar(f"{name}.scale", measured.scale)
         zero = self.scalar(f"{name}.zero", measured.zero, TensorProto.UINT8)
-        weights, scales, bias = self.weight(f"{name}.w8"), self.weight(f"{name}.scales"), self.weight(f"{name}.b")
+        weights, scales, bias = (
+            self.weight(f"{name}.w8"),
+            self.weight(f"{name}.scales"),
+            self.weight(f"{name}.b"),
+        )
         small = self.op("QuantizeLinear", x, scale, zero)
         return self.op("MatMulIntegerToFloat", small, weights, scale, scales, zero, "", bias, domain=FUSED)
 
     def same(self, value: float, size: str) -> str:
         """Return a vector of one value for each token."""
-        return self.op("ConstantOfShape", size, value=helper.make_tensor("value", TensorProto.FLOAT, [1], [value]))
+        return self.op(
+            "ConstantOfShape", size, value=helper.make_tensor("value", TensorProto.FLOAT, [1], [value])
+        )
 
     def norm(self, x: str, name: str) -> str:
         normal = self.op("InstanceNormalization", x, self.ones, self.zeros, epsilon=EPSILON)
@@ -129,7 +148,9 @@ class Int8Graph(Graph):
     def split(self, x: str, layer: str, *parts: str) -> list[str]:
         names = [f"{layer}.{part}" for part in parts]
         count = len(names)
-        self.nodes.append(helper.make_node("Split", [x], names, name=f"{layer}.split", axis=-1, num_outputs=count))
+        self.nodes.append(
+            helper.make_node("Split", [x], names, name=f"{layer}.split", axis=-1, num_outputs=count)
+        )
         return names
 
 

@@ -38,13 +38,19 @@ def on_post_build(config):
 def main() -> None:
     """Build every variant of the site and write what came of it."""
     variants: dict[str, dict[str, str]] = json.loads((SITE / "variants.json").read_text("utf-8"))
-    made_by = json.dumps(f"MkDocs {importlib.metadata.version('mkdocs')}, Python-Markdown {importlib.metadata.version('markdown')}")
+    made_by = json.dumps(
+        f"MkDocs {importlib.metadata.version('mkdocs')}, Python-Markdown {importlib.metadata.version('markdown')}"
+    )
     for name, changes in variants.items():
         with tempfile.TemporaryDirectory() as folder:
-            pages = sorted(map(_page, _built(Path(folder, "site"), changes)), key=lambda page: str(page["source"]))
+            pages = sorted(
+                map(_page, _built(Path(folder, "site"), changes)), key=lambda page: str(page["source"])
+            )
         lines = ",\n".join(f"  {json.dumps(page, ensure_ascii=False)}" for page in pages)
         (SITE / "expected").mkdir(exist_ok=True)
-        (SITE / "expected" / f"{name}.json").write_text(f'{{"made_by": {made_by}, "pages": [\n{lines}\n]}}\n', "utf-8")
+        (SITE / "expected" / f"{name}.json").write_text(
+            f'{{"made_by": {made_by}, "pages": [\n{lines}\n]}}\n', "utf-8"
+        )
 
 
 def _built(site: Path, changes: dict[str, str]) -> list[dict[str, Any]]:

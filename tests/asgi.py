@@ -7,10 +7,15 @@ from typing import Any
 from starlette.types import ASGIApp, Message
 
 
-async def asked(application: ASGIApp, method: str, path: str, *parts: bytes, **headers: str) -> tuple[int, dict[str, str], bytes]:
+async def asked(
+    application: ASGIApp, method: str, path: str, *parts: bytes, **headers: str
+) -> tuple[int, dict[str, str], bytes]:
     """Return the status, the headers and the body of an answer; the request's body comes in parts, and the caller leaves after them."""
     sent: list[Any] = []
-    left = [{"type": "http.request", "body": part, "more_body": number < len(parts)} for number, part in enumerate(parts or (b"",), 1)]
+    left = [
+        {"type": "http.request", "body": part, "more_body": number < len(parts)}
+        for number, part in enumerate(parts or (b"",), 1)
+    ]
     scope = {
         "type": "http",
         "asgi": {"version": "3.0", "spec_version": "2.4"},
@@ -23,7 +28,10 @@ async def asked(application: ASGIApp, method: str, path: str, *parts: bytes, **h
         "path": path,
         "raw_path": path.encode(),
         "query_string": b"",
-        "headers": [(name.replace("_", "-").encode(), value.encode()) for name, value in {"host": "localhost", **headers}.items()],
+        "headers": [
+            (name.replace("_", "-").encode(), value.encode())
+            for name, value in {"host": "localhost", **headers}.items()
+        ],
     }
 
     async def receive() -> Message:

@@ -68,7 +68,12 @@ def with_passages_shuffled(source: str) -> Breaker:
 
     def shuffle(passages: Passages) -> Passages:
         return [
-            (replace(chunk, chunk_index=chunk.total_chunks - 1 - chunk.chunk_index) if chunk.source == source else chunk, numbers)
+            (
+                replace(chunk, chunk_index=chunk.total_chunks - 1 - chunk.chunk_index)
+                if chunk.source == source
+                else chunk,
+                numbers,
+            )
             for chunk, numbers in passages
         ]
 

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, settings
 
 from recto.api import index_sample, open_embedder, open_store
 from recto.book.sources.tree import open_book
-from recto.indexing.indexer import Work, index_book
+from recto.indexing.indexer import IndexJob, index_book
 from recto.protocols import Embedder
 from recto.search.retriever import Retriever
 from recto.settings import DEFAULT_COLLECTIONS, QUERY_COLLECTION, SAMPLE_COLLECTION, Settings
@@ -22,7 +22,9 @@ from tests.doubles.cohere import CohereDouble
 from tests.doubles.qdrant import QdrantDouble
 from tests.library import write_library
 
-if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # so it is for a run in the background, and so it would be for all that tests start
+if (
+    signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+):  # so it is for a run in the background, and so it would be for all that tests start
     signal.signal(signal.SIGINT, signal.default_int_handler)
 settings.register_profile("recto", deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 settings.load_profile("recto")
@@ -64,7 +66,7 @@ def sample_home(shared_home: Path, embedder: Embedder) -> Path:
     with WriterLock(shared_home / "tests.lock", "The sample book", wait=print):
         if SAMPLE_COLLECTION not in store.collections():
             index_sample(embedder, store, shared_home / "journal", lambda _: None)
-            store.point(DEFAULT_COLLECTIONS, SAMPLE_COLLECTION)
+            store.set_aliases(DEFAULT_COLLECTIONS, SAMPLE_COLLECTION)
     return shared_home
 
 
@@ -78,7 +80,12 @@ def house(tmp_path_factory: pytest.TempPathFactory, embedder: Embedder) -> Path:
     """A directory with a book of thirteen pages and a home in which it is indexed as `house`; tests only read it."""
     root = tmp_path_factory.mktemp("house")
     book = write_library(root / "book")
-    index_book(Work(open_book(book), embedder), EdgeStore(root / "home"), "house", journal=root / "home" / "journal")
+    index_book(
+        IndexJob(open_book(book), embedder),
+        EdgeStore(root / "home"),
+        "house",
+        journal=root / "home" / "journal",
+    )
     return root
 
 

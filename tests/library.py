@@ -8,17 +8,26 @@ PAGES: dict[str, list[tuple[str, str]]] = {
     "module-1-garden/01-soil.md": [
         ("Soil", "Soil holds water and air between its grains, and worms keep it loose all year."),
         ("Compost", "Compost is made of kitchen waste and leaves that rot in a heap for about nine months."),
-        ("Mulch", "Mulch is a layer of straw on the bed; it keeps weeds down and the ground moist in summer."),
+        (
+            "Mulch",
+            "Mulch is a layer of straw on the bed; it keeps weeds down and the ground moist in summer.",
+        ),
     ],
     "module-1-garden/02-seeds.md": [
         ("Seeds", "Seeds are stored in paper bags, dry and dark, and most of them last for three years."),
         ("Sowing beans", "Beans are sown after the last frost, two fingers deep, in rows along a trellis."),
-        ("Pricking out", "Seedlings are moved to pots of their own as soon as they have two pairs of leaves."),
+        (
+            "Pricking out",
+            "Seedlings are moved to pots of their own as soon as they have two pairs of leaves.",
+        ),
     ],
     "module-1-garden/03-pests.md": [
         ("Pests", "Aphids sit under the leaves and are washed off with a sharp jet of water."),
         ("Slugs", "Slugs come out at night; a board on the ground collects them until morning."),
-        ("Ladybirds", "Ladybirds and their larvae eat hundreds of aphids, so leave them a heap of twigs for the winter."),
+        (
+            "Ladybirds",
+            "Ladybirds and their larvae eat hundreds of aphids, so leave them a heap of twigs for the winter.",
+        ),
     ],
     "module-1-garden/04-roses.md": [
         ("Roses", "Roses are cut back in March, above an eye that looks outwards."),
@@ -35,7 +44,10 @@ PAGES: dict[str, list[tuple[str, str]]] = {
         ("Dumplings", "Dumplings of semolina float when they are done, after about a quarter of an hour."),
     ],
     "module-2-kitchen/03-jam.md": [
-        ("Jam", "Fruit and sugar are boiled for four minutes, and a drop on a cold plate shows whether it sets."),
+        (
+            "Jam",
+            "Fruit and sugar are boiled for four minutes, and a drop on a cold plate shows whether it sets.",
+        ),
         ("Jars", "Jars and lids are boiled first, filled to the brim, closed and turned upside down."),
     ],
     "module-2-kitchen/04-knives.md": [
@@ -48,9 +60,18 @@ PAGES: dict[str, list[tuple[str, str]]] = {
         ("Dovetails", "Dovetails are marked with a gauge, sawn on the waste side and cleaned with a chisel."),
     ],
     "module-3-workshop/02-bicycles.md": [
-        ("Bicycles", "A chain that is stretched by one percent is replaced before it wears down the sprockets."),
-        ("Brakes", "Brake pads are adjusted so that they touch the rim together, two millimetres below its edge."),
-        ("Flat tyres", "Take the tube out, find the hole in a bowl of water, roughen it and press the patch on."),
+        (
+            "Bicycles",
+            "A chain that is stretched by one percent is replaced before it wears down the sprockets.",
+        ),
+        (
+            "Brakes",
+            "Brake pads are adjusted so that they touch the rim together, two millimetres below its edge.",
+        ),
+        (
+            "Flat tyres",
+            "Take the tube out, find the hole in a bowl of water, roughen it and press the patch on.",
+        ),
     ],
     "module-3-workshop/03-paint.md": [
         ("Paint", "Old paint is sanded, dust is wiped off with a damp cloth, and a primer comes first."),
@@ -76,10 +97,13 @@ def write_library(root: Path) -> Path:
     for name, sections in PAGES.items():
         module = next(module for module in filler if module in name)
         blocks = [
-            f"{'#' if number == 0 else '##'} {heading}\n\n{text} {filler[module]}\n" for number, (heading, text) in enumerate(sections)
+            f"{'#' if number == 0 else '##'} {heading}\n\n{text} {filler[module]}\n"
+            for number, (heading, text) in enumerate(sections)
         ]
         path = root / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("\n".join(blocks), "utf-8")
-    (root / "welcome.md").write_text("# Welcome\n\nThis book is about the garden, the kitchen and the workshop of a house.\n", "utf-8")
+    (root / "welcome.md").write_text(
+        "# Welcome\n\nThis book is about the garden, the kitchen and the workshop of a house.\n", "utf-8"
+    )
     return root

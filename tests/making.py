@@ -17,7 +17,9 @@ DIM = 8
 EMBEDDER = EmbedderFingerprint("test-model", "r1", DIM)
 
 
-def chunk(number: int, *, module: str = "ros2", directory: str = "module-1-ros2", page: str = "a", text: str = "") -> Chunk:
+def chunk(
+    number: int, *, module: str = "ros2", directory: str = "module-1-ros2", page: str = "a", text: str = ""
+) -> Chunk:
     text = text or f"Passage {number}"
     return Chunk(
         id=str(uuid.uuid5(uuid.NAMESPACE_URL, f"{page}/{number}")),
@@ -54,7 +56,9 @@ def publish(store: Store, name: str, chunks: list[Chunk], *, book: str = "test-b
         return build.publish(fingerprint(book))
 
 
-def publish_lexical(store: Store, name: str, chunks: list[Chunk], *, rebuild: bool = True, book: str = "test-book") -> IndexInfo:
+def publish_lexical(
+    store: Store, name: str, chunks: list[Chunk], *, rebuild: bool = True, book: str = "test-book"
+) -> IndexInfo:
     """Publish chunks with lexical vectors and a vocabulary; a chunk's dense vector depends on its number alone."""
     lexicon = LexiconBuilder()
     with store.build(name, EMBEDDER, analyzer=ANALYZER, rebuild=rebuild) as build:

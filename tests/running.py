@@ -33,7 +33,14 @@ def recto(home: Path, *arguments: str, **more: str) -> subprocess.CompletedProce
 
 def run(command: list[str], home: Path, **more: str) -> subprocess.CompletedProcess[str]:
     done = subprocess.run(
-        command, cwd=ROOT, env=environment(home, **more), capture_output=True, text=True, encoding="utf-8", timeout=300, check=False
+        command,
+        cwd=ROOT,
+        env=environment(home, **more),
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        timeout=300,
+        check=False,
     )
     assert "Traceback" not in done.stderr, done.stderr
     return done

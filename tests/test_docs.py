@@ -30,7 +30,12 @@ FRAMEWORKS = {"haystack.md", "langchain.md", "llamaindex.md"}
 
 
 def fences(language: str) -> list[tuple[str, str]]:
-    return [(page.name, body) for page in PAGES for kind, body in FENCE.findall(page.read_text("utf-8")) if kind == language]
+    return [
+        (page.name, body)
+        for page in PAGES
+        for kind, body in FENCE.findall(page.read_text("utf-8"))
+        if kind == language
+    ]
 
 
 def shown_commands() -> list[tuple[str, str]]:
@@ -77,7 +82,11 @@ def for_a_moment(desk: Path, command: str, beginning: str) -> None:
     """Let a command that goes on for ever begin, then interrupt it."""
     arguments = shlex.split(command)[3:]
     process = subprocess.Popen(
-        [sys.executable, "-c", HEARS_CTRL_C, *arguments], cwd=desk, env=environment(desk / "home"), stderr=subprocess.PIPE, text=True
+        [sys.executable, "-c", HEARS_CTRL_C, *arguments],
+        cwd=desk,
+        env=environment(desk / "home"),
+        stderr=subprocess.PIPE,
+        text=True,
     )
     assert process.stderr is not None
     assert process.stderr.readline().startswith(beginning)
@@ -90,7 +99,11 @@ def serve_for_a_moment(desk: Path, command: str) -> None:
     """Let the service begin to listen, then end it."""
     arguments = [*shlex.split(command)[3:], "--port", "0"]
     process = subprocess.Popen(
-        [sys.executable, "-m", "recto", *arguments], cwd=desk, env=environment(desk / "home"), stderr=subprocess.PIPE, text=True
+        [sys.executable, "-m", "recto", *arguments],
+        cwd=desk,
+        env=environment(desk / "home"),
+        stderr=subprocess.PIPE,
+        text=True,
     )
     assert process.stderr is not None
     while not (line := process.stderr.readline()).endswith('startup complete."}\n'):
@@ -119,16 +132,32 @@ def test_every_command_shown_works(desk: Path, page: str, command: str) -> None:
         assert done.returncode == 0, f"{page}: {command}\n{done.stderr}"
         return
     done = in_a_shell(
-        desk, command + (" --rounds 1 --book path/to/docs" if "bench" in command and "bench.selections" not in command else "")
+        desk,
+        command
+        + (
+            " --rounds 1 --book path/to/docs"
+            if "bench" in command and "bench.selections" not in command
+            else ""
+        ),
     )
-    unmet = "validate" in command and "my-book" in command  # the small book at hand does not answer all of the suite
+    unmet = (
+        "validate" in command and "my-book" in command
+    )  # the small book at hand does not answer all of the suite
     assert done.returncode == (5 if unmet else 0), f"{page}: {command}\n{done.stderr}"
 
 
-@pytest.mark.parametrize(("page", "code"), [shown for shown in fences("python") if shown[0] not in FRAMEWORKS])
+@pytest.mark.parametrize(
+    ("page", "code"), [shown for shown in fences("python") if shown[0] not in FRAMEWORKS]
+)
 def test_every_piece_of_python_runs(desk: Path, page: str, code: str) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", code], cwd=desk, env=environment(desk / "home"), capture_output=True, text=True, check=False, timeout=120
+        [sys.executable, "-c", code],
+        cwd=desk,
+        env=environment(desk / "home"),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
     )
     assert done.returncode == 0, f"{page}: {done.stderr}"
     assert done.stdout.strip()

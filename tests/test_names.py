@@ -36,7 +36,9 @@ def test_a_directory_is_always_found_by_its_own_name(directory: str) -> None:
     assert filter_keys([directory])[0] in module_keys(directory)
 
 
-@pytest.mark.parametrize(("typed", "meant"), [("ros", "ros2"), ("ROS2 ", "ros2"), ("simulaton", "simulation"), ("zzz", None)])
+@pytest.mark.parametrize(
+    ("typed", "meant"), [("ros", "ros2"), ("ROS2 ", "ros2"), ("simulaton", "simulation"), ("zzz", None)]
+)
 def test_nearest_spelling(typed: str, meant: str | None) -> None:
     assert nearest(typed, ["intro", "isaac", "ros2", "simulation", "vla"]) == meant
 
@@ -60,7 +62,10 @@ def test_the_paths_case_counts() -> None:
     assert page_key("https://example.org/intro") != page_key("https://example.org/Intro")
 
 
-@given(st.lists(st.from_regex(r"[A-Za-z0-9_-]+", fullmatch=True), min_size=1, max_size=4), st.sampled_from(["", "/", ".md", ".mdx", "/#x"]))
+@given(
+    st.lists(st.from_regex(r"[A-Za-z0-9_-]+", fullmatch=True), min_size=1, max_size=4),
+    st.sampled_from(["", "/", ".md", ".mdx", "/#x"]),
+)
 def test_every_spelling_of_a_path_has_its_key(parts: list[str], ending: str) -> None:
     path = "/".join(parts)
     assert page_key(f"HTTPS://Example.ORG/{path}{ending}") == f"https://example.org/{path}"

@@ -22,7 +22,13 @@ def test_it_is_a_book() -> None:
     words = sum(len(page.read_text("utf-8").split()) for page in PAGES)
     assert len(PAGES) >= 20
     assert words >= 15_000
-    assert {page.parent.name for page in PAGES} == {"docs", "module-1-ros2", "module-2-simulation", "module-3-isaac", "module-4-vla"}
+    assert {page.parent.name for page in PAGES} == {
+        "docs",
+        "module-1-ros2",
+        "module-2-simulation",
+        "module-3-isaac",
+        "module-4-vla",
+    }
     names = {page.relative_to(SAMPLE_DOCS / "docs").with_suffix("").as_posix() for page in PAGES}
     assert names >= {
         "intro",
@@ -35,7 +41,18 @@ def test_it_is_a_book() -> None:
 
 def test_it_has_what_real_books_have() -> None:
     text = "\n".join(page.read_text("utf-8") for page in PAGES)
-    for feature in ("```mermaid", "<Tabs", "<TabItem", ":::note", ":::warning", "<details>", "| --- |", "```python", "```xml", "{#"):
+    for feature in (
+        "```mermaid",
+        "<Tabs",
+        "<TabItem",
+        ":::note",
+        ":::warning",
+        "<details>",
+        "| --- |",
+        "```python",
+        "```xml",
+        "{#",
+    ):
         assert feature in text, feature
     assert (SAMPLE_DOCS / "docusaurus.config.js").is_file()
 
@@ -57,7 +74,9 @@ def test_every_link_leads_somewhere(page: Path) -> None:
         file = (page.parent / target).resolve() if target else page
         assert file.is_file(), target
         if anchor:
-            assert anchor in {section.anchor for section in parse(file.read_text("utf-8"), mdx=True).sections}, f"{target}#{anchor}"
+            assert anchor in {
+                section.anchor for section in parse(file.read_text("utf-8"), mdx=True).sections
+            }, f"{target}#{anchor}"
 
 
 @pytest.mark.parametrize(
@@ -75,12 +94,16 @@ def test_every_link_leads_somewhere(page: Path) -> None:
         ("ROS 2 communication patterns", "05-services-actions-parameters"),
     ],
 )
-def test_every_answerable_query_of_the_test_contract_has_its_page_first(retriever: Retriever, query: str, page: str) -> None:
+def test_every_answerable_query_of_the_test_contract_has_its_page_first(
+    retriever: Retriever, query: str, page: str
+) -> None:
     assert retriever.search(query).hits[0].chunk.page_url.endswith(page)
 
 
 def test_visualization_and_simulation_and_a_very_short_query(retriever: Retriever) -> None:
-    assert {hit.chunk.module_name for hit in retriever.search("Robot visualization and simulation").hits[:2]} <= {"simulation", "isaac"}
+    assert {
+        hit.chunk.module_name for hit in retriever.search("Robot visualization and simulation").hits[:2]
+    } <= {"simulation", "isaac"}
     assert retriever.search("ros2").hits[0].chunk.module_name == "ros2"
     irrelevant, relevant = retriever.search("quantum entanglement"), retriever.search("What is ROS 2?")
     assert irrelevant.hits[0].score < relevant.hits[0].score - 0.15

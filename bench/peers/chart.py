@@ -53,7 +53,14 @@ def chart(results: Results, systems: tuple[System, ...]) -> str:
 
 
 def _works(results: Results) -> list[str]:
-    largest = max((int(work.split()[1]) for work in results.works() if work.startswith("query, ") and "vectors given" in work), default=0)
+    largest = max(
+        (
+            int(work.split()[1])
+            for work in results.works()
+            if work.startswith("query, ") and "vectors given" in work
+        ),
+        default=0,
+    )
     wanted = {starting.IMPORT, installing.SIZE}
     wanted |= {querying.query_work(largest, model=False, filtered=filtered) for filtered in (False, True)}
     prefixes = ("cold query", indexing.work_of(100)[:6])
@@ -82,6 +89,13 @@ def _row(title: str, name: str, times: float, place: int, decades: float) -> lis
     return [
         element("text", title, x=8, y=place + 15),
         element("rect", class_=kind, x=_LEFT, y=place + 3, width=f"{length:.1f}", height=_ROW - 6, rx=2),
-        element("line", class_="one", x1=f"{_LEFT + unit:.1f}", x2=f"{_LEFT + unit:.1f}", y1=place, y2=place + _ROW),
+        element(
+            "line",
+            class_="one",
+            x1=f"{_LEFT + unit:.1f}",
+            x2=f"{_LEFT + unit:.1f}",
+            y1=place,
+            y2=place + _ROW,
+        ),
         element("text", f"{times:.3g} ×", x=f"{_LEFT + length + 6:.1f}", y=place + 15, class_="small"),
     ]

@@ -72,22 +72,49 @@ def save(options: argparse.Namespace, results: Results, systems: tuple[System, .
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     """Read the command line."""
     home = Path(os.environ.get("RECTO_HOME", "~/.recto")).expanduser()
-    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", default="", help=f"some of the work, with commas: {', '.join(WORKS)}")
-    parser.add_argument("--peers", default="", help="some of the systems, with commas; Recto is always among them")
-    parser.add_argument("--sizes", default="1000,10000,100000", help="chunks of the searches, with commas (default %(default)s)")
-    parser.add_argument(
-        "--embed", default="100,1000", help="chunks of the index runs that embed, the last of them once (default %(default)s)"
+    parser = argparse.ArgumentParser(
+        prog="python -m bench", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--rounds", type=int, default=7, help="rounds of each measurement (default %(default)s)")
-    parser.add_argument("--limit", type=float, default=300, help="seconds that making an index may take (default %(default)s)")
-    parser.add_argument("--book", type=Path, help="the book to take the passages from, instead of the sample book")
-    parser.add_argument("--corpora", type=Path, default=os.environ.get("RECTO_CORPORA"), help="where books and eval are (RECTO_CORPORA)")
-    parser.add_argument("--cache", type=Path, default=home / "bench", help="a directory that keeps environments and vectors")
-    parser.add_argument("--whole", action="store_true", help="quality on all pages and whole corpora: slow")
-    parser.add_argument("--quick", action="store_true", help="a few minutes: small sizes, three rounds, little of the quality")
+    parser.add_argument("--only", default="", help=f"some of the work, with commas: {', '.join(WORKS)}")
     parser.add_argument(
-        "--threads", type=int, default=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        "--peers", default="", help="some of the systems, with commas; Recto is always among them"
+    )
+    parser.add_argument(
+        "--sizes",
+        default="1000,10000,100000",
+        help="chunks of the searches, with commas (default %(default)s)",
+    )
+    parser.add_argument(
+        "--embed",
+        default="100,1000",
+        help="chunks of the index runs that embed, the last of them once (default %(default)s)",
+    )
+    parser.add_argument(
+        "--rounds", type=int, default=7, help="rounds of each measurement (default %(default)s)"
+    )
+    parser.add_argument(
+        "--limit", type=float, default=300, help="seconds that making an index may take (default %(default)s)"
+    )
+    parser.add_argument(
+        "--book", type=Path, help="the book to take the passages from, instead of the sample book"
+    )
+    parser.add_argument(
+        "--corpora",
+        type=Path,
+        default=os.environ.get("RECTO_CORPORA"),
+        help="where books and eval are (RECTO_CORPORA)",
+    )
+    parser.add_argument(
+        "--cache", type=Path, default=home / "bench", help="a directory that keeps environments and vectors"
+    )
+    parser.add_argument("--whole", action="store_true", help="quality on all pages and whole corpora: slow")
+    parser.add_argument(
+        "--quick", action="store_true", help="a few minutes: small sizes, three rounds, little of the quality"
+    )
+    parser.add_argument(
+        "--threads",
+        type=int,
+        default=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
     )
     parser.add_argument("--json", type=Path, help="write all figures to this file")
     parser.add_argument(
@@ -123,7 +150,9 @@ def run(
     with Vectors(embedder, options.cache) as vectors:
         source = open_book(options.book) if options.book else sample_source()
         book = take_in(source, load_suites(*SUITES), vectors, 10 if options.quick else 40)
-        results.about["book"] = f"{book.name}, {len(book.passages)} passages; filtered questions ask for {book.share:.0%} of it"
+        results.about["book"] = (
+            f"{book.name}, {len(book.passages)} passages; filtered questions ask for {book.share:.0%} of it"
+        )
         bench = Bench(
             systems,
             environments,
@@ -149,7 +178,9 @@ def _measure(bench: Bench, options: argparse.Namespace, listing: Listing) -> Non
             save(options, bench.results, listing.systems)
 
 
-def _parts(bench: Bench, options: argparse.Namespace, listing: Listing) -> Iterator[tuple[str, Callable[[], None]]]:
+def _parts(
+    bench: Bench, options: argparse.Namespace, listing: Listing
+) -> Iterator[tuple[str, Callable[[], None]]]:
     """Name the work that each part belongs to; what came of a part is written before the next begins."""
     yield "install", lambda: installing.run(bench, listing)
     yield "cold", lambda: starting.run(bench, _MODEL_SIZE)
@@ -157,7 +188,10 @@ def _parts(bench: Bench, options: argparse.Namespace, listing: Listing) -> Itera
     for size in bench.sizes:
         yield "query", partial(querying.run, bench, size, model=False)
     for processes in (1, 2):
-        yield "throughput", partial(throughput.run, bench, _MODEL_SIZE, processes, 1.0 if options.quick else 3.0)
+        yield (
+            "throughput",
+            partial(throughput.run, bench, _MODEL_SIZE, processes, 1.0 if options.quick else 3.0),
+        )
     for size in options.embed:
         yield "index", partial(indexing.run, bench, size, 1 if size >= 1000 else bench.rounds)
     if "quality" in options.only:  # taking the books from the shelf is work, too
@@ -169,19 +203,25 @@ def _quality(bench: Bench, options: argparse.Namespace) -> Iterator[Callable[[],
     if evaluation and (evaluation / "scifact").is_dir():
         yield partial(scifact.run, bench, evaluation / "scifact", quick=options.quick)
     else:
-        yield lambda: bench.tell("SciFact is not there and left out.")
+        yield lambda: bench.notify("SciFact is not there and left out.")
     for book in pipelines.books(bench, sample_alone=options.quick):
         yield partial(pipelines.run, bench, book)
     if evaluation and (evaluation / "chroma_chunking").is_dir() and not options.quick:
         yield partial(pipelines.run_chroma, bench, evaluation / "chroma_chunking")
 
 
-def _about(options: argparse.Namespace, systems: tuple[System, ...], environments: dict[str, Environment]) -> dict[str, object]:
+def _about(
+    options: argparse.Namespace, systems: tuple[System, ...], environments: dict[str, Environment]
+) -> dict[str, object]:
     versions = {
-        system.name: ", ".join(f"{name} {environments[system.name].versions.get(name, '?')}" for name in system.versions)
+        system.name: ", ".join(
+            f"{name} {environments[system.name].versions.get(name, '?')}" for name in system.versions
+        )
         for system in systems
     }
-    machine = f"{platform.machine()} {_processor()}, {options.threads} threads, {_memory()}, {platform.system()}"
+    machine = (
+        f"{platform.machine()} {_processor()}, {options.threads} threads, {_memory()}, {platform.system()}"
+    )
     return {
         "machine": f"{machine}, Python {platform.python_version()}",
         "date": datetime.now(UTC).date().isoformat(),
@@ -196,7 +236,9 @@ def _processor() -> str:
         described = subprocess.run(["lscpu"], capture_output=True, text=True, check=True).stdout
     except (OSError, subprocess.CalledProcessError):
         return ""
-    names = [line.partition(":")[2].strip() for line in described.splitlines() if line.startswith("Model name")]
+    names = [
+        line.partition(":")[2].strip() for line in described.splitlines() if line.startswith("Model name")
+    ]
     return names[0] if names else ""
 
 

@@ -16,7 +16,11 @@ from bench.peers.listing import SELF, Listing, System
 
 ROOT = Path(__file__).parent.parent.parent
 _DONE = "recto-bench.json"
-_INSTALL = ("--compile-bytecode", "--link-mode", "copy")  # as pip does; and NLTK, which LlamaIndex uses, refuses files with two names
+_INSTALL = (
+    "--compile-bytecode",
+    "--link-mode",
+    "copy",
+)  # as pip does; and NLTK, which LlamaIndex uses, refuses files with two names
 _VERSIONS = """
 import json, sys
 from importlib.metadata import distributions
@@ -35,9 +39,23 @@ class Environment:
 
     def variables(self) -> dict[str, str]:
         """Return the process environment: nothing of the caller's Python, no telemetry, no network."""
-        mine = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "RECTO_", "COHERE_", "QDRANT_"))}
-        quiet = {"ANONYMIZED_TELEMETRY": "False", "HAYSTACK_TELEMETRY_ENABLED": "False", "HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"}
-        return {**mine, **quiet, "PYTHONPATH": os.pathsep.join(map(str, self.path)), "TOKENIZERS_PARALLELISM": "false"}
+        mine = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith(("PYTHON", "RECTO_", "COHERE_", "QDRANT_"))
+        }
+        quiet = {
+            "ANONYMIZED_TELEMETRY": "False",
+            "HAYSTACK_TELEMETRY_ENABLED": "False",
+            "HF_HUB_OFFLINE": "1",
+            "TRANSFORMERS_OFFLINE": "1",
+        }
+        return {
+            **mine,
+            **quiet,
+            "PYTHONPATH": os.pathsep.join(map(str, self.path)),
+            "TOKENIZERS_PARALLELISM": "false",
+        }
 
 
 def here() -> Environment:
@@ -75,7 +93,15 @@ def _install(name: str, needs: Sequence[str], listing: Listing, cache: Path, *, 
     paths = [str(ROOT) if need == "." else need for need in needs]
     _run(
         *("uv", "pip", "install", "--quiet", *_INSTALL, "--python", str(_python(folder))),
-        *("--reinstall-package", SELF, "--constraints", str(constraints), "--overrides", str(overrides), *paths),
+        *(
+            "--reinstall-package",
+            SELF,
+            "--constraints",
+            str(constraints),
+            "--overrides",
+            str(overrides),
+            *paths,
+        ),
     )
     constraints.unlink()
     overrides.unlink()
@@ -95,7 +121,9 @@ def _python(folder: Path) -> Path:
 
 
 def _run(*command: str) -> None:
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, "VIRTUAL_ENV": ""})
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, env={**os.environ, "VIRTUAL_ENV": ""}
+    )
     if done.returncode:
         raise SystemExit(f"{' '.join(command[:3])} failed:\n{done.stderr[-2000:]}")
 

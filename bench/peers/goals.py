@@ -27,7 +27,11 @@ class Goal:
     @property
     def met(self) -> bool:
         """Whether the median is on the right side."""
-        return self.reached.middle >= self.wanted if self.relation == "at least" else self.reached.middle <= self.wanted
+        return (
+            self.reached.middle >= self.wanted
+            if self.relation == "at least"
+            else self.reached.middle <= self.wanted
+        )
 
 
 def goals(results: Results, systems: tuple[System, ...]) -> list[Goal]:
@@ -47,11 +51,17 @@ def _goals(results: Results, systems: tuple[System, ...]) -> Iterator[Goal]:
         elif work.startswith("index, ") and work.endswith("embedding included"):
             yield from _lead(results, work, peers, f"{work.capitalize()}: times as fast as the best peer", 1)
         elif "the part that is not embedding" in work:
-            yield from _lead(results, work, frameworks, f"{work.capitalize()}: times as fast as the best framework", 3)
+            yield from _lead(
+                results, work, frameworks, f"{work.capitalize()}: times as fast as the best framework", 3
+            )
         elif "added to the same engine calls" in work:
-            yield from _lead(results, work, thin, f"{work.capitalize()}: times as little as the best framework", 3)
+            yield from _lead(
+                results, work, thin, f"{work.capitalize()}: times as little as the best framework", 3
+            )
         elif work.startswith("query, ") and "whole" in work:
-            yield from _cost(results, work, f"{work.capitalize()}: Recto / bare calls of model and engine", 1.10)
+            yield from _cost(
+                results, work, f"{work.capitalize()}: Recto / bare calls of model and engine", 1.10
+            )
     for work in (installing.SIZE, installing.ALONE):
         yield from _small(results, work, peers)
     if (mine := results.get(scifact.WORK, SELF)) and mine.wall:
@@ -95,8 +105,16 @@ def _growth(results: Results) -> Iterator[Goal]:
     """Compare the smallest with the largest size of a run; the goals are set for 1 000 and 100 000."""
     small, large = 1000, 100_000
     named: list[tuple[Callable[[int], str], str, float]] = [
-        (lambda size: querying.query_work(size, model=False, filtered=False), "Search time, 100k / 1k chunks", 4),
-        (lambda size: querying.memory_work(size, model=False), "Own memory without the model, 100k / 1k chunks", 2),
+        (
+            lambda size: querying.query_work(size, model=False, filtered=False),
+            "Search time, 100k / 1k chunks",
+            4,
+        ),
+        (
+            lambda size: querying.memory_work(size, model=False),
+            "Own memory without the model, 100k / 1k chunks",
+            2,
+        ),
     ]
     for name, text, wanted in named:
         first, last = results.get(name(small), SELF), results.get(name(large), SELF)
@@ -112,4 +130,10 @@ def _books(results: Results, names: set[str]) -> Iterator[Goal]:
             figure = results.get(work, name)
             lead = figure.more.get("lead") if figure else None
             if lead:
-                yield Goal(f"{work}: lead over it", "at least", 0.0, Spread(lead["mean"], lead["low"], lead["high"]), name)
+                yield Goal(
+                    f"{work}: lead over it",
+                    "at least",
+                    0.0,
+                    Spread(lead["mean"], lead["low"], lead["high"]),
+                    name,
+                )

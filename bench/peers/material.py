@@ -12,7 +12,7 @@ from typing import Any
 from bench.chunk_quality import Asked
 from bench.peers.runners.embedding import key
 from bench.vectors import Vectors
-from recto.book.chunking import DEFAULT_SIZE, Passage, chunk_page
+from recto.book.chunking import DEFAULT_SIZE, EmbeddingInput, chunk_page
 from recto.book.parsing.document import read
 from recto.protocols import Source
 from recto.types import Chunk
@@ -40,7 +40,7 @@ class Book:
     """A book's passages, questions about it, and the module that filtered questions are narrowed to."""
 
     name: str
-    passages: tuple[Passage, ...]
+    passages: tuple[EmbeddingInput, ...]
     questions: tuple[str, ...]
     module: str
     share: float
@@ -51,7 +51,9 @@ def take_in(source: Source, asked: Sequence[Asked], vectors: Vectors, most: int)
     passages = [
         passage
         for page in source.pages()
-        for passage in chunk_page(page, read(page), source.book, vectors.count, vectors.max_tokens, DEFAULT_SIZE)
+        for passage in chunk_page(
+            page, read(page), source.book, vectors.count, vectors.max_tokens, DEFAULT_SIZE
+        )
     ]
     step = max(1, len(asked) // most)
     # Copies do not change a module's share, so one near a fifth of the book stands for a filter at every size.
@@ -88,7 +90,9 @@ def make(book: Book, size: int, vectors: Vectors, scratch: Path) -> Material:
     return Material(size, folder, len(base))
 
 
-def make_given(texts: dict[str, str], questions: Sequence[str], vectors: Vectors, scratch: Path, name: str) -> Material:
+def make_given(
+    texts: dict[str, str], questions: Sequence[str], vectors: Vectors, scratch: Path, name: str
+) -> Material:
     """Write texts that are passages already, by their ids, and questions about them; a text too long for the model is cut for all alike."""
     import numpy as np
 
@@ -96,11 +100,29 @@ def make_given(texts: dict[str, str], questions: Sequence[str], vectors: Vectors
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "pieces.jsonl").open("w", encoding="utf-8") as lines:
         for number, (id, text) in enumerate(texts.items()):
-            chunk = Chunk(id, text, f"local://{name}/{number}", name, name, (name,), (), "", 0, 1, 1, 1, key(text), str(number))
+            chunk = Chunk(
+                id,
+                text,
+                f"local://{name}/{number}",
+                name,
+                name,
+                (name,),
+                (),
+                "",
+                0,
+                1,
+                1,
+                1,
+                key(text),
+                str(number),
+            )
             lines.write(json.dumps(_piece(chunk, text)) + "\n")
     every = [*texts.values(), *questions]
     rows = np.concatenate(
-        [vectors.questions(list(texts.values()), f"texts of {name}"), vectors.questions(list(questions), f"questions, {name}")]
+        [
+            vectors.questions(list(texts.values()), f"texts of {name}"),
+            vectors.questions(list(questions), f"questions, {name}"),
+        ]
     )
     _write_vectors(folder, [key(text) for text in every], rows)
     return Material(len(texts), folder, len(texts))
@@ -113,13 +135,15 @@ def _write_vectors(folder: Path, names: Sequence[str], rows: Any) -> None:
     (folder / "texts.txt").write_text("\n".join(names), "ascii")
 
 
-def _pieces(base: Sequence[Passage], size: int) -> Iterator[dict[str, Any]]:
+def _pieces(base: Sequence[EmbeddingInput], size: int) -> Iterator[dict[str, Any]]:
     for number in range(size):
         passage, copy = base[number % len(base)], number // len(base)
         chunk, text = passage.chunk, passage.embedded
         if copy:
             text = f"{text}\n\nCopy {copy}."
-            chunk = replace(chunk, id=_id(chunk.id, copy), text=f"{chunk.text}\n\nCopy {copy}.", content_hash=key(text))
+            chunk = replace(
+                chunk, id=_id(chunk.id, copy), text=f"{chunk.text}\n\nCopy {copy}.", content_hash=key(text)
+            )
         yield _piece(chunk, text)
 
 

@@ -93,7 +93,9 @@ class Conversation:
         """Use it in a `with` block."""
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         """Close it."""
         self.close()
 
@@ -131,4 +133,10 @@ def cold(system: System, environment: Environment, scratch: Path, arguments: Seq
 
 
 def _command(system: System, environment: Environment, *arguments: str) -> list[str]:
-    return [str(environment.python), "-m", f"bench.peers.runners.{system.runner}", *system.arguments, *arguments]
+    return [
+        str(environment.python),
+        "-m",
+        f"bench.peers.runners.{system.runner}",
+        *system.arguments,
+        *arguments,
+    ]

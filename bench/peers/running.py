@@ -52,7 +52,7 @@ class Bench:
         home.mkdir(exist_ok=True)
         return home
 
-    def tell(self, text: str) -> None:
+    def notify(self, text: str) -> None:
         """Say what is being done."""
         print(text, file=sys.stderr, flush=True)
 
@@ -66,7 +66,9 @@ class Bench:
         """Start a system's runner."""
         return Conversation(system, self.environments[system.name], self.scratch)
 
-    def embed(self, talk: Conversation, how: str, folder: Path | str = "", threads: int | None = None) -> None:
+    def embed(
+        self, talk: Conversation, how: str, folder: Path | str = "", threads: int | None = None
+    ) -> None:
         """Give a system its embedding."""
         talk.ask("embed", how=how, folder=str(folder), home=str(self.home), threads=threads or self.threads)
 
@@ -80,7 +82,12 @@ class Bench:
     def _make(self, system: System, size: int) -> tuple[Path | None, float, str]:
         work = f"index, {size} chunks, vectors given"
         expected = max(
-            (took * size / smaller for (name, smaller), (_, took, _) in self._indexes.items() if name == system.name), default=0.0
+            (
+                took * size / smaller
+                for (name, smaller), (_, took, _) in self._indexes.items()
+                if name == system.name
+            ),
+            default=0.0,
         )
         if expected > self.limit:
             why = f"would take about {expected:.0f} s to index"
@@ -89,7 +96,7 @@ class Bench:
         material = self.material(size)
         folder = self.scratch / "indexes" / f"{system.name}-{size}"
         folder.parent.mkdir(exist_ok=True)
-        self.tell(f"{system.title}: {size} chunks, vectors given")
+        self.notify(f"{system.title}: {size} chunks, vectors given")
         try:
             with self.talk(system) as talk:
                 self.embed(talk, "known", material.folder)

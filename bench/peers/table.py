@@ -67,14 +67,21 @@ def work_table(figures: dict[str, Figure], titles: dict[str, str]) -> str:
     """Return the systems' figures for one piece of work, best first, each with what Recto is worth beside it."""
     measured = sorted((figure for figure in figures.values() if figure.values), key=_order)
     if not measured:
-        return table(["system", "why not"], [[titles[name], shown(figure.why)] for name, figure in figures.items()])
+        return table(
+            ["system", "why not"], [[titles[name], shown(figure.why)] for name, figure in figures.items()]
+        )
     columns = _columns(measured, figures.get(SELF))
     rows = [
-        [f"**{titles[SELF]}**" if figure.system == SELF else titles[figure.system], *(cell(figure) for _, cell in columns)]
+        [
+            f"**{titles[SELF]}**" if figure.system == SELF else titles[figure.system],
+            *(cell(figure) for _, cell in columns),
+        ]
         for figure in measured
     ]
     missing = [(name, figure) for name, figure in figures.items() if not figure.values]
-    rows += [[titles[name], f"– ({shown(figure.why)})", *[""] * (len(columns) - 1)] for name, figure in missing]
+    rows += [
+        [titles[name], f"– ({shown(figure.why)})", *[""] * (len(columns) - 1)] for name, figure in missing
+    ]
     return table(["system", *(head for head, _ in columns)], rows)
 
 
@@ -83,15 +90,31 @@ def _columns(measured: Sequence[Figure], mine: Figure | None) -> list[tuple[str,
     unit = measured[0].unit
     if any("lead" in figure.more for figure in measured):
         return [("mean", lambda figure: f"{figure.values[0]:.3f}"), ("Recto minus it (95 %)", _lead)]
-    columns: list[tuple[str, Callable[[Figure], str]]] = [(f"{unit or 'value'} (range)", lambda figure: spread(figure.wall))]
+    columns: list[tuple[str, Callable[[Figure], str]]] = [
+        (f"{unit or 'value'} (range)", lambda figure: spread(figure.wall))
+    ]
     with_cpu = any(figure.cpu for figure in measured)
     if with_cpu:
         head = {"chunks/s": "CPU ms per chunk", "answers/s": "CPU ms per answer"}.get(unit, f"CPU {unit}")
         columns.append((head, lambda figure: number(median(figure.cpu)) if figure.cpu else "–"))
-    columns += [(head, _named(name)) for name, head in _EXTRA.items() if any(name in figure.more for figure in measured)]
-    columns.append(("Recto is better", lambda figure: _times(ratio(mine, figure) if mine and figure.system != SELF else None)))
+    columns += [
+        (head, _named(name))
+        for name, head in _EXTRA.items()
+        if any(name in figure.more for figure in measured)
+    ]
+    columns.append(
+        (
+            "Recto is better",
+            lambda figure: _times(ratio(mine, figure) if mine and figure.system != SELF else None),
+        )
+    )
     if with_cpu:
-        columns.append(("by CPU time", lambda figure: _times(cpu_ratio(mine, figure) if mine and figure.system != SELF else None)))
+        columns.append(
+            (
+                "by CPU time",
+                lambda figure: _times(cpu_ratio(mine, figure) if mine and figure.system != SELF else None),
+            )
+        )
     return columns
 
 

@@ -57,7 +57,9 @@ class ConfigurationError(RectoError):
 
 def missing_extra(what: str, extra: str) -> ConfigurationError:
     """Return the error for a package that is installed only on request."""
-    return ConfigurationError(f"{what} needs the extra `{extra}`", hint=f"Install it with: pip install 'recto[{extra}]'")
+    return ConfigurationError(
+        f"{what} needs the extra `{extra}`", hint=f"Install it with: pip install 'recto[{extra}]'"
+    )
 
 
 class FingerprintMismatch(ConfigurationError):

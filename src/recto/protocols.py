@@ -11,8 +11,8 @@ from recto.types import (
     Calibration,
     Candidates,
     Chunk,
+    CostEstimate,
     EmbedderFingerprint,
-    Estimate,
     Failure,
     Filters,
     Fingerprint,
@@ -71,7 +71,7 @@ class Embedder(Protocol):
 class Metered(Protocol):
     """An embedder whose work is counted and paid for."""
 
-    def estimate(self, texts: int, tokens: int) -> Estimate:
+    def estimate(self, texts: int, tokens: int) -> CostEstimate:
         """Say what embedding so many passages with so many tokens will take."""
 
 
@@ -82,15 +82,23 @@ class Index(Protocol):
     def info(self) -> IndexInfo:
         """What this index is."""
 
-    def query(self, vector: Vector, limit: int, filters: Filters = NO_FILTERS, min_score: float | None = None) -> list[Hit]:
+    def query(
+        self, vector: Vector, limit: int, filters: Filters = NO_FILTERS, min_score: float | None = None
+    ) -> list[Hit]:
         """Return the nearest chunks, best first; ties are ordered by page, then place in the page."""
 
     def query_batch(
-        self, vectors: Sequence[Vector], limit: int, filters: Filters = NO_FILTERS, min_score: float | None = None
+        self,
+        vectors: Sequence[Vector],
+        limit: int,
+        filters: Filters = NO_FILTERS,
+        min_score: float | None = None,
     ) -> list[list[Hit]]:
         """Answer several queries in one call of the engine."""
 
-    def candidates(self, queries: Sequence[IndexQuery], limit: int, filters: Filters = NO_FILTERS) -> list[Candidates]:
+    def candidates(
+        self, queries: Sequence[IndexQuery], limit: int, filters: Filters = NO_FILTERS
+    ) -> list[Candidates]:
         """Return the scores of the chunks that may be among the best `limit` of each query, in one call of the engine.
 
         With a dense and a lexical part, a chunk that only the lexical part finds has its cosine similarity, too. A chunk whose lexical
@@ -143,11 +151,17 @@ class AsyncIndex(Protocol):
     """An index that can also be awaited: one on a server."""
 
     async def aquery_batch(
-        self, vectors: Sequence[Vector], limit: int, filters: Filters = NO_FILTERS, min_score: float | None = None
+        self,
+        vectors: Sequence[Vector],
+        limit: int,
+        filters: Filters = NO_FILTERS,
+        min_score: float | None = None,
     ) -> list[list[Hit]]:
         """Answer several queries in one call of the engine."""
 
-    async def acandidates(self, queries: Sequence[IndexQuery], limit: int, filters: Filters = NO_FILTERS) -> list[Candidates]:
+    async def acandidates(
+        self, queries: Sequence[IndexQuery], limit: int, filters: Filters = NO_FILTERS
+    ) -> list[Candidates]:
         """Return the scores of the chunks that may be among the best; see `Index.candidates`."""
 
     async def achunks(self, ids: Iterable[Hashable]) -> dict[Hashable, Chunk]:
@@ -160,13 +174,22 @@ class Build(Protocol):
     def __enter__(self) -> Self:
         """Begin."""
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         """Drop what was not published."""
 
-    def add(self, chunks: Sequence[Chunk], vectors: Sequence[Vector], lexical: Sequence[SparseVector] | None = None) -> None:
+    def add(
+        self,
+        chunks: Sequence[Chunk],
+        vectors: Sequence[Vector],
+        lexical: Sequence[SparseVector] | None = None,
+    ) -> None:
         """Add chunks with their vectors; wrong dimensions or numbers that are not finite are refused whole."""
 
-    def keep(self, chunks: Sequence[Chunk], current: Index, lexical: Sequence[SparseVector] | None = None) -> None:
+    def keep(
+        self, chunks: Sequence[Chunk], current: Index, lexical: Sequence[SparseVector] | None = None
+    ) -> None:
         """Keep chunks that the current state holds exactly so, with their dense vectors."""
 
     def publish(self, fingerprint: Fingerprint, lexicon: bytes = b"") -> IndexInfo:
@@ -202,10 +225,10 @@ class Store(Protocol):
         Another writer is refused, or awaited if `wait` is given: it is called once, with a sentence that says who is waited for.
         """
 
-    def point(self, aliases: Iterable[str], name: str) -> None:
+    def set_aliases(self, aliases: Iterable[str], name: str) -> None:
         """Let aliases lead to a collection. A collection of an alias's own name keeps it."""
 
-    def annotate(self, info: IndexInfo, calibration: Calibration) -> None:
+    def save_calibration(self, info: IndexInfo, calibration: Calibration) -> None:
         """Keep what was measured of a published state beside it, for as long as that state lasts.
 
         A collection that Recto did not make is left as it is: that is a configuration error.

@@ -68,7 +68,10 @@ class Settings:
 
 def load_settings(environment: Mapping[str, str] | None = None, directory: Path | None = None) -> Settings:
     """Read and check all settings; the environment wins over `.env`, blank values count as not set."""
-    values = {**read_dotenv(directory or working_directory()), **(os.environ if environment is None else environment)}
+    values = {
+        **read_dotenv(directory or working_directory()),
+        **(os.environ if environment is None else environment),
+    }
     values = {name: value.strip() for name, value in values.items() if value.strip()}
     cloud = _is_cloud(values)
     embedder = _choice(values, "RECTO_EMBEDDER", ("local", "cohere"), "cohere" if cloud else "local")
@@ -153,7 +156,9 @@ def _parse_dotenv(path: Path) -> dict[str, str]:
     try:
         values = dotenv_values(path, interpolate=False, encoding="utf-8-sig")
     except (OSError, ValueError) as error:
-        raise ConfigurationError(f"{path} cannot be read: {error}", hint="It must be a text file of NAME=value lines.") from error
+        raise ConfigurationError(
+            f"{path} cannot be read: {error}", hint="It must be a text file of NAME=value lines."
+        ) from error
     return {name: value for name, value in values.items() if value is not None}
 
 
@@ -168,7 +173,8 @@ def _choice(values: Mapping[str, str], name: str, allowed: tuple[str, ...], defa
     value = values.get(name, default).lower()
     if value not in allowed:
         raise ConfigurationError(
-            f"{name} must be one of {', '.join(allowed)}, not {values[name]!r}", hint=f"Set {name}={default}, or unset it."
+            f"{name} must be one of {', '.join(allowed)}, not {values[name]!r}",
+            hint=f"Set {name}={default}, or unset it.",
         )
     return value
 
@@ -199,7 +205,9 @@ def _home(values: Mapping[str, str]) -> Path:
             raise ValueError("it has a null byte in it")
         return Path(text).expanduser().absolute()
     except (RuntimeError, ValueError, OSError) as error:
-        raise ConfigurationError(f"RECTO_HOME is not a usable directory: {error}", hint="Set it to a directory of your own.") from error
+        raise ConfigurationError(
+            f"RECTO_HOME is not a usable directory: {error}", hint="Set it to a directory of your own."
+        ) from error
 
 
 def _server_options(values: Mapping[str, str]) -> ServerOptions:
@@ -209,7 +217,9 @@ def _server_options(values: Mapping[str, str]) -> ServerOptions:
         write_consistency=_number(values, "QDRANT_WRITE_CONSISTENCY", 100),
         on_disk_vectors=_switch(values, "QDRANT_ON_DISK_VECTORS"),
         on_disk_payload=_switch(values, "QDRANT_ON_DISK_PAYLOAD"),
-        quantization=_choice(values, "QDRANT_QUANTIZATION", ("none", "int8", "binary"), "none").removeprefix("none"),
+        quantization=_choice(values, "QDRANT_QUANTIZATION", ("none", "int8", "binary"), "none").removeprefix(
+            "none"
+        ),
         tenant=bool(_switch(values, "QDRANT_TENANT")),
     )
 
@@ -218,11 +228,17 @@ def _address(values: Mapping[str, str], name: str) -> str:
     url = values.get(name, "")
     try:
         parts = urlsplit(url)
-        usable = not url or (parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port is None or parts.port > 0))
+        usable = not url or (
+            parts.scheme in ("http", "https")
+            and bool(parts.hostname)
+            and (parts.port is None or parts.port > 0)
+        )
     except ValueError:
         usable = False
     if not usable:
-        raise ConfigurationError(f"{name} is not an http(s) address", hint="It looks like https://xxx.cloud.qdrant.io:6333")
+        raise ConfigurationError(
+            f"{name} is not an http(s) address", hint="It looks like https://xxx.cloud.qdrant.io:6333"
+        )
     return url
 
 
@@ -231,7 +247,10 @@ def _number(values: Mapping[str, str], name: str, most: int) -> int | None:
     if text is None:
         return None
     if not text.isascii() or not text.isdecimal() or len(text) > _DIGITS or not 1 <= int(text) <= most:
-        raise ConfigurationError(f"{name} must be a whole number from 1 to {most}, not {text[:20]!r}", hint="Unset it for the default.")
+        raise ConfigurationError(
+            f"{name} must be a whole number from 1 to {most}, not {text[:20]!r}",
+            hint="Unset it for the default.",
+        )
     return int(text)
 
 

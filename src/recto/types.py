@@ -115,7 +115,7 @@ class Module:
 
 
 @dataclass(frozen=True, slots=True)
-class Estimate:
+class CostEstimate:
     """What embedding by a service will take: calls, minutes at the limits of a trial key, and money if the price is known."""
 
     calls: int
@@ -245,7 +245,7 @@ class SearchResponse:
     timings: Timings
     message: str = ""
     warnings: tuple[str, ...] = ()
-    noise: float | None = None
+    noise_floor: float | None = None
     selection: Selection | None = None
     generation: str = ""
     mode: Mode = "dense"
@@ -303,7 +303,9 @@ class Fingerprint:
     def from_dict(data: dict[str, Any]) -> Fingerprint:
         """Read what `to_dict` wrote, now or in an older version."""
         modules = tuple((str(name), str(title)) for name, title in data.get("modules", ()))
-        return Fingerprint(**{**data, "embedder": EmbedderFingerprint(**data["embedder"]), "modules": modules})
+        return Fingerprint(
+            **{**data, "embedder": EmbedderFingerprint(**data["embedder"]), "modules": modules}
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,8 +318,8 @@ class Calibration:
     book's own questions from off-topic ones by `SearchResponse.answerable`.
     """
 
-    noise: float
-    separation: float
+    noise_floor: float
+    auroc: float
     off_topic: int
     in_book: int
     spread: float | None = None
@@ -329,9 +331,13 @@ class Calibration:
 
     @staticmethod
     def from_dict(data: dict[str, Any]) -> Calibration:
-        """Read what `to_dict` wrote."""
-        optional = {name: float(data[name]) for name in ("spread", "answerability") if data.get(name) is not None}
-        return Calibration(float(data["noise"]), float(data["separation"]), int(data["off_topic"]), int(data["in_book"]), **optional)
+        """Read what `to_dict` wrote, now or in version 0.1."""
+        optional = {
+            name: float(data[name]) for name in ("spread", "answerability") if data.get(name) is not None
+        }
+        floor = float(data["noise_floor"] if "noise_floor" in data else data["noise"])
+        auroc = float(data["auroc"] if "auroc" in data else data["separation"])
+        return Calibration(floor, auroc, int(data["off_topic"]), int(data["in_book"]), **optional)
 
 
 @dataclass(frozen=True, slots=True)
@@ -347,6 +353,6 @@ class IndexInfo:
     calibration: Calibration | None = None
 
     @property
-    def noise(self) -> float | None:
+    def noise_floor(self) -> float | None:
         """The score below which a hit is noise, if it was measured."""
-        return self.calibration.noise if self.calibration else None
+        return self.calibration.noise_floor if self.calibration else None

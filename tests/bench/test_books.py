@@ -33,7 +33,13 @@ QUESTIONS = [
         "match": "any",
         "expected": [{"page": "kitchen/bread.md", "section": ""}],
     },
-    {"id": "t-3", "question": "Who won the football match?", "type": "concept", "match": "none", "expected": []},
+    {
+        "id": "t-3",
+        "question": "Who won the football match?",
+        "type": "concept",
+        "match": "none",
+        "expected": [],
+    },
 ]
 
 
@@ -44,7 +50,9 @@ def corpora(tmp_path: Path) -> Path:
         (tmp_path / "books" / "tiny" / "website" / "docs" / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "books" / "tiny" / "website" / "docs" / path).write_text(text, "utf-8")
     (tmp_path / "questions").mkdir()
-    (tmp_path / "questions" / "tiny.jsonl").write_text("".join(f"{json.dumps(each)}\n" for each in QUESTIONS), "utf-8")
+    (tmp_path / "questions" / "tiny.jsonl").write_text(
+        "".join(f"{json.dumps(each)}\n" for each in QUESTIONS), "utf-8"
+    )
     return tmp_path
 
 
@@ -93,7 +101,9 @@ def test_measures_of_ranks() -> None:
 def result(**ranks: list[int]) -> Result:
     return Result(
         {
-            book: tuple(Scores(str(n), "even" if n % 2 == 0 else "odd", rank, None) for n, rank in enumerate(found))
+            book: tuple(
+                Scores(str(n), "even" if n % 2 == 0 else "odd", rank, None) for n, rank in enumerate(found)
+            )
             for book, found in ranks.items()
         },
         {},
@@ -117,7 +127,11 @@ def test_a_lead_is_paired_and_the_same_in_every_run() -> None:
 
 
 def test_answerability_is_measured_where_every_answer_states_it() -> None:
-    questions = (Expectation("a", pages=("a",)), Expectation("b", pages=("b",)), Expectation("c", nothing=True))
+    questions = (
+        Expectation("a", pages=("a",)),
+        Expectation("b", pages=("b",)),
+        Expectation("c", nothing=True),
+    )
     book = Book("tiny", Path(), questions)
     stated = [Answer((), 0.9), Answer((), 0.4), Answer((), 0.6)]
     assert measure([book], {"tiny": stated}).auroc == {"tiny": 0.5}
@@ -130,13 +144,23 @@ def test_systems_are_chosen_with_or_without_their_mode() -> None:
     assert known[0] == "recto-dense"
     assert {"langchain-hybrid", "llamaindex-hybrid", "haystack-hybrid", "haystack-dense"} <= set(known)
     assert books.choose([], known) == known
-    assert books.choose(["haystack", "recto-dense"], known) == ["recto-dense", "haystack-dense", "haystack-hybrid"]
+    assert books.choose(["haystack", "recto-dense"], known) == [
+        "recto-dense",
+        "haystack-dense",
+        "haystack-hybrid",
+    ]
     with pytest.raises(SystemExit, match="no system rect"):
         books.choose(["rect"], known)
 
 
 def test_rare_words_are_the_same_in_every_run_and_typos_are_no_words_of_the_book() -> None:
-    texts = ["The common Word once", "the common word twice", "a common word: RareName", "common snake_case 12ab", "common word _99x"]
+    texts = [
+        "The common Word once",
+        "the common word twice",
+        "a common word: RareName",
+        "common snake_case 12ab",
+        "common word _99x",
+    ]
     draws = rare_words.draw(texts, 100, "book")
     assert draws == rare_words.draw(texts, 100, "book")
     assert sorted(each.word for each in draws) == ["RareName", "_99x", "once", "snake_case", "twice"]
@@ -146,7 +170,9 @@ def test_rare_words_are_the_same_in_every_run_and_typos_are_no_words_of_the_book
         assert bool(each.typo) == (each.word != "_99x")
         assert abs(len(each.typo) - len(each.word)) <= 1 or not each.typo
     assert len(rare_words.draw(texts, 2, "book")) == 2
-    assert {rare_words.misspell("text", {"ext"}, Random(seed)) for seed in range(200)}.isdisjoint({"text", "ext"})
+    assert {rare_words.misspell("text", {"ext"}, Random(seed)) for seed in range(200)}.isdisjoint(
+        {"text", "ext"}
+    )
 
 
 def test_a_word_is_found_as_a_whole_token_among_the_first_hits() -> None:
@@ -155,10 +181,33 @@ def test_a_word_is_found_as_a_whole_token_among_the_first_hits() -> None:
     assert rare_words.ask(draws, answers.__getitem__) == rare_words.Found(2, 0.5, 1, 0.0)
 
 
-def test_recto_is_asked_from_the_files_to_the_tables(corpora: Path, shared_home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_recto_is_asked_from_the_files_to_the_tables(
+    corpora: Path, shared_home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     out = corpora / "figures.json"
-    folders = ["--questions", str(corpora / "questions"), "--books", str(corpora / "books"), "--cache", str(corpora / "cache")]
-    books.main([*folders, "--home", str(shared_home), "--systems", "recto-dense", "--rare", "5", "--json", str(out), "--threads", "1"])
+    folders = [
+        "--questions",
+        str(corpora / "questions"),
+        "--books",
+        str(corpora / "books"),
+        "--cache",
+        str(corpora / "cache"),
+    ]
+    books.main(
+        [
+            *folders,
+            "--home",
+            str(shared_home),
+            "--systems",
+            "recto-dense",
+            "--rare",
+            "5",
+            "--json",
+            str(out),
+            "--threads",
+            "1",
+        ]
+    )
     printed = capsys.readouterr()
     assert "recto-dense: tiny, 3 queries, 5 rare words" in printed.err
     assert "`uv run --group bench python -m bench.books --systems recto-dense --rare 5`" in printed.out

@@ -6,7 +6,9 @@ from hypothesis import strategies as st
 
 from bench.measures import best_precision, mean, mean_of, overlap, shared, union
 
-ranges = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 60)).map(lambda pair: (min(pair), max(pair) + 1)), max_size=6)
+ranges = st.lists(
+    st.tuples(st.integers(0, 60), st.integers(0, 60)).map(lambda pair: (min(pair), max(pair) + 1)), max_size=6
+)
 
 
 def test_overlap_by_hand() -> None:

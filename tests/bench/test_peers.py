@@ -61,7 +61,17 @@ def material(book: Book, vectors: Vectors, tmp_path_factory: pytest.TempPathFact
 @pytest.fixture
 def bench(book: Book, vectors: Vectors, tmp_path: Path) -> Bench:
     systems = tuple(SYSTEMS[name] for name in HERE)
-    return Bench(systems, dict.fromkeys(HERE, here()), book, vectors, tmp_path, tmp_path / "cache", Results({}), rounds=2, threads=1)
+    return Bench(
+        systems,
+        dict.fromkeys(HERE, here()),
+        book,
+        vectors,
+        tmp_path,
+        tmp_path / "cache",
+        Results({}),
+        rounds=2,
+        threads=1,
+    )
 
 
 def right(book: Book, number: int) -> str:
@@ -72,10 +82,15 @@ def right(book: Book, number: int) -> str:
 
 
 @pytest.mark.parametrize("name", HERE)
-def test_a_runner_indexes_opens_and_answers(name: str, book: Book, material: Material, shared_home: Path, tmp_path: Path) -> None:
+def test_a_runner_indexes_opens_and_answers(
+    name: str, book: Book, material: Material, shared_home: Path, tmp_path: Path
+) -> None:
     with Conversation(SYSTEMS[name], here(), tmp_path) as talk:
         talk.ask("embed", how="known", folder=str(material.folder), home=str(shared_home), threads=1)
-        assert talk.ask("index", pieces=str(material.pieces), folder=str(tmp_path / "index"))["pieces"] == material.size
+        assert (
+            talk.ask("index", pieces=str(material.pieces), folder=str(tmp_path / "index"))["pieces"]
+            == material.size
+        )
         assert talk.ask("open", folder=str(tmp_path / "index"))["wall"] > 0
         plain = talk.ask("ask", questions=list(book.questions), top=3, warm=1)
         assert [found[0][0] for found in plain["found"]] == [right(book, 0), right(book, 1)]
@@ -93,7 +108,10 @@ def test_what_a_runner_cannot_do_is_told_and_it_goes_on(tmp_path: Path) -> None:
         with pytest.raises(Refused, match="no loader"):
             talk.ask("split", file="x.md")
         assert talk.ask("load")["wall"] >= 0
-    with Conversation(SYSTEMS["langchain"], here(), tmp_path) as talk, pytest.raises(Refused, match="langchain_core"):
+    with (
+        Conversation(SYSTEMS["langchain"], here(), tmp_path) as talk,
+        pytest.raises(Refused, match="langchain_core"),
+    ):
         talk.ask("load")
 
 
@@ -103,7 +121,9 @@ def test_a_fresh_process_gives_the_same_answer(book: Book, bench: Bench) -> None
     answer = bench.results.get(starting.cold_work(len(book.passages)), SELF)
     assert answer is not None
     assert answer.more["found"][0] == right(book, 0)
-    assert all(len(figure.values) == len(figure.cpu) == 1 for figure in bench.results.of(starting.IMPORT).values())
+    assert all(
+        len(figure.values) == len(figure.cpu) == 1 for figure in bench.results.of(starting.IMPORT).values()
+    )
     with pytest.raises(Refused):
         cold(SYSTEMS["numpy"], here(), bench.scratch, ["nowhere", "home", "1", "5", "?"])
 
@@ -140,7 +160,10 @@ def test_only_questions_that_nothing_was_chosen_by_are_asked() -> None:
 
 
 def test_the_rank_of_a_page_is_that_of_its_first_passage() -> None:
-    found = [["module-1-garden/01-soil.md", "module-1-garden/02-seeds.md", "module-1-garden/02-seeds.md"], ["welcome.md"]]
+    found = [
+        ["module-1-garden/01-soil.md", "module-1-garden/02-seeds.md", "module-1-garden/02-seeds.md"],
+        ["welcome.md"],
+    ]
     assert pipelines.ranks(QUESTIONS, found) == [2, 0]
 
 
@@ -157,8 +180,12 @@ def test_copies_lie_near_what_they_are_copies_of(material: Material) -> None:
 
 def test_scifact_is_read_with_its_test_set_alone(tmp_path: Path) -> None:
     (tmp_path / "qrels").mkdir()
-    (tmp_path / "corpus.jsonl").write_text('{"_id": "7", "title": "T", "text": "x"}\n{"_id": "8", "title": "", "text": "y"}\n')
-    (tmp_path / "queries.jsonl").write_text('{"_id": "1", "text": "asked"}\n{"_id": "2", "text": "of the training set"}\n')
+    (tmp_path / "corpus.jsonl").write_text(
+        '{"_id": "7", "title": "T", "text": "x"}\n{"_id": "8", "title": "", "text": "y"}\n'
+    )
+    (tmp_path / "queries.jsonl").write_text(
+        '{"_id": "1", "text": "asked"}\n{"_id": "2", "text": "of the training set"}\n'
+    )
     (tmp_path / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\n1\t8\t1\n1\t7\t0\n")
     texts, claims = scifact.load(tmp_path)
     assert list(texts.values()) == ["T x", "y"]
@@ -170,7 +197,9 @@ def test_everything_that_is_installed_has_an_exact_version() -> None:
     assert all(re.fullmatch(r"[a-z0-9._-]+==[0-9][\w.+]*", pin) for pin in LISTING.pins)
     for system in (*LISTING.systems, *LISTING.hybrid):
         assert find_spec(f"bench.peers.runners.{system.runner}"), system.name
-        assert {*system.needs, *system.alone, *system.versions, *LISTING.model} - pinned <= {".", "recto"}, system.name
+        assert {*system.needs, *system.alone, *system.versions, *LISTING.model} - pinned <= {".", "recto"}, (
+            system.name
+        )
 
 
 def test_systems_are_chosen_by_name() -> None:
@@ -193,10 +222,15 @@ def test_the_command_line_says_what_it_does_not_know(capsys: pytest.CaptureFixtu
 def test_ratios_say_how_many_times_better_and_are_taken_within_a_round() -> None:
     mine, theirs = Figure("w", "recto", "ms", (1.0, 2.0, 4.0)), Figure("w", "other", "ms", (3.0, 6.0, 12.0))
     assert ratio(mine, theirs) == Spread(3.0, 3.0, 3.0)
-    fast, slow = Figure("w", "recto", "chunks/s", (30.0,), better="more"), Figure("w", "other", "chunks/s", (10.0,), better="more")
+    fast, slow = (
+        Figure("w", "recto", "chunks/s", (30.0,), better="more"),
+        Figure("w", "other", "chunks/s", (10.0,), better="more"),
+    )
     assert ratio(fast, slow) == Spread(3.0, 3.0, 3.0)
     assert ratio(mine, Figure("w", "other", "ms", why="cannot")) is None
-    assert ratio(Figure("w", "recto", "ms", (-0.1, 1.0, 2.0)), Figure("w", "other", "ms", (4.0, 4.0, 4.0))) == Spread(4.0, 2.0, 1000.0)
+    assert ratio(
+        Figure("w", "recto", "ms", (-0.1, 1.0, 2.0)), Figure("w", "other", "ms", (4.0, 4.0, 4.0))
+    ) == Spread(4.0, 2.0, 1000.0)
     assert spread([3.0, 1.0, 2.0]) == Spread(2.0, 1.0, 3.0)
 
 
@@ -222,7 +256,14 @@ def made_up() -> Results:
         Figure(indexing.work_of(100), "recto", "chunks/s", (9.0,), (100.0,), "more"),
         Figure(indexing.work_of(100), "chroma", "chunks/s", (10.0,), (90.0,), "more"),
         Figure("book, page MRR", "recto", "", (0.8,), better="more"),
-        Figure("book, page MRR", "chroma", "", (0.7,), better="more", more={"lead": {"mean": 0.1, "low": 0.02, "high": 0.18, "count": 9}}),
+        Figure(
+            "book, page MRR",
+            "chroma",
+            "",
+            (0.7,),
+            better="more",
+            more={"lead": {"mean": 0.1, "low": 0.02, "high": 0.18, "count": 9}},
+        ),
     ):
         results.add(figure)
     return results
@@ -305,7 +346,9 @@ def test_a_failure_is_told_by_its_cause_and_without_directories() -> None:
 
     def fail() -> None:
         try:
-            raise RuntimeError("Storage folder /tmp/some-where/indexes/peer-1000 is already accessed; and/or locked")
+            raise RuntimeError(
+                "Storage folder /tmp/some-where/indexes/peer-1000 is already accessed; and/or locked"
+            )
         except RuntimeError as error:
             raise ValueError("a component failed") from error
 

@@ -15,7 +15,9 @@ def test_a_set_of_questions_is_whole(book: str) -> None:
     assert len({question.text for question in questions}) == len(questions) == 60
     assert sum(question.held for question in questions) == 30
     assert all(
-        question.expect and Path(target.partition("#")[0]).suffix in {".md", ".mdx"} for question in questions for target in question.expect
+        question.expect and Path(target.partition("#")[0]).suffix in {".md", ".mdx"}
+        for question in questions
+        for target in question.expect
     )
 
 

@@ -21,7 +21,9 @@ def test_each_claim_is_judged_by_the_order_of_all_abstracts() -> None:
 
 
 def test_lexical_scores_are_shares_of_the_best() -> None:
-    scores, weights = lexical_scores(["the red fox", "a red dog", "a cat"], ["which of these foxes is really red", "dog"])
+    scores, weights = lexical_scores(
+        ["the red fox", "a red dog", "a cat"], ["which of these foxes is really red", "dog"]
+    )
     assert scores[0].argmax() == 0
     assert scores.max(axis=1) == pytest.approx([1.0, 1.0])
     assert 0 < scores[0, 1] < 1

@@ -28,7 +28,11 @@ def test_a_server_that_goes_away(tmp_path: Path) -> None:
 
 def test_a_wrong_answer_is_noticed(tmp_path: Path) -> None:
     tally = soak.Tally(editions={"gen-1": 1})
-    right = '{"generation": "gen-1", "results": [' + ",".join(['{"text": "All about sowing beans. This is edition 1."}'] * 3) + "]}"
+    right = (
+        '{"generation": "gen-1", "results": ['
+        + ",".join(['{"text": "All about sowing beans. This is edition 1."}'] * 3)
+        + "]}"
+    )
     soak.judge(200, right.encode(), "sowing beans", tally)
     assert tally.wrong == []
     soak.judge(200, right.replace("edition 1", "edition 2").encode(), "sowing beans", tally)
@@ -37,7 +41,10 @@ def test_a_wrong_answer_is_noticed(tmp_path: Path) -> None:
     assert len(tally.wrong) == 3
 
 
-@pytest.mark.parametrize(("answer", "length"), [(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}x", 40), (b"HTTP/1.1 200 OK\r\n", None)])
+@pytest.mark.parametrize(
+    ("answer", "length"),
+    [(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}x", 40), (b"HTTP/1.1 200 OK\r\n", None)],
+)
 def test_an_answer_is_cut_out_of_the_stream(answer: bytes, length: int | None) -> None:
     from bench.load import _whole
 

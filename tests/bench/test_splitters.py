@@ -14,7 +14,10 @@ def test_recursive_loses_nothing_and_keeps_the_limit(text: str, largest: int) ->
 
 def test_recursive_prefers_paragraphs() -> None:
     text = "One line.\nAnother line.\n\nA second paragraph."
-    assert [text[start:end] for start, end in recursive(text, 30)] == ["One line.\nAnother line.", "A second paragraph."]
+    assert [text[start:end] for start, end in recursive(text, 30)] == [
+        "One line.\nAnother line.",
+        "A second paragraph.",
+    ]
 
 
 @given(st.integers(1, 200), st.integers(1, 50), st.booleans())

@@ -47,7 +47,9 @@ def test_no_file_says_nothing(tmp_path: Path) -> None:
 def test_flags_win() -> None:
     stated = SiteOptions("https://x.org", "docs", True, "1", "fr")
     assert SiteOptions().over(stated) == stated
-    assert SiteOptions("https://y.org", "", False, "2", "de").over(stated) == SiteOptions("https://y.org", "", False, "2", "de")
+    assert SiteOptions("https://y.org", "", False, "2", "de").over(stated) == SiteOptions(
+        "https://y.org", "", False, "2", "de"
+    )
 
 
 @pytest.mark.parametrize(
@@ -65,7 +67,9 @@ def test_flags_win() -> None:
         ("[site", "cannot be read", "TOML"),
     ],
 )
-def test_what_cannot_be_meant_is_an_error_that_names_the_place(tmp_path: Path, text: str, message: str, hint: str) -> None:
+def test_what_cannot_be_meant_is_an_error_that_names_the_place(
+    tmp_path: Path, text: str, message: str, hint: str
+) -> None:
     with pytest.raises(ConfigurationError, match=message) as error:
         read_book_file(book(tmp_path, text))
     assert str(tmp_path / "recto.toml") in str(error.value)
@@ -82,11 +86,20 @@ def test_a_plain_book_with_an_address(tmp_path: Path) -> None:
         "part/c.mdx": "https://x.org/book/part/c",
     }
     options = SiteOptions(url="https://y.org/", trailing_slash=True)
-    assert [page.url for page in open_book(place / "part", options).pages()] == ["https://y.org/", "https://y.org/c/"]
+    assert [page.url for page in open_book(place / "part", options).pages()] == [
+        "https://y.org/",
+        "https://y.org/c/",
+    ]
 
 
 def test_modules_and_what_is_left_out(tmp_path: Path) -> None:
-    names = ("module-1-ros2/a.md", "module-1-ros2/deep/b.md", "ros2-fundamentals/c.md", "tutorial-basics/d.md", "e.md")
+    names = (
+        "module-1-ros2/a.md",
+        "module-1-ros2/deep/b.md",
+        "ros2-fundamentals/c.md",
+        "tutorial-basics/d.md",
+        "e.md",
+    )
     modules = {page.path: page.module_keys for page in open_book(book(tmp_path, WHOLE, *names)).pages()}
     assert modules == {
         "module-1-ros2/a.md": ("ros2", "module-1-ros2"),
@@ -97,12 +110,19 @@ def test_modules_and_what_is_left_out(tmp_path: Path) -> None:
 
 
 def test_a_site_reads_the_file_beside_it(tmp_path: Path) -> None:
-    place = book(tmp_path, WHOLE.replace('version = "1.0"', ""), "docs/module-1-ros2/01-a.md", "docs/tutorial-basics/b.md")
+    place = book(
+        tmp_path,
+        WHOLE.replace('version = "1.0"', ""),
+        "docs/module-1-ros2/01-a.md",
+        "docs/tutorial-basics/b.md",
+    )
     (place / "docusaurus.config.js").write_text(
         "module.exports = {i18n: {defaultLocale: 'fr', locales: ['fr']}, presets: ['classic']}", "utf-8"
     )
     for given in (place, place / "docs", place / "docs" / "module-1-ros2"):
         (page,) = open_book(given).pages()
         assert (page.url, page.module) == ("https://example.org/book/docs/module-1-ros2/a", "ros2")
-    (page,) = open_book(place, SiteOptions(url="https://z.org", trailing_slash=True, route_base_path="/")).pages()
+    (page,) = open_book(
+        place, SiteOptions(url="https://z.org", trailing_slash=True, route_base_path="/")
+    ).pages()
     assert page.url == "https://z.org/module-1-ros2/a/"

@@ -75,7 +75,5 @@ def read_to_the_end(name: str) -> None:
 @pytest.mark.parametrize("first", range(4))
 def test_pages_that_no_person_wrote(first: int) -> None:
     """Given to a process of its own, so that one that never ends can be stopped; its name is the last that is printed."""
-    code = (
-        f"from tests.book import test_bounds as t\nfor name in list(t.PAGES)[{first}::4]: print(name, flush=True); t.read_to_the_end(name)"
-    )
+    code = f"from tests.book import test_bounds as t\nfor name in list(t.PAGES)[{first}::4]: print(name, flush=True); t.read_to_the_end(name)"
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, timeout=SAFETY_NET)

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from recto.book.chunking import ChunkSize, Passage, chunk_page
+from recto.book.chunking import ChunkSize, EmbeddingInput, chunk_page
 from recto.book.parsing.markdown import parse
 from recto.errors import ConfigurationError
 from recto.protocols import Embedder
@@ -41,7 +41,9 @@ def words(text: str) -> int:
     return len(re.findall(r"\w+|[^\w\s]", text)) + 2
 
 
-def chunks(markdown: str, count: object = words, limit: int = 512, size: ChunkSize = SIZE) -> list[Passage]:
+def chunks(
+    markdown: str, count: object = words, limit: int = 512, size: ChunkSize = SIZE
+) -> list[EmbeddingInput]:
     made = page(markdown)
     assert callable(count)
     return chunk_page(made, parse(markdown, title=made.title), "book", count, limit, size)
@@ -55,14 +57,26 @@ def test_a_short_page_is_one_chunk_with_all_its_facts() -> None:
     chunk = passage.chunk
     assert chunk.text == "One line.\n\nAnother line."
     assert passage.embedded == "Title\n\nOne line.\n\nAnother line."
-    assert (chunk.page_title, chunk.module_name, chunk.headings, chunk.anchor) == ("Title", "x", ("Title",), "")
+    assert (chunk.page_title, chunk.module_name, chunk.headings, chunk.anchor) == (
+        "Title",
+        "x",
+        ("Title",),
+        "",
+    )
     assert (chunk.chunk_index, chunk.total_chunks, chunk.start_line, chunk.end_line) == (0, 1, 3, 5)
     assert chunk.source == "module-1-x/page.md"
 
 
 def test_sections_are_chunks_of_their_own_under_their_path() -> None:
-    source = f"# T\n\n{PROSE * 3}\n\n## One\n\n{PROSE * 3}\n\n### Deep\n\n{PROSE * 3}\n\n## Two\n\n{PROSE * 3}\n"
-    assert [passage.chunk.heading_path for passage in chunks(source)] == ["T", "T > One", "T > One > Deep", "T > Two"]
+    source = (
+        f"# T\n\n{PROSE * 3}\n\n## One\n\n{PROSE * 3}\n\n### Deep\n\n{PROSE * 3}\n\n## Two\n\n{PROSE * 3}\n"
+    )
+    assert [passage.chunk.heading_path for passage in chunks(source)] == [
+        "T",
+        "T > One",
+        "T > One > Deep",
+        "T > Two",
+    ]
     assert [passage.chunk.anchor for passage in chunks(source)] == ["", "one", "deep", "two"]
 
 
@@ -83,7 +97,10 @@ def test_a_short_section_is_a_chunk_of_its_own() -> None:
 @given(st.lists(st.tuples(st.integers(1, 4), st.integers(0, 40)), min_size=1, max_size=12))
 def test_a_chunk_never_holds_text_of_two_sections(sections: list[tuple[int, int]]) -> None:
     """Each section's words name it, so that a chunk shows by its text where it is from."""
-    parts = [f"{'#' * level} Heading{number}\n\n{f'word{number} ' * count}" for number, (level, count) in enumerate(sections)]
+    parts = [
+        f"{'#' * level} Heading{number}\n\n{f'word{number} ' * count}"
+        for number, (level, count) in enumerate(sections)
+    ]
     for passage in chunks("\n\n".join(parts), size=ChunkSize(40)):
         named = set(re.findall(r"(?:word|Heading)(\d+)", passage.chunk.text))
         assert len(named) == 1
@@ -129,7 +146,10 @@ def test_a_long_fence_is_divided_between_lines() -> None:
 
 
 def test_a_fence_that_is_never_closed_is_divided_at_blank_lines_and_not_closed_by_us() -> None:
-    parts = [f"# part {number}\n" + "\n".join(f"step_{number}_{line}()" for line in range(9)) for number in range(30)]
+    parts = [
+        f"# part {number}\n" + "\n".join(f"step_{number}_{line}()" for line in range(9))
+        for number in range(30)
+    ]
     found = chunks("# T\n\n```python\n" + "\n\n".join(parts) + "\n")
     assert len(found) > 2
     assert all(passage.chunk.text.startswith(("# part", "```python\n# part")) for passage in found)
@@ -229,7 +249,12 @@ def test_a_long_list_is_divided_between_items() -> None:
 def test_an_admonition_that_fits_stays_whole() -> None:
     note = f":::warning[Stop]\n\n{PROSE * 2}\n\n{PROSE * 2}\n\n:::"
     source = f"# T\n\n{PROSE * 6}\n\n{note}\n\n{PROSE * 6}\n"
-    assert sum(note.replace(" \n", "\n") in passage.chunk.text.replace(" \n", "\n") for passage in chunks(source)) == 1
+    assert (
+        sum(
+            note.replace(" \n", "\n") in passage.chunk.text.replace(" \n", "\n") for passage in chunks(source)
+        )
+        == 1
+    )
 
 
 @pytest.mark.parametrize("text", ["word " * 3000, "x" * 9000, PROSE * 200, "机器人" * 2000, "🤖" * 1500])
@@ -271,10 +296,22 @@ BLOCKS = st.one_of(
     st.integers(1, 9).map(lambda count: f":::tip\n\n{numbered(count, 'advice {}')}\n\n- one\n- two\n\n:::"),
     st.integers(1, 9).map(lambda count: "!!! note\n" + numbered(count, "    note {}")),
     st.integers(1, 9).map(lambda count: f"$$\n{numbered(count, 'x_{} = y')}\n$$"),
-    st.sampled_from(["## Two", "### Three", "> quoted words", "***", "<!-- hidden -->", "<b>shown</b>", "a &amp; b &lt; c"]),
+    st.sampled_from(
+        [
+            "## Two",
+            "### Three",
+            "> quoted words",
+            "***",
+            "<!-- hidden -->",
+            "<b>shown</b>",
+            "a &amp; b &lt; c",
+        ]
+    ),
 )
 ENDS = st.sampled_from(["", "```\nnever closed\n\nup to the end\n"])
-DOCUMENTS = st.tuples(st.lists(BLOCKS, min_size=1, max_size=12), ENDS).map(lambda made: "# T\n\n" + "\n\n".join(made[0]) + "\n\n" + made[1])
+DOCUMENTS = st.tuples(st.lists(BLOCKS, min_size=1, max_size=12), ENDS).map(
+    lambda made: "# T\n\n" + "\n\n".join(made[0]) + "\n\n" + made[1]
+)
 _REPEATED = re.compile(r"^(?:#+ (?:Two|Three)|\| a \| b \||\|---\|---\||```(?:py)?|~~~)$", re.MULTILINE)
 
 
@@ -283,7 +320,7 @@ def marks(text: str) -> str:
     return "".join(_REPEATED.sub("", text).split())
 
 
-def check(source: str, found: list[Passage], limit: int, count: Callable[[str], int]) -> None:
+def check(source: str, found: list[EmbeddingInput], limit: int, count: Callable[[str], int]) -> None:
     document = parse(source, title="T")
     expected = "".join(marks(block.text) for section in document.sections for block in section.blocks)
     assert "".join(marks(passage.chunk.text) for passage in found) == expected
@@ -294,7 +331,10 @@ def check(source: str, found: list[Passage], limit: int, count: Callable[[str], 
         assert count(passage.embedded) <= limit
         assert last <= chunk.start_line <= chunk.end_line <= len(lines)
         last = chunk.end_line
-        written = {line.strip() for line in html.unescape("\n".join(lines[chunk.start_line - 1 : chunk.end_line])).split("\n")}
+        written = {
+            line.strip()
+            for line in html.unescape("\n".join(lines[chunk.start_line - 1 : chunk.end_line])).split("\n")
+        }
         for line in chunk.text.split("\n"):
             assert _REPEATED.fullmatch(line) or any(line.strip() in source_line for source_line in written)
         assert (chunk.chunk_index, chunk.total_chunks) == (index, len(found))
@@ -312,4 +352,9 @@ def test_every_character_is_in_exactly_one_chunk_and_where_it_says(source: str, 
 @given(DOCUMENTS, st.integers(60, 500))
 @hypothesis_settings(max_examples=20)
 def test_the_same_with_the_real_tokenizer(embedder: Embedder, source: str, max_tokens: int) -> None:
-    check(source, chunks(source, embedder.count_tokens, embedder.max_tokens, ChunkSize(max_tokens)), 512, embedder.count_tokens)
+    check(
+        source,
+        chunks(source, embedder.count_tokens, embedder.max_tokens, ChunkSize(max_tokens)),
+        512,
+        embedder.count_tokens,
+    )

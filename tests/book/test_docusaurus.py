@@ -21,7 +21,9 @@ VARIANTS: dict[str, dict[str, str]] = json.loads((SITE / "variants.json").read_t
 
 
 def built(variant: str) -> list[dict[str, Any]]:
-    pages: list[dict[str, Any]] = json.loads((SITE / "expected" / f"{variant}.json").read_text("utf-8"))["pages"]
+    pages: list[dict[str, Any]] = json.loads((SITE / "expected" / f"{variant}.json").read_text("utf-8"))[
+        "pages"
+    ]
     return pages
 
 
@@ -46,7 +48,9 @@ def small_site(folder: Path, config: str = "", *names: str) -> Path:
     for name in names or ("docs/01-intro.md",):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text("# A page\n\nText.\n", "utf-8")
-    (folder / "docusaurus.config.js").write_text(config or "module.exports = {url: 'https://x.org', baseUrl: '/'};", "utf-8")
+    (folder / "docusaurus.config.js").write_text(
+        config or "module.exports = {url: 'https://x.org', baseUrl: '/'};", "utf-8"
+    )
     return folder
 
 
@@ -77,7 +81,11 @@ def test_every_page_has_the_address_that_docusaurus_gave_it(tmp_path: Path, vari
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_by_default_the_version_is_read_that_readers_get(tmp_path: Path, variant: str) -> None:
-    wanted = {page["url"] for page in built(variant) if page["last"] and page["locale"] == "en" and not page["unlisted"]}
+    wanted = {
+        page["url"]
+        for page in built(variant)
+        if page["last"] and page["locale"] == "en" and not page["unlisted"]
+    }
     assert {page.url for page in pages(site(tmp_path, variant))} == wanted
 
 
@@ -100,23 +108,38 @@ def test_versions_are_never_mixed(tmp_path: Path) -> None:
 def test_drafts_and_unlisted_pages_are_left_out_and_counted(tmp_path: Path) -> None:
     source = open_book(site(tmp_path), SiteOptions(version="current"))
     paths = {page.path for page in source.pages()}
-    assert not paths & {"draft.md", "unlisted.md", "_partial.md", "_private/inner.md", "left-out/gone.md", ".hidden.md", "UPPER.MD"}
+    assert not paths & {
+        "draft.md",
+        "unlisted.md",
+        "_partial.md",
+        "_private/inner.md",
+        "left-out/gone.md",
+        ".hidden.md",
+        "UPPER.MD",
+    }
     assert "Left out: 1 draft page." in source.notes
     assert "Left out: 1 unlisted page." in source.notes
 
 
 def test_a_module_also_answers_to_its_label(tmp_path: Path) -> None:
     found = {page.path: page for page in pages(site(tmp_path), version="current")}
-    assert found["01-module-one/01-first.mdx"].module_keys == ("module-one", "01-module-one", "the first module")
+    assert found["01-module-one/01-first.mdx"].module_keys == (
+        "module-one",
+        "01-module-one",
+        "the first module",
+    )
     assert found["02-module-two/README.md"].module_keys == ("module-two", "02-module-two", "second module")
     assert found["intro.md"].module_keys == ("intro",)
     assert found["labs/01-bench.md"].module == "labs"
 
 
 @pytest.mark.parametrize(
-    ("below", "count"), [("docs", 45), ("docs/01-module-one", 7), ("docs/01-module-one/nested/02-deep", 2), ("docs/intro.md", 1)]
+    ("below", "count"),
+    [("docs", 45), ("docs/01-module-one", 7), ("docs/01-module-one/nested/02-deep", 2), ("docs/intro.md", 1)],
 )
-def test_a_part_of_the_docs_has_the_names_and_addresses_of_the_whole(tmp_path: Path, below: str, count: int) -> None:
+def test_a_part_of_the_docs_has_the_names_and_addresses_of_the_whole(
+    tmp_path: Path, below: str, count: int
+) -> None:
     place = site(tmp_path)
     whole = {page.path: page.url for page in pages(place, version="current")}
     part = {page.path: page.url for page in pages(place / below)}
@@ -126,8 +149,12 @@ def test_a_part_of_the_docs_has_the_names_and_addresses_of_the_whole(tmp_path: P
 
 def test_a_directory_of_an_older_version_is_that_version(tmp_path: Path) -> None:
     place = site(tmp_path)
-    assert urls(place / "versioned_docs/version-1.0/intro.md") == ["https://books.example/torture/docs/one/intro"]
-    assert urls(place / "labs_versioned_docs/version-spring/garden") == ["https://books.example/torture/the-labs/garden/"]
+    assert urls(place / "versioned_docs/version-1.0/intro.md") == [
+        "https://books.example/torture/docs/one/intro"
+    ]
+    assert urls(place / "labs_versioned_docs/version-spring/garden") == [
+        "https://books.example/torture/the-labs/garden/"
+    ]
     source = open_book(place / "docs")
     assert any("docs is version current; readers get version 2.0" in note for note in source.notes)
     assert urls(place / "docs", version="2.0") == urls(place, version="2.0")[:2]
@@ -139,7 +166,10 @@ def test_names_of_further_docs_begin_with_their_path_or_id(tmp_path: Path) -> No
     plugins = "[['content-docs', {id: 'lab', path: 'labs', routeBasePath: 'l'}]]"
     config = f"module.exports = {{url: 'https://x.org', plugins: {plugins}, presets: ['classic']}}"
     place = small_site(tmp_path, config, "docs/a.md", "labs/a.md")
-    assert {page.path: page.url for page in pages(place)} == {"a.md": "https://x.org/docs/a", "labs/a.md": "https://x.org/l/a"}
+    assert {page.path: page.url for page in pages(place)} == {
+        "a.md": "https://x.org/docs/a",
+        "labs/a.md": "https://x.org/l/a",
+    }
     (place / "docs" / "labs").mkdir()
     (place / "docs" / "labs" / "a.md").write_text("# Other\n", "utf-8")
     assert [page.path for page in pages(place)] == ["a.md", "labs/a.md", "@lab/a.md"]
@@ -165,10 +195,17 @@ CONFIG = "module.exports = {url: 'https://x.org', baseUrl: '/b/', presets: [['cl
         ("'/b/'", "base[process.cwd()]", "baseUrl", "--site-url"),
         ("baseUrl", "trailingSlash: f(), baseUrl", "trailingSlash", "--trailing-slash"),
         ("docs: {}", "docs: {routeBasePath: f()}", "docs.routeBasePath", "--route-base-path"),
-        ("docs: {}", "docs: {...common, id: 'default', path: 'docs'}", "docs.routeBasePath", "--route-base-path"),
+        (
+            "docs: {}",
+            "docs: {...common, id: 'default', path: 'docs'}",
+            "docs.routeBasePath",
+            "--route-base-path",
+        ),
     ],
 )
-def test_what_only_running_would_tell_is_an_error_that_names_the_flag(tmp_path: Path, old: str, new: str, key: str, flag: str) -> None:
+def test_what_only_running_would_tell_is_an_error_that_names_the_flag(
+    tmp_path: Path, old: str, new: str, key: str, flag: str
+) -> None:
     place = small_site(tmp_path, CONFIG.replace(old, new))
     with pytest.raises(ConfigurationError, match=f"{key} cannot be read without running it") as error:
         open_book(place)
@@ -180,7 +217,9 @@ def test_flags_give_what_cannot_be_read(tmp_path: Path) -> None:
     place = small_site(tmp_path, config)
     found = urls(place, url="https://y.org/base/", trailing_slash=True, route_base_path="handbook")
     assert found == ["https://y.org/base/handbook/intro/"]
-    assert urls(place, url="https://y.org", trailing_slash=False, route_base_path="/") == ["https://y.org/intro"]
+    assert urls(place, url="https://y.org", trailing_slash=False, route_base_path="/") == [
+        "https://y.org/intro"
+    ]
 
 
 def test_an_unreadable_last_version_needs_a_version(tmp_path: Path) -> None:
@@ -188,7 +227,9 @@ def test_an_unreadable_last_version_needs_a_version(tmp_path: Path) -> None:
     place = small_site(tmp_path, config, "docs/a.md", "versioned_docs/version-1/a.md")
     assert urls(place) == ["https://x.org/b/docs/a"]  # without versions.json there is but one
     (place / "versions.json").write_text('["1"]', "utf-8")
-    with pytest.raises(ConfigurationError, match=r"docs.lastVersion cannot be read without running it: newest\(\)") as error:
+    with pytest.raises(
+        ConfigurationError, match=r"docs.lastVersion cannot be read without running it: newest\(\)"
+    ) as error:
         open_book(place)
     assert "--docs-version" in error.value.hint
     assert urls(place, version="1") == ["https://x.org/b/docs/a"]
@@ -203,15 +244,21 @@ def test_the_environment_counts_as_empty_and_that_is_noted(tmp_path: Path) -> No
 
 
 def test_without_an_address_pages_keep_their_local_ones(tmp_path: Path) -> None:
-    place = small_site(tmp_path, "module.exports = {presets: ['classic']}", "docs/module-1-ros2/01-ros2-fundamentals.md")
+    place = small_site(
+        tmp_path, "module.exports = {presets: ['classic']}", "docs/module-1-ros2/01-ros2-fundamentals.md"
+    )
     assert urls(place) == ["local://docs/docs/module-1-ros2/01-ros2-fundamentals"]
 
 
 def test_docs_that_are_switched_off_or_missing(tmp_path: Path) -> None:
-    place = small_site(tmp_path, "module.exports = {url: 'https://x.org', presets: [['classic', {docs: false}]]}")
+    place = small_site(
+        tmp_path, "module.exports = {url: 'https://x.org', presets: [['classic', {docs: false}]]}"
+    )
     with pytest.raises(ConfigurationError, match="no docs"):
         open_book(place)
-    place = small_site(tmp_path, "module.exports = {url: 'https://x.org', presets: [['classic', {docs: {path: 'other'}}]]}")
+    place = small_site(
+        tmp_path, "module.exports = {url: 'https://x.org', presets: [['classic', {docs: {path: 'other'}}]]}"
+    )
     with pytest.raises(InvalidArgument) as error:
         open_book(place)
     assert "There is no directory other" in error.value.hint
@@ -220,7 +267,9 @@ def test_docs_that_are_switched_off_or_missing(tmp_path: Path) -> None:
 def test_docs_may_lie_beside_the_site_but_not_just_anywhere(tmp_path: Path) -> None:
     small_site(tmp_path, "", "handbook/01-a.md", "project/handbook/02-b.md")
     (tmp_path / "docusaurus.config.js").unlink()
-    place = small_site(tmp_path / "project" / "site", CONFIG.replace("docs: {}", "docs: {path: '../handbook'}"))
+    place = small_site(
+        tmp_path / "project" / "site", CONFIG.replace("docs: {}", "docs: {path: '../handbook'}")
+    )
     assert urls(place) == ["https://x.org/b/docs/b"]
     small_site(place, CONFIG.replace("docs: {}", "docs: {path: '../../handbook'}"))
     with pytest.raises(ConfigurationError, match="outside the project"):
@@ -228,11 +277,20 @@ def test_docs_may_lie_beside_the_site_but_not_just_anywhere(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("form", "formats"), [("mdx", ["mdx", "mdx", "markdown"]), ("detect", ["markdown", "mdx", "markdown"]), ("md", ["markdown"] * 3)]
+    ("form", "formats"),
+    [
+        ("mdx", ["mdx", "mdx", "markdown"]),
+        ("detect", ["markdown", "mdx", "markdown"]),
+        ("md", ["markdown"] * 3),
+    ],
 )
 def test_how_a_page_is_read(tmp_path: Path, form: str, formats: list[str]) -> None:
     place = small_site(
-        tmp_path, CONFIG.replace("baseUrl", f"markdown: {{format: '{form}'}}, baseUrl"), "docs/a.md", "docs/b.mdx", "docs/c.mdx"
+        tmp_path,
+        CONFIG.replace("baseUrl", f"markdown: {{format: '{form}'}}, baseUrl"),
+        "docs/a.md",
+        "docs/b.mdx",
+        "docs/c.mdx",
     )
     (place / "docs" / "c.mdx").write_text("---\nmdx:\n  format: md\n---\n# C\n", "utf-8")
     assert [page.format for page in pages(place)] == formats

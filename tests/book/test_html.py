@@ -88,7 +88,9 @@ def body(html: str) -> list[tuple[str, str]]:
 def test_docusaurus() -> None:
     document = parse_html(DOCUSAURUS)
     assert document.title == "Hives"
-    assert [(section.headings, section.level, section.anchor, section.line) for section in document.sections] == [
+    assert [
+        (section.headings, section.level, section.anchor, section.line) for section in document.sections
+    ] == [
         (("Hives",), 1, "", 1),
         (("Hives", "Counting bees"), 2, "counting", 5),
     ]
@@ -130,7 +132,10 @@ def test_sphinx() -> None:
     names = [name for _, name in section.anchors]
     assert section.anchor in ("counting", "old-name")
     assert names == ["hives", "counting", "old-name", "term-queen", "term-drone"]
-    assert blocks(document) == [("code", "```python\nif x:\n    y\n```"), ("list", "queen\n: Lays eggs.\ndrone\n: Does not.")]
+    assert blocks(document) == [
+        ("code", "```python\nif x:\n    y\n```"),
+        ("list", "queen\n: Lays eggs.\ndrone\n: Does not."),
+    ]
     lines = {name: line for line, name in section.anchors}
     assert lines["term-drone"] - lines["term-queen"] == 2
 
@@ -183,15 +188,21 @@ def test_tables_are_written_with_pipes() -> None:
 
 
 def test_code_is_kept_to_the_letter() -> None:
-    assert body("<pre><code class='lang-md'>```\n  a &amp;lt; b\n```\n\n</code></pre>") == [("code", "````md\n```\n  a &lt; b\n```\n````")]
+    assert body("<pre><code class='lang-md'>```\n  a &amp;lt; b\n```\n\n</code></pre>") == [
+        ("code", "````md\n```\n  a &lt; b\n```\n````")
+    ]
     assert body("<p>Use <code>a`b</code>, <code>c</code>.") == [("paragraph", "Use ``a`b``, `c`.")]
-    lines = "<div class=ec-line><div class=code>a</div></div><div class=ec-line><div class=code>  b</div></div>"
+    lines = (
+        "<div class=ec-line><div class=code>a</div></div><div class=ec-line><div class=code>  b</div></div>"
+    )
     assert body(f"<pre data-language=x><code>{lines}</code></pre>") == [("code", "```\na\n  b\n```")]
 
 
 def test_quotes_groups_and_headings_within_them() -> None:
     assert body("<blockquote><p>a</p><p>b</p></blockquote>") == [("group", "> a\n>\n> b")]
-    document = parse_html('<main><h2 id=x>X</h2><details><summary>S</summary><h3 id="inner">In</h3><p>t</p></details></main>')
+    document = parse_html(
+        '<main><h2 id=x>X</h2><details><summary>S</summary><h3 id="inner">In</h3><p>t</p></details></main>'
+    )
     (section,) = document.sections
     assert section.blocks[0].text == "S\n\n### In\n\nt"
     assert section.anchors == ((1, "x"), (5, "inner"))
@@ -214,8 +225,13 @@ def test_what_is_not_seen_is_not_read() -> None:
 
 
 def test_breaks_spaces_and_old_formulas() -> None:
-    assert body("<p>a\n  b&nbsp;<b>c</b><br>d</p>e <i>f</i>") == [("paragraph", "a b c\nd"), ("paragraph", "e f")]
-    assert body('<p>x <span class="MathJax">x2</span><script type="math/tex">x^2 < 3</script>') == [("paragraph", "x $x^2 < 3$")]
+    assert body("<p>a\n  b&nbsp;<b>c</b><br>d</p>e <i>f</i>") == [
+        ("paragraph", "a b c\nd"),
+        ("paragraph", "e f"),
+    ]
+    assert body('<p>x <span class="MathJax">x2</span><script type="math/tex">x^2 < 3</script>') == [
+        ("paragraph", "x $x^2 < 3$")
+    ]
 
 
 @pytest.mark.parametrize(

@@ -80,7 +80,10 @@ def check_lines(written: str, page: Page) -> None:
         ("{!snippets/code.py!lines=1 6-7}", "line1 = 1\nline6 = 6\nline7 = 7\n"),
         ("Before {!snippets/a.md!} after", "Before Words of a. after"),
         ("{* snippets/code.py *}", f"```python\n{CODE}```"),
-        ("{* snippets/code.py ln[1:3,5] hl[2] *}", "```python\nline1 = 1\nline2 = 2\nline3 = 3\n\nline5 = 5\n```"),
+        (
+            "{* snippets/code.py ln[1:3,5] hl[2] *}",
+            "```python\nline1 = 1\nline2 = 2\nline3 = 3\n\nline5 = 5\n```",
+        ),
         ("{* snippets/code.py ln[0] *}", f"```python\n{CODE}```"),
         ('--8<-- "snippets/a.md"', "Words of a."),
         ("-8<- 'snippets/a.md'", "Words of a."),
@@ -90,10 +93,16 @@ def check_lines(written: str, page: Page) -> None:
         ('--8<-- "snippets/code.py:-2:"', "\nline6 = 6\nline7 = 7\n"),
         ('--8<-- "snippets/code.py:1:1,7:7"', "\nline1 = 1\nline7 = 7\n"),
         ('--8<-- "snippets/marked.py:body"', "\ndef f():\n    return 1\n"),
-        ("--8<--\nsnippets/a.md\n\nsnippets/code.py:2:2\n; snippets/b.md\n--8<--", "\nWords of a.\n\nline2 = 2\n"),
+        (
+            "--8<--\nsnippets/a.md\n\nsnippets/code.py:2:2\n; snippets/b.md\n--8<--",
+            "\nWords of a.\n\nline2 = 2\n",
+        ),
         ('{% include "snippets/a.md" %}', "Words of a."),
         ('{% include-markdown "../../snippets/a.md" %}', "Words of a."),
-        ('{%\n  include-markdown "snippets/b.md"\n  start="<!-- s -->"\n  end="<!-- e -->"\n%}', "\nThe middle.\n"),
+        (
+            '{%\n  include-markdown "snippets/b.md"\n  start="<!-- s -->"\n  end="<!-- e -->"\n%}',
+            "\nThe middle.\n",
+        ),
         ("{% include-markdown 'snippets/b.md' start='<!-- e -->\\n' %}", "The end."),
     ],
 )
@@ -140,21 +149,31 @@ def test_marks_of_sections_are_not_shown(tmp_path: Path) -> None:
     assert found.lines == (2, 4, 5, 5, 6, 7, 8)
 
 
-@pytest.mark.parametrize("base", ["snips", "[snips, more]", "[!relative $config_dir/snips]", "[!relative $docs_dir/../snips]"])
+@pytest.mark.parametrize(
+    "base", ["snips", "[snips, more]", "[!relative $config_dir/snips]", "[!relative $docs_dir/../snips]"]
+)
 def test_snippets_are_looked_for_in_their_base_paths(tmp_path: Path, base: str) -> None:
     config = f"markdown_extensions:\n  pymdownx.snippets:\n    base_path: {base}\n"
-    assert "Right." in text_of(mkdocs(tmp_path, '--8<-- "a.md"', {"snips/a.md": "Right.", "a.md": "Wrong."}, config))
+    assert "Right." in text_of(
+        mkdocs(tmp_path, '--8<-- "a.md"', {"snips/a.md": "Right.", "a.md": "Wrong."}, config)
+    )
 
 
 def test_a_base_path_may_be_that_of_the_page(tmp_path: Path) -> None:
     config = "markdown_extensions:\n  - pymdownx.snippets:\n      base_path: [!relative ]\n"
-    assert "Right." in text_of(mkdocs(tmp_path, '--8<-- "a.txt"', {"docs/guide/a.txt": "Right.", "a.txt": "Wrong."}, config))
+    assert "Right." in text_of(
+        mkdocs(tmp_path, '--8<-- "a.txt"', {"docs/guide/a.txt": "Right.", "a.txt": "Wrong."}, config)
+    )
 
 
 def test_mdx_include_and_macros_have_bases_of_their_own(tmp_path: Path) -> None:
-    config = "markdown_extensions: {mdx_include: {base_path: docs}}\nplugins: {macros: {include_dir: parts}}\n"
+    config = (
+        "markdown_extensions: {mdx_include: {base_path: docs}}\nplugins: {macros: {include_dir: parts}}\n"
+    )
     page = '{!../src/a.py!}\n\n{% include "b.md" %}\n'
-    text = text_of(mkdocs(tmp_path, page, {"src/a.py": "a = 1", "parts/b.md": "Part.", "b.md": "Wrong."}, config))
+    text = text_of(
+        mkdocs(tmp_path, page, {"src/a.py": "a = 1", "parts/b.md": "Part.", "b.md": "Wrong."}, config)
+    )
     assert text == "a = 1\n\nPart.\n"
 
 
@@ -246,7 +265,12 @@ def test_what_cannot_be_included_is_left_out_and_reported(tmp_path: Path, path: 
 def test_without_a_repository_the_site_is_the_bound(tmp_path: Path) -> None:
     write(
         tmp_path,
-        {"a.md": "Outside.", "site/mkdocs.yml": MKDOCS, "site/docs/guide/page.md": "{! ../a.md !}\n\n{! b.md !}\n", "site/b.md": "In."},
+        {
+            "a.md": "Outside.",
+            "site/mkdocs.yml": MKDOCS,
+            "site/docs/guide/page.md": "{! ../a.md !}\n\n{! b.md !}\n",
+            "site/b.md": "In.",
+        },
     )
     assert text_of(tmp_path / "site") == "{! ../a.md !}\n\nIn.\n"
     (tmp_path / ".git").mkdir()
@@ -276,7 +300,14 @@ def test_a_page_does_not_grow_without_end(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["{!" + " " * 200_000, "~" * 200_000 + "`\n8<-", "-" * 200_000 + "8<-x", "{* " + "a " * 100_000, "{% include 'a'" * 20_000]
+    "text",
+    [
+        "{!" + " " * 200_000,
+        "~" * 200_000 + "`\n8<-",
+        "-" * 200_000 + "8<-x",
+        "{* " + "a " * 100_000,
+        "{% include 'a'" * 20_000,
+    ],
 )
 def test_odd_texts_end(tmp_path: Path, text: str) -> None:
     """A pattern that went back again and again would take hours here."""
@@ -344,11 +375,22 @@ def test_text_and_anchors_of_a_partial_belong_to_the_page(tmp_path: Path) -> Non
     source, page = opened(partials(tmp_path))
     passages = chunk_page(page, read(page), "book", lambda text: len(text.split()), 512, DEFAULT_SIZE)
     text = "\n".join(passage.chunk.text for passage in passages)
-    assert text.index("Before.") < text.index("Use the package.") < text.index("Even deeper words.") < text.index("The end.")
-    assert {"install", "deeper", "after"} <= {anchor for passage in passages for anchor in passage.chunk.anchors}
+    assert (
+        text.index("Before.")
+        < text.index("Use the package.")
+        < text.index("Even deeper words.")
+        < text.index("The end.")
+    )
+    assert {"install", "deeper", "after"} <= {
+        anchor for passage in passages for anchor in passage.chunk.anchors
+    }
     assert "secret" not in text
-    assert page.text.count("Use the package.") == 2  # where it stands alone, and in the tab, but not in the example
-    assert source.unresolved_includes == 4  # two that are missing or outside, and the one that includes itself, twice
+    assert (
+        page.text.count("Use the package.") == 2
+    )  # where it stands alone, and in the tab, but not in the example
+    assert (
+        source.unresolved_includes == 4
+    )  # two that are missing or outside, and the one that includes itself, twice
     check_lines(PARTIALS, page)
 
 
@@ -368,7 +410,10 @@ IMPORT = "import Code from '!!raw-loader!./x.js';\nimport CodeBlock from '@theme
     ("shown", "fence"),
     [
         ('<CodeBlock language="jsx">{Code}</CodeBlock>', "```jsx\nlet a = 1;\n```"),
-        ('<CodeBlock className="language-ts" title="x.ts">\n  {Code}\n</CodeBlock>', '```ts title="x.ts"\nlet a = 1;\n```'),
+        (
+            '<CodeBlock className="language-ts" title="x.ts">\n  {Code}\n</CodeBlock>',
+            '```ts title="x.ts"\nlet a = 1;\n```',
+        ),
         (
             "<CodeBlock\n  language='js'\n  showLineNumbers\n>\n  {Code\n    .split('\\n').filter((l) => l).join('\\n')}\n</CodeBlock>",
             "```js\nlet a = 1;\n```",
@@ -377,7 +422,10 @@ IMPORT = "import Code from '!!raw-loader!./x.js';\nimport CodeBlock from '@theme
         ("{Code}", "```js\nlet a = 1;\n```"),
         ("{Code.trim()}", "```js\nlet a = 1;\n```"),
         ("<Tabs><CodeBlock>{Code}</CodeBlock></Tabs>", "<Tabs>\n\n```js\nlet a = 1;\n```\n\n</Tabs>"),
-        ("```mdx-code-block\n<CodeBlock>{Code}</CodeBlock>\n```", "```mdx-code-block\n```js\nlet a = 1;\n```\n```"),
+        (
+            "```mdx-code-block\n<CodeBlock>{Code}</CodeBlock>\n```",
+            "```mdx-code-block\n```js\nlet a = 1;\n```\n```",
+        ),
     ],
 )
 def test_a_raw_file_is_shown_as_code(tmp_path: Path, shown: str, fence: str) -> None:
@@ -396,7 +444,10 @@ def test_raw_files_are_found_by_require_alias_and_without_a_suffix(tmp_path: Pat
     )
     files = {"src/a.tsx": "const a = `\n````\n`", "docs/b.py": "b = 2", "sidebars.ts": "export default {};"}
     text = text_of(docusaurus(tmp_path, page, files))
-    assert "`````tsx\nconst a = `\n````\n`\n`````\n\n```python\nb = 2\n```\n\n```ts\nexport default {};\n```\n" in text
+    assert (
+        "`````tsx\nconst a = `\n````\n`\n`````\n\n```python\nb = 2\n```\n\n```ts\nexport default {};\n```\n"
+        in text
+    )
 
 
 def test_raw_files_that_cannot_be_shown_are_reported(tmp_path: Path) -> None:

@@ -33,7 +33,10 @@ def value(expression: str, before: str = "") -> Any:
         (".5e1", 5.0),
         ("[1, , 2,]", [1.0, 2.0]),
         ("[true, false, null, undefined]", [True, False, None, None]),
-        ("{'quoted-key': 1, 2: 'two', [`computed`]: 3, trailing: 4,}", {"quoted-key": 1.0, "2": "two", "computed": 3.0, "trailing": 4.0}),
+        (
+            "{'quoted-key': 1, 2: 'two', [`computed`]: 3, trailing: 4,}",
+            {"quoted-key": 1.0, "2": "two", "computed": 3.0, "trailing": 4.0},
+        ),
         ("({a: 1})", {"a": 1.0}),
         ("/** @type {X} */ ({a: 1})", {"a": 1.0}),
         ("{a: 1} as const", {"a": 1.0}),
@@ -125,7 +128,9 @@ def test_what_may_be_changed_is_not_known(text: str) -> None:
 
 
 def test_what_depends_on_the_environment_says_so() -> None:
-    found = read("const base = process.env.BASE ?? '/'; export default {a: base, b: `${base}x`, c: 1, d: base === '/' ? 2 : 3};")
+    found = read(
+        "const base = process.env.BASE ?? '/'; export default {a: base, b: `${base}x`, c: 1, d: base === '/' ? 2 : 3};"
+    )
     assert [found.get(key).environment for key in "abcd"] == [True, True, False, True]
     assert not read("export default {a: process.env.NODE_ENV}").get("a").environment
 
@@ -174,7 +179,12 @@ FRAGMENTS = st.sampled_from(
 @settings(deadline=None, max_examples=400)
 @given(st.lists(FRAGMENTS, max_size=60).map("".join) | st.text(max_size=200))
 def test_any_text_is_read(text: str) -> None:
-    for whole in (text, f"export default {text}", f"export default {{x: {text}, y: 1}}", f"const a = {text}\nmodule.exports = {{x: a}}"):
+    for whole in (
+        text,
+        f"export default {text}",
+        f"export default {{x: {text}, y: 1}}",
+        f"const a = {text}\nmodule.exports = {{x: a}}",
+    ):
         found = read(whole)
         assert isinstance(found, Value)
         _ = found.get("x").plain, found.get("y", "z").plain

@@ -105,21 +105,48 @@ def sections() -> tuple[Section, ...]:
 
 
 def test_only_real_headings_count(sections: tuple[Section, ...]) -> None:
-    assert [section.headings[-1] for section in sections] == ["Real One", "Setext Two", "Real Three & more", "Real Three & more"]
+    assert [section.headings[-1] for section in sections] == [
+        "Real One",
+        "Setext Two",
+        "Real Three & more",
+        "Real Three & more",
+    ]
     assert sections[2].headings == ("Torture", "Setext Two", "Real Three & more")
 
 
 def test_anchors_are_explicit_or_githubs(sections: tuple[Section, ...]) -> None:
-    assert [section.anchor for section in sections] == ["", "", "r3", "real-three--more"]  # Docusaurus gives no id to a first-level heading
+    assert [section.anchor for section in sections] == [
+        "",
+        "",
+        "r3",
+        "real-three--more",
+    ]  # Docusaurus gives no id to a first-level heading
     plain = [section.anchor for section in parse(TORTURE).sections]
     assert plain[1:3] == ["real-one", "setext-two"]
 
 
 def test_what_is_not_text_is_left_out(sections: tuple[Section, ...]) -> None:
     text = "\n".join(block.text for section in sections for block in section.blocks)
-    for unwanted in ("import Tabs", "export const", "light", "<Tab", "hidden", "fake-comment", "<details>", "<summary>"):
+    for unwanted in (
+        "import Tabs",
+        "export const",
+        "light",
+        "<Tab",
+        "hidden",
+        "fake-comment",
+        "<details>",
+        "<summary>",
+    ):
         assert unwanted not in text
-    for wanted in ("Python", "C++", "Text right under a tab.", "Delay <50ms", "Folded text.", "Said in the note.", "Indented tip."):
+    for wanted in (
+        "Python",
+        "C++",
+        "Text right under a tab.",
+        "Delay <50ms",
+        "Folded text.",
+        "Said in the note.",
+        "Indented tip.",
+    ):
         assert wanted in text
 
 
@@ -159,12 +186,18 @@ def test_titles(markdown: str, title: str) -> None:
 def test_indented_code_is_code_in_markdown_and_text_in_mdx() -> None:
     source = "Intro.\n\n    # comment\n    run\n"
     assert [block.kind for block in parse(source).sections[0].blocks] == ["paragraph", "code"]
-    assert [block.kind for block in parse("Intro.\n\n    plain\n", mdx=True).sections[0].blocks] == ["paragraph", "paragraph"]
+    assert [block.kind for block in parse("Intro.\n\n    plain\n", mdx=True).sections[0].blocks] == [
+        "paragraph",
+        "paragraph",
+    ]
 
 
 def test_text_before_the_first_heading_belongs_to_the_page() -> None:
     document = parse("Before.\n\n## One\n\nAfter.\n", title="Page")
-    assert [(section.headings, section.anchor) for section in document.sections] == [(("Page",), ""), (("Page", "One"), "one")]
+    assert [(section.headings, section.anchor) for section in document.sections] == [
+        (("Page",), ""),
+        (("Page", "One"), "one"),
+    ]
 
 
 def test_tags_within_prose_do_not_break_it() -> None:
@@ -201,4 +234,7 @@ def test_anything_can_be_parsed(text: str, mdx: bool) -> None:
 
 
 def test_plain_text() -> None:
-    assert plain_text("A [link](x.md) with `code`, *stress* &amp; <b>tags</b>") == "A link with code, stress & tags"
+    assert (
+        plain_text("A [link](x.md) with `code`, *stress* &amp; <b>tags</b>")
+        == "A link with code, stress & tags"
+    )

@@ -69,7 +69,11 @@ def test_without_an_address_pages_keep_their_local_ones(tmp_path: Path) -> None:
 
 def test_modules_keep_their_names(tmp_path: Path) -> None:
     modules = {page.path: page.module for page in open_book(site(tmp_path, {})).pages()}
-    assert (modules["module01/lesson01.md"], modules["01-numbered/02-page.md"], modules["index.md"]) == ("module01", "numbered", "intro")
+    assert (modules["module01/lesson01.md"], modules["01-numbered/02-page.md"], modules["index.md"]) == (
+        "module01",
+        "numbered",
+        "intro",
+    )
 
 
 @pytest.mark.parametrize(
@@ -88,7 +92,10 @@ def test_a_configuration_that_cannot_be_used_is_an_error(tmp_path: Path, config:
         open_book(small_site(tmp_path / "site", config))
 
 
-@pytest.mark.parametrize("config", ["", "- a list", "nav: {a: [1, {b: 2}]}\nsite_url: 3", "x: !!python/object/apply:os.system ['exit 1']"])
+@pytest.mark.parametrize(
+    "config",
+    ["", "- a list", "nav: {a: [1, {b: 2}]}\nsite_url: 3", "x: !!python/object/apply:os.system ['exit 1']"],
+)
 def test_odd_configurations_are_read(tmp_path: Path, config: str) -> None:
     (page,) = open_book(small_site(tmp_path, config)).pages()
     assert page.url == "local://docs/docs/a"

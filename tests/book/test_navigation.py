@@ -33,7 +33,13 @@ def titles(root: Path) -> dict[str, str]:
 
 
 def mkdocs(root: Path, nav: str, *names: str) -> Path:
-    return write(root, {"mkdocs.yml": f"site_name: x\nnav:\n{nav}", **{f"docs/{name}": f"# Title of {name}\n" for name in names}})
+    return write(
+        root,
+        {
+            "mkdocs.yml": f"site_name: x\nnav:\n{nav}",
+            **{f"docs/{name}": f"# Title of {name}\n" for name in names},
+        },
+    )
 
 
 def test_mkdocs_pages_come_as_in_nav_and_the_others_after_them(tmp_path: Path) -> None:
@@ -58,8 +64,15 @@ def test_a_module_is_called_what_its_section_is(tmp_path: Path) -> None:
   - Second Module: [m2/one.md, m2/two.md, m2/three.md]
 """
     names = ["index.md", "install.md", "about.md", "m1/one.md", "m1/two.md", "m1/three.md"]
-    root = mkdocs(tmp_path, nav, *names, "m2/one.md", "m2/two.md", "m2/three.md", "m2/stray.md", "other-things/x.md")
-    assert titles(root) == {"intro": "Start", "m1": "Module 1 — Foundations", "m2": "Second Module", "other-things": "Other things"}
+    root = mkdocs(
+        tmp_path, nav, *names, "m2/one.md", "m2/two.md", "m2/three.md", "m2/stray.md", "other-things/x.md"
+    )
+    assert titles(root) == {
+        "intro": "Start",
+        "m1": "Module 1 — Foundations",
+        "m2": "Second Module",
+        "other-things": "Other things",
+    }
 
 
 def test_modules_in_one_section_are_told_apart_by_those_within(tmp_path: Path) -> None:
@@ -72,7 +85,15 @@ def test_modules_in_one_section_are_told_apart_by_those_within(tmp_path: Path) -
       - recipes/a.md
 """
     root = mkdocs(
-        tmp_path, nav, "index.md", "python.md", "tutorial/a.md", "tutorial/b.md", "advanced/a.md", "advanced/b.md", "recipes/a.md"
+        tmp_path,
+        nav,
+        "index.md",
+        "python.md",
+        "tutorial/a.md",
+        "tutorial/b.md",
+        "advanced/a.md",
+        "advanced/b.md",
+        "recipes/a.md",
     )
     assert titles(root) == {
         "intro": "Title of index.md",
@@ -95,7 +116,10 @@ def test_odd_navigation_loses_no_page(tmp_path: Path, nav: str) -> None:
 
 
 def docusaurus(root: Path, names: dict[str, str], options: str = "") -> Path:
-    return write(root, {"docusaurus.config.js": CONFIG % options, **{f"docs/{name}": text for name, text in names.items()}})
+    return write(
+        root,
+        {"docusaurus.config.js": CONFIG % options, **{f"docs/{name}": text for name, text in names.items()}},
+    )
 
 
 def test_docusaurus_orders_by_position_number_and_name(tmp_path: Path) -> None:
@@ -124,7 +148,12 @@ def test_docusaurus_orders_by_position_number_and_name(tmp_path: Path) -> None:
         "alpha/b.md",
         "appendix.md",
     ]
-    assert titles(root) == {"intro": "Introduction", "zebra": "The Zebra", "second": "The second", "alpha": "Alpha & Omega"}
+    assert titles(root) == {
+        "intro": "Introduction",
+        "zebra": "The Zebra",
+        "second": "The second",
+        "alpha": "Alpha & Omega",
+    }
 
 
 SIDEBARS = """
@@ -152,7 +181,15 @@ def test_docusaurus_sidebars_give_order_and_titles(tmp_path: Path, path: str) ->
         "intro.md": "---\nid: welcome\n---\n",
     }
     root = write(docusaurus(tmp_path, pages, f"sidebarPath: {path}"), {"sidebars.ts": SIDEBARS})
-    assert order(root) == ["intro.md", "ros2/index.md", "ros2/02-nodes.md", "ros2/01-install.md", "sim/a.md", "sim/b.md", "ros2/extra.md"]
+    assert order(root) == [
+        "intro.md",
+        "ros2/index.md",
+        "ros2/02-nodes.md",
+        "ros2/01-install.md",
+        "sim/a.md",
+        "sim/b.md",
+        "ros2/extra.md",
+    ]
     assert titles(root) == {"intro": "Introduction", "ros2": "ROS 2 Fundamentals", "sim": "Simulation"}
 
 
@@ -170,8 +207,13 @@ def test_the_sidebar_of_a_version_is_that_of_the_version(tmp_path: Path) -> None
 
 
 def test_sidebars_that_cannot_be_read_are_told(tmp_path: Path) -> None:
-    root = write(docusaurus(tmp_path, {"a.md": "a"}, "sidebarPath: './sidebars.js'"), {"sidebars.js": "module.exports = make();"})
-    assert open_book(root).notes == ["sidebars.js cannot be read without running it; pages come in the order of their files."]
+    root = write(
+        docusaurus(tmp_path, {"a.md": "a"}, "sidebarPath: './sidebars.js'"),
+        {"sidebars.js": "module.exports = make();"},
+    )
+    assert open_book(root).notes == [
+        "sidebars.js cannot be read without running it; pages come in the order of their files."
+    ]
 
 
 def test_a_plain_tree_has_the_titles_of_its_index_pages(tmp_path: Path) -> None:

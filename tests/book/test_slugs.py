@@ -103,7 +103,13 @@ def test_headings_of_python_markdown() -> None:
 
 def test_a_number_that_a_heading_states_does_not_move_the_count_of_others() -> None:
     slugger = PythonMarkdownSlugger()
-    assert [slugger.slug(heading) for heading in ("x_3", "x", "x", "x_3", "x")] == ["x_3", "x", "x_1", "x_4", "x_2"]
+    assert [slugger.slug(heading) for heading in ("x_3", "x", "x", "x_3", "x")] == [
+        "x_3",
+        "x",
+        "x_1",
+        "x_4",
+        "x_2",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -83,7 +83,15 @@ CASES = [
             "Last words.",
         ),
         ("Material", "Material > Install", "Material > Styled", "Material > In a grid"),
-        ((1, "top"), (5, "install"), (16, "install_1"), (19, "lead-paragraph"), (21, "styled"), (23, "hidden-anchor"), (29, "in-a-grid")),
+        (
+            (1, "top"),
+            (5, "install"),
+            (16, "install_1"),
+            (19, "lead-paragraph"),
+            (21, "styled"),
+            (23, "hidden-anchor"),
+            (29, "in-a-grid"),
+        ),
         ("{ .lead", "<div", "8<--", "{!"),
         kinds="group group paragraph paragraph paragraph paragraph",
     ),
@@ -184,7 +192,12 @@ CASES = [
 
 
 def read(name: str, source: str) -> Document:
-    return parse(source, title="Fallback", mdx=name.endswith(".mdx"), anchors="python-markdown" if name == "material.md" else "github")
+    return parse(
+        source,
+        title="Fallback",
+        mdx=name.endswith(".mdx"),
+        anchors="python-markdown" if name == "material.md" else "github",
+    )
 
 
 def texts(document: Document) -> str:
@@ -207,7 +220,9 @@ def test_a_hard_page(case: Case, ends: str) -> None:
         assert " ".join(block.kind for section in document.sections for block in section.blocks) == case.kinds
 
 
-@pytest.mark.parametrize("name", [case.name for case in CASES if case.name not in ("diagrams.md", "tabs.mdx")])
+@pytest.mark.parametrize(
+    "name", [case.name for case in CASES if case.name not in ("diagrams.md", "tabs.mdx")]
+)
 def test_every_line_comes_from_the_line_it_names(name: str) -> None:
     """Labels of tabs and names in diagrams may come from another line; all else is written where the block says."""
     source = (FOLDER / name).read_text("utf-8")

@@ -33,7 +33,11 @@ def test_addresses_keep_the_files_names(tmp_path: Path) -> None:
 
 def test_directory_pages_have_the_directorys_address(tmp_path: Path) -> None:
     make(tmp_path, "index.md", "a/README.md", "b/index.mdx")
-    assert [page.url for page in MarkdownTree(tmp_path).pages()] == ["local://docs/docs/a", "local://docs/docs/b", "local://docs/docs"]
+    assert [page.url for page in MarkdownTree(tmp_path).pages()] == [
+        "local://docs/docs/a",
+        "local://docs/docs/b",
+        "local://docs/docs",
+    ]
 
 
 def test_modules(tmp_path: Path) -> None:
@@ -44,7 +48,16 @@ def test_modules(tmp_path: Path) -> None:
 
 
 def test_what_is_not_a_page(tmp_path: Path) -> None:
-    make(tmp_path, "a.md", "_partial.md", "_drafts/b.md", ".hidden/c.md", "node_modules/p/d.md", "build/e.md", "notes.txt")
+    make(
+        tmp_path,
+        "a.md",
+        "_partial.md",
+        "_drafts/b.md",
+        ".hidden/c.md",
+        "node_modules/p/d.md",
+        "build/e.md",
+        "notes.txt",
+    )
     assert urls(tmp_path) == ["a"]
 
 
@@ -73,7 +86,9 @@ def test_a_loop_of_links_ends(tmp_path: Path) -> None:
     assert urls(tmp_path) == ["a/b"]
 
 
-@pytest.mark.parametrize(("path", "name"), [("robots", "robots"), ("robots/docs", "robots"), ("robots/website/docs", "robots")])
+@pytest.mark.parametrize(
+    ("path", "name"), [("robots", "robots"), ("robots/docs", "robots"), ("robots/website/docs", "robots")]
+)
 def test_the_books_name(tmp_path: Path, path: str, name: str) -> None:
     make(tmp_path / path, "a.md")
     assert MarkdownTree(tmp_path / path).book == name
@@ -146,8 +161,12 @@ def test_what_cannot_be_read_is_told_and_the_rest_is_read() -> None:
     ]
 
 
-@pytest.mark.parametrize("config", ["", "module.exports = {docs: 'docs'}", "export default {url: 'https://x.org'}"])
-def test_a_site_of_which_nothing_is_known_is_still_opened_or_refused_with_a_reason(tmp_path: Path, config: str) -> None:
+@pytest.mark.parametrize(
+    "config", ["", "module.exports = {docs: 'docs'}", "export default {url: 'https://x.org'}"]
+)
+def test_a_site_of_which_nothing_is_known_is_still_opened_or_refused_with_a_reason(
+    tmp_path: Path, config: str
+) -> None:
     make(tmp_path, "docs/a.md")
     (tmp_path / "docusaurus.config.js").write_text(config, "utf-8")
     with pytest.raises(ConfigurationError) as error:
@@ -161,7 +180,9 @@ def test_a_site_of_which_nothing_is_known_is_still_opened_or_refused_with_a_reas
 
 def test_a_directory_beside_the_docs_of_a_site_is_plain(tmp_path: Path) -> None:
     make(tmp_path, "docs/01-a.md", "notes/01-b.md")
-    (tmp_path / "docusaurus.config.js").write_text("module.exports = {url: 'https://x.org', presets: ['classic']}", "utf-8")
+    (tmp_path / "docusaurus.config.js").write_text(
+        "module.exports = {url: 'https://x.org', presets: ['classic']}", "utf-8"
+    )
     assert [page.url for page in open_book(tmp_path / "notes").pages()] == ["local://docs/docs/01-b"]
     assert [page.url for page in open_book(tmp_path / "docs").pages()] == ["https://x.org/docs/a"]
 
@@ -173,7 +194,11 @@ def test_an_address_that_is_none_is_refused(tmp_path: Path) -> None:
 
 def test_a_site_within_the_directory_is_pointed_out(tmp_path: Path) -> None:
     make(tmp_path, "README.md", "website/docs/a.md")
-    (tmp_path / "website" / "docusaurus.config.js").write_text("module.exports = {presets: ['classic']}", "utf-8")
+    (tmp_path / "website" / "docusaurus.config.js").write_text(
+        "module.exports = {presets: ['classic']}", "utf-8"
+    )
     source = open_book(tmp_path)
     assert len(list(source.pages())) == 2
-    assert source.notes == ["website/ is a site of its own: give it instead, for the addresses that its pages are published at."]
+    assert source.notes == [
+        "website/ is a site of its own: give it instead, for the addresses that its pages are published at."
+    ]

@@ -12,7 +12,7 @@ import pytest
 from playwright.sync_api import Browser, sync_playwright
 
 from recto.book.sources.tree import open_book
-from recto.indexing.indexer import Work, index_book
+from recto.indexing.indexer import IndexJob, index_book
 from recto.protocols import Embedder
 from recto.server.http.options import ServeOptions
 from recto.settings import Settings
@@ -23,7 +23,13 @@ from tests.server.http.service import Service
 
 _NEEDED = os.environ.get("RECTO_NEED_BROWSER") == "1"
 _NAMES = ("chromium", "chromium-browser", "google-chrome")
-_FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking")
+_FLAGS = (
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+)
 _MORE_FLAGS = ("--disable-component-update", "--disable-sync")
 
 
@@ -44,13 +50,20 @@ def shelf(sample_home: Path, embedder: Embedder, tmp_path_factory: pytest.TempPa
     root = tmp_path_factory.mktemp("shelf")
     shutil.copytree(sample_home, root / "home")
     book = write_hostile_book(root / "hostile")
-    index_book(Work(open_book(book), embedder), EdgeStore(root / "home"), "hostile", journal=root / "home" / "journal")
+    index_book(
+        IndexJob(open_book(book), embedder),
+        EdgeStore(root / "home"),
+        "hostile",
+        journal=root / "home" / "journal",
+    )
     return root / "home"
 
 
 @pytest.fixture(scope="package")
 def service(shelf: Path) -> Iterator[Service]:
-    with Service(Settings("local", "edge", shelf, threads=2, precision="fp32"), ServeOptions(collections=("hostile",))) as service:
+    with Service(
+        Settings("local", "edge", shelf, threads=2, precision="fp32"), ServeOptions(collections=("hostile",))
+    ) as service:
         yield service
 
 

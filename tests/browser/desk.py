@@ -7,7 +7,16 @@ from types import TracebackType
 from typing import Any, Literal, Self
 from urllib.parse import parse_qs, urlencode, urlsplit
 
-from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Dialog, Locator, Page, Request, expect
+from playwright.sync_api import (
+    Browser,
+    BrowserContext,
+    ConsoleMessage,
+    Dialog,
+    Locator,
+    Page,
+    Request,
+    expect,
+)
 
 WIDE, PHONE = (1280, 860), (360, 740)
 SAMPLE_PAGE = "local://docs/docs/module-1-ros2/01-ros2-fundamentals"
@@ -23,11 +32,20 @@ class Desk:
     """One reader: a window, what is kept for it, and what went wrong in it."""
 
     def __init__(
-        self, browser: Browser, port: int, size: tuple[int, int] = WIDE, scheme: Literal["light", "dark"] = "light", **more: Any
+        self,
+        browser: Browser,
+        port: int,
+        size: tuple[int, int] = WIDE,
+        scheme: Literal["light", "dark"] = "light",
+        **more: Any,
     ) -> None:
         self._browser = browser
         self.origin = f"http://127.0.0.1:{port}"
-        self._options: dict[str, Any] = {"viewport": {"width": size[0], "height": size[1]}, "color_scheme": scheme, **more}
+        self._options: dict[str, Any] = {
+            "viewport": {"width": size[0], "height": size[1]},
+            "color_scheme": scheme,
+            **more,
+        }
         self.wrong: list[str] = []
         self.context: BrowserContext
         self.page: Page
@@ -39,7 +57,9 @@ class Desk:
         self.page = self.tab()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         for page in self.context.pages:
             self.wrong += page.evaluate("window.violations ?? []")
         self.context.close()
@@ -75,7 +95,11 @@ class Desk:
 
     def settle(self) -> None:
         """Wait until nothing is on its way."""
-        expect(self.page.locator("#filters:visible, .notice:visible, #page-title:visible, #health-title:visible").first).to_be_visible()
+        expect(
+            self.page.locator(
+                "#filters:visible, .notice:visible, #page-title:visible, #health-title:visible"
+            ).first
+        ).to_be_visible()
         expect(self.page.locator("[aria-busy=true]")).to_have_count(0)
 
     def ask(self, question: str) -> None:
@@ -105,4 +129,8 @@ class Desk:
 
     def focused(self) -> str:
         """Return the words of the element that has the keyboard, or its name."""
-        return str(self.page.evaluate("document.activeElement.id || document.activeElement.textContent.trim().replace(/\\s+/g, ' ')"))
+        return str(
+            self.page.evaluate(
+                "document.activeElement.id || document.activeElement.textContent.trim().replace(/\\s+/g, ' ')"
+            )
+        )

@@ -35,7 +35,8 @@ def write_hostile_book(root: Path) -> Path:
     """Write three pages in one module; HTML stands in code too, where a reader of Markdown keeps it to the letter."""
     escaped = [attack.replace("<", "\\<") for attack in ATTACKS]
     sections = (
-        f"## Heading {number} `{attack}`\n\nThe poison of heading {number}: {escaped[number]}." for number, attack in enumerate(ATTACKS)
+        f"## Heading {number} `{attack}`\n\nThe poison of heading {number}: {escaped[number]}."
+        for number, attack in enumerate(ATTACKS)
     )
     links = "\n".join(f"- {link}" for link in LINKS)
     table = f"| {escaped[1]} | b |\n| --- | --- |\n| {escaped[2]} | {LINKS[0]} |"

@@ -15,7 +15,9 @@ from tests.server.http.service import Service
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_every_view_can_be_used_by_everyone(browser: Browser, service: Service, scheme: Literal["light", "dark"]) -> None:
+def test_every_view_can_be_used_by_everyone(
+    browser: Browser, service: Service, scheme: Literal["light", "dark"]
+) -> None:
     with Desk(browser, service.port, scheme=scheme, reduced_motion="reduce") as desk:
         for name, state in VIEWS.items():
             desk.open(**state)
@@ -70,7 +72,9 @@ def test_changes_are_said_aloud(desk: Desk) -> None:
     live = desk.page.get_by_role("status")
     expect(live).to_contain_text(re.compile(r"Passages: \d+ passages on 10 pages$"))
     desk.ask("best pizza recipe in town")
-    expect(live).to_contain_text(re.compile(r"Passages: The book does not seem to cover this\. \d+ passages on \d+ pages"))
+    expect(live).to_contain_text(
+        re.compile(r"Passages: The book does not seem to cover this\. \d+ passages on \d+ pages")
+    )
     desk.unfold()
     desk.links.first.click()
     expect(live).to_contain_text("Page: ")

@@ -30,13 +30,20 @@ def measured(house: Path, embedder: Embedder, tmp_path_factory: pytest.TempPathF
     store = EdgeStore(home)
 
     def spoilt(passages: Passages) -> Passages:
-        elsewhere = embedder.embed_documents(["The orbits of planets are ellipses, with the sun in one of their foci."])[0]
-        return [(one, elsewhere if one.anchor in ("slugs", "brakes") else numbers) for one, numbers in passages]
+        elsewhere = embedder.embed_documents(
+            ["The orbits of planets are ellipses, with the sun in one of their foci."]
+        )[0]
+        return [
+            (one, elsewhere if one.anchor in ("slugs", "brakes") else numbers) for one, numbers in passages
+        ]
 
     publish_broken(store, "house", "broken", spoilt)
     retriever = Retriever(embedder, store, "broken")
     records.keep_coverage(home, retriever.open().info, cover(retriever))
-    questions = (Expectation("When are beans sown?", modules=("garden",)), Expectation("What eats lettuce at night?", modules=("kitchen",)))
+    questions = (
+        Expectation("When are beans sown?", modules=("garden",)),
+        Expectation("What eats lettuce at night?", modules=("kitchen",)),
+    )
     records.keep_run(home, retriever.open().info, run_suite(retriever, Suite("household", questions)))
     return Settings("local", "edge", home, threads=2, collection="broken")
 
@@ -51,7 +58,9 @@ def test_what_was_measured_is_drawn_and_said(browser: Browser, measured: Setting
         expect(health.locator("header")).to_contain_text(
             "A sample search works. 1 question of the last suite failed. 2 sections cannot be found well."
         )
-        facts = dict(zip(health.locator("dt").all_inner_texts(), health.locator("dd").all_inner_texts(), strict=True))
+        facts = dict(
+            zip(health.locator("dt").all_inner_texts(), health.locator("dd").all_inner_texts(), strict=True)
+        )
         assert facts["Collection"] == "broken"
         assert facts["Sample search works"] == "yes"
         assert int(facts["Passages"]) > 30

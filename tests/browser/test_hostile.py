@@ -9,7 +9,13 @@ from tests.browser.desk import Desk
 from tests.browser.hostile import ATTACKS
 
 PAGES = ("01-titles", "02-links", "03-code")
-QUESTIONS = (ATTACKS[1], '"><svg onload=window.ran=1>', "javascript:window.ran=1", "](javascript:window.ran=1)", "(((((.*+?^${}|[\\")
+QUESTIONS = (
+    ATTACKS[1],
+    '"><svg onload=window.ran=1>',
+    "javascript:window.ran=1",
+    "](javascript:window.ran=1)",
+    "(((((.*+?^${}|[\\",
+)
 _STRANGERS = """
 [...document.querySelectorAll("script, iframe, img, object, embed, base, style, link, meta[http-equiv], form, animate")]
     .filter(one => !["static/theme.js", "static/main.js"].includes(one.getAttribute("src")))
@@ -73,7 +79,15 @@ def test_a_hostile_question_is_only_a_question(desk: Desk, attack: str) -> None:
     desk.unfold()
     expect(desk.results.first).to_be_visible()
     nothing_ran(desk)
-    desk.open(q=attack, module=attack, url=attack, page=attack, anchor=attack, selection=attack, collection="hostile")
+    desk.open(
+        q=attack,
+        module=attack,
+        url=attack,
+        page=attack,
+        anchor=attack,
+        selection=attack,
+        collection="hostile",
+    )
     expect(desk.page.locator("#list .notice")).to_contain_text("The filters leave nothing to search in.")
     expect(desk.page.locator("#recto .notice")).to_be_visible()
     nothing_ran(desk)
@@ -96,6 +110,9 @@ def test_the_policy_forbids_what_the_page_never_does(desk: Desk) -> None:
         }"""
     )
     assert desk.page.evaluate("window.ran") is None
-    assert sorted(desk.page.evaluate("window.violations.splice(0).map(one => one.split(' ')[0])")) == ["script-src-elem", "style-src-elem"]
+    assert sorted(desk.page.evaluate("window.violations.splice(0).map(one => one.split(' ')[0])")) == [
+        "script-src-elem",
+        "style-src-elem",
+    ]
     desk.page.wait_for_timeout(0)  # what the console says of it has come by now
     desk.wrong.clear()

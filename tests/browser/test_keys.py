@@ -88,4 +88,9 @@ def test_the_tab_key_reaches_every_control(desk: Desk) -> None:
     )
     for _ in range(count + 5):
         desk.page.keyboard.press("Tab")
-    assert desk.page.evaluate("window.seen().filter(one => !window.reached.has(one)).map(one => one.outerHTML.slice(0, 120))") == []
+    assert (
+        desk.page.evaluate(
+            "window.seen().filter(one => !window.reached.has(one)).map(one => one.outerHTML.slice(0, 120))"
+        )
+        == []
+    )

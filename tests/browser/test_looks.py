@@ -13,11 +13,18 @@ from tests.server.http.service import Service
 VIEWS: dict[str, dict[str, object]] = {
     "contents": {},
     "results": {"q": "What is ROS 2?", "limit": 30},
-    "noise": {"q": "best pizza recipe in town", "module": "simulation"},
+    "noise_floor": {"q": "best pizza recipe in town", "module": "simulation"},
     "page": {"q": "nodes", "page": SAMPLE_PAGE, "anchor": "workspaces"},
-    "related": {"page": SAMPLE_PAGE, "selection": "Losing the master removes a single point of failure", "q": "nodes"},
+    "related": {
+        "page": SAMPLE_PAGE,
+        "selection": "Losing the master removes a single point of failure",
+        "q": "nodes",
+    },
     "health": {"view": "health"},
-    "filtered out": {"q": "nodes", "module": "a-module-with-a-very-long-name-that-nobody-would-choose-for-a-module"},
+    "filtered out": {
+        "q": "nodes",
+        "module": "a-module-with-a-very-long-name-that-nobody-would-choose-for-a-module",
+    },
     "hostile": {"q": "poison", "collection": "hostile", "page": "local://docs/docs/module-1-danger/03-code"},
 }
 _WIDER = """
@@ -80,7 +87,9 @@ def test_nothing_moves_for_readers_who_do_not_want_it(browser: Browser, service:
     with Desk(browser, service.port, reduced_motion="reduce") as desk:
         desk.open(q="nodes")
         desk.page.locator("#list").evaluate("list => list.setAttribute('aria-busy', 'true')")
-        moving: list[Any] = desk.page.evaluate("document.getAnimations().map(one => one.animationName ?? one.transitionProperty)")
+        moving: list[Any] = desk.page.evaluate(
+            "document.getAnimations().map(one => one.animationName ?? one.transitionProperty)"
+        )
         assert moving == []
         assert desk.page.evaluate("getComputedStyle(document.documentElement).scrollBehavior") == "auto"
 
@@ -91,12 +100,18 @@ def test_paper_has_the_words_alone(desk: Desk) -> None:
     expect(desk.page.locator("#recto .passage").first).to_be_visible()
     for control in ("#search", ".tools", ".relate", "#close-page", ".turning"):
         expect(desk.page.locator(control).first).to_be_hidden()
-    assert desk.page.evaluate("getComputedStyle(document.querySelector('.passage p')).color") == "rgb(38, 34, 29)"
+    assert (
+        desk.page.evaluate("getComputedStyle(document.querySelector('.passage p')).color")
+        == "rgb(38, 34, 29)"
+    )
 
 
 def test_the_page_is_light(desk: Desk) -> None:
     sizes: dict[str, int] = {}
-    desk.page.on("response", lambda answer: sizes.update({answer.url: len(answer.body())}) if "/v1/" not in answer.url else None)
+    desk.page.on(
+        "response",
+        lambda answer: sizes.update({answer.url: len(answer.body())}) if "/v1/" not in answer.url else None,
+    )
     desk.open()
     desk.page.wait_for_load_state("networkidle")
     assert len(sizes) > 10

@@ -21,7 +21,20 @@ CASES: dict[str, tuple[str, list[Any]]] = {
     "paragraphs": ("One\nline.\n\nTwo.", [["p", "One\nline."], ["p", "Two."]]),
     "emphasis": (
         "*a* **b** _c_ snake_case_name ***d*** ~~e~~",
-        [["p", ["em", "a"], " ", ["strong", "b"], " ", ["em", "c"], " snake_case_name ", ["strong", ["em", "d"]], " ", ["del", "e"]]],
+        [
+            [
+                "p",
+                ["em", "a"],
+                " ",
+                ["strong", "b"],
+                " ",
+                ["em", "c"],
+                " snake_case_name ",
+                ["strong", ["em", "d"]],
+                " ",
+                ["del", "e"],
+            ]
+        ],
     ),
     "stars that multiply": ("2 * 3 * 4 and a**b", [["p", "2 * 3 * 4 and a**b"]]),
     "code": ("`a*b*` and ``x ` y``", [["p", ["code", "a*b*"], " and ", ["code", "x ` y"]]]),
@@ -31,20 +44,29 @@ CASES: dict[str, tuple[str, list[Any]]] = {
         "[web](https://a.example/b_(c)) <https://d.example> https://e.example/f.",
         [["p", ["a", "web"], " ", ["a", "https://d.example"], " ", ["a", "https://e.example/f"], "."]],
     ),
-    "links elsewhere": ("[file](./x.md) [bad](javascript:alert(1))", [["p", ["span", "file"], " ", ["span", "bad"]]]),
+    "links elsewhere": (
+        "[file](./x.md) [bad](javascript:alert(1))",
+        [["p", ["span", "file"], " ", ["span", "bad"]]],
+    ),
     "picture": ("![a dog](d.png)", [["p", ["span", ["span", "Picture: a dog"]]]]),
     "lists": (
         "- a\n  more\n- b\n  1. c\n  2. d\n\n- e",
         [["ul", ["li", "a\nmore"], ["li", "b", ["ol", ["li", "c"], ["li", "d"]]], ["li", "e"]]],
     ),
     "list of paragraphs": ("1. a\n\n   b\n2. c", [["ol", ["li", "a", ["p", "b"]], ["li", "c"]]]),
-    "list after text": ("Text:\n- a\n- b\n\nEnd.", [["p", "Text:"], ["ul", ["li", "a"], ["li", "b"]], ["p", "End."]]),
+    "list after text": (
+        "Text:\n- a\n- b\n\nEnd.",
+        [["p", "Text:"], ["ul", ["li", "a"], ["li", "b"]], ["p", "End."]],
+    ),
     "fence": (
         '```py title="x.py"\na = [1]  # <b>\n\n- b\n```\nafter',
         [["figure", ["figcaption", "x.py"], ["pre", ["code", "a = [1]  # <b>\n\n- b"]]], ["p", "after"]],
     ),
     "fence without end": ("~~~\na", [["figure", ["pre", ["code", "a"]]]]),
-    "fence in a list": ("- a\n\n  ```\n  b\n  ```\n- c", [["ul", ["li", "a", ["figure", ["pre", ["code", "b"]]]], ["li", "c"]]]),
+    "fence in a list": (
+        "- a\n\n  ```\n  b\n  ```\n- c",
+        [["ul", ["li", "a", ["figure", ["pre", ["code", "b"]]]], ["li", "c"]]],
+    ),
     "table": (
         "| a | b |\n|---|:-:|\n| `x \\| y` | 2 |\n| 3 |\n\nend",
         [
@@ -64,7 +86,10 @@ CASES: dict[str, tuple[str, list[Any]]] = {
         ":::tip[Well]\n\nDo **it**.\n\n:::\nafter",
         [["div", ["p", "Well"], ["p", "Do ", ["strong", "it"], "."]], ["p", "after"]],
     ),
-    "headings and rules": ("## A `b` {#x}\ntext\n\n---\n", [["p", "A ", ["code", "b"]], ["p", "text"], ["hr"]]),
+    "headings and rules": (
+        "## A `b` {#x}\ntext\n\n---\n",
+        [["p", "A ", ["code", "b"]], ["p", "text"], ["hr"]],
+    ),
 }
 
 

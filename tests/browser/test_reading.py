@@ -103,7 +103,9 @@ def test_a_long_selection_is_bounded_and_says_so(desk: Desk) -> None:
     expect(desk.page.get_by_role("heading", name="Related passages")).to_be_visible()
     desk.settle()
     assert len(desk.page.url) < 7000
-    expect(desk.page.locator("#list .note").last).to_contain_text(re.compile(r"The model reads the first [\d,]+ characters of it\."))
+    expect(desk.page.locator("#list .note").last).to_contain_text(
+        re.compile(r"The model reads the first [\d,]+ characters of it\.")
+    )
     expect(desk.results.first).to_be_visible()
 
 
@@ -113,7 +115,9 @@ def test_links_between_pages_stay_in_the_book(desk: Desk) -> None:
     expect(desk.page.get_by_role("heading", level=2, name="DDS and Quality of Service")).to_be_visible()
     desk.settle()
     expect(desk.page.locator(".passage.here")).to_have_attribute("data-anchor", "what-is-dds")
-    desk.page.get_by_role("navigation", name="Pages before and after").get_by_role("link", name=re.compile("^Before")).click()
+    desk.page.get_by_role("navigation", name="Pages before and after").get_by_role(
+        "link", name=re.compile("^Before")
+    ).click()
     expect(desk.page.get_by_role("heading", level=2, name="Humanoid URDF")).to_be_visible()
 
 
@@ -139,10 +143,16 @@ def test_a_heading_that_a_passage_states_itself_is_not_put_back_twice(desk: Desk
 
     def joined(route: Route) -> None:
         page = route.fetch().json()
-        page["passages"][1]["text"] += f"\n\n## {page['passages'][2]['headings'][-1]}\n\nThe section begins here."
+        page["passages"][1]["text"] += (
+            f"\n\n## {page['passages'][2]['headings'][-1]}\n\nThe section begins here."
+        )
         route.fulfill(json=page)
 
     desk.page.route("**/v1/pages/local*", joined)
     desk.open(page=SAMPLE_PAGE)
     headings = desk.page.locator("#recto .text :is(h3, h4)").all_inner_texts()
-    assert headings[:3] == ["What is a ROS 2 node?", "How do ROS 2 nodes communicate?", "Topics, messages and interface types"]
+    assert headings[:3] == [
+        "What is a ROS 2 node?",
+        "How do ROS 2 nodes communicate?",
+        "Topics, messages and interface types",
+    ]

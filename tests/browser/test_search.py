@@ -18,10 +18,12 @@ def test_a_question_finds_passages_with_their_place_and_their_score(desk: Desk) 
     expect(first.locator("h3")).to_have_text("What is a ROS 2 node?")
     expect(first.locator(".path")).to_contain_text("ROS 2 Fundamentals")
     assert {"ros", "2", "node"} <= {mark.lower() for mark in first.locator("mark").all_inner_texts()}
-    expect(first.locator(".score-bar")).to_have_attribute("aria-label", re.compile(r"^Cosine 0\.\d{3}, above the noise floor of 0\.\d{3}$"))
-    assert first.evaluate("entry => parseFloat(entry.querySelector('.value').getAttribute('width'))") > first.evaluate(
-        "entry => parseFloat(entry.querySelector('.tick').getAttribute('x1'))"
+    expect(first.locator(".score-bar")).to_have_attribute(
+        "aria-label", re.compile(r"^Cosine 0\.\d{3}, above the noise floor of 0\.\d{3}$")
     )
+    assert first.evaluate(
+        "entry => parseFloat(entry.querySelector('.value').getAttribute('width'))"
+    ) > first.evaluate("entry => parseFloat(entry.querySelector('.tick').getAttribute('x1'))")
     expect(desk.page.locator("#live")).to_contain_text(re.compile(r"Passages: \d+ passages on 10 pages"))
     assert desk.state == {"q": ["What is a ROS 2 node?"]}
     assert desk.page.title() == "What is a ROS 2 node? · Recto"
@@ -40,7 +42,9 @@ def test_a_cut_passage_is_shown_whole_on_request(desk: Desk) -> None:
 def test_modules_and_pages_narrow_a_search(desk: Desk) -> None:
     desk.open(q="How do robots see?")
     box = desk.page.get_by_role("checkbox", name=re.compile("^isaac"))
-    expect(desk.page.locator(".facet", has_text="isaac").locator(".count")).to_contain_text(re.compile(r"\d+ passages"))
+    expect(desk.page.locator(".facet", has_text="isaac").locator(".count")).to_contain_text(
+        re.compile(r"\d+ passages")
+    )
     box.check()
     expect(desk.page).to_have_url(re.compile("module=isaac"))
     desk.settle()
@@ -55,7 +59,9 @@ def test_modules_and_pages_narrow_a_search(desk: Desk) -> None:
     desk.page.get_by_label("Page", exact=True).select_option(label="Isaac ROS")
     expect(desk.page).to_have_url(re.compile("url="))
     desk.settle()
-    assert set(desk.results.evaluate_all("all => all.map(one => one.dataset.page)")) == {"local://docs/docs/module-3-isaac/02-isaac-ros"}
+    assert set(desk.results.evaluate_all("all => all.map(one => one.dataset.page)")) == {
+        "local://docs/docs/module-3-isaac/02-isaac-ros"
+    }
     for _ in range(3):
         desk.page.go_back()
     desk.settle()
@@ -79,7 +85,9 @@ def test_what_the_book_does_not_cover_is_said_and_its_weak_passages_are_folded(d
     desk.page.get_by_text("Show the nearest passages").click()
     expect(desk.results.first).to_be_visible()
     expect(desk.results.first.locator(".score .verdict")).to_have_text("weak")
-    expect(desk.results.first.locator(".score-bar")).to_have_attribute("aria-label", re.compile("below the noise floor"))
+    expect(desk.results.first.locator(".score-bar")).to_have_attribute(
+        "aria-label", re.compile("below the noise floor")
+    )
     desk.ask("What is ROS 2?")
     expect(desk.page.locator(".not-covered")).to_have_count(0)
 
@@ -108,7 +116,9 @@ def test_passages_are_grouped_by_page(desk: Desk) -> None:
 
 def test_a_misspelt_word_is_corrected_and_said(desk: Desk) -> None:
     desk.open(q="quaternoin")
-    expect(desk.page.locator(".correction")).to_have_text("“quaternoin” is not in the book. Searched for “quaternion”.")
+    expect(desk.page.locator(".correction")).to_have_text(
+        "“quaternoin” is not in the book. Searched for “quaternion”."
+    )
     assert "quaternion" in {mark.lower() for mark in desk.page.locator("#list mark").all_text_contents()}
 
 

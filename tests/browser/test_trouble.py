@@ -38,7 +38,14 @@ def test_a_service_that_stops_between_two_questions(browser: Browser, house_sett
 
 
 def test_an_engine_that_is_down(browser: Browser, tmp_path: Path, closed_port: int) -> None:
-    settings = Settings("local", "server", tmp_path, threads=2, collection="house", qdrant_url=f"http://127.0.0.1:{closed_port}")
+    settings = Settings(
+        "local",
+        "server",
+        tmp_path,
+        threads=2,
+        collection="house",
+        qdrant_url=f"http://127.0.0.1:{closed_port}",
+    )
     with Service(settings) as service, Desk(browser, service.port) as desk:
         desk.open(q="When are beans sown?")
         notice = desk.page.locator("#list .notice")
@@ -71,7 +78,9 @@ def test_a_service_that_wants_a_key(browser: Browser, house_settings: Settings) 
         assert desk.page.evaluate("JSON.stringify(localStorage)") == "{}"
         other = desk.tab()
         other.goto(desk.page.url)
-        expect(other.get_by_role("dialog", name="This service wants a key")).to_be_visible()  # a key is one tab's
+        expect(
+            other.get_by_role("dialog", name="This service wants a key")
+        ).to_be_visible()  # a key is one tab's
 
 
 def test_a_book_that_is_not_served(desk: Desk) -> None:

@@ -23,7 +23,7 @@ from recto.cli.runner import run as run_command
 from recto.contracts.retrieve import retrieve as retrieve_command
 from recto.embedders import cohere as cohere_module
 from recto.embedders.cohere import PACES, CohereEmbedder
-from recto.indexing.indexer import Work, index_book
+from recto.indexing.indexer import IndexJob, index_book
 from recto.settings import ServerOptions
 from recto.stores.qdrant import connection as connection_module
 from recto.stores.qdrant.connection import Connection
@@ -31,7 +31,18 @@ from recto.stores.qdrant.store import ServerStore
 from tests.conftest import COHERE_KEY, QDRANT_KEY
 from tests.doubles.cohere import CohereDouble, bag_of_words
 from tests.doubles.qdrant import QdrantDouble
-from tests.doubles.server import Double, Fault, delay, drop, hang, refused_url, reset, rubbish, slow_drip, status
+from tests.doubles.server import (
+    Double,
+    Fault,
+    delay,
+    drop,
+    hang,
+    refused_url,
+    reset,
+    rubbish,
+    slow_drip,
+    status,
+)
 from tests.running import ROOT, SAMPLE_DOCS, environment, recto, retrieve
 
 GUIDE = ROOT / "docs" / "cloud.md"
@@ -125,18 +136,25 @@ SHAPES: dict[str, Callable[[int, str, str], dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("name", SHAPES)
-def test_collections_that_the_contracts_know(home: Path, cloud: dict[str, str], qdrant: QdrantDouble, name: str) -> None:
+def test_collections_that_the_contracts_know(
+    home: Path, cloud: dict[str, str], qdrant: QdrantDouble, name: str
+) -> None:
     """Another pipeline's collection, under each contract's default name and in its payload's shape, strict mode and no indexes."""
     with pytest.warns(UserWarning, match="insecure"):
         client = QdrantClient(url=qdrant.url, api_key=QDRANT_KEY, check_compatibility=False)
-    client.create_collection(name, vectors_config=models.VectorParams(size=1024, distance=models.Distance.COSINE))
+    client.create_collection(
+        name, vectors_config=models.VectorParams(size=1024, distance=models.Distance.COSINE)
+    )
     texts = [
         "ROS 2 nodes publish messages on topics",
         "Isaac Sim renders photorealistic scenes",
         "services and actions in ROS 2",
         "nvblox maps",
     ]
-    urls = [f"https://book.example.org/docs/{part}/page" for part in ("module-1-ros2", "module-3-isaac", "module-1-ros2", "module-3-isaac")]
+    urls = [
+        f"https://book.example.org/docs/{part}/page"
+        for part in ("module-1-ros2", "module-3-isaac", "module-1-ros2", "module-3-isaac")
+    ]
     points = [
         models.PointStruct(id=index, vector=bag_of_words(text), payload=SHAPES[name](index, url, text))
         for index, (text, url) in enumerate(zip(texts, urls, strict=True))
@@ -181,7 +199,9 @@ FAULTS: list[tuple[str, Fault | None]] = [
 AT_MOST = {"Cohere": "10 s", "Qdrant": "25 s"}
 
 
-def failing(service: str, fault: Fault | None, cohere: CohereDouble, qdrant: QdrantDouble) -> tuple[dict[str, str], Double | None]:
+def failing(
+    service: str, fault: Fault | None, cohere: CohereDouble, qdrant: QdrantDouble
+) -> tuple[dict[str, str], Double | None]:
     if fault is None:
         urls = {"Cohere": (refused_url(), qdrant.url), "Qdrant": (cohere.url, refused_url())}[service]
         return variables(*urls), None
@@ -201,7 +221,9 @@ def test_the_table_of_faults_in_the_guide(
 ) -> None:
     """Every fault of each service: the message, the exit code, how many calls; and no key in anything that is left behind."""
     small(home, cloud, small_book)
-    monkeypatch.setattr(cohere_module, "_QUERY_SECONDS", 6.0)  # the times are the only thing that is shortened
+    monkeypatch.setattr(
+        cohere_module, "_QUERY_SECONDS", 6.0
+    )  # the times are the only thing that is shortened
     monkeypatch.setattr(connection_module, "_READ_SECONDS", 2)
     monkeypatch.chdir(ROOT)
     rows = ["| service | it | message | exit code | calls | at most |", "|---|---|---|---|---|---|"]
@@ -219,7 +241,9 @@ def test_the_table_of_faults_in_the_guide(
             assert "Traceback" not in output.err
             assert COHERE_KEY not in output.err + output.out
             assert QDRANT_KEY not in output.err + output.out
-            message = next((line for line in output.err.split("\n") if line.startswith("[ERROR]")), "(answered)")
+            message = next(
+                (line for line in output.err.split("\n") if line.startswith("[ERROR]")), "(answered)"
+            )
             message = re.sub(r"http://127\.0\.0\.1:\d+", "URL", message.removeprefix("[ERROR] "))
             rows.append(f"| {service} | {name} | {message} | {code} | {calls} | {AT_MOST[service]} |")
     for path in home.rglob("*"):
@@ -241,7 +265,9 @@ def test_both_down_fails_fast(home: Path) -> None:
     began = time.monotonic()
     done = retrieve(home, "robot", **variables(refused_url(), refused_url()))
     assert done.returncode == 3
-    assert done.stderr.split("\n")[1].startswith("[ERROR] Connection error: Cannot connect to Qdrant at http://127.0.0.1:")
+    assert done.stderr.split("\n")[1].startswith(
+        "[ERROR] Connection error: Cannot connect to Qdrant at http://127.0.0.1:"
+    )
     assert time.monotonic() - began < 20
 
 
@@ -250,13 +276,20 @@ def big_book(root: Path, passages: int) -> Path:
     numbers = random.Random(7)
     words = [f"word{number}" for number in range(2000)]
     for page in range(passages // 20):
-        sections = [f"## Section {page}.{number}\n\n{' '.join(numbers.choices(words, k=70))}\n" for number in range(20)]
+        sections = [
+            f"## Section {page}.{number}\n\n{' '.join(numbers.choices(words, k=70))}\n"
+            for number in range(20)
+        ]
         (root / f"module-{page % 4 + 1}-m").mkdir(parents=True, exist_ok=True)
-        (root / f"module-{page % 4 + 1}-m" / f"page-{page:03}.md").write_text(f"# Page {page}\n\n" + "\n".join(sections))
+        (root / f"module-{page % 4 + 1}-m" / f"page-{page:03}.md").write_text(
+            f"# Page {page}\n\n" + "\n".join(sections)
+        )
     return root
 
 
-def test_two_thousand_chunks_through_ten_percent_of_faults(tmp_path: Path, home: Path, cohere: CohereDouble, qdrant: QdrantDouble) -> None:
+def test_two_thousand_chunks_through_ten_percent_of_faults(
+    tmp_path: Path, home: Path, cohere: CohereDouble, qdrant: QdrantDouble
+) -> None:
     numbers = random.Random(11)
     faults = [
         status(500),
@@ -267,12 +300,26 @@ def test_two_thousand_chunks_through_ten_percent_of_faults(tmp_path: Path, home:
     ]
     for double in (cohere, qdrant):
         double.script(*(numbers.choice(faults) if numbers.random() < 0.1 else delay(0) for _ in range(400)))
-    embedder = CohereEmbedder(COHERE_KEY, "embed-english-v3.0", cohere.url, PACES["off"], lambda _: None, lambda _: None)
-    store = ServerStore(Connection(qdrant.url, QDRANT_KEY, lambda _: None, lambda _: None), home, ServerOptions(), None)
-    report = index_book(Work(MarkdownTree(big_book(tmp_path / "big", 2000)), embedder), store, "big", journal=home / "journal")
+    embedder = CohereEmbedder(
+        COHERE_KEY, "embed-english-v3.0", cohere.url, PACES["off"], lambda _: None, lambda _: None
+    )
+    store = ServerStore(
+        Connection(qdrant.url, QDRANT_KEY, lambda _: None, lambda _: None), home, ServerOptions(), None
+    )
+    report = index_book(
+        IndexJob(MarkdownTree(big_book(tmp_path / "big", 2000)), embedder),
+        store,
+        "big",
+        journal=home / "journal",
+    )
     assert report.info.chunks == 2000
     chunks = list(store.open("big").scroll())
-    assert len(chunks) == len({chunk.id for chunk in chunks}) == len({chunk.content_hash for chunk in chunks}) == 2000
+    assert (
+        len(chunks)
+        == len({chunk.id for chunk in chunks})
+        == len({chunk.content_hash for chunk in chunks})
+        == 2000
+    )
     embedder.close()
     store.close()
 
@@ -284,7 +331,13 @@ def test_killed_and_started_again_embeds_nothing_twice(
     book = big_book(tmp_path / "big", 1000)
     cohere.script(*(delay(0.15) for _ in range(50)))
     command = [sys.executable, "-m", "recto", "index", str(book), "--collection", "big"]
-    program = subprocess.Popen(command, cwd=ROOT, env=environment(home, **cloud), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    program = subprocess.Popen(
+        command,
+        cwd=ROOT,
+        env=environment(home, **cloud),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
     deadline = time.monotonic() + 60
     while len(cohere.requests) < after and time.monotonic() < deadline:
         time.sleep(0.01)
@@ -292,12 +345,18 @@ def test_killed_and_started_again_embeds_nothing_twice(
     program.wait()
     done = recto(home, "index", str(book), "--collection", "big", **cloud)
     assert done.returncode == 0, done.stderr
-    passages = (request.body["texts"] for request in cohere.requests if request.body["input_type"] == "search_document")
+    passages = (
+        request.body["texts"]
+        for request in cohere.requests
+        if request.body["input_type"] == "search_document"
+    )
     sent = Counter(text for texts in passages for text in texts)
     assert len(sent) == 1000
     assert sum(count - 1 for count in sent.values()) <= 96, "at most the batch in flight"
     assert not list((home / "journal").glob("*")), "the journal is gone once the index is published"
-    data = json.loads(recto(home, "search", "word7", "--collection", "big", "--top-k", "3", "--json", **cloud).stdout)
+    data = json.loads(
+        recto(home, "search", "word7", "--collection", "big", "--top-k", "3", "--json", **cloud).stdout
+    )
     assert data["total_found"] == 3
 
 
@@ -310,10 +369,14 @@ def test_promote_and_parity(sample_home: Path, qdrant: QdrantDouble) -> None:
     done = recto(sample_home, "parity", "--suite", suite, **server)
     assert done.returncode == 0, done.stdout
     assert done.stdout.splitlines() == [
-        f"{mode}: 158 of 158 questions have the same top 5 on both sides." for mode in ("hybrid", "dense", "lexical")
+        f"{mode}: 158 of 158 questions have the same top 5 on both sides."
+        for mode in ("hybrid", "dense", "lexical")
     ]
     local = {**server, "RECTO_EMBEDDER": "local"}
-    titles = [re.findall("Title: .*", retrieve(sample_home, "What is ROS 2?", **side).stdout) for side in (local, {})]
+    titles = [
+        re.findall("Title: .*", retrieve(sample_home, "What is ROS 2?", **side).stdout)
+        for side in (local, {})
+    ]
     assert len(titles[0]) == 5
     assert titles[0] == titles[1]
     assert retrieve(sample_home, "--validate", **local).returncode == 0
@@ -330,7 +393,12 @@ def test_promote_and_parity(sample_home: Path, qdrant: QdrantDouble) -> None:
 def test_a_cloud_query_without_the_extra(home: Path, cloud: dict[str, str]) -> None:
     code = "import sys; sys.modules['qdrant_client'] = None; from recto.contracts.retrieve import main; sys.argv = ['retrieve.py', 'x']; main()"
     done = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, env=environment(home, **cloud), capture_output=True, text=True, check=False
+        [sys.executable, "-c", code],
+        cwd=ROOT,
+        env=environment(home, **cloud),
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 2
     assert "pip install 'recto[cloud]'" in done.stderr

@@ -9,7 +9,15 @@ from tests.running import recto, retrieve
 
 
 def test_in_words(house: Path) -> None:
-    done = recto(house / "home", "explain", "How is compost made?", "--collection", "house", "--expect", "module-1-garden/01-soil#compost")
+    done = recto(
+        house / "home",
+        "explain",
+        "How is compost made?",
+        "--collection",
+        "house",
+        "--expect",
+        "module-1-garden/01-soil#compost",
+    )
     assert done.returncode == 0, done.stderr
     assert " chunks of 'house' in hybrid mode\nWords: compost, made\n" in done.stdout
     assert "Noise floor: a cosine of 0." in done.stdout
@@ -21,7 +29,17 @@ def test_in_words(house: Path) -> None:
 
 
 def test_in_json(house: Path) -> None:
-    arguments = ["explain", "How is compost made?", "--collection", "house", "--module", "kitchen", "--top-k", "2", "--json"]
+    arguments = [
+        "explain",
+        "How is compost made?",
+        "--collection",
+        "house",
+        "--module",
+        "kitchen",
+        "--top-k",
+        "2",
+        "--json",
+    ]
     done = recto(house / "home", *arguments, "--expect", "module-1-garden/01-soil#compost")
     assert done.returncode == 1, done.stderr
     data = json.loads(done.stdout)
@@ -30,13 +48,19 @@ def test_in_json(house: Path) -> None:
     assert len(data["results"]) == 2
     assert len(data["near_misses"]) == 5
     first = data["results"][0]
-    assert first["margin"] == round(first["dense"] - data["noise"], 6)
+    assert first["margin"] == round(first["dense"] - data["noise_floor"], 6)
     assert data["mode"] == "hybrid"
     assert data["words"] == ["compost", "made"]
     assert data["expected"]["dense"]["rank"] == data["expected"]["lexical"]["rank"] == 1
     assert data["expected"]["words"] == ["compost", "made"]
     assert first["above_noise"] is (first["margin"] >= 0), "as over HTTP and for agents"
-    assert set(data["timings_ms"]) == {"open", "load the model", "embed", "search", "look for the expected place"}
+    assert set(data["timings_ms"]) == {
+        "open",
+        "load the model",
+        "embed",
+        "search",
+        "look for the expected place",
+    }
 
 
 def test_endings(house: Path) -> None:
@@ -55,8 +79,10 @@ def test_search_shows_weak_results_and_the_contract_does_not(house: Path) -> Non
     assert "The book does not seem to cover this." in done.stdout
     assert " weak  " in done.stdout
     data = json.loads(recto(home, "search", "compost", "--collection", "house", "--json").stdout)
-    assert 0 < data["noise"] < 1
+    assert 0 < data["noise_floor"] < 1
     contract = retrieve(home, "What is a quark made of?", "--collection", "house").stdout
-    assert "noise" not in contract
+    assert "noise_floor" not in contract
     assert "weak" not in contract
-    assert "noise" not in json.loads(retrieve(home, "compost", "--collection", "house", "--json").stdout)
+    assert "noise_floor" not in json.loads(
+        retrieve(home, "compost", "--collection", "house", "--json").stdout
+    )

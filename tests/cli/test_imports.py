@@ -10,7 +10,17 @@ import pytest
 
 from tests.running import ROOT, environment
 
-HEAVY = {"numpy", "onnxruntime", "tokenizers", "qdrant_edge", "qdrant_client", "cohere", "fastapi", "rich", "prompt_toolkit"}
+HEAVY = {
+    "numpy",
+    "onnxruntime",
+    "tokenizers",
+    "qdrant_edge",
+    "qdrant_client",
+    "cohere",
+    "fastapi",
+    "rich",
+    "prompt_toolkit",
+}
 
 PROBE = """
 import sys
@@ -36,10 +46,18 @@ for name in ("create_connection", "getaddrinfo", "gethostbyname", "create_server
 """
 
 
-def probe(home: Path, *arguments: str, program: str = "retrieve", before: str = "", **more: str) -> tuple[int, set[str]]:
+def probe(
+    home: Path, *arguments: str, program: str = "retrieve", before: str = "", **more: str
+) -> tuple[int, set[str]]:
     code = before + PROBE.format(arguments=list(arguments), program=program)
     done = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, env=environment(home, **more), capture_output=True, text=True, check=False, timeout=300
+        [sys.executable, "-c", code],
+        cwd=ROOT,
+        env=environment(home, **more),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
     )
     assert "LOADED " in done.stderr, done.stderr
     assert "AssertionError" not in done.stderr, done.stderr
@@ -63,7 +81,9 @@ def probe(home: Path, *arguments: str, program: str = "retrieve", before: str = 
         (["robot"], {"RECTO_THREADS": "no"}, 2),
     ],
 )
-def test_help_and_errors_load_nothing_heavy(home: Path, arguments: list[str], more: dict[str, str], code: int) -> None:
+def test_help_and_errors_load_nothing_heavy(
+    home: Path, arguments: list[str], more: dict[str, str], code: int
+) -> None:
     found, loaded = probe(home, *arguments, **more)
     assert found == code
     assert loaded & HEAVY == set()
@@ -90,7 +110,9 @@ def test_the_products_help_and_errors_load_nothing_heavy(home: Path, arguments: 
 def test_a_query_loads_only_the_embedded_engine(sample_home: Path) -> None:
     code, loaded = probe(sample_home, "What is ROS 2?", "--json")
     assert code == 0
-    assert loaded & {"numpy", "onnxruntime", "tokenizers", "qdrant_edge"} == {"qdrant_edge"}  # the model runs, by onnxruntime's library
+    assert loaded & {"numpy", "onnxruntime", "tokenizers", "qdrant_edge"} == {
+        "qdrant_edge"
+    }  # the model runs, by onnxruntime's library
     unwanted = {
         "subprocess",
         "qdrant_client",
@@ -117,5 +139,8 @@ def test_importing_recto_loads_nothing_heavy() -> None:
 def test_embedded_mode_opens_no_socket(sample_home: Path, home: Path, small_book: Path) -> None:
     assert probe(sample_home, "What is ROS 2?", before=NO_SOCKETS)[0] == 0
     assert probe(sample_home, "--validate", before=NO_SOCKETS)[0] == 0
-    assert probe(home, "index", str(small_book), "--collection", "garden", program="main", before=NO_SOCKETS)[0] == 0
+    assert (
+        probe(home, "index", str(small_book), "--collection", "garden", program="main", before=NO_SOCKETS)[0]
+        == 0
+    )
     assert probe(home, "search", "dough", "--collection", "garden", program="main", before=NO_SOCKETS)[0] == 0

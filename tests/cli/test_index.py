@@ -43,7 +43,11 @@ def test_index_search_and_list(home: Path, small_book: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("Indexed 4 pages as 4 chunks into 'garden' (gen-000001) in ")
     modules = {tuple(line.split()) for line in done.stdout.splitlines()[-3:]}
-    assert modules == {("garden", "2", "2", "Garden"), ("kitchen", "1", "1", "Kitchen"), ("intro", "1", "1", "Introduction")}
+    assert modules == {
+        ("garden", "2", "2", "Garden"),
+        ("kitchen", "1", "1", "Kitchen"),
+        ("intro", "1", "1", "Introduction"),
+    }
     data = json.loads(recto(home, "search", "compost", "--collection", "garden", "--json").stdout)
     assert data["results"][0]["page_url"] == "local://docs/docs/module-1-garden/01-soil"
     (row,) = json.loads(recto(home, "collections", "--json").stdout)
@@ -71,7 +75,9 @@ def test_a_book_without_a_name_answers_to_every_default_name(home: Path, small_b
 def test_the_collection_comes_from_the_environment(home: Path, small_book: Path) -> None:
     assert recto(home, "index", str(small_book), COLLECTION_NAME="mine").returncode == 0
     assert retrieve(home, "dough", COLLECTION_NAME="mine").returncode == 0
-    assert retrieve(home, "dough").returncode == 2, "another book is indexed: the sample book does not come uninvited"
+    assert retrieve(home, "dough").returncode == 2, (
+        "another book is indexed: the sample book does not come uninvited"
+    )
 
 
 def test_rollback(home: Path, small_book: Path) -> None:
@@ -139,7 +145,9 @@ def test_first_run_indexes_the_sample_book_once(home: Path) -> None:
 def test_progress_on_a_terminal(home: Path, small_book: Path) -> None:
     master, slave = pty.openpty()
     command = [sys.executable, "-m", "recto", "index", str(small_book), "--collection", "garden"]
-    program = subprocess.Popen(command, cwd=ROOT, env=environment(home, TERM="xterm"), stdout=slave, stderr=slave)
+    program = subprocess.Popen(
+        command, cwd=ROOT, env=environment(home, TERM="xterm"), stdout=slave, stderr=slave
+    )
     os.close(slave)
     shown = b""
     while True:
@@ -164,10 +172,19 @@ def test_two_at_once(home: Path) -> None:
     output, errors = second.communicate(timeout=60)
     assert (second.returncode, output) == (4, "")
     assert f"is being written by process {first.pid}" in errors
-    assert recto(home, "search", "robot", "--collection", "both").returncode == 0, "the old index answers meanwhile"
+    assert recto(home, "search", "robot", "--collection", "both").returncode == 0, (
+        "the old index answers meanwhile"
+    )
     first.communicate(timeout=300)
     assert first.returncode == 0
-    assert len(json.loads(recto(home, "search", "robot", "--collection", "both", "--top-k", "50", "--json").stdout)["results"]) == 50
+    assert (
+        len(
+            json.loads(
+                recto(home, "search", "robot", "--collection", "both", "--top-k", "50", "--json").stdout
+            )["results"]
+        )
+        == 50
+    )
 
 
 @pytest.mark.parametrize("sign", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
@@ -223,7 +240,10 @@ def test_a_home_that_cannot_be_used(tmp_path: Path, small_book: Path) -> None:
             assert "RECTO_HOME" in done.stderr
 
 
-@pytest.mark.skipif(os.name != "posix" or os.geteuid() != 0 or not shutil.which("setpriv"), reason="needs root to become someone else")
+@pytest.mark.skipif(
+    os.name != "posix" or os.geteuid() != 0 or not shutil.which("setpriv"),
+    reason="needs root to become someone else",
+)
 def test_a_home_of_someone_else(tmp_path: Path, small_book: Path) -> None:
     """Run as nobody: a home that may be read answers, one that may not is told."""
     nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", sys.executable, "-m", "recto"]
@@ -231,7 +251,9 @@ def test_a_home_of_someone_else(tmp_path: Path, small_book: Path) -> None:
 
     def as_nobody(*arguments: str) -> subprocess.CompletedProcess[str]:
         everything = environment(home, HOME="/tmp")
-        return subprocess.run([*nobody, *arguments], cwd="/", env=everything, capture_output=True, text=True, check=False)
+        return subprocess.run(
+            [*nobody, *arguments], cwd="/", env=everything, capture_output=True, text=True, check=False
+        )
 
     try:
         recto(home, "index", str(small_book), "--collection", "garden")
@@ -257,7 +279,9 @@ ODD_PAGES: dict[str, bytes] = {
     "digits.md": b"---\ntitle: " + b"9" * 5000 + b"\n---\n# Digits\n\nA number without end.\n",
     "nested.md": b"---\nx: " + b"[" * 3000 + b"\n---\n# Nested\n\nBrackets without end.\n",
     "list.md": b"---\n- a\n- b\n---\n# List\n\nFront matter that is a list.\n",
-    "picture.md": b"# Picture\n\n![pic](data:image/png;base64," + b"iVBORw0KGgo" * 8000 + b")\n\nA picture in the text.\n",
+    "picture.md": b"# Picture\n\n![pic](data:image/png;base64,"
+    + b"iVBORw0KGgo" * 8000
+    + b")\n\nA picture in the text.\n",
     "empty.md": b"",
     "heading.md": b"# Only a heading\n",
     "spaces in name #1 %20.md": b"# Spaces\n\nA name with spaces.\n",
@@ -310,7 +334,10 @@ def test_a_repair_keeps_the_last_whole_index(home: Path, small_book: Path) -> No
         recto(home, "index", str(small_book), "--collection", "garden", "--rebuild")
     shutil.rmtree(home / "collections" / "garden" / "gen-000002")
     recto(home, "index", str(small_book), "--collection", "garden")
-    assert {path.name for path in (home / "collections" / "garden").glob("gen-*.json")} == {"gen-000001.json", "gen-000003.json"}
+    assert {path.name for path in (home / "collections" / "garden").glob("gen-*.json")} == {
+        "gen-000001.json",
+        "gen-000003.json",
+    }
     assert "gen-000001" in recto(home, "rollback", "garden").stdout
 
 
@@ -335,7 +362,9 @@ def test_the_sample_book_takes_no_names_from_others(home: Path, small_book: Path
     assert "Bread" in recto(home, "search", "dough", "--collection", "rag_embedding").stdout
     done = recto(home, "index", str(small_book), "--collection", "website_embeddings")
     assert done.returncode == 0
-    rows = {row["collection"]: row["aliases"] for row in json.loads(recto(home, "collections", "--json").stdout)}
+    rows = {
+        row["collection"]: row["aliases"] for row in json.loads(recto(home, "collections", "--json").stdout)
+    }
     assert rows["physical-ai-book"] == ["humanoid_robotics_book", "rag_embedding"]
     assert rows["website_embeddings"] == []
 
@@ -374,7 +403,9 @@ def tiny_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of a few megabytes."""
     place = tmp_path / "disk"
     place.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=200m", "tmpfs", str(place)], capture_output=True, check=False)
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=200m", "tmpfs", str(place)], capture_output=True, check=False
+    )
     if mounted.returncode:
         pytest.skip("needs the right to mount a small file system")
     yield place

@@ -37,7 +37,12 @@ def test_a_plan_for_the_embedded_engine(home: Path, small_book: Path) -> None:
         ["kitchen", "1", "1"],
         ["intro", "1", "1"],
     ]
-    assert table[4].split() == ["new", "1", "module-1-garden/01-soil.md", "local://docs/docs/module-1-garden/01-soil"]
+    assert table[4].split() == [
+        "new",
+        "1",
+        "module-1-garden/01-soil.md",
+        "local://docs/docs/module-1-garden/01-soil",
+    ]
 
 
 def test_a_plan_for_cohere_tells_calls_minutes_and_cost(home: Path, small_book: Path) -> None:
@@ -48,23 +53,35 @@ def test_a_plan_for_cohere_tells_calls_minutes_and_cost(home: Path, small_book: 
             "QDRANT_URL": qdrant.url,
             "COHERE_PACE": "off",
         }
-        (small_book / "long.md").write_text("\n\n".join(f"## Part {n}\n\n" + "Water the beans daily. " * 70 for n in range(300)))
+        (small_book / "long.md").write_text(
+            "\n\n".join(f"## Part {n}\n\n" + "Water the beans daily. " * 70 for n in range(300))
+        )
         done = recto(home, "index", str(small_book), "--collection", "garden", "--dry-run", "--json", **cloud)
         assert done.returncode == 0, done.stderr
         data = json.loads(done.stdout)
-        assert (cohere.calls, [request.method for request in qdrant.requests if request.method != "GET"]) == (0, [])
+        assert (cohere.calls, [request.method for request in qdrant.requests if request.method != "GET"]) == (
+            0,
+            [],
+        )
         estimate, texts, tokens = data["estimate"], data["embedded"]["texts"], data["embedded"]["tokens"]
         assert texts > 300
         assert estimate["api_calls"] == -(-texts // 96)
         assert estimate["trial_minutes"] == pytest.approx(max(tokens / 100_000, texts / 2000), abs=0.01)
         assert estimate["dollars"] == pytest.approx(tokens * 0.10 / 1e6, abs=1e-6)
         text = recto(home, "index", str(small_book), "--collection", "garden", "--dry-run", **cloud).stdout
-        assert re.search(r"Embedding: \d+ API calls, (about \d+ minutes?|less than a minute) at trial limits, about \$0\.0", text)
+        assert re.search(
+            r"Embedding: \d+ API calls, (about \d+ minutes?|less than a minute) at trial limits, about \$0\.0",
+            text,
+        )
 
 
 def passages(cohere: CohereDouble) -> int:
     """How many passages were embedded; the questions that measure noise are not of the book."""
-    return sum(len(request.body["texts"]) for request in cohere.requests if request.body["input_type"] == "search_document")
+    return sum(
+        len(request.body["texts"])
+        for request in cohere.requests
+        if request.body["input_type"] == "search_document"
+    )
 
 
 def test_only_the_change_goes_to_the_services(home: Path, small_book: Path) -> None:
@@ -87,7 +104,9 @@ def test_only_the_change_goes_to_the_services(home: Path, small_book: Path) -> N
         qdrant.requests.clear()
         assert recto(home, *arguments, **cloud).returncode == 0
         assert passages(cohere) == 5
-        (upsert,) = [request for request in qdrant.requests if request.method == "PUT" and "/points" in request.path]
+        (upsert,) = [
+            request for request in qdrant.requests if request.method == "PUT" and "/points" in request.path
+        ]
         assert len(upsert.body["points"]) == 1, "what stays is not sent again"
 
 
@@ -95,7 +114,9 @@ def test_what_changed_is_told(home: Path, small_book: Path) -> None:
     arguments = ("index", str(small_book), "--collection", "garden")
     recto(home, *arguments)
     done = recto(home, *arguments)
-    assert done.stdout.startswith("Nothing has changed: 4 pages, 4 chunks in 'garden' (gen-000001), checked in ")
+    assert done.stdout.startswith(
+        "Nothing has changed: 4 pages, 4 chunks in 'garden' (gen-000001), checked in "
+    )
     (small_book / "welcome.md").write_text("# Welcome\n\nHello again.\n")
     (small_book / "module-2-kitchen" / "01-bread.md").write_bytes(b"\xff")
     done = recto(home, *arguments)
@@ -110,11 +131,23 @@ def test_what_changed_is_told(home: Path, small_book: Path) -> None:
     assert "Did you mean 'garden'?" in done.stderr
 
 
-def test_progress_is_lines_in_a_log_and_nothing_on_a_pipe(home: Path, small_book: Path, tmp_path: Path) -> None:
+def test_progress_is_lines_in_a_log_and_nothing_on_a_pipe(
+    home: Path, small_book: Path, tmp_path: Path
+) -> None:
     command = [sys.executable, "-m", "recto", "index", str(small_book), "--collection", "garden", "--rebuild"]
     with (tmp_path / "log").open("w") as log:
-        subprocess.run(command, cwd=ROOT, env=environment(home), stdout=subprocess.PIPE, stderr=log, check=True, timeout=300)
-    assert re.fullmatch(r"Read 4 pages: 4 passages, 4 to embed \(\d+ tokens\)\.\n", (tmp_path / "log").read_text())
+        subprocess.run(
+            command,
+            cwd=ROOT,
+            env=environment(home),
+            stdout=subprocess.PIPE,
+            stderr=log,
+            check=True,
+            timeout=300,
+        )
+    assert re.fullmatch(
+        r"Read 4 pages: 4 passages, 4 to embed \(\d+ tokens\)\.\n", (tmp_path / "log").read_text()
+    )
     assert recto(home, *command[3:]).stderr == ""
 
 
@@ -152,7 +185,17 @@ def test_progress_is_a_bar_on_a_terminal(home: Path, small_book: Path) -> None:
 @contextmanager
 def watching(home: Path, book: Path) -> Iterator[subprocess.Popen[str]]:
     process = subprocess.Popen(
-        [sys.executable, "-c", HEARS_CTRL_C, "watch", str(book), "--collection", "garden", "--interval", "0.1"],
+        [
+            sys.executable,
+            "-c",
+            HEARS_CTRL_C,
+            "watch",
+            str(book),
+            "--collection",
+            "garden",
+            "--interval",
+            "0.1",
+        ],
         cwd=ROOT,
         env=environment(home),
         stdout=subprocess.PIPE,
@@ -170,7 +213,11 @@ def test_watch_follows_the_author_and_readers_follow_it(home: Path, small_book: 
     store = EdgeStore(home)
 
     def texts() -> str:
-        return "" if "garden" not in store.collections() else "\n".join(chunk.text for chunk in store.open("garden").scroll())
+        return (
+            ""
+            if "garden" not in store.collections()
+            else "\n".join(chunk.text for chunk in store.open("garden").scroll())
+        )
 
     with watching(home, small_book) as process:
         wait_until(lambda: "worms" in texts().lower(), 120)
@@ -209,7 +256,9 @@ def test_watch_follows_the_author_and_readers_follow_it(home: Path, small_book: 
         (["index", "docs", "--locale", "fr", "--dry-run"], 2, "--locale is for Docusaurus sites"),
     ],
 )
-def test_flags_that_would_change_nothing_are_told(home: Path, arguments: list[str], code: int, words: str) -> None:
+def test_flags_that_would_change_nothing_are_told(
+    home: Path, arguments: list[str], code: int, words: str
+) -> None:
     done = recto(home, *arguments)
     assert done.returncode == code
     assert words in done.stderr
@@ -236,5 +285,10 @@ def test_bad_pages_cost_a_line_each(home: Path, small_book: Path) -> None:
     assert sorted(failure.split(":")[0] for failure in data["failed"]) == ["huge.md", "latin.md"]
     assert any("pictures.md has no text" in note for note in data["notes"])
     assert any("loop/ is a link to a directory" in note for note in data["notes"])
-    assert "deep" in recto(home, "search", "deep nesting", "--collection", "garden", "--verbose", "--top-k", "20").stdout
+    assert (
+        "deep"
+        in recto(
+            home, "search", "deep nesting", "--collection", "garden", "--verbose", "--top-k", "20"
+        ).stdout
+    )
     assert "Bread" in recto(home, "search", "dough", "--collection", "garden").stdout

@@ -22,7 +22,10 @@ def test_text_shows_title_section_address_and_snippet(sample_home: Path) -> None
     assert re.fullmatch(rf'Query: "{re.escape(QUERY)}"\n2 results in \d+ ms \| hybrid', head)
     lines = first.split("\n")
     assert re.match(r" 1  [01]\.\d{3}  DDS and Quality of Service \(ros2\)", lines[0])
-    assert lines[1:3] == ["    What is DDS in ROS 2?", "    local://docs/docs/module-1-ros2/04-dds-and-qos#what-is-dds"]
+    assert lines[1:3] == [
+        "    What is DDS in ROS 2?",
+        "    local://docs/docs/module-1-ros2/04-dds-and-qos#what-is-dds",
+    ]
     snippet = " ".join(line.strip() for line in lines[3:])
     assert "DDS" in snippet
     assert len(snippet) <= SNIPPET + 2
@@ -31,8 +34,12 @@ def test_text_shows_title_section_address_and_snippet(sample_home: Path) -> None
 
 
 def test_verbose_shows_the_whole_chunk(sample_home: Path) -> None:
-    short, whole = (recto(sample_home, "search", QUERY, "--top-k", "1", *more).stdout for more in ((), ("--verbose",)))
-    text = json.loads(recto(sample_home, "search", QUERY, "--top-k", "1", "--json").stdout)["results"][0]["text"]
+    short, whole = (
+        recto(sample_home, "search", QUERY, "--top-k", "1", *more).stdout for more in ((), ("--verbose",))
+    )
+    text = json.loads(recto(sample_home, "search", QUERY, "--top-k", "1", "--json").stdout)["results"][0][
+        "text"
+    ]
     assert " ".join(text.split()) in " ".join(whole.split())
     assert len(short) < len(whole)
 
@@ -69,9 +76,13 @@ def test_results_by_page(sample_home: Path) -> None:
     scores = [float(line.split()[0]) for line in others]
     assert scores == sorted(scores, reverse=True)
 
-    data = json.loads(recto(sample_home, "search", "QoS profiles", "--by-page", "--top-k", "2", "--json").stdout)
+    data = json.loads(
+        recto(sample_home, "search", "QoS profiles", "--by-page", "--top-k", "2", "--json").stdout
+    )
     assert len(data["groups"]) == 2
-    assert [rank for group in data["groups"] for rank in group["ranks"]] == [result["rank"] for result in data["results"]]
+    assert [rank for group in data["groups"] for rank in group["ranks"]] == [
+        result["rank"] for result in data["results"]
+    ]
     for group in data["groups"]:
         assert {data["results"][rank - 1]["page_url"] for rank in group["ranks"]} == {group["page_url"]}
         assert group["score"] == data["results"][group["ranks"][0] - 1]["score"]
@@ -113,7 +124,10 @@ def test_matched_words_are_bold_in_a_terminal(sample_home: Path, columns: int) -
 
 
 def test_the_contract_is_dense_and_takes_hybrid(sample_home: Path) -> None:
-    shown = [json.loads(retrieve(sample_home, QUERY, "--json", *more).stdout)["results"] for more in ((), ("--mode", "dense"))]
+    shown = [
+        json.loads(retrieve(sample_home, QUERY, "--json", *more).stdout)["results"]
+        for more in ((), ("--mode", "dense"))
+    ]
     assert shown[0] == shown[1]
     dense = json.loads(recto(sample_home, "search", QUERY, "--mode", "dense", "--json").stdout)["results"]
     assert [result["text"] for result in shown[0]] == [result["text"] for result in dense]

@@ -24,7 +24,11 @@ def suite_file(directory: Path, *entries: dict[str, Any], **more: Any) -> str:
     return str(path)
 
 
-RIGHT = {"query": "What is DDS in ROS 2?", "expect": {"module": "ros2", "page": f"{DDS}#what-is-dds"}, "tags": ["dds"]}
+RIGHT = {
+    "query": "What is DDS in ROS 2?",
+    "expect": {"module": "ros2", "page": f"{DDS}#what-is-dds"},
+    "tags": ["dds"],
+}
 WRONG = {"query": "What is a digital twin?", "expect": {"page": DDS}, "tags": ["twin"]}
 
 
@@ -38,7 +42,17 @@ def test_without_a_suite_it_is_the_contracts_report(sample_home: Path) -> None:
 def test_a_suite_is_measured_and_kept_as_a_baseline(sample_home: Path, tmp_path: Path) -> None:
     baseline, junit = tmp_path / "expected_results.json", tmp_path / "junit.xml"
     arguments = ("validate", "--suite", HELD_OUT, "--baseline", str(baseline))
-    done = recto(sample_home, *arguments, "--update-baseline", "--junit", str(junit), "--gate", "Hit@5>=0.9", "--gate", "MRR>0.5")
+    done = recto(
+        sample_home,
+        *arguments,
+        "--update-baseline",
+        "--junit",
+        str(junit),
+        "--gate",
+        "Hit@5>=0.9",
+        "--gate",
+        "MRR>0.5",
+    )
     assert (done.returncode, done.stderr) == (0, ""), done.stdout
     assert max(map(len, done.stdout.split("\n"))) <= 80
     assert "nDCG@10" in done.stdout
@@ -73,8 +87,15 @@ def test_a_broken_threshold(sample_home: Path, tmp_path: Path) -> None:
     done = recto(sample_home, "validate", "--suite", suite)
     assert done.returncode == 5
     assert "[FAIL] at least 80% pass: 1 of 2 questions passed" in done.stdout
-    assert recto(sample_home, "validate", "--suite", suite, "--gate", "Hit@1>=0.5").returncode == 0, "a gate stands for the 80 %"
-    assert recto(sample_home, "validate", "--suite", suite_file(tmp_path, RIGHT, WRONG, threshold=0.5)).returncode == 0
+    assert recto(sample_home, "validate", "--suite", suite, "--gate", "Hit@1>=0.5").returncode == 0, (
+        "a gate stands for the 80 %"
+    )
+    assert (
+        recto(
+            sample_home, "validate", "--suite", suite_file(tmp_path, RIGHT, WRONG, threshold=0.5)
+        ).returncode
+        == 0
+    )
     done = recto(sample_home, "validate", "--suite", suite, "--tag", "dds", "--verbose")
     assert done.returncode == 0
     assert '[PASS] "What is DDS in ROS 2?"' in done.stdout
@@ -86,7 +107,16 @@ def test_what_is_not_in_the_index_fails_by_name(sample_home: Path, tmp_path: Pat
     nasty = 'a <b> & "c" \x00\x1b[31m ]]> 🤖'
     gone = {"query": nasty, "expect": {"page": f"{DDS}#what-is-ddss"}}
     junit = tmp_path / "junit.xml"
-    done = recto(sample_home, "validate", "--suite", suite_file(tmp_path, RIGHT, gone), "--junit", str(junit), "--gate", "Hit@5>=0")
+    done = recto(
+        sample_home,
+        "validate",
+        "--suite",
+        suite_file(tmp_path, RIGHT, gone),
+        "--junit",
+        str(junit),
+        "--gate",
+        "Hit@5>=0",
+    )
     assert done.returncode == 5
     assert "UNMEASURED" in done.stdout
     assert "what-is-dds'" in done.stdout.replace("\n    ", " ")
@@ -107,8 +137,8 @@ def test_nothing_is_expected(sample_home: Path, tmp_path: Path) -> None:
     assert [query["outcome"] for query in json.loads(done.stdout)["queries"]] == ["passed", "passed"], (
         "the index knows its own level of noise"
     )
-    assert recto(sample_home, "validate", "--suite", suite, "--noise", "0.99").returncode == 0
-    assert recto(sample_home, "validate", "--suite", suite, "--noise", "0.1").returncode == 5
+    assert recto(sample_home, "validate", "--suite", suite, "--noise-floor", "0.99").returncode == 0
+    assert recto(sample_home, "validate", "--suite", suite, "--noise-floor", "0.1").returncode == 5
 
 
 def test_two_indexes_side_by_side(sample_home: Path, tmp_path: Path) -> None:
@@ -116,8 +146,12 @@ def test_two_indexes_side_by_side(sample_home: Path, tmp_path: Path) -> None:
     shutil.copytree(sample_home, home)
     shutil.copytree(SAMPLE_DOCS / "docs" / "module-1-ros2", book / "module-1-ros2")
     assert recto(home, "index", str(book), "--collection", "head").returncode == 0
-    suite = suite_file(tmp_path, RIGHT, {"query": "How do I write a publisher in Python?", "expect": {"module": "ros2"}})
-    done = recto(home, "validate", "--suite", suite, "--collection", "head", "--compare", "physical-ai-book", "--json")
+    suite = suite_file(
+        tmp_path, RIGHT, {"query": "How do I write a publisher in Python?", "expect": {"module": "ros2"}}
+    )
+    done = recto(
+        home, "validate", "--suite", suite, "--collection", "head", "--compare", "physical-ai-book", "--json"
+    )
     assert done.returncode == 0, done.stdout
     data = json.loads(done.stdout)["comparison"]
     assert (data["against"], data["compared"]) == ("physical-ai-book", 2)
@@ -127,11 +161,18 @@ def test_two_indexes_side_by_side(sample_home: Path, tmp_path: Path) -> None:
 def test_the_cloud_against_the_embedded_engine(home: Path, small_book: Path, tmp_path: Path) -> None:
     """Two models and two stores, side by side: each side's questions go through the model that its index was made with."""
     with CohereDouble(api_key="co_key_12345") as cohere, QdrantDouble() as qdrant:
-        cloud = {"COHERE_API_KEY": "co_key_12345", "COHERE_API_URL": cohere.url, "QDRANT_URL": qdrant.url, "COHERE_PACE": "off"}
+        cloud = {
+            "COHERE_API_KEY": "co_key_12345",
+            "COHERE_API_URL": cohere.url,
+            "QDRANT_URL": qdrant.url,
+            "COHERE_PACE": "off",
+        }
         assert recto(home, "index", str(small_book), "--collection", "garden", **cloud).returncode == 0
         assert recto(home, "index", str(small_book), "--collection", "garden").returncode == 0
         suite = suite_file(
-            tmp_path, {"query": "compost", "expect": {"module": "garden"}}, {"query": "knead the dough", "expect": {"module": "kitchen"}}
+            tmp_path,
+            {"query": "compost", "expect": {"module": "garden"}},
+            {"query": "knead the dough", "expect": {"module": "kitchen"}},
         )
         arguments = ("validate", "--suite", suite, "--collection", "garden", "--compare", "garden", "--json")
         done = recto(home, *arguments, "--compare-setting", "RECTO_PROFILE=embedded", **cloud)
@@ -152,7 +193,7 @@ def test_the_cloud_against_the_embedded_engine(home: Path, small_book: Path, tmp
         (["--baseline", "x.json", "--compare", "y"], "exclude each other"),
         (["--baseline", "x.json", "--update-baseline", "--tag", "t"], "writes all questions"),
         (["--compare", "../x"], "--compare is not"),
-        (["--noise", "7"], "--noise"),
+        (["--noise-floor", "7"], "--noise-floor"),
         (["--suite", "missing.json"], "cannot be read"),
         (["--suite", "tests"], "cannot be read"),
     ],

@@ -20,7 +20,10 @@ def site() -> Iterator[SiteDouble]:
     with SiteDouble() as double:
         names = ("intro", "module-1-bees/hives", "module-2-wax/candles")
         double.put("/docs/intro", page("Welcome", "This book is about bees."))
-        double.put("/docs/module-1-bees/hives", page("Hives", "A hive is a box in which bees live.</p><h2 id='roof'>The roof</h2><p>Tin."))
+        double.put(
+            "/docs/module-1-bees/hives",
+            page("Hives", "A hive is a box in which bees live.</p><h2 id='roof'>The roof</h2><p>Tin."),
+        )
         double.put("/docs/module-2-wax/candles", page("Candles", "Candles are made of wax."))
         double.put("/sitemap.xml", sitemap(*(f"{double.url}/docs/{name}" for name in names)))
         yield double
@@ -35,7 +38,9 @@ def test_index_search_and_index_again(home: Path, site: SiteDouble) -> None:
     done = recto(home, "index", address, *FLAGS, "--json")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["modules"] == {"intro": 1, "bees": 1, "wax": 1}
-    found = json.loads(recto(home, "search", "what is the roof made of", "--collection", "bees", "--json").stdout)["results"][0]
+    found = json.loads(
+        recto(home, "search", "what is the roof made of", "--collection", "bees", "--json").stdout
+    )["results"][0]
     assert found["page_url"] == f"{site.url}/docs/module-1-bees/hives"
     site.asked.clear()
     done = recto(home, "index", address, *FLAGS)

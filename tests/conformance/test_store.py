@@ -33,7 +33,9 @@ REAL_SERVER = os.environ.get("RECTO_TEST_QDRANT_URL", "")
 KINDS = [
     "edge",
     "server",
-    pytest.param("real server", marks=pytest.mark.skipif(not REAL_SERVER, reason="RECTO_TEST_QDRANT_URL names none")),
+    pytest.param(
+        "real server", marks=pytest.mark.skipif(not REAL_SERVER, reason="RECTO_TEST_QDRANT_URL names none")
+    ),
 ]
 
 
@@ -100,7 +102,9 @@ def test_ties_are_ordered_by_page_and_place(store: Store) -> None:
         build.add(chunks, [vector(1)] * len(chunks))
         build.publish(fingerprint())
     hits = store.open("books").query(vector(1), 10)
-    assert [(hit.chunk.page_url[-1], hit.chunk.chunk_index) for hit in hits] == [(page, number) for page in "ab" for number in (0, 1, 2)]
+    assert [(hit.chunk.page_url[-1], hit.chunk.chunk_index) for hit in hits] == [
+        (page, number) for page in "ab" for number in (0, 1, 2)
+    ]
 
 
 def test_a_score_can_be_asked_for(store: Store) -> None:
@@ -108,7 +112,9 @@ def test_a_score_can_be_asked_for(store: Store) -> None:
     index = store.open("books")
     everything = index.query(vector(50), 20)
     least = everything[5].score - 1e-6
-    assert [hit.chunk.id for hit in index.query(vector(50), 20, min_score=least)] == [hit.chunk.id for hit in everything[:6]]
+    assert [hit.chunk.id for hit in index.query(vector(50), 20, min_score=least)] == [
+        hit.chunk.id for hit in everything[:6]
+    ]
 
 
 def test_batches_answer_as_single_queries_do(store: Store) -> None:
@@ -120,7 +126,12 @@ def test_batches_answer_as_single_queries_do(store: Store) -> None:
     assert index.query_batch([], 4) == []
 
 
-PLACES = [("ros2", "module-1-ros2"), ("simulation", "module-2-simulation"), ("intro", "intro"), ("ros2", "week-9-ros2")]
+PLACES = [
+    ("ros2", "module-1-ros2"),
+    ("simulation", "module-2-simulation"),
+    ("intro", "intro"),
+    ("ros2", "week-9-ros2"),
+]
 
 
 @pytest.fixture(scope="module", params=KINDS)
@@ -136,15 +147,37 @@ def mixed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         yield store
 
 
-NAMES = st.sampled_from(["ros2", "ROS2", "module-1-ros2", "week-9-ros2", "simulation", "intro", "module-9-ros2", "vla", "", "*", "ros"])
+NAMES = st.sampled_from(
+    [
+        "ros2",
+        "ROS2",
+        "module-1-ros2",
+        "week-9-ros2",
+        "simulation",
+        "intro",
+        "module-9-ros2",
+        "vla",
+        "",
+        "*",
+        "ros",
+    ]
+)
 URLS = st.sampled_from(
-    [None, "local://docs/docs/module-1-ros2/1", "LOCAL://docs/docs/module-1-ros2/1/", "local://docs/docs/intro/2.md", "nowhere"]
+    [
+        None,
+        "local://docs/docs/module-1-ros2/1",
+        "LOCAL://docs/docs/module-1-ros2/1/",
+        "local://docs/docs/intro/2.md",
+        "nowhere",
+    ]
 )
 
 
 @given(names=st.lists(NAMES, max_size=3), url=URLS, seed=st.integers(0, 10_000), limit=st.integers(1, 60))
 @hypothesis_settings(max_examples=150)
-def test_filters_exclude_all_that_does_not_match(mixed: Store, names: list[str], url: str | None, seed: int, limit: int) -> None:
+def test_filters_exclude_all_that_does_not_match(
+    mixed: Store, names: list[str], url: str | None, seed: int, limit: int
+) -> None:
     index = mixed.open("books")
     filters = Filters(tuple(names), url)
     wanted = [
@@ -208,7 +241,10 @@ def test_one_writer_at_a_time(store: Store) -> None:
     publish(store, "books", [chunk(1)])
     with store.build("books", EMBEDDER, rebuild=True) as build:
         build.add([chunk(2)], [vector(2)])
-        with pytest.raises(StoreBusy, match="process") as caught, store.build("books", EMBEDDER, rebuild=True):
+        with (
+            pytest.raises(StoreBusy, match="process") as caught,
+            store.build("books", EMBEDDER, rebuild=True),
+        ):
             pass
         assert caught.value.hint
         with store.build("others", EMBEDDER, rebuild=True) as other:
@@ -221,7 +257,7 @@ def test_one_writer_at_a_time(store: Store) -> None:
 
 def test_aliases_lead_to_a_collection(store: Store) -> None:
     publish(store, "books", [chunk(1)])
-    store.point(["library", "shelf"], "books")
+    store.set_aliases(["library", "shelf"], "books")
     assert dict(store.aliases()) == {"library": "books", "shelf": "books"}
     assert store.open("library").info.collection == "books"
     assert store.collections() == ("books",)
@@ -229,7 +265,7 @@ def test_aliases_lead_to_a_collection(store: Store) -> None:
 
 def test_an_alias_follows_a_new_index(store: Store) -> None:
     publish(store, "books", [chunk(1)])
-    store.point(["library"], "books")
+    store.set_aliases(["library"], "books")
     assert store.open("library").count() == 1
     publish(store, "books", [chunk(1), chunk(2)])
     assert store.open("library").count() == 2
@@ -238,7 +274,7 @@ def test_an_alias_follows_a_new_index(store: Store) -> None:
 def test_a_collection_keeps_its_own_name(store: Store) -> None:
     publish(store, "books", [chunk(1)])
     publish(store, "library", [chunk(1), chunk(2)])
-    store.point(["library", "shelf"], "books")
+    store.set_aliases(["library", "shelf"], "books")
     assert store.open("library").count() == 2
     publish(store, "shelf", [chunk(number) for number in range(3)])
     assert store.open("shelf").count() == 3
@@ -246,12 +282,24 @@ def test_a_collection_keeps_its_own_name(store: Store) -> None:
 
 
 def test_text_of_any_kind_comes_back_as_written(store: Store) -> None:
-    texts = ["naïve café", "机器人", "🤖 emoji", "مرحبا", "a\tb\n\n  c", "x" * 50_000, '{"json": ["[x]"]}', "\x1b[31mred"]
+    texts = [
+        "naïve café",
+        "机器人",
+        "🤖 emoji",
+        "مرحبا",
+        "a\tb\n\n  c",
+        "x" * 50_000,
+        '{"json": ["[x]"]}',
+        "\x1b[31mred",
+    ]
     publish(store, "books", [chunk(number, text=text) for number, text in enumerate(texts)])
     assert sorted(found.text for found in store.open("books").scroll()) == sorted(texts)
 
 
-WORDS = [chunk(number, text="soil and water" + " compost" * (number % 3 == 0), page="ab"[number % 2]) for number in range(60)]
+WORDS = [
+    chunk(number, text="soil and water" + " compost" * (number % 3 == 0), page="ab"[number % 2])
+    for number in range(60)
+]
 """Sixty chunks on two pages; every third has the word "compost", and is nearest to its own dense vector."""
 PAGE_A = Filters(page_url="local://docs/docs/a")
 
@@ -275,9 +323,16 @@ def cosine(left: Vector, right: Vector) -> float:
 def bm25(index: Index, found: Chunk, text: str) -> float:
     """Compute the lexical score of a chunk without an engine."""
     (stored,) = LexiconBuilder().vectors([found])
-    weights, lexicon, query = dict(zip(stored.indices, stored.values, strict=True)), Lexicon(index.lexicon()), terms(index, text)
+    weights, lexicon, query = (
+        dict(zip(stored.indices, stored.values, strict=True)),
+        Lexicon(index.lexicon()),
+        terms(index, text),
+    )
     idf = lexicon.idf(sum(lexicon.forms(text).values()))
-    return sum(weight * weights.get(term, 0.0) * idf for term, weight in zip(query.indices, query.values, strict=True))
+    return sum(
+        weight * weights.get(term, 0.0) * idf
+        for term, weight in zip(query.indices, query.values, strict=True)
+    )
 
 
 def test_the_vocabulary_comes_back(store: Store) -> None:
@@ -287,7 +342,7 @@ def test_the_vocabulary_comes_back(store: Store) -> None:
     expected = LexiconBuilder()
     expected.vectors(WORDS)
     assert index.lexicon() == expected.to_bytes()
-    store.annotate(index.info, Calibration(0.5, 0.9, 10, 10))
+    store.save_calibration(index.info, Calibration(0.5, 0.9, 10, 10))
     assert store.open("books").lexicon() == expected.to_bytes(), "a calibration leaves it alone"
     assert store.open("books").info.calibration == Calibration(0.5, 0.9, 10, 10)
     publish_lexical(store, "books", WORDS[:3], book="other")
@@ -300,7 +355,9 @@ def test_candidates_have_both_scores(store: Store) -> None:
     asked = vector(1000)
     (found,) = index.candidates([IndexQuery(asked, terms(index, "compost"))], 5)
     lexical, dense = by_chunk(index, found.lexical), by_chunk(index, found.dense)
-    assert lexical == pytest.approx({one.chunk_index: bm25(index, one, "compost") for one in WORDS[::3]}, rel=1e-5)
+    assert lexical == pytest.approx(
+        {one.chunk_index: bm25(index, one, "compost") for one in WORDS[::3]}, rel=1e-5
+    )
     cosines = {number: cosine(vector(number), asked) for number in range(60)}
     nearest = sorted(cosines, key=lambda number: -cosines[number])[: limits_for(5, hybrid=True).dense]
     assert dense == pytest.approx({number: cosines[number] for number in {*nearest, *lexical}}, abs=1e-5)
@@ -330,7 +387,9 @@ def test_filters_hold_in_every_leg(store: Store) -> None:
     (found,) = index.candidates([IndexQuery(vector(1000), terms(index, "compost"))], 5, PAGE_A)
     assert set(by_chunk(index, found.lexical)) == set(range(0, 60, 6))
     assert {number % 2 for number in by_chunk(index, found.dense)} == {0}
-    assert index.candidates([IndexQuery(vector(1), terms(index, "compost"))], 5, Filters(page_url="nowhere")) == [Candidates()]
+    assert index.candidates(
+        [IndexQuery(vector(1), terms(index, "compost"))], 5, Filters(page_url="nowhere")
+    ) == [Candidates()]
 
 
 def test_many_queries_at_once(store: Store) -> None:
@@ -357,7 +416,11 @@ def test_awaited_candidates_are_the_same(store: Store) -> None:
     index = store.open("books")
     if not isinstance(index, AsyncIndex):
         pytest.skip("an index in this process is not awaited")
-    queries = [IndexQuery(vector(1), terms(index, "compost")), IndexQuery(vector(2)), IndexQuery(lexical=terms(index, "compost"))]
+    queries = [
+        IndexQuery(vector(1), terms(index, "compost")),
+        IndexQuery(vector(2)),
+        IndexQuery(lexical=terms(index, "compost")),
+    ]
 
     async def ask() -> tuple[list[Candidates], dict[Hashable, Chunk]]:
         found = await index.acandidates(queries, 100, PAGE_A)
@@ -400,6 +463,8 @@ def test_kept_and_deleted_chunks_score_as_in_a_new_index(store: Store, rebuild: 
     (found,) = index.candidates([IndexQuery(vector(3), terms(index, "compost"))], 100)
     expected = {one.chunk_index: bm25(index, one, "compost") for one in kept[::3]}
     assert by_chunk(index, found.lexical) == pytest.approx(expected, rel=1e-5)
-    assert by_chunk(index, found.dense) == pytest.approx({number: cosine(vector(number), vector(3)) for number in range(21)}, abs=1e-5)
+    assert by_chunk(index, found.dense) == pytest.approx(
+        {number: cosine(vector(number), vector(3)) for number in range(21)}, abs=1e-5
+    )
     (sand,) = index.candidates([IndexQuery(lexical=terms(index, "sand"))], 5)
     assert set(by_chunk(index, sand.lexical)) == {20}

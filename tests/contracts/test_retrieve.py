@@ -21,7 +21,9 @@ HIT = re.compile(
     r"    Title: (?P<title>.+)\n    URL: (?P<url>local://docs/docs/\S+)\n"
     r"(?P<text>    Text: \"(?:.|\n {10,})*\"\n)?"
 )
-VERDICT = re.compile(r'\[(PASS|FAIL)\] "(.+)"\n       Expected: (\w+) \| Actual: (\w+) \| Score: ([01]\.\d{3})\n')
+VERDICT = re.compile(
+    r'\[(PASS|FAIL)\] "(.+)"\n       Expected: (\w+) \| Actual: (\w+) \| Score: ([01]\.\d{3})\n'
+)
 SUMMARY = """\
 ==================================================
 Validation Complete!
@@ -43,7 +45,14 @@ def as_written(command: str, home: Path) -> subprocess.CompletedProcess[str]:
         words[:3] = [sys.executable]
     more = {"UV_NO_SYNC": "1"}  # the environment that runs the tests is left as it is
     return subprocess.run(
-        words, cwd=ROOT, env=environment(home, **more), capture_output=True, text=True, encoding="utf-8", timeout=120, check=False
+        words,
+        cwd=ROOT,
+        env=environment(home, **more),
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        timeout=120,
+        check=False,
     )
 
 
@@ -136,7 +145,9 @@ def test_verbose_validation(sample_home: Path) -> None:
 
 
 def test_the_same_query_twice_gives_the_same_json(sample_home: Path) -> None:
-    first, second = (json.loads(retrieve(sample_home, "robot", "--top-k", "50", "--json").stdout) for _ in range(2))
+    first, second = (
+        json.loads(retrieve(sample_home, "robot", "--top-k", "50", "--json").stdout) for _ in range(2)
+    )
     first.pop("query_time_ms"), second.pop("query_time_ms")
     assert first == second
 
@@ -165,7 +176,16 @@ def test_long_query(home: Path) -> None:
 
 @pytest.mark.parametrize(
     "query",
-    ["🤖🦾 what?", "ما هو الروبوت؟", "\u202eresrever", "\x1b[31mred\x1b[0m", "\x01\x02", "a" * 2000, "'; DROP TABLE --", "%s %d {}"],
+    [
+        "🤖🦾 what?",
+        "ما هو الروبوت؟",
+        "\u202eresrever",
+        "\x1b[31mred\x1b[0m",
+        "\x01\x02",
+        "a" * 2000,
+        "'; DROP TABLE --",
+        "%s %d {}",
+    ],
 )
 def test_unusual_queries(sample_home: Path, query: str) -> None:
     done = retrieve(sample_home, query)
@@ -206,7 +226,9 @@ def test_unknown_url(sample_home: Path) -> None:
 
 
 def test_several_modules_and_a_page(sample_home: Path) -> None:
-    done = retrieve(sample_home, "robot", "--module", "ros2,vla", "--module", "module-3-isaac", "--top-k", "60", "--json")
+    done = retrieve(
+        sample_home, "robot", "--module", "ros2,vla", "--module", "module-3-isaac", "--top-k", "60", "--json"
+    )
     data = json.loads(done.stdout)
     assert data["filters"] == {"module": ["ros2", "vla", "module-3-isaac"]}
     assert {result["module_name"] for result in data["results"]} == {"ros2", "vla", "isaac"}
@@ -248,9 +270,15 @@ def test_other_invalid_arguments(home: Path, arguments: list[str], words: str) -
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        ({"QDRANT_URL": "https://x.cloud.qdrant.io:6333", "QDRANT_API_KEY": "secret-q"}, "COHERE_API_KEY is required but not set"),
+        (
+            {"QDRANT_URL": "https://x.cloud.qdrant.io:6333", "QDRANT_API_KEY": "secret-q"},
+            "COHERE_API_KEY is required but not set",
+        ),
         ({"COHERE_API_KEY": "secret-c"}, "QDRANT_URL is required but not set"),
-        ({"COHERE_API_KEY": "secret-c", "QDRANT_URL": "https://x.cloud.qdrant.io:6333"}, "QDRANT_API_KEY is required but not set"),
+        (
+            {"COHERE_API_KEY": "secret-c", "QDRANT_URL": "https://x.cloud.qdrant.io:6333"},
+            "QDRANT_API_KEY is required but not set",
+        ),
         ({"RECTO_PROFILE": "cloud"}, "COHERE_API_KEY is required but not set"),
         ({"RECTO_PROFILE": "nowhere"}, "RECTO_PROFILE must be one of"),
         ({"COLLECTION_NAME": "a/b"}, "COLLECTION_NAME is not a usable collection name"),
@@ -285,19 +313,39 @@ def test_every_default_name_answers(sample_home: Path) -> None:
 def test_help_explains_itself(home: Path) -> None:
     done = retrieve(home, "--help")
     assert done.returncode == 0
-    for word in ("--top-k", "--module", "--url", "--validate", "--verbose", "--json", "--suite", "Exit codes", "Examples"):
+    for word in (
+        "--top-k",
+        "--module",
+        "--url",
+        "--validate",
+        "--verbose",
+        "--json",
+        "--suite",
+        "Exit codes",
+        "Examples",
+    ):
         assert word in done.stdout
 
 
 def test_output_that_nobody_reads(sample_home: Path) -> None:
     command = f"{shlex.quote(sys.executable)} retrieve.py robot --top-k 100 --verbose | head -1"
-    done = subprocess.run(command, shell=True, cwd=ROOT, env=environment(sample_home), capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command,
+        shell=True,
+        cwd=ROOT,
+        env=environment(sample_home),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.stdout == 'Query: "robot"\n'
     assert done.stderr == ""
 
 
 def in_shell(command: str, home: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command, shell=True, cwd=ROOT, env=environment(home), capture_output=True, text=True, check=False)
+    return subprocess.run(
+        command, shell=True, cwd=ROOT, env=environment(home), capture_output=True, text=True, check=False
+    )
 
 
 def test_output_that_goes_nowhere(sample_home: Path) -> None:
@@ -312,13 +360,19 @@ def test_output_that_goes_nowhere(sample_home: Path) -> None:
 
 def test_a_working_directory_that_is_gone(sample_home: Path) -> None:
     program = shlex.quote(str(Path(sys.executable).with_name("recto")))
-    done = in_shell(f"mkdir -p $RECTO_HOME/gone && cd $RECTO_HOME/gone && rmdir $RECTO_HOME/gone && {program} search robot", sample_home)
+    done = in_shell(
+        f"mkdir -p $RECTO_HOME/gone && cd $RECTO_HOME/gone && rmdir $RECTO_HOME/gone && {program} search robot",
+        sample_home,
+    )
     assert done.returncode == 0, done.stderr
 
 
 def test_the_products_search_shows_the_section(sample_home: Path) -> None:
     done = recto(sample_home, "search", "What is DDS in ROS 2?", "--top-k", "1")
-    assert "    What is DDS in ROS 2?\n    local://docs/docs/module-1-ros2/04-dds-and-qos#what-is-dds\n" in done.stdout
+    assert (
+        "    What is DDS in ROS 2?\n    local://docs/docs/module-1-ros2/04-dds-and-qos#what-is-dds\n"
+        in done.stdout
+    )
     data = json.loads(recto(sample_home, "search", "What is DDS in ROS 2?", "--top-k", "1", "--json").stdout)
     assert data["results"][0]["anchor"] == "what-is-dds"
 
@@ -338,8 +392,14 @@ def test_a_terminal_that_knows_only_ascii(sample_home: Path) -> None:
 def test_a_suite_of_ones_own(sample_home: Path, tmp_path: Path) -> None:
     suite = tmp_path / "suite.json"
     entries = [
-        {"query": "What is DDS in ROS 2?", "expect": {"module": ["ros2", "isaac"], "page": "module-1-ros2/04-dds-and-qos"}},
-        {"query": "What is a digital twin?", "expect": {"page": "local://docs/docs/module-2-simulation/05-digital-twins"}},
+        {
+            "query": "What is DDS in ROS 2?",
+            "expect": {"module": ["ros2", "isaac"], "page": "module-1-ros2/04-dds-and-qos"},
+        },
+        {
+            "query": "What is a digital twin?",
+            "expect": {"page": "local://docs/docs/module-2-simulation/05-digital-twins"},
+        },
         {"query": "What is a digital twin?", "expect": {"module": "vla"}},
     ]
     suite.write_text(json.dumps({"queries": entries}))

@@ -17,7 +17,7 @@ from recto import RectoError, RetrievalResult, TextbookRetriever
 from recto.api import open_embedder, open_store
 from recto.book.sources.tree import MarkdownTree
 from recto.errors import CollectionMissing, ErrorKind, InvalidArgument, InvalidQuery, Unreachable
-from recto.indexing.indexer import Work, index_book
+from recto.indexing.indexer import IndexJob, index_book
 from recto.search.retriever import Retriever
 from recto.settings import Settings
 from recto.types import Outcome
@@ -31,7 +31,9 @@ QUESTION = "What is a digital twin?"
 
 @pytest.fixture(scope="module")
 def textbook(sample_home: Path) -> Iterator[TextbookRetriever]:
-    with TextbookRetriever(settings=Settings("local", "edge", sample_home, threads=2, precision="fp32")) as made:
+    with TextbookRetriever(
+        settings=Settings("local", "edge", sample_home, threads=2, precision="fp32")
+    ) as made:
         yield made
 
 
@@ -50,10 +52,12 @@ def cloud_settings(cohere: CohereDouble, qdrant: QdrantDouble, home: Path) -> Se
 
 
 @pytest.fixture
-def cloud(cohere: CohereDouble, qdrant: QdrantDouble, home: Path, small_book: Path) -> Iterator[TextbookRetriever]:
+def cloud(
+    cohere: CohereDouble, qdrant: QdrantDouble, home: Path, small_book: Path
+) -> Iterator[TextbookRetriever]:
     settings = cloud_settings(cohere, qdrant, home)
     embedder, store = open_embedder(settings, print), open_store(settings, print)
-    index_book(Work(MarkdownTree(small_book), embedder), store, "rag_embedding", journal=home / "journal")
+    index_book(IndexJob(MarkdownTree(small_book), embedder), store, "rag_embedding", journal=home / "journal")
     embedder.close()
     store.close()
     with TextbookRetriever(settings=settings) as made:
@@ -96,7 +100,11 @@ class TestBasicSemanticSearch:
         nothing = inspect.Parameter.empty
         assert parameters("search") == [("query", nothing), ("top_k", 5), ("filters", None)]
         assert parameters("search_by_module") == [("query", nothing), ("module_ids", nothing), ("top_k", 5)]
-        assert parameters("search_with_selection") == [("selected_text", nothing), ("context_query", None), ("top_k", 5)]
+        assert parameters("search_with_selection") == [
+            ("selected_text", nothing),
+            ("context_query", None),
+            ("top_k", 5),
+        ]
         assert parameters("validate_connection") == []
 
     @pytest.mark.parametrize("top_k", [3, 7, 10])
@@ -105,9 +113,9 @@ class TestBasicSemanticSearch:
 
     def test_it_agrees_with_the_core(self, textbook: TextbookRetriever, retriever: Retriever) -> None:
         core = retriever.search(QUESTION, mode="dense")
-        assert [(result.metadata["chunk_id"], result.metadata["score"]) for result in textbook.search(QUESTION)] == [
-            (hit.chunk.id, hit.score) for hit in core.hits
-        ]
+        assert [
+            (result.metadata["chunk_id"], result.metadata["score"]) for result in textbook.search(QUESTION)
+        ] == [(hit.chunk.id, hit.score) for hit in core.hits]
 
     def test_hybrid_ranking_is_the_callers_choice(self, sample_home: Path, retriever: Retriever) -> None:
         settings = Settings("local", "edge", sample_home, threads=2, precision="fp32")
@@ -140,7 +148,9 @@ class TestModuleFiltering:
 
     @pytest.mark.parametrize("name", ["isaac", "module-3-isaac", "ISAAC"])
     def test_one_module_by_any_of_its_names(self, textbook: TextbookRetriever, name: str) -> None:
-        assert {result.metadata["module_name"] for result in textbook.search_by_module(QUESTION, [name], top_k=10)} == {"isaac"}
+        assert {
+            result.metadata["module_name"] for result in textbook.search_by_module(QUESTION, [name], top_k=10)
+        } == {"isaac"}
 
     def test_several_modules(self, textbook: TextbookRetriever) -> None:
         found = textbook.search_by_module("sensors and transforms", ["ros2", "module-2-simulation"], top_k=10)
@@ -148,15 +158,27 @@ class TestModuleFiltering:
 
     @pytest.mark.parametrize(
         "filters",
-        [{"module": "ros2"}, {"module": ["ros2"]}, {"modules": ("module-1-ros2",)}, {"module_name": "ros2"}, {"module_ids": ["ros2"]}],
+        [
+            {"module": "ros2"},
+            {"module": ["ros2"]},
+            {"modules": ("module-1-ros2",)},
+            {"module_name": "ros2"},
+            {"module_ids": ["ros2"]},
+        ],
     )
     def test_a_dict_of_filters(self, textbook: TextbookRetriever, filters: dict[str, Any]) -> None:
-        assert {result.metadata["module_name"] for result in textbook.search(QUESTION, filters=filters)} == {"ros2"}
+        assert {result.metadata["module_name"] for result in textbook.search(QUESTION, filters=filters)} == {
+            "ros2"
+        }
 
     def test_a_page_and_no_filter_at_all(self, textbook: TextbookRetriever) -> None:
         page = "local://docs/docs/module-3-isaac/04-nav2-humanoids"
         assert {result.url for result in textbook.search("costmaps", filters={"url": page})} == {page}
-        assert textbook.search(QUESTION, filters={}) == textbook.search(QUESTION, filters={"module": None}) == textbook.search(QUESTION)
+        assert (
+            textbook.search(QUESTION, filters={})
+            == textbook.search(QUESTION, filters={"module": None})
+            == textbook.search(QUESTION)
+        )
 
     def test_an_unknown_module_gives_nothing_and_says_why(self, textbook: TextbookRetriever) -> None:
         found = textbook.search_by_module(QUESTION, ["rso2"])
@@ -165,7 +187,17 @@ class TestModuleFiltering:
         assert "Did you mean 'ros2'" in found.message
 
     @pytest.mark.parametrize(
-        "filters", [{"chapter": 1}, {"module": 7}, {"module": []}, {"module": [""]}, {"url": 3}, {"url": " "}, "ros2", 5]
+        "filters",
+        [
+            {"chapter": 1},
+            {"module": 7},
+            {"module": []},
+            {"module": [""]},
+            {"url": 3},
+            {"url": " "},
+            "ros2",
+            5,
+        ],
     )
     def test_filters_that_mean_nothing_are_refused(self, textbook: TextbookRetriever, filters: Any) -> None:
         with pytest.raises(InvalidArgument) as caught:
@@ -180,7 +212,11 @@ class TestModuleFiltering:
 
 def test_tc3_a_search_takes_well_under_200_ms(textbook: TextbookRetriever) -> None:
     """TC3, by the processor's clock: how busy the machine is does not decide a test."""
-    questions = [f"What does chapter {number} say about {topic}?" for number in range(1, 6) for topic in ("sensors", "walking", "voice")]
+    questions = [
+        f"What does chapter {number} say about {topic}?"
+        for number in range(1, 6)
+        for topic in ("sensors", "walking", "voice")
+    ]
     textbook.search(questions[0])
     began = time.process_time()
     for question in questions:
@@ -238,7 +274,9 @@ class TestErrorHandling:
             with pytest.raises(InvalidArgument, match="between 3 and 10"):
                 ask()
 
-    def test_a_collection_that_is_not_there(self, sample_home: Path, caplog: pytest.LogCaptureFixture) -> None:
+    def test_a_collection_that_is_not_there(
+        self, sample_home: Path, caplog: pytest.LogCaptureFixture
+    ) -> None:
         missing = TextbookRetriever("no-such-book", settings=Settings("local", "edge", sample_home))
         with pytest.raises(CollectionMissing):
             missing.search(QUESTION)
@@ -270,7 +308,9 @@ class TestErrorHandling:
         assert cloud.search(question, 3) == before
         assert cloud.validate_connection() is True
 
-    def test_services_that_are_down_at_first(self, cohere: CohereDouble, qdrant: QdrantDouble, home: Path) -> None:
+    def test_services_that_are_down_at_first(
+        self, cohere: CohereDouble, qdrant: QdrantDouble, home: Path
+    ) -> None:
         settings = cloud_settings(cohere, qdrant, home)
         qdrant.always(status(503, {"status": {"error": "down"}}))
         with TextbookRetriever(settings=settings) as retriever:

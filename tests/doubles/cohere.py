@@ -41,13 +41,22 @@ MODELS: Mapping[str, Model] = {
 }
 
 # Words that say nothing about the subject would make every question a little like every passage.
-_SMALL = re.compile(r"an?|and|are|as|at|be|by|do|does|for|from|how|i|in|is|it|of|on|or|that|the|this|to|was|what|when|where|which|who|with")
+_SMALL = re.compile(
+    r"an?|and|are|as|at|be|by|do|does|for|from|how|i|in|is|it|of|on|or|that|the|this|to|was|what|when|where|which|who|with"
+)
 _ENDINGS = ("ations", "ation", "ings", "ing", "ies", "ied", "ers", "es", "ed", "er", "s", "y", "e")
 
 
 def stem(word: str) -> str:
     """Cut the ending off a word, crudely but always the same way."""
-    return next((word[: -len(ending)] for ending in _ENDINGS if word.endswith(ending) and len(word) - len(ending) >= 3), word)
+    return next(
+        (
+            word[: -len(ending)]
+            for ending in _ENDINGS
+            if word.endswith(ending) and len(word) - len(ending) >= 3
+        ),
+        word,
+    )
 
 
 def bag_of_words(text: str, dim: int = 1024) -> list[float]:
@@ -57,7 +66,9 @@ def bag_of_words(text: str, dim: int = 1024) -> list[float]:
     numbers = [0.0] * dim
     for one, times in Counter(stems).items():
         # Not hash(): it differs from process to process.
-        numbers[int.from_bytes(hashlib.blake2b(one.encode(), digest_size=8).digest()) % dim] += 1 + math.log(times)
+        numbers[int.from_bytes(hashlib.blake2b(one.encode(), digest_size=8).digest()) % dim] += 1 + math.log(
+            times
+        )
     length = math.sqrt(sum(number * number for number in numbers))
     return [number / length for number in numbers]
 
@@ -109,18 +120,32 @@ class CohereDouble(Double):
     def _check(self, body: Mapping[str, Any]) -> Answer | None:
         model = MODELS.get(str(body.get("model")))
         if model is None:
-            return self.error(404, f"model '{body.get('model')}' not found, make sure the correct model ID was used")
+            return self.error(
+                404, f"model '{body.get('model')}' not found, make sure the correct model ID was used"
+            )
         texts, size = body.get("texts"), body.get("output_dimension")
         wrong = [
-            (body.get("input_type") not in INPUT_TYPES, "valid input_type must be provided with the provided model"),
+            (
+                body.get("input_type") not in INPUT_TYPES,
+                "valid input_type must be provided with the provided model",
+            ),
             (not isinstance(texts, list) or not texts, "texts must be a list of at least one text"),
             (
                 isinstance(texts, list) and not all(isinstance(text, str) and text.strip() for text in texts),
                 "texts must be non-empty strings",
             ),
-            (isinstance(texts, list) and len(texts) > MAX_TEXTS, f"total number of texts must be at most 96 - received {len(texts or ())}"),
-            (size is not None and size not in model.dims, f"output_dimension {size} is not supported by the provided model"),
-            (not set(body.get("embedding_types", ())) <= set(ENCODINGS), f"embedding_types must be among {', '.join(ENCODINGS)}"),
+            (
+                isinstance(texts, list) and len(texts) > MAX_TEXTS,
+                f"total number of texts must be at most 96 - received {len(texts or ())}",
+            ),
+            (
+                size is not None and size not in model.dims,
+                f"output_dimension {size} is not supported by the provided model",
+            ),
+            (
+                not set(body.get("embedding_types", ())) <= set(ENCODINGS),
+                f"embedding_types must be among {', '.join(ENCODINGS)}",
+            ),
             (body.get("truncate", "END") not in TRUNCATE, f"truncate must be one of {', '.join(TRUNCATE)}"),
         ]
         message = next((message for is_wrong, message in wrong if is_wrong), None)
@@ -138,13 +163,21 @@ class CohereDouble(Double):
             over = self._over(cost)
             if over is not None:
                 answer = self.error(429, over)
-                return answer if self._retry_after is None else Answer(429, answer.body, headers={"Retry-After": str(self._retry_after)})
+                return (
+                    answer
+                    if self._retry_after is None
+                    else Answer(429, answer.body, headers={"Retry-After": str(self._retry_after)})
+                )
             self.calls += cost[0]
             self.texts += cost[1]
             self.tokens += cost[2]
             self.input_types.append(body["input_type"])
         dim = body.get("output_dimension") or model.dim
-        vectors = self._embed(texts, body["input_type"]) if self._embed else [bag_of_words(text, dim) for text in texts]
+        vectors = (
+            self._embed(texts, body["input_type"])
+            if self._embed
+            else [bag_of_words(text, dim) for text in texts]
+        )
         kinds = body.get("embedding_types") or ["float"]
         return answer_json(
             {
@@ -184,7 +217,8 @@ def _cut(text: str, max_tokens: int, truncate: str) -> str:
 
 def _bits(vector: list[float]) -> list[int]:
     return [
-        sum((number > 0) << (7 - place) for place, number in enumerate(vector[start : start + 8])) for start in range(0, len(vector), 8)
+        sum((number > 0) << (7 - place) for place, number in enumerate(vector[start : start + 8]))
+        for start in range(0, len(vector), 8)
     ]
 
 

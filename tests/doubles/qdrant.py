@@ -44,8 +44,19 @@ NO_INDEX = (
 
 STRICT: Json = {"enabled": True, "unindexed_filtering_retrieve": False, "unindexed_filtering_update": False}
 DEFAULTS: Mapping[str, Json] = {
-    "params": {"shard_number": 1, "replication_factor": 1, "write_consistency_factor": 1, "on_disk_payload": True},
-    "hnsw_config": {"m": 16, "ef_construct": 100, "full_scan_threshold": 10_000, "max_indexing_threads": 0, "on_disk": False},
+    "params": {
+        "shard_number": 1,
+        "replication_factor": 1,
+        "write_consistency_factor": 1,
+        "on_disk_payload": True,
+    },
+    "hnsw_config": {
+        "m": 16,
+        "ef_construct": 100,
+        "full_scan_threshold": 10_000,
+        "max_indexing_threads": 0,
+        "on_disk": False,
+    },
     "optimizer_config": {
         "deleted_threshold": 0.2,
         "vacuum_min_vector_number": 1000,
@@ -128,7 +139,9 @@ class QdrantDouble(Double):
         # One at a time: the local mode is not made for threads.
         self._state = threading.Lock()
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         try:
             super().__exit__(kind, error, trace)
         finally:
@@ -140,13 +153,18 @@ class QdrantDouble(Double):
         return answer_json({"status": {"error": message}, "time": 0.0}, code)
 
     def too_large(self, request: Request) -> Answer:
-        return self.error(400, f"Payload error: JSON payload ({request.size} bytes) is larger than allowed (limit: {self.max_body} bytes).")
+        return self.error(
+            400,
+            f"Payload error: JSON payload ({request.size} bytes) is larger than allowed (limit: {self.max_body} bytes).",
+        )
 
     def answer(self, request: Request) -> Answer:
         if request.path not in OPEN_PATHS and (refusal := self._check_key(request.headers)):
             return refusal
         if request.path == "/":
-            return answer_json({"title": "qdrant - vector search engine", "version": self._version, "commit": "0" * 40})
+            return answer_json(
+                {"title": "qdrant - vector search engine", "version": self._version, "commit": "0" * 40}
+            )
         if request.path in OPEN_PATHS:
             return Answer(body=f"{request.path[1:]} check passed".encode(), content_type="text/plain")
         route = _route(request)
@@ -154,11 +172,15 @@ class QdrantDouble(Double):
             return Answer(404)
         try:
             with self._state:
-                return answer_json({"result": self._carry_out(*route, request), "status": "ok", "time": 0.001, "usage": None})
+                return answer_json(
+                    {"result": self._carry_out(*route, request), "status": "ok", "time": 0.001, "usage": None}
+                )
         except Refused as refused:
             return self.error(refused.code, str(refused))
 
-    def _carry_out(self, work: Callable[[QdrantDouble, Call], object], names: Mapping[str, str], request: Request) -> object:
+    def _carry_out(
+        self, work: Callable[[QdrantDouble, Call], object], names: Mapping[str, str], request: Request
+    ) -> object:
         """Do the work, with the refusals of the local mode in the server's words."""
         if request.body is not None and not isinstance(request.body, dict):
             raise Refused(400, "Format error in JSON body: expected a JSON object")
@@ -176,7 +198,10 @@ class QdrantDouble(Double):
         given = headers.get("api-key") or headers.get("authorization", "").removeprefix("Bearer ")
         if self._api_key is None or given == self._api_key:
             return None
-        return self.error(401, "Invalid API key or JWT" if given else "Must provide an API key or an Authorization bearer token")
+        return self.error(
+            401,
+            "Invalid API key or JWT" if given else "Must provide an API key or an Authorization bearer token",
+        )
 
     def _collection(self, call: Call) -> Collection:
         name = call.names["name"]
@@ -187,7 +212,10 @@ class QdrantDouble(Double):
 
     def _updated(self, call: Call) -> Json:
         self._operations += 1
-        return {"operation_id": self._operations, "status": "completed" if call.query.get("wait") == "true" else "acknowledged"}
+        return {
+            "operation_id": self._operations,
+            "status": "completed" if call.query.get("wait") == "true" else "acknowledged",
+        }
 
     # Collections
 
@@ -203,9 +231,14 @@ class QdrantDouble(Double):
         if name in self.collections:
             raise Refused(409, f"Wrong input: Collection `{name}` already exists!")
         if name in self.aliases:
-            raise Refused(400, f"Wrong input: Can't create collection with name {name}. Alias with the same name already exists")
+            raise Refused(
+                400,
+                f"Wrong input: Can't create collection with name {name}. Alias with the same name already exists",
+            )
         wanted = _parse(models.CreateCollection, call.body)
-        self._local.create_collection(name, vectors_config=wanted.vectors or {}, sparse_vectors_config=wanted.sparse_vectors)
+        self._local.create_collection(
+            name, vectors_config=wanted.vectors or {}, sparse_vectors_config=wanted.sparse_vectors
+        )
         config: dict[str, Json | None] = {part: dict(values) for part, values in DEFAULTS.items()}
         # A copy, because the log of requests shows the body as it was.
         body = deepcopy(call.body)
@@ -252,7 +285,11 @@ class QdrantDouble(Double):
         for key, params in found.indexes.items():
             filled = models.Filter(must_not=[models.IsEmptyCondition(is_empty=models.PayloadField(key=key))])
             points = self._local.count(found.name, count_filter=filled).count
-            schema[key] = {"data_type": params["type"], "params": params if len(params) > 1 else None, "points": points}
+            schema[key] = {
+                "data_type": params["type"],
+                "params": params if len(params) > 1 else None,
+                "points": points,
+            }
         return {
             "status": "green",
             "optimizer_status": "ok",
@@ -278,14 +315,18 @@ class QdrantDouble(Double):
             if isinstance(action, models.CreateAliasOperation):
                 self._free(action.create_alias.alias_name)
                 if action.create_alias.collection_name not in self.collections:
-                    raise Refused(404, f"Not found: Collection `{action.create_alias.collection_name}` doesn't exist!")
+                    raise Refused(
+                        404, f"Not found: Collection `{action.create_alias.collection_name}` doesn't exist!"
+                    )
                 aliases[action.create_alias.alias_name] = action.create_alias.collection_name
             elif isinstance(action, models.DeleteAliasOperation):
                 aliases.pop(action.delete_alias.alias_name, None)
             else:
                 self._free(action.rename_alias.new_alias_name)
                 if action.rename_alias.old_alias_name not in aliases:
-                    raise Refused(404, f"Not found: Alias {action.rename_alias.old_alias_name} does not exists!")
+                    raise Refused(
+                        404, f"Not found: Alias {action.rename_alias.old_alias_name} does not exists!"
+                    )
                 aliases[action.rename_alias.new_alias_name] = aliases.pop(action.rename_alias.old_alias_name)
         self.aliases = aliases
         return True
@@ -305,7 +346,9 @@ class QdrantDouble(Double):
         found = self._collection(call)
         wanted = _parse(models.CreateFieldIndex, call.body)
         if wanted.field_schema is None:
-            raise Refused(400, "Wrong input: Can't auto-detect field type, please specify `field_schema` in the request")
+            raise Refused(
+                400, "Wrong input: Can't auto-detect field type, please specify `field_schema` in the request"
+            )
         schema = call.body["field_schema"]
         found.indexes[wanted.field_name] = {"type": schema} if isinstance(schema, str) else schema
         return self._updated(call)
@@ -314,7 +357,9 @@ class QdrantDouble(Double):
         self._collection(call).indexes.pop(call.names["field"], None)
         return self._updated(call)
 
-    def _check_filter(self, collection: Collection, given: object, knob: str = "unindexed_filtering_retrieve") -> None:
+    def _check_filter(
+        self, collection: Collection, given: object, knob: str = "unindexed_filtering_retrieve"
+    ) -> None:
         if not collection.is_strict(knob):
             return
         for key, types in _keys(given):
@@ -348,7 +393,9 @@ class QdrantDouble(Double):
 
     def set_payload(self, call: Call) -> object:
         wanted = _parse(models.SetPayload, call.body)
-        return self._change_payload(call, partial(self._local.set_payload, payload=wanted.payload, key=wanted.key))
+        return self._change_payload(
+            call, partial(self._local.set_payload, payload=wanted.payload, key=wanted.key)
+        )
 
     def overwrite_payload(self, call: Call) -> object:
         wanted = _parse(models.SetPayload, call.body)
@@ -370,7 +417,11 @@ class QdrantDouble(Double):
     def retrieve(self, call: Call) -> object:
         found = self._collection(call)
         wanted = _parse(models.PointRequest, call.body)
-        return _plain(self._local.retrieve(found.name, wanted.ids, _or(wanted.with_payload, True), _or(wanted.with_vector, False)))
+        return _plain(
+            self._local.retrieve(
+                found.name, wanted.ids, _or(wanted.with_payload, True), _or(wanted.with_vector, False)
+            )
+        )
 
     def query(self, call: Call) -> object:
         return self._query(self._collection(call), call.body)
@@ -436,7 +487,9 @@ class QdrantDouble(Double):
         if isinstance(vector, list) and vector and not isinstance(vector[0], list):
             size = collection.params(body.get("using")).get("size", len(vector))
             if len(vector) != size:
-                raise Refused(400, f"Wrong input: Vector dimension error: expected dim: {size}, got {len(vector)}")
+                raise Refused(
+                    400, f"Wrong input: Vector dimension error: expected dim: {size}, got {len(vector)}"
+                )
         before = body.get("prefetch") or []
         for one in before if isinstance(before, list) else [before]:
             self._check_query(collection, one)
@@ -473,7 +526,9 @@ class QdrantDouble(Double):
         self._check_filter(found, call.body.get("filter"))
         if not found.has_index(wanted.key, COUNTED):
             raise Refused(400, NO_FACET.format(wanted.key))
-        return _plain(self._local.facet(found.name, wanted.key, facet_filter=wanted.filter, limit=_or(wanted.limit, 10)))
+        return _plain(
+            self._local.facet(found.name, wanted.key, facet_filter=wanted.filter, limit=_or(wanted.limit, 10))
+        )
 
 
 ROUTES: tuple[tuple[str, str, Callable[[QdrantDouble, Call], object]], ...] = (
@@ -507,7 +562,11 @@ def _route(request: Request) -> tuple[Callable[[QdrantDouble, Call], object], Ma
     for method, pattern, work in ROUTES:
         wanted = pattern.split("/")
         pairs = list(zip(wanted, parts, strict=False))
-        if method == request.method and len(wanted) == len(parts) and all(want == part or want[0] == "{" for want, part in pairs):
+        if (
+            method == request.method
+            and len(wanted) == len(parts)
+            and all(want == part or want[0] == "{" for want, part in pairs)
+        ):
             return work, {want[1:-1]: part for want, part in pairs if want[0] == "{"}
     return None
 
@@ -536,7 +595,9 @@ def _types(condition: Json) -> tuple[str, ...]:
     if match:
         value = next(iter(match.values()))
         first = value[0] if isinstance(value, list) and value else value
-        return ("bool",) if isinstance(first, bool) else ("integer",) if isinstance(first, int) else ("keyword",)
+        return (
+            ("bool",) if isinstance(first, bool) else ("integer",) if isinstance(first, int) else ("keyword",)
+        )
     if span:
         return ("datetime",) if any(isinstance(end, str) for end in span.values()) else ("integer", "float")
     if condition.keys() & {"geo_bounding_box", "geo_radius", "geo_polygon"}:
@@ -555,7 +616,9 @@ def _check_sparse(vector: object, place: str) -> None:
 
 def _check_limit(limit: int | None) -> None:
     if limit is not None and limit < 1:
-        raise Refused(422, f"Validation error in JSON body: [limit: value {limit} invalid, must be 1 or larger]")
+        raise Refused(
+            422, f"Validation error in JSON body: [limit: value {limit} invalid, must be 1 or larger]"
+        )
 
 
 def _parse(shape: type[Shape], body: Json) -> Shape:

@@ -105,11 +105,17 @@ Fault = Callable[[Exchange], None]
 """Treats one request instead of the double; made by the functions below."""
 
 
-def status(code: int, body: object = None, headers: Mapping[str, str] = NO_HEADERS, content_type: str | None = None) -> Fault:
+def status(
+    code: int, body: object = None, headers: Mapping[str, str] = NO_HEADERS, content_type: str | None = None
+) -> Fault:
     """Answer with a status; without a body the double's own error body is used, text and bytes are sent as they are."""
 
     def act(exchange: Exchange) -> None:
-        answer = exchange.double.error(code, f"scripted {code}") if body is None else _answer(code, body, content_type)
+        answer = (
+            exchange.double.error(code, f"scripted {code}")
+            if body is None
+            else _answer(code, body, content_type)
+        )
         exchange.send(replace(answer, headers={**answer.headers, **headers}))
 
     return act
@@ -236,14 +242,18 @@ class Double:
                 if fnmatchcase(request.path, pattern):
                     del self._script[place]
                     return fault
-            return next((fault for pattern, fault in self._always if fnmatchcase(request.path, pattern)), None)
+            return next(
+                (fault for pattern, fault in self._always if fnmatchcase(request.path, pattern)), None
+            )
 
     def __enter__(self) -> Self:
         self._server = _Server(self)
         self._server.begin()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.closing.set()
         if self._server is not None:
             self._server.end()
@@ -258,7 +268,9 @@ class _Server(ThreadingHTTPServer):
     def __init__(self, double: Double) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.double = double
-        self._main = threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.02}, name="double", daemon=True)
+        self._main = threading.Thread(
+            target=self.serve_forever, kwargs={"poll_interval": 0.02}, name="double", daemon=True
+        )
         self._open: list[tuple[socket.socket, threading.Thread]] = []
 
     def begin(self) -> None:
@@ -277,7 +289,12 @@ class _Server(ThreadingHTTPServer):
 
     def process_request(self, request: Any, client_address: Any) -> None:
         # The threads of the base class cannot be both joined and daemons; these are both.
-        thread = threading.Thread(target=self.process_request_thread, args=(request, client_address), name="double-answer", daemon=True)
+        thread = threading.Thread(
+            target=self.process_request_thread,
+            args=(request, client_address),
+            name="double-answer",
+            daemon=True,
+        )
         self._open = [(connection, one) for connection, one in self._open if one.is_alive()]
         thread.start()
         self._open.append((request, thread))
@@ -320,7 +337,9 @@ class _Handler(BaseHTTPRequestHandler):
             body = json.loads(body) if body else None
         address = urlsplit(self.path)
         headers = {name.lower(): value for name, value in self.headers.items()}
-        return Request(self.command, address.path, dict(parse_qsl(address.query)), headers, body, size, time.monotonic())
+        return Request(
+            self.command, address.path, dict(parse_qsl(address.query)), headers, body, size, time.monotonic()
+        )
 
     def log_message(self, format: str, *args: object) -> None:
         """Stay silent."""

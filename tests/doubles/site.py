@@ -27,7 +27,9 @@ def page(title: str, text: str = "Some words of the book.", *links: str, head: s
 
 def sitemap(*addresses: str) -> str:
     entries = "".join(f"<url><loc>{address}</loc></url>" for address in addresses)
-    return f'<?xml version="1.0"?><urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9">{entries}</urlset>'
+    return (
+        f'<?xml version="1.0"?><urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9">{entries}</urlset>'
+    )
 
 
 def sitemap_index(*addresses: str) -> str:
@@ -45,7 +47,14 @@ class SiteDouble(Double):
         self.sent = 0
         self._files: dict[str, Answer] = {}
 
-    def put(self, path: str, body: str | bytes, kind: str = "", status: int = 200, headers: Mapping[str, str] | None = None) -> None:
+    def put(
+        self,
+        path: str,
+        body: str | bytes,
+        kind: str = "",
+        status: int = 200,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
         content = body.encode() if isinstance(body, str) else body
         looks = XML if path.endswith(".xml") else "text/plain" if path.endswith(".txt") else HTML
         tag = {"ETag": f'"{hashlib.sha256(content).hexdigest()[:16]}"'} if status == 200 else {}
@@ -65,8 +74,17 @@ class SiteDouble(Double):
         if found.status == 200 and request.headers.get("if-none-match") == found.headers.get("ETag"):
             self.unchanged[request.path] += 1
             return Answer(304, b"", found.content_type, {"ETag": found.headers["ETag"]})
-        if "gzip" in request.headers.get("accept-encoding", "") and len(found.body) > 1000 and "Content-Encoding" not in found.headers:
-            return Answer(found.status, gzip.compress(found.body), found.content_type, {**found.headers, "Content-Encoding": "gzip"})
+        if (
+            "gzip" in request.headers.get("accept-encoding", "")
+            and len(found.body) > 1000
+            and "Content-Encoding" not in found.headers
+        ):
+            return Answer(
+                found.status,
+                gzip.compress(found.body),
+                found.content_type,
+                {**found.headers, "Content-Encoding": "gzip"},
+            )
         return found
 
 
@@ -115,7 +133,10 @@ def gzip_bomb(size: int = 200 << 20) -> bytes:
 
 ENTITY_BOMB = (
     '<?xml version="1.0"?><!DOCTYPE lolz [<!ENTITY a "aaaaaaaaaa">'
-    + "".join(f'<!ENTITY {name} "{f"&{before};" * 10}">' for before, name in zip("abcdefghi", "bcdefghij", strict=True))
+    + "".join(
+        f'<!ENTITY {name} "{f"&{before};" * 10}">'
+        for before, name in zip("abcdefghi", "bcdefghij", strict=True)
+    )
     + "]><urlset><url><loc>&j;</loc></url></urlset>"
 )
 FILE_ENTITY = '<!DOCTYPE x [<!ENTITY f SYSTEM "file:///etc/passwd">]><urlset><url><loc>http://127.0.0.1/&f;</loc></url></urlset>'

@@ -69,7 +69,14 @@ def _everything_is_collected() -> Iterator[None]:
 
 class Echo(Double):
     def answer(self, request: Request) -> Answer:
-        return answer_json([request.method, request.path, request.query, request.body if request.body != b"\xff" else "rubbish"])
+        return answer_json(
+            [
+                request.method,
+                request.path,
+                request.query,
+                request.body if request.body != b"\xff" else "rubbish",
+            ]
+        )
 
 
 @pytest.fixture
@@ -84,11 +91,22 @@ def echo() -> Iterator[Echo]:
 def test_requests_are_noted(echo: Echo) -> None:
     start = time.monotonic()
     with httpx.Client(base_url=echo.url, verify=TLS) as client:
-        assert client.put("/a/b?wait=true", json={"x": 1}, headers={"X-One": "two"}).json() == ["PUT", "/a/b", {"wait": "true"}, {"x": 1}]
+        assert client.put("/a/b?wait=true", json={"x": 1}, headers={"X-One": "two"}).json() == [
+            "PUT",
+            "/a/b",
+            {"wait": "true"},
+            {"x": 1},
+        ]
         assert client.post("/c", content=b"\xff").status_code == 200, "on the same connection"
         assert client.get("/").json() == ["GET", "/", {}, None]
     first, second, third = echo.requests
-    assert (first.method, first.path, first.headers["x-one"], first.body, first.size) == ("PUT", "/a/b", "two", {"x": 1}, 7)
+    assert (first.method, first.path, first.headers["x-one"], first.body, first.size) == (
+        "PUT",
+        "/a/b",
+        "two",
+        {"x": 1},
+        7,
+    )
     assert (second.body, third.body) == (b"\xff", None)
     assert start <= first.at <= second.at <= third.at
 
@@ -97,7 +115,13 @@ def test_scripted_faults_are_met_once_each_and_in_order(echo: Echo) -> None:
     echo.script(status(500), status(503), path="*/b")
     echo.script(status(404))
     with httpx.Client(base_url=echo.url, verify=TLS) as client:
-        assert [client.get(path).status_code for path in ("/a", "/b", "/b", "/b", "/a")] == [404, 500, 503, 200, 200]
+        assert [client.get(path).status_code for path in ("/a", "/b", "/b", "/b", "/a")] == [
+            404,
+            500,
+            503,
+            200,
+            200,
+        ]
 
 
 def test_standing_faults_yield_to_scripted_ones_and_can_end(echo: Echo) -> None:
@@ -197,7 +221,9 @@ def test_an_error_in_the_double_is_raised_when_it_closes() -> None:
 
 def test_many_clients_at_once(echo: Echo) -> None:
     with ThreadPoolExecutor(16) as pool, httpx.Client(verify=TLS) as client:
-        assert list(pool.map(lambda number: client.post(echo.url, json=number).json()[3], range(64))) == list(range(64))
+        assert list(pool.map(lambda number: client.post(echo.url, json=number).json()[3], range(64))) == list(
+            range(64)
+        )
     assert len(echo.requests) == 64
 
 
@@ -207,12 +233,18 @@ def test_many_clients_at_once(echo: Echo) -> None:
 @contextmanager
 def cohere_client(double: Double | str, key: str = "test-key") -> Iterator[cohere.ClientV2]:
     url = double if isinstance(double, str) else double.url
-    with cohere.ClientV2(key, base_url=url, max_retries=0, httpx_client=httpx.Client(verify=TLS, timeout=PATIENT)) as client:
+    with cohere.ClientV2(
+        key, base_url=url, max_retries=0, httpx_client=httpx.Client(verify=TLS, timeout=PATIENT)
+    ) as client:
         yield client
 
 
 def embed(
-    client: cohere.ClientV2, texts: list[str] | None = None, *, model: str = MODEL, input_type: str = "search_query"
+    client: cohere.ClientV2,
+    texts: list[str] | None = None,
+    *,
+    model: str = MODEL,
+    input_type: str = "search_query",
 ) -> list[list[float]]:
     vectors = client.embed(texts=texts or ["one text"], model=model, input_type=input_type).embeddings.float_
     assert vectors is not None
@@ -226,7 +258,11 @@ def co() -> Iterator[CohereDouble]:
 
 
 def test_texts_become_vectors_that_are_near_if_they_share_words(co: CohereDouble) -> None:
-    passages = ["Worms keep the soil loose.", "Knead the dough, then let it rise.", "Sow beans after the last frost."]
+    passages = [
+        "Worms keep the soil loose.",
+        "Knead the dough, then let it rise.",
+        "Sow beans after the last frost.",
+    ]
     with cohere_client(co) as client:
         stored = embed(client, passages, input_type="search_document")
         asked = embed(client, ["What keeps soils loose?", "When are beans sown?", "kneading a dough"])
@@ -265,12 +301,17 @@ def test_the_answer_of_cohere_is_complete(co: CohereDouble) -> None:
     assert vectors.int8 is not None
     assert [len(vector) for vector in vectors.float_] == [1024, 1024]
     assert [len(vector) for vector in vectors.ubinary] == [128, 128]
-    assert sum(byte.bit_count() for byte in vectors.ubinary[0]) == sum(number > 0 for number in vectors.float_[0]) == 2
+    assert (
+        sum(byte.bit_count() for byte in vectors.ubinary[0])
+        == sum(number > 0 for number in vectors.float_[0])
+        == 2
+    )
     assert max(vectors.int8[1]) == 127
 
 
 @pytest.mark.parametrize(
-    ("model", "size", "dim"), [("embed-multilingual-v3.0", None, 1024), ("embed-v4.0", None, 1536), ("embed-v4.0", 256, 256)]
+    ("model", "size", "dim"),
+    [("embed-multilingual-v3.0", None, 1024), ("embed-v4.0", None, 1536), ("embed-v4.0", 256, 256)],
 )
 def test_models_have_their_dimensions(co: CohereDouble, model: str, size: int | None, dim: int) -> None:
     with cohere_client(co) as client:
@@ -297,7 +338,11 @@ BODY = {"texts": ["a"], "model": MODEL, "input_type": "search_query"}
 @pytest.mark.parametrize(
     ("change", "code", "message"),
     [
-        ({"texts": ["a"] * 97}, 400, "invalid request: total number of texts must be at most 96 - received 97"),
+        (
+            {"texts": ["a"] * 97},
+            400,
+            "invalid request: total number of texts must be at most 96 - received 97",
+        ),
         ({"texts": []}, 400, "at least one"),
         ({"texts": ["a", " "]}, 400, "non-empty"),
         ({"texts": ["a", 1]}, 400, "non-empty strings"),
@@ -324,7 +369,9 @@ def test_long_texts_are_cut_unless_that_is_forbidden(co: CohereDouble) -> None:
     words = [f"w{number}" for number in range(600)]
     with cohere_client(co) as client:
         start, end = (
-            client.embed(texts=[" ".join(words)], model=MODEL, input_type="search_query", truncate=side).embeddings.float_
+            client.embed(
+                texts=[" ".join(words)], model=MODEL, input_type="search_query", truncate=side
+            ).embeddings.float_
             for side in ("START", "END")
         )
     assert start == [bag_of_words(" ".join(words[-512:]))]
@@ -367,7 +414,9 @@ def test_cohere_faults_raise_what_the_sdk_documents(co: CohereDouble) -> None:
         (slow_drip(0.01, 0.1), httpx.RemoteProtocolError, None),
     ],
 )
-def test_each_fault_through_the_sdk(co: CohereDouble, fault: Fault, error: type[Exception], code: int | None) -> None:
+def test_each_fault_through_the_sdk(
+    co: CohereDouble, fault: Fault, error: type[Exception], code: int | None
+) -> None:
     co.script(fault)
     with cohere_client(co) as client:
         with pytest.raises(error) as caught:
@@ -382,7 +431,9 @@ def test_a_server_that_hangs_through_the_sdk(co: CohereDouble) -> None:
     co.script(hang())
     with cohere_client(co) as client:
         with pytest.raises(httpx.ReadTimeout):
-            client.embed(texts=["a"], model=MODEL, input_type="search_query", request_options={"timeout": 0.2})
+            client.embed(
+                texts=["a"], model=MODEL, input_type="search_query", request_options={"timeout": 0.2}
+            )
         assert len(embed(client)) == 1
 
 
@@ -395,9 +446,16 @@ def test_the_sdk_hands_retry_after_on(co: CohereDouble) -> None:
 
 
 def test_the_sdk_checks_nothing(co: CohereDouble) -> None:
-    co.script(rubbish({}), rubbish({"embeddings": {"float": "abc"}}), rubbish({"embeddings": {"float": [[0.1, 0.2]]}}))
+    co.script(
+        rubbish({}),
+        rubbish({"embeddings": {"float": "abc"}}),
+        rubbish({"embeddings": {"float": [[0.1, 0.2]]}}),
+    )
     with cohere_client(co) as client:
-        answers = [client.embed(texts=["a", "b"], model=MODEL, input_type="search_query").embeddings for _ in range(3)]
+        answers = [
+            client.embed(texts=["a", "b"], model=MODEL, input_type="search_query").embeddings
+            for _ in range(3)
+        ]
     assert [answer and answer.float_ for answer in answers] == [None, "abc", [[0.1, 0.2]]]
 
 
@@ -409,14 +467,29 @@ def test_nothing_listens_for_the_sdk() -> None:
 @pytest.mark.parametrize(
     ("limits", "texts", "message"),
     [
-        ({"calls_per_minute": 2}, ["a"], "You are using a Trial key, which is limited to 2 API calls / minute."),
-        ({"inputs_per_minute": 5}, ["a", "b"], "trial input rate limit exceeded, limit is 5 inputs per minute"),
-        ({"tokens_per_minute": 8}, ["a b", "c"], "trial token rate limit exceeded, limit is 8 tokens per minute"),
+        (
+            {"calls_per_minute": 2},
+            ["a"],
+            "You are using a Trial key, which is limited to 2 API calls / minute.",
+        ),
+        (
+            {"inputs_per_minute": 5},
+            ["a", "b"],
+            "trial input rate limit exceeded, limit is 5 inputs per minute",
+        ),
+        (
+            {"tokens_per_minute": 8},
+            ["a b", "c"],
+            "trial token rate limit exceeded, limit is 8 tokens per minute",
+        ),
     ],
 )
 def test_limits_are_of_a_minute(limits: dict[str, Any], texts: list[str], message: str) -> None:
     now = [0.0]
-    with CohereDouble(**limits, retry_after=7, clock=lambda: now[0]) as double, cohere_client(double) as client:
+    with (
+        CohereDouble(**limits, retry_after=7, clock=lambda: now[0]) as double,
+        cohere_client(double) as client,
+    ):
         embed(client, texts)
         now[0] = 30.0
         embed(client, texts)
@@ -438,7 +511,9 @@ def qdrant_client(double: Double | str, key: str | None = None) -> Iterator[Qdra
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Api key is used with an insecure connection")
         url = double if isinstance(double, str) else double.url
-        client = QdrantClient(url=url, api_key=key, check_compatibility=False, timeout=int(PATIENT), verify=TLS)
+        client = QdrantClient(
+            url=url, api_key=key, check_compatibility=False, timeout=int(PATIENT), verify=TLS
+        )
     try:
         yield client
     finally:
@@ -469,12 +544,18 @@ def only(module: str) -> models.Filter:
 def book(qdrant: QdrantClient) -> QdrantClient:
     """A collection of twelve points in three modules; the vectors are the four axes in turn."""
     qdrant.create_collection(
-        "book", vectors_config=models.VectorParams(size=DIM, distance=models.Distance.COSINE), metadata={"model": "m", "old": 1}
+        "book",
+        vectors_config=models.VectorParams(size=DIM, distance=models.Distance.COSINE),
+        metadata={"model": "m", "old": 1},
     )
-    qdrant.create_payload_index("book", "module", models.KeywordIndexParams(type=models.KeywordIndexType.KEYWORD, is_tenant=True))
+    qdrant.create_payload_index(
+        "book", "module", models.KeywordIndexParams(type=models.KeywordIndexType.KEYWORD, is_tenant=True)
+    )
     qdrant.create_payload_index("book", "place", models.PayloadSchemaType.INTEGER)
     points = [
-        models.PointStruct(id=n, vector=axis(n), payload={"module": "abc"[n % 3], "place": 11 - n, "note": None, "text": "é"})
+        models.PointStruct(
+            id=n, vector=axis(n), payload={"module": "abc"[n % 3], "place": 11 - n, "note": None, "text": "é"}
+        )
         for n in range(12)
     ]
     qdrant.upsert("book", points)
@@ -504,7 +585,10 @@ def test_collections_come_and_go(qdrant: QdrantClient) -> None:
     assert qdrant.create_collection("book", vectors_config=config)
     assert qdrant.collection_exists("book")
     assert [one.name for one in qdrant.get_collections().collections] == ["book"]
-    assert refusal(409, lambda: qdrant.create_collection("book", vectors_config=config)) == "Wrong input: Collection `book` already exists!"
+    assert (
+        refusal(409, lambda: qdrant.create_collection("book", vectors_config=config))
+        == "Wrong input: Collection `book` already exists!"
+    )
     assert qdrant.delete_collection("book")
     assert not qdrant.delete_collection("book")
     assert not qdrant.get_collections().collections
@@ -534,7 +618,11 @@ def test_what_is_not_there_is_not_found(qdrant: QdrantClient) -> None:
 
 def test_a_collection_tells_about_itself(book: QdrantClient) -> None:
     info = book.get_collection("book")
-    assert (info.status, info.optimizer_status, info.points_count) == (models.CollectionStatus.GREEN, models.OptimizersStatusOneOf.OK, 12)
+    assert (info.status, info.optimizer_status, info.points_count) == (
+        models.CollectionStatus.GREEN,
+        models.OptimizersStatusOneOf.OK,
+        12,
+    )
     assert info.config.params.vectors == models.VectorParams(size=DIM, distance=models.Distance.COSINE)
     assert (info.config.params.shard_number, info.config.params.replication_factor) == (1, 1)
     assert info.config.metadata == {"model": "m", "old": 1}
@@ -544,7 +632,9 @@ def test_a_collection_tells_about_itself(book: QdrantClient) -> None:
         "module": (models.PayloadSchemaType.KEYWORD, 12),
         "place": (models.PayloadSchemaType.INTEGER, 12),
     }
-    assert info.payload_schema["module"].params == models.KeywordIndexParams(type=models.KeywordIndexType.KEYWORD, is_tenant=True)
+    assert info.payload_schema["module"].params == models.KeywordIndexParams(
+        type=models.KeywordIndexType.KEYWORD, is_tenant=True
+    )
 
 
 def test_parameters_are_kept_and_changed(qdrant: QdrantClient) -> None:
@@ -555,10 +645,17 @@ def test_parameters_are_kept_and_changed(qdrant: QdrantClient) -> None:
         on_disk_payload=False,
         hnsw_config=models.HnswConfigDiff(m=0, payload_m=16),
         optimizers_config=models.OptimizersConfigDiff(indexing_threshold=0),
-        quantization_config=models.ScalarQuantization(scalar=models.ScalarQuantizationConfig(type=models.ScalarType.INT8, always_ram=True)),
+        quantization_config=models.ScalarQuantization(
+            scalar=models.ScalarQuantizationConfig(type=models.ScalarType.INT8, always_ram=True)
+        ),
     )
     made = qdrant.get_collection("book").config
-    assert (made.params.shard_number, made.params.on_disk_payload, made.hnsw_config.m, made.hnsw_config.payload_m) == (12, False, 0, 16)
+    assert (
+        made.params.shard_number,
+        made.params.on_disk_payload,
+        made.hnsw_config.m,
+        made.hnsw_config.payload_m,
+    ) == (12, False, 0, 16)
     assert made.optimizer_config.indexing_threshold == 0
     assert isinstance(made.quantization_config, models.ScalarQuantization)
     qdrant.update_collection(
@@ -571,8 +668,16 @@ def test_parameters_are_kept_and_changed(qdrant: QdrantClient) -> None:
     )
     now = qdrant.get_collection("book").config
     assert isinstance(now.params.vectors, dict)
-    assert (now.params.vectors["text"].on_disk, now.params.replication_factor, now.params.shard_number) == (True, 2, 12)
-    assert (now.optimizer_config.indexing_threshold, now.hnsw_config.m, now.hnsw_config.payload_m) == (20_000, 16, 16)
+    assert (now.params.vectors["text"].on_disk, now.params.replication_factor, now.params.shard_number) == (
+        True,
+        2,
+        12,
+    )
+    assert (now.optimizer_config.indexing_threshold, now.hnsw_config.m, now.hnsw_config.payload_m) == (
+        20_000,
+        16,
+        16,
+    )
     assert qdrant.count("book", count_filter=only("a")).count == 0, "strict mode can be switched off"
 
 
@@ -583,7 +688,11 @@ def test_metadata_is_merged_and_null_removes(book: QdrantClient) -> None:
 
 def test_an_older_server_knows_no_metadata() -> None:
     with QdrantDouble(version="1.15.0", metadata_supported=False) as double, qdrant_client(double) as client:
-        client.create_collection("b", vectors_config=models.VectorParams(size=DIM, distance=models.Distance.COSINE), metadata={"a": 1})
+        client.create_collection(
+            "b",
+            vectors_config=models.VectorParams(size=DIM, distance=models.Distance.COSINE),
+            metadata={"a": 1},
+        )
         assert client.update_collection("b", metadata={"a": 2})
         assert client.get_collection("b").config.metadata is None
         assert "metadata" not in get(f"{double.url}/collections/b").json()["result"]["config"]
@@ -595,24 +704,53 @@ def test_points_are_found(book: QdrantClient) -> None:
     assert found[3].id in {0, 4, 8}
     assert found[0].score == pytest.approx(1 / math.hypot(0.1, 1), abs=1e-6)
     assert found[0].vector == axis(1)
-    assert {point.id: point.payload for point in found}[1] == {"module": "b", "place": 10, "note": None, "text": "é"}
-    assert {point.id for point in book.query_points("book", query=axis(2), score_threshold=0.5).points} == {2, 6, 10}
-    assert [point.id for point in book.query_points("book", query=axis(2), query_filter=only("a"), limit=1).points] == [6]
+    assert {point.id: point.payload for point in found}[1] == {
+        "module": "b",
+        "place": 10,
+        "note": None,
+        "text": "é",
+    }
+    assert {point.id for point in book.query_points("book", query=axis(2), score_threshold=0.5).points} == {
+        2,
+        6,
+        10,
+    }
+    assert [
+        point.id for point in book.query_points("book", query=axis(2), query_filter=only("a"), limit=1).points
+    ] == [6]
     assert len(book.query_points("book", query=axis(2), limit=100, offset=9).points) == 3
-    assert book.query_points("book", query=axis(2), with_payload=["module"], score_threshold=0.5).points[0].payload is not None
-    assert len(book.query_points("book", query=axis(2), search_params=models.SearchParams(exact=True, hnsw_ef=64)).points) == 10
+    assert (
+        book.query_points("book", query=axis(2), with_payload=["module"], score_threshold=0.5)
+        .points[0]
+        .payload
+        is not None
+    )
+    assert (
+        len(
+            book.query_points(
+                "book", query=axis(2), search_params=models.SearchParams(exact=True, hnsw_ef=64)
+            ).points
+        )
+        == 10
+    )
 
 
 def test_the_bare_vector_is_a_query_too(book: QdrantClient, qd: QdrantDouble) -> None:
     answer = post(f"{qd.url}/collections/book/points/query", json={"query": axis(3), "limit": 3}).json()
-    assert (answer["status"], answer["usage"], {point["id"] for point in answer["result"]["points"]}) == ("ok", None, {3, 7, 11})
+    assert (answer["status"], answer["usage"], {point["id"] for point in answer["result"]["points"]}) == (
+        "ok",
+        None,
+        {3, 7, 11},
+    )
     assert answer["result"]["points"][0]["payload"] is None
     book.query_points("book", query=axis(3))
     assert qd.requests[-1].body["query"] == {"nearest": axis(3)}
 
 
 def test_batches_have_no_payload_unless_asked(book: QdrantClient) -> None:
-    requests = [models.QueryRequest(query=axis(n), filter=only("a"), limit=1, with_payload=bool(n)) for n in range(2)]
+    requests = [
+        models.QueryRequest(query=axis(n), filter=only("a"), limit=1, with_payload=bool(n)) for n in range(2)
+    ]
     first, second = book.query_batch_points("book", requests=requests)
     assert [(point.id, point.payload) for point in first.points] == [(0, None)]
     assert [(point.id, (point.payload or {})["module"]) for point in second.points] == [(9, "a")]
@@ -650,9 +788,13 @@ def test_scrolling_sees_every_point_once(book: QdrantClient) -> None:
 def test_scrolling_in_an_order_needs_an_index(book: QdrantClient) -> None:
     points, following = book.scroll("book", order_by="place", limit=3)
     assert ([point.id for point in points], following) == ([11, 10, 9], None)
-    points, _ = book.scroll("book", order_by=models.OrderBy(key="place", direction=models.Direction.DESC, start_from=5), limit=2)
+    points, _ = book.scroll(
+        "book", order_by=models.OrderBy(key="place", direction=models.Direction.DESC, start_from=5), limit=2
+    )
     assert [point.id for point in points] == [6, 7]
-    assert "No range index for `order_by` key: `module`" in refusal(400, lambda: book.scroll("book", order_by="module"))
+    assert "No range index for `order_by` key: `module`" in refusal(
+        400, lambda: book.scroll("book", order_by="module")
+    )
 
 
 def test_facets_need_an_index(book: QdrantClient) -> None:
@@ -666,13 +808,19 @@ def test_facets_need_an_index(book: QdrantClient) -> None:
 
 def test_points_are_read_by_id(book: QdrantClient) -> None:
     points = book.retrieve("book", [3, 99, 1], with_vectors=True)
-    assert [(point.id, point.vector, (point.payload or {})["place"]) for point in points] == [(3, axis(3), 8), (1, axis(1), 10)]
+    assert [(point.id, point.vector, (point.payload or {})["place"]) for point in points] == [
+        (3, axis(3), 8),
+        (1, axis(1), 10),
+    ]
     assert book.retrieve("book", [3])[0].vector is None
 
 
 def test_points_are_written_in_both_forms(book: QdrantClient, qd: QdrantDouble) -> None:
     name = "9bd7d0a0-0b1c-4b8e-9a52-9f0f3f6a1a11"
-    done = book.upsert("book", models.Batch(ids=[name, 20], vectors=[axis(0), axis(1)], payloads=[{"module": "z"}, {"module": "z"}]))
+    done = book.upsert(
+        "book",
+        models.Batch(ids=[name, 20], vectors=[axis(0), axis(1)], payloads=[{"module": "z"}, {"module": "z"}]),
+    )
     assert "batch" in qd.requests[-1].body
     assert done.status == models.UpdateStatus.COMPLETED
     later = book.upsert("book", [models.PointStruct(id=20, vector=axis(2), payload={})], wait=False)
@@ -697,26 +845,45 @@ def test_payload_is_set(book: QdrantClient) -> None:
     assert book.retrieve("book", [0])[0].payload == {"module": "a", "place": 11, "note": "n", "text": "t"}
     book.overwrite_payload("book", {"module": "q"}, [0])
     assert book.retrieve("book", [0])[0].payload == {"module": "q"}
-    assert refusal(404, lambda: book.set_payload("book", {"a": 1}, [99])) == "Not found: No point with id 99 found"
+    assert (
+        refusal(404, lambda: book.set_payload("book", {"a": 1}, [99]))
+        == "Not found: No point with id 99 found"
+    )
 
 
 def test_vectors_have_names(qdrant: QdrantClient) -> None:
     size = models.Distance.COSINE
     qdrant.create_collection(
-        "two", vectors_config={"a": models.VectorParams(size=2, distance=size), "b": models.VectorParams(size=3, distance=size)}
+        "two",
+        vectors_config={
+            "a": models.VectorParams(size=2, distance=size),
+            "b": models.VectorParams(size=3, distance=size),
+        },
     )
     qdrant.upsert(
         "two",
-        [models.PointStruct(id=1, vector={"a": [1.0, 0.0], "b": [0.0, 0.0, 1.0]}), models.PointStruct(id=2, vector={"a": [0.0, 1.0]})],
+        [
+            models.PointStruct(id=1, vector={"a": [1.0, 0.0], "b": [0.0, 0.0, 1.0]}),
+            models.PointStruct(id=2, vector={"a": [0.0, 1.0]}),
+        ],
     )
     assert [point.id for point in qdrant.query_points("two", query=[0.0, 1.0], using="a").points] == [2, 1]
     assert [point.id for point in qdrant.query_points("two", query=[0.0, 1.0, 0.0], using="b").points] == [1]
     assert qdrant.retrieve("two", [1], with_vectors=["b"])[0].vector == {"b": [0, 0, 1]}
-    assert refusal(400, lambda: qdrant.query_points("two", query=[0.0, 1.0])) == "Wrong input: Not existing vector name error: "
-    assert refusal(400, lambda: qdrant.query_points("two", query=[0.0, 1.0], using="c")) == "Wrong input: Not existing vector name error: c"
+    assert (
+        refusal(400, lambda: qdrant.query_points("two", query=[0.0, 1.0]))
+        == "Wrong input: Not existing vector name error: "
+    )
+    assert (
+        refusal(400, lambda: qdrant.query_points("two", query=[0.0, 1.0], using="c"))
+        == "Wrong input: Not existing vector name error: c"
+    )
     wrong = "Wrong input: Vector dimension error: expected dim: 3, got 2"
     assert refusal(400, lambda: qdrant.query_points("two", query=[0.0, 1.0], using="b")) == wrong
-    assert refusal(400, lambda: qdrant.upsert("two", [models.PointStruct(id=3, vector={"b": [0.0, 1.0]})])) == wrong
+    assert (
+        refusal(400, lambda: qdrant.upsert("two", [models.PointStruct(id=3, vector={"b": [0.0, 1.0]})]))
+        == wrong
+    )
 
 
 def test_wrong_dimensions_are_refused_whole(book: QdrantClient) -> None:
@@ -724,8 +891,15 @@ def test_wrong_dimensions_are_refused_whole(book: QdrantClient) -> None:
     points = [models.PointStruct(id=50, vector=axis(0)), models.PointStruct(id=51, vector=[1.0, 2.0])]
     assert refusal(400, lambda: book.upsert("book", points)) == wrong
     assert refusal(400, lambda: book.query_points("book", query=[1.0, 2.0])) == wrong
-    assert refusal(400, lambda: book.query_batch_points("book", requests=[models.QueryRequest(query=[1.0, 2.0])])) == wrong
-    assert refusal(400, lambda: book.query_points_groups("book", query=[1.0, 2.0], group_by="module")) == wrong
+    assert (
+        refusal(
+            400, lambda: book.query_batch_points("book", requests=[models.QueryRequest(query=[1.0, 2.0])])
+        )
+        == wrong
+    )
+    assert (
+        refusal(400, lambda: book.query_points_groups("book", query=[1.0, 2.0], group_by="module")) == wrong
+    )
     assert book.count("book").count == 12
 
 
@@ -749,8 +923,12 @@ def test_strict_mode_wants_an_index_for_every_key_of_a_filter(book: QdrantClient
     plain = models.Filter(must=[text])
     calls: list[Callable[[models.Filter], object]] = [
         lambda given: book.query_points("book", query=axis(0), query_filter=given),
-        lambda given: book.query_points("book", prefetch=models.Prefetch(query=axis(0), filter=given), query=axis(0)),
-        lambda given: book.query_batch_points("book", requests=[models.QueryRequest(query=axis(0), filter=given)]),
+        lambda given: book.query_points(
+            "book", prefetch=models.Prefetch(query=axis(0), filter=given), query=axis(0)
+        ),
+        lambda given: book.query_batch_points(
+            "book", requests=[models.QueryRequest(query=axis(0), filter=given)]
+        ),
         lambda given: book.query_points_groups("book", query=axis(0), group_by="module", query_filter=given),
         lambda given: book.count("book", count_filter=given),
         lambda given: book.scroll("book", scroll_filter=given),
@@ -768,7 +946,9 @@ def test_strict_mode_wants_an_index_for_every_key_of_a_filter(book: QdrantClient
     for given in nested:
         assert refusal(400, lambda given=given: book.count("book", count_filter=given)) == unindexed("text")  # type: ignore[misc]
     inner = models.NestedCondition(nested=models.Nested(key="parts", filter=plain))
-    assert refusal(400, lambda: book.count("book", count_filter=models.Filter(must=[inner]))) == unindexed("parts[].text")
+    assert refusal(400, lambda: book.count("book", count_filter=models.Filter(must=[inner]))) == unindexed(
+        "parts[].text"
+    )
     empty = models.Filter(must=[models.IsEmptyCondition(is_empty=models.PayloadField(key="text"))])
     assert 'not found for "text"' in refusal(400, lambda: book.count("book", count_filter=empty))
     book.create_payload_index("book", "text", models.PayloadSchemaType.KEYWORD)
@@ -786,7 +966,9 @@ def test_an_index_of_another_type_does_not_help(book: QdrantClient) -> None:
 
 def test_without_strict_mode_only_facets_need_an_index() -> None:
     with QdrantDouble(strict=False) as double, qdrant_client(double) as client:
-        client.create_collection("b", vectors_config=models.VectorParams(size=DIM, distance=models.Distance.COSINE))
+        client.create_collection(
+            "b", vectors_config=models.VectorParams(size=DIM, distance=models.Distance.COSINE)
+        )
         client.upsert("b", [models.PointStruct(id=1, vector=axis(0), payload={"module": "a"})])
         assert client.count("b", count_filter=only("a")).count == 1
         assert "faceting" in refusal(400, lambda: client.facet("b", "module"))
@@ -794,7 +976,9 @@ def test_without_strict_mode_only_facets_need_an_index() -> None:
 
 def test_aliases_are_swapped_at_once(book: QdrantClient) -> None:
     def create(alias: str, name: str) -> models.CreateAliasOperation:
-        return models.CreateAliasOperation(create_alias=models.CreateAlias(alias_name=alias, collection_name=name))
+        return models.CreateAliasOperation(
+            create_alias=models.CreateAlias(alias_name=alias, collection_name=name)
+        )
 
     def delete(alias: str) -> models.DeleteAliasOperation:
         return models.DeleteAliasOperation(delete_alias=models.DeleteAlias(alias_name=alias))
@@ -806,17 +990,31 @@ def test_aliases_are_swapped_at_once(book: QdrantClient) -> None:
     assert book.count("current").count == 12
     book.upsert("current", [models.PointStruct(id=77, vector=axis(0))])
     assert book.count("book").count == 13
-    assert refusal(404, lambda: book.update_collection_aliases([delete("current"), create("current", "none")])).startswith("Not found")
-    assert [one.alias_name for one in book.get_collection_aliases("book").aliases] == ["current"], "nothing of a refused change counts"
+    assert refusal(
+        404, lambda: book.update_collection_aliases([delete("current"), create("current", "none")])
+    ).startswith("Not found")
+    assert [one.alias_name for one in book.get_collection_aliases("book").aliases] == ["current"], (
+        "nothing of a refused change counts"
+    )
     book.update_collection_aliases([delete("current"), create("current", "book_v2")])
     assert book.count("current").count == 0
-    assert {one.alias_name: one.collection_name for one in book.get_aliases().aliases} == {"current": "book_v2"}
-    assert refusal(409, lambda: book.update_collection_aliases([create("book", "book_v2")])).startswith("Wrong input")
-    assert "Alias with the same name" in refusal(400, lambda: book.create_collection("current", vectors_config=config))
+    assert {one.alias_name: one.collection_name for one in book.get_aliases().aliases} == {
+        "current": "book_v2"
+    }
+    assert refusal(409, lambda: book.update_collection_aliases([create("book", "book_v2")])).startswith(
+        "Wrong input"
+    )
+    assert "Alias with the same name" in refusal(
+        400, lambda: book.create_collection("current", vectors_config=config)
+    )
     assert not book.delete_collection("current"), "an alias is no collection"
-    renamed = models.RenameAliasOperation(rename_alias=models.RenameAlias(old_alias_name="current", new_alias_name="newest"))
+    renamed = models.RenameAliasOperation(
+        rename_alias=models.RenameAlias(old_alias_name="current", new_alias_name="newest")
+    )
     book.update_collection_aliases([renamed])
-    assert refusal(404, lambda: book.update_collection_aliases([renamed])).startswith("Not found: Alias current")
+    assert refusal(404, lambda: book.update_collection_aliases([renamed])).startswith(
+        "Not found: Alias current"
+    )
     assert book.delete_collection("book_v2")
     assert not book.get_aliases().aliases
     assert not book.collection_exists("newest")
@@ -824,7 +1022,10 @@ def test_aliases_are_swapped_at_once(book: QdrantClient) -> None:
 
 def test_the_key_is_asked_for() -> None:
     with QdrantDouble(api_key="right") as double:
-        for key, message in ((None, b"Must provide an API key or an Authorization bearer token"), ("wrong", b"Invalid API key or JWT")):
+        for key, message in (
+            (None, b"Must provide an API key or an Authorization bearer token"),
+            ("wrong", b"Invalid API key or JWT"),
+        ):
             with qdrant_client(double, key) as client, pytest.raises(UnexpectedResponse) as caught:
                 client.get_collections()
             assert (caught.value.status_code, caught.value.content) == (401, message)
@@ -836,21 +1037,40 @@ def test_the_key_is_asked_for() -> None:
 def test_bodies_have_a_limit() -> None:
     assert QdrantDouble.max_body == 33_554_432
     with QdrantDouble(max_body=2000) as double, qdrant_client(double) as client:
-        client.create_collection("b", vectors_config=models.VectorParams(size=DIM, distance=models.Distance.COSINE))
-        text = refusal(400, lambda: client.upsert("b", [models.PointStruct(id=1, vector=axis(0), payload={"text": "x" * 5_000_000})]))
-        assert text == f"Payload error: JSON payload ({double.requests[-1].size} bytes) is larger than allowed (limit: 2000 bytes)."
+        client.create_collection(
+            "b", vectors_config=models.VectorParams(size=DIM, distance=models.Distance.COSINE)
+        )
+        text = refusal(
+            400,
+            lambda: client.upsert(
+                "b", [models.PointStruct(id=1, vector=axis(0), payload={"text": "x" * 5_000_000})]
+            ),
+        )
+        assert (
+            text
+            == f"Payload error: JSON payload ({double.requests[-1].size} bytes) is larger than allowed (limit: 2000 bytes)."
+        )
         assert client.count("b").count == 0
 
 
 def test_two_doubles_share_nothing() -> None:
-    with QdrantDouble() as one, QdrantDouble() as other, qdrant_client(one) as client, qdrant_client(other) as second:
-        client.create_collection("b", vectors_config=models.VectorParams(size=DIM, distance=models.Distance.COSINE))
+    with (
+        QdrantDouble() as one,
+        QdrantDouble() as other,
+        qdrant_client(one) as client,
+        qdrant_client(other) as second,
+    ):
+        client.create_collection(
+            "b", vectors_config=models.VectorParams(size=DIM, distance=models.Distance.COSINE)
+        )
         assert not second.collection_exists("b")
 
 
 def test_many_clients_of_qdrant_at_once(book: QdrantClient) -> None:
     def work(number: int) -> int:
-        book.upsert("book", [models.PointStruct(id=1000 + number, vector=axis(number), payload={"module": "many"})])
+        book.upsert(
+            "book", [models.PointStruct(id=1000 + number, vector=axis(number), payload={"module": "many"})]
+        )
         return len(book.query_points("book", query=axis(number), limit=5).points)
 
     with ThreadPoolExecutor(8) as pool:
@@ -891,7 +1111,9 @@ def test_retry_after_is_another_exception(qd: QdrantDouble, qdrant: QdrantClient
         (slow_drip(0.01, 0.1), httpx.RemoteProtocolError),
     ],
 )
-def test_broken_connections_through_the_client(qd: QdrantDouble, book: QdrantClient, fault: Fault, source: type[Exception]) -> None:
+def test_broken_connections_through_the_client(
+    qd: QdrantDouble, book: QdrantClient, fault: Fault, source: type[Exception]
+) -> None:
     qd.script(fault, path="*/points/query")
     assert book.count("book").count == 12, "another path does not meet the fault"
     with pytest.raises(ResponseHandlingException) as caught:

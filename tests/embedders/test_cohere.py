@@ -37,7 +37,9 @@ def test_questions_and_passages_are_asked_differently(double: CohereDouble, embe
     (other,) = embedder.embed_documents(["ROS 2 is a middleware"])
     assert len(vector) == len(other) == embedder.dim == 1024
     assert types(double) == ["search_query", "search_document"]
-    assert [request.body["truncate"] for request in double.requests] == ["END", "NONE"], "a passage is never cut in silence"
+    assert [request.body["truncate"] for request in double.requests] == ["END", "NONE"], (
+        "a passage is never cut in silence"
+    )
     assert embedder.fingerprint.model == "cohere/embed-english-v3.0"
 
 
@@ -62,7 +64,11 @@ def test_batches_of_at_most_96_in_order(double: CohereDouble, embedder: CohereEm
         (status(429), EmbeddingError, "rate limit"),
         (status(429, headers={"Retry-After": "50"}), EmbeddingError, "rate limit"),
         (status(500), EmbeddingError, r"not available \(500\)"),
-        (status(503, b"<html>busy</html>", content_type="text/html"), EmbeddingError, r"not available \(503\)"),
+        (
+            status(503, b"<html>busy</html>", content_type="text/html"),
+            EmbeddingError,
+            r"not available \(503\)",
+        ),
         (drop(), EmbeddingError, "Cannot connect to Cohere"),
         (reset(), EmbeddingError, "Cannot connect to Cohere"),
         (rubbish(), EmbeddingError, "cannot be understood"),
@@ -74,7 +80,12 @@ def test_batches_of_at_most_96_in_order(double: CohereDouble, embedder: CohereEm
     ],
 )
 def test_a_question_fails_at_once_with_advice(
-    double: CohereDouble, embedder: CohereEmbedder, waits: list[float], fault: Fault, kind: type[RectoError], words: str
+    double: CohereDouble,
+    embedder: CohereEmbedder,
+    waits: list[float],
+    fault: Fault,
+    kind: type[RectoError],
+    words: str,
 ) -> None:
     double.always(fault)
     with pytest.raises(kind, match=words) as caught:
@@ -94,7 +105,9 @@ def test_nobody_listens(waits: list[float]) -> None:
 
 
 @pytest.mark.parametrize("fault", [hang(30), slow_drip(0.05, 30)])
-def test_the_deadline_holds(double: CohereDouble, embedder: CohereEmbedder, monkeypatch: pytest.MonkeyPatch, fault: Fault) -> None:
+def test_the_deadline_holds(
+    double: CohereDouble, embedder: CohereEmbedder, monkeypatch: pytest.MonkeyPatch, fault: Fault
+) -> None:
     from recto.embedders import cohere
 
     monkeypatch.setattr(cohere, "_QUERY_SECONDS", 1.0)
@@ -105,14 +118,18 @@ def test_the_deadline_holds(double: CohereDouble, embedder: CohereEmbedder, monk
     assert time.monotonic() - began < 5
 
 
-def test_a_short_wait_that_the_service_asks_for_is_granted(double: CohereDouble, embedder: CohereEmbedder, waits: list[float]) -> None:
+def test_a_short_wait_that_the_service_asks_for_is_granted(
+    double: CohereDouble, embedder: CohereEmbedder, waits: list[float]
+) -> None:
     double.script(status(429, headers={"Retry-After": "2"}))
     assert len(embedder.embed_query("x")) == 1024
     assert waits == [2.0]
     assert len(double.requests) == 2
 
 
-def test_indexing_is_patient_and_says_so(double: CohereDouble, embedder: CohereEmbedder, waits: list[float], told: list[str]) -> None:
+def test_indexing_is_patient_and_says_so(
+    double: CohereDouble, embedder: CohereEmbedder, waits: list[float], told: list[str]
+) -> None:
     double.script(status(500), status(429, headers={"Retry-After": "7"}), drop(), rubbish({}))
     assert len(embedder.embed_documents(["a passage"])) == 1
     assert waits == [1.0, 7.0, 4.0, 8.0]
@@ -120,7 +137,9 @@ def test_indexing_is_patient_and_says_so(double: CohereDouble, embedder: CohereE
     assert len(told) == 4
 
 
-def test_indexing_gives_up_in_the_end(double: CohereDouble, embedder: CohereEmbedder, waits: list[float]) -> None:
+def test_indexing_gives_up_in_the_end(
+    double: CohereDouble, embedder: CohereEmbedder, waits: list[float]
+) -> None:
     double.always(status(503))
     with pytest.raises(EmbeddingError, match="not available"):
         embedder.embed_documents(["a passage"])
@@ -162,9 +181,16 @@ def paced(pace: Pace, told: list[str]) -> tuple[Pacer, Clock]:
 
 @pytest.mark.parametrize(
     ("pace", "inputs", "tokens", "most"),
-    [(Pace(calls=3), 1, 1, 3), (Pace(inputs=100), 50, 1, 2), (Pace(tokens=1000), 1, 300, 3), (PACES["off"], 96, 10**6, 50)],
+    [
+        (Pace(calls=3), 1, 1, 3),
+        (Pace(inputs=100), 50, 1, 2),
+        (Pace(tokens=1000), 1, 300, 3),
+        (PACES["off"], 96, 10**6, 50),
+    ],
 )
-def test_no_minute_has_more_than_the_pace(pace: Pace, inputs: int, tokens: int, most: int, told: list[str]) -> None:
+def test_no_minute_has_more_than_the_pace(
+    pace: Pace, inputs: int, tokens: int, most: int, told: list[str]
+) -> None:
     pacer, clock = paced(pace, told)
     sent: list[float] = []
     for _ in range(50):
@@ -186,7 +212,9 @@ def test_a_trial_key_is_never_overrun(told: list[str]) -> None:
     """The double enforces the limits by its own clock; here time is made to pass."""
     clock = Clock()
     with CohereDouble(api_key=KEY) as double:
-        embedder = CohereEmbedder(KEY, "embed-english-v3.0", double.url, PACES["trial"], told.append, clock.sleep)
+        embedder = CohereEmbedder(
+            KEY, "embed-english-v3.0", double.url, PACES["trial"], told.append, clock.sleep
+        )
         embedder._pacer._clock = clock
         embedder.embed_documents([f"passage {number}" for number in range(96 * 25)])
         assert len(double.requests) == 25

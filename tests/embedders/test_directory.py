@@ -42,7 +42,9 @@ def model_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
         model.graph.initializer.append(helper.make_tensor(name, onnx.TensorProto.FLOAT, [], [value]))
     del model.graph.input[:]
     for name in ("input_ids", "attention_mask"):
-        model.graph.input.append(helper.make_tensor_value_info(name, onnx.TensorProto.INT64, ["batch", "tokens"]))
+        model.graph.input.append(
+            helper.make_tensor_value_info(name, onnx.TensorProto.INT64, ["batch", "tokens"])
+        )
     onnx.save(model, root / "model.onnx")
     (root / "tokenizer.json").write_bytes(pack.tokenizer)
     config = {"hidden_size": 384, "model_type": "roberta", "max_position_embeddings": 514, "pad_token_id": 1}
@@ -88,8 +90,14 @@ def test_token_vectors_are_pooled() -> None:
         ({"model.onnx": "x"}, "hidden_size"),
         ({"model.onnx": "x", "config.json": "{"}, "cannot be read"),
         ({"model.onnx": "x", "config.json": '{"hidden_size": 8}'}, "tokenizer.json"),
-        ({"onnx/model.onnx": "x", "config.json": '{"hidden_size": 8}', "tokenizer.json": "{}"}, "tokenizer cannot be read"),
-        ({"onnx/model.onnx": "x", "config.json": '{"hidden_size": 8}', "tokenizer.json": TOKENIZER}, "cannot be opened"),
+        (
+            {"onnx/model.onnx": "x", "config.json": '{"hidden_size": 8}', "tokenizer.json": "{}"},
+            "tokenizer cannot be read",
+        ),
+        (
+            {"onnx/model.onnx": "x", "config.json": '{"hidden_size": 8}', "tokenizer.json": TOKENIZER},
+            "cannot be opened",
+        ),
     ],
 )
 def test_incomplete_directories_are_told(tmp_path: Path, files: dict[str, str], words: str) -> None:
@@ -110,12 +118,16 @@ def test_a_hub_model_without_the_extra_or_of_an_unknown_name(shared_home: Path) 
 
 def test_a_hub_model(model_directory: Path, embedder: Embedder) -> None:
     """fastembed reads the same directory, as it would after a download."""
-    fastembed = pytest.importorskip("fastembed", reason="the extra `fastembed` is not installed; .ci/run installs it")
+    fastembed = pytest.importorskip(
+        "fastembed", reason="the extra `fastembed` is not installed; .ci/run installs it"
+    )
     from fastembed.common.model_description import ModelSource, PoolingType
 
     from recto.embedders.fastembed import HubEmbedder
 
-    (model_directory / "tokenizer_config.json").write_text(json.dumps({"model_max_length": 512, "pad_token": "<pad>"}))
+    (model_directory / "tokenizer_config.json").write_text(
+        json.dumps({"model_max_length": 512, "pad_token": "<pad>"})
+    )
     (model_directory / "special_tokens_map.json").write_text(json.dumps({"pad_token": "<pad>"}))
     fastembed.TextEmbedding.add_custom_model(
         model="recto/test",
@@ -127,7 +139,9 @@ def test_a_hub_model(model_directory: Path, embedder: Embedder) -> None:
     )
     hub = HubEmbedder("recto/test", 2, specific_model_path=str(model_directory))
     assert (hub.dim, hub.max_tokens) == (384, 512)
-    assert hub.embed_query("What is ROS 2?") == pytest.approx(embedder.embed_query("What is ROS 2?"), abs=1e-4)
+    assert hub.embed_query("What is ROS 2?") == pytest.approx(
+        embedder.embed_query("What is ROS 2?"), abs=1e-4
+    )
     assert hub.count_tokens("robot " * 600) > 512
     with pytest.raises(Exception, match="longer than the 512 tokens"):
         hub.embed_documents(["robot " * 600])

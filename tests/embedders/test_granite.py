@@ -30,16 +30,23 @@ def reference(ids: list[int]) -> Any:
     """The model once more, in numpy and without any shortcut: every token through every layer."""
     pack = read_pack(find_pack())
     weights = pack.weights
-    groups = weights["word.q"][ids].astype(np.float64).reshape(len(ids), -1, 64) * weights["word.s"][ids][:, :, None]
+    groups = (
+        weights["word.q"][ids].astype(np.float64).reshape(len(ids), -1, 64)
+        * weights["word.s"][ids][:, :, None]
+    )
     x = normed(groups.reshape(len(ids), 384) + weights["positions"][: len(ids)], weights, "emb_ln")
     for layer in range(6):
         name = f"l{layer}"
         if layer < 5:
             mixed = x @ weights[f"{name}.qkv.w"].T + weights[f"{name}.qkv.b"]
         else:
-            joined = [np.concatenate([weights[f"{name}.q.{part}"], weights[f"{name}.kv.{part}"]]) for part in "wb"]
+            joined = [
+                np.concatenate([weights[f"{name}.q.{part}"], weights[f"{name}.kv.{part}"]]) for part in "wb"
+            ]
             mixed = x @ joined[0].T + joined[1]
-        query, key, value = (part.reshape(len(ids), 12, 32).transpose(1, 0, 2) for part in np.split(mixed, 3, axis=1))
+        query, key, value = (
+            part.reshape(len(ids), 12, 32).transpose(1, 0, 2) for part in np.split(mixed, 3, axis=1)
+        )
         scores = np.exp(query @ key.transpose(0, 2, 1) / math.sqrt(32))
         mixed = ((scores / scores.sum(-1, keepdims=True)) @ value).transpose(1, 0, 2).reshape(len(ids), 384)
         x = normed(x + mixed @ weights[f"{name}.ao.w"].T + weights[f"{name}.ao.b"], weights, f"{name}.aln")
@@ -51,12 +58,17 @@ def reference(ids: list[int]) -> Any:
 
 def normed(x: Any, weights: Any, name: str) -> Any:
     centred = x - x.mean(-1, keepdims=True)
-    return centred / np.sqrt((centred**2).mean(-1, keepdims=True) + 1e-12) * weights[f"{name}.w"] + weights[f"{name}.b"]
+    return (
+        centred / np.sqrt((centred**2).mean(-1, keepdims=True) + 1e-12) * weights[f"{name}.w"]
+        + weights[f"{name}.b"]
+    )
 
 
 @pytest.mark.parametrize("precision", VARIANTS)
 def test_the_graphs_are_what_their_script_makes(precision: Precision) -> None:
-    assert VARIANTS[precision].graph.read_bytes() == make_graph.build(precision).SerializeToString(deterministic=True)
+    assert VARIANTS[precision].graph.read_bytes() == make_graph.build(precision).SerializeToString(
+        deterministic=True
+    )
 
 
 def test_numbers_equal_those_of_an_independent_implementation(embedder: Embedder) -> None:
@@ -70,12 +82,17 @@ def test_numbers_equal_those_of_an_independent_implementation(embedder: Embedder
 
 def test_related_texts_are_near(embedder: Embedder) -> None:
     question = embedder.embed_query("How do robots keep their balance?")
-    near, far = embedder.embed_documents(["A biped balances by moving its centre of pressure.", "Knead the dough until it is smooth."])
+    near, far = embedder.embed_documents(
+        ["A biped balances by moving its centre of pressure.", "Knead the dough until it is smooth."]
+    )
     assert similarity(question, near) > similarity(question, far) + 0.1
 
 
 def test_vectors_are_normalised_and_in_order(embedder: Embedder) -> None:
-    texts = [f"{word} " * length for length, word in ((200, "gear"), (1, "arm"), (40, "leg"), (1, "camera"), (90, "foot"))]
+    texts = [
+        f"{word} " * length
+        for length, word in ((200, "gear"), (1, "arm"), (40, "leg"), (1, "camera"), (90, "foot"))
+    ]
     seen: list[tuple[int, int]] = []
     together = embedder.embed_documents(texts, lambda done, total: seen.append((done, total)))
     assert seen[-1] == (5, 5)
@@ -120,7 +137,9 @@ def test_the_fingerprint_is_known_without_the_model(tmp_path: Path, monkeypatch:
     assert embedder.fingerprint.dim == embedder.dim
 
 
-def test_a_missing_pack_is_told_with_the_install_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_pack_is_told_with_the_install_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(pack_module, "find_spec", lambda name: None)
     with pytest.raises(ConfigurationError, match="not installed") as caught:
         granite_embedder(tmp_path, 1).embed_query("x")
@@ -142,7 +161,9 @@ def test_a_damaged_pack_is_told(tmp_path: Path) -> None:
         check_pack(damaged, tmp_path / "cache.json")
 
 
-def test_the_verdict_on_the_pack_is_remembered_until_the_file_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_verdict_on_the_pack_is_remembered_until_the_file_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from recto._util import files as filehash
 
     pack, cache = tmp_path / "pack", tmp_path / "deep" / "cache.json"

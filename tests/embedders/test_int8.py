@@ -39,9 +39,16 @@ def test_vectors_are_near_those_of_fp32(int8: Embedder, embedder: Embedder, retr
 
 
 def test_questions_find_the_same_page(int8: Embedder, embedder: Embedder) -> None:
-    passages = ["A node publishes messages to a topic.", "A biped balances by moving its centre of pressure.", "Knead the dough."]
+    passages = [
+        "A node publishes messages to a topic.",
+        "A biped balances by moving its centre of pressure.",
+        "Knead the dough.",
+    ]
     for questions in (["How do robots keep their balance?"], ["What is a topic?", "How is bread made?"]):
-        mine, theirs = (np.array(each.embed_queries(questions)) @ np.array(each.embed_documents(passages)).T for each in (int8, embedder))
+        mine, theirs = (
+            np.array(each.embed_queries(questions)) @ np.array(each.embed_documents(passages)).T
+            for each in (int8, embedder)
+        )
         assert mine.argmax(axis=1).tolist() == theirs.argmax(axis=1).tolist()
 
 
@@ -66,7 +73,9 @@ def test_what_was_measured_holds_for_the_sample_book() -> None:
         assert high.max() / measured.scale <= (255 - measured.zero) * 1.05 + 1
 
 
-def test_an_index_of_one_precision_is_searched_in_the_other(sample_home: Path, int8: Embedder, retriever: Retriever) -> None:
+def test_an_index_of_one_precision_is_searched_in_the_other(
+    sample_home: Path, int8: Embedder, retriever: Retriever
+) -> None:
     other = Retriever(int8, EdgeStore(sample_home), QUERY_COLLECTION)
     mine, theirs = (each.search("What is ROS 2?").hits[0] for each in (other, retriever))
     assert mine.chunk == theirs.chunk
@@ -80,7 +89,9 @@ def test_all_precisions_of_one_model_are_compatible() -> None:
     assert all(one.is_compatible(other) for one in made for other in made)
 
 
-@pytest.mark.parametrize("change", [{"model": "x"}, {"revision": "x"}, {"dim": 8}, {"distance": "dot"}, {"variant": "x"}])
+@pytest.mark.parametrize(
+    "change", [{"model": "x"}, {"revision": "x"}, {"dim": 8}, {"distance": "dot"}, {"variant": "x"}]
+)
 def test_another_model_is_not_compatible(change: dict[str, Any]) -> None:
     other = replace(FINGERPRINT, **change)
     assert other.is_compatible(other)
@@ -88,29 +99,38 @@ def test_another_model_is_not_compatible(change: dict[str, Any]) -> None:
     assert not FINGERPRINT.is_compatible(other)
 
 
-def test_a_processor_that_computes_something_else_is_told(shared_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_processor_that_computes_something_else_is_told(
+    shared_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     wrong = tmp_path / "probe.f32"
     np.roll(np.fromfile(VARIANTS["int8"].probe or "", np.float32), 7).tofile(wrong)
     monkeypatch.setitem(granite.VARIANTS, "int8", replace(VARIANTS["int8"], probe=wrong))
-    for once in (False, True):
+    for single_query in (False, True):
         with pytest.raises(ConfigurationError, match="wrong numbers on this processor") as caught:
-            granite_embedder(shared_home, 1, "int8", once=once).embed_query("x")
+            granite_embedder(shared_home, 1, "int8", single_query=single_query).embed_query("x")
         assert "RECTO_PRECISION=fp32" in caught.value.hint
 
 
-@pytest.mark.parametrize(("dot_product", "precision", "expected"), [(True, "int8", True), (False, "int8", False), (False, "fp32", True)])
+@pytest.mark.parametrize(
+    ("dot_product", "precision", "expected"),
+    [(True, "int8", True), (False, "int8", False), (False, "fp32", True)],
+)
 def test_int8_is_not_opened_in_haste_where_its_weights_must_be_made_unsigned(
-    shared_home: Path, monkeypatch: pytest.MonkeyPatch, dot_product: bool, precision: Precision, expected: bool
+    shared_home: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    dot_product: bool,
+    precision: Precision,
+    expected: bool,
 ) -> None:
     opened: list[bool] = []
 
-    def open_graph(graph: Path, weights: Weights, threads: int, *, once: bool) -> Run:
-        opened.append(once)
-        return usual(graph, weights, threads, once=once)
+    def open_graph(graph: Path, weights: Weights, threads: int, *, single_query: bool) -> Run:
+        opened.append(single_query)
+        return usual(graph, weights, threads, single_query=single_query)
 
     monkeypatch.setattr(granite, "open_graph", open_graph)
     monkeypatch.setattr(granite, "has_int8_dot_product", lambda: dot_product)
-    granite_embedder(shared_home, 1, precision, once=True).embed_query("x")
+    granite_embedder(shared_home, 1, precision, single_query=True).embed_query("x")
     assert opened == [expected]
 
 
@@ -135,7 +155,10 @@ def test_the_default_is_what_the_processor_computes_fastest(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dot_product: bool, precision: Precision
 ) -> None:
     monkeypatch.setattr(granite, "has_int8_dot_product", lambda: dot_product)
-    assert open_embedder(Settings("local", "edge", tmp_path), print).fingerprint == VARIANTS[precision].fingerprint
+    assert (
+        open_embedder(Settings("local", "edge", tmp_path), print).fingerprint
+        == VARIANTS[precision].fingerprint
+    )
 
 
 def test_another_model_has_no_int8_form(tmp_path: Path) -> None:

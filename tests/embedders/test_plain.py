@@ -18,21 +18,45 @@ from scripts.make_merges import merges
 
 LIBRARY = new_tokenizer(read_tokenizer(find_pack()))
 PLAIN = PlainTokenizer(_MERGES)
-WORDS = ["robot's", "I'll", "ROS", " 2", "2.0", "''ve", "  ", "\t\n", "don't", "aaaaaa", "http://x.y/z#a", "__init__()", "the", "Ġ", "1e-5"]
+WORDS = [
+    "robot's",
+    "I'll",
+    "ROS",
+    " 2",
+    "2.0",
+    "''ve",
+    "  ",
+    "\t\n",
+    "don't",
+    "aaaaaa",
+    "http://x.y/z#a",
+    "__init__()",
+    "the",
+    "Ġ",
+    "1e-5",
+]
 
 
 def test_the_rules_are_those_of_the_pack() -> None:
     assert _MERGES.read_bytes() == merges(read_tokenizer(find_pack()))
 
 
-@given(st.text(st.characters(max_codepoint=127)) | st.lists(st.sampled_from(WORDS)).map("".join) | st.text(string.ascii_lowercase))
+@given(
+    st.text(st.characters(max_codepoint=127))
+    | st.lists(st.sampled_from(WORDS)).map("".join)
+    | st.text(string.ascii_lowercase)
+)
 @example("")
 @example(" \x1c\x1f \x00\x7f ")
 @example("What is ROS 2?")
 @hypothesis_settings(max_examples=500, deadline=None)
 def test_any_text_gets_the_librarys_tokens_or_none(text: str) -> None:
     found = PLAIN.encode(text)
-    assert found == LIBRARY.encode(text).ids if found is not None else not text.isascii() or "<" in text or len(text) > 64
+    assert (
+        found == LIBRARY.encode(text).ids
+        if found is not None
+        else not text.isascii() or "<" in text or len(text) > 64
+    )
 
 
 def test_a_book_gets_the_librarys_tokens() -> None:
@@ -42,6 +66,9 @@ def test_a_book_gets_the_librarys_tokens() -> None:
             assert PLAIN.encode(line) in (None, LIBRARY.encode(line).ids)
 
 
-@pytest.mark.parametrize("text", ["Was ist ein Schlüssel?", "what does <mask> mean", "</s>", "🤖", "a\u00a0b", "x" * 65, "ab" * 900])
+@pytest.mark.parametrize(
+    "text",
+    ["Was ist ein Schlüssel?", "what does <mask> mean", "</s>", "🤖", "a\u00a0b", "x" * 65, "ab" * 900],
+)
 def test_what_is_not_plain_is_left_to_the_library(text: str) -> None:
     assert PLAIN.encode(text) is None

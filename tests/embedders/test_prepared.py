@@ -15,7 +15,11 @@ from recto.embedders.granite.weight_cache import Arrays, layout, prepared
 from recto.protocols import Embedder
 from recto.settings import Precision
 
-ARRAYS: Arrays = {"b": np.arange(5, dtype=np.float32), "a": np.arange(70_000, dtype=np.int8), "c": np.array(3.5, np.float32)}
+ARRAYS: Arrays = {
+    "b": np.arange(5, dtype=np.float32),
+    "a": np.arange(70_000, dtype=np.int8),
+    "c": np.array(3.5, np.float32),
+}
 
 
 def content() -> bytes:
@@ -83,7 +87,9 @@ def test_the_known_hash_is_that_of_the_weights(shared_home: Path, precision: Pre
         assert hashlib.file_digest(file, "sha256").hexdigest() == variant.sha256
 
 
-def test_the_model_reads_its_pack_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, embedder: Embedder) -> None:
+def test_the_model_reads_its_pack_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, embedder: Embedder
+) -> None:
     read: list[Path] = []
     usual = VARIANTS["fp32"]
 
@@ -94,10 +100,14 @@ def test_the_model_reads_its_pack_once(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setitem(granite.VARIANTS, "fp32", replace(usual, make=make))
     expected = embedder.embed_query("What is ROS 2?")
     for _ in range(2):
-        assert granite_embedder(tmp_path, 2).embed_query("What is ROS 2?") == pytest.approx(expected, abs=1e-6)
+        assert granite_embedder(tmp_path, 2).embed_query("What is ROS 2?") == pytest.approx(
+            expected, abs=1e-6
+        )
     assert len(read) == 1
 
 
 def test_the_numbers_are_the_same_without_a_file(tmp_path: Path, embedder: Embedder) -> None:
     homeless = granite_embedder(tmp_path / "no" / "home", 2)
-    assert homeless.embed_query("What is ROS 2?") == pytest.approx(embedder.embed_query("What is ROS 2?"), abs=1e-6)
+    assert homeless.embed_query("What is ROS 2?") == pytest.approx(
+        embedder.embed_query("What is ROS 2?"), abs=1e-6
+    )

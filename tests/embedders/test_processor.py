@@ -41,7 +41,9 @@ def test_linux_lists_dot_products(cpu_info: Path, text: str | None, expected: bo
     assert processor.has_int8_dot_product.__wrapped__() is expected
 
 
-@pytest.mark.parametrize(("dot_product", "settings"), [(True, {}), (False, {"session.x64quantprecision": "1"})])
+@pytest.mark.parametrize(
+    ("dot_product", "settings"), [(True, {}), (False, {"session.x64quantprecision": "1"})]
+)
 def test_weights_are_made_unsigned_only_where_sums_overflow(
     monkeypatch: pytest.MonkeyPatch, dot_product: bool, settings: dict[str, str]
 ) -> None:

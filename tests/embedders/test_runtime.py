@@ -28,10 +28,20 @@ QUESTIONS = ["What is ROS 2?", "How does a robot keep its balance?", "x", "SchlÃ
 
 def graph() -> bytes:
     """Add two inputs of [rows, columns]."""
-    inputs = [helper.make_tensor_value_info(name, kind, ["r", "c"]) for name, kind in (("a", TensorProto.FLOAT), ("n", TensorProto.INT64))]
+    inputs = [
+        helper.make_tensor_value_info(name, kind, ["r", "c"])
+        for name, kind in (("a", TensorProto.FLOAT), ("n", TensorProto.INT64))
+    ]
     output = helper.make_tensor_value_info("sum", TensorProto.FLOAT, ["r", "c"])
-    nodes = [helper.make_node("Cast", ["n"], ["f"], to=TensorProto.FLOAT), helper.make_node("Add", ["a", "f"], ["sum"])]
-    made = helper.make_model(helper.make_graph(nodes, "sum", inputs, [output]), opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    nodes = [
+        helper.make_node("Cast", ["n"], ["f"], to=TensorProto.FLOAT),
+        helper.make_node("Add", ["a", "f"], ["sum"]),
+    ]
+    made = helper.make_model(
+        helper.make_graph(nodes, "sum", inputs, [output]),
+        opset_imports=[helper.make_opsetid("", 17)],
+        ir_version=8,
+    )
     onnx.checker.check_model(made)
     return bytes(made.SerializeToString())
 
@@ -63,13 +73,19 @@ def test_a_library_that_is_another_gives_way_to_the_python_interface(
         with pytest.raises(OSError, match=str(other.name)):
             Session(other, graph(), 1, {})
         monkeypatch.setattr(graph_module, "find_library", lambda other=other: other)
-        assert granite_embedder(shared_home, 1).embed_query("x") == pytest.approx(embedder.embed_query("x"), abs=1e-6)
+        assert granite_embedder(shared_home, 1).embed_query("x") == pytest.approx(
+            embedder.embed_query("x"), abs=1e-6
+        )
 
 
 def test_inputs_that_do_not_fit_are_refused_and_the_next_call_works(library: Path) -> None:
     session = Session(library, graph(), 1, {})
     good: Inputs = {"a": array("f", [1.0]), "n": array("q", [1])}
-    calls: list[tuple[Inputs, str]] = [({"a": good["a"]}, "sum"), ({**good, "b": good["n"]}, "sum"), (good, "product")]
+    calls: list[tuple[Inputs, str]] = [
+        ({"a": good["a"]}, "sum"),
+        ({**good, "b": good["n"]}, "sum"),
+        (good, "product"),
+    ]
     for inputs, output in calls:
         with pytest.raises(OnnxError):
             session.run(inputs, 1, output)
@@ -94,9 +110,14 @@ def test_nothing_is_left_behind_by_calls_and_sessions(library: Path) -> None:
 
 
 @pytest.mark.parametrize("precision", VARIANTS)
-def test_both_interfaces_give_the_same_numbers(shared_home: Path, precision: Precision, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_both_interfaces_give_the_same_numbers(
+    shared_home: Path, precision: Precision, monkeypatch: pytest.MonkeyPatch
+) -> None:
     by_library = granite_embedder(shared_home, 2, precision).embed_queries(QUESTIONS)
-    in_haste = [granite_embedder(shared_home, 2, precision, once=True).embed_query(question) for question in QUESTIONS]
+    in_haste = [
+        granite_embedder(shared_home, 2, precision, single_query=True).embed_query(question)
+        for question in QUESTIONS
+    ]
     monkeypatch.setattr(graph_module, "find_library", lambda: None)
     by_python = granite_embedder(shared_home, 2, precision).embed_queries(QUESTIONS)
     for found in (by_library, in_haste):
@@ -108,7 +129,12 @@ def test_one_session_serves_many_threads(shared_home: Path) -> None:
     embedder = granite_embedder(shared_home, 1)
     expected = [embedder.embed_query(question) for question in QUESTIONS]
     found: list[list[list[float]]] = []
-    threads = [threading.Thread(target=lambda: found.append([embedder.embed_query(question) for question in QUESTIONS])) for _ in range(4)]
+    threads = [
+        threading.Thread(
+            target=lambda: found.append([embedder.embed_query(question) for question in QUESTIONS])
+        )
+        for _ in range(4)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -116,12 +142,14 @@ def test_one_session_serves_many_threads(shared_home: Path) -> None:
     assert found == [expected] * 4
 
 
-def test_weights_that_are_cut_off_are_an_error_of_ours(shared_home: Path, tmp_path: Path, library: Path) -> None:
+def test_weights_that_are_cut_off_are_an_error_of_ours(
+    shared_home: Path, tmp_path: Path, library: Path
+) -> None:
     variant = VARIANTS["fp32"]
     whole = (shared_home / "cache" / variant.weights).read_bytes()
     (tmp_path / variant.weights).write_bytes(whole[: len(whole) // 2])
     with pytest.raises(ConfigurationError, match="cannot be opened"):
-        by_library(library, variant.graph.read_bytes(), tmp_path, 1, once=True)
+        by_library(library, variant.graph.read_bytes(), tmp_path, 1, single_query=True)
 
 
 def test_a_text_beyond_the_models_positions_is_an_error_of_ours(shared_home: Path) -> None:
@@ -137,5 +165,7 @@ from pathlib import Path
 from recto.embedders.granite.embedder import granite_embedder
 print(len(granite_embedder(Path(sys.argv[1]), 2, once=True).embed_query("What is ROS 2?")))
 """
-    done = subprocess.run([sys.executable, "-c", code, str(shared_home)], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(shared_home)], capture_output=True, text=True, check=False
+    )
     assert (done.returncode, done.stdout, done.stderr) == (0, "384\n", "")

@@ -16,7 +16,16 @@ from recto.embedders.onnx import LocalEmbedder, Sessions, side_by_side
 from recto.errors import ConfigurationError, EmbeddingError
 
 TEXTS = [
-    f"{word} " * length for length, word in ((150, "gear"), (3, "arm"), (90, "leg"), (300, "foot"), (3, "hand"), (40, "eye"), (150, "rail"))
+    f"{word} " * length
+    for length, word in (
+        (150, "gear"),
+        (3, "arm"),
+        (90, "leg"),
+        (300, "foot"),
+        (3, "hand"),
+        (40, "eye"),
+        (150, "rail"),
+    )
 ]
 
 
@@ -28,7 +37,9 @@ def test_the_number_of_workers_changes_no_digit(shared_home: Path) -> None:
 
 def test_progress_is_told_by_the_callers_thread_and_ends_with_all(shared_home: Path) -> None:
     seen: list[tuple[int, int, int]] = []
-    granite_embedder(shared_home, 2).embed_documents(TEXTS, lambda done, total: seen.append((done, total, threading.get_ident())))
+    granite_embedder(shared_home, 2).embed_documents(
+        TEXTS, lambda done, total: seen.append((done, total, threading.get_ident()))
+    )
     assert [done for done, _, _ in seen] == sorted(done for done, _, _ in seen)
     assert seen[-1][:2] == (len(TEXTS), len(TEXTS))
     assert {thread for _, _, thread in seen} == {threading.get_ident()}
@@ -47,7 +58,9 @@ def test_jobs_really_run_at_the_same_time() -> None:
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_a_failure_is_raised_and_what_was_not_begun_is_dropped(workers: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failure_is_raised_and_what_was_not_begun_is_dropped(
+    workers: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     begun: list[int] = []
 
     def work(job: int) -> int:
@@ -120,12 +133,12 @@ def test_each_use_opens_one_session_when_it_is_needed() -> None:
 
     sessions = Sessions(open, 4)  # type: ignore[arg-type]
     assert opened == []
-    assert sessions.passages() is sessions.beside()
-    assert sessions.beside() is sessions.beside()
+    assert sessions.passages() is sessions.with_collection()
+    assert sessions.with_collection() is sessions.with_collection()
     assert sessions.alone() is sessions.alone()
     assert opened == [1, 4]
     single = Sessions(open, 1)  # type: ignore[arg-type]
-    assert single.alone() is single.beside()
+    assert single.alone() is single.with_collection()
     assert opened == [1, 4, 1]
 
 

@@ -24,7 +24,9 @@ def index(tmp_path: Path) -> Index:
     """Two pages of two modules; the first page has three sections, one of them with two anchors."""
     chunks = [
         replace(chunk(0, page="guide/a", text="The robot walks."), anchor=""),
-        replace(chunk(1, page="guide/a", text="It has two legs and"), anchor="legs", anchors=("legs", "parts")),
+        replace(
+            chunk(1, page="guide/a", text="It has two legs and"), anchor="legs", anchors=("legs", "parts")
+        ),
         replace(chunk(2, page="guide/a", text="two arms. They swing."), anchor="arms"),
         chunk(0, module="vla", directory="module-4-vla", page="b", text="Words become motion."),
     ]
@@ -95,7 +97,9 @@ def test_nothing_needs_no_place(index: Index) -> None:
 
 def test_the_finest_place_counts_and_the_module_by_itself(index: Index) -> None:
     chunks = {found.text: found for found in index.scroll()}
-    (question,) = bound(index, Expectation("q", modules=("module-1-ros2",), pages=("guide/a#arms",))).questions
+    (question,) = bound(
+        index, Expectation("q", modules=("module-1-ros2",), pages=("guide/a#arms",))
+    ).questions
     judged = question.judge([chunks["It has two legs and"], chunks["two arms. They swing."]])
     assert (judged.gains, judged.ideal, judged.module) == ((0, 1), (1,), True)
     assert question.judge([chunks["Words become motion."]]).module is False
@@ -103,7 +107,11 @@ def test_the_finest_place_counts_and_the_module_by_itself(index: Index) -> None:
 
 
 def test_a_second_chunk_of_a_place_gains_nothing_but_takes_its_rank(index: Index) -> None:
-    first, second, third = (found for found in sorted(index.scroll(), key=lambda found: found.chunk_index) if found.page_title == "GUIDE/A")
+    first, second, third = (
+        found
+        for found in sorted(index.scroll(), key=lambda found: found.chunk_index)
+        if found.page_title == "GUIDE/A"
+    )
     other = next(found for found in index.scroll() if found.page_title == "B")
     (question,) = bound(index, Expectation("q", pages=("guide/a", "b"))).questions
     judged = question.judge([first, second, third, other])
@@ -136,7 +144,9 @@ def test_a_place_named_twice_counts_once(index: Index) -> None:
 def test_passages_are_found_across_chunks(index: Index, passage: str, found: set[int]) -> None:
     (question,) = bound(index, Expectation("q", passages=(passage,))).questions
     ids = {id for target in question.targets for id in target.chunks}
-    assert {one.chunk_index for one in index.scroll() if one.id in ids and one.page_title == "GUIDE/A"} == found
+    assert {
+        one.chunk_index for one in index.scroll() if one.id in ids and one.page_title == "GUIDE/A"
+    } == found
     assert question.measured == bool(found)
 
 
@@ -170,7 +180,21 @@ def test_any_passage_of_a_page_is_found_where_it_stands(seed: int) -> None:
 
 
 def test_overlapping_chunks_hold_a_passage_together() -> None:
-    text = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve", "thirteen"]
+    text = [
+        "one",
+        "two",
+        "three",
+        "four",
+        "five",
+        "six",
+        "seven",
+        "eight",
+        "nine",
+        "ten",
+        "eleven",
+        "twelve",
+        "thirteen",
+    ]
     chunks: list[Chunk] = [chunk(0, text=" ".join(text[:8])), chunk(1, text=" ".join(text[6:]))]
     finder = PassageFinder([passage := " ".join(text[2:12])])
     for one in chunks:

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from recto.book.sources.tree import open_book
 from recto.errors import CollectionEmpty, ConfigurationError, EmbeddingError
 from recto.evaluation import calibration as module
-from recto.evaluation.calibration import all_probes, calibrate, off_topic_probes, percentile, separation
-from recto.indexing.indexer import Work, index_book
+from recto.evaluation.calibration import all_probes, auroc, calibrate, off_topic_probes, percentile
+from recto.indexing.indexer import IndexJob, index_book
 from recto.protocols import Embedder
 from recto.search.retriever import Retriever
 from recto.settings import ServerOptions
@@ -43,8 +43,8 @@ class Silent(Counting):
 def test_an_index_run_measures_noise(house: Path) -> None:
     measured = EdgeStore(house / "home").open("house").info.calibration
     assert measured is not None
-    assert 0.3 < measured.noise < 0.8
-    assert measured.separation > 0.95
+    assert 0.3 < measured.noise_floor < 0.8
+    assert measured.auroc > 0.95
     assert (measured.off_topic, measured.in_book) == (32, 16)
 
 
@@ -52,19 +52,23 @@ def test_answers_are_above_and_other_things_below(house: Path, embedder: Embedde
     retriever = Retriever(embedder, EdgeStore(house / "home"), "house")
     for question in ("How do I sharpen a knife?", "When are beans sown?", "How is a flat tyre repaired?"):
         response = retriever.search(question)
-        assert response.noise is not None
-        assert response.hits[0].score > response.noise, question
-    for question in ("What is a quark made of?", "How do I write a for loop in Rust?", "the orbit of Halley's comet"):
+        assert response.noise_floor is not None
+        assert response.hits[0].score > response.noise_floor, question
+    for question in (
+        "What is a quark made of?",
+        "How do I write a for loop in Rust?",
+        "the orbit of Halley's comet",
+    ):
         response = retriever.search(question)
-        assert response.noise is not None
-        assert response.hits[0].score < response.noise, question
+        assert response.noise_floor is not None
+        assert response.hits[0].score < response.noise_floor, question
 
 
 def test_vectors_of_another_model_are_all_noise(house: Path, tmp_path: Path, embedder: Embedder) -> None:
     shutil.copytree(house / "home", tmp_path / "home")
     store = EdgeStore(tmp_path / "home")
     publish_broken(store, "house", "broken", of_another_model)
-    assert calibrate(embedder, store.open("broken")).separation < 0.8
+    assert calibrate(embedder, store.open("broken")).auroc < 0.8
 
 
 def test_the_model_and_the_engine_are_asked_once(house: Path, embedder: Embedder) -> None:
@@ -112,13 +116,15 @@ def test_a_book_about_everything_cannot_be_measured(tmp_path: Path, embedder: Em
 
 def test_an_index_run_survives_a_failure(small_book: Path, home: Path, embedder: Embedder) -> None:
     store = EdgeStore(home)
-    report = index_book(Work(open_book(small_book), Silent(embedder)), store, "garden", journal=home / "journal")
+    report = index_book(
+        IndexJob(open_book(small_book), Silent(embedder)), store, "garden", journal=home / "journal"
+    )
     assert report.published
     assert report.notes == (
         "The level of noise was not measured (the service is down); `recto calibrate --collection garden` does it later.",
     )
     assert store.open("garden").info.calibration is None
-    assert store.open("garden").info.noise is None
+    assert store.open("garden").info.noise_floor is None
 
 
 def test_notes_are_seen_by_readers_that_are_open_and_leave_with_their_generation(tmp_path: Path) -> None:
@@ -126,23 +132,23 @@ def test_notes_are_seen_by_readers_that_are_open_and_leave_with_their_generation
     info = publish(store, "books", [chunk(0)])
     reader = other.open("books")
     assert reader.info.calibration is None
-    store.annotate(info, MEASURED)
+    store.save_calibration(info, MEASURED)
     assert reader.info.calibration == MEASURED
     assert other.open("books") is reader
     publish(store, "books", [chunk(0)])
     assert other.open("books").info.calibration is None
     publish(store, "books", [chunk(0)])
     assert not list((tmp_path / "collections" / "books").glob("gen-000001*"))
-    store.annotate(info, MEASURED)  # of a generation that is gone
+    store.save_calibration(info, MEASURED)  # of a generation that is gone
     assert not list((tmp_path / "collections" / "books").glob("gen-000001*"))
 
 
 def test_damaged_notes_are_no_notes(tmp_path: Path) -> None:
     store = EdgeStore(tmp_path)
-    store.annotate(publish(store, "books", [chunk(0)]), MEASURED)
+    store.save_calibration(publish(store, "books", [chunk(0)]), MEASURED)
     notes = tmp_path / "collections" / "books" / "gen-000001.notes"
     body = json.loads(notes.read_text())
-    body["calibration"]["noise"] = 0.1
+    body["calibration"]["noise_floor"] = 0.1
     notes.write_text(json.dumps(body))
     assert EdgeStore(tmp_path).open("books").info.calibration is None
     notes.write_bytes(b"\xff")
@@ -155,7 +161,7 @@ def test_a_server_keeps_it_in_the_metadata(tmp_path: Path) -> None:
         info = publish(store, "books", [chunk(0)])
         before = store.open("books")
         assert before.info.calibration is None
-        store.annotate(info, MEASURED)
+        store.save_calibration(info, MEASURED)
         assert store.open("books").info.calibration == MEASURED
         assert store.open("books").info.fingerprint == info.fingerprint
         with store.build("books", info.fingerprint.embedder) as build:  # type: ignore[union-attr]
@@ -163,7 +169,7 @@ def test_a_server_keeps_it_in_the_metadata(tmp_path: Path) -> None:
             build.publish(info.fingerprint)  # type: ignore[arg-type]
         assert store.open("books").info.calibration is None, "what was published since was not measured"
         with pytest.raises(ConfigurationError, match="not made by Recto"):
-            store.annotate(replace(info, fingerprint=None), MEASURED)
+            store.save_calibration(replace(info, fingerprint=None), MEASURED)
         store.close()
 
 
@@ -187,19 +193,26 @@ def test_percentiles_agree_with_numpy(values: list[float], share: float) -> None
 
 
 def test_separation_is_the_share_of_pairs_in_order() -> None:
-    assert separation([0.9, 0.8], [0.1, 0.2]) == 1
-    assert separation([0.1], [0.9]) == 0
-    assert separation([0.5], [0.5]) == 0.5
-    assert separation([0.5, 0.1], [0.3, 0.3]) == 0.5
+    assert auroc([0.9, 0.8], [0.1, 0.2]) == 1
+    assert auroc([0.1], [0.9]) == 0
+    assert auroc([0.5], [0.5]) == 0.5
+    assert auroc([0.5, 0.1], [0.3, 0.3]) == 0.5
     assert module.cosine([0.6, 0.8], [0.8, 0.6]) == pytest.approx(0.96)
 
 
 def test_a_small_change_keeps_what_was_measured(tmp_path: Path, embedder: Embedder) -> None:
     book, store = write_library(tmp_path / "book"), EdgeStore(tmp_path / "home")
-    first = index_book(Work(open_book(book), embedder), store, "house", journal=tmp_path / "journal")
+    first = index_book(IndexJob(open_book(book), embedder), store, "house", journal=tmp_path / "journal")
     (book / "welcome.md").write_text("# Welcome\n\nAn edited page.\n", "utf-8")
-    second = index_book(Work(open_book(book), Silent(embedder)), store, "house", journal=tmp_path / "journal")
+    second = index_book(
+        IndexJob(open_book(book), Silent(embedder)), store, "house", journal=tmp_path / "journal"
+    )
     assert second.published
     assert second.info.calibration == first.info.calibration == store.open("house").info.calibration
-    third = index_book(Work(open_book(book), Silent(embedder), rebuild=True), store, "house", journal=tmp_path / "journal")
+    third = index_book(
+        IndexJob(open_book(book), Silent(embedder), rebuild=True),
+        store,
+        "house",
+        journal=tmp_path / "journal",
+    )
     assert "The level of noise was not measured" in third.notes[0]

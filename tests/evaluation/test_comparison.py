@@ -29,10 +29,25 @@ def answer(number: int, rank: int | None) -> Answer:
     """A question whose one target came at a rank, or not at all."""
     gains = tuple(float(place == rank) for place in range(1, DEPTH + 1))
     judged = Judged(gains, (1.0,))
-    values = {str(measure): value for measure in DEFAULT_MEASURES if (value := measure.of(judged)) is not None}
-    found = tuple(Found("right" if gain else f"wrong-{place}", "", "m", 0.9 - place / 100, str(place)) for place, gain in enumerate(gains))
+    values = {
+        str(measure): value for measure in DEFAULT_MEASURES if (value := measure.of(judged)) is not None
+    }
+    found = tuple(
+        Found("right" if gain else f"wrong-{place}", "", "m", 0.9 - place / 100, str(place))
+        for place, gain in enumerate(gains)
+    )
     return Answer(
-        f"q{number:04}", f"question {number}", ("right",), "right", (), (), found, (rank,) if rank else (), rank == 1, values, 1.0
+        f"q{number:04}",
+        f"question {number}",
+        ("right",),
+        "right",
+        (),
+        (),
+        found,
+        (rank,) if rank else (),
+        rank == 1,
+        values,
+        1.0,
     )
 
 
@@ -99,9 +114,15 @@ def test_what_entered_and_left_is_told() -> None:
 
 def test_only_questions_of_both_runs_are_compared() -> None:
     now, before = run_of([1, 1, None, 1]), run_of([1, 1, 1])
-    before = replace(before, answers=(*before.answers[:2], replace(before.answers[2], targets=("elsewhere",))))
+    before = replace(
+        before, answers=(*before.answers[:2], replace(before.answers[2], targets=("elsewhere",)))
+    )
     comparison = compare(now, Baseline.of(before))
-    assert (comparison.compared, comparison.only_now, comparison.expected_otherwise) == (2, ("q0003",), ("q0002",))
+    assert (comparison.compared, comparison.only_now, comparison.expected_otherwise) == (
+        2,
+        ("q0003",),
+        ("q0002",),
+    )
     assert compare(run_of([1]), Baseline.of(run_of([1, 2]))).only_before == ("q0001",)
     assert not comparison.losses
 
@@ -122,14 +143,17 @@ def test_a_loss_that_nobody_would_notice_does_not_fail() -> None:
     before: list[int | None] = [1] * 2000
     now: list[int | None] = [None] * 12 + [1] * 1988
     comparison = compare(run_of(now), Baseline.of(run_of(before)))
-    assert max(delta.chance for delta in comparison.deltas if delta.gated) < 0.001
+    assert max(delta.p_value for delta in comparison.deltas if delta.gated) < 0.001
     assert not comparison.losses, "0.6 points"
 
 
 def test_a_loss_names_its_measure() -> None:
     comparison = compare(run_of([None] * 20 + [1] * 80), Baseline.of(run_of([1] * 100)))
     assert [delta.measure for delta in comparison.losses] == ["Hit@5", "MRR"]
-    assert [check.name for check in checks(run_of([1]), (), comparison) if not check.holds] == ["no loss of Hit@5", "no loss of MRR"]
+    assert [check.name for check in checks(run_of([1]), (), comparison) if not check.holds] == [
+        "no loss of Hit@5",
+        "no loss of MRR",
+    ]
     assert json.loads(json.dumps(comparison.to_dict()))["measures"]["MRR"]["significant_loss"] is True
 
 
@@ -140,7 +164,9 @@ def suite_of(numbers: np.random.Generator, questions: int = QUESTIONS) -> Ranks:
     """Ranks as a good book index gives them: mostly first, some a little later, a few not at all."""
     return [
         int(rank) if rank else None
-        for rank in numbers.choice([1, 2, 3, 4, 5, 7, 10, 0], questions, p=[0.7, 0.1, 0.05, 0.03, 0.02, 0.02, 0.01, 0.07])
+        for rank in numbers.choice(
+            [1, 2, 3, 4, 5, 7, 10, 0], questions, p=[0.7, 0.1, 0.05, 0.03, 0.02, 0.02, 0.01, 0.07]
+        )
     ]
 
 

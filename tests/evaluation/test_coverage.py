@@ -11,7 +11,7 @@ import pytest
 from recto.book.sources.tree import open_book
 from recto.evaluation.calibration import first_sentence, heading_question
 from recto.evaluation.coverage import WITHIN, cover, sections_of
-from recto.indexing.indexer import Work, index_book
+from recto.indexing.indexer import IndexJob, index_book
 from recto.protocols import Embedder
 from recto.search.retriever import Retriever
 from recto.stores.edge.store import EdgeStore
@@ -23,7 +23,10 @@ from tests.making import chunk
 
 def test_every_section_of_a_sound_book_is_reached(house: Path, embedder: Embedder) -> None:
     seen: list[tuple[int, int]] = []
-    found = cover(Retriever(embedder, EdgeStore(house / "home"), "house"), lambda done, total: seen.append((done, total)))
+    found = cover(
+        Retriever(embedder, EdgeStore(house / "home"), "house"),
+        lambda done, total: seen.append((done, total)),
+    )
     headings = [heading for sections in PAGES.values() for heading, _ in sections]
     assert len(found.sections) == len(headings) + 1
     assert found.share == 1.0
@@ -37,12 +40,19 @@ def test_every_section_of_a_sound_book_is_reached(house: Path, embedder: Embedde
 
 
 def test_headings_without_text_count_and_are_found_through_their_subsections() -> None:
-    below = replace(chunk(0, text="Text."), headings=("T", "Empty", "Full"), anchor="full", anchors=("full", "empty"))
+    below = replace(
+        chunk(0, text="Text."), headings=("T", "Empty", "Full"), anchor="full", anchors=("full", "empty")
+    )
     empty, full = sections_of([below])
     assert (empty.headings, empty.place, empty.has_text) == (("T", "Empty"), f"{below.page_url}#empty", False)
     assert (full.headings, full.anchor, full.has_text) == (("T", "Empty", "Full"), "full", True)
     assert empty.holds(below)
-    assert sections_of([replace(below, headings=("T", "Empty"), anchor="empty", chunk_index=0), replace(below, chunk_index=1)])[0].has_text
+    assert sections_of(
+        [
+            replace(below, headings=("T", "Empty"), anchor="empty", chunk_index=0),
+            replace(below, chunk_index=1),
+        ]
+    )[0].has_text
 
 
 def test_coverage_is_measured_in_each_mode(house: Path, embedder: Embedder) -> None:
@@ -66,8 +76,12 @@ def test_holes_are_found(house: Path, tmp_path: Path, embedder: Embedder) -> Non
     store = EdgeStore(tmp_path / "home")
 
     def spoilt(passages: Passages) -> Passages:
-        elsewhere = embedder.embed_documents(["The orbits of planets are ellipses, with the sun in one of their foci."])[0]
-        return [(one, elsewhere if one.anchor in ("slugs", "brakes") else numbers) for one, numbers in passages]
+        elsewhere = embedder.embed_documents(
+            ["The orbits of planets are ellipses, with the sun in one of their foci."]
+        )[0]
+        return [
+            (one, elsewhere if one.anchor in ("slugs", "brakes") else numbers) for one, numbers in passages
+        ]
 
     publish_broken(store, "house", "broken", spoilt)
     found = cover(Retriever(embedder, store, "broken"))
@@ -80,13 +94,15 @@ def test_holes_are_found(house: Path, tmp_path: Path, embedder: Embedder) -> Non
 def test_copies_are_found(tmp_path: Path, embedder: Embedder) -> None:
     book = write_library(tmp_path / "book")
     soil = (book / "module-1-garden" / "01-soil.md").read_text("utf-8")
-    (book / "module-3-workshop" / "05-soil-again.md").write_text(soil.replace("all year", "the whole year"), "utf-8")
+    (book / "module-3-workshop" / "05-soil-again.md").write_text(
+        soil.replace("all year", "the whole year"), "utf-8"
+    )
     store = EdgeStore(tmp_path / "home")
-    index_book(Work(open_book(book), embedder), store, "house", journal=tmp_path / "journal")
+    index_book(IndexJob(open_book(book), embedder), store, "house", journal=tmp_path / "journal")
     found = cover(Retriever(embedder, store, "house"))
-    assert {(reached.section.page_url.rpartition("/")[2], reached.section.anchor) for reached in found.duplicates} == {
-        (page, anchor) for page in ("01-soil", "05-soil-again") for anchor in ("", "compost", "mulch")
-    }
+    assert {
+        (reached.section.page_url.rpartition("/")[2], reached.section.anchor) for reached in found.duplicates
+    } == {(page, anchor) for page in ("01-soil", "05-soil-again") for anchor in ("", "compost", "mulch")}
     mulch = next(reached for reached in found.duplicates if reached.section.place.endswith("01-soil#mulch"))
     assert mulch.copies == ("local://docs/docs/module-3-workshop/05-soil-again#mulch",)
 
@@ -106,7 +122,11 @@ def test_shadows_are_found(house: Path, tmp_path: Path, embedder: Embedder) -> N
         return changed
 
     publish_broken(store, "house", "broken", shadowed)
-    (mulch,) = [reached for reached in cover(Retriever(embedder, store, "broken")).shadowed if reached.section.anchor == "mulch"]
+    (mulch,) = [
+        reached
+        for reached in cover(Retriever(embedder, store, "broken")).shadowed
+        if reached.section.anchor == "mulch"
+    ]
     assert mulch.shadowed_by == "workshop"
     assert mulch.heading_rank is not None
     assert mulch.heading_rank <= WITHIN
@@ -114,7 +134,10 @@ def test_shadows_are_found(house: Path, tmp_path: Path, embedder: Embedder) -> N
 
 def test_a_section_is_asked_for_by_its_first_passage() -> None:
     parts = [
-        replace(chunk(number, text=f"Part {number} of it is a whole sentence."), headings=("A", "B"), anchor="b") for number in (2, 0, 1)
+        replace(
+            chunk(number, text=f"Part {number} of it is a whole sentence."), headings=("A", "B"), anchor="b"
+        )
+        for number in (2, 0, 1)
     ]
     (section,) = sections_of(parts)
     assert section.chunk_index == 0
@@ -129,7 +152,10 @@ def test_a_section_is_asked_for_by_its_first_passage() -> None:
     [
         ("A node is a process. It has a name.", "A node is a process."),
         ("```bash\nls -l\n```\n\nThe list of files is long. Very long.", "The list of files is long."),
-        ("## Heading\n\n- *Links* like [this one](http://x.org) are read. More.", "Heading *Links* like this one are read."),
+        (
+            "## Heading\n\n- *Links* like [this one](http://x.org) are read. More.",
+            "Heading *Links* like this one are read.",
+        ),
         ("| a | b |\n|---|---|\n| 1 | 2 |", "| a | b | |---|---| | 1 | 2 |"),
         ("Yes. No. This one is long enough to be asked for.", "This one is long enough to be asked for."),
         ("word " * 100, ("word " * 60).strip()),

@@ -14,7 +14,7 @@ from recto.book.sources.tree import open_book
 from recto.cli.commands.doctor import exit_code
 from recto.evaluation.doctor.examination import examine
 from recto.evaluation.doctor.findings import Finding, Severity
-from recto.indexing.indexer import Work, index_book
+from recto.indexing.indexer import IndexJob, index_book
 from recto.indexing.promotion import promote
 from recto.protocols import Embedder
 from recto.settings import ServerOptions
@@ -31,18 +31,27 @@ from tests.library import write_library
 
 NOTHING_SET: Mapping[str, str] = {}
 KEY, COHERE_KEY = "qdrant_secret_key_123", "cohere_secret_key_456"
-SOIL, SEEDS, BREAD = "module-1-garden/01-soil.md", "module-1-garden/02-seeds.md", "module-2-kitchen/01-bread.md"
+SOIL, SEEDS, BREAD = (
+    "module-1-garden/01-soil.md",
+    "module-1-garden/02-seeds.md",
+    "module-2-kitchen/01-bread.md",
+)
 
 
 def examined(
-    home: Path, collection: str | None = "house", settings: Mapping[str, str] = NOTHING_SET, directory: Path | None = None
+    home: Path,
+    collection: str | None = "house",
+    settings: Mapping[str, str] = NOTHING_SET,
+    directory: Path | None = None,
 ) -> list[Finding]:
     values = {"RECTO_HOME": str(home), "RECTO_THREADS": "2", "RECTO_PRECISION": "fp32", **settings}
     return list(examine(values, directory, collection))
 
 
 def bad(found: list[Finding]) -> dict[str, Finding]:
-    return {finding.name: finding for finding in found if finding.severity in (Severity.WARNING, Severity.ERROR)}
+    return {
+        finding.name: finding for finding in found if finding.severity in (Severity.WARNING, Severity.ERROR)
+    }
 
 
 def named(found: list[Finding], check: str) -> Finding:
@@ -53,7 +62,11 @@ def test_all_is_well(house: Path) -> None:
     found = examined(house / "home")
     assert {finding.severity for finding in found} == {Severity.OK}
     assert exit_code(found) == 0
-    assert [finding.check for finding in found if finding.check in ("source", "content", "search", "calibration", "fingerprint")] == [
+    assert [
+        finding.check
+        for finding in found
+        if finding.check in ("source", "content", "search", "calibration", "fingerprint")
+    ] == [
         "fingerprint",
         "calibration",
         "search",
@@ -61,15 +74,24 @@ def test_all_is_well(house: Path) -> None:
         "content",
     ]
     assert any("texts were embedded again" in line for line in named(found, "content").evidence)
-    assert "none of COHERE_API_KEY, QDRANT_URL, QDRANT_API_KEY is set" in named(found, "configuration").message
+    assert (
+        "none of COHERE_API_KEY, QDRANT_URL, QDRANT_API_KEY is set" in named(found, "configuration").message
+    )
 
 
-def test_included_files_that_are_missing_are_a_warning(house: Path, tmp_path: Path, embedder: Embedder) -> None:
+def test_included_files_that_are_missing_are_a_warning(
+    house: Path, tmp_path: Path, embedder: Embedder
+) -> None:
     shutil.copytree(house, tmp_path / "house")
     page = tmp_path / "house" / "book" / SOIL
     page.write_text(f'{page.read_text("utf-8")}\n--8<-- "gone.md"\n', "utf-8")
     store = EdgeStore(tmp_path / "house" / "home")
-    index_book(Work(open_book(tmp_path / "house" / "book"), embedder), store, "house", journal=tmp_path / "journal")
+    index_book(
+        IndexJob(open_book(tmp_path / "house" / "book"), embedder),
+        store,
+        "house",
+        journal=tmp_path / "journal",
+    )
     store.close()
     found = named(examined(tmp_path / "house" / "home"), "includes")
     assert (found.severity, found.name) == (Severity.WARNING, "unresolved")
@@ -91,7 +113,11 @@ BROKEN: dict[str, tuple[breaking.Breaker, set[str], str]] = {
     "untouched": (breaking.untouched, set(), ""),
     "another model": (breaking.of_another_model, {"vectors_of_another_model"}, "cosine of"),
     "a chapter dropped": (breaking.without_page(SOIL), {"not_as_published", "changed"}, SOIL),
-    "pages swapped": (breaking.with_pages_swapped(SOIL, BREAD), {"text_is_not_what_was_embedded", "text_not_in_source"}, BREAD),
+    "pages swapped": (
+        breaking.with_pages_swapped(SOIL, BREAD),
+        {"text_is_not_what_was_embedded", "text_not_in_source"},
+        BREAD,
+    ),
     "pages swapped with their hashes": (
         breaking.with_pages_swapped(SOIL, BREAD, hashes=True),
         {"not_as_published", "text_not_in_source"},
@@ -99,8 +125,12 @@ BROKEN: dict[str, tuple[breaking.Breaker, set[str], str]] = {
     ),
     "passages shuffled": (breaking.with_passages_shuffled(SEEDS), {"shuffled_passages", "wrong_id"}, SEEDS),
     "modules emptied": (breaking.without_module, {"no_module"}, "passage"),
-    "noise": (breaking.with_noise(0.05), {"vector_of_another_text"}, "passage"),
-    "a passage dropped": (breaking.without_a_passage, {"missing_passages", "not_as_published", "changed"}, SOIL),
+    "noise_floor": (breaking.with_noise(0.05), {"vector_of_another_text"}, "passage"),
+    "a passage dropped": (
+        breaking.without_a_passage,
+        {"missing_passages", "not_as_published", "changed"},
+        SOIL,
+    ),
 }
 
 
@@ -116,7 +146,9 @@ def test_broken_indexes_are_told_apart(house: Path, tmp_path: Path, way: str) ->
         assert any(evidence in line for finding in bad(found).values() for line in finding.evidence)
         damage = [finding for finding in found if finding.severity is Severity.ERROR]
         assert all(
-            finding.repair.startswith("recto index ") and finding.repair.endswith("--collection broken --rebuild") for finding in damage
+            finding.repair.startswith("recto index ")
+            and finding.repair.endswith("--collection broken --rebuild")
+            for finding in damage
         )
         assert exit_code(found) == 5
 
@@ -126,7 +158,12 @@ def test_the_repair_repairs(house: Path, tmp_path: Path, embedder: Embedder) -> 
     store = EdgeStore(tmp_path / "home")
     breaking.publish_broken(store, "house", "broken", breaking.without_module)
     assert exit_code(examined(tmp_path / "home", "broken")) == 5
-    index_book(Work(open_book(house / "book"), embedder, rebuild=True), store, "broken", journal=tmp_path / "home" / "journal")
+    index_book(
+        IndexJob(open_book(house / "book"), embedder, rebuild=True),
+        store,
+        "broken",
+        journal=tmp_path / "home" / "journal",
+    )
     assert bad(examined(tmp_path / "home", "broken")) == {}
 
 
@@ -135,8 +172,10 @@ def test_the_book_has_changed(house: Path, tmp_path: Path, embedder: Embedder) -
     home = tmp_path / "home"
     for name in ("module-1-garden", "module-2-kitchen"):
         shutil.rmtree(book / name)
-    index_book(Work(open_book(book), embedder), EdgeStore(home), "house", journal=home / "journal")
-    (book / "module-3-workshop" / "03-paint.md").write_text("# Paint\n\nPaint is quite another matter today.\n", "utf-8")
+    index_book(IndexJob(open_book(book), embedder), EdgeStore(home), "house", journal=home / "journal")
+    (book / "module-3-workshop" / "03-paint.md").write_text(
+        "# Paint\n\nPaint is quite another matter today.\n", "utf-8"
+    )
     (book / "module-3-workshop" / "04-electricity.md").unlink()
     (book / "new.md").write_text("# New\n\nA new page about windows.\n", "utf-8")
     found = examined(home)
@@ -189,7 +228,9 @@ def test_an_older_generation_answers(house: Path, tmp_path: Path) -> None:
         ({"COLLECTION_NAME": "a/b"}, "configuration", "usable collection name", 2),
     ],
 )
-def test_settings_that_cannot_be_used(home: Path, settings: dict[str, str], check: str, words: str, code: int) -> None:
+def test_settings_that_cannot_be_used(
+    home: Path, settings: dict[str, str], check: str, words: str, code: int
+) -> None:
     found = examined(home, None, settings)
     assert words in named(found, check).message
     assert named(found, check).repair
@@ -208,7 +249,10 @@ def test_a_dotenv_is_named(home: Path, tmp_path: Path) -> None:
     (tmp_path / ".env").write_text("RECTO_STORE=edge\nQDRANT_API_KEY=" + KEY)
     found = examined(home, None, {"RECTO_EMBEDDER": "local"}, tmp_path)
     assert str(tmp_path / ".env") in named(found, "configuration").evidence[0]
-    assert "RECTO_EMBEDDER=local and RECTO_STORE=edge and QDRANT_API_KEY is set" in named(found, "configuration").message
+    assert (
+        "RECTO_EMBEDDER=local and RECTO_STORE=edge and QDRANT_API_KEY is set"
+        in named(found, "configuration").message
+    )
     assert KEY not in str(found)
 
 
@@ -261,7 +305,12 @@ def qdrant() -> Iterator[QdrantDouble]:
 
 
 def server(double: QdrantDouble) -> Mapping[str, str]:
-    return {"RECTO_EMBEDDER": "local", "RECTO_STORE": "server", "QDRANT_URL": double.url, "QDRANT_API_KEY": KEY}
+    return {
+        "RECTO_EMBEDDER": "local",
+        "RECTO_STORE": "server",
+        "QDRANT_URL": double.url,
+        "QDRANT_API_KEY": KEY,
+    }
 
 
 def test_a_payload_index_is_missing(house: Path, tmp_path: Path, qdrant: QdrantDouble) -> None:
@@ -308,7 +357,10 @@ def test_cohere_is_asked(home: Path, qdrant: QdrantDouble) -> None:
         }
         found = examined(home, settings=settings)
         assert named(found, "cohere").severity is Severity.OK
-        assert "COHERE_API_KEY and QDRANT_URL and QDRANT_API_KEY are set" in named(found, "configuration").message
+        assert (
+            "COHERE_API_KEY and QDRANT_URL and QDRANT_API_KEY are set"
+            in named(found, "configuration").message
+        )
         assert named(found, "collection").name == "missing"
         assert len(cohere.requests) == 1
         cohere.always(status(401, {"message": f"invalid api token {COHERE_KEY}"}))
@@ -327,25 +379,42 @@ def test_an_old_server(home: Path) -> None:
 def foreign(double: QdrantDouble, name: str, points: list[models.PointStruct], dim: int) -> None:
     with pytest.warns(UserWarning, match="insecure"):
         client = QdrantClient(url=double.url, api_key=KEY, check_compatibility=False)
-    client.create_collection(name, vectors_config=models.VectorParams(size=dim, distance=models.Distance.COSINE))
+    client.create_collection(
+        name, vectors_config=models.VectorParams(size=dim, distance=models.Distance.COSINE)
+    )
     client.upsert(name, points, wait=True)
     client.close()
 
 
-def test_another_pipelines_collection(home: Path, house: Path, qdrant: QdrantDouble, embedder: Embedder) -> None:
-    chunks = sorted(EdgeStore(house / "home").open("house").scroll(), key=lambda chunk: (chunk.source, chunk.chunk_index))
+def test_another_pipelines_collection(
+    home: Path, house: Path, qdrant: QdrantDouble, embedder: Embedder
+) -> None:
+    chunks = sorted(
+        EdgeStore(house / "home").open("house").scroll(), key=lambda chunk: (chunk.source, chunk.chunk_index)
+    )
     vectors = embedder.embed_documents([chunk.text for chunk in chunks])
     payloads = [
-        {"content": chunk.text, "url": chunk.page_url, "title": chunk.page_title, "chunk_index": chunk.chunk_index} for chunk in chunks
+        {
+            "content": chunk.text,
+            "url": chunk.page_url,
+            "title": chunk.page_title,
+            "chunk_index": chunk.chunk_index,
+        }
+        for chunk in chunks
     ]
-    points = [models.PointStruct(id=number, vector=vectors[number], payload=payload) for number, payload in enumerate(payloads)]
+    points = [
+        models.PointStruct(id=number, vector=vectors[number], payload=payload)
+        for number, payload in enumerate(payloads)
+    ]
     foreign(qdrant, "theirs", points, embedder.dim)
     found = examined(home, "theirs", server(qdrant))
     assert set(bad(found)) == {"missing"}  # a payload index on the address
     assert "so it is this model" in next(finding.message for finding in found if finding.name == "same_model")
     assert named(found, "dialect").severity is Severity.OK
     turned = [
-        models.PointStruct(id=point.id, vector=[*vectors[number][1:], vectors[number][0]], payload=point.payload)
+        models.PointStruct(
+            id=point.id, vector=[*vectors[number][1:], vectors[number][0]], payload=point.payload
+        )
         for number, point in enumerate(points)
     ]
     foreign(qdrant, "turned", turned, embedder.dim)
@@ -353,7 +422,11 @@ def test_another_pipelines_collection(home: Path, house: Path, qdrant: QdrantDou
     assert "RECTO_MODEL" in bad(found)["vectors_of_another_model"].repair
     assert exit_code(found) == 2
     spoilt = [
-        models.PointStruct(id=point.id, vector=point.vector, payload={**(point.payload or {}), "title": "", "url": "no address"})
+        models.PointStruct(
+            id=point.id,
+            vector=point.vector,
+            payload={**(point.payload or {}), "title": "", "url": "no address"},
+        )
         for point in points[:6]
     ]
     foreign(qdrant, "spoilt", spoilt, embedder.dim)

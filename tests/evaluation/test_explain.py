@@ -25,10 +25,12 @@ def house_retriever(house: Path, embedder: Embedder) -> Retriever:
 def test_hits_margins_and_near_misses(house_retriever: Retriever) -> None:
     found = explain(house_retriever, "How is compost made?", top_k=3)
     response = house_retriever.search("How is compost made?", top_k=8)
-    assert [ranked.hit.chunk.id for ranked in (*found.shown, *found.near_misses)] == [hit.chunk.id for hit in response.hits]
+    assert [ranked.hit.chunk.id for ranked in (*found.shown, *found.near_misses)] == [
+        hit.chunk.id for hit in response.hits
+    ]
     assert [ranked.rank for ranked in found.near_misses] == [4, 5, 6, 7, 8]
     assert found.shown[0].lead == pytest.approx(response.hits[0].score - response.hits[1].score)
-    assert found.noise == response.noise
+    assert found.noise_floor == response.noise_floor
     assert [step.name for step in found.steps] == ["open", "load the model", "embed", "search"]
     assert found.found
     assert found.expected is None
@@ -39,7 +41,11 @@ def test_an_expected_place_that_comes(house_retriever: Retriever, page: str) -> 
     found = explain(house_retriever, "How is compost made?", expect=Place(page, "compost"))
     assert found.found
     assert found.expected is not None
-    assert (found.expected.verdict, found.expected.rank, found.expected.message) == (Verdict.FOUND, 1, "It is at rank 1.")
+    assert (found.expected.verdict, found.expected.rank, found.expected.message) == (
+        Verdict.FOUND,
+        1,
+        "It is at rank 1.",
+    )
     assert found.expected.hit is not None
     assert found.expected.hit.score == pytest.approx(found.shown[0].hit.score, abs=1e-5)
 
@@ -47,7 +53,9 @@ def test_an_expected_place_that_comes(house_retriever: Retriever, page: str) -> 
 @pytest.mark.parametrize("mode", MODES)
 def test_every_mode_is_explained_by_both_rankings(house_retriever: Retriever, mode: Mode) -> None:
     query = "compost heap of leaves"
-    found = explain(house_retriever, query, top_k=3, expect=Place("module-1-garden/01-soil", "compost"), mode=mode)
+    found = explain(
+        house_retriever, query, top_k=3, expect=Place("module-1-garden/01-soil", "compost"), mode=mode
+    )
     assert found.mode == mode
     assert [ranked.hit for ranked in found.shown] == list(house_retriever.search(query, 3, mode=mode).hits)
     assert found.words == ("compost", "heap", "leaves")
@@ -77,7 +85,12 @@ def test_a_chunk_without_a_word_of_the_query_has_no_lexical_rank(house_retriever
 def test_an_expected_place_that_is_too_low(house_retriever: Retriever) -> None:
     everything = house_retriever.search("How is compost made?", top_k=100).hits
     rank = next(rank for rank, hit in enumerate(everything, 1) if hit.chunk.anchor == "lamps")
-    found = explain(house_retriever, "How is compost made?", top_k=2, expect=Place("module-3-workshop/04-electricity", "lamps"))
+    found = explain(
+        house_retriever,
+        "How is compost made?",
+        top_k=2,
+        expect=Place("module-3-workshop/04-electricity", "lamps"),
+    )
     expected = found.expected
     assert expected is not None
     assert not found.found
@@ -97,7 +110,9 @@ def test_an_expected_place_that_is_too_low(house_retriever: Retriever) -> None:
         (Place("zzz"), Verdict.NO_PAGE, ""),
     ],
 )
-def test_places_that_are_not_there(house_retriever: Retriever, place: Place, verdict: Verdict, near: str) -> None:
+def test_places_that_are_not_there(
+    house_retriever: Retriever, place: Place, verdict: Verdict, near: str
+) -> None:
     expected = explain(house_retriever, "compost", expect=place).expected
     assert expected is not None
     assert expected.verdict is verdict
@@ -106,15 +121,21 @@ def test_places_that_are_not_there(house_retriever: Retriever, place: Place, ver
 
 def test_filters_that_leave_it_out(house_retriever: Retriever) -> None:
     place = Place("module-1-garden/01-soil", "compost")
-    expected = explain(house_retriever, "How is compost made?", filters=Filters(("kitchen",)), expect=place).expected
+    expected = explain(
+        house_retriever, "How is compost made?", filters=Filters(("kitchen",)), expect=place
+    ).expected
     assert expected is not None
     assert expected.verdict is Verdict.FILTERED_OUT
     assert expected.message == "It is of module 'garden', which --module kitchen leaves out."
     assert expected.rank == 1, "the rank that it would have"
-    expected = explain(house_retriever, "compost", filters=Filters(page_url="local://docs/docs/welcome"), expect=place).expected
+    expected = explain(
+        house_retriever, "compost", filters=Filters(page_url="local://docs/docs/welcome"), expect=place
+    ).expected
     assert expected is not None
     assert expected.verdict is Verdict.FILTERED_OUT
-    expected = explain(house_retriever, "How is compost made?", filters=Filters(("garden",)), expect=place).expected
+    expected = explain(
+        house_retriever, "How is compost made?", filters=Filters(("garden",)), expect=place
+    ).expected
     assert expected is not None
     assert expected.verdict is Verdict.FOUND
 
@@ -125,10 +146,17 @@ def test_passages(house_retriever: Retriever) -> None:
     assert found.expected.verdict is Verdict.FOUND
     assert found.expected.hit is not None
     assert found.expected.hit.chunk.anchor == "flat-tyres"
-    expected = explain(house_retriever, "flat tyre", passage="look for the leak of the tube under water").expected
+    expected = explain(
+        house_retriever, "flat tyre", passage="look for the leak of the tube under water"
+    ).expected
     assert expected is not None
-    assert (expected.verdict, expected.near) == (Verdict.NO_PASSAGE, "local://docs/docs/module-3-workshop/02-bicycles#flat-tyres")
-    expected = explain(house_retriever, "flat tyre", expect=Place("welcome"), passage="find the hole").expected
+    assert (expected.verdict, expected.near) == (
+        Verdict.NO_PASSAGE,
+        "local://docs/docs/module-3-workshop/02-bicycles#flat-tyres",
+    )
+    expected = explain(
+        house_retriever, "flat tyre", expect=Place("welcome"), passage="find the hole"
+    ).expected
     assert expected is not None
     assert expected.verdict is Verdict.NO_PASSAGE
     assert "local://docs/docs/welcome" in expected.message

@@ -12,8 +12,17 @@ import pytest
 from recto.book.chunking import DEFAULT_SIZE, chunk_page
 from recto.book.parsing.document import read
 from recto.book.sources.tree import open_book
-from recto.evaluation.integrity import Issues, SourceCheck, Trouble, contained, embedded_text, examine, similar, words
-from recto.indexing.indexer import Work, index_book
+from recto.evaluation.integrity import (
+    IssueKind,
+    Issues,
+    SourceCheck,
+    contained,
+    embedded_text,
+    examine,
+    similar,
+    words,
+)
+from recto.indexing.indexer import IndexJob, index_book
 from recto.protocols import Embedder
 from recto.stores.edge.store import EdgeStore
 from recto.types import Chunk
@@ -26,7 +35,10 @@ SITES = Path(__file__).parent.parent / "book" / "sites"
 
 def passages_of(path: Path, embedder: Embedder) -> list[tuple[Chunk, str]]:
     book = open_book(path)
-    found = (chunk_page(page, read(page), book.book, embedder.count_tokens, embedder.max_tokens, DEFAULT_SIZE) for page in book.pages())
+    found = (
+        chunk_page(page, read(page), book.book, embedder.count_tokens, embedder.max_tokens, DEFAULT_SIZE)
+        for page in book.pages()
+    )
     return [(passage.chunk, passage.embedded) for passages in found for passage in passages]
 
 
@@ -35,7 +47,9 @@ def corpora() -> list[Path]:
     return sorted(path for path in Path(root, "books").iterdir() if path.is_dir()) if root else []
 
 
-@pytest.mark.parametrize("book", [TORTURE, SITES / "docusaurus", SITES / "mkdocs", *corpora()], ids=lambda path: path.name)
+@pytest.mark.parametrize(
+    "book", [TORTURE, SITES / "docusaurus", SITES / "mkdocs", *corpora()], ids=lambda path: path.name
+)
 def test_what_reading_leaves_out_or_repeats_is_no_damage(book: Path, embedder: Embedder) -> None:
     """Entities, dropped tags, divided tables and fences, diagrams, partials: all are found at their lines."""
     check, issues = SourceCheck(), Issues()
@@ -53,8 +67,12 @@ def test_partials_are_found_at_the_line_that_shows_them(tmp_path: Path, embedder
     )
     docs = tmp_path / "docs"
     docs.mkdir()
-    (docs / "_shared.mdx").write_text("Shared words about whistling kettles.\n\nMore shared words about steam.\n")
-    (docs / "page.mdx").write_text("import Shared from './_shared.mdx';\n\n# Page\n\nBefore it.\n\n<Shared />\n\nAfter it.\n")
+    (docs / "_shared.mdx").write_text(
+        "Shared words about whistling kettles.\n\nMore shared words about steam.\n"
+    )
+    (docs / "page.mdx").write_text(
+        "import Shared from './_shared.mdx';\n\n# Page\n\nBefore it.\n\n<Shared />\n\nAfter it.\n"
+    )
     check, issues = SourceCheck(), Issues()
     chunks = [chunk for chunk, _ in passages_of(tmp_path, embedder)]
     assert any("kettles" in chunk.text for chunk in chunks)
@@ -70,7 +88,7 @@ def test_a_page_that_was_edited_is_no_damage(house: Path, tmp_path: Path) -> Non
     (tmp_path / "book" / soil).write_text("# Soil\n\nQuite another page.\n")
     index = EdgeStore(house / "home").open("house")
     found = examine(index, None, open_book(tmp_path / "book"))
-    assert {issue.trouble for issue in found.issues} == {Trouble.NOT_IN_SOURCE}
+    assert {issue.trouble for issue in found.issues} == {IssueKind.NOT_IN_SOURCE}
     assert examine(index, None, open_book(tmp_path / "book"), changed=frozenset({soil})).issues == ()
 
 
@@ -79,11 +97,18 @@ def test_lines_that_are_wrong_are_told_from_texts_that_are_gone(house: Path, tmp
     store = EdgeStore(tmp_path / "home")
 
     def moved(passages: Passages) -> Passages:
-        return [(replace(one, start_line=1, end_line=1) if one.anchor == "lamps" else one, numbers) for one, numbers in passages]
+        return [
+            (replace(one, start_line=1, end_line=1) if one.anchor == "lamps" else one, numbers)
+            for one, numbers in passages
+        ]
 
     breaking.publish_broken(store, "house", "broken", moved)
-    (issue, *_) = [issue for issue in examine(store.open("broken"), None, open_book(house / "book")).issues if "line" in issue.trouble]
-    assert issue.trouble is Trouble.OTHER_LINES
+    (issue, *_) = [
+        issue
+        for issue in examine(store.open("broken"), None, open_book(house / "book")).issues
+        if "line" in issue.trouble
+    ]
+    assert issue.trouble is IssueKind.OTHER_LINES
     assert issue.places == ("module-3-workshop/04-electricity.md, lines 1 to 1",)
 
 
@@ -93,7 +118,7 @@ def test_every_share_of_noise_is_found_and_counted(house: Path, tmp_path: Path, 
     for seed in range(3):
         breaking.publish_broken(store, "house", "broken", breaking.with_noise(0.25, seed))
         (issue,) = examine(store.open("broken"), embedder).issues
-        assert issue.trouble is Trouble.OTHER_VECTOR
+        assert issue.trouble is IssueKind.OTHER_VECTOR
         assert issue.count == round(0.25 * store.open("broken").count())
 
 
@@ -109,7 +134,7 @@ def test_vectors_of_two_pages_exchanged(house: Path, tmp_path: Path, embedder: E
 
     breaking.publish_broken(store, "house", "broken", exchanged)
     (issue,) = examine(store.open("broken"), embedder).issues
-    assert issue.trouble is Trouble.OTHER_VECTOR
+    assert issue.trouble is IssueKind.OTHER_VECTOR
     assert {"knives" in place or "jam" in place for place in issue.places} == {True}
 
 
@@ -142,7 +167,13 @@ def test_fields_that_are_wrong(house: Path, tmp_path: Path) -> None:
 
     breaking.publish_broken(store, "house", "broken", spoilt)
     troubles = {issue.trouble for issue in examine(store.open("broken")).issues}
-    assert {Trouble.NO_TITLE, Trouble.BAD_URL, Trouble.NO_URL, Trouble.NO_TEXT, Trouble.BAD_NUMBER} <= troubles
+    assert {
+        IssueKind.NO_TITLE,
+        IssueKind.BAD_URL,
+        IssueKind.NO_URL,
+        IssueKind.NO_TEXT,
+        IssueKind.BAD_NUMBER,
+    } <= troubles
 
 
 def test_long_heading_paths_were_shortened_and_are_known_again(tmp_path: Path, embedder: Embedder) -> None:
@@ -160,12 +191,14 @@ def test_the_sample_book(sample_home: Path) -> None:
     assert found.sourced == found.chunks
 
 
-def test_a_rerun_that_changes_nothing_keeps_everything(tmp_path: Path, small_book: Path, embedder: Embedder) -> None:
+def test_a_rerun_that_changes_nothing_keeps_everything(
+    tmp_path: Path, small_book: Path, embedder: Embedder
+) -> None:
     store = EdgeStore(tmp_path / "home")
     for _ in range(2):
-        index_book(Work(open_book(small_book), embedder), store, "garden", journal=tmp_path / "journal")
+        index_book(IndexJob(open_book(small_book), embedder), store, "garden", journal=tmp_path / "journal")
     (small_book / "welcome.md").write_text("# Welcome\n\nA changed page about gardens.\n")
-    index_book(Work(open_book(small_book), embedder), store, "garden", journal=tmp_path / "journal")
+    index_book(IndexJob(open_book(small_book), embedder), store, "garden", journal=tmp_path / "journal")
     assert examine(store.open("garden"), embedder, open_book(small_book)).issues == ()
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from recto.errors import InvalidArgument
 from recto.evaluation.measures import DEFAULT_MEASURES, Judged, Measure, parse_measure
-from recto.evaluation.statistics import chance_of_loss, estimate, holm
+from recto.evaluation.statistics import estimate, holm, p_value_of_loss
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # an escape that is none, in a package that ir-measures loads
@@ -33,7 +33,9 @@ def test_a_name_reads_back(measure: Measure) -> None:
     assert parse_measure(f" {str(measure).upper()} ") == measure
 
 
-@pytest.mark.parametrize(("name", "measure"), [("P@5", "Precision@5"), ("success@1", "Hit@1"), ("AP", "MAP"), ("RR@10", "MRR@10")])
+@pytest.mark.parametrize(
+    ("name", "measure"), [("P@5", "Precision@5"), ("success@1", "Hit@1"), ("AP", "MAP"), ("RR@10", "MRR@10")]
+)
 def test_the_names_of_others_are_known(name: str, measure: str) -> None:
     assert str(parse_measure(name)) == measure
 
@@ -84,7 +86,9 @@ def test_values_agree_with_ir_measures(measure: Measure, gains: list[int], more:
         return
     expected = theirs(measure, gains, more)
     if expected is None:
-        assert not ir_measures.pytrec_eval.is_available(), "where the compiled judge can be had, nothing is left out"
+        assert not ir_measures.pytrec_eval.is_available(), (
+            "where the compiled judge can be had, nothing is left out"
+        )
         return  # the reference below judges it here
     assert measure.of(Judged(tuple(gains), tuple(gains + more))) == pytest.approx(expected, abs=1e-6)
 
@@ -103,7 +107,8 @@ def reference(measure: Measure, gains: list[int], ideal: list[int]) -> float:
         "Precision": len(within) / depth,
         "MRR": 1 / within[0] if within else 0.0,
         "MAP": math.fsum(len([other for other in within if other <= rank]) / rank for rank in within) / total,
-        "nDCG": dcg / math.fsum(gain * math.log(2) / math.log(rank + 1) for rank, gain in enumerate(ranked, 1)),
+        "nDCG": dcg
+        / math.fsum(gain * math.log(2) / math.log(rank + 1) for rank, gain in enumerate(ranked, 1)),
     }[measure.kind]
 
 
@@ -121,10 +126,22 @@ def test_values_agree_with_the_definitions(measure: Measure, gains: list[int], m
 def test_a_worked_example() -> None:
     judged = Judged((0, 1, 0, 1, 0), (1, 1, 1), module=True)
     values = {
-        str(measure): measure.of(judged) for measure in map(parse_measure, ["Hit@1", "Hit@5", "Recall@5", "Precision@5", "MRR", "MAP"])
+        str(measure): measure.of(judged)
+        for measure in map(parse_measure, ["Hit@1", "Hit@5", "Recall@5", "Precision@5", "MRR", "MAP"])
     }
-    assert values == pytest.approx({"Hit@1": 0, "Hit@5": 1, "Recall@5": 2 / 3, "Precision@5": 0.4, "MRR": 0.5, "MAP": (1 / 2 + 2 / 4) / 3})
-    assert Measure("nDCG", 10).of(judged) == pytest.approx((1 / math.log2(3) + 1 / math.log2(5)) / (1 + 1 / math.log2(3) + 0.5))
+    assert values == pytest.approx(
+        {
+            "Hit@1": 0,
+            "Hit@5": 1,
+            "Recall@5": 2 / 3,
+            "Precision@5": 0.4,
+            "MRR": 0.5,
+            "MAP": (1 / 2 + 2 / 4) / 3,
+        }
+    )
+    assert Measure("nDCG", 10).of(judged) == pytest.approx(
+        (1 / math.log2(3) + 1 / math.log2(5)) / (1 + 1 / math.log2(3) + 0.5)
+    )
     assert Measure("ModuleAccuracy").of(judged) == 1
 
 
@@ -166,18 +183,23 @@ def test_a_hundred_thousand_values_are_no_matter() -> None:
 
 
 def by_enumeration(deltas: list[float]) -> float:
-    sums = [sum(sign * abs(delta) for sign, delta in zip(signs, deltas, strict=True)) for signs in product((-1, 1), repeat=len(deltas))]
+    sums = [
+        sum(sign * abs(delta) for sign, delta in zip(signs, deltas, strict=True))
+        for signs in product((-1, 1), repeat=len(deltas))
+    ]
     return sum(value <= sum(deltas) + 1e-9 for value in sums) / len(sums)
 
 
 @given(st.lists(st.sampled_from([-1.0, -0.5, -0.25, 0.0, 0.25, 0.5, 1.0]), min_size=1, max_size=10))
 def test_the_chance_of_a_loss_is_that_of_all_signs(deltas: list[float]) -> None:
-    assert chance_of_loss(deltas) == pytest.approx(by_enumeration(deltas), abs=0.04)
+    assert p_value_of_loss(deltas) == pytest.approx(by_enumeration(deltas), abs=0.04)
 
 
-@pytest.mark.parametrize(("lost", "won", "chance"), [(10, 0, 2**-10), (0, 10, 1.0), (5, 0, 2**-5), (1, 1, 0.75), (0, 0, 1.0)])
-def test_the_chance_of_a_loss_is_mcnemars_for_hits(lost: int, won: int, chance: float) -> None:
-    assert chance_of_loss([-1.0] * lost + [1.0] * won + [0.0] * 100) == pytest.approx(chance)
+@pytest.mark.parametrize(
+    ("lost", "won", "p_value"), [(10, 0, 2**-10), (0, 10, 1.0), (5, 0, 2**-5), (1, 1, 0.75), (0, 0, 1.0)]
+)
+def test_the_chance_of_a_loss_is_mcnemars_for_hits(lost: int, won: int, p_value: float) -> None:
+    assert p_value_of_loss([-1.0] * lost + [1.0] * won + [0.0] * 100) == pytest.approx(p_value)
 
 
 def test_several_findings_share_the_risk() -> None:

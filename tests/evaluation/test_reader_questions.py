@@ -22,11 +22,27 @@ QUESTIONS: list[dict[str, Any]] = [
         "question": "when do I sow beans?",
         "type": "howto",
         "match": "any",
-        "expected": [{"page": "garden/seeds.md", "section": "Sowing `Phaseolus` {#beans}"}, {"page": "garden/soil.mdx", "section": ""}],
+        "expected": [
+            {"page": "garden/seeds.md", "section": "Sowing `Phaseolus` {#beans}"},
+            {"page": "garden/soil.mdx", "section": ""},
+        ],
         "evidence": ["after the last frost"],
     },
-    {"id": "garden-2", "question": "soil or compost?", "type": "compare", "match": "all", "expected": [{"page": "garden/soil.mdx"}]},
-    {"id": "garden-3", "question": "how do I keep bees?", "type": "howto", "match": "none", "expected": [], "evidence": []},
+    {
+        "id": "garden-2",
+        "question": "soil or compost?",
+        "type": "compare",
+        "match": "all",
+        "expected": [{"page": "garden/soil.mdx"}],
+    },
+    {
+        "id": "garden-3",
+        "question": "how do I keep bees?",
+        "type": "howto",
+        "match": "none",
+        "expected": [],
+        "evidence": [],
+    },
 ]
 
 
@@ -43,7 +59,11 @@ def index(tmp_path: Path) -> Index:
     chunks = [
         replace(chunk(0, page="garden/seeds"), headings=("Seeds",), anchor=""),
         replace(chunk(1, page="garden/seeds"), headings=("Seeds", "Sowing Phaseolus"), anchor="beans"),
-        replace(chunk(2, page="garden/seeds"), headings=("Seeds", "Sowing Phaseolus", "Under glass"), anchor="glass"),
+        replace(
+            chunk(2, page="garden/seeds"),
+            headings=("Seeds", "Sowing Phaseolus", "Under glass"),
+            anchor="glass",
+        ),
         replace(chunk(0, page="garden/soil"), headings=("Soil",), anchor=""),
     ]
     publish(store, "book", chunks)
@@ -88,7 +108,9 @@ def test_a_line_about_the_whole_suite_may_come_first(tmp_path: Path) -> None:
         ({"expectd": []}, 'did you mean "expected"'),
     ],
 )
-def test_a_question_that_cannot_be_understood_is_named_with_its_line(tmp_path: Path, change: dict[str, Any], words: str) -> None:
+def test_a_question_that_cannot_be_understood_is_named_with_its_line(
+    tmp_path: Path, change: dict[str, Any], words: str
+) -> None:
     with pytest.raises(InvalidArgument) as caught:
         load_strict_suite(write(tmp_path, QUESTIONS[2], QUESTIONS[0] | change))
     assert words in caught.value.message
@@ -119,8 +141,16 @@ def test_a_heading_of_a_renamed_page_is_found(index: Index) -> None:
 
 
 def test_a_section_counts_once_and_not_beside_its_whole_page(index: Index) -> None:
-    assert len(bound(index, "garden/seeds > Under glass", "garden/seeds.md > under `glass`").questions[0].targets) == 1
-    assert [target.heading for target in bound(index, "garden/seeds > Under glass", "garden/seeds").questions[0].targets] == [""]
+    assert (
+        len(
+            bound(index, "garden/seeds > Under glass", "garden/seeds.md > under `glass`").questions[0].targets
+        )
+        == 1
+    )
+    assert [
+        target.heading
+        for target in bound(index, "garden/seeds > Under glass", "garden/seeds").questions[0].targets
+    ] == [""]
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,14 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from recto.errors import InvalidArgument
-from recto.evaluation.suites import Expectation, Suite, documented_suite, load_strict_suite, load_suite, survey
+from recto.evaluation.suites import (
+    Expectation,
+    Suite,
+    documented_suite,
+    load_strict_suite,
+    load_suite,
+    survey,
+)
 from recto.types import Filters
 from tests.running import ROOT
 
@@ -29,12 +36,18 @@ def test_names_may_be_one_or_several(tmp_path: Path) -> None:
     ]
     suite = load_suite(write(tmp_path, {"name": "mine", "queries": entries}))
     assert suite.name == "mine"
-    assert suite.expectations == (Expectation("What?", ("ros2",)), Expectation("Where?", ("ros2", "vla"), ("intro",)))
+    assert suite.expectations == (
+        Expectation("What?", ("ros2",)),
+        Expectation("Where?", ("ros2", "vla"), ("intro",)),
+    )
     assert suite.expectations[1].expected == "ros2 or vla"
 
 
 def test_a_mark_at_the_beginning_does_not_matter(tmp_path: Path) -> None:
-    assert load_suite(write(tmp_path, '\ufeff{"queries": [{"query": "x", "expect": {"module": "a"}}]}')).name == "suite"
+    assert (
+        load_suite(write(tmp_path, '\ufeff{"queries": [{"query": "x", "expect": {"module": "a"}}]}')).name
+        == "suite"
+    )
 
 
 @pytest.mark.parametrize(
@@ -52,7 +65,12 @@ def test_a_mark_at_the_beginning_does_not_matter(tmp_path: Path) -> None:
         ({"queries": [{"query": "x", "expect": {"module": 3}}]}, '"module" must be'),
         ({"queries": [{"query": "x", "expect": {"module": [""]}}]}, '"module" must be'),
         (
-            {"queries": [{"query": "x", "expect": {"module": "a"}}, {"query": "  ", "expect": {"module": "a"}}]},
+            {
+                "queries": [
+                    {"query": "x", "expect": {"module": "a"}},
+                    {"query": "  ", "expect": {"module": "a"}},
+                ]
+            },
             "query 2: Query cannot be empty",
         ),
         ({"queries": [{"query": 5, "expect": {"module": "a"}}]}, "must be text"),
@@ -65,14 +83,31 @@ def test_a_mark_at_the_beginning_does_not_matter(tmp_path: Path) -> None:
         ({"queries": [{"query": "x", "expect": {"page": "#anchor"}}]}, "begins with its path"),
         ({"queries": [{"query": "x", "expect": {"module": "a"}, "id": 3}]}, '"id" must be text'),
         ({"queries": [{"query": "x", "expect": {"module": "a"}, "filters": "ros2"}]}, '"filters" must be'),
-        ({"queries": [{"query": "x", "expect": {"module": "a"}, "filters": {"url": ["a", "b"]}}]}, "one address"),
-        ({"format": "recto-suite-9", "queries": [{"query": "x", "expect": {"module": "a"}}]}, "recto-suite-9"),
+        (
+            {"queries": [{"query": "x", "expect": {"module": "a"}, "filters": {"url": ["a", "b"]}}]},
+            "one address",
+        ),
+        (
+            {"format": "recto-suite-9", "queries": [{"query": "x", "expect": {"module": "a"}}]},
+            "recto-suite-9",
+        ),
         ({"threshold": 80, "queries": [{"query": "x", "expect": {"module": "a"}}]}, "between 0 and 1"),
         ({"aliases": {"a": 1}, "queries": [{"query": "x", "expect": {"module": "a"}}]}, '"aliases" must'),
-        ({"aliases": {"a": "b", "b": "c", "c.md": "a/"}, "queries": [{"query": "x", "expect": {"module": "a"}}]}, "circle"),
+        (
+            {
+                "aliases": {"a": "b", "b": "c", "c.md": "a/"},
+                "queries": [{"query": "x", "expect": {"module": "a"}}],
+            },
+            "circle",
+        ),
         ('{"queries": [{"query": "x", "query": "y", "expect": {"module": "a"}}]}', '"query" is there twice'),
         (
-            {"queries": [{"id": "one", "query": "x", "expect": {"module": "a"}}, {"id": "one", "query": "y", "expect": {"module": "a"}}]},
+            {
+                "queries": [
+                    {"id": "one", "query": "x", "expect": {"module": "a"}},
+                    {"id": "one", "query": "y", "expect": {"module": "a"}},
+                ]
+            },
             'query 2: the id "one" is the one of .*query 1',
         ),
     ],
@@ -106,7 +141,16 @@ SCHEMA = json.loads(files("recto.evaluation").joinpath("suite.schema.json").read
 ENTRIES: list[tuple[dict[str, Any], bool]] = [
     ({"query": "x", "expect": {"module": "a"}}, True),
     ({"query": "x", "expect": {"page": ["a", "b#c", "https://x.org/y#z"]}}, True),
-    ({"query": "x", "expect": {"passage": "a b"}, "tags": ["t"], "filters": {"module": ["m"], "url": "u"}, "drafted": True}, True),
+    (
+        {
+            "query": "x",
+            "expect": {"passage": "a b"},
+            "tags": ["t"],
+            "filters": {"module": ["m"], "url": "u"},
+            "drafted": True,
+        },
+        True,
+    ),
     ({"query": "x", "expect": {"nothing": True}, "note": "off topic", "id": "n1"}, True),
     ({"query": "x", "nothing": True}, True),
     ({"query": "x"}, False),
@@ -147,7 +191,14 @@ def test_the_suites_of_this_repository_fit_the_schema() -> None:
 
 
 SAME = (
-    Expectation("What, exactly?", ("ros2", "vla"), ("intro#goals",), id="q1", tags=("easy", "short"), filters=Filters(("ros2",), "intro")),
+    Expectation(
+        "What, exactly?",
+        ("ros2", "vla"),
+        ("intro#goals",),
+        id="q1",
+        tags=("easy", "short"),
+        filters=Filters(("ros2",), "intro"),
+    ),
     Expectation("Pizza?", nothing=True, drafted=True),
     Expectation("Who said it?", passages=('She said "no", twice',)),
 )
@@ -206,7 +257,9 @@ def test_a_question_that_is_asked_twice(tmp_path: Path) -> None:
         {"query": "What is it?", "expect": {"module": "a"}},
         {"query": "what  is it?", "expect": {"module": "b"}, "filters": {"module": "b"}},
     ]
-    assert len(load_strict_suite(write(tmp_path, {"queries": entries})).expectations) == 2, "other filters make another question"
+    assert len(load_strict_suite(write(tmp_path, {"queries": entries})).expectations) == 2, (
+        "other filters make another question"
+    )
     path = write(tmp_path, {"queries": [*entries, {"query": "What is IT?", "expect": {"module": "c"}}]})
     with pytest.raises(InvalidArgument, match="query 3.*query 1"):
         load_strict_suite(path)
@@ -222,7 +275,11 @@ def test_all_that_is_wrong_is_found_at_once(tmp_path: Path) -> None:
     ]
     suite, problems = survey(write(tmp_path, {"queries": entries}))
     assert [expectation.query for expectation in suite.expectations] == ["y", "y"]
-    assert [problem.partition(": ")[0].rpartition(", ")[2] for problem in problems] == ["query 1", "query 3", "query 4"]
+    assert [problem.partition(": ")[0].rpartition(", ")[2] for problem in problems] == [
+        "query 1",
+        "query 3",
+        "query 4",
+    ]
 
 
 def test_a_file_that_is_too_large_is_not_read(tmp_path: Path) -> None:
@@ -235,7 +292,9 @@ def test_a_file_that_is_too_large_is_not_read(tmp_path: Path) -> None:
 
 def test_a_hundred_thousand_questions(tmp_path: Path) -> None:
     path = tmp_path / "many.csv"
-    path.write_text("query,page\n" + "".join(f"question {number},page-{number % 100}\n" for number in range(100_000)))
+    path.write_text(
+        "query,page\n" + "".join(f"question {number},page-{number % 100}\n" for number in range(100_000))
+    )
     suite = load_strict_suite(path)
     assert len(suite.expectations) == 100_000
     assert len(suite.digest) == 64
@@ -251,6 +310,8 @@ def test_renamed_pages() -> None:
 
 
 def test_text_that_is_no_text(tmp_path: Path) -> None:
-    path = write(tmp_path, '{"queries": [{"query": "a\\ud800b", "expect": {"page": "x\\udfff"}, "id": "\\ud83d"}]}')
+    path = write(
+        tmp_path, '{"queries": [{"query": "a\\ud800b", "expect": {"page": "x\\udfff"}, "id": "\\ud83d"}]}'
+    )
     (expectation,) = load_suite(path).expectations
     assert (expectation.query, expectation.pages, expectation.id) == ("a?b", ("x?",), "?")

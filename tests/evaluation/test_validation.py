@@ -46,7 +46,9 @@ def test_a_run_measures_every_question(retriever: Retriever) -> None:
     assert len(run.answers) == len(HELD_OUT.expectations) == 100
     assert list(run.scores()) == ["Hit@1", "Hit@5", "Recall@5", "MRR", "nDCG@10", "ModuleAccuracy"]
     contract = validate(retriever, HELD_OUT)
-    assert [answer.passed for answer in run.answers] == [verdict.passed for verdict in contract.verdicts], "one idea of passing"
+    assert [answer.passed for answer in run.answers] == [verdict.passed for verdict in contract.verdicts], (
+        "one idea of passing"
+    )
     assert run.scores()["Hit@1"].mean == contract.page_hits(1)
     assert run.scores()["Hit@5"].mean == contract.page_hits(5)
     assert run.scores()["ModuleAccuracy"].mean == contract.accuracy == run.share
@@ -61,25 +63,39 @@ def test_a_run_measures_every_question(retriever: Retriever) -> None:
 
 def test_worst_answers_come_first(retriever: Retriever) -> None:
     worst = run_suite(retriever, HELD_OUT).worst(100)
-    assert [answer.passed is not False for answer in worst] == sorted(answer.passed is not False for answer in worst)
+    assert [answer.passed is not False for answer in worst] == sorted(
+        answer.passed is not False for answer in worst
+    )
     assert all(answer.rank != 1 or not answer.passed for answer in worst)
 
 
 def test_questions_are_embedded_in_batches_by_their_filters(sample_home: Path, embedder: Embedder) -> None:
     counting = CountingQueries(embedder)
     questions = [
-        Expectation(f"What is topic {number}?", ("ros2",), filters=Filters(("ros2",) if number % 2 else ())) for number in range(80)
+        Expectation(f"What is topic {number}?", ("ros2",), filters=Filters(("ros2",) if number % 2 else ()))
+        for number in range(80)
     ]
-    run = run_suite(Retriever(counting, EdgeStore(sample_home), QUERY_COLLECTION), Suite("s", tuple(questions)))
+    run = run_suite(
+        Retriever(counting, EdgeStore(sample_home), QUERY_COLLECTION), Suite("s", tuple(questions))
+    )
     assert counting.passes == [32, 8, 32, 8]
-    assert [answer.query for answer in run.answers] == [question.query for question in questions], "in the suite's order"
+    assert [answer.query for answer in run.answers] == [question.query for question in questions], (
+        "in the suite's order"
+    )
     assert all({found.module for found in answer.found} == {"ros2"} for answer in run.answers[1::2])
     assert all(answer.passed for answer in run.answers[1::2])
 
 
 def test_places_that_are_gone_are_left_out_and_told(retriever: Retriever) -> None:
     run = run_suite(
-        retriever, Suite("s", (Expectation("What is DDS?", pages=(DDS,)), Expectation("And this?", pages=("module-1-ros2/04-dds",))))
+        retriever,
+        Suite(
+            "s",
+            (
+                Expectation("What is DDS?", pages=(DDS,)),
+                Expectation("And this?", pages=("module-1-ros2/04-dds",)),
+            ),
+        ),
     )
     assert [answer.query for answer in run.answers] == ["What is DDS?"]
     ((missing,), share) = run.unmeasured, run.share
@@ -98,13 +114,18 @@ def test_a_suite_of_another_book_fails(retriever: Retriever) -> None:
 
 
 def test_nothing_is_judged_by_answerability_or_by_a_given_noise_floor(retriever: Retriever) -> None:
-    suite = Suite("s", (Expectation("How long do I bake a pizza?", nothing=True), Expectation("What is DDS?", pages=(DDS,))))
+    suite = Suite(
+        "s",
+        (Expectation("How long do I bake a pizza?", nothing=True), Expectation("What is DDS?", pages=(DDS,))),
+    )
     uncovered, answer = run_suite(retriever, suite).answers
     assert (uncovered.passed, uncovered.outcome, uncovered.measures) == (True, "passed", {})
     score = run_suite(retriever, suite, Options(mode="dense")).answers[0].found[0].score
     for mode in MODES[:2]:
         for noise, passed in ((score + 0.01, True), (score - 0.01, False)):
-            assert run_suite(retriever, suite, Options(noise=noise, mode=mode)).answers[0].passed is passed
+            assert (
+                run_suite(retriever, suite, Options(noise_floor=noise, mode=mode)).answers[0].passed is passed
+            )
     assert answer.passed
     only = run_suite(retriever, Suite("s", suite.expectations[:1]), Options(mode="lexical"))
     assert only.answers[0].passed is None, "words alone do not tell whether a book covers a query"
@@ -137,7 +158,17 @@ def test_thresholds() -> None:
     assert str(parse_threshold("MRR>0.75")) == "MRR>0.75"
     assert parse_threshold("MRR>=0.3").met_by(0.1 + 0.2)
     assert not parse_threshold("MRR>0.3").met_by(0.3)
-    for wrong in ("Hit@5", "Hit@5<=0.9", "Hit@5>=", "Hit@5>=1.5", "Hit@5>=0.9.1", ">=0.9", "Hit@5>=-1", "Hits@5>=1", "Hit@5>=nan"):
+    for wrong in (
+        "Hit@5",
+        "Hit@5<=0.9",
+        "Hit@5>=",
+        "Hit@5>=1.5",
+        "Hit@5>=0.9.1",
+        ">=0.9",
+        "Hit@5>=-1",
+        "Hits@5>=1",
+        "Hit@5>=nan",
+    ):
         with pytest.raises(InvalidArgument):
             parse_threshold(wrong)
 
@@ -148,7 +179,11 @@ def test_drafts_are_questions_about_every_module(retriever: Retriever) -> None:
     assert suite == draft(index, 40)
     assert len(suite.expectations) == 40
     assert all(expectation.drafted and expectation.pages for expectation in suite.expectations)
-    assert {tag for expectation in suite.expectations for tag in expectation.tags} == {"definition", "heading", "identifier"}
+    assert {tag for expectation in suite.expectations for tag in expectation.tags} == {
+        "definition",
+        "heading",
+        "identifier",
+    }
     run = run_suite(retriever, suite)
     assert not run.unmeasured
     assert not run.partial
@@ -167,7 +202,10 @@ def test_lint_tells_what_is_wrong_and_what_is_weak(retriever: Retriever, tmp_pat
     path.write_text(json.dumps({"queries": entries}))
     found = lint(path, retriever.open())
     assert found.questions == 3
-    assert [problem.partition(": ")[0].rpartition(", ")[2] for problem in found.problems] == ["query 4", "query 3"]
+    assert [problem.partition(": ")[0].rpartition(", ")[2] for problem in found.problems] == [
+        "query 4",
+        "query 3",
+    ]
     assert DDS in found.problems[1]
     drafts, gone, easy = found.warnings
     assert "1 of 3" in drafts

@@ -12,7 +12,7 @@ import pytest
 from recto.book.sources.tree import MarkdownTree
 from recto.embedders.granite.embedder import granite_embedder
 from recto.errors import InvalidArgument
-from recto.indexing.indexer import IndexReport, Work, index_book, plan_book
+from recto.indexing.indexer import IndexJob, IndexReport, index_book, plan_book
 from recto.indexing.planner import PageState, Plan
 from recto.protocols import Embedder, Store
 from recto.search.retriever import Retriever
@@ -56,11 +56,16 @@ class Desk:
 
     def index(self, *unreadable: str, modules: tuple[str, ...] = (), rebuild: bool = False) -> IndexReport:
         self.counting.embedded.clear()
-        work = Work(Book(self.root, *unreadable), self.counting, modules=modules, rebuild=rebuild)
+        work = IndexJob(Book(self.root, *unreadable), self.counting, modules=modules, rebuild=rebuild)
         return index_book(work, self.store, NAME, journal=self.journal)
 
     def plan(self, *unreadable: str, modules: tuple[str, ...] = ()) -> Plan:
-        return plan_book(Work(Book(self.root, *unreadable), self.counting, modules=modules), self.store, NAME, journal=self.journal)
+        return plan_book(
+            IndexJob(Book(self.root, *unreadable), self.counting, modules=modules),
+            self.store,
+            NAME,
+            journal=self.journal,
+        )
 
     def chunks(self) -> dict[str, Chunk]:
         return {chunk.id: chunk for chunk in self.store.open(NAME).scroll()}
@@ -90,7 +95,7 @@ def states(plan: Plan) -> dict[str, PageState]:
 def assert_as_if_new(desk: Desk, embedder: Embedder, tmp_path: Path) -> None:
     """The index is what a first run on the same book would have made, vectors included."""
     with made("edge", tmp_path / "fresh") as fresh:
-        index_book(Work(Book(desk.root), embedder), fresh, NAME, journal=tmp_path / "fresh" / "journal")
+        index_book(IndexJob(Book(desk.root), embedder), fresh, NAME, journal=tmp_path / "fresh" / "journal")
         index = fresh.open(NAME)
         expected = {chunk.id: chunk for chunk in index.scroll()}
         assert desk.chunks() == expected
@@ -104,13 +109,22 @@ def test_nothing_changed_nothing_embedded_nothing_published(desk: Desk) -> None:
     assert (first.published, first.plan.texts, len(desk.counting.embedded)) == (True, 4, 4)
     before = desk.chunks()
     second = desk.index()
-    assert (second.published, second.info.generation, desk.counting.embedded) == (False, first.info.generation, [])
+    assert (second.published, second.info.generation, desk.counting.embedded) == (
+        False,
+        first.info.generation,
+        [],
+    )
     assert set(states(second.plan).values()) == {PageState.UNCHANGED}
     assert desk.chunks() == before
 
 
-def test_only_changed_chunks_of_an_edited_page_are_embedded(desk: Desk, embedder: Embedder, tmp_path: Path) -> None:
-    long = "\n\n".join(f"## Part {number}\n\n" + f"Sentence {number} tells of beans, peas and lentils. " * 20 for number in range(6))
+def test_only_changed_chunks_of_an_edited_page_are_embedded(
+    desk: Desk, embedder: Embedder, tmp_path: Path
+) -> None:
+    long = "\n\n".join(
+        f"## Part {number}\n\n" + f"Sentence {number} tells of beans, peas and lentils. " * 20
+        for number in range(6)
+    )
     desk.write("module-1-garden/03-long.md", f"# Long\n\n{long}\n")
     desk.index()
     desk.write("module-1-garden/03-long.md", f"# Long\n\n{long.replace('Sentence 3', 'Paragraph 3')}\n")
@@ -123,7 +137,10 @@ def test_only_changed_chunks_of_an_edited_page_are_embedded(desk: Desk, embedder
 
 
 def test_text_that_only_moves_is_not_embedded_again(desk: Desk, embedder: Embedder, tmp_path: Path) -> None:
-    parts = [f"## Part {number}\n\n" + f"Sentence {number} tells of beans, peas and lentils. " * 20 for number in range(5)]
+    parts = [
+        f"## Part {number}\n\n" + f"Sentence {number} tells of beans, peas and lentils. " * 20
+        for number in range(5)
+    ]
     desk.write("module-1-garden/03-long.md", "# Long\n\n" + "\n\n".join(parts))
     desk.index()
     desk.write("module-1-garden/03-long.md", "# Long\n\n" + "\n\n".join(parts[1:] + parts[:1]))
@@ -140,7 +157,9 @@ def test_modules_have_titles_in_reading_order(desk: Desk) -> None:
     assert made_of(desk.index().info).modules == modules
     assert made_of(desk.store.open(NAME).info).modules == modules
     assert {(chunk.module_name, chunk.module_title) for chunk in desk.chunks().values()} == set(modules)
-    report = desk.index("module-1-garden/01-soil.md", modules=("kitchen",))  # a page cannot be read, modules are not asked for
+    report = desk.index(
+        "module-1-garden/01-soil.md", modules=("kitchen",)
+    )  # a page cannot be read, modules are not asked for
     assert (report.published, made_of(report.info).modules) == (False, modules)
 
 
@@ -158,7 +177,9 @@ def test_a_new_title_of_a_module_is_stored_without_embedding(desk: Desk) -> None
     desk.write("module-2-kitchen/index.md", "# Cooking at home\n")
     report = desk.index()
     assert dict(made_of(report.info).modules)["kitchen"] == "Cooking at home"
-    assert {chunk.module_title for chunk in desk.chunks().values() if chunk.module_name == "kitchen"} == {"Cooking at home"}
+    assert {chunk.module_title for chunk in desk.chunks().values() if chunk.module_name == "kitchen"} == {
+        "Cooking at home"
+    }
     assert desk.counting.embedded == []
 
 
@@ -186,7 +207,10 @@ def test_a_page_that_fails_keeps_its_old_version(desk: Desk) -> None:
     desk.write("module-1-garden/02-seeds.md", "# Seeds\n\nNobody can read this yet.\n")
     desk.write("welcome.md", "# Welcome\n\nHello again.\n")
     report = desk.index("module-1-garden/02-seeds.md", "module-2-kitchen/")
-    assert [failure.path for failure in report.plan.failed] == ["module-1-garden/02-seeds.md", "module-2-kitchen/"]
+    assert [failure.path for failure in report.plan.failed] == [
+        "module-1-garden/02-seeds.md",
+        "module-2-kitchen/",
+    ]
     assert states(report.plan) == {
         "welcome.md": PageState.CHANGED,
         "module-1-garden/01-soil.md": PageState.UNCHANGED,
@@ -207,7 +231,12 @@ def test_one_module_at_a_time(desk: Desk) -> None:
     desk.write("module-1-garden/02-seeds.md", "# Seeds\n\nChanged, and not asked for.\n")
     desk.index(modules=("kitchen", "intro"))
     texts = {chunk.source: chunk.text for chunk in desk.chunks().values()}
-    assert set(texts) == {"welcome.md", "module-1-garden/01-soil.md", "module-1-garden/02-seeds.md", "module-2-kitchen/01-bread.md"}
+    assert set(texts) == {
+        "welcome.md",
+        "module-1-garden/01-soil.md",
+        "module-1-garden/02-seeds.md",
+        "module-2-kitchen/01-bread.md",
+    }
     assert "last frost" in texts["module-1-garden/02-seeds.md"]
     with pytest.raises(InvalidArgument, match="no page of module 'kitchn'") as caught:
         desk.index(modules=("kitchn",))
@@ -242,9 +271,17 @@ def test_another_precision_embeds_and_publishes_only_what_changed(desk: Desk, sh
     before = desk.vectors()
     desk.counting = Counting(granite_embedder(shared_home, 2, "int8"))
     second = desk.index()
-    assert (second.published, second.info.generation, desk.counting.embedded) == (False, first.info.generation, [])
+    assert (second.published, second.info.generation, desk.counting.embedded) == (
+        False,
+        first.info.generation,
+        [],
+    )
     kept = desk.index("welcome.md")
-    assert (kept.published, states(kept.plan)["welcome.md"], desk.counting.embedded) == (False, PageState.KEPT, [])
+    assert (kept.published, states(kept.plan)["welcome.md"], desk.counting.embedded) == (
+        False,
+        PageState.KEPT,
+        [],
+    )
     desk.write("welcome.md", "# Welcome\n\nThis page says something else now.\n")
     third = desk.index()
     assert (third.published, len(desk.counting.embedded)) == (True, 1)
@@ -283,7 +320,9 @@ def test_pages_without_text_are_noted(desk: Desk) -> None:
     assert report.plan.modules()["intro"][0] == 3
 
 
-def test_any_series_of_edits_ends_as_if_the_book_were_new(desk: Desk, embedder: Embedder, tmp_path: Path) -> None:
+def test_any_series_of_edits_ends_as_if_the_book_were_new(
+    desk: Desk, embedder: Embedder, tmp_path: Path
+) -> None:
     """Twelve rounds of edits, each round with some pages unreadable, then all readable: no chunk is lost, stale or wrong."""
     numbers = random.Random(7)
     names = [f"module-{number % 3 + 1}-part{number % 3}/page{number}.md" for number in range(8)]
@@ -293,7 +332,11 @@ def test_any_series_of_edits_ends_as_if_the_book_were_new(desk: Desk, embedder: 
                 (desk.root / name).unlink(missing_ok=True)
             else:
                 words = " ".join(numbers.choices(["bean", "soil", "oven", "salt", "rain", "knife"], k=6))
-                desk.write(name, f"# {words}\n\n" + "\n\n".join(f"## {words} {part}\n\n{words} {part}." * 3 for part in range(3)))
+                desk.write(
+                    name,
+                    f"# {words}\n\n"
+                    + "\n\n".join(f"## {words} {part}\n\n{words} {part}." * 3 for part in range(3)),
+                )
         desk.index(*numbers.sample(names, 2))
     desk.index()
     assert_as_if_new(desk, embedder, tmp_path)

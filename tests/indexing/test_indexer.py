@@ -11,7 +11,7 @@ import pytest
 from recto import __version__
 from recto.book.sources.tree import MarkdownTree
 from recto.errors import FingerprintMismatch, InvalidArgument
-from recto.indexing.indexer import IndexProgress, Work, index_book
+from recto.indexing.indexer import IndexJob, IndexProgress, index_book
 from recto.protocols import Embedder
 from recto.search.retriever import Retriever
 from recto.stores.edge.store import EdgeStore
@@ -20,7 +20,13 @@ from recto.stores.edge.store import EdgeStore
 def test_a_small_book(small_book: Path, home: Path, embedder: Embedder) -> None:
     store = EdgeStore(home)
     seen: list[IndexProgress] = []
-    report = index_book(Work(MarkdownTree(small_book), embedder), store, "garden", journal=home / "journal", progress=seen.append)
+    report = index_book(
+        IndexJob(MarkdownTree(small_book), embedder),
+        store,
+        "garden",
+        journal=home / "journal",
+        progress=seen.append,
+    )
     assert (len(report.plan.pages), report.plan.failed, report.published) == (4, (), True)
     assert report.plan.modules() == {"garden": (2, 2), "kitchen": (1, 1), "intro": (1, 1)}
     assert (seen[0].done, seen[-1].done, seen[-1].chunks) == (0, 4, 4)
@@ -36,9 +42,11 @@ def test_a_small_book(small_book: Path, home: Path, embedder: Embedder) -> None:
     )
 
 
-def test_what_is_stored_is_as_written_and_at_its_lines(small_book: Path, home: Path, embedder: Embedder) -> None:
+def test_what_is_stored_is_as_written_and_at_its_lines(
+    small_book: Path, home: Path, embedder: Embedder
+) -> None:
     store = EdgeStore(home)
-    index_book(Work(MarkdownTree(small_book), embedder), store, "garden", journal=home / "journal")
+    index_book(IndexJob(MarkdownTree(small_book), embedder), store, "garden", journal=home / "journal")
     for chunk in store.open("garden").scroll():
         lines = (small_book / chunk.source).read_text("utf-8").split("\n")
         source = "\n".join(lines[chunk.start_line - 1 : chunk.end_line])
@@ -49,41 +57,49 @@ def test_a_second_run_writes_the_same_ids(small_book: Path, home: Path, embedder
     store = EdgeStore(home)
     runs = []
     for _ in range(2):
-        index_book(Work(MarkdownTree(small_book), embedder), store, "garden", journal=home / "journal")
+        index_book(IndexJob(MarkdownTree(small_book), embedder), store, "garden", journal=home / "journal")
         runs.append({chunk.id: chunk for chunk in store.open("garden").scroll()})
     assert runs[0] == runs[1]
 
 
-def test_pages_that_cannot_be_read_are_told_and_the_rest_is_indexed(small_book: Path, home: Path, embedder: Embedder) -> None:
+def test_pages_that_cannot_be_read_are_told_and_the_rest_is_indexed(
+    small_book: Path, home: Path, embedder: Embedder
+) -> None:
     (small_book / "bad.md").write_bytes(b"# Bad \xff\xfe")
     os.symlink(small_book / "nowhere.md", small_book / "dangling.md")
-    report = index_book(Work(MarkdownTree(small_book), embedder), EdgeStore(home), "garden", journal=home / "journal")
+    report = index_book(
+        IndexJob(MarkdownTree(small_book), embedder), EdgeStore(home), "garden", journal=home / "journal"
+    )
     assert len(report.plan.pages) == 4
     assert sorted(failure.path for failure in report.plan.failed) == ["bad.md", "dangling.md"]
 
 
-def test_a_book_without_text_is_refused_and_nothing_is_replaced(tmp_path: Path, small_book: Path, home: Path, embedder: Embedder) -> None:
+def test_a_book_without_text_is_refused_and_nothing_is_replaced(
+    tmp_path: Path, small_book: Path, home: Path, embedder: Embedder
+) -> None:
     store = EdgeStore(home)
-    index_book(Work(MarkdownTree(small_book), embedder), store, "garden", journal=home / "journal")
+    index_book(IndexJob(MarkdownTree(small_book), embedder), store, "garden", journal=home / "journal")
     empty = tmp_path / "empty"
     empty.mkdir()
     with pytest.raises(InvalidArgument, match=r"no \.md or \.mdx file"):
         MarkdownTree(empty)
     (empty / "blank.md").write_text("---\ntitle: Blank\n---\n\n")
     with pytest.raises(InvalidArgument, match="no text"):
-        index_book(Work(MarkdownTree(empty), embedder), store, "garden", journal=home / "journal")
+        index_book(IndexJob(MarkdownTree(empty), embedder), store, "garden", journal=home / "journal")
     with pytest.raises(InvalidArgument, match="does not exist"):
         MarkdownTree(tmp_path / "missing")
     assert store.open("garden").count() == 4
 
 
-def test_an_index_of_another_model_is_refused_with_the_repair_command(small_book: Path, home: Path, embedder: Embedder) -> None:
+def test_an_index_of_another_model_is_refused_with_the_repair_command(
+    small_book: Path, home: Path, embedder: Embedder
+) -> None:
     from dataclasses import replace
 
     from recto.embedders.onnx import LocalEmbedder, Sessions
 
     store = EdgeStore(home)
-    index_book(Work(MarkdownTree(small_book), embedder), store, "garden", journal=home / "journal")
+    index_book(IndexJob(MarkdownTree(small_book), embedder), store, "garden", journal=home / "journal")
 
     def never(threads: int = 1) -> NoReturn:
         raise AssertionError("the model is not needed to see that it is the wrong one")

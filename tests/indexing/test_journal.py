@@ -58,7 +58,9 @@ def test_every_cut_leaves_whole_batches(path: Path) -> None:
     path.write_bytes(data[:-1])
     opened(path).add(["07"], [vector(7)])
     assert known(path) == ["a1", "b2", "c3"]
-    assert opened(path).vectors(["07"])["07"] == pytest.approx(vector(7), abs=1e-6), "a new batch stands where the damaged one was"
+    assert opened(path).vectors(["07"])["07"] == pytest.approx(vector(7), abs=1e-6), (
+        "a new batch stands where the damaged one was"
+    )
 
 
 def test_every_flipped_byte_is_noticed(path: Path) -> None:
@@ -94,7 +96,10 @@ def test_vectors_of_another_precision_are_used(path: Path) -> None:
     assert found["b2"] == pytest.approx(vector(4), abs=1e-6)
 
 
-@pytest.mark.parametrize("header", ["", "[]", "1", "null", "{}", '["recto-journal-1"]', '["recto-journal-1", 1, 2, 3, "x"]', "\xff"])
+@pytest.mark.parametrize(
+    "header",
+    ["", "[]", "1", "null", "{}", '["recto-journal-1"]', '["recto-journal-1", 1, 2, 3, "x"]', "\xff"],
+)
 def test_a_header_that_makes_no_sense(path: Path, header: str) -> None:
     path.parent.mkdir()
     path.write_text(header + "\n", "latin-1")

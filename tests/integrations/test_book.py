@@ -34,7 +34,9 @@ def test_a_citation_is_plain_and_complete(retriever: Retriever) -> None:
     assert found["headings"] == list(hit.chunk.headings)
 
 
-def test_a_name_is_connected_once(retriever: Retriever, sample_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_name_is_connected_once(
+    retriever: Retriever, sample_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("RECTO_HOME", str(sample_home))
     connect, connections, ready = Retriever.connect, [], threading.Barrier(4)
 
@@ -68,7 +70,10 @@ def test_an_empty_answer_is_not_silent(retriever: Retriever, caplog: pytest.LogC
     assert "Did you mean 'ros2'?" in caplog.text
 
 
-@pytest.mark.parametrize(("adapter", "package"), [("langchain", "langchain_core"), ("llamaindex", "llama_index"), ("haystack", "haystack")])
+@pytest.mark.parametrize(
+    ("adapter", "package"),
+    [("langchain", "langchain_core"), ("llamaindex", "llama_index"), ("haystack", "haystack")],
+)
 def test_without_the_extra(adapter: str, package: str, monkeypatch: pytest.MonkeyPatch) -> None:
     load = builtins.__import__
 

@@ -15,15 +15,25 @@ PACKAGES = {"langchain": "langchain_core", "llamaindex": "llama_index.core", "ha
 PIECES = [
     (name, code)
     for name in PACKAGES
-    for code in re.findall(r"^```python\n(.*?)^```", (ROOT / "docs" / f"{name}.md").read_text("utf-8"), re.MULTILINE | re.DOTALL)
+    for code in re.findall(
+        r"^```python\n(.*?)^```", (ROOT / "docs" / f"{name}.md").read_text("utf-8"), re.MULTILINE | re.DOTALL
+    )
 ]
 
 
-@pytest.mark.parametrize(("name", "code"), PIECES, ids=[f"{name}-{number}" for number, (name, _) in enumerate(PIECES)])
+@pytest.mark.parametrize(
+    ("name", "code"), PIECES, ids=[f"{name}-{number}" for number, (name, _) in enumerate(PIECES)]
+)
 def test_every_piece_of_python_runs(sample_home: Path, tmp_path: Path, name: str, code: str) -> None:
     pytest.importorskip(PACKAGES[name], reason=f"uv run --group {name} has it")
     done = subprocess.run(
-        [sys.executable, "-c", code], cwd=tmp_path, env=environment(sample_home), capture_output=True, text=True, check=False, timeout=300
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        env=environment(sample_home),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
     )
     assert done.returncode == 0, done.stderr
     assert "local://docs/docs/" in done.stdout

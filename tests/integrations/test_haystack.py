@@ -28,7 +28,9 @@ def pipeline(component: RectoRetriever) -> Any:
 
 def test_documents_can_be_cited(retriever: Retriever) -> None:
     expected = retriever.search(QUESTION, 3).hits
-    found = pipeline(RectoRetriever(retriever=retriever, top_k=3)).run({"book": {"query": QUESTION}})["book"]["documents"]
+    found = pipeline(RectoRetriever(retriever=retriever, top_k=3)).run({"book": {"query": QUESTION}})["book"][
+        "documents"
+    ]
     assert [document.id for document in found] == [hit.chunk.id for hit in expected]
     for document, hit in zip(found, expected, strict=True):
         assert document.content == hit.chunk.text
@@ -39,11 +41,20 @@ def test_documents_can_be_cited(retriever: Retriever) -> None:
 
 def test_what_is_asked_wins_over_what_was_configured(retriever: Retriever) -> None:
     component = RectoRetriever(retriever=retriever, top_k=2, modules=["simulation"])
-    assert [document.meta["module"] for document in component.run("sensors")["documents"]] == ["simulation"] * 2
-    assert [document.meta["module"] for document in component.run("sensors", top_k=1, modules=["isaac"])["documents"]] == ["isaac"]
+    assert [document.meta["module"] for document in component.run("sensors")["documents"]] == [
+        "simulation"
+    ] * 2
+    assert [
+        document.meta["module"]
+        for document in component.run("sensors", top_k=1, modules=["isaac"])["documents"]
+    ] == ["isaac"]
     page = retriever.search(QUESTION).hits[0].chunk.page_url
-    assert {document.meta["page_url"] for document in component.run("sensors", modules=[], page=page)["documents"]} == {page}
-    assert {document.meta["mode"] for document in component.run("sensors", mode="lexical")["documents"]} == {"lexical"}
+    assert {
+        document.meta["page_url"] for document in component.run("sensors", modules=[], page=page)["documents"]
+    } == {page}
+    assert {document.meta["mode"] for document in component.run("sensors", mode="lexical")["documents"]} == {
+        "lexical"
+    }
 
 
 def test_async_is_awaited(retriever: Retriever, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -58,12 +69,20 @@ def test_async_is_awaited(retriever: Retriever, monkeypatch: pytest.MonkeyPatch)
     assert [document.id for document in found["book"]["documents"]] == expected
 
 
-def test_written_and_read_back(retriever: Retriever, sample_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_written_and_read_back(
+    retriever: Retriever, sample_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     component = RectoRetriever(retriever=retriever, top_k=3, modules=("ros2",))
     data = component.to_dict()
     assert data == {
         "type": "recto.integrations.haystack.RectoRetriever",
-        "init_parameters": {"collection": retriever.collection, "top_k": 3, "modules": ["ros2"], "page": None, "mode": "hybrid"},
+        "init_parameters": {
+            "collection": retriever.collection,
+            "top_k": 3,
+            "modules": ["ros2"],
+            "page": None,
+            "mode": "hybrid",
+        },
     }
     assert RectoRetriever.from_dict(data).to_dict() == data
     text = pipeline(component).dumps()
@@ -72,7 +91,9 @@ def test_written_and_read_back(retriever: Retriever, sample_home: Path, monkeypa
     monkeypatch.setenv("RECTO_HOME", str(sample_home))
     copy = Pipeline.loads(text, allowed_modules=["recto.integrations.haystack"])
     found = copy.run({"book": {"query": QUESTION}})["book"]["documents"]
-    assert [document.id for document in found] == [document.id for document in component.run(QUESTION)["documents"]]
+    assert [document.id for document in found] == [
+        document.id for document in component.run(QUESTION)["documents"]
+    ]
     copy.get_component("book")._book.connected().close()
 
 
@@ -81,7 +102,7 @@ def test_warm_up_opens_the_book(retriever: Retriever) -> None:
 
     RectoRetriever(retriever=retriever).warm_up()
     with pytest.raises(CollectionMissing):
-        RectoRetriever(retriever=retriever.beside("nowhere")).warm_up()
+        RectoRetriever(retriever=retriever.with_collection("nowhere")).warm_up()
 
 
 def test_what_goes_wrong_is_ours_to_say(retriever: Retriever) -> None:

@@ -69,7 +69,9 @@ def test_documents_can_be_cited(retriever: Retriever) -> None:
 def test_filters_when_it_is_made_and_when_it_is_asked(retriever: Retriever) -> None:
     adapter = RectoRetriever(retriever=retriever, modules=("simulation",))
     assert {document.metadata["module"] for document in adapter.invoke("sensors")} == {"simulation"}
-    assert {document.metadata["module"] for document in adapter.invoke("sensors", modules=["isaac"])} == {"isaac"}
+    assert {document.metadata["module"] for document in adapter.invoke("sensors", modules=["isaac"])} == {
+        "isaac"
+    }
     page = retriever.search(QUESTION).hits[0].chunk.page_url
     found = RectoRetriever(retriever=retriever).invoke("sensors", page=page, k=2)
     assert [document.metadata["page_url"] for document in found] == [page, page]
@@ -79,10 +81,14 @@ def test_filters_when_it_is_made_and_when_it_is_asked(retriever: Retriever) -> N
 def test_the_mode_when_it_is_made_and_when_it_is_asked(retriever: Retriever) -> None:
     adapter = RectoRetriever(retriever=retriever, mode="dense")
     modes: tuple[Mode, Mode] = ("dense", "lexical")
-    for documents, mode in zip((adapter.invoke(QUESTION), adapter.invoke(QUESTION, mode="lexical")), modes, strict=True):
+    for documents, mode in zip(
+        (adapter.invoke(QUESTION), adapter.invoke(QUESTION, mode="lexical")), modes, strict=True
+    ):
         hits = retriever.search(QUESTION, mode=mode).hits
         wanted = [(hit.score, hit.dense, hit.lexical) for hit in hits]
-        assert [tuple(document.metadata[part] for part in ("score", "dense", "lexical")) for document in documents] == wanted
+        assert [
+            tuple(document.metadata[part] for part in ("score", "dense", "lexical")) for document in documents
+        ] == wanted
 
 
 def test_awaited_and_in_a_chain(retriever: Retriever) -> None:
@@ -99,7 +105,9 @@ def test_awaited_and_in_a_chain(retriever: Retriever) -> None:
     assert {found[0].metadata["link"] for found in asyncio.run(many())} == {expected[0]}
 
 
-def test_async_is_awaited_not_pushed_into_a_thread(retriever: Retriever, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_async_is_awaited_not_pushed_into_a_thread(
+    retriever: Retriever, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refuse(*_: Any) -> None:
         raise AssertionError("the sync search was used")
 
@@ -111,7 +119,12 @@ def test_it_can_be_pickled(retriever: Retriever, sample_home: Path, monkeypatch:
     monkeypatch.setenv("RECTO_HOME", str(sample_home))
     adapter = RectoRetriever(retriever=retriever, k=2, modules=("ros2",))
     copy = pickle.loads(pickle.dumps(adapter))
-    assert (copy.collection, copy.k, copy.modules, copy.retriever) == (retriever.collection, 2, ("ros2",), None)
+    assert (copy.collection, copy.k, copy.modules, copy.retriever) == (
+        retriever.collection,
+        2,
+        ("ros2",),
+        None,
+    )
     assert copy.invoke(QUESTION) == adapter.invoke(QUESTION)
     copy._book.connected().close()
 

@@ -37,12 +37,19 @@ def test_nodes_can_be_cited(retriever: Retriever) -> None:
 
 
 def test_filters(retriever: Retriever) -> None:
-    found = RectoRetriever(retriever=retriever, modules=["simulation", "isaac"], similarity_top_k=20).retrieve("sensors")
+    found = RectoRetriever(
+        retriever=retriever, modules=["simulation", "isaac"], similarity_top_k=20
+    ).retrieve("sensors")
     assert {node.metadata["module"] for node in found} == {"simulation", "isaac"}
     page = retriever.search(QUESTION).hits[0].chunk.page_url
-    assert {node.metadata["page_url"] for node in RectoRetriever(retriever=retriever, page=page).retrieve("sensors")} == {page}
+    assert {
+        node.metadata["page_url"]
+        for node in RectoRetriever(retriever=retriever, page=page).retrieve("sensors")
+    } == {page}
     lexical = RectoRetriever(retriever=retriever, mode="lexical").retrieve("sensors")
-    assert [node.score for node in lexical] == [hit.score for hit in retriever.search("sensors", mode="lexical").hits]
+    assert [node.score for node in lexical] == [
+        hit.score for hit in retriever.search("sensors", mode="lexical").hits
+    ]
     assert {node.metadata["mode"] for node in lexical} == {"lexical"}
 
 
@@ -68,7 +75,9 @@ def test_in_a_query_engine(retriever: Retriever) -> None:
         [SimilarityPostprocessor(similarity_cutoff=0.1)],
     )
     response = engine.query(QUESTION)
-    assert [node.node_id for node in response.source_nodes] == [hit.chunk.id for hit in retriever.search(QUESTION, 2).hits]
+    assert [node.node_id for node in response.source_nodes] == [
+        hit.chunk.id for hit in retriever.search(QUESTION, 2).hits
+    ]
 
 
 def test_what_goes_wrong_is_ours_to_say(retriever: Retriever) -> None:

@@ -12,7 +12,7 @@ from recto.search.lexical import LexicalQuery
 from recto.search.response import LINE, answerable
 from recto.types import Calibration, SparseVector
 
-CALIBRATION = Calibration(noise=0.6, separation=1.0, off_topic=32, in_book=16, spread=0.05)
+CALIBRATION = Calibration(noise_floor=0.6, auroc=1.0, off_topic=32, in_book=16, spread=0.05)
 
 
 def query(known: float) -> LexicalQuery:
@@ -20,14 +20,18 @@ def query(known: float) -> LexicalQuery:
 
 
 def test_near_and_known_is_covered_far_and_unknown_is_not() -> None:
-    covered, not_covered = answerable(0.75, query(1.0), CALIBRATION), answerable(0.62, query(0.3), CALIBRATION)
+    covered, not_covered = (
+        answerable(0.75, query(1.0), CALIBRATION),
+        answerable(0.62, query(0.3), CALIBRATION),
+    )
     assert covered is not None
     assert not_covered is not None
     assert not_covered < 0.05 < LINE < 0.9 < covered
 
 
 @pytest.mark.parametrize(
-    ("cosine", "lexical", "calibration"), [(None, query(1), CALIBRATION), (0.7, None, CALIBRATION), (0.7, query(1), None)]
+    ("cosine", "lexical", "calibration"),
+    [(None, query(1), CALIBRATION), (0.7, None, CALIBRATION), (0.7, query(1), None)],
 )
 def test_it_is_unknown_without_a_cosine_a_vocabulary_or_a_calibration(
     cosine: float | None, lexical: LexicalQuery | None, calibration: Calibration | None
@@ -36,13 +40,16 @@ def test_it_is_unknown_without_a_cosine_a_vocabulary_or_a_calibration(
 
 
 def test_similarities_are_measured_in_units_of_the_index() -> None:
-    wide = replace(CALIBRATION, noise=0.3, spread=0.1)
+    wide = replace(CALIBRATION, noise_floor=0.3, spread=0.1)
     assert answerable(0.7, query(0.5), CALIBRATION) == answerable(0.5, query(0.5), wide)
 
 
 @given(st.floats(-1, 1), st.floats(0, 1), st.floats(0, 0.5), st.floats(0, 0.3))
 def test_more_is_never_less(cosine: float, known: float, nearer: float, more: float) -> None:
-    less, greater = answerable(cosine, query(known), CALIBRATION), answerable(cosine + nearer, query(known + more), CALIBRATION)
+    less, greater = (
+        answerable(cosine, query(known), CALIBRATION),
+        answerable(cosine + nearer, query(known + more), CALIBRATION),
+    )
     assert less is not None
     assert greater is not None
     assert 0 <= less <= greater <= 1

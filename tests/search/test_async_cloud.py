@@ -12,7 +12,7 @@ from recto.book.sources.tree import MarkdownTree
 from recto.embedders import cohere as cohere_module
 from recto.embedders.cohere import PACES, CohereEmbedder
 from recto.errors import EmbeddingError, Unreachable
-from recto.indexing.indexer import Work, index_book
+from recto.indexing.indexer import IndexJob, index_book
 from recto.search.retriever import Retriever
 from recto.settings import ServerOptions
 from recto.stores.qdrant.connection import Connection
@@ -36,10 +36,12 @@ def qdrant() -> Iterator[QdrantDouble]:
 
 
 @pytest.fixture
-def retriever(cohere: CohereDouble, qdrant: QdrantDouble, home: Path, small_book: Path) -> Iterator[Retriever]:
+def retriever(
+    cohere: CohereDouble, qdrant: QdrantDouble, home: Path, small_book: Path
+) -> Iterator[Retriever]:
     embedder = CohereEmbedder("key", "embed-english-v3.0", cohere.url, PACES["off"], print)
     store = ServerStore(Connection(qdrant.url, "", print), home, ServerOptions(), None)
-    index_book(Work(MarkdownTree(small_book), embedder), store, "garden", journal=home / "journal")
+    index_book(IndexJob(MarkdownTree(small_book), embedder), store, "garden", journal=home / "journal")
     yield Retriever(embedder, store, "garden")
     embedder.close()
     store.close()
@@ -81,10 +83,14 @@ def test_many_at_once_wait_together(retriever: Retriever, cohere: CohereDouble) 
     assert asyncio.run(all_at_once()) == 40
     arrived = [request.at for request in cohere.requests]
     together = sum(moment < arrived[0] + 3 for moment in arrived)
-    assert together > 12, "more were under way before the first was answered than a pool of threads would send"
+    assert together > 12, (
+        "more were under way before the first was answered than a pool of threads would send"
+    )
 
 
-def test_errors_and_deadlines(retriever: Retriever, cohere: CohereDouble, qdrant: QdrantDouble, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_errors_and_deadlines(
+    retriever: Retriever, cohere: CohereDouble, qdrant: QdrantDouble, monkeypatch: pytest.MonkeyPatch
+) -> None:
     retriever.search("soil")
     cohere.always(status(500))
     with pytest.raises(EmbeddingError, match="not available"):

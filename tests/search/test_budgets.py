@@ -103,7 +103,9 @@ class Events:
 @pytest.fixture(scope="module")
 def events() -> Events:
     found = Events()
-    sys.addaudithook(found.note)  # for good: there is no way to take one back, so it does nothing unless a thread is watched
+    sys.addaudithook(
+        found.note
+    )  # for good: there is no way to take one back, so it does nothing unless a thread is watched
     return found
 
 
@@ -115,11 +117,14 @@ def homes(tmp_path_factory: pytest.TempPathFactory) -> dict[int, Path]:
         found[size] = tmp_path_factory.mktemp(f"book-of-{size}")
         store = EdgeStore(found[size])
         with store.build("book", EMBEDDER) as build:
-            chunks = [chunk(number, page=f"page-{number // PAGE:04}", module=f"module-{number // PAGE % 5}") for number in range(size)]
+            chunks = [
+                chunk(number, page=f"page-{number // PAGE:04}", module=f"module-{number // PAGE % 5}")
+                for number in range(size)
+            ]
             build.add(chunks, [vector(number) for number in range(size)])
             info = build.publish(fingerprint())
-        store.annotate(info, Calibration(0.1, 0.9, 10, 10))
-        store.point(["alias"], "book")
+        store.save_calibration(info, Calibration(0.1, 0.9, 10, 10))
+        store.set_aliases(["alias"], "book")
     return found
 
 
@@ -169,7 +174,9 @@ def test_a_batch_is_one_call_of_the_engine(retriever: Retriever) -> None:
 def test_a_chunk_is_read_once(retriever: Retriever) -> None:
     engine = watched(retriever)
     shown = {hit.chunk.id for text in (QUESTION, OTHER, QUESTION) for hit in retriever.search(text, 50).hits}
-    shown |= {hit.chunk.id for response in retriever.search_batch([THIRD, QUESTION], 70) for hit in response.hits}
+    shown |= {
+        hit.chunk.id for response in retriever.search_batch([THIRD, QUESTION], 70) for hit in response.hits
+    }
     assert Counter(map(str, engine.read)) == Counter(shown)
 
 
@@ -193,7 +200,11 @@ def test_what_is_kept_is_bounded(homes: dict[int, Path], monkeypatch: pytest.Mon
         (Filters(("module-1",)), 1.0, ["query_batch", "count"]),
         (Filters(("nowhere",)), None, ["query_batch", "count", "count", "facet"]),
         (Filters((), "local://nowhere"), None, ["query_batch", "count", "count", "facet"]),
-        (Filters(("nowhere",), "local://nowhere"), None, ["query_batch", "count", "count", "facet", "count", "facet"]),
+        (
+            Filters(("nowhere",), "local://nowhere"),
+            None,
+            ["query_batch", "count", "count", "facet", "count", "facet"],
+        ),
     ],
 )
 def test_finding_nothing_is_explained_by_few_calls(
@@ -204,7 +215,9 @@ def test_finding_nothing_is_explained_by_few_calls(
     assert engine.calls == calls
 
 
-def test_a_search_opens_no_file(retriever: Retriever, events: Events, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_search_opens_no_file(
+    retriever: Retriever, events: Events, monkeypatch: pytest.MonkeyPatch
+) -> None:
     looked: list[str] = []
     stat = os.stat
 
@@ -212,7 +225,9 @@ def test_a_search_opens_no_file(retriever: Retriever, events: Events, monkeypatc
         looked.append(os.path.basename(path))
         return stat(path, *arguments, **more)
 
-    assert "open" in events.during(lambda: retriever.search(QUESTION))  # the first one opens the index: the hook does hear
+    assert "open" in events.during(
+        lambda: retriever.search(QUESTION)
+    )  # the first one opens the index: the hook does hear
     monkeypatch.setattr(os, "stat", counted)
     assert events.during(lambda: retriever.search(QUESTION)) == []
     assert len(looked) <= STATS
@@ -263,14 +278,19 @@ def called(work: Callable[[], object]) -> int:
 
 @pytest.mark.parametrize("filters", FILTERS)
 def test_a_search_copies_little(warm: dict[int, Retriever], filters: Filters) -> None:
-    taken = {size: allocated(partial(retriever.search, QUESTION, filters=filters)) for size, retriever in warm.items()}
+    taken = {
+        size: allocated(partial(retriever.search, QUESTION, filters=filters))
+        for size, retriever in warm.items()
+    }
     assert taken[SMALL] <= BYTES
     assert taken[LARGE] <= taken[SMALL] + 256
 
 
 @pytest.mark.parametrize("filters", FILTERS)
 def test_no_work_grows_with_the_book(warm: dict[int, Retriever], filters: Filters) -> None:
-    counts = {size: called(partial(retriever.search, QUESTION, filters=filters)) for size, retriever in warm.items()}
+    counts = {
+        size: called(partial(retriever.search, QUESTION, filters=filters)) for size, retriever in warm.items()
+    }
     assert counts[SMALL] == counts[LARGE] <= CALLS
 
 

@@ -13,7 +13,7 @@ from recto import TextbookRetriever
 from recto.book.sources.tree import MarkdownTree
 from recto.embedders import cohere as cohere_module
 from recto.embedders.cohere import PACES, CohereEmbedder
-from recto.indexing.indexer import Work, index_book
+from recto.indexing.indexer import IndexJob, index_book
 from recto.search.retriever import Retriever
 from recto.settings import ServerOptions, Settings
 from recto.stores.qdrant import connection as connection_module
@@ -23,13 +23,24 @@ from tests.conftest import COHERE_KEY, QDRANT_KEY
 from tests.doubles.cohere import CohereDouble
 from tests.doubles.qdrant import QdrantDouble
 
-TOPICS = ("nodes", "topics", "friction", "walking", "a digital twin", "voice commands", "costmaps", "the Jetson")
+TOPICS = (
+    "nodes",
+    "topics",
+    "friction",
+    "walking",
+    "a digital twin",
+    "voice commands",
+    "costmaps",
+    "the Jetson",
+)
 QUESTIONS = [f"What does the book say about {topic} and {other}?" for topic in TOPICS for other in TOPICS[:4]]
 MEGABYTE = 1 << 20
 
 
 def test_32_threads_share_a_retriever(sample_home: Path) -> None:
-    with TextbookRetriever(settings=Settings("local", "edge", sample_home, threads=2, precision="fp32")) as shared:
+    with TextbookRetriever(
+        settings=Settings("local", "edge", sample_home, threads=2, precision="fp32")
+    ) as shared:
         alone = [list(shared.search(question)) for question in QUESTIONS]
         with ThreadPoolExecutor(32) as threads:
             together = list(threads.map(lambda question: list(shared.search(question)), QUESTIONS * 2))
@@ -38,9 +49,14 @@ def test_32_threads_share_a_retriever(sample_home: Path) -> None:
 
 def test_256_async_searches_at_once(sample_home: Path) -> None:
     async def ask(shared: TextbookRetriever, times: int) -> list[list[object]]:
-        return [list(found) for found in await asyncio.gather(*(shared.asearch(question) for question in QUESTIONS * times))]
+        return [
+            list(found)
+            for found in await asyncio.gather(*(shared.asearch(question) for question in QUESTIONS * times))
+        ]
 
-    with TextbookRetriever(settings=Settings("local", "edge", sample_home, threads=2, precision="fp32")) as shared:
+    with TextbookRetriever(
+        settings=Settings("local", "edge", sample_home, threads=2, precision="fp32")
+    ) as shared:
         alone: list[list[object]] = [list(shared.search(question)) for question in QUESTIONS]
         assert asyncio.run(ask(shared, 8)) == alone * 8
         before = psutil.Process().memory_info().rss
@@ -51,19 +67,28 @@ def test_256_async_searches_at_once(sample_home: Path) -> None:
 
 @pytest.mark.parametrize("calls", [256])
 def test_256_async_searches_on_services(
-    cohere: CohereDouble, qdrant: QdrantDouble, home: Path, small_book: Path, calls: int, monkeypatch: pytest.MonkeyPatch
+    cohere: CohereDouble,
+    qdrant: QdrantDouble,
+    home: Path,
+    small_book: Path,
+    calls: int,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(cohere_module, "_QUERY_SECONDS", 120.0)  # doubles on a busy machine are slow; what is tested is not time
+    monkeypatch.setattr(
+        cohere_module, "_QUERY_SECONDS", 120.0
+    )  # doubles on a busy machine are slow; what is tested is not time
     monkeypatch.setattr(connection_module, "_READ_SECONDS", 60)
     embedder = CohereEmbedder(COHERE_KEY, "embed-english-v3.0", cohere.url, PACES["off"], print)
     store = ServerStore(Connection(qdrant.url, QDRANT_KEY, print), home, ServerOptions(), None)
-    index_book(Work(MarkdownTree(small_book), embedder), store, "garden", journal=home / "journal")
+    index_book(IndexJob(MarkdownTree(small_book), embedder), store, "garden", journal=home / "journal")
     shared = Retriever(embedder, store, "garden")
     questions = ["When are beans sown?", "What do worms do?", "How is dough kneaded?", "What feeds the soil?"]
 
     async def ask() -> list[str]:
         try:
-            found = await asyncio.gather(*(shared.asearch(questions[number % 4], 2) for number in range(calls)))
+            found = await asyncio.gather(
+                *(shared.asearch(questions[number % 4], 2) for number in range(calls))
+            )
             return [response.hits[0].chunk.page_title for response in found]
         finally:
             await shared.aclose()

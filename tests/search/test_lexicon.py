@@ -42,7 +42,12 @@ def book() -> Lexicon:
 
 def test_it_counts_chunks_not_occurrences() -> None:
     found = lexicon("dog dog dog", "dog cat")
-    assert (found.chunks, found.forms("dog"), found.forms("cat"), found.forms("bird")) == (2, {"dog": 2}, {"cat": 1}, {})
+    assert (found.chunks, found.forms("dog"), found.forms("cat"), found.forms("bird")) == (
+        2,
+        {"dog": 2},
+        {"cat": 1},
+        {},
+    )
 
 
 def test_forms_and_parts_are_told_apart(book: Lexicon) -> None:
@@ -53,7 +58,9 @@ def test_forms_and_parts_are_told_apart(book: Lexicon) -> None:
 
 def test_a_query_is_expanded_to_the_forms_of_the_book(book: Lexicon) -> None:
     query = analyze_query("how was the controller configured at the server?", book)
-    assert {term_id(term) for term in ("controller", "configure", "configures", "server")} == set(query.vector.indices)
+    assert {term_id(term) for term in ("controller", "configure", "configures", "server")} == set(
+        query.vector.indices
+    )
     assert (query.known, query.corrections, query.weight) == (1.0, (), WEIGHT)
 
 
@@ -92,7 +99,9 @@ def test_a_word_that_the_book_does_not_have_is_corrected(book: Lexicon, word: st
     assert 0 < query.known < 1
 
 
-def test_what_is_near_nothing_is_unknown_and_a_short_word_of_a_sentence_is_not_corrected(book: Lexicon) -> None:
+def test_what_is_near_nothing_is_unknown_and_a_short_word_of_a_sentence_is_not_corrected(
+    book: Lexicon,
+) -> None:
     unknown = analyze_query("kubernetes", book)
     assert (unknown.known, unknown.corrections, unknown.vector.indices) == (0.0, (), ())
     assert analyze_query("how does a mode robot hold its controller", book).corrections == ()
@@ -121,7 +130,9 @@ def test_weights_are_those_of_bm25() -> None:
     (vector,) = builder.vectors([chunk("dog dog cat")])
     weights = dict(zip(vector.indices, vector.values, strict=True))
     length = 1.2 * (0.25 + 0.75 * 3 / 100)
-    assert weights == pytest.approx({term_id("dog"): 2 * 2.2 / (2 + length), term_id("cat"): 2.2 / (1 + length)})
+    assert weights == pytest.approx(
+        {term_id("dog"): 2 * 2.2 / (2 + length), term_id("cat"): 2.2 / (1 + length)}
+    )
     assert Lexicon(builder.to_bytes()).idf(1) == pytest.approx(math.log((1 - 1 + 0.5) / 1.5 + 1))
 
 
@@ -133,7 +144,10 @@ def test_what_is_no_vocabulary_is_refused(data: bytes | None) -> None:
         Lexicon(builder.to_bytes()[:-1] if data is None else data)
 
 
-@given(st.lists(st.text(alphabet="abcé_XY1. ", max_size=40), min_size=1, max_size=8), st.text(alphabet="abcé_XY1. ", max_size=20))
+@given(
+    st.lists(st.text(alphabet="abcé_XY1. ", max_size=40), min_size=1, max_size=8),
+    st.text(alphabet="abcé_XY1. ", max_size=20),
+)
 def test_every_word_is_found_again_and_any_query_can_be_analysed(texts: list[str], query: str) -> None:
     builder = LexiconBuilder()
     vectors = builder.vectors([chunk(text, number) for number, text in enumerate(texts)])
@@ -154,6 +168,12 @@ def test_a_random_typo_finds_the_word_again() -> None:
     book, found = lexicon(*words), 0
     for word in words:
         place = rng.randrange(len(word))
-        typo = rng.choice([word[:place] + word[place + 1 :], f"{word[:place]}z{word[place:]}", f"{word[:place]}q{word[place + 1 :]}"])
+        typo = rng.choice(
+            [
+                word[:place] + word[place + 1 :],
+                f"{word[:place]}z{word[place:]}",
+                f"{word[:place]}q{word[place + 1 :]}",
+            ]
+        )
         found += typo in words or word in dict(analyze_query(typo, book).corrections).get(typo, ())
     assert found >= 295

@@ -20,7 +20,13 @@ from recto.search.retriever import Retriever
 from recto.stores.edge.store import EdgeStore
 from recto.types import MODES, Filters, Mode, Outcome, SearchResponse
 
-QUESTIONS = ["What is ROS 2?", "robot navigation", "digital twin", "How do VLA models work for robot control?", "a"]
+QUESTIONS = [
+    "What is ROS 2?",
+    "robot navigation",
+    "digital twin",
+    "How do VLA models work for robot control?",
+    "a",
+]
 
 
 def without_time(response: SearchResponse) -> SearchResponse:
@@ -41,7 +47,11 @@ def test_a_question_is_answered_in_order(retriever: Retriever) -> None:
 def test_the_same_question_twice(retriever: Retriever, sample_home: Path, embedder: Embedder) -> None:
     fresh = Retriever(embedder, EdgeStore(sample_home), "physical-ai-book")
     for question in QUESTIONS:
-        assert without_time(retriever.search(question)) == without_time(retriever.search(question)) == without_time(fresh.search(question))
+        assert (
+            without_time(retriever.search(question))
+            == without_time(retriever.search(question))
+            == without_time(fresh.search(question))
+        )
 
 
 @pytest.mark.parametrize("top_k", [1, 5, 100])
@@ -79,12 +89,18 @@ def test_any_text_is_a_question_or_empty(retriever: Retriever, query: str) -> No
 
 
 @given(
-    names=st.lists(st.sampled_from(["ros2", "module-3-isaac", "VLA", "intro", "simulation", "nothing"]), min_size=1, max_size=3),
+    names=st.lists(
+        st.sampled_from(["ros2", "module-3-isaac", "VLA", "intro", "simulation", "nothing"]),
+        min_size=1,
+        max_size=3,
+    ),
     query=st.sampled_from(QUESTIONS),
     top_k=st.integers(1, 100),
 )
 @hypothesis_settings(max_examples=40)
-def test_a_module_filter_lets_nothing_else_through(retriever: Retriever, names: list[str], query: str, top_k: int) -> None:
+def test_a_module_filter_lets_nothing_else_through(
+    retriever: Retriever, names: list[str], query: str, top_k: int
+) -> None:
     response = retriever.search(query, top_k, Filters(modules=tuple(names)))
     allowed = {name.lower().removeprefix("module-3-") for name in names}
     assert {hit.chunk.module_name for hit in response.hits} <= allowed
@@ -93,7 +109,12 @@ def test_a_module_filter_lets_nothing_else_through(retriever: Retriever, names: 
 
 def test_a_page_filter_lets_nothing_else_through(retriever: Retriever) -> None:
     url = "local://docs/docs/module-2-simulation/01-gazebo-simulation"
-    for spelling in (url, url + "/", url + ".md", "LOCAL://DOCS/docs/module-2-simulation/01-gazebo-simulation"):
+    for spelling in (
+        url,
+        url + "/",
+        url + ".md",
+        "LOCAL://DOCS/docs/module-2-simulation/01-gazebo-simulation",
+    ):
         response = retriever.search("sensors", 100, Filters(page_url=spelling))
         assert {hit.chunk.page_url for hit in response.hits} == {url}
         assert len(response.hits) == response.hits[0].chunk.total_chunks
@@ -120,7 +141,9 @@ def test_four_kinds_of_nothing(retriever: Retriever, embedder: Embedder, sample_
         Retriever(embedder, EdgeStore(sample_home), "elsewhere").search("sensors")
 
 
-@pytest.mark.parametrize("filters", [Filters(modules=("",)), Filters(modules=("ros2", " ")), Filters(page_url=" ")])
+@pytest.mark.parametrize(
+    "filters", [Filters(modules=("",)), Filters(modules=("ros2", " ")), Filters(page_url=" ")]
+)
 def test_blank_filters_are_refused(retriever: Retriever, filters: Filters) -> None:
     with pytest.raises(InvalidArgument, match="cannot be empty"):
         retriever.search("sensors", filters=filters)
@@ -139,7 +162,10 @@ def test_refusals_name_the_arguments_of_a_program(retriever: Retriever) -> None:
         retriever.search("sensors", filters=Filters(modules=(" ",)))
 
 
-@pytest.mark.parametrize("filters", [None, Filters(modules="ros2"), Filters(modules=(5,)), Filters(page_url=7)])  # type: ignore[arg-type]
+@pytest.mark.parametrize(
+    "filters",
+    [None, Filters(modules="ros2"), Filters(modules=(5,)), Filters(page_url=7)],  # type: ignore[arg-type]
+)
 def test_filters_of_the_wrong_kind_are_refused(retriever: Retriever, filters: object) -> None:
     with pytest.raises(InvalidArgument):
         retriever.search("sensors", filters=filters)  # type: ignore[arg-type]
@@ -150,7 +176,9 @@ def test_batches_answer_as_single_searches_do(retriever: Retriever) -> None:
     for question, response in zip(QUESTIONS, together, strict=True):
         alone = retriever.search(question, 7)
         assert [hit.chunk.id for hit in response.hits] == [hit.chunk.id for hit in alone.hits]
-        assert [hit.score for hit in response.hits] == pytest.approx([hit.score for hit in alone.hits], abs=1e-5)
+        assert [hit.score for hit in response.hits] == pytest.approx(
+            [hit.score for hit in alone.hits], abs=1e-5
+        )
     assert retriever.search_batch([]) == []
     with pytest.raises(InvalidQuery):
         retriever.search_batch(["fine", ""])
@@ -171,15 +199,23 @@ def test_tasks_and_threads_get_the_same_answers(retriever: Retriever) -> None:
     assert [[hit.chunk.id for hit in answer.hits] for answer in found] == expected * 8
 
 
-def test_an_index_that_is_published_meanwhile_is_noticed(home: Path, small_book: Path, embedder: Embedder) -> None:
+def test_an_index_that_is_published_meanwhile_is_noticed(
+    home: Path, small_book: Path, embedder: Embedder
+) -> None:
     from recto.book.sources.tree import MarkdownTree
-    from recto.indexing.indexer import Work, index_book
+    from recto.indexing.indexer import IndexJob, index_book
 
-    index_book(Work(MarkdownTree(small_book), embedder), EdgeStore(home), "garden", journal=home / "journal")
+    index_book(
+        IndexJob(MarkdownTree(small_book), embedder), EdgeStore(home), "garden", journal=home / "journal"
+    )
     reader = Retriever(embedder, EdgeStore(home), "garden")
     assert "frost" in reader.search("When do I sow beans?").hits[0].chunk.text
-    (small_book / "module-1-garden" / "02-seeds.md").write_text("# Seeds\n\nSow beans in May, never earlier.\n")
-    index_book(Work(MarkdownTree(small_book), embedder), EdgeStore(home), "garden", journal=home / "journal")
+    (small_book / "module-1-garden" / "02-seeds.md").write_text(
+        "# Seeds\n\nSow beans in May, never earlier.\n"
+    )
+    index_book(
+        IndexJob(MarkdownTree(small_book), embedder), EdgeStore(home), "garden", journal=home / "journal"
+    )
     assert "May" in reader.search("When do I sow beans?").hits[0].chunk.text
 
 
@@ -196,7 +232,11 @@ def test_hybrid_adds_scores_and_lexical_uses_words_alone(retriever: Retriever) -
         assert hit.score == pytest.approx(hit.dense + KEYWORD_WEIGHT * hit.lexical / best)
     assert all("orin" in hit.chunk.text.lower() for hit in hybrid.hits[:3])
     similarities = {hit.chunk.id: hit.score for hit in dense.hits}
-    assert all(hit.dense == pytest.approx(similarities[hit.chunk.id]) for hit in hybrid.hits if hit.chunk.id in similarities)
+    assert all(
+        hit.dense == pytest.approx(similarities[hit.chunk.id])
+        for hit in hybrid.hits
+        if hit.chunk.id in similarities
+    )
 
 
 def test_a_typo_is_corrected_and_said(retriever: Retriever) -> None:
@@ -212,7 +252,9 @@ def test_results_by_page(retriever: Retriever) -> None:
     for group in response.groups:
         assert [hit.score for hit in group.hits] == sorted((hit.score for hit in group.hits), reverse=True)
         assert {hit.chunk.page_url for hit in group.hits} == {group.page_url}
-    assert [group.score for group in response.groups] == sorted((group.score for group in response.groups), reverse=True)
+    assert [group.score for group in response.groups] == sorted(
+        (group.score for group in response.groups), reverse=True
+    )
     assert response.groups[0].hits[0] == retriever.search("How do nodes communicate?", 1).hits[0]
 
 
@@ -229,7 +271,9 @@ def test_filters_batches_and_async_in_every_mode(retriever: Retriever, mode: Mod
     assert retriever.related("A node publishes messages on a topic.", mode=mode).mode == mode
 
 
-def test_an_index_without_lexical_vectors_is_searched_dense_and_says_so_once(retriever: Retriever, embedder: Embedder, home: Path) -> None:
+def test_an_index_without_lexical_vectors_is_searched_dense_and_says_so_once(
+    retriever: Retriever, embedder: Embedder, home: Path
+) -> None:
     store, made = EdgeStore(home), retriever.open().info.fingerprint
     assert made is not None
     chunks = list(islice(retriever.open().scroll(), 20))

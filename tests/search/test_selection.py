@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from bench import selections
 from recto.book.sources.tree import MarkdownTree
 from recto.errors import InvalidArgument, InvalidQuery, PageMissing
-from recto.indexing.indexer import Work, index_book
+from recto.indexing.indexer import IndexJob, index_book
 from recto.protocols import Embedder
 from recto.search.retriever import Retriever
-from recto.search.selection import asked, complement
+from recto.search.selection import build_selection_query, exclude_and_diversify
 from recto.stores.edge.store import EdgeStore
 from recto.types import Chunk, Filters, Hit, Outcome
 
@@ -29,7 +29,9 @@ def words(text: str) -> int:
 
 def hit(score: float, text: str, page: str = "p", heading: str = "") -> Hit:
     headings = (page, heading or text[:20])
-    return Hit(score, Chunk(f"{page}/{text}", text, page, page, "m", ("m",), headings, "", 0, 1, 1, 1, "", page))
+    return Hit(
+        score, Chunk(f"{page}/{text}", text, page, page, "m", ("m",), headings, "", 0, 1, 1, 1, "", page)
+    )
 
 
 def test_it_beats_the_plain_search(retriever: Retriever) -> None:
@@ -38,36 +40,43 @@ def test_it_beats_the_plain_search(retriever: Retriever) -> None:
     related = selections.measure(cases, selections.related(retriever))
     assert len(cases) > 30
     for part in ("recall", "reciprocal_rank", "pages"):
-        assert sum(getattr(score, part) for score in related) > sum(getattr(score, part) for score in plain), part
+        assert sum(getattr(score, part) for score in related) > sum(
+            getattr(score, part) for score in plain
+        ), part
     assert not any(score.repeated for score in related)
 
 
 class TestWhatIsSearchedFor:
     def test_a_short_selection_is_used_whole(self) -> None:
-        text, selected = asked("  Two words. ", None, 10, words)
+        text, selected = build_selection_query("  Two words. ", None, 10, words)
         assert (text, selected.text, selected.given, selected.cut) == ("Two words.", "Two words.", 10, False)
 
     def test_a_question_stands_before_it(self) -> None:
-        assert asked("Two words.", "Why?", 10, words)[0] == "Why?\n\nTwo words."
+        assert build_selection_query("Two words.", "Why?", 10, words)[0] == "Why?\n\nTwo words."
 
     def test_a_long_one_is_cut_behind_a_sentence(self) -> None:
-        text, selected = asked("One two three. Four five six! Seven eight nine.", None, 7, words)
+        text, selected = build_selection_query(
+            "One two three. Four five six! Seven eight nine.", None, 7, words
+        )
         assert text == selected.text == "One two three. Four five six!"
         assert selected.cut
         assert selected.given == 47
 
     def test_a_question_takes_room(self) -> None:
-        assert asked("One two three. Four five six.", "Why is that so?", 8, words)[1].text == "One two three."
+        assert (
+            build_selection_query("One two three. Four five six.", "Why is that so?", 8, words)[1].text
+            == "One two three."
+        )
 
     def test_a_sentence_that_is_too_long_is_cut_behind_a_word(self) -> None:
-        assert asked("one two three four", None, 2, words)[1].text == "one two"
+        assert build_selection_query("one two three four", None, 2, words)[1].text == "one two"
 
     def test_text_without_spaces_is_cut_where_it_fits(self) -> None:
-        assert asked("x" * 50, None, 10, len)[1].text == "x" * 10
+        assert build_selection_query("x" * 50, None, 10, len)[1].text == "x" * 10
 
     @given(st.text(min_size=1, max_size=400).filter(str.strip), st.integers(3, 40))
     def test_it_is_a_beginning_that_fits(self, selection: str, room: int) -> None:
-        text, selected = asked(selection, None, room, words)
+        text, selected = build_selection_query(selection, None, room, words)
         assert words(text) <= room
         assert selection.strip().startswith(selected.text)
         assert selected.cut == (selected.text != selection.strip())
@@ -80,7 +89,10 @@ class TestWhatIsSearchedFor:
 
     @pytest.mark.parametrize("blank", ["", " \n"])
     def test_a_blank_question_is_none(self, retriever: Retriever, blank: str) -> None:
-        asked, unasked = retriever.related("Some text about sensors.", blank), retriever.related("Some text about sensors.")
+        asked, unasked = (
+            retriever.related("Some text about sensors.", blank),
+            retriever.related("Some text about sensors."),
+        )
         assert asked.query == unasked.query == "Some text about sensors."
         assert asked.hits == unasked.hits
 
@@ -99,32 +111,52 @@ class TestWhatIsChosen:
             hit(0.7, "jumps over the lazy dog"),
             hit(0.6, "A lazy dog and a quick fox are other things."),
         ]
-        chosen, left_out = complement(hits, self.SELECTION, 3)
+        chosen, left_out = exclude_and_diversify(hits, self.SELECTION, 3)
         assert [one.score for one in chosen] == [0.6]
         assert left_out == 3
 
     def test_a_passage_that_overlaps_the_edge_of_a_long_selection_is_left_out(self) -> None:
         selection = " ".join(f"word{number}" for number in range(200))
-        edge = " ".join(f"word{number}" for number in range(175, 200)) + " " + " ".join(f"other{number}" for number in range(100))
-        assert complement([hit(0.9, edge)], selection, 3) == ([], 1)
+        edge = (
+            " ".join(f"word{number}" for number in range(175, 200))
+            + " "
+            + " ".join(f"other{number}" for number in range(100))
+        )
+        assert exclude_and_diversify([hit(0.9, edge)], selection, 3) == ([], 1)
 
     def test_a_term_is_no_place(self) -> None:
-        assert complement([hit(0.9, "A costmap marks what is in the way of the robot.")], "costmap", 3)[1] == 0
+        assert (
+            exclude_and_diversify(
+                [hit(0.9, "A costmap marks what is in the way of the robot.")], "costmap", 3
+            )[1]
+            == 0
+        )
 
     def test_half_from_one_page_while_there_are_others(self) -> None:
         hits = [hit(0.9 - number / 100, f"passage number {number} of one page", "one") for number in range(8)]
-        hits += [hit(0.5, "a passage that stands elsewhere", "two"), hit(0.4, "one more that stands elsewhere", "three")]
-        chosen, _ = complement(hits, self.SELECTION, 5)
+        hits += [
+            hit(0.5, "a passage that stands elsewhere", "two"),
+            hit(0.4, "one more that stands elsewhere", "three"),
+        ]
+        chosen, _ = exclude_and_diversify(hits, self.SELECTION, 5)
         assert [one.chunk.page_url for one in chosen] == ["one", "one", "one", "two", "three"]
-        assert [one.chunk.page_url for one in complement(hits[:8], self.SELECTION, 5)[0]] == ["one"] * 5
+        assert [one.chunk.page_url for one in exclude_and_diversify(hits[:8], self.SELECTION, 5)[0]] == [
+            "one"
+        ] * 5
 
     def test_one_passage_a_section_while_there_are_others(self) -> None:
-        hits = [hit(0.9, "first half of it", "one", "S"), hit(0.8, "second half of it", "one", "S"), hit(0.7, "other things", "two")]
-        assert [one.score for one in complement(hits, self.SELECTION, 2)[0]] == [0.9, 0.7]
+        hits = [
+            hit(0.9, "first half of it", "one", "S"),
+            hit(0.8, "second half of it", "one", "S"),
+            hit(0.7, "other things", "two"),
+        ]
+        assert [one.score for one in exclude_and_diversify(hits, self.SELECTION, 2)[0]] == [0.9, 0.7]
 
     def test_a_copy_of_what_is_chosen_comes_once(self) -> None:
         text = "a warning that every page of the book repeats word for word"
-        chosen, left_out = complement([hit(0.9, text, "one"), hit(0.8, text, "two")], self.SELECTION, 5)
+        chosen, left_out = exclude_and_diversify(
+            [hit(0.9, text, "one"), hit(0.8, text, "two")], self.SELECTION, 5
+        )
         assert [one.score for one in chosen] == [0.9]
         assert left_out == 0
 
@@ -137,7 +169,10 @@ class TestWithTheBook:
         assert response.selection.cut
         assert response.selection.left_out > 0
         assert "of its" not in response.warnings[-1]
-        assert f"first {len(response.selection.text)} of {response.selection.given} characters" in response.warnings[-1]
+        assert (
+            f"first {len(response.selection.text)} of {response.selection.given} characters"
+            in response.warnings[-1]
+        )
         assert all(hit.chunk.text not in page.markdown() for hit in response.hits)
 
     def test_the_same_page_is_allowed(self, retriever: Retriever) -> None:
@@ -153,15 +188,24 @@ class TestWithTheBook:
 
     def test_the_async_twin_agrees(self, retriever: Retriever) -> None:
         selection = retriever.page(PAGE).section("qos-profiles")[0].text
-        here, there = retriever.related(selection, "In Python?"), asyncio.run(retriever.arelated(selection, "In Python?"))
+        here, there = (
+            retriever.related(selection, "In Python?"),
+            asyncio.run(retriever.arelated(selection, "In Python?")),
+        )
         assert (here.hits, here.selection, here.query) == (there.hits, there.selection, there.query)
 
     def test_a_book_that_has_nothing_else_says_so(self, tmp_path: Path, embedder: Embedder) -> None:
         (tmp_path / "book").mkdir()
-        (tmp_path / "book" / "only.md").write_text("# Only\n\nThis is the only sentence of a very short book.\n")
+        (tmp_path / "book" / "only.md").write_text(
+            "# Only\n\nThis is the only sentence of a very short book.\n"
+        )
         store = EdgeStore(tmp_path / "home")
-        index_book(Work(MarkdownTree(tmp_path / "book"), embedder), store, "only", journal=tmp_path / "journal")
-        response = Retriever(embedder, store, "only").related("This is the only sentence of a very short book.")
+        index_book(
+            IndexJob(MarkdownTree(tmp_path / "book"), embedder), store, "only", journal=tmp_path / "journal"
+        )
+        response = Retriever(embedder, store, "only").related(
+            "This is the only sentence of a very short book."
+        )
         store.close()
         assert response.hits == ()
         assert response.outcome is Outcome.NO_MATCH
@@ -183,7 +227,11 @@ class TestPages:
         for url in retriever.pages():
             lines = retriever.page(url).markdown().split("\n")
             for chunk in retriever.page(url).chunks:
-                stated = [line for line in lines if line.lstrip("#") == f" {chunk.headings[-1]}" and line.startswith("#")]
+                stated = [
+                    line
+                    for line in lines
+                    if line.lstrip("#") == f" {chunk.headings[-1]}" and line.startswith("#")
+                ]
                 assert len(stated) == 1, (url, chunk.headings)
 
     def test_a_section_is_a_part_of_it(self, retriever: Retriever) -> None:
@@ -213,7 +261,7 @@ class TestPages:
 def test_cutting_a_long_selection_needs_little_memory(text: str) -> None:
     tracemalloc.start()
     try:
-        _, selection = asked(text, None, 128_000, len)
+        _, selection = build_selection_query(text, None, 128_000, len)
         assert len(selection.text) == pytest.approx(128_000, abs=3)
         assert tracemalloc.get_traced_memory()[1] < 100_000_000
     finally:

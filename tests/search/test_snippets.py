@@ -39,7 +39,11 @@ def test_no_words_match_nothing() -> None:
 
 
 def test_matched_words_are_listed_once_as_they_are_written_first() -> None:
-    assert matched_words("Nodes talk to nodes; a node to a topic, then nodes.", words("node topic")) == ("Nodes", "node", "topic")
+    assert matched_words("Nodes talk to nodes; a node to a topic, then nodes.", words("node topic")) == (
+        "Nodes",
+        "node",
+        "topic",
+    )
 
 
 def test_the_snippet_shows_the_match_wherever_it_is() -> None:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pytest
 from starlette.types import Message, Receive
 
-from recto.server.limits import MAX_BODY, Bounds, Refused, check_length
+from recto.server.limits import MAX_BODY, AdmissionLimits, Refused, check_length
 
 
 def arriving(messages: Sequence[Message]) -> Receive:
@@ -29,7 +29,9 @@ def part(body: bytes, *, more: bool = False) -> Message:
 
 def test_a_body_is_given_out_whole_and_then_what_comes_behind_it() -> None:
     async def main() -> list[Message]:
-        receive = await Bounds().read(arriving([part(b"ab", more=True), part(b"", more=True), part(b"c"), {"type": "http.disconnect"}]))
+        receive = await AdmissionLimits().read(
+            arriving([part(b"ab", more=True), part(b"", more=True), part(b"c"), {"type": "http.disconnect"}])
+        )
         return [await receive(), await receive()]
 
     assert asyncio.run(main()) == [part(b"abc"), {"type": "http.disconnect"}]
@@ -45,7 +47,7 @@ def test_a_body_is_given_out_whole_and_then_what_comes_behind_it() -> None:
     ],
 )
 def test_a_body_that_does_not_come_or_does_not_end(messages: list[Message], status: int, reason: str) -> None:
-    bounds = Bounds(body_seconds=0.05, readers=1)
+    bounds = AdmissionLimits(body_seconds=0.05, readers=1)
     for _ in range(2):  # one that was refused leaves room for the next
         with pytest.raises(Refused) as refused:
             asyncio.run(bounds.read(arriving(messages)))
@@ -54,7 +56,7 @@ def test_a_body_that_does_not_come_or_does_not_end(messages: list[Message], stat
 
 def test_so_many_are_read_at_once() -> None:
     async def main() -> None:
-        bounds = Bounds(readers=1)
+        bounds = AdmissionLimits(readers=1)
         first = asyncio.create_task(bounds.read(arriving([])))
         await asyncio.sleep(0)
         with pytest.raises(Refused, match="reads as many requests as it can") as refused:
@@ -69,9 +71,13 @@ def test_so_many_are_read_at_once() -> None:
 
 
 def test_so_many_are_answered_at_once() -> None:
-    bounds = Bounds(most=2)
+    bounds = AdmissionLimits(most=2)
     with bounds.answering():
-        with bounds.answering(), pytest.raises(Refused, match="as many requests as it can answer"), bounds.answering():
+        with (
+            bounds.answering(),
+            pytest.raises(Refused, match="as many requests as it can answer"),
+            bounds.answering(),
+        ):
             pass
         with bounds.answering():
             pass

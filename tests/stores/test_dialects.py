@@ -46,16 +46,23 @@ SITE = "https://example.github.io/robot-book/docs"
 TEXT = "A node is a process that computes."
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters()),
-    lambda children: st.lists(children, max_size=4) | st.dictionaries(st.text(max_size=8), children, max_size=4),
+    lambda children: (
+        st.lists(children, max_size=4) | st.dictionaries(st.text(max_size=8), children, max_size=4)
+    ),
     max_leaves=6,
 )
 NAMES = sorted(
-    {alias for aliases in ALIASES.values() for alias in aliases} | {"metadata", "source_metadata", "content_hash", "module_keys"}
+    {alias for aliases in ALIASES.values() for alias in aliases}
+    | {"metadata", "source_metadata", "content_hash", "module_keys"}
 )
-PAYLOADS = st.dictionaries(st.sampled_from(NAMES) | st.text(max_size=8), JSON | st.dictionaries(st.sampled_from(NAMES), JSON), max_size=10)
+PAYLOADS = st.dictionaries(
+    st.sampled_from(NAMES) | st.text(max_size=8),
+    JSON | st.dictionaries(st.sampled_from(NAMES), JSON),
+    max_size=10,
+)
 
 
-class Shape(NamedTuple):
+class CollectionSchema(NamedTuple):
     """A pipeline's payload, and the chunk that it stands for."""
 
     payload: dict[str, Any]
@@ -70,8 +77,8 @@ class Shape(NamedTuple):
 
 
 ROS2 = {"ros2", "module-1-ros2"}
-SHAPES: dict[str, Shape] = {
-    "1": Shape(
+SHAPES: dict[str, CollectionSchema] = {
+    "1": CollectionSchema(
         {
             "text": TEXT,
             "page_url": "local://docs/module-1-ros2/01-ros2-fundamentals",
@@ -82,15 +89,21 @@ SHAPES: dict[str, Shape] = {
         "local://docs/module-1-ros2/01-ros2-fundamentals",
         *("ROS 2 Fundamentals", "ros2", ROS2, 3, 4),
     ),
-    "1 general": Shape(
-        {"text": TEXT, "page_url": "local://docs/docs/lab-setup", "page_title": "Lab", "module_name": "general", "chunk_index": 0},
+    "1 general": CollectionSchema(
+        {
+            "text": TEXT,
+            "page_url": "local://docs/docs/lab-setup",
+            "page_title": "Lab",
+            "module_name": "general",
+            "chunk_index": 0,
+        },
         *("local://docs/docs/lab-setup", "Lab", "general", {"general"}),
     ),
-    "2a": Shape(
+    "2a": CollectionSchema(
         {"text": TEXT, "url": f"{SITE}/module-1-ros2/nodes", "chunk_index": 2},
         *(f"{SITE}/module-1-ros2/nodes", "Nodes", "ros2", ROS2, 2, 3),
     ),
-    "2b": Shape(
+    "2b": CollectionSchema(
         {
             "text": TEXT,
             "url": f"{SITE}/module-3-isaac/isaac-sim",
@@ -103,7 +116,7 @@ SHAPES: dict[str, Shape] = {
         *(f"{SITE}/module-3-isaac/isaac-sim", "Isaac Sim", "isaac", {"isaac", "module-3-isaac"}, 1, 9, ()),
         source="docs/module-3-isaac/01-isaac-sim.md",
     ),
-    "2c": Shape(
+    "2c": CollectionSchema(
         {
             "text": TEXT,
             "url": "C:\\Users\\me\\Book\\docs\\module-4-vla\\planning.md",
@@ -118,7 +131,7 @@ SHAPES: dict[str, Shape] = {
         "C:\\Users\\me\\Book\\docs\\module-4-vla\\planning.md",
         *("planning.md", "vla", {"vla", "module-4-vla"}, 0, 2),
     ),
-    "3a": Shape(
+    "3a": CollectionSchema(
         {
             "content": TEXT,
             "url": f"{SITE}/module-2-digital-twin/gazebo",
@@ -129,10 +142,19 @@ SHAPES: dict[str, Shape] = {
             "metadata": {"original_chunk_index": 4, "total_chunks": 6, "text_length": 34},
         },
         f"{SITE}/module-2-digital-twin/gazebo",
-        *("Gazebo", "simulation", {"simulation", "digital-twin", "module-2-digital-twin"}, 4, 6, ("Gazebo", "Worlds", "Physics")),
+        *(
+            "Gazebo",
+            "simulation",
+            {"simulation", "digital-twin", "module-2-digital-twin"},
+            4,
+            6,
+            ("Gazebo", "Worlds", "Physics"),
+        ),
     ),
-    "3b": Shape({"url": f"{SITE}/intro", "text": TEXT}, f"{SITE}/intro", "Intro", "intro", {"intro"}),
-    "4": Shape(
+    "3b": CollectionSchema(
+        {"url": f"{SITE}/intro", "text": TEXT}, f"{SITE}/intro", "Intro", "intro", {"intro"}
+    ),
+    "4": CollectionSchema(
         {
             "content": TEXT,
             "url": f"{SITE}/one",
@@ -146,7 +168,7 @@ SHAPES: dict[str, Shape] = {
         },
         *(f"{SITE}/one", "One", "ros2", ROS2, 5, 7),
     ),
-    "5": Shape(
+    "5": CollectionSchema(
         {
             "text": TEXT,
             "source_url": f"{SITE}/module-1-ros2/topics",
@@ -158,11 +180,11 @@ SHAPES: dict[str, Shape] = {
         },
         *(f"{SITE}/module-1-ros2/topics", "Topics", "ros2", {*ROS2, "docs"}, 0, 1, ("Publishers",)),
     ),
-    "6": Shape(
+    "6": CollectionSchema(
         {"url": f"{SITE}/module4/voice", "text": TEXT, "chunk_id": 12},
         *(f"{SITE}/module4/voice", "Voice", "vla", {"vla", "module4"}, 12, 13),
     ),
-    "7": Shape(
+    "7": CollectionSchema(
         {
             "text_content": TEXT,
             "source_url": f"{SITE}/sensors/lidar/",
@@ -174,7 +196,7 @@ SHAPES: dict[str, Shape] = {
         },
         *(f"{SITE}/sensors/lidar/", "Lidar", "sensors", {"sensors"}, 1, 2),
     ),
-    "8": Shape(
+    "8": CollectionSchema(
         {
             "text": TEXT,
             "source_url": f"{SITE}/ch05-humanoids/gait",
@@ -184,9 +206,17 @@ SHAPES: dict[str, Shape] = {
             "chunk_index": 2,
             "chunk_id": "0b1c9c0e-7a55-4b8e-9d2c-000000000001",
         },
-        *(f"{SITE}/ch05-humanoids/gait", "Gait", "humanoids", {"humanoids", "ch05-humanoids"}, 2, 3, ("Balance",)),
+        *(
+            f"{SITE}/ch05-humanoids/gait",
+            "Gait",
+            "humanoids",
+            {"humanoids", "ch05-humanoids"},
+            2,
+            3,
+            ("Balance",),
+        ),
     ),
-    "9": Shape(
+    "9": CollectionSchema(
         {
             "text": TEXT,
             "source_file": "module-1-ros2/01-nodes.mdx",
@@ -201,15 +231,28 @@ SHAPES: dict[str, Shape] = {
         },
         *("module-1-ros2/01-nodes.mdx", "What is a node?", "ros2", ROS2, 0, 5, ("What is a node?",)),
     ),
-    "9 root": Shape(
-        {"text": TEXT, "source_file": "lab-setup.mdx", "module_name": "lab-setup.mdx", "chunk_index": 0, "total_chunks": 1},
+    "9 root": CollectionSchema(
+        {
+            "text": TEXT,
+            "source_file": "lab-setup.mdx",
+            "module_name": "lab-setup.mdx",
+            "chunk_index": 0,
+            "total_chunks": 1,
+        },
         *("lab-setup.mdx", "Lab setup", "intro", {"intro", "lab-setup.mdx"}),
     ),
-    "10": Shape(
-        {"content": TEXT, "source_url": f"{SITE}/chapter-4-vla/x", "title": "X", "section": "Y", "chunk_index": 77, "created_at": "now"},
+    "10": CollectionSchema(
+        {
+            "content": TEXT,
+            "source_url": f"{SITE}/chapter-4-vla/x",
+            "title": "X",
+            "section": "Y",
+            "chunk_index": 77,
+            "created_at": "now",
+        },
         *(f"{SITE}/chapter-4-vla/x", "X", "vla", {"vla", "chapter-4-vla"}, 77, 78, ("Y",)),
     ),
-    "11": Shape(
+    "11": CollectionSchema(
         {
             "content": TEXT,
             "source_url": f"{SITE}/chapter-3-isaac-ai-brain/arms",
@@ -223,7 +266,7 @@ SHAPES: dict[str, Shape] = {
         f"{SITE}/chapter-3-isaac-ai-brain/arms",
         *("Arms", "isaac", {"isaac", "isaac-ai-brain", "chapter-3-isaac-ai-brain"}, 6, 7, ("Arms", "Joints")),
     ),
-    "12": Shape(
+    "12": CollectionSchema(
         {
             "content": TEXT,
             "url": f"{SITE}/ros2-fundamentals/dds",
@@ -235,7 +278,7 @@ SHAPES: dict[str, Shape] = {
         },
         *(f"{SITE}/ros2-fundamentals/dds", "DDS", "ros2", {"ros2", "ros2-fundamentals"}, 8, 9, ("QoS",)),
     ),
-    "13": Shape(
+    "13": CollectionSchema(
         {
             "content": TEXT,
             "metadata": {
@@ -250,11 +293,19 @@ SHAPES: dict[str, Shape] = {
         },
         *(f"{SITE}/a/b", "B", "simulation", {"simulation", "module 2: digital twins"}, 3, 4),
     ),
-    "14": Shape(
-        {"text": TEXT, "metadata": {"source_url": f"{SITE}/intro", "chunk_index": 0, "total_chunks": 3, "processed_at": "now"}},
+    "14": CollectionSchema(
+        {
+            "text": TEXT,
+            "metadata": {
+                "source_url": f"{SITE}/intro",
+                "chunk_index": 0,
+                "total_chunks": 3,
+                "processed_at": "now",
+            },
+        },
         *(f"{SITE}/intro", "Intro", "intro", {"intro"}, 0, 3),
     ),
-    "15": Shape(
+    "15": CollectionSchema(
         {
             "text": TEXT,
             "url_path": "/docs/module-2-ros-2-fundamentals/nodes",
@@ -269,15 +320,21 @@ SHAPES: dict[str, Shape] = {
         *("Nodes", "ros2", {"ros2", "2", "module-2-ros-2-fundamentals"}, 1, 2, ("Nodes",)),
         source="docs/module-2-ros-2-fundamentals/nodes.md",
     ),
-    "16": Shape(
-        {"text": TEXT, "full_path": "/srv/book/docs/module-3/nav.md", "source": "nav.md", "category": "docs", "chunk_index": 0},
+    "16": CollectionSchema(
+        {
+            "text": TEXT,
+            "full_path": "/srv/book/docs/module-3/nav.md",
+            "source": "nav.md",
+            "category": "docs",
+            "chunk_index": 0,
+        },
         *("/srv/book/docs/module-3/nav.md", "nav.md", "isaac", {"isaac", "module-3"}),
     ),
-    "17": Shape(
+    "17": CollectionSchema(
         {"text": TEXT, "source": "docs/module-1/nodes.mdx", "filename": "nodes.mdx"},
         *("docs/module-1/nodes.mdx", "nodes.mdx", "ros2", {"ros2", "module-1"}),
     ),
-    "18": Shape(
+    "18": CollectionSchema(
         {"text": TEXT, "url": f"{SITE}/index.html", "position": 2, "created_at": "now"},
         *(f"{SITE}/index.html", "Docs", "intro", {"intro"}, 2, 3),
     ),
@@ -355,10 +412,25 @@ def test_an_index_of_any_type(stored: Any, index: int) -> None:
 
 
 def test_what_says_nothing_is_passed_over() -> None:
-    payload: dict[str, Any] = {"text": " ", "content": None, "text_content": ["One", "Two"], "title": 2024, "url": {}, "metadata": "none"}
+    payload: dict[str, Any] = {
+        "text": " ",
+        "content": None,
+        "text_content": ["One", "Two"],
+        "title": 2024,
+        "url": {},
+        "metadata": "none",
+    }
     chunk = ANY.read("x", payload)
-    assert (chunk.text, chunk.page_title, chunk.page_url, chunk.module_name) == ("One\nTwo", "2024", "", "general")
-    assert ANY.read("x", {"headings": [{"level": 2, "text": "Nodes"}, None, "QoS"]}).headings == ("Nodes", "QoS")
+    assert (chunk.text, chunk.page_title, chunk.page_url, chunk.module_name) == (
+        "One\nTwo",
+        "2024",
+        "",
+        "general",
+    )
+    assert ANY.read("x", {"headings": [{"level": 2, "text": "Nodes"}, None, "QoS"]}).headings == (
+        "Nodes",
+        "QoS",
+    )
     assert ANY.read("x", {"text": "half a pair \ud800"}).content_hash
 
 
@@ -466,7 +538,9 @@ def test_the_name_of_a_page_without_a_title(address: str, title: str) -> None:
 
 def test_detection_of_one_shape() -> None:
     dialect = detect([SHAPES["3a"].payload] * 5)
-    assert dialect == Dialect("detected", "content", "url", "title", "", "headings", "chunk_index", "metadata.total_chunks")
+    assert dialect == Dialect(
+        "detected", "content", "url", "title", "", "headings", "chunk_index", "metadata.total_chunks"
+    )
     assert "text from content" in dialect.describe()
     assert "missing: module (derived from the address)" in dialect.describe()
     assert detect([SHAPES["13"].payload]) == replace(FAMILIES["metadata"], name="detected")
@@ -488,7 +562,12 @@ def test_detection_of_our_own() -> None:
 def test_detection_of_a_mixture() -> None:
     payloads = [SHAPES["1"].payload, SHAPES["1"].payload, SHAPES["10"].payload]
     dialect = detect(payloads)
-    assert (dialect.text, dialect.page_url, dialect.module, dialect.chunk_index) == ("text", "page_url", "module_name", "chunk_index")
+    assert (dialect.text, dialect.page_url, dialect.module, dialect.chunk_index) == (
+        "text",
+        "page_url",
+        "module_name",
+        "chunk_index",
+    )
     assert "module" in dialect.partial
     assert "module from module_name (not in every point)" in dialect.describe()
     assert [dialect.read(0, payload).text for payload in payloads] == [TEXT] * 3
@@ -502,7 +581,10 @@ def test_detection_looks_at_a_sample() -> None:
 
 
 def test_a_module_filter_asks_for_what_is_stored() -> None:
-    payloads = [SHAPES["9"].payload, {**SHAPES["9"].payload, "module_name": "module-2-simulation", "source_file": "x.md"}]
+    payloads = [
+        SHAPES["9"].payload,
+        {**SHAPES["9"].payload, "module_name": "module-2-simulation", "source_file": "x.md"},
+    ]
     dialect = detect(payloads)
     known = stored_modules(dialect, payloads, ["module-2-simulation", "Digital Twins", "intro.mdx", 4])
     assert known["ros2"] == ("module-1-ros2",)
@@ -511,9 +593,21 @@ def test_a_module_filter_asks_for_what_is_stored() -> None:
     found = module_candidates(dialect, Filters(modules=("ROS2", "simulation")), known)
     assert isinstance(found, FieldFilter)
     assert found.field == "module_name"
-    assert {"ros2", "ROS2", "Ros2", "Simulation", "module-1-ros2", "module-2-simulation", "Digital Twins"} <= set(found.values)
-    assert module_candidates(dialect, Filters(modules=("isaac",)), known) is CLIENT_SIDE, "nobody knows how it is stored"
-    assert module_candidates(dialect, Filters(modules=("isaac",))) == FieldFilter("module_name", ("isaac", "ISAAC", "Isaac"))
+    assert {
+        "ros2",
+        "ROS2",
+        "Ros2",
+        "Simulation",
+        "module-1-ros2",
+        "module-2-simulation",
+        "Digital Twins",
+    } <= set(found.values)
+    assert module_candidates(dialect, Filters(modules=("isaac",)), known) is CLIENT_SIDE, (
+        "nobody knows how it is stored"
+    )
+    assert module_candidates(dialect, Filters(modules=("isaac",))) == FieldFilter(
+        "module_name", ("isaac", "ISAAC", "Isaac")
+    )
     assert module_candidates(dialect, Filters(page_url="x")) is None
 
 
@@ -525,11 +619,15 @@ def test_a_directory_finds_the_short_name_that_is_stored_for_it() -> None:
     assert "ros2" in found.values
     other = {**SHAPES["1"].payload, "page_url": "local://docs/module-5-ros2-advanced/x"}
     known = stored_modules(dialect, [*payloads, other])
-    assert module_candidates(dialect, Filters(modules=("module-1-ros2",)), known) is CLIENT_SIDE, "'ros2' would find both directories"
+    assert module_candidates(dialect, Filters(modules=("module-1-ros2",)), known) is CLIENT_SIDE, (
+        "'ros2' would find both directories"
+    )
     assert known == {"ros2": ("ros2",)}
 
 
-@pytest.mark.parametrize("name", ["2a", "2b", "2c", "3a", "3b", "5", "6", "7", "10", "12", "14", "15", "17", "18"])
+@pytest.mark.parametrize(
+    "name", ["2a", "2b", "2c", "3a", "3b", "5", "6", "7", "10", "12", "14", "15", "17", "18"]
+)
 def test_without_a_module_field_the_store_filters_itself(name: str) -> None:
     shape = SHAPES[name]
     dialect = detect([shape.payload])
@@ -582,7 +680,11 @@ def test_spellings_of_an_address(asked: str, stored: str) -> None:
 
 
 def test_an_address_that_is_known_to_be_stored() -> None:
-    found = url_candidates(FAMILIES["url"], Filters(page_url="https://me.github.io/a"), ["https://ME.github.io/a#top", "https://x.org/a"])
+    found = url_candidates(
+        FAMILIES["url"],
+        Filters(page_url="https://me.github.io/a"),
+        ["https://ME.github.io/a#top", "https://x.org/a"],
+    )
     assert isinstance(found, FieldFilter)
     assert "https://ME.github.io/a#top" in found.values
     assert "https://x.org/a" not in found.values
@@ -597,7 +699,12 @@ def test_no_spelling_is_another_page(url: str) -> None:
 
 def test_other_pages_stay_apart() -> None:
     chunk = ANY.read(0, {"url": "https://example.org/docs/Intro"})
-    for other in ("https://example.org/docs/intro", "https://example.org/Intro", "https://example.com/docs/Intro", "mydocs/docs"):
+    for other in (
+        "https://example.org/docs/intro",
+        "https://example.org/Intro",
+        "https://example.com/docs/Intro",
+        "mydocs/docs",
+    ):
         assert not matches(chunk, Filters(page_url=other))
 
 
@@ -629,14 +736,28 @@ def test_a_named_shape_is_one_that_was_seen(name: str, family: str) -> None:
 
 
 def test_mapping_files(tmp_path: Path) -> None:
-    (tmp_path / "mine.json").write_text('\ufeff{"text": "body", "page_url": "meta.link", "module": "meta.part"}', "utf-8")
-    (tmp_path / "mine.toml").write_text('name = "theirs"\ntext = "body"\npage_url = "meta.link"\nmodule = "meta.part"\n', "utf-8")
+    (tmp_path / "mine.json").write_text(
+        '\ufeff{"text": "body", "page_url": "meta.link", "module": "meta.part"}', "utf-8"
+    )
+    (tmp_path / "mine.toml").write_text(
+        'name = "theirs"\ntext = "body"\npage_url = "meta.link"\nmodule = "meta.part"\n', "utf-8"
+    )
     expected = Dialect("mine", text="body", page_url="meta.link", module="meta.part")
     assert load_dialect(tmp_path / "mine.json") == expected
     assert load_dialect(str(tmp_path / "mine.toml")) == replace(expected, name="theirs")
-    payload = {"body": TEXT, "text": "teaser", "meta": {"link": "https://example.org/a", "part": "Hands"}, "title": "A"}
+    payload = {
+        "body": TEXT,
+        "text": "teaser",
+        "meta": {"link": "https://example.org/a", "part": "Hands"},
+        "title": "A",
+    }
     chunk = expected.read(0, payload)
-    assert (chunk.text, chunk.page_url, chunk.module_name, chunk.page_title) == (TEXT, "https://example.org/a", "hands", "A")
+    assert (chunk.text, chunk.page_url, chunk.module_name, chunk.page_title) == (
+        TEXT,
+        "https://example.org/a",
+        "hands",
+        "A",
+    )
     assert expected.read(0, {"body": None, "text": "teaser"}).text == "teaser"
 
 
@@ -665,7 +786,9 @@ def test_mapping_files_that_are_wrong(tmp_path: Path, name: str, content: str | 
     assert '"page_url": "meta.link"' in caught.value.hint
 
 
-@pytest.mark.parametrize("name", ["nowhere.json", "", "chaptr", "a\0b", "~nobody-of-this-name/x.json", "x" * 5000])
+@pytest.mark.parametrize(
+    "name", ["nowhere.json", "", "chaptr", "a\0b", "~nobody-of-this-name/x.json", "x" * 5000]
+)
 def test_a_dialect_that_is_nowhere(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ConfigurationError) as caught:

@@ -60,7 +60,9 @@ def test_rollback_and_what_follows_it(home: Path, store: EdgeStore) -> None:
         store.rollback("books")
     publish(store, "books", [chunk(index) for index in range(9)])
     assert store.open("books").count() == 9
-    assert store.rollback("books").chunks == 2, "the generation that was rejected is not what a rollback goes back to"
+    assert store.rollback("books").chunks == 2, (
+        "the generation that was rejected is not what a rollback goes back to"
+    )
 
 
 def test_every_kind_of_file_damage_is_noticed(home: Path, store: EdgeStore) -> None:
@@ -92,7 +94,9 @@ def test_damage_that_keeps_the_files_times_is_noticed(home: Path, store: EdgeSto
         EdgeStore(home).open("books")
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"format": 1}', '{"format": 99, "checksum": ""}', "\x00\x01"])
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", '{"format": 1}', '{"format": 99, "checksum": ""}', "\x00\x01"]
+)
 def test_a_damaged_manifest_is_noticed(home: Path, store: EdgeStore, text: str) -> None:
     publish(store, "books", [chunk(1)])
     (directory(home) / "gen-000001.json").write_text(text)
@@ -163,7 +167,9 @@ with EdgeStore(Path({home!r})).build("books", EMBEDDER) as build:
 
 def writer(home: Path) -> subprocess.Popen[str]:
     code = WRITER.format(root=str(ROOT), home=str(home))
-    return subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, env=environment(home))
+    return subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, env=environment(home)
+    )
 
 
 @pytest.mark.parametrize("lines", [1, 7, 20])
@@ -196,7 +202,9 @@ def test_the_worker_ends_with_its_parent(home: Path) -> None:
     wait_until(lambda: not any(child.is_running() and child.status() != "zombie" for child in children))
 
 
-def _read_many(home: Path, ready: Semaphore, stop: Event, answers: multiprocessing.Queue[tuple[set[int], str]]) -> None:
+def _read_many(
+    home: Path, ready: Semaphore, stop: Event, answers: multiprocessing.Queue[tuple[set[int], str]]
+) -> None:
     seen, searches, problem = set(), 0, ""
     store = EdgeStore(home)
     try:
@@ -269,7 +277,9 @@ def test_a_home_that_is_a_file(tmp_path: Path) -> None:
     assert "RECTO_HOME" in caught.value.hint
 
 
-def test_a_home_that_cannot_be_written_is_still_read(home: Path, store: EdgeStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_home_that_cannot_be_written_is_still_read(
+    home: Path, store: EdgeStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The engine writes when it opens; where it may not, a copy is opened. (Root may write anywhere: the refusal is played.)"""
     import qdrant_edge
 
@@ -296,10 +306,13 @@ def test_a_worker_that_runs_out_of_space_says_so(home: Path) -> None:
     """A limit on file sizes stands for a full disk: the engine cannot extend its files."""
     code = (
         "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))\n"
-        "import signal; signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n" + WRITER.format(root=str(ROOT), home=str(home))
+        "import signal; signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        + WRITER.format(root=str(ROOT), home=str(home))
     )
     publish(EdgeStore(home), "books", [chunk(1)])
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment(home), check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=environment(home), check=False
+    )
     assert done.returncode != 0
     assert "StorageError" in done.stderr or "Unreachable" in done.stderr
     assert EdgeStore(home).open("books").count() == 1
@@ -354,7 +367,9 @@ def test_sparse_files_are_digested_by_content(tmp_path: Path) -> None:
     assert sparse.digest(hole) != sparse.digest(zeros)
 
 
-def test_large_indexes_are_not_read_whole_at_every_start(home: Path, store: EdgeStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_indexes_are_not_read_whole_at_every_start(
+    home: Path, store: EdgeStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from recto.stores.edge import layout as manifest
 
     monkeypatch.setattr(manifest, "_ALWAYS_READ", 0)
@@ -378,7 +393,10 @@ def test_large_indexes_are_not_read_whole_at_every_start(home: Path, store: Edge
 
 def test_nothing_is_published_when_chunks_collide(home: Path, store: EdgeStore) -> None:
     publish(store, "books", [chunk(7)])
-    with pytest.raises(IndexDamaged, match="holds 1 chunks, 2 were written"), store.build("books", EMBEDDER) as build:
+    with (
+        pytest.raises(IndexDamaged, match="holds 1 chunks, 2 were written"),
+        store.build("books", EMBEDDER) as build,
+    ):
         build.add([chunk(1), chunk(1)], [vector(1), vector(2)])
         build.publish(fingerprint())
     assert store.open("books").count() == 1
@@ -416,12 +434,18 @@ def test_equal_scores_are_ordered_by_page_and_place(store: EdgeStore) -> None:
     for _ in range(2):
         hits = store.open("book").query(vector(1), 6)
         assert len({hit.score for hit in hits}) == 1
-        assert [(hit.chunk.page_title, hit.chunk.chunk_index) for hit in hits] == [(page, number) for page in "AB" for number in range(3)]
+        assert [(hit.chunk.page_title, hit.chunk.chunk_index) for hit in hits] == [
+            (page, number) for page in "AB" for number in range(3)
+        ]
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="asks the system what its cache holds")
-@pytest.mark.parametrize("ending", ["index = store.open('books')", "store.open('books'); store.close(); del store"])
-def test_a_process_that_ends_leaves_the_index_in_the_systems_cache(home: Path, store: EdgeStore, ending: str) -> None:
+@pytest.mark.parametrize(
+    "ending", ["index = store.open('books')", "store.open('books'); store.close(); del store"]
+)
+def test_a_process_that_ends_leaves_the_index_in_the_systems_cache(
+    home: Path, store: EdgeStore, ending: str
+) -> None:
     publish(store, "books", [chunk(number) for number in range(50)])
     held = [path for path in files(home, "gen-000001") if path.stat().st_blocks >= 8]
     for path in held:
@@ -429,7 +453,7 @@ def test_a_process_that_ends_leaves_the_index_in_the_systems_cache(home: Path, s
     before = sum(map(cached_pages, held))
     assert before > 0
     imports = "from pathlib import Path; from recto.stores.edge.store import EdgeStore"
-    code = f"{imports}; store = EdgeStore(Path({str(home)!r}), last=True); {ending}"
+    code = f"{imports}; store = EdgeStore(Path({str(home)!r}), close_at_exit=True); {ending}"
     subprocess.run([sys.executable, "-c", code], env=environment(home), check=True)
     assert sum(map(cached_pages, held)) > before * 0.8  # opening reads some small lists and lets go of them
 
@@ -443,12 +467,17 @@ def cached_pages(path: Path) -> int:
     with path.open("r+b") as file, mmap.mmap(file.fileno(), size) as mapped:
         place = ctypes.c_char.from_buffer(mapped)
         flags = ctypes.create_string_buffer(-(-size // mmap.PAGESIZE))
-        assert ctypes.CDLL(None).mincore(ctypes.c_void_p(ctypes.addressof(place)), ctypes.c_size_t(size), flags) == 0
+        assert (
+            ctypes.CDLL(None).mincore(ctypes.c_void_p(ctypes.addressof(place)), ctypes.c_size_t(size), flags)
+            == 0
+        )
         del place
         return sum(byte & 1 for byte in flags.raw)
 
 
-def test_what_was_just_digested_is_not_digested_again(home: Path, store: EdgeStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_just_digested_is_not_digested_again(
+    home: Path, store: EdgeStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from recto.stores.edge import layout as manifest
 
     monkeypatch.setattr(manifest, "_ALWAYS_READ", 0)

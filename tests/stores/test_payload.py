@@ -39,7 +39,9 @@ def test_every_field_comes_back() -> None:
     assert type(found) is Chunk
     assert found == CHUNK
     assert hash(found) == hash(CHUNK)
-    assert len({repr(getattr(found, part.name)) for part in fields(Chunk)}) == len(fields(Chunk)), "each value stands for one field"
+    assert len({repr(getattr(found, part.name)) for part in fields(Chunk)}) == len(fields(Chunk)), (
+        "each value stands for one field"
+    )
 
 
 def test_what_comes_back_is_frozen_like_any_chunk() -> None:
@@ -55,7 +57,9 @@ def test_what_comes_back_is_frozen_like_any_chunk() -> None:
 def test_fields_that_older_indexes_lack_are_empty() -> None:
     newer = ("book", "anchors", "version", "locale", "revision")
     payload = {name: value for name, value in to_payload(CHUNK).items() if name not in newer}
-    assert from_payload(CHUNK.id, payload) == replace(CHUNK, book="", anchors=(), version="", locale="", revision="")
+    assert from_payload(CHUNK.id, payload) == replace(
+        CHUNK, book="", anchors=(), version="", locale="", revision=""
+    )
 
 
 def test_a_payload_without_its_text_is_no_chunk() -> None:

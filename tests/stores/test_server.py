@@ -12,7 +12,15 @@ from typing import Any
 import pytest
 from qdrant_client import QdrantClient, models
 
-from recto.errors import CollectionEmpty, CollectionMissing, ConfigurationError, FingerprintMismatch, RectoError, StoreBusy, Unreachable
+from recto.errors import (
+    CollectionEmpty,
+    CollectionMissing,
+    ConfigurationError,
+    FingerprintMismatch,
+    RectoError,
+    StoreBusy,
+    Unreachable,
+)
 from recto.evaluation.suites import documented_suite
 from recto.indexing.promotion import differs, promote
 from recto.protocols import Embedder
@@ -43,7 +51,9 @@ def double() -> Iterator[QdrantDouble]:
 
 @pytest.fixture
 def store(double: QdrantDouble, tmp_path: Path, waits: list[float], told: list[str]) -> Iterator[ServerStore]:
-    made = ServerStore(Connection(double.url, KEY, told.append, waits.append), tmp_path / "home", ServerOptions(), None)
+    made = ServerStore(
+        Connection(double.url, KEY, told.append, waits.append), tmp_path / "home", ServerOptions(), None
+    )
     yield made
     made.close()
 
@@ -57,10 +67,15 @@ def stranger(double: QdrantDouble) -> Iterator[QdrantClient]:
     client.close()
 
 
-def foreign(client: QdrantClient, name: str, payloads: list[dict[str, Any]], *, dim: int = 8, **more: Any) -> None:
+def foreign(
+    client: QdrantClient, name: str, payloads: list[dict[str, Any]], *, dim: int = 8, **more: Any
+) -> None:
     config = more.pop("vectors_config", models.VectorParams(size=dim, distance=models.Distance.COSINE))
     client.create_collection(name, vectors_config=config, **more)
-    points = [models.PointStruct(id=number, vector=vector(number, dim), payload=payload) for number, payload in enumerate(payloads)]
+    points = [
+        models.PointStruct(id=number, vector=vector(number, dim), payload=payload)
+        for number, payload in enumerate(payloads)
+    ]
     if points:
         client.upsert(name, points, wait=True)
 
@@ -76,14 +91,29 @@ PAYLOADS = [
 ]
 
 FAULTS = [
-    (status(401, b"Must provide an API key", content_type="text/plain"), ConfigurationError, "refuses the key", 1),
+    (
+        status(401, b"Must provide an API key", content_type="text/plain"),
+        ConfigurationError,
+        "refuses the key",
+        1,
+    ),
     (status(403, b"Forbidden", content_type="text/plain"), ConfigurationError, "refuses the key", 1),
-    (status(404, {"status": {"error": "Not found: Collection `books` doesn't exist!"}}), CollectionMissing, "does not exist", 1),
+    (
+        status(404, {"status": {"error": "Not found: Collection `books` doesn't exist!"}}),
+        CollectionMissing,
+        "does not exist",
+        1,
+    ),
     (status(429), Unreachable, "rate limit", 3),
     (status(429, headers={"Retry-After": "2"}), Unreachable, "rate limit", 3),
     (status(429, headers={"Retry-After": "120"}), Unreachable, "rate limit", 1),
     (status(500), Unreachable, r"not available \(500\)", 3),
-    (status(503, b"<html>gateway</html>", content_type="text/html"), Unreachable, r"not available \(503\)", 3),
+    (
+        status(503, b"<html>gateway</html>", content_type="text/html"),
+        Unreachable,
+        r"not available \(503\)",
+        3,
+    ),
     (drop(), Unreachable, "Cannot connect to Qdrant at", 3),
     (reset(), Unreachable, "Qdrant", 3),
     (rubbish(), Unreachable, "cannot be understood", 3),
@@ -104,7 +134,9 @@ def test_reads_are_tried_three_times_and_told(
     assert KEY not in str(caught.value) + caught.value.hint
 
 
-def test_a_passing_trouble_is_not_noticed(double: QdrantDouble, store: ServerStore, waits: list[float]) -> None:
+def test_a_passing_trouble_is_not_noticed(
+    double: QdrantDouble, store: ServerStore, waits: list[float]
+) -> None:
     publish(store, "books", [chunk(1)])
     index = store.open("books")
     double.script(status(500), drop())
@@ -121,7 +153,9 @@ def test_nobody_listens(tmp_path: Path, waits: list[float]) -> None:
 
 
 @pytest.mark.parametrize("fault", [hang(30), slow_drip(0.05, 30)])
-def test_the_deadline_holds(double: QdrantDouble, store: ServerStore, monkeypatch: pytest.MonkeyPatch, fault: Fault) -> None:
+def test_the_deadline_holds(
+    double: QdrantDouble, store: ServerStore, monkeypatch: pytest.MonkeyPatch, fault: Fault
+) -> None:
     monkeypatch.setattr(connection_module, "_READ_SECONDS", 1)
     double.always(fault)
     began = time.monotonic()
@@ -142,18 +176,26 @@ def test_a_key_never_travels_in_the_open(told: list[str]) -> None:
 
 def test_payload_indexes_come_before_points(double: QdrantDouble, store: ServerStore) -> None:
     publish(store, "books", [chunk(number) for number in range(5)])
-    writes = [(request.method, request.path.split("/")[-1]) for request in double.requests if request.method == "PUT"]
+    writes = [
+        (request.method, request.path.split("/")[-1])
+        for request in double.requests
+        if request.method == "PUT"
+    ]
     kinds = [last for _, last in writes]
     assert kinds.index("points") > max(index for index, last in enumerate(kinds) if last == "index")
     assert kinds.count("index") == 5
-    upserts = [request for request in double.requests if request.method == "PUT" and request.path.endswith("/points")]
+    upserts = [
+        request for request in double.requests if request.method == "PUT" and request.path.endswith("/points")
+    ]
     assert all(request.query["wait"] == "true" for request in upserts)
 
 
 def test_requests_stay_small(double: QdrantDouble, store: ServerStore) -> None:
     chunks = [chunk(number, text="x" * 300_000) for number in range(60)]
     publish(store, "books", chunks)
-    upserts = [request for request in double.requests if request.method == "PUT" and request.path.endswith("/points")]
+    upserts = [
+        request for request in double.requests if request.method == "PUT" and request.path.endswith("/points")
+    ]
     assert len(upserts) > 2
     assert store.open("books").count() == 60
 
@@ -163,7 +205,9 @@ def test_in_place_new_first_and_stale_last(double: QdrantDouble, store: ServerSt
     physical = store.open("books").info.generation
     double.requests.clear()
     with store.build("books", EMBEDDER) as build:
-        build.add([chunk(number, text="new") for number in (2, 3, 4)], [vector(number) for number in (2, 3, 4)])
+        build.add(
+            [chunk(number, text="new") for number in (2, 3, 4)], [vector(number) for number in (2, 3, 4)]
+        )
         info = build.publish(fingerprint("second"))
     assert info.generation == physical
     index = store.open("books")
@@ -230,9 +274,13 @@ def test_start_up_checks(store: ServerStore, stranger: QdrantClient, embedder: E
         check_fingerprint(store.open("other-model"), embedder)
 
 
-def test_filters_that_the_server_refuses(double: QdrantDouble, store: ServerStore, stranger: QdrantClient) -> None:
+def test_filters_that_the_server_refuses(
+    double: QdrantDouble, store: ServerStore, stranger: QdrantClient
+) -> None:
     """Strict mode and no payload index: filtered here, with a warning that names the repair; then repaired."""
-    payloads = [{**payload, "module": "ros2" if number % 2 else "isaac"} for number, payload in enumerate(PAYLOADS)]
+    payloads = [
+        {**payload, "module": "ros2" if number % 2 else "isaac"} for number, payload in enumerate(PAYLOADS)
+    ]
     foreign(stranger, "theirs", payloads)
     index = store.open("theirs")
     hits = index.query(vector(3), 5, Filters(modules=("ros2",)))
@@ -243,7 +291,9 @@ def test_filters_that_the_server_refuses(double: QdrantDouble, store: ServerStor
     assert store.prepare("theirs") == ("module", "url")
     assert store.prepare("theirs") == ()
     index = store.open("theirs")
-    assert {hit.chunk.module_name for hit in index.query(vector(3), 5, Filters(modules=("ros2",)))} == {"ros2"}
+    assert {hit.chunk.module_name for hit in index.query(vector(3), 5, Filters(modules=("ros2",)))} == {
+        "ros2"
+    }
     assert index.info.warnings == ()
 
 
@@ -258,8 +308,13 @@ def test_modules_from_addresses(store: ServerStore, stranger: QdrantClient) -> N
 
 
 def test_named_vectors_and_copies(store: ServerStore, stranger: QdrantClient) -> None:
-    stranger.create_collection("named", vectors_config={"dense": models.VectorParams(size=8, distance=models.Distance.COSINE)})
-    points = [models.PointStruct(id=number, vector={"dense": vector(number % 5)}, payload=PAYLOADS[number % 5]) for number in range(15)]
+    stranger.create_collection(
+        "named", vectors_config={"dense": models.VectorParams(size=8, distance=models.Distance.COSINE)}
+    )
+    points = [
+        models.PointStruct(id=number, vector={"dense": vector(number % 5)}, payload=PAYLOADS[number % 5])
+        for number in range(15)
+    ]
     stranger.upsert("named", points, wait=True)
     index = store.open("named")
     hits = index.query(vector(2), 5)
@@ -284,16 +339,25 @@ def test_a_new_collection_is_noticed_after_a_while(
 
 
 def test_layout_options_reach_the_server(double: QdrantDouble, tmp_path: Path) -> None:
-    options = ServerOptions(3, 2, 1, on_disk_vectors=True, on_disk_payload=True, quantization="int8", tenant=True)
+    options = ServerOptions(
+        3, 2, 1, on_disk_vectors=True, on_disk_payload=True, quantization="int8", tenant=True
+    )
     store = ServerStore(Connection(double.url, KEY, print), tmp_path, options, None)
     publish(store, "books", [chunk(1)])
-    (body,) = [request.body for request in double.requests if request.method == "PUT" and request.path.count("/") == 2]
+    (body,) = [
+        request.body
+        for request in double.requests
+        if request.method == "PUT" and request.path.count("/") == 2
+    ]
     assert (body["shard_number"], body["replication_factor"], body["write_consistency_factor"]) == (3, 2, 1)
     assert body["vectors"]["on_disk"] is True
     assert body["on_disk_payload"] is True
     assert body["quantization_config"]["scalar"]["type"] == "int8"
     indexes = [request.body for request in double.requests if request.path.endswith("/index")]
-    assert any(isinstance(index["field_schema"], dict) and index["field_schema"].get("is_tenant") for index in indexes)
+    assert any(
+        isinstance(index["field_schema"], dict) and index["field_schema"].get("is_tenant")
+        for index in indexes
+    )
     store.close()
 
 
@@ -304,7 +368,9 @@ def lexical_query(index: ServerIndex, text: str = "compost") -> SparseVector:
     return analyze_query(text, Lexicon(index.lexicon())).vector
 
 
-def test_one_call_for_candidates_and_one_for_the_other_chunks(double: QdrantDouble, store: ServerStore) -> None:
+def test_one_call_for_candidates_and_one_for_the_other_chunks(
+    double: QdrantDouble, store: ServerStore
+) -> None:
     publish_lexical(store, "books", GARDEN)
     index = store.open("books")
     queries = [IndexQuery(vector(number), lexical_query(index)) for number in (1001, 1002)]
@@ -312,7 +378,11 @@ def test_one_call_for_candidates_and_one_for_the_other_chunks(double: QdrantDoub
     found = index.candidates(queries, 5)
     assert [request.path.rpartition("/points/")[2] for request in double.requests] == ["query/batch"]
     legs = double.requests[0].body["searches"]
-    assert [(leg["limit"], leg["with_payload"]) for leg in legs] == [(20, True), (100, False), (30, False)] * 2
+    assert [(leg["limit"], leg["with_payload"]) for leg in legs] == [
+        (20, True),
+        (100, False),
+        (30, False),
+    ] * 2
     nearest = list(found[0].dense)[:20]
     assert len(index.chunks(nearest)) == 20
     assert len(double.requests) == 1, "the chunks of the dense leg came with it"
@@ -360,7 +430,11 @@ def test_stale_points_lose_their_lexical_vectors_first(double: QdrantDouble, sto
     publish_lexical(store, "books", GARDEN[:4])
     double.requests.clear()
     publish_lexical(store, "books", GARDEN[:1], rebuild=False)
-    writes = [request for request in double.requests if request.path.endswith(("/points", "/delete")) and "ids" not in request.body]
+    writes = [
+        request
+        for request in double.requests
+        if request.path.endswith(("/points", "/delete")) and "ids" not in request.body
+    ]
     assert [request.path.rpartition("/")[2] for request in writes] == ["points", "points", "delete"]
     emptied = {point["id"]: point["vector"] for point in writes[1].body["points"]}
     assert set(emptied) == set(writes[2].body["points"]) == {one.id for one in GARDEN[1:4]}
@@ -380,8 +454,12 @@ def test_a_vocabulary_that_is_too_large_is_told(store: ServerStore, monkeypatch:
     assert Lexicon(store.open("books").lexicon()).chunks == 60
 
 
-@pytest.mark.parametrize(("metadata", "words"), [(None, "lost its vocabulary"), ("rubbish!", "is damaged"), ("AAAA", "is damaged")])
-def test_a_vocabulary_that_cannot_be_read_is_told(store: ServerStore, stranger: QdrantClient, metadata: str | None, words: str) -> None:
+@pytest.mark.parametrize(
+    ("metadata", "words"), [(None, "lost its vocabulary"), ("rubbish!", "is damaged"), ("AAAA", "is damaged")]
+)
+def test_a_vocabulary_that_cannot_be_read_is_told(
+    store: ServerStore, stranger: QdrantClient, metadata: str | None, words: str
+) -> None:
     physical = publish_lexical(store, "books", GARDEN).generation
     stranger.update_collection(physical, metadata={build_module.LEXICON_KEY: metadata})
     index = store.open("books")
@@ -452,14 +530,21 @@ def test_promotion_tells_of_other_lexical_scores(tmp_path: Path, store: ServerSt
 
 
 @pytest.mark.parametrize("filters", [NO_FILTERS, Filters(modules=("ros2",))])
-def test_every_mode_answers_as_the_embedded_store(sample_home: Path, store: ServerStore, embedder: Embedder, filters: Filters) -> None:
+def test_every_mode_answers_as_the_embedded_store(
+    sample_home: Path, store: ServerStore, embedder: Embedder, filters: Filters
+) -> None:
     local = EdgeStore(sample_home)
     promote(local.open(SAMPLE_COLLECTION), store, "books")
     queries = [expectation.query for expectation in documented_suite().expectations]
     left, right = Retriever(embedder, local, SAMPLE_COLLECTION), Retriever(embedder, store, "books")
     for mode in MODES:
-        pairs = zip(*(side.search_batch(queries, 5, filters, mode=mode) for side in (left, right)), strict=True)
+        pairs = zip(
+            *(side.search_batch(queries, 5, filters, mode=mode) for side in (left, right)), strict=True
+        )
         for one, other in pairs:
             assert other.mode == one.mode == mode
             assert not differs(list(one.hits), list(other.hits)), (mode, one.query)
-            assert (one.answerable, one.corrections) == (pytest.approx(other.answerable, abs=1e-3), other.corrections)
+            assert (one.answerable, one.corrections) == (
+                pytest.approx(other.answerable, abs=1e-3),
+                other.corrections,
+            )

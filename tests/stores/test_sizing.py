@@ -11,7 +11,13 @@ import pytest
 
 from recto.stores.edge import engine
 from recto.stores.edge import engine as sizing
-from recto.stores.edge.engine import GRAPH_FROM, SMALL_CODES_FROM, VERY_LARGE_FROM, finished_config, search_params
+from recto.stores.edge.engine import (
+    GRAPH_FROM,
+    QUANTIZE_FROM,
+    VERY_LARGE_FROM,
+    finished_config,
+    search_params,
+)
 from recto.stores.edge.index import EdgeIndex
 from recto.stores.payload import to_payload
 from recto.types import Filters, IndexInfo, Vector
@@ -53,12 +59,21 @@ class Made:
 def around(random: np.random.Generator, count: int) -> Any:
     """Return vectors that lie in groups and have something in common, as those of passages do."""
     given = np.random.default_rng(1)
-    common, middles = given.standard_normal((1, DIM), np.float32), given.standard_normal((100, DIM), np.float32)
-    rows = common + middles[random.integers(0, len(middles), count)] * 0.6 + random.standard_normal((count, DIM), np.float32) * 0.6
+    common, middles = (
+        given.standard_normal((1, DIM), np.float32),
+        given.standard_normal((100, DIM), np.float32),
+    )
+    rows = (
+        common
+        + middles[random.integers(0, len(middles), count)] * 0.6
+        + random.standard_normal((count, DIM), np.float32) * 0.6
+    )
     return rows / np.linalg.norm(rows, axis=1, keepdims=True)
 
 
-@pytest.fixture(scope="module", params=[GRAPH_FROM, SMALL_CODES_FROM, VERY_LARGE_FROM], ids=["graph", "codes", "far"])
+@pytest.fixture(
+    scope="module", params=[GRAPH_FROM, QUANTIZE_FROM, VERY_LARGE_FROM], ids=["graph", "codes", "far"]
+)
 def made(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Made]:
     """A few thousand chunks in the shape of many; a module has more vectors than are compared one by one, a page has not."""
     with pytest.MonkeyPatch.context() as patch:
@@ -68,7 +83,10 @@ def made(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 def make(size: int, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Made]:
     path = tmp_path_factory.mktemp("sized") / "shard"
-    chunks = [chunk(number, page=f"page-{number // PAGE}", module=f"module-{number // PAGE % MODULES}") for number in range(COUNT)]
+    chunks = [
+        chunk(number, page=f"page-{number // PAGE}", module=f"module-{number // PAGE % MODULES}")
+        for number in range(COUNT)
+    ]
     vectors = around(np.random.default_rng(2), COUNT)
     rows: list[Vector] = vectors.tolist()
     shard = engine.create_shard(path, DIM)
@@ -126,7 +144,9 @@ def test_a_walk_that_ends_early_in_a_module_is_made_good(made: Made, monkeypatch
     assert [len(hits) for hits in batch] == [TOP] * QUESTIONS
     assert engine.exact == 2 * QUESTIONS
     assert len(made.index.query(made.asked[0].tolist(), TOP, Filters(("module-2",)), min_score=0.0)) == 1
-    assert len(made.index.query(made.asked[0].tolist(), TOP, Filters(page_url="local://docs/docs/page-37"))) == 1
+    assert (
+        len(made.index.query(made.asked[0].tolist(), TOP, Filters(page_url="local://docs/docs/page-37"))) == 1
+    )
     assert engine.exact == 2 * QUESTIONS
 
 
@@ -139,7 +159,7 @@ def test_counts_are_the_books(made: Made) -> None:
 
 def test_a_textbook_is_compared_whole() -> None:
     assert finished_config(GRAPH_FROM - 1, DIM) is None
-    assert search_params(SMALL_CODES_FROM - 1) is None
+    assert search_params(QUANTIZE_FROM - 1) is None
 
 
 def test_a_very_large_index_is_searched_wider() -> None:

@@ -19,13 +19,18 @@ from recto.types import Vector
 from tests.running import wait_until
 
 COUNT = 64
-SAMPLES = [(f"00000000-0000-5000-8000-{number:012d}", [math.cos(number), math.sin(number), 0.1 * number]) for number in range(16)]
+SAMPLES = [
+    (f"00000000-0000-5000-8000-{number:012d}", [math.cos(number), math.sin(number), 0.1 * number])
+    for number in range(16)
+]
 
 
 @pytest.fixture
 def shard(tmp_path: Path) -> Iterator[Any]:
     made = engine.create_shard(tmp_path / "shard", 3)
-    others = [(f"00000000-0000-5000-8000-9{number:011d}", [1.0, 0.3 * number, -9.0]) for number in range(COUNT)]
+    others = [
+        (f"00000000-0000-5000-8000-9{number:011d}", [1.0, 0.3 * number, -9.0]) for number in range(COUNT)
+    ]
     engine.upsert(made, [(id, vector, None, {}) for id, vector in (*SAMPLES, *others)])
     yield made
     made.close()
@@ -58,7 +63,9 @@ def test_a_vector_of_another_chunk_is_a_fault(shard: Any) -> None:
     assert fault(shard, swapped) == f"chunk {SAMPLES[-1][0]} is not found by its own vector"
 
 
-@pytest.mark.parametrize(("missed", "said"), [(1, ""), (4, ""), (5, "5 of 16 chunks are not found by their own vectors")])
+@pytest.mark.parametrize(
+    ("missed", "said"), [(1, ""), (4, ""), (5, "5 of 16 chunks are not found by their own vectors")]
+)
 def test_a_graph_may_miss_a_few(shard: Any, missed: int, said: str) -> None:
     assert fault(Forgetful(shard, missed), SAMPLES) == said
 
@@ -71,7 +78,9 @@ def test_versions_of_a_page_may_stand_for_each_other(shard: Any) -> None:
             found = self._shard.query(request)
             return found if request.params is not None and request.params.exact else found[1:2]
 
-    versions = [(f"00000000-0000-5000-8000-8{number:011d}", [1.0, 1.0, 1.0 + number / 20]) for number in range(8)]
+    versions = [
+        (f"00000000-0000-5000-8000-8{number:011d}", [1.0, 1.0, 1.0 + number / 20]) for number in range(8)
+    ]
     engine.upsert(shard, [(id, vector, None, {}) for id, vector in versions])
     assert fault(Near(shard, 0), versions) == ""
     assert fault(Near(shard, 0), SAMPLES[:1] * 3) == "3 of 3 chunks are not found by their own vectors"

@@ -30,10 +30,16 @@ class Bare:
         edge = self._edge
         vectors = embedding.documents([piece.text for piece in pieces])
         folder.mkdir(parents=True, exist_ok=True)
-        config = edge.EdgeConfig(vectors=edge.EdgeVectorParams(size=embedding.dim, distance=edge.Distance.Cosine), wal_enabled=False)
+        config = edge.EdgeConfig(
+            vectors=edge.EdgeVectorParams(size=embedding.dim, distance=edge.Distance.Cosine),
+            wal_enabled=False,
+        )
         shard = edge.EdgeShard.create(str(folder), config)
         shard.update(edge.UpdateOperation.create_field_index(_FILTERED, field_indexes()[_FILTERED]))
-        points = [edge.Point(piece.id, vector, _payload(piece)) for piece, vector in zip(pieces, vectors, strict=True)]
+        points = [
+            edge.Point(piece.id, vector, _payload(piece))
+            for piece, vector in zip(pieces, vectors, strict=True)
+        ]
         for start in range(0, len(points), _WRITTEN):
             shard.update(edge.UpdateOperation.upsert_points(points[start : start + _WRITTEN]))
         finish_shard(shard, folder, len(points), embedding.dim)
@@ -55,7 +61,11 @@ class Bare:
         if module is not None:
             only = edge.Filter(must=[edge.FieldCondition(key=_FILTERED, match=edge.MatchValue(module))])
         query = edge.Query.Nearest(self._embedding.query(question))
-        return self._shard.query(edge.QueryRequest(limit=top, offset=0, query=query, filter=only, with_payload=True, params=self._params))
+        return self._shard.query(
+            edge.QueryRequest(
+                limit=top, offset=0, query=query, filter=only, with_payload=True, params=self._params
+            )
+        )
 
     def found(self, answer: Any) -> Found:
         """Name the points."""
@@ -63,7 +73,12 @@ class Bare:
 
 
 def _payload(piece: Piece) -> dict[str, Any]:
-    return {"text": piece.text, _FILTERED: piece.chunk[_FILTERED], "source": piece.source, "page_url": piece.page_url}
+    return {
+        "text": piece.text,
+        _FILTERED: piece.chunk[_FILTERED],
+        "source": piece.source,
+        "page_url": piece.page_url,
+    }
 
 
 def _onnxruntime(embedder: Any) -> Any:

@@ -30,7 +30,10 @@ class Chroma:
             collection.add(
                 ids=[piece.id for piece in batch],
                 documents=[piece.text for piece in batch],
-                metadatas=[{"module": piece.module, "page_url": piece.page_url, "source": piece.source} for piece in batch],
+                metadatas=[
+                    {"module": piece.module, "page_url": piece.page_url, "source": piece.source}
+                    for piece in batch
+                ],
             )
 
     def open(self, folder: Path, embedding: Embedding) -> None:
@@ -39,11 +42,16 @@ class Chroma:
 
     def ask(self, question: str, top: int, module: str | None) -> Any:
         """Query by text."""
-        return self._opened.query(query_texts=[question], n_results=top, where=None if module is None else {"module": module})
+        return self._opened.query(
+            query_texts=[question], n_results=top, where=None if module is None else {"module": module}
+        )
 
     def found(self, answer: Any) -> Found:
         """Name the documents."""
-        return [(id, str(meta["source"])) for id, meta in zip(answer["ids"][0], answer["metadatas"][0], strict=True)]
+        return [
+            (id, str(meta["source"]))
+            for id, meta in zip(answer["ids"][0], answer["metadatas"][0], strict=True)
+        ]
 
     def _collection(self, folder: Path, embedding: Embedding) -> Any:
         chromadb = self._chromadb
@@ -64,7 +72,9 @@ class Chroma:
 
         settings = chromadb.Settings(anonymized_telemetry=False)
         client = chromadb.PersistentClient(path=str(folder), settings=settings)
-        return client.get_or_create_collection(COLLECTION, embedding_function=Given(), configuration={"hnsw": {"space": "cosine"}})
+        return client.get_or_create_collection(
+            COLLECTION, embedding_function=Given(), configuration={"hnsw": {"space": "cosine"}}
+        )
 
 
 if __name__ == "__main__":

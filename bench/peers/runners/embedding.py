@@ -49,7 +49,9 @@ def model(home: Path, threads: int, *, once: bool = False) -> Embedding:
     from recto.api import open_embedder
     from recto.settings import Settings
 
-    embedder = open_embedder(Settings("local", "edge", home, threads=threads), lambda _: None, once=once)
+    embedder = open_embedder(
+        Settings("local", "edge", home, threads=threads), lambda _: None, single_query=once
+    )
     return Embedding(_cutting(embedder), embedder.embed_query, embedder=embedder)
 
 
@@ -79,7 +81,10 @@ def kept(cache: Path, home: Path, threads: int) -> Embedding:
         found: dict[str, Any] = {}
         long = {text for text in texts if vectors.count(text) > vectors.max_tokens}
         # A passage that is too long is cut, as a question is.
-        for part, embed in (([*long], vectors.questions), ([text for text in texts if text not in long], vectors.documents)):
+        for part, embed in (
+            ([*long], vectors.questions),
+            ([text for text in texts if text not in long], vectors.documents),
+        ):
             if part:
                 found.update(zip(part, embed(part, "passages").tolist(), strict=True))
         return [found[text] for text in texts]

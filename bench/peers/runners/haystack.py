@@ -46,7 +46,11 @@ class Haystack:
             def run(self, documents: list[Document]) -> dict[str, Any]:
                 """Embed passages."""
                 vectors = self._embedding.documents([document.content or "" for document in documents])
-                return {"documents": [_with(document, vector) for document, vector in zip(documents, vectors, strict=True)]}
+                return {
+                    "documents": [
+                        _with(document, vector) for document, vector in zip(documents, vectors, strict=True)
+                    ]
+                }
 
         self._haystack, self._document, self._pipeline = haystack, Document, Pipeline
         self._given, self._given_documents = Given, GivenDocuments
@@ -62,7 +66,9 @@ class Haystack:
         """Run a pipeline of embedder and writer."""
         documents = [
             self._document(
-                id=piece.id, content=piece.text, meta={"module": piece.module, "page_url": piece.page_url, "source": piece.source}
+                id=piece.id,
+                content=piece.text,
+                meta={"module": piece.module, "page_url": piece.page_url, "source": piece.source},
             )
             for piece in pieces
         ]
@@ -74,14 +80,18 @@ class Haystack:
         """Open the store and connect the query pipeline."""
         pipeline = self._pipeline()
         pipeline.add_component("embedder", self._given(embedding))
-        pipeline.add_component("retriever", self._retriever(document_store=self._open_store(folder, embedding)))
+        pipeline.add_component(
+            "retriever", self._retriever(document_store=self._open_store(folder, embedding))
+        )
         pipeline.connect("embedder.embedding", "retriever.query_embedding")
         self._opened = pipeline
 
     def ask(self, question: str, top: int, module: str | None) -> Any:
         """Run the query pipeline."""
         filters = None if module is None else {"field": "meta.module", "operator": "==", "value": module}
-        return self._opened.run({"embedder": {"text": question}, "retriever": {"top_k": top, "filters": filters}})
+        return self._opened.run(
+            {"embedder": {"text": question}, "retriever": {"top_k": top, "filters": filters}}
+        )
 
     def found(self, answer: Any) -> Found:
         """Name the documents."""
@@ -122,7 +132,9 @@ class Haystack:
 
         pipeline = self._pipeline()
         pipeline.add_component("embedder", self._given_documents(embedding))
-        pipeline.add_component("writer", DocumentWriter(document_store=store, policy=DuplicatePolicy.OVERWRITE))
+        pipeline.add_component(
+            "writer", DocumentWriter(document_store=store, policy=DuplicatePolicy.OVERWRITE)
+        )
         pipeline.connect("embedder", "writer")
         return pipeline
 
@@ -162,7 +174,9 @@ class HaystackHybrid(Haystack):
         """Run the query pipeline."""
         filters = None if module is None else {"field": "meta.module", "operator": "==", "value": module}
         limits = {"top_k": top, "filters": filters}
-        return self._opened.run({"embedder": {"text": question}, "dense": limits, "lexical": {"query": question, **limits}})
+        return self._opened.run(
+            {"embedder": {"text": question}, "dense": limits, "lexical": {"query": question, **limits}}
+        )
 
 
 class HaystackQdrant(Haystack):
@@ -178,7 +192,13 @@ class HaystackQdrant(Haystack):
         return self._open_store(folder, embedding)
 
     def _open_store(self, folder: Path, embedding: Embedding) -> Any:
-        return self._store_class(path=str(folder), index=COLLECTION, embedding_dim=embedding.dim, similarity="cosine", progress_bar=False)
+        return self._store_class(
+            path=str(folder),
+            index=COLLECTION,
+            embedding_dim=embedding.dim,
+            similarity="cosine",
+            progress_bar=False,
+        )
 
     def _keep(self, store: Any, folder: Path) -> None:
         del folder
@@ -204,7 +224,13 @@ class HaystackEdge(Haystack):
                 found = self._engine.ask(query, top_k, module)
                 return {
                     "documents": [
-                        Document(id=str(point.id), content=point.payload["text"], meta=point.payload, score=point.score) for point in found
+                        Document(
+                            id=str(point.id),
+                            content=point.payload["text"],
+                            meta=point.payload,
+                            score=point.score,
+                        )
+                        for point in found
                     ]
                 }
 

@@ -48,7 +48,9 @@ class LangChain:
         """Add documents and write them to disk."""
         documents = [
             self._document(
-                id=piece.id, page_content=piece.text, metadata={"module": piece.module, "page_url": piece.page_url, "source": piece.source}
+                id=piece.id,
+                page_content=piece.text,
+                metadata={"module": piece.module, "page_url": piece.page_url, "source": piece.source},
             )
             for piece in pieces
         ]
@@ -67,12 +69,17 @@ class LangChain:
 
     def found(self, answer: Any) -> Found:
         """Name the documents."""
-        return [(str(document.id or document.metadata.get("_id")), document.metadata["source"]) for document in answer]
+        return [
+            (str(document.id or document.metadata.get("_id")), document.metadata["source"])
+            for document in answer
+        ]
 
     def read(self, docs: Path, folder: Path, embedding: Embedding) -> int:
         """Read, split, store."""
         documents = [
-            self._document(page_content=path.read_text("utf-8"), metadata={"source": relative(str(path), str(docs))})
+            self._document(
+                page_content=path.read_text("utf-8"), metadata={"source": relative(str(path), str(docs))}
+            )
             for path in markdown_files(docs)
         ]
         split = self._splitter().split_documents(documents)
@@ -105,7 +112,10 @@ class LangChainHybrid(LangChain):
 
         super().open(folder, embedding)
         stored = self._opened.store.values()
-        documents = [self._document(id=each["id"], page_content=each["text"], metadata=each["metadata"]) for each in stored]
+        documents = [
+            self._document(id=each["id"], page_content=each["text"], metadata=each["metadata"])
+            for each in stored
+        ]
         self._lexical, self._ensemble = BM25Retriever.from_documents(documents), EnsembleRetriever
 
     def ask(self, question: str, top: int, module: str | None) -> Any:
@@ -131,20 +141,27 @@ class LangChainQdrant(LangChain):
     def open(self, folder: Path, embedding: Embedding) -> None:
         """Open the directory."""
         client = self._client_class(path=str(folder))
-        self._opened = self._qdrant(client=client, collection_name=COLLECTION, embedding=self._given(embedding))
+        self._opened = self._qdrant(
+            client=client, collection_name=COLLECTION, embedding=self._given(embedding)
+        )
 
     def ask(self, question: str, top: int, module: str | None) -> Any:
         """Invoke a retriever."""
         how: dict[str, Any] = {"k": top}
         if module is not None:
             match = self._models.MatchValue(value=module)
-            how["filter"] = self._models.Filter(must=[self._models.FieldCondition(key="metadata.module", match=match)])
+            how["filter"] = self._models.Filter(
+                must=[self._models.FieldCondition(key="metadata.module", match=match)]
+            )
         return self._opened.as_retriever(search_kwargs=how).invoke(question)
 
     def _store(self, documents: Sequence[Any], folder: Path, embedding: Embedding) -> None:
         models = self._models
         client = self._client_class(path=str(folder))
-        client.create_collection(COLLECTION, vectors_config=models.VectorParams(size=embedding.dim, distance=models.Distance.COSINE))
+        client.create_collection(
+            COLLECTION,
+            vectors_config=models.VectorParams(size=embedding.dim, distance=models.Distance.COSINE),
+        )
         store = self._qdrant(client=client, collection_name=COLLECTION, embedding=self._given(embedding))
         store.add_documents(list(documents))
         client.close()
@@ -170,7 +187,10 @@ class LangChainEdge(LangChain):
             def _get_relevant_documents(self, query: str, *, run_manager: Any) -> list[Any]:
                 del run_manager
                 found = self.engine.ask(query, self.top, self.module)
-                return [document(id=str(point.id), page_content=point.payload["text"], metadata=point.payload) for point in found]
+                return [
+                    document(id=str(point.id), page_content=point.payload["text"], metadata=point.payload)
+                    for point in found
+                ]
 
         self._thin, self._bare = Thin, Bare()
         self._bare.load()

@@ -64,7 +64,9 @@ class LlamaIndex:
             for piece in pieces
         ]
         storage = self._new_storage(folder)
-        index = self._core.VectorStoreIndex(nodes, storage_context=storage, embed_model=self._model(embedding))
+        index = self._core.VectorStoreIndex(
+            nodes, storage_context=storage, embed_model=self._model(embedding)
+        )
         self._keep(index, folder)
 
     def open(self, folder: Path, embedding: Embedding) -> None:
@@ -74,7 +76,9 @@ class LlamaIndex:
 
     def ask(self, question: str, top: int, module: str | None) -> Any:
         """Retrieve."""
-        filters = None if module is None else self._filters(filters=[self._filter(key="module", value=module)])
+        filters = (
+            None if module is None else self._filters(filters=[self._filter(key="module", value=module)])
+        )
         return self._opened.as_retriever(similarity_top_k=top, filters=filters).retrieve(question)
 
     def found(self, answer: Any) -> Found:
@@ -93,7 +97,10 @@ class LlamaIndex:
     def split(self, file: Path) -> list[str]:
         """Read one file and split it by the default splitter."""
         documents = self._core.SimpleDirectoryReader(input_files=[str(file)]).load_data()
-        return [node.get_content() for node in self._core.node_parser.SentenceSplitter().get_nodes_from_documents(documents)]
+        return [
+            node.get_content()
+            for node in self._core.node_parser.SentenceSplitter().get_nodes_from_documents(documents)
+        ]
 
     def _documents(self, docs: Path) -> Any:
         reader = self._core.SimpleDirectoryReader(str(docs), recursive=True, required_exts=[".md", ".mdx"])
@@ -133,7 +140,12 @@ class LlamaIndexHybrid(LlamaIndex):
             dense = self._opened.as_retriever(similarity_top_k=top)
             # With one query the language model is never called, but the retriever does not start without one.
             return QueryFusionRetriever(
-                [dense, lexical], llm=MockLLM(), mode="reciprocal_rerank", similarity_top_k=top, num_queries=1, use_async=False
+                [dense, lexical],
+                llm=MockLLM(),
+                mode="reciprocal_rerank",
+                similarity_top_k=top,
+                num_queries=1,
+                use_async=False,
             )
 
         self._fused = fused
@@ -159,11 +171,15 @@ class LlamaIndexQdrant(LlamaIndex):
     def open(self, folder: Path, embedding: Embedding) -> None:
         """Open the directory."""
         store = self._store_class(COLLECTION, client=self._client_class(path=str(folder)))
-        self._opened = self._core.VectorStoreIndex.from_vector_store(store, embed_model=self._model(embedding))
+        self._opened = self._core.VectorStoreIndex.from_vector_store(
+            store, embed_model=self._model(embedding)
+        )
 
     def _new_storage(self, folder: Path) -> Any:
         self._writer = self._client_class(path=str(folder))
-        return self._core.StorageContext.from_defaults(vector_store=self._store_class(COLLECTION, client=self._writer))
+        return self._core.StorageContext.from_defaults(
+            vector_store=self._store_class(COLLECTION, client=self._writer)
+        )
 
     def _keep(self, index: Any, folder: Path) -> None:
         del index, folder
@@ -189,7 +205,10 @@ class LlamaIndexEdge(LlamaIndex):
             def _retrieve(self, query_bundle: Any) -> list[Any]:
                 found = self._engine.ask(query_bundle.query_str, self._top, self._module)
                 return [
-                    NodeWithScore(node=TextNode(id_=str(point.id), text=point.payload["text"], metadata=point.payload), score=point.score)
+                    NodeWithScore(
+                        node=TextNode(id_=str(point.id), text=point.payload["text"], metadata=point.payload),
+                        score=point.score,
+                    )
                     for point in found
                 ]
 
@@ -210,5 +229,10 @@ class LlamaIndexEdge(LlamaIndex):
 
 
 if __name__ == "__main__":
-    kinds = {"memory": LlamaIndex, "hybrid": LlamaIndexHybrid, "qdrant": LlamaIndexQdrant, "edge": LlamaIndexEdge}
+    kinds = {
+        "memory": LlamaIndex,
+        "hybrid": LlamaIndexHybrid,
+        "qdrant": LlamaIndexQdrant,
+        "edge": LlamaIndexEdge,
+    }
     main(kinds[sys.argv.pop(1)]())

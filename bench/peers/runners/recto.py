@@ -56,7 +56,10 @@ class Recto:
         with EdgeStore(folder).build(COLLECTION, embedder.fingerprint, rebuild=True) as build:
             for start in range(0, len(pieces), _BATCH):
                 batch = pieces[start : start + _BATCH]
-                build.add([_chunk(piece) for piece in batch], embedder.embed_documents([piece.text for piece in batch]))
+                build.add(
+                    [_chunk(piece) for piece in batch],
+                    embedder.embed_documents([piece.text for piece in batch]),
+                )
             build.publish(_fingerprint(embedder))
 
     def open(self, folder: Path, embedding: Embedding) -> None:
@@ -81,10 +84,10 @@ class Recto:
     def read(self, docs: Path, folder: Path, embedding: Embedding) -> int:
         """Index the directory as `recto index` does."""
         from recto.book.sources.tree import MarkdownTree
-        from recto.indexing.indexer import Work, index_book
+        from recto.indexing.indexer import IndexJob, index_book
         from recto.stores.edge.store import EdgeStore
 
-        work: Any = Work(MarkdownTree(docs), Counted(embedding))
+        work: Any = IndexJob(MarkdownTree(docs), Counted(embedding))
         return index_book(work, EdgeStore(folder), COLLECTION, journal=folder / "journal").info.chunks
 
     def split(self, file: Path) -> list[str]:
@@ -96,7 +99,9 @@ class Recto:
 
         embedder = granite_embedder(file.parent / "home", 1)
         (page,) = MarkdownTree(file).pages()
-        divided = chunk_page(page, read(page), COLLECTION, embedder.count_tokens, embedder.max_tokens, DEFAULT_SIZE)
+        divided = chunk_page(
+            page, read(page), COLLECTION, embedder.count_tokens, embedder.max_tokens, DEFAULT_SIZE
+        )
         return [passage.chunk.text for passage in divided]
 
 
@@ -111,7 +116,9 @@ def _fingerprint(embedder: Any) -> Any:
     from recto import __version__
     from recto.types import Fingerprint
 
-    return Fingerprint(embedder.fingerprint, "given", COLLECTION, "given", "", 1, __version__, "2026-01-01T00:00:00+00:00")
+    return Fingerprint(
+        embedder.fingerprint, "given", COLLECTION, "given", "", 1, __version__, "2026-01-01T00:00:00+00:00"
+    )
 
 
 if __name__ == "__main__":

@@ -157,5 +157,9 @@ def memory() -> Answer:
         lines = Path("/proc/self/smaps_rollup").read_text("ascii").splitlines()
     except OSError:
         return {"rss": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024, "own": None}
-    fields = {words[0]: int(words[1]) * 1024 for words in map(str.split, lines) if len(words) == 3 and words[2] == "kB"}
+    fields = {
+        words[0]: int(words[1]) * 1024
+        for words in map(str.split, lines)
+        if len(words) == 3 and words[2] == "kB"
+    }
     return {"rss": fields["Rss:"], "own": fields["Anonymous:"]}

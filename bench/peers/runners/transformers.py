@@ -59,7 +59,9 @@ class SentenceTransformers:
 
         folder = write(scratch / "sentence-transformers-model")
         reader = Transformer(str(folder))
-        model = self._library.SentenceTransformer(modules=[reader, Pooling(embedding.dim, pooling_mode="cls"), Normalize()], device="cpu")
+        model = self._library.SentenceTransformer(
+            modules=[reader, Pooling(embedding.dim, pooling_mode="cls"), Normalize()], device="cpu"
+        )
         embedding.passages = lambda texts: model.encode(list(texts), show_progress_bar=False).tolist()
         embedding.question = lambda text: model.encode([text], show_progress_bar=False)[0].tolist()
 

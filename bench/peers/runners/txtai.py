@@ -34,7 +34,16 @@ class Txtai:
         _CURRENT.append(embedding)
         database = self._new()
         database.index(
-            (piece.id, {"text": piece.text, "module": piece.module, "page_url": piece.page_url, "source": piece.source}, None)
+            (
+                piece.id,
+                {
+                    "text": piece.text,
+                    "module": piece.module,
+                    "page_url": piece.page_url,
+                    "source": piece.source,
+                },
+                None,
+            )
             for piece in pieces
         )
         database.save(str(folder))
@@ -51,14 +60,18 @@ class Txtai:
         fields = "select id, text, score, module, page_url, source from txtai where similar(:question)"
         if module is None:
             return self._opened.search(fields, top, parameters={"question": question})
-        return self._opened.search(f"{fields} and module = :module", top, parameters={"question": question, "module": module})
+        return self._opened.search(
+            f"{fields} and module = :module", top, parameters={"question": question, "module": module}
+        )
 
     def found(self, answer: Any) -> Found:
         """Name the rows."""
         return [(row["id"], row["source"]) for row in answer]
 
     def _new(self) -> Any:
-        return self._embeddings(method="external", transform="bench.peers.runners.txtai.transform", content=True)
+        return self._embeddings(
+            method="external", transform="bench.peers.runners.txtai.transform", content=True
+        )
 
 
 if __name__ == "__main__":

@@ -52,9 +52,23 @@ def write(folder: Path) -> Path:
     }
     (folder / "config.json").write_text(json.dumps(config))
     (folder / "tokenizer.json").write_bytes(tokenizer)
-    marks = {"bos_token": "<s>", "eos_token": "</s>", "cls_token": "<s>", "sep_token": "</s>", "pad_token": "<pad>", "unk_token": "<unk>"}
+    marks = {
+        "bos_token": "<s>",
+        "eos_token": "</s>",
+        "cls_token": "<s>",
+        "sep_token": "</s>",
+        "pad_token": "<pad>",
+        "unk_token": "<unk>",
+    }
     (folder / "tokenizer_config.json").write_text(
-        json.dumps({"tokenizer_class": "PreTrainedTokenizerFast", "model_max_length": 512, "mask_token": "<mask>", **marks})
+        json.dumps(
+            {
+                "tokenizer_class": "PreTrainedTokenizerFast",
+                "model_max_length": 512,
+                "mask_token": "<mask>",
+                **marks,
+            }
+        )
     )
     save_file(_named(tensors, arch["hidden"]), folder / "model.safetensors", metadata={"format": "pt"})
     return folder
@@ -99,7 +113,9 @@ def _named(tensors: dict[str, Any], hidden: int) -> dict[str, Any]:
         suffix = "weight" if kind == "w" else "bias"
         if part == "qkv":
             for number, which in enumerate(("query", "key", "value")):
-                named[f"{place}.attention.self.{which}.{suffix}"] = value[number * hidden : (number + 1) * hidden]
+                named[f"{place}.attention.self.{which}.{suffix}"] = value[
+                    number * hidden : (number + 1) * hidden
+                ]
         else:
             named[f"{place}.{_LAYER[part]}.{suffix}"] = value
     return {name: np.ascontiguousarray(value) for name, value in named.items()}

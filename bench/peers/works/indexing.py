@@ -20,7 +20,7 @@ def work_of(size: int) -> str:
 
 def run(bench: Bench, size: int, rounds: int) -> None:
     """Let every system embed and store the same chunks, in turn."""
-    bench.tell(f"Index {size} chunks, embedding included, {rounds} rounds")
+    bench.notify(f"Index {size} chunks, embedding included, {rounds} rounds")
     work = work_of(size)
     with ExitStack() as stack:
         jobs: dict[str, Callable[[], Any]] = {}

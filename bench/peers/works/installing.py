@@ -18,10 +18,14 @@ def run(bench: Bench, listing: Listing) -> None:
         if not environment.size:
             bench.results.add(Figure(SIZE, system.name, "MB", why="not an environment of its own"))
             continue
-        figure = Figure(SIZE, system.name, "MB", (environment.size / 1e6,), more={"packages": len(environment.versions)})
+        figure = Figure(
+            SIZE, system.name, "MB", (environment.size / 1e6,), more={"packages": len(environment.versions)}
+        )
         bench.results.add(figure)
         if system.name == SELF:
             bench.results.add(Figure(ALONE, system.name, "MB", figure.values, more=figure.more))
         elif system.alone:
             alone = build_alone(system, listing, bench.cache)
-            bench.results.add(Figure(ALONE, system.name, "MB", (alone.size / 1e6,), more={"packages": len(alone.versions)}))
+            bench.results.add(
+                Figure(ALONE, system.name, "MB", (alone.size / 1e6,), more={"packages": len(alone.versions)})
+            )

@@ -11,7 +11,9 @@ from bench.peers.running import Bench
 from recto.evaluation.statistics import estimate
 
 
-def add(bench: Bench, work: str, scores: Mapping[str, Sequence[float]], more: Mapping[str, object] | None = None) -> None:
+def add(
+    bench: Bench, work: str, scores: Mapping[str, Sequence[float]], more: Mapping[str, object] | None = None
+) -> None:
     """Take in a measure of every system, with the interval of Recto's lead over it."""
     mine = scores.get(SELF)
     for name, values in scores.items():
@@ -19,7 +21,9 @@ def add(bench: Bench, work: str, scores: Mapping[str, Sequence[float]], more: Ma
         if mine is not None and name != SELF:
             lead = estimate([my - their for my, their in zip(mine, values, strict=True)])
             found["lead"] = lead.to_dict() if lead else None
-        bench.results.add(Figure(work, name, "", (fmean(values),), better="more", more={**found, "questions": len(values)}))
+        bench.results.add(
+            Figure(work, name, "", (fmean(values),), better="more", more={**found, "questions": len(values)})
+        )
 
 
 def refuse(bench: Bench, work: str, name: str, why: str) -> None:

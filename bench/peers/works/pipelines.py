@@ -45,11 +45,13 @@ def token_work(measure: str) -> str:
 
 def books(bench: Bench, *, sample_alone: bool = False) -> Iterator[Shelved]:
     """Take the books from the shelf, one after the other; those that are not there are left out."""
-    yield Shelved("sample", _files(bench, "sample", Path(sample_source().location)), held(load_suites(*SUITES)))
+    yield Shelved(
+        "sample", _files(bench, "sample", Path(sample_source().location)), held(load_suites(*SUITES))
+    )
     for name, place in () if sample_alone else BOOKS.items():
         root = bench.corpora / "books" / place if bench.corpora else None
         if root is None or not root.is_dir():
-            bench.tell(f"The book {name} is not there and left out.")
+            bench.notify(f"The book {name} is not there and left out.")
             continue
         questions = load_questions(QUESTIONS / f"{name}.json")
         chosen = load_book(MarkdownTree(root, book=name), questions, 1 if bench.whole else EVERY[name])
@@ -61,7 +63,7 @@ def run(bench: Bench, book: Shelved) -> None:
     scores: dict[str, dict[str, list[float]]] = {measure: {} for measure in MEASURES}
     pieces = {}
     for system in _readers(bench.whole_systems):
-        bench.tell(f"{system.title}: {book.name}, its own pipeline")
+        bench.notify(f"{system.title}: {book.name}, its own pipeline")
         try:
             pieces[system.name], places = _asked(bench, system, book)
         except Refused as refused:
@@ -83,10 +85,12 @@ def run_chroma(bench: Bench, folder: Path) -> None:
     for system in _readers(bench.whole_systems):
         if system.name == SELF:
             continue
-        bench.tell(f"{system.title}: Chroma's corpora, its own splitter")
+        bench.notify(f"{system.title}: Chroma's corpora, its own splitter")
         try:
             with bench.talk(system) as talk:
-                found[system.name] = chroma.measure(corpora, _splitter(bench, talk), bench.vectors, system.name)[-1]
+                found[system.name] = chroma.measure(
+                    corpora, _splitter(bench, talk), bench.vectors, system.name
+                )[-1]
         except Refused as refused:
             for measure in TOKEN_MEASURES:
                 refuse(bench, token_work(measure), system.name, str(refused))
@@ -110,11 +114,15 @@ def _splitter(bench: Bench, talk: Conversation) -> chroma.Splitter:
             if not text.strip():
                 continue
             around = max(0, before - 2 * len(text)), min(len(corpus.text), before + 6 * len(text))
-            place = chroma.locate(corpus.text, text, around, before) or chroma.locate(corpus.text, text, (0, len(corpus.text)), before)
+            place = chroma.locate(corpus.text, text, around, before) or chroma.locate(
+                corpus.text, text, (0, len(corpus.text)), before
+            )
             lost += place is None
             start, end = place or (before, before)
             before = start + 1 if place else before  # the next one may overlap this one
-            stretches.append(chroma.Stretch((start, end), bench.vectors.shortened(text), bench.vectors.count(text)))
+            stretches.append(
+                chroma.Stretch((start, end), bench.vectors.shortened(text), bench.vectors.count(text))
+            )
         return stretches, lost
 
     return split

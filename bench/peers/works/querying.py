@@ -34,14 +34,24 @@ def memory_work(size: int, *, model: bool) -> str:
 
 def run(bench: Bench, size: int, *, model: bool) -> None:
     """Ask every system all questions in every round, without and with a filter."""
-    bench.tell(f"Query {size} chunks, {'model' if model else 'vectors given'}")
-    with bench.opened(size, "model" if model else "known", query_work(size, model=model, filtered=False), "ms") as talks:
+    bench.notify(f"Query {size} chunks, {'model' if model else 'vectors given'}")
+    with bench.opened(
+        size, "model" if model else "known", query_work(size, model=model, filtered=False), "ms"
+    ) as talks:
         for module in (None, bench.book.module):
             asking = {name: _asking(bench, talk, module) for name, talk in talks.items()}
             in_turn(1, asking)  # what a first time brings, for every system: pages of files, caches, chunks
             answers, failed = in_turn(bench.rounds, asking)
             for name, rounds in answers.items():
-                _add(bench, size, name, rounds, model=model, filtered=module is not None, why=failed.get(name, ""))
+                _add(
+                    bench,
+                    size,
+                    name,
+                    rounds,
+                    model=model,
+                    filtered=module is not None,
+                    why=failed.get(name, ""),
+                )
             _add_agreement(bench, query_work(size, model=model, filtered=module is not None))
             if not model:
                 _add_added(bench, size, filtered=module is not None)
@@ -60,12 +70,20 @@ def _asking(bench: Bench, talk: Conversation, module: str | None) -> Callable[[]
     return lambda: talk.ask("ask", questions=questions, top=TOP, module=module, warm=WARM)
 
 
-def _add(bench: Bench, size: int, name: str, rounds: list[Any], *, model: bool, filtered: bool, why: str) -> None:
+def _add(
+    bench: Bench, size: int, name: str, rounds: list[Any], *, model: bool, filtered: bool, why: str
+) -> None:
     p50 = tuple(1e3 * median(each["wall"]) for each in rounds)
     p95 = tuple(1e3 * sorted(each["wall"])[int(0.95 * (len(each["wall"]) - 1))] for each in rounds)
     cpus = tuple(1e3 * median(each["cpu"]) for each in rounds)
-    more = {"p95": median(p95), "found": [[id for id, _ in found] for found in rounds[-1]["found"]]} if rounds else {}
-    bench.results.add(Figure(query_work(size, model=model, filtered=filtered), name, "ms", p50, cpus, why=why, more=more))
+    more = (
+        {"p95": median(p95), "found": [[id for id, _ in found] for found in rounds[-1]["found"]]}
+        if rounds
+        else {}
+    )
+    bench.results.add(
+        Figure(query_work(size, model=model, filtered=filtered), name, "ms", p50, cpus, why=why, more=more)
+    )
     if model and rounds:
         rest = tuple(1e3 * median(map(float.__sub__, each["wall"], each["embedding"])) for each in rounds)
         bench.results.add(Figure(rest_work(size, filtered=filtered), name, "ms", rest))
@@ -87,5 +105,7 @@ def _add_agreement(bench: Bench, work: str) -> None:
     exact = figures[EXACT].more.get("found") if EXACT in figures else None
     for figure in figures.values():
         if exact and (found := figure.more.get("found")):
-            shares = [len({*mine} & {*best}) / len(best) for mine, best in zip(found, exact, strict=True) if best]
+            shares = [
+                len({*mine} & {*best}) / len(best) for mine, best in zip(found, exact, strict=True) if best
+            ]
             figure.more["agreement"] = fmean(shares)

@@ -26,7 +26,9 @@ def run(bench: Bench, folder: Path, *, quick: bool = False) -> None:
     if quick:
         claims = dict(list(claims.items())[:_FEW])
         wanted = set().union(*claims.values())
-        texts = {id: text for number, (id, text) in enumerate(texts.items()) if number % 10 == 0 or id in wanted}
+        texts = {
+            id: text for number, (id, text) in enumerate(texts.items()) if number % 10 == 0 or id in wanted
+        }
     material = make_given(texts, list(claims), bench.vectors, bench.scratch, "scifact")
     work = PART if quick else WORK
     scores = {}
@@ -42,7 +44,10 @@ def load(folder: Path) -> tuple[dict[str, str], dict[str, set[str]]]:
     """Return the abstracts by id, and the ids that answer each claim."""
     corpus = [json.loads(line) for line in (folder / "corpus.jsonl").read_text("utf-8").splitlines()]
     texts = {_id(each["_id"]): f"{each['title']} {each['text']}".strip() for each in corpus}
-    queries = {each["_id"]: each["text"] for each in map(json.loads, (folder / "queries.jsonl").read_text("utf-8").splitlines())}
+    queries = {
+        each["_id"]: each["text"]
+        for each in map(json.loads, (folder / "queries.jsonl").read_text("utf-8").splitlines())
+    }
     claims: dict[str, set[str]] = {}
     with (folder / "qrels" / "test.tsv").open(encoding="utf-8", newline="") as file:
         for row in csv.DictReader(file, delimiter="\t"):
@@ -56,7 +61,7 @@ def _id(name: str) -> str:
 
 
 def _scores(bench: Bench, system: System, material: Material, claims: dict[str, set[str]]) -> list[float]:
-    bench.tell(f"{system.title}: SciFact")
+    bench.notify(f"{system.title}: SciFact")
     folder = bench.scratch / "indexes" / f"{system.name}-scifact"
     folder.parent.mkdir(exist_ok=True)
     with bench.talk(system) as talk:
@@ -66,6 +71,9 @@ def _scores(bench: Bench, system: System, material: Material, claims: dict[str, 
         bench.embed(talk, "known", material.folder)
         talk.ask("open", folder=str(folder))
         found = talk.ask("ask", questions=list(claims), top=10)["found"]
-    gains = {claim: [float(id in claims[claim]) for id, _ in hits] for claim, hits in zip(claims, found, strict=True)}
+    gains = {
+        claim: [float(id in claims[claim]) for id, _ in hits]
+        for claim, hits in zip(claims, found, strict=True)
+    }
     ideal = {claim: [1.0] * len(wanted) for claim, wanted in claims.items()}
     return list(_MEASURE.per_query(ideal, gains).values())

@@ -19,8 +19,10 @@ def cold_work(size: int) -> str:
 
 def run(bench: Bench, size: int) -> None:
     """Measure both in turn; every value is a process of its own."""
-    bench.tell("Import and cold query")
-    imports, failed = in_turn(bench.rounds, {system.name: _importing(bench, system) for system in bench.whole_systems})
+    bench.notify("Import and cold query")
+    imports, failed = in_turn(
+        bench.rounds, {system.name: _importing(bench, system) for system in bench.whole_systems}
+    )
     for name, pairs in imports.items():
         walls, cpus = tuple(1e3 * wall for wall, _ in pairs), tuple(1e3 * cpu for _, cpu in pairs)
         bench.results.add(Figure(IMPORT, name, "ms", walls, cpus, why=failed.get(name, "")))
@@ -31,14 +33,26 @@ def run(bench: Bench, size: int) -> None:
         if folder is None:
             bench.results.add(Figure(work, system.name, "ms", why=why))
             continue
-        jobs[system.name] = _asking(bench, system, [str(folder), str(bench.home), str(bench.threads), str(TOP), bench.book.questions[0]])
+        jobs[system.name] = _asking(
+            bench,
+            system,
+            [str(folder), str(bench.home), str(bench.threads), str(TOP), bench.book.questions[0]],
+        )
     in_turn(1, jobs)  # the files are read from memory from now on, for all alike
     answers, failed = in_turn(bench.rounds, jobs)
     for name, found in answers.items():
         values = tuple(1e3 * each.wall for each in found)
         used = tuple(1e3 * each.cpu for each in found)
         bench.results.add(
-            Figure(work, name, "ms", values, used, why=failed.get(name, ""), more={"found": found[-1].found if found else []})
+            Figure(
+                work,
+                name,
+                "ms",
+                values,
+                used,
+                why=failed.get(name, ""),
+                more={"found": found[-1].found if found else []},
+            )
         )
 
 

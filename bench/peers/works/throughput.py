@@ -17,7 +17,7 @@ def work_of(size: int, processes: int) -> str:
 
 def run(bench: Bench, size: int, processes: int, seconds: float) -> None:
     """Let every system answer for some seconds, in turn."""
-    bench.tell(f"Throughput with {processes} processes")
+    bench.notify(f"Throughput with {processes} processes")
     work = work_of(size, processes)
     threads = max(1, bench.threads // processes)
     with ExitStack() as stack:
@@ -35,7 +35,9 @@ def run(bench: Bench, size: int, processes: int, seconds: float) -> None:
                 bench.results.add(Figure(work, system.name, "answers/s", better="more", why=str(refused)))
                 continue
             teams[system.name] = team
-        answers, failed = in_turn(bench.rounds, {name: _running(bench, team, seconds) for name, team in teams.items()})
+        answers, failed = in_turn(
+            bench.rounds, {name: _running(bench, team, seconds) for name, team in teams.items()}
+        )
     for name, found in answers.items():
         rates, cpus = tuple(rate for rate, _ in found), tuple(1e3 * cpu for _, cpu in found)
         bench.results.add(Figure(work, name, "answers/s", rates, cpus, "more", failed.get(name, "")))

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 Result = TypeVar("Result")
 
-Tell = Callable[[str], None]
+Notify = Callable[[str], None]
 """Shows a person one line of what is going on."""
 
 
@@ -64,7 +64,9 @@ def retried(
         sleep(pause)
 
 
-async def aretried(call: Callable[[], Awaitable[Result]], wait_for: Callable[[int, Exception], float | None]) -> Result:
+async def aretried(
+    call: Callable[[], Awaitable[Result]], wait_for: Callable[[int, Exception], float | None]
+) -> Result:
     """Await a call until it succeeds; see `retried`."""
     from asyncio import sleep
 

@@ -92,7 +92,9 @@ def _fence(block: Block, limit: int, count: Count) -> list[Piece]:
     return _repeating(block, "code", f"{opening}\n", body, f"\n{closing}", limit, count)
 
 
-def _repeating(block: Block, kind: str, head: str, body: str, closing: str, limit: int, count: Count) -> list[Piece]:
+def _repeating(
+    block: Block, kind: str, head: str, body: str, closing: str, limit: int, count: Count
+) -> list[Piece]:
     """Divide what stands between a head and an end that every part repeats."""
     around = count(head) + count(closing) if closing else count(head)
     if around > limit // 2:
@@ -147,7 +149,9 @@ def _stretches(
         finer = bisect_left(every, right) - bisect_left(every, left + 1) > 0
         if size > limit and (finer or len(levels) > 1):
             # Small parts that were counted together are tried one by one, before they are cut themselves.
-            yield from _stretches(text, left, right, levels if finer else levels[1:], limit, count, 0 if finer else _GRAIN)
+            yield from _stretches(
+                text, left, right, levels if finer else levels[1:], limit, count, 0 if finer else _GRAIN
+            )
             begin, tokens = right, 0
         else:
             tokens += size
@@ -167,7 +171,9 @@ def _inner(block: Block, numbers: Sequence[int]) -> Cuts:
     """Cut where the blocks begin and end that it holds."""
     starts = [0, *(found.end() for found in _LINE_END.finditer(block.text))]
     lines = block.lines or range(block.first, block.first + len(starts))
-    places = sorted({starts[place] for number in numbers if (place := bisect_left(lines, number)) < len(starts)})
+    places = sorted(
+        {starts[place] for number in numbers if (place := bisect_left(lines, number)) < len(starts)}
+    )
 
     def cuts(_: str, start: int, end: int) -> Sequence[int]:
         return places[bisect_left(places, start + 1) : bisect_left(places, end)]
@@ -187,7 +193,11 @@ def _sentences(text: str, start: int, end: int) -> Sequence[int]:
     """Cut behind sentences, but not within code or math that one line holds."""
     whole = [found.span() for found in _WHOLE.finditer(text, start, end)]
     cuts = (found.end() for found in _SENTENCE.finditer(text, start, end) if found.end() < end)
-    return [cut for cut in cuts if not ((place := bisect_left(whole, (cut, 0)) - 1) >= 0 and whole[place][1] > cut)]
+    return [
+        cut
+        for cut in cuts
+        if not ((place := bisect_left(whole, (cut, 0)) - 1) >= 0 and whole[place][1] > cut)
+    ]
 
 
 def _words(text: str, start: int, end: int) -> Sequence[int]:
@@ -222,7 +232,7 @@ DEFAULT_SIZE = ChunkSize()
 
 
 @dataclass(frozen=True, slots=True)
-class Passage:
+class EmbeddingInput:
     """A chunk and the text that is embedded for it: its heading path, then the text as written."""
 
     chunk: Chunk
@@ -265,12 +275,15 @@ class _Tokens:
         return self._known[text]
 
 
-def chunk_page(page: Page, document: Document, book: str, count_tokens: Count, max_tokens: int, size: ChunkSize) -> list[Passage]:
+def chunk_page(
+    page: Page, document: Document, book: str, count_tokens: Count, max_tokens: int, size: ChunkSize
+) -> list[EmbeddingInput]:
     """Split a page into chunks that the model reads whole; a chunk never holds text of two sections."""
     limit = min(size.max_tokens, max_tokens)
     if limit < _MIN_TOKENS:
         raise ConfigurationError(
-            f"The embedding model reads only {max_tokens} tokens, too few for a chunk", hint="Choose another RECTO_MODEL."
+            f"The embedding model reads only {max_tokens} tokens, too few for a chunk",
+            hint="Choose another RECTO_MODEL.",
         )
     count = _Tokens(count_tokens)
     while True:
@@ -283,7 +296,9 @@ def chunk_page(page: Page, document: Document, book: str, count_tokens: Count, m
         limit = limit * 3 // 4
     anchors = _anchors(document.sections, drafts)
     return [
-        Passage(_chunk(page, document.title, book, draft, index, len(drafts), anchors[index]), draft.embedded)
+        EmbeddingInput(
+            _chunk(page, document.title, book, draft, index, len(drafts), anchors[index]), draft.embedded
+        )
         for index, draft in enumerate(drafts)
     ]
 
@@ -301,13 +316,17 @@ def _anchors(sections: Sequence[Section], drafts: Sequence[_Draft]) -> list[tupl
         while drafts[index].section is not section:
             index += 1
         for line, anchor in section.anchors:
-            while drafts[index].last < line and index + 1 < len(drafts) and drafts[index + 1].section is section:
+            while (
+                drafts[index].last < line and index + 1 < len(drafts) and drafts[index + 1].section is section
+            ):
                 index += 1
             found[index].append(anchor)
     return [tuple(dict.fromkeys(anchors)) for anchors in found]
 
 
-def _chunk(page: Page, title: str, book: str, draft: _Draft, index: int, total: int, anchors: tuple[str, ...]) -> Chunk:
+def _chunk(
+    page: Page, title: str, book: str, draft: _Draft, index: int, total: int, anchors: tuple[str, ...]
+) -> Chunk:
     return Chunk(
         id=chunk_id(book, page.path, index),
         text=draft.text,
@@ -349,7 +368,12 @@ def _section_drafts(section: Section, limit: int, count: _Tokens) -> list[_Draft
 
 
 def _packed(section: Section, path: str, parts: Sequence[Piece]) -> _Draft:
-    text = parts[0].repeated + parts[0].text + "".join(part.glue + part.text for part in parts[1:]) + parts[-1].closing
+    text = (
+        parts[0].repeated
+        + parts[0].text
+        + "".join(part.glue + part.text for part in parts[1:])
+        + parts[-1].closing
+    )
     tokens = sum(part.tokens + _SEPARATOR_TOKENS for part in parts)
     return _Draft(section, path, text, parts[0].first, parts[-1].last, tokens)
 

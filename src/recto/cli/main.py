@@ -30,7 +30,11 @@ def recto() -> None:
 @options.url
 @options.min_score
 @options.mode
-@click.option("--by-page", is_flag=True, help="Show the best pages with their matching sections, instead of single chunks.")
+@click.option(
+    "--by-page",
+    is_flag=True,
+    help="Show the best pages with their matching sections, instead of single chunks.",
+)
 @options.collection
 @options.verbose
 @options.as_json
@@ -48,7 +52,17 @@ def search(
 ) -> int:
     """Find the chunks of the book that answer QUERY."""
     filters = options.filters_of(modules, url)
-    return commands.search(query, top_k, filters, min_score, collection, mode=mode, by_page=by_page, verbose=verbose, as_json=as_json)
+    return commands.search(
+        query,
+        top_k,
+        filters,
+        min_score,
+        collection,
+        mode=mode,
+        by_page=by_page,
+        verbose=verbose,
+        as_json=as_json,
+    )
 
 
 @recto.command(short_help="Ask one question after the other; for trying things out.")
@@ -85,9 +99,20 @@ def shell(
 @options.suite
 @options.collection
 @options.top_k
-@click.option("--baseline", type=click.Path(path_type=Path), metavar="FILE", help="Compare with the answers in this file.")
+@click.option(
+    "--baseline",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Compare with the answers in this file.",
+)
 @click.option("--update-baseline", is_flag=True, help="Write this run's answers to the baseline file.")
-@click.option("--gate", "gates", multiple=True, metavar="EXPR", help='The least that a measure has to be: "Hit@5>=0.9". May be repeated.')
+@click.option(
+    "--gate",
+    "gates",
+    multiple=True,
+    metavar="EXPR",
+    help='The least that a measure has to be: "Hit@5>=0.9". May be repeated.',
+)
 @click.option("--compare", metavar="COLLECTION", help="Compare with the answers of this collection.")
 @click.option(
     "--compare-setting",
@@ -96,17 +121,39 @@ def shell(
     metavar="NAME=VALUE",
     help="A setting for that collection alone, as in the environment: RECTO_PROFILE=embedded, RECTO_MODEL=…. May be repeated.",
 )
-@click.option("--measure", "measures", multiple=True, metavar="NAME", help="What to measure, such as nDCG@10. May be repeated.")
-@click.option("--tag", "tags", multiple=True, metavar="TAG", help="Only questions with this tag; give it again for any of several.")
 @click.option(
-    "--noise", type=click.FloatRange(-1, 1), metavar="SCORE", help="Pass 'nothing' questions below this; default: the index's own level."
+    "--measure",
+    "measures",
+    multiple=True,
+    metavar="NAME",
+    help="What to measure, such as nDCG@10. May be repeated.",
 )
-@click.option("--junit", type=click.Path(path_type=Path), metavar="FILE", help="Also write the outcome of every question as JUnit XML.")
+@click.option(
+    "--tag",
+    "tags",
+    multiple=True,
+    metavar="TAG",
+    help="Only questions with this tag; give it again for any of several.",
+)
+@click.option(
+    "--noise-floor",
+    type=click.FloatRange(-1, 1),
+    metavar="SCORE",
+    help="Pass 'nothing' questions below this; default: the index's own level.",
+)
+@click.option(
+    "--junit",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Also write the outcome of every question as JUnit XML.",
+)
 @options.html
 @options.mode
 @click.option("--verbose", is_flag=True, help="Show every question with what was found.")
 @options.as_json
-def validate(suite: Path | None, collection: str | None, verbose: bool, as_json: bool, top_k: int, **asked: Any) -> int:
+def validate(
+    suite: Path | None, collection: str | None, verbose: bool, as_json: bool, top_k: int, **asked: Any
+) -> int:
     """Ask questions whose answers are known, measure the answers, and compare them with earlier ones or another index.
 
     Without any option: the five questions of the query contract. Exits with 5 if fewer than 80 % pass (or what --gate asks is not met), if
@@ -116,7 +163,9 @@ def validate(suite: Path | None, collection: str | None, verbose: bool, as_json:
         return commands.validate(None, collection, verbose=verbose, as_json=as_json)
     from recto.cli.commands import validate as validating
 
-    return validating.validate(validating.Request(suite, collection, top_k, **asked), verbose=verbose, as_json=as_json)
+    return validating.validate(
+        validating.Request(suite, collection, top_k, **asked), verbose=verbose, as_json=as_json
+    )
 
 
 @recto.group()
@@ -140,8 +189,20 @@ def lint(file: Path, collection: str | None, as_json: bool) -> int:
 
 @suite.command(short_help="Draft a suite from an index, for a person to go through.")
 @options.collection
-@click.option("--out", type=click.Path(path_type=Path), metavar="FILE", help="Where to write it; default: standard output.")
-@click.option("--count", type=click.IntRange(1, 10_000), default=50, show_default=True, metavar="INT", help="How many questions at most.")
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Where to write it; default: standard output.",
+)
+@click.option(
+    "--count",
+    type=click.IntRange(1, 10_000),
+    default=50,
+    show_default=True,
+    metavar="INT",
+    help="How many questions at most.",
+)
 @click.option("--force", is_flag=True, help="Overwrite FILE.")
 def new(collection: str | None, out: Path | None, count: int, force: bool) -> int:
     """Draft a suite from an index: definitions, headings and identifiers, turned into questions, for a person to go through."""
@@ -155,8 +216,16 @@ def new(collection: str | None, out: Path | None, count: int, force: bool) -> in
 @options.target
 @click.option("--sample", is_flag=True, help="Index the sample book that comes with Recto.")
 @options.indexed_modules
-@click.option("--dry-run", is_flag=True, help="Only say what would be done: pages, passages, tokens, calls, cost. Nothing is written.")
-@click.option("--rebuild", is_flag=True, help="Embed everything again and write it beside the old index, instead of only what changed.")
+@click.option(
+    "--dry-run",
+    is_flag=True,
+    help="Only say what would be done: pages, passages, tokens, calls, cost. Nothing is written.",
+)
+@click.option(
+    "--rebuild",
+    is_flag=True,
+    help="Embed everything again and write it beside the old index, instead of only what changed.",
+)
 @options.site
 @options.crawl
 @click.option("--verbose", is_flag=True, help="List every page with its address and what happened to it.")
@@ -182,7 +251,14 @@ def index(
     """
     from recto.cli.commands import index as indexing
 
-    request = indexing.Request(location, options.opening(**settings), collection, options.names_of(modules), sample=sample, rebuild=rebuild)
+    request = indexing.Request(
+        location,
+        options.opening(**settings),
+        collection,
+        options.names_of(modules),
+        sample=sample,
+        rebuild=rebuild,
+    )
     return indexing.index(request, dry_run=dry_run, verbose=verbose, as_json=as_json)
 
 
@@ -199,14 +275,18 @@ def index(
     metavar="SECONDS",
     help="Wait between looks at the files.",
 )
-def watch(path: str, collection: str | None, modules: tuple[str, ...], interval: float, **settings: Any) -> int:
+def watch(
+    path: str, collection: str | None, modules: tuple[str, ...], interval: float, **settings: Any
+) -> int:
     """Index the book at PATH, and again whenever it changes, until Ctrl-C.
 
     Programs that search the collection see each new state without a restart.
     """
     from recto.cli.commands import index as indexing
 
-    return indexing.watch(indexing.Request(path, options.opening(**settings), collection, options.names_of(modules)), interval)
+    return indexing.watch(
+        indexing.Request(path, options.opening(**settings), collection, options.names_of(modules)), interval
+    )
 
 
 @recto.command()
@@ -264,7 +344,11 @@ def prepare(collection: str | None) -> int:
 
 @recto.command(short_help="Say why QUERY is answered as it is.")
 @click.argument("query", default="")
-@click.option("--expect", metavar="PAGE#ANCHOR", help="A place that should come: say at which rank it is, or why it cannot come.")
+@click.option(
+    "--expect",
+    metavar="PAGE#ANCHOR",
+    help="A place that should come: say at which rank it is, or why it cannot come.",
+)
 @click.option("--passage", metavar="TEXT", help="A text that should come, quoted from the book.")
 @options.top_k
 @options.module
@@ -297,12 +381,24 @@ def explain(
 
 @recto.command(short_help="List the sections that their own headings do not find.")
 @options.collection
-@click.option("--fail-under", type=float, metavar="PERCENT", help="Exit with 5 if fewer sections than this can be reached.")
+@click.option(
+    "--fail-under",
+    type=float,
+    metavar="PERCENT",
+    help="Exit with 5 if fewer sections than this can be reached.",
+)
 @click.option("--verbose", is_flag=True, help="List every section that is told of.")
 @options.html
 @options.mode
 @options.as_json
-def coverage(collection: str | None, fail_under: float | None, verbose: bool, html: Path | None, mode: Mode, as_json: bool) -> int:
+def coverage(
+    collection: str | None,
+    fail_under: float | None,
+    verbose: bool,
+    html: Path | None,
+    mode: Mode,
+    as_json: bool,
+) -> int:
     """Ask for every heading by its own text and first sentence, and list those that are not found."""
     from recto.cli.commands import coverage as covering
 
@@ -321,7 +417,9 @@ def calibrate(collection: str | None, as_json: bool) -> int:
 
 @recto.command(short_help="Examine everything, say what is wrong and what repairs it.")
 @options.collection
-@click.option("--all", "everything", is_flag=True, help="Check every passage of a large index, not only a part.")
+@click.option(
+    "--all", "everything", is_flag=True, help="Check every passage of a large index, not only a part."
+)
 @options.as_json
 def doctor(collection: str | None, everything: bool, as_json: bool) -> int:
     """Examine settings, services, index and text; say what is wrong and which command repairs it.
@@ -335,23 +433,83 @@ def doctor(collection: str | None, everything: bool, as_json: bool) -> int:
 
 
 @recto.command(short_help="Answer searches over HTTP, with a page at /.")
-@click.option("--host", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="Where to listen; any but loopback wants a key.")
-@click.option("--port", type=click.IntRange(0, 65535), default=8000, show_default=True, metavar="INT", help="The port; 0 is any free one.")
-@click.option("--workers", type=click.IntRange(1, 64), default=1, show_default=True, metavar="INT", help="Processes that answer.")
 @click.option(
-    "--collection", "collections", multiple=True, metavar="NAME", help="Serve this one. May be repeated; the first is the default."
+    "--host",
+    default="127.0.0.1",
+    show_default=True,
+    metavar="ADDRESS",
+    help="Where to listen; any but loopback wants a key.",
 )
-@click.option("--allow-public", is_flag=True, help="Let anyone who can reach the service ask it, without a key.")
-@click.option("--allowed-host", "hosts", multiple=True, metavar="NAME", help="Answer to this host name too. May be repeated.")
-@click.option("--cors-origin", "origins", multiple=True, metavar="ORIGIN", help="Let web pages of this origin ask. May be repeated.")
 @click.option(
-    "--rate", type=click.IntRange(0), metavar="INT", help="Requests a minute for each key, or each address without keys; default no limit."
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=8000,
+    show_default=True,
+    metavar="INT",
+    help="The port; 0 is any free one.",
 )
-@click.option("--concurrency", type=click.IntRange(1), default=100, show_default=True, metavar="INT", help="Requests at once, per worker.")
 @click.option(
-    "--timeout", type=click.FloatRange(0.1), default=15, show_default=True, metavar="SECONDS", help="How long a request may take."
+    "--workers",
+    type=click.IntRange(1, 64),
+    default=1,
+    show_default=True,
+    metavar="INT",
+    help="Processes that answer.",
 )
-@click.option("--drain", type=click.FloatRange(1), default=20, show_default=True, metavar="SECONDS", help="How long SIGTERM waits.")
+@click.option(
+    "--collection",
+    "collections",
+    multiple=True,
+    metavar="NAME",
+    help="Serve this one. May be repeated; the first is the default.",
+)
+@click.option(
+    "--allow-public", is_flag=True, help="Let anyone who can reach the service ask it, without a key."
+)
+@click.option(
+    "--allowed-host",
+    "hosts",
+    multiple=True,
+    metavar="NAME",
+    help="Answer to this host name too. May be repeated.",
+)
+@click.option(
+    "--cors-origin",
+    "origins",
+    multiple=True,
+    metavar="ORIGIN",
+    help="Let web pages of this origin ask. May be repeated.",
+)
+@click.option(
+    "--rate",
+    type=click.IntRange(0),
+    metavar="INT",
+    help="Requests a minute for each key, or each address without keys; default no limit.",
+)
+@click.option(
+    "--concurrency",
+    type=click.IntRange(1),
+    default=100,
+    show_default=True,
+    metavar="INT",
+    help="Requests at once, per worker.",
+)
+@click.option(
+    "--timeout",
+    type=click.FloatRange(0.1),
+    default=15,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long a request may take.",
+)
+@click.option(
+    "--drain",
+    type=click.FloatRange(1),
+    default=20,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long SIGTERM waits.",
+)
 def serve(**flags: Any) -> int:
     """Answer searches over HTTP, for programs and for people: POST /retrieve, and a page at /.
 
@@ -364,7 +522,11 @@ def serve(**flags: Any) -> int:
 
 @recto.command()
 @click.option("--http", is_flag=True, help="Serve over HTTP (at /mcp) instead of standard input and output.")
-@click.option("--host", metavar="ADDRESS", help="With --http: where to listen; default 127.0.0.1. Others need RECTO_API_KEY.")
+@click.option(
+    "--host",
+    metavar="ADDRESS",
+    help="With --http: where to listen; default 127.0.0.1. Others need RECTO_API_KEY.",
+)
 @click.option("--port", type=click.IntRange(0, 65535), metavar="INT", help="With --http: default 8001.")
 @options.collection
 def mcp(http: bool, host: str | None, port: int | None, collection: str | None) -> int:

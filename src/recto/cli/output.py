@@ -72,7 +72,11 @@ def validation_text(report: ValidationReport, *, verbose: bool) -> str:
         lines += [*_verdict_lines(verdict, verbose=verbose), ""]
     total = len(report.verdicts)
     lines += [_RULE, "Validation Complete!", _RULE]
-    lines += [f"  Total Tests:  {total}", f"  Passed:       {report.passed}", f"  Failed:       {total - report.passed}"]
+    lines += [
+        f"  Total Tests:  {total}",
+        f"  Passed:       {report.passed}",
+        f"  Failed:       {total - report.passed}",
+    ]
     lines += [f"  Accuracy:     {report.accuracy:.1%}"]
     if (first := report.page_hits(1)) is not None and (top := report.page_hits(5)) is not None:
         lines += [f"  Right page:   {first:.1%} first, {top:.1%} in the top 5"]
@@ -155,4 +159,6 @@ def _quoted(label: str, text: str) -> list[str]:
     preview = textwrap.shorten(flat, _PREVIEW, placeholder="...") if len(flat) > _PREVIEW else flat
     if preview == "...":  # one word that is longer than a preview
         preview = f"{flat[:_PREVIEW]}..."
-    return textwrap.wrap(f'"{preview}"', _WIDTH, initial_indent=label, subsequent_indent=" " * len(label)) or [label.rstrip()]
+    return textwrap.wrap(
+        f'"{preview}"', _WIDTH, initial_indent=label, subsequent_indent=" " * len(label)
+    ) or [label.rstrip()]

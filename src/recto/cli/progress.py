@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from time import monotonic
 
-from recto.cli.runner import tell
+from recto.cli.runner import notify
 from recto.indexing.indexer import IndexProgress, Watcher
 
 _EVERY_SECONDS = 10.0
@@ -65,10 +65,12 @@ class Lines:
         if now.plan is not None and not self._planned:
             self._planned = True
             self._next = monotonic() + _EVERY_SECONDS
-            tell(f"Read {now.pages} pages: {now.chunks} passages, {now.plan.texts} to embed ({now.plan.tokens} tokens).")
+            notify(
+                f"Read {now.pages} pages: {now.chunks} passages, {now.plan.texts} to embed ({now.plan.tokens} tokens)."
+            )
         elif monotonic() >= self._next:
             if self._next:
-                tell(_line(now, speed, left))
+                notify(_line(now, speed, left))
             self._next = monotonic() + _EVERY_SECONDS
 
 
@@ -90,7 +92,12 @@ def _bar() -> Iterator[Watcher]:
     from rich.console import Console
     from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
 
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(bar_width=24), TextColumn("{task.fields[pace]}"))
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=24),
+        TextColumn("{task.fields[pace]}"),
+    )
     rate = Rate()
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("Reading the book", total=None, pace="")

@@ -38,7 +38,9 @@ EXIT_CODES = {
     ErrorKind.DAMAGED: Exit.CONNECTION,
 }
 
-INDEX_EXITS = EXIT_CODES | dict.fromkeys((ErrorKind.STORAGE, ErrorKind.BUSY, ErrorKind.DAMAGED), Exit.ARGUMENT)
+INDEX_EXITS = EXIT_CODES | dict.fromkeys(
+    (ErrorKind.STORAGE, ErrorKind.BUSY, ErrorKind.DAMAGED), Exit.ARGUMENT
+)
 """Where a book is indexed, 3 is the network alone: what a disk or another writer refuses is fatal, 4."""
 
 _INTERRUPTED = 130
@@ -56,7 +58,9 @@ def run(command: click.Command, arguments: Sequence[str] | None, name: str) -> i
     sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115, PTH123
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="replace")  # a terminal that lacks a character shows another, not an error
+            stream.reconfigure(
+                errors="replace"
+            )  # a terminal that lacks a character shows another, not an error
     _exits.set(EXIT_CODES)
     try:
         code = command.main(args=arguments, prog_name=name, standalone_mode=False)
@@ -78,9 +82,15 @@ def run(command: click.Command, arguments: Sequence[str] | None, name: str) -> i
     except OSError as error:
         if error.filename is not None:
             message = f"Storage error: {error.filename}: {error.strerror}"
-            return _fail(message, "Check its permissions and the space there.", _exits.get()[ErrorKind.STORAGE])
+            return _fail(
+                message, "Check its permissions and the space there.", _exits.get()[ErrorKind.STORAGE]
+            )
         _abandon_output()
-        return _fail(f"Storage error: The output cannot be written: {error.strerror}", "Check where it goes.", Exit.CONNECTION)
+        return _fail(
+            f"Storage error: The output cannot be written: {error.strerror}",
+            "Check where it goes.",
+            Exit.CONNECTION,
+        )
     except Exception as error:
         if os.environ.get("RECTO_DEBUG"):
             raise
@@ -97,7 +107,7 @@ def warn(message: str) -> None:
     click.echo(f"[WARNING] {message}", err=True)
 
 
-def tell(message: str) -> None:
+def notify(message: str) -> None:
     """Say what is going on."""
     click.echo(message, err=True)
 

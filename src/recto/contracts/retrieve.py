@@ -34,7 +34,9 @@ Exit codes: 0 results, 1 no results, 2 configuration, 3 connection or storage,
 @options.min_score
 @options.contract_mode
 @options.collection
-@click.option("--validate", "validating", is_flag=True, help="Run the validation test suite instead of a query.")
+@click.option(
+    "--validate", "validating", is_flag=True, help="Run the validation test suite instead of a query."
+)
 @options.suite
 @options.verbose
 @options.as_json
@@ -57,7 +59,9 @@ def retrieve(
     if suite is not None:
         raise InvalidArgument("--suite goes with --validate", hint="Add --validate to run the suite.")
     filters = options.filters_of(modules, url)
-    return commands.retrieve(query, top_k, filters, min_score, collection, mode=mode, verbose=verbose, as_json=as_json)
+    return commands.retrieve(
+        query, top_k, filters, min_score, collection, mode=mode, verbose=verbose, as_json=as_json
+    )
 
 
 main = entry(retrieve, "retrieve.py")

@@ -58,7 +58,9 @@ class TextbookRetriever:
     Results are ranked by cosine similarity; pass `mode="hybrid"` to rank them by the words of the query, too.
     """
 
-    def __init__(self, collection_name: str | None = None, *, settings: Settings | None = None, mode: Mode = "dense") -> None:
+    def __init__(
+        self, collection_name: str | None = None, *, settings: Settings | None = None, mode: Mode = "dense"
+    ) -> None:
         self._settings = settings or load_settings()
         if collection_name is not None:
             check_collection_name(collection_name, "collection_name")
@@ -80,17 +82,29 @@ class TextbookRetriever:
         """The official Cohere client, or None where a local model embeds."""
         return getattr(self._retriever().embedder, "client", None)
 
-    def search(self, query: str, top_k: int = DEFAULT_TOP_K, filters: Mapping[str, Any] | None = None) -> RetrievalResults:
+    def search(
+        self, query: str, top_k: int = DEFAULT_TOP_K, filters: Mapping[str, Any] | None = None
+    ) -> RetrievalResults:
         """Return the passages nearest to a question; `filters` may have `module` (one or several names) and `url`."""
-        return RetrievalResults(self._retriever().search(query, _checked(top_k), _filters(filters), mode=self.mode))
+        return RetrievalResults(
+            self._retriever().search(query, _checked(top_k), _filters(filters), mode=self.mode)
+        )
 
-    def search_by_module(self, query: str, module_ids: Sequence[str], top_k: int = DEFAULT_TOP_K) -> RetrievalResults:
+    def search_by_module(
+        self, query: str, module_ids: Sequence[str], top_k: int = DEFAULT_TOP_K
+    ) -> RetrievalResults:
         """Return the passages nearest to a question from any of the modules, by short or directory name."""
-        return RetrievalResults(self._retriever().search(query, _checked(top_k), _modules(module_ids), mode=self.mode))
+        return RetrievalResults(
+            self._retriever().search(query, _checked(top_k), _modules(module_ids), mode=self.mode)
+        )
 
-    def search_with_selection(self, selected_text: str, context_query: str | None = None, top_k: int = DEFAULT_TOP_K) -> RetrievalResults:
+    def search_with_selection(
+        self, selected_text: str, context_query: str | None = None, top_k: int = DEFAULT_TOP_K
+    ) -> RetrievalResults:
         """Return passages that go with a selected text, with or without a question about it; those that hold it are left out."""
-        return RetrievalResults(self._retriever().related(selected_text, context_query, _checked(top_k), mode=self.mode))
+        return RetrievalResults(
+            self._retriever().related(selected_text, context_query, _checked(top_k), mode=self.mode)
+        )
 
     def validate_connection(self) -> bool:
         """Say whether a question can be answered now; if not, `connection_error` says why, and so does the log."""
@@ -101,19 +115,35 @@ class TextbookRetriever:
         self.connection_error = None
         return True
 
-    async def asearch(self, query: str, top_k: int = DEFAULT_TOP_K, filters: Mapping[str, Any] | None = None) -> RetrievalResults:
+    async def asearch(
+        self, query: str, top_k: int = DEFAULT_TOP_K, filters: Mapping[str, Any] | None = None
+    ) -> RetrievalResults:
         """Search without holding up the event loop."""
-        return RetrievalResults(await (await self._aretriever()).asearch(query, _checked(top_k), _filters(filters), mode=self.mode))
+        return RetrievalResults(
+            await (await self._aretriever()).asearch(
+                query, _checked(top_k), _filters(filters), mode=self.mode
+            )
+        )
 
-    async def asearch_by_module(self, query: str, module_ids: Sequence[str], top_k: int = DEFAULT_TOP_K) -> RetrievalResults:
+    async def asearch_by_module(
+        self, query: str, module_ids: Sequence[str], top_k: int = DEFAULT_TOP_K
+    ) -> RetrievalResults:
         """Search modules without holding up the event loop."""
-        return RetrievalResults(await (await self._aretriever()).asearch(query, _checked(top_k), _modules(module_ids), mode=self.mode))
+        return RetrievalResults(
+            await (await self._aretriever()).asearch(
+                query, _checked(top_k), _modules(module_ids), mode=self.mode
+            )
+        )
 
     async def asearch_with_selection(
         self, selected_text: str, context_query: str | None = None, top_k: int = DEFAULT_TOP_K
     ) -> RetrievalResults:
         """Return passages that go with a selected text without holding up the event loop."""
-        return RetrievalResults(await (await self._aretriever()).arelated(selected_text, context_query, _checked(top_k), mode=self.mode))
+        return RetrievalResults(
+            await (await self._aretriever()).arelated(
+                selected_text, context_query, _checked(top_k), mode=self.mode
+            )
+        )
 
     async def avalidate_connection(self) -> bool:
         """Say whether a question can be answered now without holding up the event loop."""
@@ -140,7 +170,9 @@ class TextbookRetriever:
         """Use it in a `with` block."""
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         """Close it."""
         self.close()
 
@@ -148,7 +180,9 @@ class TextbookRetriever:
         """Use it in an `async with` block."""
         return self
 
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         """Close it."""
         await self.aclose()
 
@@ -157,7 +191,9 @@ class TextbookRetriever:
             if self._connected is None:
                 from recto.api import open_retriever
 
-                self._connected = open_retriever(self._settings, DEFAULT_COLLECTION, _LOG.info, collection=self.collection_name)
+                self._connected = open_retriever(
+                    self._settings, DEFAULT_COLLECTION, _LOG.info, collection=self.collection_name
+                )
             return self._connected
 
     async def _aretriever(self) -> Retriever:
@@ -193,12 +229,16 @@ def _result(hit: Hit) -> RetrievalResult:
         "lexical": hit.lexical,
     }
     score = min(max(hit.score, 0.0), 1.0)
-    return RetrievalResult(chunk.text, chunk.page_url, chunk.page_title, score, chunk.chunk_index, chunk.total_chunks, metadata)
+    return RetrievalResult(
+        chunk.text, chunk.page_url, chunk.page_title, score, chunk.chunk_index, chunk.total_chunks, metadata
+    )
 
 
 def _checked(top_k: int) -> int:
     if isinstance(top_k, bool) or not isinstance(top_k, int) or not LEAST_TOP_K <= top_k <= MOST_TOP_K:
-        raise InvalidArgument(f"top_k must be between {LEAST_TOP_K} and {MOST_TOP_K}", hint=f"The default is {DEFAULT_TOP_K}.")
+        raise InvalidArgument(
+            f"top_k must be between {LEAST_TOP_K} and {MOST_TOP_K}", hint=f"The default is {DEFAULT_TOP_K}."
+        )
     return top_k
 
 
@@ -206,14 +246,25 @@ def _filters(filters: Mapping[str, Any] | None) -> Filters:
     if filters is None:
         return NO_FILTERS
     if not isinstance(filters, Mapping):
-        raise InvalidArgument(f"filters must be a dict, not {type(filters).__name__}", hint="Such as {'module': 'ros2'}.")
+        raise InvalidArgument(
+            f"filters must be a dict, not {type(filters).__name__}", hint="Such as {'module': 'ros2'}."
+        )
     unknown = [key for key in filters if key not in (*_MODULE_KEYS, *_PAGE_KEYS)]
     if unknown:
-        raise InvalidArgument(f"filters has no {unknown[0]!r}", hint="It may have 'module' (one or several names) and 'url'.")
-    modules = [name for key in _MODULE_KEYS if filters.get(key) is not None for name in _modules(filters[key]).modules]
+        raise InvalidArgument(
+            f"filters has no {unknown[0]!r}", hint="It may have 'module' (one or several names) and 'url'."
+        )
+    modules = [
+        name
+        for key in _MODULE_KEYS
+        if filters.get(key) is not None
+        for name in _modules(filters[key]).modules
+    ]
     pages = [filters[key] for key in _PAGE_KEYS if filters.get(key) is not None]
     if any(not isinstance(page, str) or not page.strip() for page in pages) or len(set(pages)) > 1:
-        raise InvalidArgument("filters['url'] must be one page's address", hint="Take it from a result's url.")
+        raise InvalidArgument(
+            "filters['url'] must be one page's address", hint="Take it from a result's url."
+        )
     return Filters(tuple(modules), pages[0] if pages else None)
 
 
@@ -221,5 +272,8 @@ def _modules(names: Sequence[str]) -> Filters:
     """Take one name for a list of it: letters are no modules."""
     listed = [names] if isinstance(names, str) else list(names) if isinstance(names, Iterable) else []
     if not listed or any(not isinstance(name, str) or not name.strip() for name in listed):
-        raise InvalidArgument("Modules must be names, at least one", hint="Such as ['ros2', 'module-3-isaac']; search() looks everywhere.")
+        raise InvalidArgument(
+            "Modules must be names, at least one",
+            hint="Such as ['ros2', 'module-3-isaac']; search() looks everywhere.",
+        )
     return Filters(tuple(listed))

@@ -11,11 +11,20 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from recto._util.retry import DeadlineExceeded, PerLoop, Tell, abounded, aretried, bounded, redacted, retried
+from recto._util.retry import (
+    DeadlineExceeded,
+    Notify,
+    PerLoop,
+    abounded,
+    aretried,
+    bounded,
+    redacted,
+    retried,
+)
 from recto.embedders.vectors import checked
 from recto.errors import ConfigurationError, EmbeddingError, RectoError, missing_extra
 from recto.protocols import Progress
-from recto.types import EmbedderFingerprint, Estimate, Vector
+from recto.types import CostEstimate, EmbedderFingerprint, Vector
 
 _MINUTE = 60.0
 _WORTH_TELLING = 2.0  # seconds
@@ -39,10 +48,14 @@ class Pacer:
     """Waits before a call that would go beyond the pace of the last sixty seconds."""
 
     def __init__(
-        self, pace: Pace, tell: Tell, clock: Callable[[], float] = time.monotonic, sleep: Callable[[float], None] = time.sleep
+        self,
+        pace: Pace,
+        notify: Notify,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._pace = pace
-        self._tell = tell
+        self._notify = notify
         self._clock = clock
         self._sleep = sleep
         self._sent: deque[tuple[float, int, int]] = deque()
@@ -51,7 +64,7 @@ class Pacer:
         """Wait until a call with so many inputs and tokens is allowed, and note it."""
         pause = self._pause(inputs, tokens)
         if pause >= _WORTH_TELLING:
-            self._tell(f"Keeping to the key's limits per minute: waiting {math.ceil(pause)} s")
+            self._notify(f"Keeping to the key's limits per minute: waiting {math.ceil(pause)} s")
         if pause > 0:
             self._sleep(pause)
         self._sent.append((self._clock(), inputs, tokens))
@@ -67,7 +80,11 @@ class Pacer:
             0.0,
         )
         for when, old_inputs, old_tokens in self._sent:
-            if calls + 1 <= pace.calls and all_inputs + inputs <= pace.inputs and all_tokens + tokens <= pace.tokens:
+            if (
+                calls + 1 <= pace.calls
+                and all_inputs + inputs <= pace.inputs
+                and all_tokens + tokens <= pace.tokens
+            ):
                 break
             calls, all_inputs, all_tokens = calls - 1, all_inputs - old_inputs, all_tokens - old_tokens
             pause = when + _MINUTE - now
@@ -109,25 +126,38 @@ MODELS = {
 class CohereEmbedder:
     """Asks the service; a question is asked once and quickly, passages are sent patiently and at the key's pace."""
 
-    def __init__(self, api_key: str, model: str, url: str, pace: Pace, tell: Tell, sleep: Callable[[float], None] = time.sleep) -> None:
+    def __init__(
+        self,
+        api_key: str,
+        model: str,
+        url: str,
+        pace: Pace,
+        notify: Notify,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
         if model not in MODELS:
-            raise ConfigurationError(f"RECTO_MODEL={model} is not a Cohere model that Recto knows", hint=f"Known: {', '.join(MODELS)}.")
+            raise ConfigurationError(
+                f"RECTO_MODEL={model} is not a Cohere model that Recto knows",
+                hint=f"Known: {', '.join(MODELS)}.",
+            )
         self._api_key = api_key
         self._model = model
         self._url = url
-        self._tell = tell
+        self._notify = notify
         self._sleep = sleep
-        self._pacer = Pacer(pace, tell, sleep=sleep)
+        self._pacer = Pacer(pace, notify, sleep=sleep)
         self._client: cohere.ClientV2 | None = None
         self._async_clients = PerLoop(self._async_client)
         self._connecting = threading.Lock()
 
-    def estimate(self, texts: int, tokens: int) -> Estimate:
+    def estimate(self, texts: int, tokens: int) -> CostEstimate:
         """Say what embedding so many passages will take."""
         calls = math.ceil(texts / _BATCH)
         minutes = max(calls / TRIAL.calls, texts / TRIAL.inputs, tokens / TRIAL.tokens)
         price = MODELS[self._model].dollars
-        return Estimate(calls, round(minutes, 2), None if price is None else round(price * tokens / 1e6, 6))
+        return CostEstimate(
+            calls, round(minutes, 2), None if price is None else round(price * tokens / 1e6, 6)
+        )
 
     @property
     def fingerprint(self) -> EmbedderFingerprint:
@@ -175,7 +205,9 @@ class CohereEmbedder:
 
     def count_tokens(self, text: str) -> int:
         """Estimate the tokens of a text from above: the service's tokenizer cannot be had without a network."""
-        return 2 + sum((len(piece) + 3) // 4 if piece.isascii() else len(piece.encode()) for piece in _WORD.findall(text))
+        return 2 + sum(
+            (len(piece) + 3) // 4 if piece.isascii() else len(piece.encode()) for piece in _WORD.findall(text)
+        )
 
     def embed_query(self, text: str) -> Vector:
         """Embed one question."""
@@ -187,7 +219,11 @@ class CohereEmbedder:
         wait_for = _until(deadline)
         vectors: list[Vector] = []
         for batch in _batches(texts):
-            vectors += retried(lambda batch=batch: self._ask(batch, "search_query", "END", deadline), wait_for, self._sleep)  # type: ignore[misc]
+            vectors += retried(
+                lambda batch=batch: self._ask(batch, "search_query", "END", deadline),  # type: ignore[misc]
+                wait_for,
+                self._sleep,
+            )
         return vectors
 
     async def aembed_queries(self, texts: Sequence[str]) -> list[Vector]:
@@ -217,15 +253,19 @@ class CohereEmbedder:
     def _patience(self, failures: int, error: Exception) -> float | None:
         if not isinstance(error, _Passing) or failures >= _DOCUMENT_TRIES:
             return None
-        pause = min(_LONGEST_WAIT, error.retry_after if error.retry_after is not None else 2.0 ** (failures - 1))
-        self._tell(f"{error.message}: waiting {pause:.0f} s (try {failures + 1} of {_DOCUMENT_TRIES})")
+        pause = min(
+            _LONGEST_WAIT, error.retry_after if error.retry_after is not None else 2.0 ** (failures - 1)
+        )
+        self._notify(f"{error.message}: waiting {pause:.0f} s (try {failures + 1} of {_DOCUMENT_TRIES})")
         return pause
 
     def _ask(self, texts: Sequence[str], input_type: str, truncate: str, deadline: float) -> list[Vector]:
         remaining = deadline - time.monotonic()
         client = self.client
         try:
-            answer = bounded(lambda: client.embed(**self._request(texts, input_type, truncate, remaining)), remaining)
+            answer = bounded(
+                lambda: client.embed(**self._request(texts, input_type, truncate, remaining)), remaining
+            )
         except Exception as error:  # noqa: BLE001 - every failure of the SDK becomes one of ours
             raise self._translated(error) from None  # the SDK's own text has all headers in it
         return self._vectors(answer, len(texts))
@@ -234,12 +274,16 @@ class CohereEmbedder:
         remaining = deadline - time.monotonic()
         client = self._async_clients.get()
         try:
-            answer = await abounded(client.embed(**self._request(texts, "search_query", "END", remaining)), remaining)
+            answer = await abounded(
+                client.embed(**self._request(texts, "search_query", "END", remaining)), remaining
+            )
         except Exception as error:  # noqa: BLE001 - every failure of the SDK becomes one of ours
             raise self._translated(error) from None
         return self._vectors(answer, len(texts))
 
-    def _request(self, texts: Sequence[str], input_type: str, truncate: str, seconds: float) -> dict[str, Any]:
+    def _request(
+        self, texts: Sequence[str], input_type: str, truncate: str, seconds: float
+    ) -> dict[str, Any]:
         return {
             "texts": list(texts),
             "model": self._model,
@@ -272,19 +316,29 @@ class CohereEmbedder:
             return _Passing("Cohere did not answer in time", hint=_LATER)
         if status in (401, 403, 498):
             return ConfigurationError(
-                "Cohere refuses the key in COHERE_API_KEY", hint="Check the key at https://dashboard.cohere.com/api-keys."
+                "Cohere refuses the key in COHERE_API_KEY",
+                hint="Check the key at https://dashboard.cohere.com/api-keys.",
             )
         if status == 429:
             pause = _retry_after(getattr(error, "headers", None))
-            hint = f"Try again in {pause:.0f} s." if pause is not None else "Try again in a minute, or use a production key."
+            hint = (
+                f"Try again in {pause:.0f} s."
+                if pause is not None
+                else "Try again in a minute, or use a production key."
+            )
             return _Passing("Cohere's rate limit is reached", hint=hint, retry_after=pause)
         if isinstance(status, int) and 400 <= status < 500:
             message = redacted(_message(getattr(error, "body", None)), self._api_key)
-            return EmbeddingError(f"Cohere refuses the request ({status}): {message}", hint="Check RECTO_MODEL and the texts.")
+            return EmbeddingError(
+                f"Cohere refuses the request ({status}): {message}", hint="Check RECTO_MODEL and the texts."
+            )
         if isinstance(status, int) and status >= 500:
             return _Passing(f"Cohere is not available ({status})", hint=_LATER)
         if isinstance(status, int):
-            return _Passing("Cohere's answer cannot be understood", hint="Check COHERE_API_URL; a proxy may be in the way.")
+            return _Passing(
+                "Cohere's answer cannot be understood",
+                hint="Check COHERE_API_URL; a proxy may be in the way.",
+            )
         where = self._url or "https://api.cohere.com"
         return _Passing(f"Cannot connect to Cohere at {where}", hint="Check the network, then try again.")
 

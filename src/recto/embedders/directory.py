@@ -25,7 +25,9 @@ def directory_embedder(directory: Path, home: Path, threads: int) -> LocalEmbedd
     config = _read_json(directory / "config.json")
     dim = config.get("hidden_size")
     if not isinstance(dim, int) or dim < 1:
-        raise ConfigurationError(f"{directory / 'config.json'} does not say hidden_size, the vector's length", hint=_LAYOUT)
+        raise ConfigurationError(
+            f"{directory / 'config.json'} does not say hidden_size, the vector's length", hint=_LAYOUT
+        )
     revision = checked_sha256(model, home / "cache" / f"model-{directory.name}.json")
     pooling = _pooling(directory)
     fingerprint = EmbedderFingerprint(directory.name, revision, dim, variant=f"onnx-{pooling}")

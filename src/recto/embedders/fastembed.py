@@ -73,7 +73,9 @@ class HubEmbedder:
                 f"A passage is longer than the {self.max_tokens} tokens that the model reads: {too_long[:60]!r} …",
                 hint="Split the passage; the chunker does so by itself.",
             )
-        return self._collect(self._loaded().passage_embed(list(texts), batch_size=_BATCH), len(texts), progress)
+        return self._collect(
+            self._loaded().passage_embed(list(texts), batch_size=_BATCH), len(texts), progress
+        )
 
     def _collect(self, stream: Iterable[Any], count: int, progress: Progress | None) -> list[Vector]:
         rows = []
@@ -97,7 +99,9 @@ class HubEmbedder:
 
                 try:
                     self._model = TextEmbedding(self._name, threads=self._threads, **self._options)
-                except Exception as error:  # no network, no such model, no space: fastembed has no error types
+                except (
+                    Exception
+                ) as error:  # no network, no such model, no space: fastembed has no error types
                     raise EmbeddingError(
                         f"The embedding model {self._name} cannot be loaded: {error}",
                         hint="fastembed fetches it from a hub at first use; without a network, unset RECTO_MODEL for the built-in model.",

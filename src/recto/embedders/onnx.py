@@ -45,7 +45,9 @@ Job = TypeVar("Job")
 Result = TypeVar("Result")
 
 
-def side_by_side(jobs: Sequence[Job], work: Callable[[Job], Result], workers: int, done: Callable[[Job, Result], None]) -> None:
+def side_by_side(
+    jobs: Sequence[Job], work: Callable[[Job], Result], workers: int, done: Callable[[Job, Result], None]
+) -> None:
     """Work on jobs in their order, several at a time, and hand over each result in the caller's thread.
 
     The first failure is raised, and so is an interruption: jobs that were not begun are dropped, those under way are waited for.
@@ -93,7 +95,9 @@ class Sessions:
     waited for in every layer, so more is done in the same time. Passages may have a way of their own.
     """
 
-    def __init__(self, open: Callable[[int], Run], threads: int, open_for_passages: Callable[[], Run] | None = None) -> None:
+    def __init__(
+        self, open: Callable[[int], Run], threads: int, open_for_passages: Callable[[], Run] | None = None
+    ) -> None:
         self._open = open
         self._threads = threads
         self._open_for_passages = open_for_passages
@@ -104,13 +108,17 @@ class Sessions:
         """Return how a single text is computed."""
         return self._for(self._threads)
 
-    def beside(self) -> Run:
+    def with_collection(self) -> Run:
         """Return how texts are computed in several threads at once."""
         return self._for(1)
 
     def passages(self) -> Run:
         """Return how passages are computed in several threads at once."""
-        return self._kept(_PASSAGES, self._open_for_passages) if self._open_for_passages else self.beside()
+        return (
+            self._kept(_PASSAGES, self._open_for_passages)
+            if self._open_for_passages
+            else self.with_collection()
+        )
 
     def _for(self, threads: int) -> Run:
         return self._kept(threads, lambda: self._open(threads))
@@ -160,7 +168,8 @@ def new_session(model: bytes | Path, threads: int, weights: Weights | None = Non
 def cannot_open(error: Exception) -> ConfigurationError:
     """Say that a graph was refused."""
     return ConfigurationError(
-        f"The embedding model cannot be opened: {error}", hint="Check RECTO_MODEL, or unset it for the built-in model."
+        f"The embedding model cannot be opened: {error}",
+        hint="Check RECTO_MODEL, or unset it for the built-in model.",
     )
 
 
@@ -172,7 +181,8 @@ def new_tokenizer(description: bytes) -> Tokenizer:
         tokenizer = Tokenizer.from_buffer(description)
     except Exception as error:  # the library's errors are bare
         raise ConfigurationError(
-            f"The model's tokenizer cannot be read: {error}", hint="It must be a tokenizer.json of the `tokenizers` library."
+            f"The model's tokenizer cannot be read: {error}",
+            hint="It must be a tokenizer.json of the `tokenizers` library.",
         ) from error
     tokenizer.no_padding()
     tokenizer.no_truncation()
@@ -182,7 +192,9 @@ def new_tokenizer(description: bytes) -> Tokenizer:
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
-_BATCH_TOKENS = 512  # padded tokens in one call of the model: larger batches use more memory and are not faster
+_BATCH_TOKENS = (
+    512  # padded tokens in one call of the model: larger batches use more memory and are not faster
+)
 
 
 class LocalEmbedder:
@@ -241,7 +253,11 @@ class LocalEmbedder:
     def embed_queries(self, texts: Sequence[str]) -> list[Vector]:
         """Embed several questions; what is beyond the model's limit is not read."""
         rows = [self._cut(row) for row in self._question_tokens(texts)]
-        return self._run(self._sessions.alone(), rows) if len(rows) == 1 else self._embed(rows, self._sessions.beside, None)
+        return (
+            self._run(self._sessions.alone(), rows)
+            if len(rows) == 1
+            else self._embed(rows, self._sessions.with_collection, None)
+        )
 
     def embed_documents(self, texts: Sequence[str], progress: Progress | None = None) -> list[Vector]:
         """Embed passages in batches of similar length."""
@@ -279,7 +295,9 @@ class LocalEmbedder:
         """Keep the beginning and the closing mark, which models expect at the end."""
         return row if len(row) <= self._max_tokens else [*row[: self._max_tokens - 1], row[-1]]
 
-    def _embed(self, rows: list[list[int]], way: Callable[[], Run], progress: Progress | None) -> list[Vector]:
+    def _embed(
+        self, rows: list[list[int]], way: Callable[[], Run], progress: Progress | None
+    ) -> list[Vector]:
         if not rows:
             return []
         vectors: list[Vector] = [[]] * len(rows)
@@ -295,7 +313,9 @@ class LocalEmbedder:
                 progress(done, len(rows))
 
         batches = _batches([len(row) for row in rows])
-        side_by_side(batches, lambda batch: self._run(run, [rows[index] for index in batch]), self._threads, keep)
+        side_by_side(
+            batches, lambda batch: self._run(run, [rows[index] for index in batch]), self._threads, keep
+        )
         return vectors
 
     def _run(self, run: Run, rows: list[list[int]]) -> list[Vector]:
@@ -304,7 +324,9 @@ class LocalEmbedder:
         except RectoError:
             raise
         except Exception as error:  # onnxruntime raises many types, none of them documented
-            raise EmbeddingError(f"The embedding model failed: {error}", hint="Run `recto index --sample` to test it.") from error
+            raise EmbeddingError(
+                f"The embedding model failed: {error}", hint="Run `recto index --sample` to test it."
+            ) from error
         return checked(vectors, len(rows), self.dim)
 
 

@@ -25,5 +25,8 @@ def checked(vectors: Sequence[Sequence[float]], count: int, dim: int) -> list[Ve
 def _normalised(vector: Sequence[float]) -> Vector:
     length = hypot(*vector)
     if not isfinite(length) or length == 0:
-        raise EmbeddingError("The embedder returned a vector that is zero or not finite", hint="The model is damaged; check RECTO_MODEL.")
+        raise EmbeddingError(
+            "The embedder returned a vector that is zero or not finite",
+            hint="The model is damaged; check RECTO_MODEL.",
+        )
     return list(vector) if abs(length - 1) < _ROUNDING else [number / length for number in vector]

@@ -17,7 +17,7 @@ from recto._util.files import replace_text
 from recto.errors import InvalidArgument, StorageError
 from recto.evaluation.measures import GATED_MEASURES, Measure
 from recto.evaluation.runs import Answer, Run
-from recto.evaluation.statistics import Estimate, chance_of_loss, estimate, holm
+from recto.evaluation.statistics import Estimate, estimate, holm, p_value_of_loss
 
 FORMAT = "recto-baseline-1"
 _HINT = "Write it again with `recto validate --suite FILE --baseline FILE --update-baseline`."
@@ -39,7 +39,13 @@ class Remembered:
         """Keep of an answer what a comparison needs."""
         found = tuple((one.place, round(one.score, 4)) for one in answer.found[:top_k])
         targets = tuple(dict.fromkeys((*answer.targets, *answer.modules)))
-        return Remembered(answer.query, targets, answer.rank, found, {name: round(value, 6) for name, value in answer.measures.items()})
+        return Remembered(
+            answer.query,
+            targets,
+            answer.rank,
+            found,
+            {name: round(value, 6) for name, value in answer.measures.items()},
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +64,11 @@ class Baseline:
     def of(run: Run) -> Baseline:
         """Keep of a run what a later one is compared with."""
         made = run.fingerprint
-        index = {} if made is None else {"model": str(made.embedder), "chunker": made.chunker, "content_hash": made.content_hash}
+        index = (
+            {}
+            if made is None
+            else {"model": str(made.embedder), "chunker": made.chunker, "content_hash": made.content_hash}
+        )
         answers = {answer.key: Remembered.of(answer, run.top_k) for answer in run.answers}
         return Baseline(run.suite, run.suite_digest, run.collection, index, run.top_k, run.depth, answers)
 
@@ -75,14 +85,24 @@ def save_baseline(path: Path, baseline: Baseline) -> None:
     }
     queries = [
         {"id": key, "query": answer.query, "expect": list(answer.targets), "rank": answer.rank}
-        | {"found": [{"place": place, "score": score} for place, score in answer.found], "measures": answer.measures}
+        | {
+            "found": [{"place": place, "score": score} for place, score in answer.found],
+            "measures": answer.measures,
+        }
         for key, answer in sorted(baseline.answers.items())
     ]
-    lines = json.dumps(head, indent=1, ensure_ascii=False)[:-2] + ',\n "queries": [\n' + ",\n".join(map(_entry, queries)) + "\n ]\n}\n"
+    lines = (
+        json.dumps(head, indent=1, ensure_ascii=False)[:-2]
+        + ',\n "queries": [\n'
+        + ",\n".join(map(_entry, queries))
+        + "\n ]\n}\n"
+    )
     try:
         replace_text(path, lines)
     except OSError as error:
-        raise StorageError(f"The baseline {path} cannot be written: {error.strerror or error}", hint="Check the directory.") from error
+        raise StorageError(
+            f"The baseline {path} cannot be written: {error.strerror or error}", hint="Check the directory."
+        ) from error
 
 
 def load_baseline(path: Path) -> Baseline:
@@ -92,7 +112,9 @@ def load_baseline(path: Path) -> Baseline:
             raise InvalidArgument(f"The baseline {path} is larger than {_LARGEST >> 20} MiB", hint=_HINT)
         data = json.loads(path.read_text("utf-8"))
     except OSError as error:
-        raise InvalidArgument(f"The baseline {path} cannot be read: {error.strerror or error}", hint=_HINT) from error
+        raise InvalidArgument(
+            f"The baseline {path} cannot be read: {error.strerror or error}", hint=_HINT
+        ) from error
     except (ValueError, RecursionError) as error:
         raise InvalidArgument(f"The baseline {path} is damaged: {error}", hint=_HINT) from error
     if not isinstance(data, dict) or data.get("format") != FORMAT:
@@ -100,7 +122,9 @@ def load_baseline(path: Path) -> Baseline:
     try:
         return _understood(data)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise InvalidArgument(f"The baseline {path} is damaged: {type(error).__name__}: {error}", hint=_HINT) from error
+        raise InvalidArgument(
+            f"The baseline {path} is damaged: {type(error).__name__}: {error}", hint=_HINT
+        ) from error
 
 
 def _understood(data: dict[str, Any]) -> Baseline:
@@ -130,7 +154,11 @@ def _entry(entry: dict[str, Any]) -> str:
     found = ",\n".join(f"    {json.dumps(one, ensure_ascii=False)}" for one in entry["found"])
     plain = {key: entry[key] for key in ("id", "query", "expect", "rank", "measures")}
     lines = [f"   {json.dumps(key)}: {json.dumps(value, ensure_ascii=False)}" for key, value in plain.items()]
-    return "  {\n" + ",\n".join([*lines, f'   "found": [\n{found}\n   ]' if found else '   "found": []']) + "\n  }"
+    return (
+        "  {\n"
+        + ",\n".join([*lines, f'   "found": [\n{found}\n   ]' if found else '   "found": []'])
+        + "\n  }"
+    )
 
 
 RISK = 0.05
@@ -151,7 +179,12 @@ class Change:
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values."""
         places = {"entered": list(self.entered), "left": list(self.left)}
-        return {"id": self.key, "query": self.query, "rank_before": self.rank_before, "rank_now": self.rank_now} | places
+        return {
+            "id": self.key,
+            "query": self.query,
+            "rank_before": self.rank_before,
+            "rank_now": self.rank_now,
+        } | places
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,9 +195,9 @@ class Delta:
     before: float
     now: float
     delta: Estimate
-    chance: float
+    p_value: float
     gated: bool
-    lost: bool
+    significant_drop: bool
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values."""
@@ -172,9 +205,9 @@ class Delta:
             "before": round(self.before, 6),
             "now": round(self.now, 6),
             "delta": self.delta.to_dict(),
-            "chance": round(self.chance, 6),
+            "p_value": round(self.p_value, 6),
         }
-        return numbers | {"gated": self.gated, "significant_loss": self.lost}
+        return numbers | {"gated": self.gated, "significant_loss": self.significant_drop}
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +226,7 @@ class Comparison:
     @property
     def losses(self) -> tuple[Delta, ...]:
         """The gated measures that were really lost."""
-        return tuple(delta for delta in self.deltas if delta.lost)
+        return tuple(delta for delta in self.deltas if delta.significant_drop)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values."""
@@ -226,7 +259,9 @@ def compare(run: Run, baseline: Baseline, gated: Sequence[Measure] = GATED_MEASU
     return Comparison(
         against=baseline.collection,
         compared=len(alike),
-        deltas=_deltas([str(measure) for measure in run.measures], pairs, {str(measure) for measure in gated}),
+        deltas=_deltas(
+            [str(measure) for measure in run.measures], pairs, {str(measure) for measure in gated}
+        ),
         changes=tuple(change for change in changes if change is not None),
         only_before=tuple(sorted(key for key in baseline.answers if key not in now)),
         only_now=tuple(key for key in now if key not in baseline.answers),
@@ -235,23 +270,44 @@ def compare(run: Run, baseline: Baseline, gated: Sequence[Measure] = GATED_MEASU
     )
 
 
-def _deltas(names: Iterable[str], pairs: list[tuple[dict[str, float], dict[str, float]]], gated: set[str]) -> tuple[Delta, ...]:
+def _deltas(
+    names: Iterable[str], pairs: list[tuple[dict[str, float], dict[str, float]]], gated: set[str]
+) -> tuple[Delta, ...]:
     found: list[Delta] = []
     for name in names:
         values = [(before[name], now[name]) for before, now in pairs if name in before and name in now]
         deltas = [round(after - before, 9) for before, after in values]
         if (change := estimate(deltas)) is not None:
             before, after = (sum(side) / len(values) for side in zip(*values, strict=True))
-            found.append(Delta(name, before, after, change, chance_of_loss(deltas), name in gated, lost=False))
+            found.append(
+                Delta(
+                    name,
+                    before,
+                    after,
+                    change,
+                    p_value_of_loss(deltas),
+                    name in gated,
+                    significant_drop=False,
+                )
+            )
     watched = [number for number, delta in enumerate(found) if delta.gated]
-    for number, real in zip(watched, holm([found[number].chance for number in watched], RISK), strict=True):
+    for number, real in zip(watched, holm([found[number].p_value for number in watched], RISK), strict=True):
         one = found[number]
         lost = real and one.delta.mean <= -LEAST_LOSS
-        found[number] = Delta(one.measure, one.before, one.now, one.delta, one.chance, gated=True, lost=lost)
+        found[number] = Delta(
+            one.measure, one.before, one.now, one.delta, one.p_value, gated=True, significant_drop=lost
+        )
     return tuple(found)
 
 
 def _change(key: str, before: Remembered, now: Remembered) -> Change | None:
     old, new = [place for place, _ in before.found], [place for place, _ in now.found]
-    entered, left = (tuple(dict.fromkeys(place for place in one if place not in other)) for one, other in ((new, old), (old, new)))
-    return Change(key, now.query, entered, left, before.rank, now.rank) if entered or left or before.rank != now.rank else None
+    entered, left = (
+        tuple(dict.fromkeys(place for place in one if place not in other))
+        for one, other in ((new, old), (old, new))
+    )
+    return (
+        Change(key, now.query, entered, left, before.rank, now.rank)
+        if entered or left or before.rank != now.rank
+        else None
+    )

@@ -160,7 +160,9 @@ class Missing:
 
     def __str__(self) -> str:
         """One sentence for a report."""
-        return f"{self.target!r} is not in the index" + (f"; the nearest is {self.near!r}" if self.near else "")
+        return f"{self.target!r} is not in the index" + (
+            f"; the nearest is {self.near!r}" if self.near else ""
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values."""
@@ -179,7 +181,9 @@ class Bound:
     @property
     def measured(self) -> bool:
         """Whether there is anything to judge it by: a place, and a module if one is named."""
-        return self.expectation.nothing or (bool(self.targets) and bool(self.modules or not self.expectation.modules))
+        return self.expectation.nothing or (
+            bool(self.targets) and bool(self.modules or not self.expectation.modules)
+        )
 
     def judge(self, chunks: Iterable[Chunk]) -> Judged:
         """Give each result its gain: 1 for reaching a target that none before it has reached."""
@@ -236,7 +240,9 @@ class _Book:
 
     def __init__(self, suite: Suite) -> None:
         self._suite = suite
-        self._finder = PassageFinder(passage for expectation in suite.expectations for passage in expectation.passages)
+        self._finder = PassageFinder(
+            passage for expectation in suite.expectations for passage in expectation.passages
+        )
         self._passages: dict[str, frozenset[str]] | None = None
         self._modules: dict[str, str] = {}
         self._pages: dict[str, str] = {}
@@ -261,7 +267,9 @@ class _Book:
         self._headings[key].update(chunk.headings)
 
     def bound(self, expectation: Expectation) -> Bound:
-        modules = frozenset(found.module for name in expectation.modules if isinstance(found := self._module(name), Target))
+        modules = frozenset(
+            found.module for name in expectation.modules if isinstance(found := self._module(name), Target)
+        )
         if expectation.passages:
             places = [self._passage(passage) for passage in expectation.passages]
         elif expectation.pages:
@@ -271,8 +279,13 @@ class _Book:
         targets = _distinct([target for target in places if isinstance(target, Target)])
         absent = [place for place in places if isinstance(place, str)]
         if expectation.passages or expectation.pages:
-            absent += [place for module in expectation.modules if isinstance(place := self._module(module), str)]
-        missing = tuple(Missing(expectation.key, expectation.query, place, self._near(place, expectation)) for place in absent)
+            absent += [
+                place for module in expectation.modules if isinstance(place := self._module(module), str)
+            ]
+        missing = tuple(
+            Missing(expectation.key, expectation.query, place, self._near(place, expectation))
+            for place in absent
+        )
         return Bound(expectation, targets, modules, missing)
 
     def _module(self, name: str) -> Target | str:

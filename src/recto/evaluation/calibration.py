@@ -46,7 +46,11 @@ def heading_question(chunk: Chunk) -> str:
 
 
 def _cut(sentence: str) -> str:
-    return sentence if len(sentence) <= _LONGEST else sentence[:_LONGEST].rpartition(" ")[0] or sentence[:_LONGEST]
+    return (
+        sentence
+        if len(sentence) <= _LONGEST
+        else sentence[:_LONGEST].rpartition(" ")[0] or sentence[:_LONGEST]
+    )
 
 
 _QUESTIONS = 32  # with the in-book ones a single call for a service that takes 96 texts
@@ -88,20 +92,25 @@ def calibrate(embedder: Embedder, index: Index) -> Calibration:
     signal = [cosine(vector, own[chunk.id]) for (_, chunk), vector in asked if chunk.id in own]
     floor, mean = percentile(noise, _PERCENTILE), sum(noise) / len(noise)
     measured = Calibration(
-        round(floor, 4), round(separation(signal, noise), 4), len(noise), len(signal), round(max(floor - mean, _LEAST_SPREAD), 4)
+        round(floor, 4),
+        round(auroc(signal, noise), 4),
+        len(noise),
+        len(signal),
+        round(max(floor - mean, _LEAST_SPREAD), 4),
     )
     lexicon = read_lexicon(index)
     if lexicon is None:
         return measured
     covered = [
-        answerable(score, analyze_query(question, lexicon), measured) or 0.0 for (question, _), score in zip(in_book, signal, strict=False)
+        answerable(score, analyze_query(question, lexicon), measured) or 0.0
+        for (question, _), score in zip(in_book, signal, strict=False)
     ]
     other = [
         answerable(hits[0].score, analyze_query(text, lexicon), measured) or 0.0
         for text, hits in zip(off_topic, found, strict=True)
         if hits
     ]
-    return replace(measured, answerability=round(separation(covered, other), 4))
+    return replace(measured, answerability=round(auroc(covered, other), 4))
 
 
 def off_topic_probes(sample: Sequence[Chunk]) -> list[Probe]:
@@ -125,7 +134,7 @@ def percentile(ordered: Sequence[float], share: float) -> float:
     return ordered[below] + (ordered[above] - ordered[below]) * (place - below)
 
 
-def separation(signal: Sequence[float], noise: Sequence[float]) -> float:
+def auroc(signal: Sequence[float], noise: Sequence[float]) -> float:
     """Return how often a signal is above a noise; a tie is half (the area under the ROC curve)."""
     wins = sum((one > other) + (one == other) / 2 for one in signal for other in noise)
     return wins / (len(signal) * len(noise)) if signal and noise else 0.0
@@ -139,7 +148,10 @@ def cosine(one: Vector, other: Vector) -> float:
 def _in_book(sample: Sequence[Chunk]) -> list[tuple[str, Chunk]]:
     """Ask for sampled passages, in turn by their headings and by their first sentences."""
     chosen = spread([chunk for chunk in sample if chunk.text.strip()], _IN_BOOK)
-    asked = ((heading_question(chunk) if number % 2 else first_sentence(chunk.text), chunk) for number, chunk in enumerate(chosen))
+    asked = (
+        (heading_question(chunk) if number % 2 else first_sentence(chunk.text), chunk)
+        for number, chunk in enumerate(chosen)
+    )
     return [(question, chunk) for question, chunk in asked if question.strip()]
 
 

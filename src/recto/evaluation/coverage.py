@@ -156,10 +156,23 @@ def sections_of(chunks: Iterable[Chunk]) -> list[Section]:
     for chunk in chunks:
         _note(found, (chunk.page_url, chunk.anchor, chunk.headings), chunk, chunk.headings)
         for depth in range(2, len(chunk.headings)):
-            _note(found, (chunk.page_url, "", chunk.headings[:depth]), chunk, chunk.headings[:depth], has_text=False)
+            _note(
+                found,
+                (chunk.page_url, "", chunk.headings[:depth]),
+                chunk,
+                chunk.headings[:depth],
+                has_text=False,
+            )
     written = {(section.page_url, section.headings) for section in found.values() if section.has_text}
-    sections = [section for section in found.values() if section.has_text or (section.page_url, section.headings) not in written]
-    return sorted(sections, key=lambda section: (section.module, section.page_url, section.chunk_index, len(section.headings)))
+    sections = [
+        section
+        for section in found.values()
+        if section.has_text or (section.page_url, section.headings) not in written
+    ]
+    return sorted(
+        sections,
+        key=lambda section: (section.module, section.page_url, section.chunk_index, len(section.headings)),
+    )
 
 
 def _note(
@@ -207,7 +220,13 @@ class _Asked:
 
 
 def _ask(retriever: Retriever, index: Index, batch: Sequence[Section], mode: Mode) -> list[Reached]:
-    asked = _Asked(list(dict.fromkeys(text for one in batch for text in (one.by_heading.strip(), one.by_sentence.strip()) if text)))
+    asked = _Asked(
+        list(
+            dict.fromkeys(
+                text for one in batch for text in (one.by_heading.strip(), one.by_sentence.strip()) if text
+            )
+        )
+    )
     asked.found = [list(response.hits) for response in retriever.search_batch(asked.texts, WITHIN, mode=mode)]
     vectors = index.vectors([section.chunk_id for section in batch])
     own: list[Vector] = [vectors[section.chunk_id] for section in batch if section.chunk_id in vectors]
@@ -219,12 +238,16 @@ def _reached(section: Section, asked: _Asked, near: Sequence[Hit]) -> Reached:
     by_heading, by_sentence = asked.hits(section.by_heading), asked.hits(section.by_sentence)
     text = next((hit.chunk.text for hit in near if hit.chunk.id == section.chunk_id), None)
     others = (hit.chunk for hit in near if not section.holds(hit.chunk))
-    copies = [_place(chunk) for chunk in others if text is not None and similar(text, chunk.text) >= _SAME_TEXT]
+    copies = [
+        _place(chunk) for chunk in others if text is not None and similar(text, chunk.text) >= _SAME_TEXT
+    ]
     return Reached(
         section,
         _rank(section, by_heading),
         _rank(section, by_sentence),
-        tuple(chunk for hits in (by_heading, by_sentence) for chunk in (hit.chunk for hit in islice(hits, 1))),
+        tuple(
+            chunk for hits in (by_heading, by_sentence) for chunk in (hit.chunk for hit in islice(hits, 1))
+        ),
         tuple(dict.fromkeys(copies)),
     )
 

@@ -45,7 +45,10 @@ def parse_place(text: str) -> Place:
     """Read `page#anchor`."""
     page, _, anchor = text.strip().partition("#")
     if not page:
-        raise InvalidArgument("--expect needs a page, as page#anchor", hint="Name it by its address, or by its path in the book.")
+        raise InvalidArgument(
+            "--expect needs a page, as page#anchor",
+            hint="Name it by its address, or by its path in the book.",
+        )
     return Place(page, anchor)
 
 
@@ -63,7 +66,9 @@ def find_place(index: Index, place: Place) -> Found:
     if not anchors:
         return Found(tuple(chunks), f"No anchors are stored for '{place.page}', so the whole page counts.")
     near = nearest(place.anchor, anchors)
-    return Found((), f"There is no '#{place.anchor}' on '{place.page}'.", f"{place.page}#{near}" if near else "")
+    return Found(
+        (), f"There is no '#{place.anchor}' on '{place.page}'.", f"{place.page}#{near}" if near else ""
+    )
 
 
 def _by_path(index: Index, page: str) -> list[Chunk] | str:
@@ -165,8 +170,8 @@ class Explanation:
     candidates: int
     shown: tuple[Ranked, ...]
     near_misses: tuple[Ranked, ...]
-    noise: float | None
-    separation: float | None
+    noise_floor: float | None
+    auroc: float | None
     steps: tuple[Step, ...]
     warnings: tuple[str, ...]
     mode: Mode = "dense"
@@ -214,8 +219,8 @@ def explain(
         candidates=index.count(filters) if filters else index.info.chunks,
         shown=ranked[:top_k],
         near_misses=ranked[top_k : top_k + _NEAR_MISSES],
-        noise=index.info.noise,
-        separation=index.info.calibration.separation if index.info.calibration else None,
+        noise_floor=index.info.noise_floor,
+        auroc=index.info.calibration.auroc if index.info.calibration else None,
         steps=tuple(steps),
         warnings=response.warnings,
         mode=response.mode,
@@ -237,7 +242,12 @@ class _Search:
     """Looks for what was expected, once the query has its vector."""
 
     def __init__(
-        self, retriever: Retriever, index: Index, vector: list[float], lexical: LexicalQuery | None, explanation: Explanation
+        self,
+        retriever: Retriever,
+        index: Index,
+        vector: list[float],
+        lexical: LexicalQuery | None,
+        explanation: Explanation,
     ) -> None:
         self._retriever = retriever
         self._index = index
@@ -248,7 +258,11 @@ class _Search:
     def expected(self, place: Place | None, passage: str) -> Expected:
         """Say what became of a place, of a passage, or of a passage at a place."""
         wanted = str(place) if place else f'"{passage}"'
-        found = find_place(self._index, place) if place else Found(tuple(self._with_passage(self._index.scroll(), passage)))
+        found = (
+            find_place(self._index, place)
+            if place
+            else Found(tuple(self._with_passage(self._index.scroll(), passage)))
+        )
         if place and found.missing and not found.chunks:
             verdict = Verdict.NO_ANCHOR if "#" in found.missing else Verdict.NO_PAGE
             return Expected(wanted, verdict, found.missing, found.near)
@@ -257,7 +271,9 @@ class _Search:
             return self._no_passage(wanted, passage, found.chunks)
         excluded = self._excluded(chunks)
         if excluded:
-            return replace(self._ranked(wanted, chunks, NO_FILTERS), verdict=Verdict.FILTERED_OUT, message=excluded)
+            return replace(
+                self._ranked(wanted, chunks, NO_FILTERS), verdict=Verdict.FILTERED_OUT, message=excluded
+            )
         ranked = self._ranked(wanted, chunks, self._explanation.filters)
         return replace(ranked, message=" ".join(filter(None, (found.missing, ranked.message))))
 
@@ -281,7 +297,9 @@ class _Search:
         asked = set(filter_keys(filters.modules))
         if asked and all(asked.isdisjoint(chunk.module_keys) for chunk in chunks):
             return f"It is of module '{chunks[0].module_name}', which --module {', '.join(filters.modules)} leaves out."
-        if filters.page_url is not None and all(page_key(chunk.page_url) != page_key(filters.page_url) for chunk in chunks):
+        if filters.page_url is not None and all(
+            page_key(chunk.page_url) != page_key(filters.page_url) for chunk in chunks
+        ):
             return f"It is on {chunks[0].page_url}, which --url {filters.page_url} leaves out."
         return ""
 
@@ -295,23 +313,29 @@ class _Search:
                 message = "It has none of the words of the query."
             return self._with_legs(Expected(wanted, Verdict.TOO_LOW, message, hit=nearest), nearest, filters)
         *above, best = listed
-        place = Expected(wanted, Verdict.FOUND, f"It is at rank {len(listed)}.", hit=best, rank=len(listed), lacks=0.0)
+        place = Expected(
+            wanted, Verdict.FOUND, f"It is at rank {len(listed)}.", hit=best, rank=len(listed), lacks=0.0
+        )
         place = self._with_legs(place, best, filters)
         if len(listed) <= top_k:
             return replace(place, lost_to=tuple(above))
         lacks = above[top_k - 1].score - best.score
         message = f"It is at rank {len(listed)} and lacks {lacks:.3f} for the first {top_k}."
-        noise, similarity = self._explanation.noise, place.dense.score if place.dense else None
+        noise, similarity = self._explanation.noise_floor, place.dense.score if place.dense else None
         if noise is not None and similarity is not None and similarity < noise:
             message += f" Its cosine similarity of {similarity:.3f} is below the noise floor ({noise:.3f})."
-        return replace(place, verdict=Verdict.TOO_LOW, message=message, lacks=lacks, lost_to=tuple(above[:top_k]))
+        return replace(
+            place, verdict=Verdict.TOO_LOW, message=message, lacks=lacks, lost_to=tuple(above[:top_k])
+        )
 
     def _with_legs(self, expected: Expected, hit: Hit, filters: Filters) -> Expected:
         """Add where a chunk is in the dense ranking and in the lexical one."""
         dense = self._leg(hit, "dense", filters)
         if dense.score is None:
             dense = replace(dense, score=hit.dense)
-        return replace(expected, dense=dense, lexical=self._leg(hit, "lexical", filters) if self._lexical else None)
+        return replace(
+            expected, dense=dense, lexical=self._leg(hit, "lexical", filters) if self._lexical else None
+        )
 
     def _leg(self, hit: Hit, mode: Mode, filters: Filters) -> Leg:
         listed = self._up_to({hit.chunk.id}, mode, filters)
@@ -320,7 +344,9 @@ class _Search:
     def _nearest(self, chunks: Sequence[Chunk]) -> Hit:
         """Return the most similar of some chunks by their stored vectors, without a search."""
         vectors = self._index.vectors([chunk.id for chunk in chunks])
-        similar = [(cosine(self._vector, vectors[chunk.id]), chunk) for chunk in chunks if chunk.id in vectors]
+        similar = [
+            (cosine(self._vector, vectors[chunk.id]), chunk) for chunk in chunks if chunk.id in vectors
+        ]
         score, chunk = max(similar or [(0.0, chunks[0])], key=lambda one: one[0])
         return Hit(score, chunk, score)
 
@@ -345,14 +371,25 @@ class _Search:
         (found,) = self._index.candidates([query], limit, filters)
         best = rank(found, mode, self._lexical.weight)[:limit]
         chunks = self._index.chunks([id for id, _ in best])
-        hits = [Hit(score, chunks[id], found.dense.get(id), found.lexical.get(id, 0.0)) for id, score in best if id in chunks]
-        return sorted(hits, key=lambda hit: (-hit.score, hit.chunk.page_url, hit.chunk.chunk_index, hit.chunk.id))
+        hits = [
+            Hit(score, chunks[id], found.dense.get(id), found.lexical.get(id, 0.0))
+            for id, score in best
+            if id in chunks
+        ]
+        return sorted(
+            hits, key=lambda hit: (-hit.score, hit.chunk.page_url, hit.chunk.chunk_index, hit.chunk.id)
+        )
 
 
 def _ranked(hits: Sequence[Hit], words: Sequence[QueryWord]) -> tuple[Ranked, ...]:
     below = [*(hit.score for hit in hits[1:]), None]
     return tuple(
-        Ranked(place, hit, None if lower is None else hit.score - lower, found_words(analyzed_text(hit.chunk), words))
+        Ranked(
+            place,
+            hit,
+            None if lower is None else hit.score - lower,
+            found_words(analyzed_text(hit.chunk), words),
+        )
         for place, (hit, lower) in enumerate(zip(hits, below, strict=True), 1)
     )
 

@@ -30,7 +30,11 @@ class Threshold:
 
     def met_by(self, value: float) -> bool:
         """Whether a mean is enough; a share that rounds to it is."""
-        return value > self.least if self.strict else value > self.least or math.isclose(value, self.least, abs_tol=1e-9)
+        return (
+            value > self.least
+            if self.strict
+            else value > self.least or math.isclose(value, self.least, abs_tol=1e-9)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,19 +59,26 @@ def parse_threshold(expression: str) -> Threshold:
         value = math.nan
     if found is None or not 0 <= value <= 1:
         raise InvalidArgument(
-            f"--gate {expression!r} is not a threshold", hint='Such as "Hit@5>=0.9": a measure, >= or >, a number up to 1.'
+            f"--gate {expression!r} is not a threshold",
+            hint='Such as "Hit@5>=0.9": a measure, >= or >, a number up to 1.',
         )
     return Threshold(parse_measure(found[1]), value, strict=found[2] == ">")
 
 
-def checks(run: Run, thresholds: Sequence[Threshold] = (), comparison: Comparison | None = None) -> tuple[Check, ...]:
+def checks(
+    run: Run, thresholds: Sequence[Threshold] = (), comparison: Comparison | None = None
+) -> tuple[Check, ...]:
     """Return all conditions of the gate; a run with nothing measured, or nothing compared, never passes."""
     found = [_measured(run)]
     scores = run.scores()
     for threshold in thresholds:
         score = scores.get(str(threshold.measure))
         holds = score is not None and threshold.met_by(score.mean)
-        reason = "no question measures it" if score is None else f"{threshold.measure} is {score.mean:.3f} over {score.count} questions"
+        reason = (
+            "no question measures it"
+            if score is None
+            else f"{threshold.measure} is {score.mean:.3f} over {score.count} questions"
+        )
         found.append(Check(str(threshold), holds, reason))
     if not thresholds and run.share is not None:
         reason = f"{run.passed} of {len(run.judged)} questions passed"
@@ -78,8 +89,16 @@ def checks(run: Run, thresholds: Sequence[Threshold] = (), comparison: Compariso
 def _measured(run: Run) -> Check:
     gone = len({missing.key for missing in run.unmeasured})
     if not run.judged:
-        return Check("everything is measured", holds=False, reason="nothing in this suite can be measured on this index")
-    reason = f"{gone} question{'' if gone == 1 else 's'} UNMEASURED: what is expected is not in the index" if gone else "all places exist"
+        return Check(
+            "everything is measured",
+            holds=False,
+            reason="nothing in this suite can be measured on this index",
+        )
+    reason = (
+        f"{gone} question{'' if gone == 1 else 's'} UNMEASURED: what is expected is not in the index"
+        if gone
+        else "all places exist"
+    )
     return Check("everything is measured", holds=not gone, reason=reason)
 
 
@@ -90,9 +109,9 @@ def _losses(comparison: Comparison) -> list[Check]:
     return [
         Check(
             f"no loss of {delta.measure}",
-            not delta.lost,
+            not delta.significant_drop,
             f"{delta.before:.3f} -> {delta.now:.3f}, {delta.delta.mean:+.3f} [{delta.delta.low:+.3f}, {delta.delta.high:+.3f}], "
-            f"p = {delta.chance:.3f} over {delta.delta.count} questions",
+            f"p = {delta.p_value:.3f} over {delta.delta.count} questions",
         )
         for delta in watched
     ]

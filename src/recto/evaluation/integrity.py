@@ -23,7 +23,7 @@ from recto.types import HEADING_SEPARATOR, Chunk, Page, Vector
 _EXAMPLES = 5
 
 
-class Trouble(StrEnum):
+class IssueKind(StrEnum):
     """A kind of damage."""
 
     NO_TEXT = "no_text"
@@ -49,7 +49,7 @@ class Trouble(StrEnum):
 class Issue:
     """A kind of damage, how often it was found, and some of the places."""
 
-    trouble: Trouble
+    trouble: IssueKind
     count: int
     places: tuple[str, ...]
 
@@ -58,10 +58,10 @@ class Issue:
 class Issues:
     """Counts troubles while an index is read; only a few places of each are kept."""
 
-    _counts: dict[Trouble, int] = field(default_factory=dict)
-    _places: dict[Trouble, dict[str, None]] = field(default_factory=dict)
+    _counts: dict[IssueKind, int] = field(default_factory=dict)
+    _places: dict[IssueKind, dict[str, None]] = field(default_factory=dict)
 
-    def add(self, trouble: Trouble, place: str, count: int = 1) -> None:
+    def add(self, trouble: IssueKind, place: str, count: int = 1) -> None:
         """Note one more."""
         self._counts[trouble] = self._counts.get(trouble, 0) + count
         places = self._places.setdefault(trouble, {})
@@ -70,7 +70,11 @@ class Issues:
 
     def listed(self) -> tuple[Issue, ...]:
         """Return what was noted, in the order of the kinds."""
-        return tuple(Issue(trouble, self._counts[trouble], tuple(self._places[trouble])) for trouble in Trouble if trouble in self._counts)
+        return tuple(
+            Issue(trouble, self._counts[trouble], tuple(self._places[trouble]))
+            for trouble in IssueKind
+            if trouble in self._counts
+        )
 
 
 def place(chunk: Chunk) -> str:
@@ -88,7 +92,9 @@ def embedded_text(chunk: Chunk) -> str | None:
     while len(paths[-1]) > 1:
         paths.append(paths[-1][: len(paths[-1]) // 2])
     candidates = (f"{path}\n\n{chunk.text}" for path in paths)
-    return next((text for text in candidates if hashlib.sha256(text.encode()).hexdigest() == chunk.content_hash), None)
+    return next(
+        (text for text in candidates if hashlib.sha256(text.encode()).hexdigest() == chunk.content_hash), None
+    )
 
 
 _WORD = re.compile(r"\w+")
@@ -139,16 +145,28 @@ class SourceCheck:
             for chunk in self._chunks.get(page.path, ()):
                 compared += 1
                 wanted = words(chunk.text)
-                if contained(wanted, text.between(chunk.start_line, chunk.end_line)) >= _HERE or page.path in self.changed:
+                if (
+                    contained(wanted, text.between(chunk.start_line, chunk.end_line)) >= _HERE
+                    or page.path in self.changed
+                ):
                     continue
                 if contained(wanted, everything[page.path]) >= _HERE:
-                    issues.add(Trouble.OTHER_LINES, f"{page.path}, lines {chunk.start_line} to {chunk.end_line}")
+                    issues.add(
+                        IssueKind.OTHER_LINES, f"{page.path}, lines {chunk.start_line} to {chunk.end_line}"
+                    )
                 else:
                     lost.append((chunk, wanted))
         for chunk, wanted in lost:
-            origin = next((path for path, there in everything.items() if path != chunk.source and contained(wanted, there) >= _HERE), "")
+            origin = next(
+                (
+                    path
+                    for path, there in everything.items()
+                    if path != chunk.source and contained(wanted, there) >= _HERE
+                ),
+                "",
+            )
             where = f"{chunk.source}, lines {chunk.start_line} to {chunk.end_line}"
-            issues.add(Trouble.NOT_IN_SOURCE, f"{where}: it is the text of {origin}" if origin else where)
+            issues.add(IssueKind.NOT_IN_SOURCE, f"{where}: it is the text of {origin}" if origin else where)
         return compared
 
 
@@ -201,7 +219,7 @@ class VectorCheck:
             vector = np.asarray(vectors.get(chunk.id, ()), dtype=np.float32)
             length = float(np.linalg.norm(vector)) if vector.size else 0.0
             if not np.isfinite(length) or abs(length - 1) > _LENGTH_OFF:
-                issues.add(Trouble.BAD_VECTOR, place(chunk))
+                issues.add(IssueKind.BAD_VECTOR, place(chunk))
             else:
                 usable.append(chunk)
                 self._keep_shortest(chunk, vectors[chunk.id])
@@ -219,24 +237,38 @@ class VectorCheck:
         suspects = {chunk.id: (chunk, vector) for _, _, chunk, vector in self._suspects}
         sampled = {chunk.id: (chunk, self._stored[chunk.page_url]) for _, chunk in self._shortest.values()}
         # A text that is not the one that was embedded is told of already; its vector says nothing more.
-        texts = {id: embedded_text(chunk) if self._own else chunk.text for id, (chunk, _) in (suspects | sampled).items()}
+        texts = {
+            id: embedded_text(chunk) if self._own else chunk.text
+            for id, (chunk, _) in (suspects | sampled).items()
+        }
         if not self._own:
-            texts = {id: text if embedder.count_tokens(text or "") <= embedder.max_tokens else None for id, text in texts.items()}
+            texts = {
+                id: text if embedder.count_tokens(text or "") <= embedder.max_tokens else None
+                for id, text in texts.items()
+            }
         known = {id: text for id, text in texts.items() if text}
         if not known:
             return None, 0
         fresh = dict(zip(known, embedder.embed_documents(list(known.values())), strict=True))
         cosines = {id: _cosine(fresh[id], (suspects | sampled)[id][1]) for id in known}
-        agreement = median(cosines[id] for id in known if id in sampled) if set(known) & set(sampled) else median(cosines.values())
+        agreement = (
+            median(cosines[id] for id in known if id in sampled)
+            if set(known) & set(sampled)
+            else median(cosines.values())
+        )
         wrong = [id for id in known if cosines[id] < (_SAME if self._own else _FOREIGN_SAME)]
         if agreement < (_SAME if self._own else _FOREIGN_SAME):
-            issues.add(Trouble.OTHER_MODEL, f"a cosine of {agreement:.3f} between stored and fresh vectors of the same texts", len(wrong))
+            issues.add(
+                IssueKind.OTHER_MODEL,
+                f"a cosine of {agreement:.3f} between stored and fresh vectors of the same texts",
+                len(wrong),
+            )
         else:
             for id in wrong:
-                issues.add(Trouble.OTHER_VECTOR, place((suspects | sampled)[id][0]))
+                issues.add(IssueKind.OTHER_VECTOR, place((suspects | sampled)[id][0]))
             more = sum(id not in known for id in self._outliers())
             if more and any(id in suspects for id in wrong):
-                issues.add(Trouble.OTHER_VECTOR, "others that are as far from all passages", more)
+                issues.add(IssueKind.OTHER_VECTOR, "others that are as far from all passages", more)
         return agreement, len(known)
 
     def _keep_shortest(self, chunk: Chunk, vector: Vector) -> None:
@@ -272,7 +304,9 @@ class VectorCheck:
 
 
 def _cosine(one: Vector, other: Vector) -> float:
-    return sum(left * right for left, right in zip(one, other, strict=True)) if len(one) == len(other) else 0.0
+    return (
+        sum(left * right for left, right in zip(one, other, strict=True)) if len(one) == len(other) else 0.0
+    )
 
 
 MOST = 10_000
@@ -345,19 +379,19 @@ def _check_fields(chunk: Chunk, issues: Issues, *, own: bool) -> None:
     """Check what every passage must have; the contract of the test command lists it."""
     where = place(chunk)
     if not chunk.text.strip():
-        issues.add(Trouble.NO_TEXT, where)
+        issues.add(IssueKind.NO_TEXT, where)
     if not chunk.page_url:
-        issues.add(Trouble.NO_URL, where)
+        issues.add(IssueKind.NO_URL, where)
     elif not _is_address(chunk.page_url, strict=own):
-        issues.add(Trouble.BAD_URL, where)
+        issues.add(IssueKind.BAD_URL, where)
     if not chunk.page_title.strip():
-        issues.add(Trouble.NO_TITLE, where)
+        issues.add(IssueKind.NO_TITLE, where)
     if not chunk.module_name.strip() or not any(key.strip() for key in chunk.module_keys):
-        issues.add(Trouble.NO_MODULE, where)
+        issues.add(IssueKind.NO_MODULE, where)
     if chunk.chunk_index < 0 or chunk.total_chunks <= chunk.chunk_index:
-        issues.add(Trouble.BAD_NUMBER, where)
+        issues.add(IssueKind.BAD_NUMBER, where)
     if own and embedded_text(chunk) is None:
-        issues.add(Trouble.OTHER_TEXT, where)
+        issues.add(IssueKind.OTHER_TEXT, where)
 
 
 def _is_address(url: str, *, strict: bool) -> bool:
@@ -385,30 +419,38 @@ class _Pages:
             self._passages[name].append((-1, 0, 0))
 
     def check(self, issues: Issues) -> None:
-        if not self._own and all(index == 0 for passages in self._passages.values() for index, _, _ in passages):
+        if not self._own and all(
+            index == 0 for passages in self._passages.values() for index, _, _ in passages
+        ):
             return  # nobody numbered them
         for name, passages in self._passages.items():
             strangers = sum(index < 0 for index, _, _ in passages)
             if strangers:
-                issues.add(Trouble.WRONG_ID, name, strangers)
+                issues.add(IssueKind.WRONG_ID, name, strangers)
             known = sorted(passage for passage in passages if passage[0] >= 0)
             numbers = [index for index, _, _ in known]
-            wanted = max(known[-1][2], len(set(numbers))) if self._own and known else max(numbers, default=-1) + 1
+            wanted = (
+                max(known[-1][2], len(set(numbers))) if self._own and known else max(numbers, default=-1) + 1
+            )
             missing = wanted - len(set(numbers))
             if missing > 0:
-                issues.add(Trouble.MISSING, name, missing)
+                issues.add(IssueKind.MISSING, name, missing)
             if len(set(numbers)) < len(numbers):
-                issues.add(Trouble.REPEATED, name, len(numbers) - len(set(numbers)))
+                issues.add(IssueKind.REPEATED, name, len(numbers) - len(set(numbers)))
             lines = [line for _, line, _ in known]
             if self._own and lines != sorted(lines):
-                issues.add(Trouble.SHUFFLED, name, sum(one != other for one, other in zip(lines, sorted(lines), strict=True)))
+                issues.add(
+                    IssueKind.SHUFFLED,
+                    name,
+                    sum(one != other for one, other in zip(lines, sorted(lines), strict=True)),
+                )
 
 
 def _check_whole(index: Index, content: int, issues: Issues) -> None:
     """Compare all ids and hashes with what was published."""
     made = index.info.fingerprint
     if made is not None and made.content_hash != f"{content:064x}":
-        issues.add(Trouble.NOT_AS_PUBLISHED, index.info.collection)
+        issues.add(IssueKind.NOT_AS_PUBLISHED, index.info.collection)
 
 
 def _digest(chunk: Chunk) -> int:

@@ -52,9 +52,13 @@ class Measure:
             return None
         return _KINDS[self.kind].of(judged.gains[: self.cutoff], judged.ideal, self.cutoff)
 
-    def per_query(self, ideal: Mapping[str, Sequence[float]], gains: Mapping[str, Sequence[float]]) -> dict[str, float]:
+    def per_query(
+        self, ideal: Mapping[str, Sequence[float]], gains: Mapping[str, Sequence[float]]
+    ) -> dict[str, float]:
         """Return the value for every judged question; one that the run has no results for counts as missing."""
-        values = {query: self.of(Judged(tuple(gains.get(query, ())), tuple(best))) for query, best in ideal.items()}
+        values = {
+            query: self.of(Judged(tuple(gains.get(query, ())), tuple(best))) for query, best in ideal.items()
+        }
         return {query: MISSING if value is None else value for query, value in values.items()}
 
 
@@ -77,7 +81,9 @@ def parse_measure(name: str) -> Measure:
     if cutoff is not None and rule == "none":
         raise InvalidArgument(f"{kind} looks at the first result only", hint=f"Write it as {kind}.")
     if cutoff is not None and not 1 <= cutoff <= _MOST:
-        raise InvalidArgument(f"{name.strip()}: a measure looks at 1 to {_MOST} results", hint=f"Such as {_example(kind)}.")
+        raise InvalidArgument(
+            f"{name.strip()}: a measure looks at 1 to {_MOST} results", hint=f"Such as {_example(kind)}."
+        )
     return Measure(kind, cutoff)
 
 
@@ -136,7 +142,11 @@ _SPELLINGS = {spelling: kind for kind, rule in _KINDS.items() for spelling in (k
 
 
 def _example(kind: str) -> str:
-    return kind if _KINDS[kind].cutoff == "none" or kind in {"MRR", "MAP"} else f"{kind}@{10 if kind == 'nDCG' else 5}"
+    return (
+        kind
+        if _KINDS[kind].cutoff == "none" or kind in {"MRR", "MAP"}
+        else f"{kind}@{10 if kind == 'nDCG' else 5}"
+    )
 
 
 DEFAULT_MEASURES = (

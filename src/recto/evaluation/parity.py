@@ -20,7 +20,9 @@ class Difference:
     what: str
 
 
-def compare(embedder: Embedder, left: Index, right: Index, suite: Suite, top_k: int) -> dict[Mode, list[Difference]]:
+def compare(
+    embedder: Embedder, left: Index, right: Index, suite: Suite, top_k: int
+) -> dict[Mode, list[Difference]]:
     """Embed every question once, search both in each mode that both have, and return the differences in ids and scores."""
     found: dict[Mode, list[Difference]] = {mode: [] for mode in shared_modes(left, right)}
     for start in range(0, len(suite.expectations), _BATCH):
@@ -29,5 +31,7 @@ def compare(embedder: Embedder, left: Index, right: Index, suite: Suite, top_k: 
         for mode, differences in found.items():
             answers = [search_index(index, mode, vectors, queries, top_k) for index in (left, right)]
             pairs = zip(queries, *answers, strict=True)
-            differences += [Difference(query, what) for query, one, other in pairs if (what := differs(one, other))]
+            differences += [
+                Difference(query, what) for query, one, other in pairs if (what := differs(one, other))
+            ]
     return found

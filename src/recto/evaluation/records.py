@@ -25,20 +25,42 @@ def keep_coverage(home: Path, info: IndexInfo, found: Coverage) -> None:
     pages: dict[str, dict[str, Any]] = {}
     for reached in found.sections:
         section = reached.section
-        page = {"url": section.page_url, "title": section.page_title, "module": section.module, "sections": []}
+        page = {
+            "url": section.page_url,
+            "title": section.page_title,
+            "module": section.module,
+            "sections": [],
+        }
         title = section.headings[-1] if section.headings else section.page_title
-        pages.setdefault(section.page_url, page)["sections"].append({"title": title, "anchor": section.anchor, "state": _state(reached)})
+        pages.setdefault(section.page_url, page)["sections"].append(
+            {"title": title, "anchor": section.anchor, "state": _state(reached)}
+        )
     reachable = len(found.sections) - len(found.unreachable)
-    _keep(home, info, _COVERAGE, {"pages": list(pages.values()), "reached": reachable, "total": len(found.sections)})
+    _keep(
+        home,
+        info,
+        _COVERAGE,
+        {"pages": list(pages.values()), "reached": reachable, "total": len(found.sections)},
+    )
 
 
 def keep_run(home: Path, info: IndexInfo, run: Run) -> None:
     """Keep how a suite went."""
-    failed = [{"query": answer.query, "reason": _why(answer)} for answer in run.answers if answer.passed is False]
-    failed += [{"query": missing.query, "reason": f"not in the index: {missing.target}"} for missing in run.unmeasured]
+    failed = [
+        {"query": answer.query, "reason": _why(answer)} for answer in run.answers if answer.passed is False
+    ]
+    failed += [
+        {"query": missing.query, "reason": f"not in the index: {missing.target}"}
+        for missing in run.unmeasured
+    ]
     measures = {name: round(score.mean, 6) for name, score in run.scores().items()}
     total = len(run.answers) + len({missing.key for missing in run.unmeasured})
-    _keep(home, info, _SUITE, {"name": run.suite, "passed": run.passed, "total": total, "measures": measures, "failed": failed})
+    _keep(
+        home,
+        info,
+        _SUITE,
+        {"name": run.suite, "passed": run.passed, "total": total, "measures": measures, "failed": failed},
+    )
 
 
 def keep_report(home: Path, info: IndexInfo, report: ValidationReport) -> None:
@@ -50,7 +72,18 @@ def keep_report(home: Path, info: IndexInfo, report: ValidationReport) -> None:
     ]
     measures = {"Accuracy": round(report.accuracy, 6)}
     total = len(report.verdicts)
-    _keep(home, info, _SUITE, {"name": report.suite, "passed": report.passed, "total": total, "measures": measures, "failed": failed})
+    _keep(
+        home,
+        info,
+        _SUITE,
+        {
+            "name": report.suite,
+            "passed": report.passed,
+            "total": total,
+            "measures": measures,
+            "failed": failed,
+        },
+    )
 
 
 def read_coverage(home: Path, info: IndexInfo) -> dict[str, Any] | None:
@@ -60,18 +93,24 @@ def read_coverage(home: Path, info: IndexInfo) -> dict[str, Any] | None:
 
 def read_suite(home: Path, info: IndexInfo) -> dict[str, Any] | None:
     """Return the last run of a suite, if there is one; see `read_coverage`."""
-    return _read(home, info, _SUITE, ("made_at", "generation", "name", "passed", "total", "measures", "failed"))
+    return _read(
+        home, info, _SUITE, ("made_at", "generation", "name", "passed", "total", "measures", "failed")
+    )
 
 
 def _keep(home: Path, info: IndexInfo, kind: str, data: Mapping[str, Any]) -> None:
     made = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    text = json.dumps({"format": _FORMAT, "made_at": made, "generation": info.generation, **data}, ensure_ascii=False)
+    text = json.dumps(
+        {"format": _FORMAT, "made_at": made, "generation": info.generation, **data}, ensure_ascii=False
+    )
     path = _path(home, info, kind)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         replace_text(path, text)
     except OSError as error:
-        raise StorageError(f"{path} cannot be written: {error.strerror or error}", hint="Check RECTO_HOME.") from error
+        raise StorageError(
+            f"{path} cannot be written: {error.strerror or error}", hint="Check RECTO_HOME."
+        ) from error
 
 
 def _read(home: Path, info: IndexInfo, kind: str, fields: tuple[str, ...]) -> dict[str, Any] | None:
@@ -80,7 +119,12 @@ def _read(home: Path, info: IndexInfo, kind: str, fields: tuple[str, ...]) -> di
         if data["format"] != _FORMAT:
             return None
         return {name: data[name] for name in fields} | {"current": data["generation"] == info.generation}
-    except (OSError, ValueError, KeyError, TypeError):  # none yet, or one that another version wrote; it is made again by its command
+    except (
+        OSError,
+        ValueError,
+        KeyError,
+        TypeError,
+    ):  # none yet, or one that another version wrote; it is made again by its command
         return None
 
 

@@ -37,7 +37,13 @@ class Found:
         """Take from a hit what a report needs; its text is let go."""
         chunk = hit.chunk
         # Interned: a large suite meets the same places over and over.
-        return Found(intern(chunk.page_url), intern(chunk.anchor), intern(chunk.module_name), hit.score, intern(chunk.id))
+        return Found(
+            intern(chunk.page_url),
+            intern(chunk.anchor),
+            intern(chunk.module_name),
+            hit.score,
+            intern(chunk.id),
+        )
 
     @property
     def place(self) -> str:
@@ -46,7 +52,12 @@ class Found:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values."""
-        return {"place": self.place, "module": self.module, "score": round(self.score, 6), "chunk_id": self.chunk_id}
+        return {
+            "place": self.place,
+            "module": self.module,
+            "score": round(self.score, 6),
+            "chunk_id": self.chunk_id,
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,8 +169,17 @@ class Run:
 
     def worst(self, most: int = 10) -> tuple[Answer, ...]:
         """Return the answers in which the expected place came latest or not at all, failures first."""
-        bad = [answer for answer in self.answers if answer.passed is False or (answer.targets and answer.rank != 1)]
-        return tuple(sorted(bad, key=lambda answer: (answer.passed is not False, -(answer.rank or self.depth + 1), answer.key))[:most])
+        bad = [
+            answer
+            for answer in self.answers
+            if answer.passed is False or (answer.targets and answer.rank != 1)
+        ]
+        return tuple(
+            sorted(
+                bad,
+                key=lambda answer: (answer.passed is not False, -(answer.rank or self.depth + 1), answer.key),
+            )[:most]
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values."""
@@ -200,7 +220,8 @@ class Run:
 
 def _scores(measures: Iterable[Measure], answers: Iterable[Answer]) -> dict[str, Estimate]:
     values = {
-        str(measure): [answer.measures[str(measure)] for answer in answers if str(measure) in answer.measures] for measure in measures
+        str(measure): [answer.measures[str(measure)] for answer in answers if str(measure) in answer.measures]
+        for measure in measures
     }
     return {name: found for name, numbers in values.items() if (found := estimate(numbers)) is not None}
 
@@ -264,13 +285,20 @@ class ValidationReport:
         asked = [verdict for verdict in self.verdicts if verdict.expectation.pages]
         if not asked:
             return None
-        return sum(verdict.page_rank is not None and verdict.page_rank <= within for verdict in asked) / len(asked)
+        return sum(verdict.page_rank is not None and verdict.page_rank <= within for verdict in asked) / len(
+            asked
+        )
 
 
-def validate(retriever: Retriever, suite: Suite, progress: Progress | None = None, mode: Mode = "dense") -> ValidationReport:
+def validate(
+    retriever: Retriever, suite: Suite, progress: Progress | None = None, mode: Mode = "dense"
+) -> ValidationReport:
     """Ask all questions of a suite, and look only at where the first passages are from; the query contract is dense."""
     if any(expectation.nothing for expectation in suite.expectations):
-        raise InvalidArgument('This report knows no questions that expect "nothing"', hint="Run them with `recto validate --suite`.")
+        raise InvalidArgument(
+            'This report knows no questions that expect "nothing"',
+            hint="Run them with `recto validate --suite`.",
+        )
     began = perf_counter()
     verdicts: dict[int, Verdict] = {}
     for numbers, responses in _asked(retriever, suite.expectations, DEFAULT_TOP_K, mode):
@@ -288,7 +316,7 @@ class Options:
 
     top_k: int = DEFAULT_TOP_K
     measures: tuple[Measure, ...] = field(default=DEFAULT_MEASURES)
-    noise: float | None = None
+    noise_floor: float | None = None
     mode: Mode = "hybrid"
 
     @property
@@ -312,7 +340,9 @@ def run_suite(
     bound = bind(suite, index) if isinstance(suite, Suite) else suite
     asked = [question for question in bound.questions if question.measured]
     answers: dict[int, Answer] = {}
-    for numbers, responses in _asked(retriever, [question.expectation for question in asked], options.depth, options.mode):
+    for numbers, responses in _asked(
+        retriever, [question.expectation for question in asked], options.depth, options.mode
+    ):
         for number, response in zip(numbers, responses, strict=True):
             answers[number] = _answer(asked[number], response, options)
         if progress:
@@ -345,15 +375,22 @@ def _asked(
     for filters, numbers in groups.items():
         for start in range(0, len(numbers), _BATCH):
             batch = numbers[start : start + _BATCH]
-            yield batch, retriever.search_batch([questions[number].query for number in batch], top_k, filters, mode=mode)
+            yield (
+                batch,
+                retriever.search_batch(
+                    [questions[number].query for number in batch], top_k, filters, mode=mode
+                ),
+            )
 
 
 def _answer(bound: Bound, response: SearchResponse, options: Options) -> Answer:
     expectation = bound.expectation
     judged = bound.judge(hit.chunk for hit in response.hits)
-    values = {str(measure): value for measure in options.measures if (value := measure.of(judged)) is not None}
+    values = {
+        str(measure): value for measure in options.measures if (value := measure.of(judged)) is not None
+    }
     if expectation.nothing:
-        passed = _covers_nothing(response, options.noise)
+        passed = _covers_nothing(response, options.noise_floor)
     else:
         passed = judged.module if judged.module is not None else judged.gains[:1] == (1.0,)
     return Answer(
@@ -382,7 +419,7 @@ def _covers_nothing(response: SearchResponse, noise: float | None) -> bool | Non
         return max(cosines, default=-1.0) < noise
     if response.answerable is not None:
         return response.answerable < LINE
-    return None if response.noise is None else _covers_nothing(response, response.noise)
+    return None if response.noise_floor is None else _covers_nothing(response, response.noise_floor)
 
 
 def _verdict(suite: Suite, expectation: Expectation, response: SearchResponse) -> Verdict:
@@ -393,7 +430,9 @@ def _verdict(suite: Suite, expectation: Expectation, response: SearchResponse) -
         keys = set(filter_keys(expectation.modules))
         passed = bool(response.hits) and not keys.isdisjoint(response.hits[0].chunk.module_keys)
     elif expectation.passages:
-        passed = bool(response.hits) and any(_dense(passage) in _dense(response.hits[0].chunk.text) for passage in expectation.passages)
+        passed = bool(response.hits) and any(
+            _dense(passage) in _dense(response.hits[0].chunk.text) for passage in expectation.passages
+        )
     else:
         passed = page_rank == 1
     return Verdict(expectation, response, passed, page_rank)

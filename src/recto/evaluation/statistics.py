@@ -34,7 +34,10 @@ class Estimate:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values."""
-        return {name: round(value, 6) if isinstance(value, float) else value for name, value in asdict(self).items()}
+        return {
+            name: round(value, 6) if isinstance(value, float) else value
+            for name, value in asdict(self).items()
+        }
 
 
 def estimate(values: Sequence[float]) -> Estimate | None:
@@ -48,7 +51,7 @@ def estimate(values: Sequence[float]) -> Estimate | None:
     return Estimate(math.fsum(values) / len(values), float(low), float(high), len(values))
 
 
-def chance_of_loss(deltas: Sequence[float]) -> float:
+def p_value_of_loss(deltas: Sequence[float]) -> float:
     """Return how likely a fall as deep as this one is if neither side is better: the one-sided sign-flip test of paired values.
 
     Under that hypothesis each delta could as well have had the other sign. For values that are 0 or 1 this is the exact McNemar test; for
@@ -93,7 +96,9 @@ def _resampled(values: NDArray[np.float64]) -> NDArray[np.float64]:
     resamples = max(400, min(_RESAMPLES, _DRAWS // len(distinct)))
     rows = max(1, _CELLS // len(distinct))
     parts = [
-        generator.multinomial(len(values), counts / len(values), size=min(rows, resamples - start)) @ distinct / len(values)
+        generator.multinomial(len(values), counts / len(values), size=min(rows, resamples - start))
+        @ distinct
+        / len(values)
         for start in range(0, resamples, rows)
     ]
     return np.concatenate(parts)

@@ -29,7 +29,9 @@ _DEFINITION = re.compile(
 _NO_TERM = re.compile(
     r"^(?:The|This|That|These|Those|It|They|There|Here|He|She|We|You|If|When|What|Where|Why|How|In|On|At|For|As|With|But|And|So)\b"
 )
-_IDENTIFIER = re.compile(r"(?<![\w/.-])(?:[a-z][a-z0-9]*(?:_[a-z0-9]+)+|[A-Z][a-z0-9]+(?:[A-Z][a-z0-9]+)+)(?![\w/.-])")
+_IDENTIFIER = re.compile(
+    r"(?<![\w/.-])(?:[a-z][a-z0-9]*(?:_[a-z0-9]+)+|[A-Z][a-z0-9]+(?:[A-Z][a-z0-9]+)+)(?![\w/.-])"
+)
 _CODE = re.compile(r"```.*?```|~~~.*?~~~|`[^`\n]+`", re.DOTALL)
 _VERSUS = re.compile(r"^(?P<one>.+?)\s(?:vs\.?|versus)\s(?P<other>.+)$", re.IGNORECASE)
 
@@ -58,7 +60,11 @@ def draft(index: Index, count: int, name: str = "drafted") -> Suite:
             if len(places) <= _PLACES and found.place not in {other.place for other in places}:
                 places.append(found)
     drafts += [min(places, key=_order) for places in identifiers.values() if len(places) == 1]
-    several = {query: tuple(sorted(found.place for found in places)) for query, places in identifiers.items() if 1 < len(places) <= _PLACES}
+    several = {
+        query: tuple(sorted(found.place for found in places))
+        for query, places in identifiers.items()
+        if 1 < len(places) <= _PLACES
+    }
     drafts += [min(identifiers[query], key=_order) for query in several]
     chosen: dict[str, Expectation] = {}
     for one in _spread(sorted(drafts, key=_order)):
@@ -66,7 +72,9 @@ def draft(index: Index, count: int, name: str = "drafted") -> Suite:
             break
         asked = " ".join(one.query.casefold().split())
         if asked not in chosen:
-            chosen[asked] = Expectation(one.query, pages=several.get(one.query, (one.place,)), tags=(one.kind,), drafted=True)
+            chosen[asked] = Expectation(
+                one.query, pages=several.get(one.query, (one.place,)), tags=(one.kind,), drafted=True
+            )
     return Suite(name, tuple(chosen.values()))
 
 
@@ -105,7 +113,9 @@ def _headings(chunk: Chunk) -> Iterator[_Draft]:
     if len(words) < 2 or heading.endswith("?") or len(heading) > MAX_QUERY // 4:
         return
     if versus := _VERSUS.match(heading):
-        yield _drafted(chunk, f"What is the difference between {versus['one']} and {versus['other']}?", "heading")
+        yield _drafted(
+            chunk, f"What is the difference between {versus['one']} and {versus['other']}?", "heading"
+        )
     elif heading.lower().startswith("how to "):
         yield _drafted(chunk, f"How do I {heading[7:]}?", "heading")
     elif words[0].lower() in {"how", "what", "when", "where", "which", "who", "why"}:
@@ -113,12 +123,16 @@ def _headings(chunk: Chunk) -> Iterator[_Draft]:
     elif words[0].endswith("ing"):
         yield _drafted(chunk, f"How does one go about {words[0].lower()} {' '.join(words[1:])}?", "heading")
     else:
-        yield _drafted(chunk, f"What should I know about {heading} in {chunk.page_title.rstrip('?!.')}?", "heading")
+        yield _drafted(
+            chunk, f"What should I know about {heading} in {chunk.page_title.rstrip('?!.')}?", "heading"
+        )
 
 
 def _identifiers(chunk: Chunk) -> Iterator[_Draft]:
     names = {name for code in _CODE.findall(chunk.text) for name in _IDENTIFIER.findall(code)}
-    return (_drafted(chunk, f"Where is `{name}` used?", "identifier") for name in sorted(names) if len(name) > 5)
+    return (
+        _drafted(chunk, f"Where is `{name}` used?", "identifier") for name in sorted(names) if len(name) > 5
+    )
 
 
 def _drafted(chunk: Chunk, query: str, kind: str) -> _Draft:
@@ -145,12 +159,21 @@ def lint(path: Path, index: Index | None = None) -> Lint:
     suite, problems = survey(path)
     warnings = []
     if drafted := sum(expectation.drafted for expectation in suite.expectations):
-        warnings.append(f'{drafted} of {len(suite.expectations)} questions are drafts: go through them and remove "drafted"')
+        warnings.append(
+            f'{drafted} of {len(suite.expectations)} questions are drafts: go through them and remove "drafted"'
+        )
     if index is not None and suite.expectations:
         bound = bind(suite, index)
         places = {question.expectation.key: question.expectation.place for question in bound.questions}
-        problems += [f"{places[missing.key]}: UNMEASURED: {missing}" for question in bound.unmeasured for missing in question.missing]
-        warnings += [f"{places[missing.key]}: {missing}; the other places still measure it" for missing in bound.partial]
+        problems += [
+            f"{places[missing.key]}: UNMEASURED: {missing}"
+            for question in bound.unmeasured
+            for missing in question.missing
+        ]
+        warnings += [
+            f"{places[missing.key]}: {missing}; the other places still measure it"
+            for missing in bound.partial
+        ]
         warnings += _too_easy(suite, index)
     return Lint(len(suite.expectations), tuple(problems), tuple(warnings))
 
@@ -158,7 +181,12 @@ def lint(path: Path, index: Index | None = None) -> Lint:
 def _too_easy(suite: Suite, index: Index) -> list[str]:
     """Name the questions that are a heading of the book, word for word: they prove little."""
     asked = {_words(expectation.query): expectation for expectation in suite.expectations}
-    copied = {words for chunk in index.scroll() for heading in _linting_headings(chunk) if (words := _words(heading)) in asked}
+    copied = {
+        words
+        for chunk in index.scroll()
+        for heading in _linting_headings(chunk)
+        if (words := _words(heading)) in asked
+    }
     return [
         f"{expectation.place}: {expectation.query!r} is a heading of the book, word for word; ask as a reader would"
         for words, expectation in asked.items()

@@ -21,7 +21,18 @@ from recto.types import HEADING_SEPARATOR, NO_FILTERS, Filters
 SHAPE = 'A suite looks like {"queries": [{"query": "What is ROS 2?", "expect": {"module": "ros2"}}]}; "page" may stand beside "module".'
 _LARGEST = 64 * 1024 * 1024
 _LISTED = ("module", "page")
-_COLUMNS = ("id", "query", *_LISTED, "passage", "nothing", "tags", "drafted", "filter_module", "filter_url", "note")
+_COLUMNS = (
+    "id",
+    "query",
+    *_LISTED,
+    "passage",
+    "nothing",
+    "tags",
+    "drafted",
+    "filter_module",
+    "filter_url",
+    "note",
+)
 _TRUE, _FALSE = {"true", "yes", "1"}, {"", "false", "no", "0"}
 
 
@@ -43,14 +54,20 @@ def read_raw(path: Path) -> Raw:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else error
         raise InvalidArgument(f"The suite {path} cannot be read: {reason}", hint="Check the path.") from error
     if len(data) > _LARGEST:
-        raise InvalidArgument(f"The suite {path} is larger than {_LARGEST >> 20} MiB", hint="Split it into several suites.")
+        raise InvalidArgument(
+            f"The suite {path} is larger than {_LARGEST >> 20} MiB", hint="Split it into several suites."
+        )
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        raise InvalidArgument(f"The suite {path} is not UTF-8 text: line {line}", hint="Save it as UTF-8.") from error
+        raise InvalidArgument(
+            f"The suite {path} is not UTF-8 text: line {line}", hint="Save it as UTF-8."
+        ) from error
     kind = path.suffix.lower()
-    return (_lines if kind in {".jsonl", ".ndjson"} else _table if kind == ".csv" else read_json)(text, str(path))
+    return (_lines if kind in {".jsonl", ".ndjson"} else _table if kind == ".csv" else read_json)(
+        text, str(path)
+    )
 
 
 def read_json(text: str, origin: str) -> Raw:
@@ -60,7 +77,9 @@ def read_json(text: str, origin: str) -> Raw:
     if not isinstance(entries, list) or not entries:
         raise InvalidArgument(f"{origin}: there are no queries in it", hint=SHAPE)
     header = {key: value for key, value in data.items() if key != "queries"}
-    return Raw(origin, header, [(f"{origin}, query {number}", entry) for number, entry in enumerate(entries, 1)])
+    return Raw(
+        origin, header, [(f"{origin}, query {number}", entry) for number, entry in enumerate(entries, 1)]
+    )
 
 
 def _lines(text: str, origin: str) -> Raw:
@@ -71,7 +90,12 @@ def _lines(text: str, origin: str) -> Raw:
             continue
         place = f"{origin}, line {number}"
         entry = _parsed(line, origin, number)
-        if not raw.entries and not raw.header and isinstance(entry, dict) and not {"query", "expect", "question"} & set(entry):
+        if (
+            not raw.entries
+            and not raw.header
+            and isinstance(entry, dict)
+            and not {"query", "expect", "question"} & set(entry)
+        ):
             raw.header.update(entry)
         else:
             raw.entries.append((place, entry))
@@ -89,7 +113,9 @@ def _table(text: str, origin: str) -> Raw:
         if unknown := [name for name in columns if name not in _COLUMNS]:
             raise InvalidArgument(f"{origin}, line 1: there is no column {unknown[0]!r}", hint=hint)
         if "query" not in columns or len(set(columns)) < len(columns):
-            raise InvalidArgument(f'{origin}, line 1: it needs a column "query", and each column once', hint=hint)
+            raise InvalidArgument(
+                f'{origin}, line 1: it needs a column "query", and each column once', hint=hint
+            )
         entries = list(_rows(reader, columns, origin))
     except csv.Error as error:
         raise InvalidArgument(f"{origin}, line {reader.line_num}: {error}", hint=hint) from error
@@ -105,8 +131,16 @@ def _rows(reader: Any, columns: list[str], origin: str) -> Iterator[tuple[str, A
         if not any(cell.strip() for cell in row):
             continue
         if len(row) > len(columns):
-            raise InvalidArgument(f"{place}: it has more cells than there are columns", hint="Put cells with commas in double quotes.")
-        yield place, _entry({name: cell.strip() for name, cell in zip(columns, row, strict=False) if cell.strip()}, place)
+            raise InvalidArgument(
+                f"{place}: it has more cells than there are columns",
+                hint="Put cells with commas in double quotes.",
+            )
+        yield (
+            place,
+            _entry(
+                {name: cell.strip() for name, cell in zip(columns, row, strict=False) if cell.strip()}, place
+            ),
+        )
 
 
 def _entry(cells: dict[str, str], place: str) -> dict[str, Any]:
@@ -119,7 +153,12 @@ def _entry(cells: dict[str, str], place: str) -> dict[str, Any]:
     if _flag(cells.get("drafted", ""), place, "drafted"):
         entry["drafted"] = True
     if "tags" in cells:
-        entry["tags"] = [tag for part in cells["tags"].split("|") for tag in (word.strip() for word in part.split(",")) if tag]
+        entry["tags"] = [
+            tag
+            for part in cells["tags"].split("|")
+            for tag in (word.strip() for word in part.split(","))
+            if tag
+        ]
     filters = {"module": _listed(cells["filter_module"])} if "filter_module" in cells else {}
     if "filter_url" in cells:
         filters["url"] = [cells["filter_url"]]
@@ -140,7 +179,9 @@ def _parsed(text: str, origin: str, line: int | None = None) -> Any:
     try:
         return json.loads(text, object_pairs_hook=_once)
     except json.JSONDecodeError as error:
-        raise InvalidArgument(f"{origin}, line {line or error.lineno}, column {error.colno}: {error.msg}", hint=SHAPE) from error
+        raise InvalidArgument(
+            f"{origin}, line {line or error.lineno}, column {error.colno}: {error.msg}", hint=SHAPE
+        ) from error
     except RecursionError as error:
         raise InvalidArgument(f"{origin}: nested too deeply", hint=SHAPE) from error
     except ValueError as error:  # a number without end, or a key that is there twice
@@ -193,7 +234,10 @@ class Expectation:
         """What the question is known by from run to run."""
         if self.id:
             return self.id
-        narrowed = [*sorted(self.filters.modules), *([self.filters.page_url] if self.filters.page_url else [])]
+        narrowed = [
+            *sorted(self.filters.modules),
+            *([self.filters.page_url] if self.filters.page_url else []),
+        ]
         return f"{self.query} [{', '.join(narrowed)}]" if narrowed else self.query
 
     def to_dict(self) -> dict[str, Any]:
@@ -206,7 +250,11 @@ class Expectation:
         filters: dict[str, Any] = {"module": list(self.filters.modules)} if self.filters.modules else {}
         if self.filters.page_url:
             filters["url"] = self.filters.page_url
-        entry: dict[str, Any] = {"id": self.id, "query": self.query, "expect": expect | ({"nothing": True} if self.nothing else {})}
+        entry: dict[str, Any] = {
+            "id": self.id,
+            "query": self.query,
+            "expect": expect | ({"nothing": True} if self.nothing else {}),
+        }
         entry |= {"tags": list(self.tags), "filters": filters, "drafted": self.drafted}
         return {key: value for key, value in entry.items() if value}
 
@@ -241,7 +289,10 @@ class Suite:
                 anchor = other or anchor
             else:
                 return f"{page}#{anchor}" if anchor else page
-        raise InvalidArgument(f'"aliases" lead in a circle from {name!r}', hint="Let every old page lead to the page that exists now.")
+        raise InvalidArgument(
+            f'"aliases" lead in a circle from {name!r}',
+            hint="Let every old page lead to the page that exists now.",
+        )
 
     @cached_property
     def _moved(self) -> dict[str, str]:
@@ -290,7 +341,9 @@ def duplicates(suite: Suite) -> list[str]:
     for expectation in suite.expectations:
         asked = (" ".join(expectation.query.casefold().split()), expectation.filters)
         if asked in seen:
-            found.append(f"{expectation.place}: the question {expectation.query!r} is the one of {seen[asked].place}")
+            found.append(
+                f"{expectation.place}: the question {expectation.query!r} is the one of {seen[asked].place}"
+            )
         seen.setdefault(asked, expectation)
     return found
 
@@ -304,14 +357,19 @@ def _understood(raw: Raw, problems: list[str] | None) -> Suite:
     _check_keys(raw.header, _SUITE_KEYS, raw.origin)
     name, told = raw.header.get("name"), raw.header.get("format", FORMAT)
     if told != FORMAT:
-        raise InvalidArgument(f"{raw.origin}: its format is {told!r}", hint=f"This version of Recto reads {FORMAT}.")
+        raise InvalidArgument(
+            f"{raw.origin}: its format is {told!r}", hint=f"This version of Recto reads {FORMAT}."
+        )
     expectations: list[Expectation] = []
     ids: dict[str, str] = {}
     for place, entry in raw.entries:
         try:
             expectation = _expectation(entry, place)
             if expectation.id and ids.setdefault(expectation.id, place) != place:
-                raise InvalidArgument(f'{place}: the id "{expectation.id}" is the one of {ids[expectation.id]}', hint="Give each its own.")
+                raise InvalidArgument(
+                    f'{place}: the id "{expectation.id}" is the one of {ids[expectation.id]}',
+                    hint="Give each its own.",
+                )
         except InvalidArgument as error:
             if problems is None:
                 raise
@@ -347,11 +405,18 @@ def _expectation(entry: Any, place: str) -> Expectation:
     modules, pages, passages = (_names(expect.get(key), place, key) for key in ("module", "page", "passage"))
     nothing = _yes(expect, place, "nothing") or _yes(entry, place, "nothing")
     if nothing and (modules or pages or passages):
-        raise InvalidArgument(f'{place}: it expects "nothing" and something', hint='Leave "nothing" out, or everything else.')
+        raise InvalidArgument(
+            f'{place}: it expects "nothing" and something', hint='Leave "nothing" out, or everything else.'
+        )
     if not (modules or pages or passages or nothing):
-        raise InvalidArgument(f'{place}: it expects neither a "module" nor a "page", a "passage" or "nothing"', hint=SHAPE)
+        raise InvalidArgument(
+            f'{place}: it expects neither a "module" nor a "page", a "passage" or "nothing"', hint=SHAPE
+        )
     if any(page.startswith("#") for page in pages):
-        raise InvalidArgument(f'{place}: a "page" begins with its path or address, before the "#"', hint='Such as "intro#goals".')
+        raise InvalidArgument(
+            f'{place}: a "page" begins with its path or address, before the "#"',
+            hint='Such as "intro#goals".',
+        )
     drafted, tags = _yes(entry, place, "drafted"), _names(entry.get("tags"), place, "tags")
     id = entry.get("id", "")
     if not isinstance(id, str) or ("id" in entry and not id.strip()):
@@ -367,11 +432,22 @@ def _from_question(entry: dict[str, Any], place: str) -> dict[str, Any]:
     if match not in {"any", "all", "none"}:
         raise InvalidArgument(f'{place}: "match" must be any, all or none', hint=_QUESTION_SHAPE)
     if not isinstance(expected, list) or not all(map(_is_place, expected)):
-        raise InvalidArgument(f'{place}: "expected" must be a list of pages with sections', hint=_QUESTION_SHAPE)
+        raise InvalidArgument(
+            f'{place}: "expected" must be a list of pages with sections', hint=_QUESTION_SHAPE
+        )
     if bool(expected) == (match == "none"):
-        raise InvalidArgument(f'{place}: "match" is {match}, but "expected" has {len(expected)} pages', hint=_QUESTION_SHAPE)
-    pages = [HEADING_SEPARATOR.join(filter(None, (each["page"], each.get("section", "").strip()))) for each in expected]
-    converted = {"query": entry["question"], "expect": {"page": pages} if pages else {"nothing": True}, "tags": entry.get("type")}
+        raise InvalidArgument(
+            f'{place}: "match" is {match}, but "expected" has {len(expected)} pages', hint=_QUESTION_SHAPE
+        )
+    pages = [
+        HEADING_SEPARATOR.join(filter(None, (each["page"], each.get("section", "").strip())))
+        for each in expected
+    ]
+    converted = {
+        "query": entry["question"],
+        "expect": {"page": pages} if pages else {"nothing": True},
+        "tags": entry.get("type"),
+    }
     return converted | ({"id": entry["id"]} if "id" in entry else {})
 
 
@@ -387,11 +463,15 @@ def _is_place(value: Any) -> bool:
 
 def _filters(value: Any, place: str) -> Filters:
     if not isinstance(value, dict):
-        raise InvalidArgument(f'{place}: "filters" must be like {{"module": "ros2", "url": "..."}}', hint=SHAPE)
+        raise InvalidArgument(
+            f'{place}: "filters" must be like {{"module": "ros2", "url": "..."}}', hint=SHAPE
+        )
     _check_keys(value, ("module", "url"), place)
     urls = _names(value.get("url"), place, "url")
     if len(urls) > 1:
-        raise InvalidArgument(f'{place}: "url" must be one address', hint="A search is narrowed to one page at most.")
+        raise InvalidArgument(
+            f'{place}: "url" must be one address', hint="A search is narrowed to one page at most."
+        )
     return Filters(_names(value.get("module"), place, "module"), urls[0] if urls else None)
 
 
@@ -414,8 +494,13 @@ def _yes(entry: dict[str, Any], place: str, key: str) -> bool:
 
 
 def _aliases(value: Any, origin: str) -> dict[str, str]:
-    if not isinstance(value, dict) or not all(isinstance(new, str) and new.strip() and old.strip() for old, new in value.items()):
-        raise InvalidArgument(f'{origin}: "aliases" must lead from old pages to new ones', hint='Such as {"old-page": "new-page"}.')
+    if not isinstance(value, dict) or not all(
+        isinstance(new, str) and new.strip() and old.strip() for old, new in value.items()
+    ):
+        raise InvalidArgument(
+            f'{origin}: "aliases" must lead from old pages to new ones',
+            hint='Such as {"old-page": "new-page"}.',
+        )
     return {_clean(old): _clean(new) for old, new in value.items()}
 
 
@@ -427,7 +512,8 @@ def _alias_key(name: str) -> str:
 def _threshold(value: Any, origin: str) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
         raise InvalidArgument(
-            f'{origin}: "threshold" must be a share between 0 and 1', hint="It is the share of questions that has to pass."
+            f'{origin}: "threshold" must be a share between 0 and 1',
+            hint="It is the share of questions that has to pass.",
         )
     return float(value)
 
@@ -437,5 +523,6 @@ def _check_keys(entry: dict[str, Any], known: tuple[str, ...], place: str) -> No
         if key not in known:
             near = nearest(key, known)
             raise InvalidArgument(
-                f'{place}: "{key}" is not known' + (f'; did you mean "{near}"?' if near else ""), hint=f"Known: {', '.join(known)}."
+                f'{place}: "{key}" is not known' + (f'; did you mean "{near}"?' if near else ""),
+                hint=f"Known: {', '.join(known)}.",
             )

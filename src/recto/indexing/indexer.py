@@ -11,7 +11,7 @@ from recto import __version__
 from recto.book.chunking import DEFAULT_SIZE, ChunkSize
 from recto.errors import InvalidArgument, RectoError
 from recto.indexing.journal import Journal
-from recto.indexing.planner import Entry, Plan, Planner, Previous, Spool, current_state
+from recto.indexing.planner import IndexSnapshot, Plan, PlannedChunk, Planner, Spool, current_state
 from recto.protocols import Build, Embedder, Source, Store
 from recto.search.analyzer import ANALYZER
 from recto.search.lexicon import LexiconBuilder
@@ -47,7 +47,7 @@ class IndexReport:
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class IndexJob:
     """What is to be indexed and how: everything but where it goes."""
 
     source: Source
@@ -57,14 +57,18 @@ class Work:
     rebuild: bool = False
 
 
-def plan_book(work: Work, store: Store, collection: str, *, journal: Path, progress: Watcher | None = None) -> Plan:
+def plan_book(
+    work: IndexJob, store: Store, collection: str, *, journal: Path, progress: Watcher | None = None
+) -> Plan:
     """Say what indexing a book would do; nothing is written."""
     known = _journal(journal, collection, work.embedder)
-    return _planner(work, current_state(store, collection, work.embedder, reuse=not work.rebuild), known, None, progress).plan()
+    return _planner(
+        work, current_state(store, collection, work.embedder, reuse=not work.rebuild), known, None, progress
+    ).plan()
 
 
 def index_book(
-    work: Work,
+    work: IndexJob,
     store: Store,
     collection: str,
     *,
@@ -78,16 +82,25 @@ def index_book(
     run that was interrupted does not embed it again. Pages that cannot be read keep their old version.
     """
     embedder = work.embedder
-    building = store.build(collection, embedder.fingerprint, analyzer=ANALYZER, rebuild=work.rebuild, wait=wait)
+    building = store.build(
+        collection, embedder.fingerprint, analyzer=ANALYZER, rebuild=work.rebuild, wait=wait
+    )
     with building as build, Spool() as spool:
         known = _journal(journal, collection, embedder)
         previous = current_state(store, collection, embedder, reuse=not work.rebuild)
         plan = _planner(work, previous, known, spool, progress).plan()
         if not plan.chunks:
             failures = "; ".join(map(str, plan.failed[:3]))
-            raise InvalidArgument(f"There is no text in {work.source.location}", hint=failures or "All pages are empty.")
+            raise InvalidArgument(
+                f"There is no text in {work.source.location}", hint=failures or "All pages are empty."
+            )
         fingerprint = _fingerprint(work, plan)
-        if previous is not None and not plan.changes and not work.rebuild and _is_current(previous.index.info, fingerprint):
+        if (
+            previous is not None
+            and not plan.changes
+            and not work.rebuild
+            and _is_current(previous.index.info, fingerprint)
+        ):
             known.clear()
             return IndexReport(previous.index.info, plan, published=False)
         if previous is not None:
@@ -100,7 +113,9 @@ def index_book(
     return _measured(IndexReport(info, plan, published=True, notes=info.warnings), store, embedder, before)
 
 
-def _measured(report: IndexReport, store: Store, embedder: Embedder, before: Calibration | None) -> IndexReport:
+def _measured(
+    report: IndexReport, store: Store, embedder: Embedder, before: Calibration | None
+) -> IndexReport:
     """Find out where noise ends in what was just published; without it an index is as good as any.
 
     A few new passages do not move it: then what was measured before is kept, and a service is not asked again after every small change.
@@ -111,11 +126,9 @@ def _measured(report: IndexReport, store: Store, embedder: Embedder, before: Cal
         index = store.open(report.info.collection)
         few = report.plan.chunks - report.plan.reused <= _FEW_NEW * report.plan.chunks
         calibration = before if before is not None and few else calibrate(embedder, index)
-        store.annotate(index.info, calibration)
+        store.save_calibration(index.info, calibration)
     except RectoError as error:
-        note = (
-            f"The level of noise was not measured ({error.message}); `recto calibrate --collection {report.info.collection}` does it later."
-        )
+        note = f"The level of noise was not measured ({error.message}); `recto calibrate --collection {report.info.collection}` does it later."
         return replace(report, notes=(*report.notes, note))
     return replace(report, info=replace(report.info, calibration=calibration))
 
@@ -126,15 +139,30 @@ def _journal(directory: Path, collection: str, embedder: Embedder) -> Journal:
     return journal
 
 
-def _planner(work: Work, previous: Previous | None, journal: Journal, spool: Spool | None, progress: Watcher | None) -> Planner:
-    def tell(pages: int, chunks: int) -> None:
+def _planner(
+    work: IndexJob,
+    previous: IndexSnapshot | None,
+    journal: Journal,
+    spool: Spool | None,
+    progress: Watcher | None,
+) -> Planner:
+    def notify(pages: int, chunks: int) -> None:
         if progress:
             progress(IndexProgress(pages, chunks))
 
-    return Planner(work.source, work.embedder, work.size, previous, journal, modules=work.modules, spool=spool, progress=tell)
+    return Planner(
+        work.source,
+        work.embedder,
+        work.size,
+        previous,
+        journal,
+        modules=work.modules,
+        spool=spool,
+        progress=notify,
+    )
 
 
-def _fingerprint(work: Work, plan: Plan) -> Fingerprint:
+def _fingerprint(work: IndexJob, plan: Plan) -> Fingerprint:
     return Fingerprint(
         embedder=work.embedder.fingerprint,
         chunker=str(work.size),
@@ -162,7 +190,7 @@ def _is_current(info: IndexInfo, wanted: Fingerprint) -> bool:
     )
 
 
-def _carry_over(spool: Spool, previous: Previous, journal: Journal) -> None:
+def _carry_over(spool: Spool, previous: IndexSnapshot, journal: Journal) -> None:
     """Write the vectors of texts that only moved to the journal: a store that is changed in place may soon overwrite them."""
     moved: dict[str, str] = {}
 
@@ -175,7 +203,7 @@ def _carry_over(spool: Spool, previous: Previous, journal: Journal) -> None:
 
     for entry in spool:
         name = entry.passage.chunk.content_hash
-        if not entry.stays and name not in journal and (id := previous.id_of(name)) is not None:
+        if not entry.unchanged and name not in journal and (id := previous.id_of(name)) is not None:
             moved[name] = id
             if len(moved) >= _WRITTEN:
                 flush()
@@ -192,7 +220,7 @@ class _Writer:
         embedder: Embedder,
         lexicon: LexiconBuilder,
         journal: Journal,
-        previous: Previous | None,
+        previous: IndexSnapshot | None,
         plan: Plan,
         progress: Watcher | None,
     ) -> None:
@@ -208,51 +236,59 @@ class _Writer:
 
     def write(self, spool: Spool) -> None:
         """Write all; the store writes one batch while the next is embedded."""
-        self._tell()
+        self._notify()
         for entries, step in _grouped(spool, self._journal):
             step_of = {"stays": self._keep, "known": self._add, "new": self._embed}
             step_of[step](entries)
             self._done += len(entries)
-            self._tell()
+            self._notify()
 
-    def _keep(self, entries: Sequence[Entry]) -> None:
+    def _keep(self, entries: Sequence[PlannedChunk]) -> None:
         if self._previous is None:
             raise RuntimeError("nothing stays where nothing was")
         chunks = [entry.passage.chunk for entry in entries]
         self._build.keep(chunks, self._previous.index, self._lexicon.vectors(chunks))
 
-    def _add(self, entries: Sequence[Entry]) -> None:
+    def _add(self, entries: Sequence[PlannedChunk]) -> None:
         self._write(entries, self._journal.vectors([entry.passage.chunk.content_hash for entry in entries]))
 
-    def _write(self, entries: Sequence[Entry], vectors: Mapping[str, Vector]) -> None:
+    def _write(self, entries: Sequence[PlannedChunk], vectors: Mapping[str, Vector]) -> None:
         chunks = [entry.passage.chunk for entry in entries]
-        self._build.add(chunks, [vectors[chunk.content_hash] for chunk in chunks], self._lexicon.vectors(chunks))
+        self._build.add(
+            chunks, [vectors[chunk.content_hash] for chunk in chunks], self._lexicon.vectors(chunks)
+        )
 
-    def _embed(self, entries: Sequence[Entry]) -> None:
+    def _embed(self, entries: Sequence[PlannedChunk]) -> None:
         texts = {entry.passage.chunk.content_hash: entry.passage.embedded for entry in entries}
         tokens, done, written = sum(entry.tokens for entry in entries), self._tokens, self._done
 
         def share(now: int, total: int) -> None:
             self._tokens = done + tokens * now // total
             self._done = written + len(entries) * now // total
-            self._tell()
+            self._notify()
 
         vectors = self._embedder.embed_documents(list(texts.values()), share)
         self._tokens, self._done = done + tokens, written
         self._journal.add(list(texts), vectors)
         self._write(entries, dict(zip(texts, vectors, strict=True)))
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         if self._progress:
-            self._progress(IndexProgress(len(self._plan.indexed), self._plan.chunks, self._plan, self._done, self._tokens))
+            self._progress(
+                IndexProgress(
+                    len(self._plan.indexed), self._plan.chunks, self._plan, self._done, self._tokens
+                )
+            )
 
 
-def _grouped(spool: Spool, journal: Journal) -> Iterator[tuple[list[Entry], str]]:
+def _grouped(spool: Spool, journal: Journal) -> Iterator[tuple[list[PlannedChunk], str]]:
     """Gather entries by what must be done for them."""
     sizes = {"stays": _WRITTEN, "known": _WRITTEN, "new": _BATCH}
-    groups: dict[str, list[Entry]] = {step: [] for step in sizes}
+    groups: dict[str, list[PlannedChunk]] = {step: [] for step in sizes}
     for entry in spool:
-        step = "stays" if entry.stays else "known" if entry.passage.chunk.content_hash in journal else "new"
+        step = (
+            "stays" if entry.unchanged else "known" if entry.passage.chunk.content_hash in journal else "new"
+        )
         groups[step].append(entry)
         if len(groups[step]) >= sizes[step]:
             yield groups[step], step

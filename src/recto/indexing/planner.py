@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Self
 
 from recto._util.names import filter_keys, nearest
-from recto.book.chunking import ChunkSize, Passage, chunk_page
+from recto.book.chunking import ChunkSize, EmbeddingInput, chunk_page
 from recto.book.parsing.document import read
 from recto.errors import CollectionMissing, IndexDamaged, InvalidArgument, RectoError
 from recto.indexing.journal import Journal
@@ -45,7 +45,7 @@ class PagePlan:
     position: int = 0
 
 
-class Previous:
+class IndexSnapshot:
     """The current index as far as a plan needs it: what its chunks are, where a text's vector is, which pages it has."""
 
     def __init__(self, index: Index, *, reusable: bool) -> None:
@@ -64,7 +64,9 @@ class Previous:
     def _note(self, chunk: Chunk) -> None:
         known = self.pages.get(chunk.source)
         count = known.chunks + 1 if known else 1
-        self.pages[chunk.source] = PagePlan(chunk.source, chunk.page_url, chunk.module_name, count, PageState.GONE, chunk.module_title)
+        self.pages[chunk.source] = PagePlan(
+            chunk.source, chunk.page_url, chunk.module_name, count, PageState.GONE, chunk.module_title
+        )
         self._keys[chunk.source] = chunk.module_keys
         if self._revisions.setdefault(chunk.source, chunk.revision) != chunk.revision:
             self._revisions[chunk.source] = ""  # a run that changed it in place was interrupted
@@ -89,20 +91,27 @@ class Previous:
     def is_same(self, path: str, revision: str) -> bool:
         """Whether a page was read in the very same way before, so that reading it again would give the same chunks."""
         known = self.pages.get(path)
-        return self.reusable and known is not None and self._revisions[path] == revision and known.chunks == self._totals[path]
+        return (
+            self.reusable
+            and known is not None
+            and self._revisions[path] == revision
+            and known.chunks == self._totals[path]
+        )
 
     def module_keys(self, path: str) -> tuple[str, ...]:
         """Return the names of a page's module."""
         return self._keys[path]
 
 
-def current_state(store: Store, collection: str, embedder: Embedder, *, reuse: bool = True) -> Previous | None:
+def current_state(
+    store: Store, collection: str, embedder: Embedder, *, reuse: bool = True
+) -> IndexSnapshot | None:
     """Read the collection's own current index, if there is one whose chunks can be understood."""
     with suppress(CollectionMissing, IndexDamaged):
         index = store.open(collection)
         made = index.info.fingerprint
         if made is not None and index.info.collection == collection:
-            return Previous(index, reusable=reuse and made.embedder.is_compatible(embedder.fingerprint))
+            return IndexSnapshot(index, reusable=reuse and made.embedder.is_compatible(embedder.fingerprint))
     return None
 
 
@@ -110,11 +119,11 @@ _IN_MEMORY = 4 << 20  # bytes
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class PlannedChunk:
     """A passage of the new index; `stays` says that the current index holds the very same chunk."""
 
-    passage: Passage
-    stays: bool
+    passage: EmbeddingInput
+    unchanged: bool
     tokens: int = 0
 
 
@@ -128,22 +137,26 @@ class Spool:
         """Begin."""
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         """Drop everything."""
         self._file.close()
 
-    def append(self, entry: Entry) -> None:
+    def append(self, entry: PlannedChunk) -> None:
         """Set a passage aside."""
         chunk = entry.passage.chunk
-        json.dump((chunk.id, to_payload(chunk), entry.passage.embedded, entry.stays, entry.tokens), self._file)
+        json.dump(
+            (chunk.id, to_payload(chunk), entry.passage.embedded, entry.unchanged, entry.tokens), self._file
+        )
         self._file.write("\n")
 
-    def __iter__(self) -> Iterator[Entry]:
+    def __iter__(self) -> Iterator[PlannedChunk]:
         """Yield what was set aside, from the beginning."""
         self._file.seek(0)
         for line in self._file:
-            id, payload, embedded, stays, tokens = json.loads(line)
-            yield Entry(Passage(from_payload(id, payload), embedded), stays, tokens)
+            id, payload, embedded, unchanged, tokens = json.loads(line)
+            yield PlannedChunk(EmbeddingInput(from_payload(id, payload), embedded), unchanged, tokens)
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +207,7 @@ class Planner:
         source: Source,
         embedder: Embedder,
         size: ChunkSize,
-        previous: Previous | None,
+        previous: IndexSnapshot | None,
         journal: Journal,
         *,
         modules: Sequence[str] = (),
@@ -217,7 +230,7 @@ class Planner:
         self._wanted: set[bytes] = set()
         self._other_modules: set[str] = set()
         self._other_positions: dict[str, int] = {}
-        self._chunks = self._stays = self._reused = self._tokens = 0
+        self._chunks = self._unchanged = self._reused = self._tokens = 0
 
     def plan(self) -> Plan:
         """Read everything."""
@@ -239,7 +252,7 @@ class Planner:
             reused=self._reused,
             texts=len(self._wanted),
             tokens=self._tokens,
-            changes=self._previous is None or not self._stays == self._chunks == len(self._previous),
+            changes=self._previous is None or not self._unchanged == self._chunks == len(self._previous),
             content_hash=f"{self._content:064x}",
             failed=tuple(self._failed),
             notes=(*self._source.notes, *self._notes),
@@ -254,7 +267,9 @@ class Planner:
             return
         embedder = self._embedder
         try:
-            passages = chunk_page(page, read(page), self._source.book, embedder.count_tokens, embedder.max_tokens, self._size)
+            passages = chunk_page(
+                page, read(page), self._source.book, embedder.count_tokens, embedder.max_tokens, self._size
+            )
         except RectoError:
             raise
         except Exception as error:  # noqa: BLE001 - one page that nobody could foresee does not cost the book
@@ -262,40 +277,58 @@ class Planner:
             return
         if not passages:
             self._notes.append(f"{page.path} has no text.")
-        chunks = (replace(passage.chunk, revision=revision, module_title=page.module_title) for passage in passages)
-        stays = [self._add(Passage(chunk, passage.embedded)) for chunk, passage in zip(chunks, passages, strict=True)]
+        chunks = (
+            replace(passage.chunk, revision=revision, module_title=page.module_title) for passage in passages
+        )
+        unchanged = [
+            self._add(EmbeddingInput(chunk, passage.embedded))
+            for chunk, passage in zip(chunks, passages, strict=True)
+        ]
         state = PageState.NEW
         if before is not None:
-            state = PageState.UNCHANGED if all(stays) and before.chunks == len(stays) else PageState.CHANGED
-        self._pages.append(PagePlan(page.path, page.url, page.module, len(passages), state, page.module_title, page.position))
+            state = (
+                PageState.UNCHANGED
+                if all(unchanged) and before.chunks == len(unchanged)
+                else PageState.CHANGED
+            )
+        self._pages.append(
+            PagePlan(page.path, page.url, page.module, len(passages), state, page.module_title, page.position)
+        )
 
     def _revision(self, page: Page) -> str:
         """Stand for everything that a page's chunks depend on; its place among the other pages is not part of it."""
-        everything = (*astuple(replace(page, text="", lines=(), position=0)), self._source.book, str(self._size), self._embedder.max_tokens)
+        everything = (
+            *astuple(replace(page, text="", lines=(), position=0)),
+            self._source.book,
+            str(self._size),
+            self._embedder.max_tokens,
+        )
         return hashlib.sha256(repr(everything).encode()).hexdigest()[:32]
 
-    def _add(self, passage: Passage) -> bool:
+    def _add(self, passage: EmbeddingInput) -> bool:
         chunk = passage.chunk
-        stays = self._previous is not None and self._previous.has(chunk)
+        unchanged = self._previous is not None and self._previous.has(chunk)
         tokens = 0
-        if stays or self._is_known(chunk.content_hash):
+        if unchanged or self._is_known(chunk.content_hash):
             self._reused += 1
         elif (key := bytes.fromhex(chunk.content_hash)) not in self._wanted:
             self._wanted.add(key)
             tokens = self._embedder.count_tokens(passage.embedded)
             self._tokens += tokens
-        self._set_aside(Entry(passage, stays, tokens))
-        return stays
+        self._set_aside(PlannedChunk(passage, unchanged, tokens))
+        return unchanged
 
     def _is_known(self, content_hash: str) -> bool:
-        return content_hash in self._journal or (self._previous is not None and self._previous.id_of(content_hash) is not None)
+        return content_hash in self._journal or (
+            self._previous is not None and self._previous.id_of(content_hash) is not None
+        )
 
-    def _set_aside(self, entry: Entry) -> None:
+    def _set_aside(self, entry: PlannedChunk) -> None:
         chunk = entry.passage.chunk
         digest = hashlib.sha256(f"{chunk.id} {chunk.content_hash}".encode()).digest()
         self._content ^= int.from_bytes(digest)  # the order in which chunks come does not count
         self._chunks += 1
-        self._stays += entry.stays
+        self._unchanged += entry.unchanged
         if self._spool is not None:
             self._spool.append(entry)
 
@@ -313,7 +346,7 @@ class Planner:
         if self._kept:
             self._keep(chunk for chunk in self._previous.index.scroll() if chunk.source in self._kept)
 
-    def _unread(self, path: str, previous: Previous) -> PageState:
+    def _unread(self, path: str, previous: IndexSnapshot) -> PageState:
         """Say what becomes of a page that was not read: it may have failed, be of a module that was not asked for, or be gone."""
         outside = bool(self._modules) and self._modules.isdisjoint(previous.module_keys(path))
         failed = any(failure.covers(path) for failure in self._failed)
@@ -321,14 +354,16 @@ class Planner:
             return PageState.GONE
         made = previous.index.info.fingerprint
         if made is None or not made.embedder.is_compatible(self._embedder.fingerprint):
-            self._notes.append(f"{path} was embedded by another model before, so it leaves the index until it can be read again.")
+            self._notes.append(
+                f"{path} was embedded by another model before, so it leaves the index until it can be read again."
+            )
             return PageState.GONE
         return PageState.KEPT if failed else PageState.UNCHANGED
 
     def _keep(self, chunks: Iterable[Chunk]) -> None:
         for chunk in chunks:
             self._reused += 1
-            self._set_aside(Entry(Passage(chunk, ""), stays=True))
+            self._set_aside(PlannedChunk(EmbeddingInput(chunk, ""), unchanged=True))
 
     def _no_such_module(self) -> InvalidArgument:
         known = sorted(self._other_modules)

@@ -29,11 +29,16 @@ class Promotion:
     notes: tuple[str, ...] = ()
 
 
-def promote(source: Index, target: Store, collection: str, progress: Callable[[int, int], None] | None = None) -> Promotion:
+def promote(
+    source: Index, target: Store, collection: str, progress: Callable[[int, int], None] | None = None
+) -> Promotion:
     """Copy all chunks with their vectors, verify the count, and compare a sample of searches before anyone relies on it."""
     made = source.info.fingerprint
     if made is None:
-        raise ConfigurationError("The index has no fingerprint, so it cannot be copied", hint="Index the book again with `recto index`.")
+        raise ConfigurationError(
+            "The index has no fingerprint, so it cannot be copied",
+            hint="Index the book again with `recto index`.",
+        )
     samples: list[tuple[Chunk, Vector]] = []
     builder = LexiconBuilder()
     made = replace(made, analyzer=ANALYZER)  # lexical vectors are made from the text, whatever the source has
@@ -48,7 +53,7 @@ def promote(source: Index, target: Store, collection: str, progress: Callable[[i
                 progress(done, source.info.chunks)
         info = build.publish(made, builder.to_bytes())
     if source.info.calibration is not None:  # the same vectors have the same noise
-        target.annotate(info, source.info.calibration)
+        target.save_calibration(info, source.info.calibration)
     compared = samples[:: max(1, len(samples) // _SAMPLES)]
     return Promotion(info, len(compared), _compare(source, target.open(collection), compared))
 
@@ -65,9 +70,13 @@ def _compare(source: Index, copy: Index, samples: Sequence[tuple[Chunk, Vector]]
         for one, other in zip(*found, strict=True):
             difference = differs(one, other)
             if difference and mode == "dense":
-                raise IndexDamaged(f"The copy answers differently: {difference}", hint="Run `recto promote` again.")
+                raise IndexDamaged(
+                    f"The copy answers differently: {difference}", hint="Run `recto promote` again."
+                )
             if difference:
-                notes[mode] = f"The copy's {mode} scores differ, as they do in a collection of several shards ({difference})."
+                notes[mode] = (
+                    f"The copy's {mode} scores differ, as they do in a collection of several shards ({difference})."
+                )
     return tuple(notes.values())
 
 
@@ -76,13 +85,18 @@ def shared_modes(left: Index, right: Index) -> tuple[Mode, ...]:
     return MODES if read_lexicon(left) is not None and read_lexicon(right) is not None else ("dense",)
 
 
-def search_index(index: Index, mode: Mode, vectors: Sequence[Vector], queries: Sequence[str], top_k: int) -> list[list[Hit]]:
+def search_index(
+    index: Index, mode: Mode, vectors: Sequence[Vector], queries: Sequence[str], top_k: int
+) -> list[list[Hit]]:
     """Return the best hits of queries whose vectors are known, each index using its own vocabulary."""
     lexicon = read_lexicon(index)
     if mode == "dense" or lexicon is None:
         return index.query_batch(vectors, top_k)
     analyzed = [analyze_query(query, lexicon) for query in queries]
-    legs = [IndexQuery(None if mode == "lexical" else vector, query.vector) for vector, query in zip(vectors, analyzed, strict=True)]
+    legs = [
+        IndexQuery(None if mode == "lexical" else vector, query.vector)
+        for vector, query in zip(vectors, analyzed, strict=True)
+    ]
     pairs = zip(index.candidates(legs, top_k), analyzed, strict=True)
     ranked = [rank(found, mode, query.weight)[:top_k] for found, query in pairs]
     chunks = index.chunks({id for best in ranked for id, _ in best})
@@ -97,11 +111,11 @@ def differs(left: list[Hit], right: list[Hit]) -> str:
         if abs(one.score - other.score) > SCORE_TOLERANCE:
             return f"rank {place}: score {one.score:.5f} against {other.score:.5f}"
         tied = {hit.chunk.id for hit in right if abs(hit.score - one.score) <= SCORE_TOLERANCE}
-        at_the_end = abs(one.score - left[-1].score) <= SCORE_TOLERANCE  # a tie may go on beyond the last place
+        at_the_end = (
+            abs(one.score - left[-1].score) <= SCORE_TOLERANCE
+        )  # a tie may go on beyond the last place
         if one.chunk.id not in tied and not at_the_end:
-            return (
-                f"rank {place}: {one.chunk.page_url} ({one.chunk.chunk_index}) against {other.chunk.page_url} ({other.chunk.chunk_index})"
-            )
+            return f"rank {place}: {one.chunk.page_url} ({one.chunk.chunk_index}) against {other.chunk.page_url} ({other.chunk.chunk_index})"
     return ""
 
 

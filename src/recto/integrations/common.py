@@ -37,7 +37,9 @@ class Book:
                 self._retriever = Retriever.connect(self.collection)
             return self._retriever
 
-    def search(self, query: str, top_k: int, modules: Sequence[str] | None, page: str | None, mode: Mode = "hybrid") -> SearchResponse:
+    def search(
+        self, query: str, top_k: int, modules: Sequence[str] | None, page: str | None, mode: Mode = "hybrid"
+    ) -> SearchResponse:
         """Search; an empty answer is logged with its reason, as frameworks have no place for it."""
         return _logged(self.connected().search(query, top_k, _filters(modules, page), mode=mode))
 

@@ -32,7 +32,12 @@ class RectoRetriever:
         retriever: Retriever | None = None,
     ) -> None:
         self._book = Book(collection, retriever)
-        self._settings: dict[str, Any] = {"top_k": top_k, "modules": list(modules), "page": page, "mode": mode}
+        self._settings: dict[str, Any] = {
+            "top_k": top_k,
+            "modules": list(modules),
+            "page": page,
+            "mode": mode,
+        }
 
     def warm_up(self) -> None:
         """Open the index and load the model."""
@@ -48,7 +53,9 @@ class RectoRetriever:
         mode: Mode | None = None,
     ) -> dict[str, Any]:
         """Return the passages nearest to a question, best first; what is given here wins over what was configured."""
-        return _documents(self._book.search(query, **self._search(top_k=top_k, modules=modules, page=page, mode=mode)))
+        return _documents(
+            self._book.search(query, **self._search(top_k=top_k, modules=modules, page=page, mode=mode))
+        )
 
     @component.output_types(documents=list[Document])
     async def run_async(
@@ -60,7 +67,11 @@ class RectoRetriever:
         mode: Mode | None = None,
     ) -> dict[str, Any]:
         """Do the same without holding up the event loop."""
-        return _documents(await self._book.asearch(query, **self._search(top_k=top_k, modules=modules, page=page, mode=mode)))
+        return _documents(
+            await self._book.asearch(
+                query, **self._search(top_k=top_k, modules=modules, page=page, mode=mode)
+            )
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Describe the component as plain values."""
@@ -77,4 +88,9 @@ class RectoRetriever:
 
 def _documents(response: SearchResponse) -> dict[str, Any]:
     hits = response.hits
-    return {"documents": [Document(id=hit.chunk.id, content=hit.chunk.text, meta=citation(hit, response), score=hit.score) for hit in hits]}
+    return {
+        "documents": [
+            Document(id=hit.chunk.id, content=hit.chunk.text, meta=citation(hit, response), score=hit.score)
+            for hit in hits
+        ]
+    }

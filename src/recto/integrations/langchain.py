@@ -20,7 +20,9 @@ except ModuleNotFoundError as error:
 class RectoRetriever(BaseRetriever):
     """Finds passages of a book; `k`, `modules`, `page` and `mode` may be given to `invoke` too. Pickled, it travels by name."""
 
-    model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")  # a misspelt `collection` would search another book
+    model_config = ConfigDict(
+        arbitrary_types_allowed=True, extra="forbid"
+    )  # a misspelt `collection` would search another book
 
     collection: str | None = None
     retriever: Any = Field(default=None, exclude=True, repr=False)
@@ -38,16 +40,29 @@ class RectoRetriever(BaseRetriever):
     def __getstate__(self) -> dict[Any, Any]:
         """Leave open connections behind."""
         state: dict[Any, Any] = super().__getstate__()
-        return {**state, "__dict__": {**state["__dict__"], "retriever": None, "collection": self._book.collection}}
+        return {
+            **state,
+            "__dict__": {**state["__dict__"], "retriever": None, "collection": self._book.collection},
+        }
 
     def _get_relevant_documents(self, query: str, *, run_manager: Any = None, **asked: Any) -> list[Document]:  # noqa: ARG002 - LangChain's
         return _documents(self._book.search(query, **self._search(**asked)))
 
-    async def _aget_relevant_documents(self, query: str, *, run_manager: Any = None, **asked: Any) -> list[Document]:  # noqa: ARG002
+    async def _aget_relevant_documents(
+        self,
+        query: str,
+        *,
+        run_manager: Any = None,  # noqa: ARG002
+        **asked: Any,
+    ) -> list[Document]:
         return _documents(await self._book.asearch(query, **self._search(**asked)))
 
     def _search(
-        self, k: int | None = None, modules: tuple[str, ...] | None = None, page: str | None = None, mode: Mode | None = None
+        self,
+        k: int | None = None,
+        modules: tuple[str, ...] | None = None,
+        page: str | None = None,
+        mode: Mode | None = None,
     ) -> dict[str, Any]:
         return {
             "top_k": self.k if k is None else k,
@@ -58,4 +73,7 @@ class RectoRetriever(BaseRetriever):
 
 
 def _documents(response: SearchResponse) -> list[Document]:
-    return [Document(id=hit.chunk.id, page_content=hit.chunk.text, metadata=citation(hit, response)) for hit in response.hits]
+    return [
+        Document(id=hit.chunk.id, page_content=hit.chunk.text, metadata=citation(hit, response))
+        for hit in response.hits
+    ]

@@ -36,7 +36,12 @@ class RectoRetriever(BaseRetriever):
     ) -> None:
         super().__init__(**more)
         self._book = Book(collection, retriever)
-        self._search: dict[str, Any] = {"top_k": similarity_top_k, "modules": modules, "page": page, "mode": mode}
+        self._search: dict[str, Any] = {
+            "top_k": similarity_top_k,
+            "modules": modules,
+            "page": page,
+            "mode": mode,
+        }
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         return _nodes(self._book.search(query_bundle.query_str, **self._search))
@@ -49,7 +54,11 @@ def _nodes(response: SearchResponse) -> list[NodeWithScore]:
     nodes = []
     for hit in response.hits:
         metadata = citation(hit, response)
-        unseen = [name for name in metadata if name not in _FOR_THE_MODEL]  # the model reads what it can cite, not our numbers
-        node = TextNode(id_=hit.chunk.id, text=hit.chunk.text, metadata=metadata, excluded_llm_metadata_keys=unseen)
+        unseen = [
+            name for name in metadata if name not in _FOR_THE_MODEL
+        ]  # the model reads what it can cite, not our numbers
+        node = TextNode(
+            id_=hit.chunk.id, text=hit.chunk.text, metadata=metadata, excluded_llm_metadata_keys=unseen
+        )
         nodes.append(NodeWithScore(node=node, score=hit.score))
     return nodes

@@ -102,6 +102,7 @@ def query_words(text: str) -> list[str]:
     words = [
         word
         for token, word in found
-        if token.terms[0] not in STOP_WORDS or any(start < token.start and token.end < end for start, end in quoted)
+        if token.terms[0] not in STOP_WORDS
+        or any(start < token.start and token.end < end for start, end in quoted)
     ]
     return list(dict.fromkeys(words or [word for _, word in found]))

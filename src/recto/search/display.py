@@ -29,7 +29,7 @@ def is_covered(response: SearchResponse) -> bool:
 def above_noise(hit: Hit, response: SearchResponse) -> bool | None:
     """Tell whether a hit's cosine similarity is above the noise floor; None if either is unknown."""
     cosine = hit.score if hit.dense is None and response.mode == "dense" else hit.dense
-    return None if response.noise is None or cosine is None else cosine >= response.noise
+    return None if response.noise_floor is None or cosine is None else cosine >= response.noise_floor
 
 
 def is_weak(hit: Hit, response: SearchResponse) -> bool:
@@ -39,7 +39,9 @@ def is_weak(hit: Hit, response: SearchResponse) -> bool:
 
 def corrections_of(response: SearchResponse) -> list[str]:
     """Say which words the book does not have, and what was searched for instead."""
-    return [f'"{word}" is not in the book. Searched for {_either(meant)}.' for word, meant in response.corrections]
+    return [
+        f'"{word}" is not in the book. Searched for {_either(meant)}.' for word, meant in response.corrections
+    ]
 
 
 def response_words(retriever: Retriever, response: SearchResponse) -> tuple[QueryWord, ...]:

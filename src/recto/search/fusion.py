@@ -21,7 +21,9 @@ def rank(candidates: Candidates, mode: Mode, weight: float, min_score: float | N
         scores = candidates.dense
     else:
         scale = weight / max(candidates.lexical.values())
-        scores = {id: cosine + scale * candidates.lexical.get(id, 0.0) for id, cosine in candidates.dense.items()}
+        scores = {
+            id: cosine + scale * candidates.lexical.get(id, 0.0) for id, cosine in candidates.dense.items()
+        }
     ranked = sorted(scores.items(), key=lambda item: -item[1])
     return ranked if min_score is None else [item for item in ranked if item[1] >= min_score]
 

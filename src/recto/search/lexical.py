@@ -14,7 +14,10 @@ from recto.search.lexicon import Lexicon
 from recto.types import SparseVector
 
 _KEYWORDS = 2  # a query of so few words is a search for these very words
-_OTHER_FORM, _OTHER_FORM_OF_KEYWORD = 0.8, 0.5  # what another form of a word counts for, against the word as asked
+_OTHER_FORM, _OTHER_FORM_OF_KEYWORD = (
+    0.8,
+    0.5,
+)  # what another form of a word counts for, against the word as asked
 _SHORTEST, _SHORTEST_FOR_TWO_EDITS = 4, 9  # letters of a word that is corrected
 _HALF_KNOWN = 0.5  # what a corrected word, or a compound of known parts, counts for among the known words
 _PART = 0.25  # what the parts of an identifier count for where the book has the whole
@@ -113,7 +116,11 @@ def _common_words() -> array[int]:
 
 def _corrections(word: str, lexicon: Lexicon, keywords: bool) -> tuple[str, ...]:
     """Return the words that an unknown one may have been meant for; in a sentence, an English word or a number is meant as it is."""
-    if len(word) < _SHORTEST or word.isnumeric() or (not keywords and (is_common(word) or not word.isalpha())):
+    if (
+        len(word) < _SHORTEST
+        or word.isnumeric()
+        or (not keywords and (is_common(word) or not word.isalpha()))
+    ):
         return ()
     return lexicon.nearest(word, 2 if len(word) >= _SHORTEST_FOR_TWO_EDITS else 1)
 

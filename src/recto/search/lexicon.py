@@ -15,7 +15,11 @@ from recto.types import Chunk, SparseVector
 
 _MAGIC = b"RECTOLX1"
 _HEADER = struct.Struct("<8sII")  # magic, chunks, entries
-_K1, _B, _AVERAGE_LENGTH = 1.2, 0.75, 100  # BM25; the average is fixed, so that a new page does not change the vectors of others
+_K1, _B, _AVERAGE_LENGTH = (
+    1.2,
+    0.75,
+    100,
+)  # BM25; the average is fixed, so that a new page does not change the vectors of others
 _MAX_CORRECTIONS = 3
 _PREFIX = 3  # letters; an edit behind them leaves the word among those with the same prefix
 _MAX_SCANNED = 5_000  # words that are compared for one correction
@@ -89,14 +93,20 @@ class Lexicon:
 
     def _nearest(self, word: str, edits: int = 1) -> tuple[str, ...]:
         """Return the words of the book that are nearest to one that it does not have, at most so many edits away."""
-        found = {other: count for other, count in self._similar(word, word[:_PREFIX]) if _distance(word, other) == 1}
+        found = {
+            other: count
+            for other, count in self._similar(word, word[:_PREFIX])
+            if _distance(word, other) == 1
+        }
         for edit in _edits(word, _PREFIX):
             if count := self._forms(edit).get(edit):
                 found[edit] = count
         if not found and edits > 1:
             similar = self._similar(word, word[: _PREFIX - 1], edits)
             found = {other: count for other, count in similar if _distance(word, other) <= edits}
-        return tuple(sorted(found, key=lambda other: (other[0] != word[0], -found[other], other))[:_MAX_CORRECTIONS])
+        return tuple(
+            sorted(found, key=lambda other: (other[0] != word[0], -found[other], other))[:_MAX_CORRECTIONS]
+        )
 
     def _similar(self, word: str, prefix: str, edits: int = 1) -> Iterator[tuple[str, int]]:
         """Yield the words with a prefix that are about as long as another, with their counts."""

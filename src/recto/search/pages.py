@@ -27,7 +27,9 @@ class BookPage:
     def section(self, anchor: str) -> tuple[Chunk, ...]:
         """Return the passages of the section that an anchor opens, those of the sections below it included."""
         chunks = self.chunks
-        first = next((place for place, chunk in enumerate(chunks) if anchor in (chunk.anchor, *chunk.anchors)), None)
+        first = next(
+            (place for place, chunk in enumerate(chunks) if anchor in (chunk.anchor, *chunk.anchors)), None
+        )
         if first is None:
             known = dict.fromkeys(name for chunk in chunks for name in (chunk.anchor, *chunk.anchors) if name)
             near = nearest(anchor, known)
@@ -37,7 +39,9 @@ class BookPage:
             )
         path = chunks[first].headings
         last = first + 1
-        while last < len(chunks) and (anchor in chunks[last].anchors or chunks[last].headings[: len(path)] == path):
+        while last < len(chunks) and (
+            anchor in chunks[last].anchors or chunks[last].headings[: len(path)] == path
+        ):
             last += 1
         return chunks[first:last]
 
@@ -58,7 +62,9 @@ def read_page(index: Index, url: str, collection: str) -> BookPage:
     if not chunks:
         known = index.pages()
         part = page_key(address).strip("/")
-        near = next((page for page in known if page.endswith(f"/{part}")), None) or nearest(page_key(address), known)
+        near = next((page for page in known if page.endswith(f"/{part}")), None) or nearest(
+            page_key(address), known
+        )
         raise PageMissing(
             f"There is no page '{address}' in '{collection}'",
             hint=f"Did you mean '{near}'?" if near else "Take the address from a search's results.",
@@ -84,7 +90,10 @@ def _blocks(chunks: tuple[Chunk, ...]) -> Iterator[str]:
 
 def _common(path: tuple[str, ...], other: tuple[str, ...]) -> int:
     """Return how many headings two paths share from the top."""
-    return next((depth for depth, pair in enumerate(zip(path, other, strict=False)) if pair[0] != pair[1]), min(len(path), len(other)))
+    return next(
+        (depth for depth, pair in enumerate(zip(path, other, strict=False)) if pair[0] != pair[1]),
+        min(len(path), len(other)),
+    )
 
 
 def _states(text: str, heading: str) -> bool:

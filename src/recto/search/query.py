@@ -35,12 +35,15 @@ def check_query(query: str) -> str:
     """Return the text that is searched for, or say why there is none."""
     if not isinstance(query, str):
         raise InvalidQuery(f"Query must be text, not {type(query).__name__}", hint="Pass a string.")
-    text = query.encode("utf-8", "replace").decode("utf-8").strip()  # half of a surrogate pair is no character
+    text = (
+        query.encode("utf-8", "replace").decode("utf-8").strip()
+    )  # half of a surrogate pair is no character
     if not text:
         raise InvalidQuery("Query cannot be empty", hint='Ask a question, such as "What is ROS 2?"')
     if len(text) > MAX_QUERY:
         raise InvalidQuery(
-            f"Query is too long: {len(text)} characters, at most {MAX_QUERY} are allowed", hint="Shorten it to the question itself."
+            f"Query is too long: {len(text)} characters, at most {MAX_QUERY} are allowed",
+            hint="Shorten it to the question itself.",
         )
     return text
 
@@ -48,7 +51,10 @@ def check_query(query: str) -> str:
 def check_queries(queries: Iterable[str]) -> list[str]:
     """Return the texts that are searched for; one text is not taken for a list of its letters."""
     if isinstance(queries, str) or not isinstance(queries, Iterable):
-        raise InvalidQuery(f"Queries must be a list of texts, not {type(queries).__name__}", hint="Pass one question as [question].")
+        raise InvalidQuery(
+            f"Queries must be a list of texts, not {type(queries).__name__}",
+            hint="Pass one question as [question].",
+        )
     return [check_query(query) for query in queries]
 
 
@@ -63,32 +69,50 @@ def check_search(
     """Refuse what no search can be asked for."""
     check_mode(mode)
     if group_by not in (None, "page"):
-        raise InvalidArgument(f'group_by must be "page" or None, not {group_by!r}', hint="Leave it out for a flat list of chunks.")
+        raise InvalidArgument(
+            f'group_by must be "page" or None, not {group_by!r}',
+            hint="Leave it out for a flat list of chunks.",
+        )
     check_top_k(top_k, name=names.top_k)
     if not isinstance(filters, Filters) or not isinstance(filters.modules, tuple | list):
-        raise InvalidArgument("filters must be Filters with a tuple of module names", hint='Such as Filters(modules=("ros2",)).')
-    if not all(is_text(module) for module in filters.modules) or not (filters.page_url is None or is_text(filters.page_url)):
-        raise InvalidArgument("Module names and page addresses must be text", hint='Such as Filters(modules=("ros2",)).')
+        raise InvalidArgument(
+            "filters must be Filters with a tuple of module names", hint='Such as Filters(modules=("ros2",)).'
+        )
+    if not all(is_text(module) for module in filters.modules) or not (
+        filters.page_url is None or is_text(filters.page_url)
+    ):
+        raise InvalidArgument(
+            "Module names and page addresses must be text", hint='Such as Filters(modules=("ros2",)).'
+        )
     if any(not module.strip() for module in filters.modules):
-        raise InvalidArgument(f"{names.module} cannot be empty", hint="Name a module, or leave the filter out.")
+        raise InvalidArgument(
+            f"{names.module} cannot be empty", hint="Name a module, or leave the filter out."
+        )
     if filters.page_url is not None and not filters.page_url.strip():
-        raise InvalidArgument(f"{names.url} cannot be empty", hint="Give a page's address, or leave the filter out.")
+        raise InvalidArgument(
+            f"{names.url} cannot be empty", hint="Give a page's address, or leave the filter out."
+        )
     if min_score is None:
         return
     if not isinstance(min_score, int | float) or isinstance(min_score, bool):
-        raise InvalidArgument(f"{names.min_score} must be a number", hint="It is compared with the score of each hit.")
+        raise InvalidArgument(
+            f"{names.min_score} must be a number", hint="It is compared with the score of each hit."
+        )
     if mode == "dense" and not -1 <= min_score <= 1:
         raise InvalidArgument(f"{names.min_score} must be between -1 and 1", hint="It is a cosine.")
     if not -1 <= min_score <= MAX_SCORE:
         raise InvalidArgument(
-            f"{names.min_score} must be between -1 and {MAX_SCORE}", hint="It is compared with the score of the chosen mode."
+            f"{names.min_score} must be between -1 and {MAX_SCORE}",
+            hint="It is compared with the score of the chosen mode.",
         )
 
 
 def check_mode(mode: Mode, modes: Sequence[Mode] = MODES) -> None:
     """Refuse a mode that an entry point does not have."""
     if mode not in modes:
-        raise InvalidArgument(f"mode must be one of {', '.join(modes)}, not {mode!r}", hint=f"The default is {modes[0]}.")
+        raise InvalidArgument(
+            f"mode must be one of {', '.join(modes)}, not {mode!r}", hint=f"The default is {modes[0]}."
+        )
 
 
 def check_top_k(top_k: int, most: int = MAX_TOP_K, name: str = ARGUMENTS.top_k) -> None:

@@ -10,7 +10,7 @@ from recto.search.lexical import LexicalQuery
 from recto.types import Calibration, Filters, Hit, Mode, Outcome, SearchResponse, Timings
 
 
-def answer(
+def build_response(
     index: Index,
     collection: str,
     query: str,
@@ -35,7 +35,7 @@ def answer(
         timings,
         message,
         info.warnings + warnings,
-        info.noise,
+        info.noise_floor,
         generation=info.generation,
         mode=mode,
         answerable=answerable(best_cosine, lexical, info.calibration),
@@ -60,8 +60,12 @@ def _why_nothing(index: Index, filters: Filters, min_score: float | None, mode: 
         )
     if filters.page_url is not None and not index.count(Filters(page_url=filters.page_url)):
         near = nearest(filters.page_url, index.pages())
-        reasons.append(f"There is no page {filters.page_url!r}." + (f" Did you mean '{near}'?" if near else ""))
-    return Outcome.FILTERED_OUT, " ".join(reasons) or "No page matches all filters together; each of them alone has matches."
+        reasons.append(
+            f"There is no page {filters.page_url!r}." + (f" Did you mean '{near}'?" if near else "")
+        )
+    return Outcome.FILTERED_OUT, " ".join(
+        reasons
+    ) or "No page matches all filters together; each of them alone has matches."
 
 
 LINE = 0.5
@@ -76,9 +80,11 @@ _KNOWN = 0.4  # what the share of known words counts for beside the cosine simil
 _MIDDLE, _STEEPNESS = 0.35, 30.0
 
 
-def answerable(best_cosine: float | None, lexical: LexicalQuery | None, calibration: Calibration | None) -> float | None:
+def answerable(
+    best_cosine: float | None, lexical: LexicalQuery | None, calibration: Calibration | None
+) -> float | None:
     """Return the probability that the book covers a query; None if the index was not calibrated or the query has no cosine."""
     if best_cosine is None or lexical is None or calibration is None:
         return None
-    above = (best_cosine - calibration.noise) * _SPREAD / (calibration.spread or _SPREAD)
+    above = (best_cosine - calibration.noise_floor) * _SPREAD / (calibration.spread or _SPREAD)
     return round(1 / (1 + math.exp(_STEEPNESS * (_MIDDLE - above - _KNOWN * lexical.known))), 3)

@@ -14,7 +14,7 @@ from recto.search.fusion import Ranked, group_by_page, rank
 from recto.search.lexical import LexicalQuery, analyze_query
 from recto.search.lexicon import Lexicon, read_lexicon
 from recto.search.query import DEFAULT_TOP_K, MAX_TOP_K, check_queries, check_query, check_search
-from recto.search.response import answer
+from recto.search.response import build_response
 from recto.settings import SAMPLE_COLLECTION
 from recto.stores.candidates import no_lexical_vectors
 from recto.types import (
@@ -90,14 +90,16 @@ class Retriever:
         from recto.api import open_retriever
         from recto.settings import QUERY_COLLECTION, load_settings
 
-        return open_retriever(load_settings(), QUERY_COLLECTION, logging.getLogger("recto").info, collection=collection)
+        return open_retriever(
+            load_settings(), QUERY_COLLECTION, logging.getLogger("recto").info, collection=collection
+        )
 
     @property
     def collection(self) -> str:
         """The name that is searched."""
         return self._collection
 
-    def beside(self, collection: str) -> Retriever:
+    def with_collection(self, collection: str) -> Retriever:
         """Return a retriever of another collection that shares this one's model and store, and is closed with it."""
         return Retriever(self._embedder, self._store, collection)
 
@@ -198,11 +200,13 @@ class Retriever:
         mode: Mode = "hybrid",
     ) -> SearchResponse:
         """Return chunks that go with a selected text, with or without a question about it; those that hold it are left out."""
-        from recto.search.selection import asked, question_or_none
+        from recto.search.selection import build_selection_query, question_or_none
 
         check_search(top_k, filters, min_score, mode=mode)
         question = question_or_none(question)
-        text, selected = asked(selection, question, self._embedder.max_tokens, self._embedder.count_tokens)
+        text, selected = build_selection_query(
+            selection, question, self._embedder.max_tokens, self._embedder.count_tokens
+        )
         search = _Search(top_k + _CANDIDATES, filters, min_score, mode)
         return self._related(selection, question, selected, search, self._find([text], search), top_k)
 
@@ -219,13 +223,17 @@ class Retriever:
         """Return chunks that go with a selected text without holding up the event loop."""
         from asyncio import to_thread
 
-        from recto.search.selection import asked, question_or_none
+        from recto.search.selection import build_selection_query, question_or_none
 
         check_search(top_k, filters, min_score, mode=mode)
         question = question_or_none(question)
-        text, selected = await to_thread(asked, selection, question, self._embedder.max_tokens, self._embedder.count_tokens)
+        text, selected = await to_thread(
+            build_selection_query, selection, question, self._embedder.max_tokens, self._embedder.count_tokens
+        )
         search = _Search(top_k + _CANDIDATES, filters, min_score, mode)
-        return await to_thread(self._related, selection, question, selected, search, await self._afind([text], search), top_k)
+        return await to_thread(
+            self._related, selection, question, selected, search, await self._afind([text], search), top_k
+        )
 
     def analyze(self, query: str) -> LexicalQuery | None:
         """Return a query as lexical search sees it, or None if the index has no lexical vectors."""
@@ -243,7 +251,9 @@ class Retriever:
         index = self.open()
         counts, made = index.modules(), index.info.fingerprint
         titles = dict(made.modules) if made else {}
-        ordered = [name for name in titles if name in counts] + [name for name in counts if name not in titles]
+        ordered = [name for name in titles if name in counts] + [
+            name for name in counts if name not in titles
+        ]
         return tuple(Module(name, titles.get(name) or name, counts[name]) for name in ordered)
 
     def pages(self) -> dict[str, int]:
@@ -251,7 +261,13 @@ class Retriever:
         return self.open().pages()
 
     def _respond(
-        self, texts: list[str], top_k: int, filters: Filters, min_score: float | None, mode: Mode, group_by: GroupBy | None
+        self,
+        texts: list[str],
+        top_k: int,
+        filters: Filters,
+        min_score: float | None,
+        mode: Mode,
+        group_by: GroupBy | None,
     ) -> list[SearchResponse]:
         check_search(top_k, filters, min_score, mode=mode, group_by=group_by)
         if not texts:
@@ -262,11 +278,17 @@ class Retriever:
     def _responses(
         self, texts: list[str], search: _Search, results: _Results, top_k: int, group_by: GroupBy | None
     ) -> list[SearchResponse]:
-        responses = [self._response(text, search, results, found) for text, found in zip(texts, results[2], strict=True)]
+        responses = [
+            self._response(text, search, results, found)
+            for text, found in zip(texts, results[2], strict=True)
+        ]
         if group_by is None:
             return responses
         grouped = [(response, group_by_page(response.hits, top_k)) for response in responses]
-        return [replace(response, hits=tuple(hit for group in groups for hit in group.hits), groups=groups) for response, groups in grouped]
+        return [
+            replace(response, hits=tuple(hit for group in groups for hit in group.hits), groups=groups)
+            for response, groups in grouped
+        ]
 
     def _response(self, text: str, search: _Search, results: _Results, found: _Found) -> SearchResponse:
         opened, mode, _, timings = results
@@ -274,7 +296,7 @@ class Retriever:
         if mode != search.mode and self._warned is not opened.index:
             self._warned = opened.index
             warnings = (_REINDEX,)
-        return answer(
+        return build_response(
             opened.index,
             self._collection,
             text,
@@ -296,12 +318,18 @@ class Retriever:
         ready = perf_counter()
         vectors = self._embedder.embed_queries(texts) if mode != "lexical" else []
         embedded = perf_counter()
-        analyzed = [analyze_query(text, opened.lexicon) for text in texts] if opened.lexicon else [None] * len(texts)
+        analyzed = (
+            [analyze_query(text, opened.lexicon) for text in texts] if opened.lexicon else [None] * len(texts)
+        )
         index = opened.index
         if mode == "dense":
-            found = _dense(analyzed, index.query_batch(vectors, search.limit, search.filters, search.min_score))
+            found = _dense(
+                analyzed, index.query_batch(vectors, search.limit, search.filters, search.min_score)
+            )
         else:
-            candidates = index.candidates(_index_queries(mode, vectors, analyzed), search.limit, search.filters)
+            candidates = index.candidates(
+                _index_queries(mode, vectors, analyzed), search.limit, search.filters
+            )
             ranked = _ranked(mode, search, candidates, analyzed)
             found = _hits(ranked, candidates, index.chunks(_ids(ranked)), analyzed, search.limit)
         return opened, mode, found, _shared(began, ready, embedded, perf_counter(), len(texts))
@@ -319,11 +347,17 @@ class Retriever:
         ready = perf_counter()
         vectors = await embedder.aembed_queries(texts) if mode != "lexical" else []
         embedded = perf_counter()
-        analyzed = [analyze_query(text, opened.lexicon) for text in texts] if opened.lexicon else [None] * len(texts)
+        analyzed = (
+            [analyze_query(text, opened.lexicon) for text in texts] if opened.lexicon else [None] * len(texts)
+        )
         if mode == "dense" and isinstance(index, AsyncIndex):
-            found = _dense(analyzed, await index.aquery_batch(vectors, search.limit, search.filters, search.min_score))
+            found = _dense(
+                analyzed, await index.aquery_batch(vectors, search.limit, search.filters, search.min_score)
+            )
         elif mode == "dense":
-            found = _dense(analyzed, index.query_batch(vectors, search.limit, search.filters, search.min_score))
+            found = _dense(
+                analyzed, index.query_batch(vectors, search.limit, search.filters, search.min_score)
+            )
         else:
             queries = _index_queries(mode, vectors, analyzed)
             if isinstance(index, AsyncIndex):
@@ -338,19 +372,27 @@ class Retriever:
         return opened, mode, found, _shared(began, ready, embedded, perf_counter(), len(texts))
 
     def _related(
-        self, selection: str, question: str | None, selected: Selection, search: _Search, results: _Results, top_k: int
+        self,
+        selection: str,
+        question: str | None,
+        selected: Selection,
+        search: _Search,
+        results: _Results,
+        top_k: int,
     ) -> SearchResponse:
-        from recto.search.selection import complement
+        from recto.search.selection import exclude_and_diversify
 
         found = results[2][0]
-        hits, left_out = complement(found.hits, selection, top_k)
+        hits, left_out = exclude_and_diversify(found.hits, selection, top_k)
         query = selected.text if question is None else question.strip()
         response = self._response(query, search, results, replace(found, hits=hits))
         if found.hits and not hits:
             response = replace(response, message="Only the selected text itself was found.")
         warnings = response.warnings
         if selected.cut:
-            warnings += (f"The selected text is long: its first {len(selected.text)} of {selected.given} characters were searched for.",)
+            warnings += (
+                f"The selected text is long: its first {len(selected.text)} of {selected.given} characters were searched for.",
+            )
         return replace(response, warnings=warnings, selection=replace(selected, left_out=left_out))
 
     def close(self) -> None:
@@ -363,7 +405,9 @@ class Retriever:
         """Use it in a `with` block."""
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         """Close it."""
         self.close()
 
@@ -388,12 +432,19 @@ def _possible(mode: Mode, opened: _Opened) -> Mode:
     return "dense"
 
 
-def _index_queries(mode: Mode, vectors: Sequence[Vector], analyzed: Sequence[LexicalQuery | None]) -> list[IndexQuery]:
+def _index_queries(
+    mode: Mode, vectors: Sequence[Vector], analyzed: Sequence[LexicalQuery | None]
+) -> list[IndexQuery]:
     dense: Sequence[Vector | None] = [None] * len(analyzed) if mode == "lexical" else vectors
-    return [IndexQuery(vector, query.vector if query else None) for vector, query in zip(dense, analyzed, strict=True)]
+    return [
+        IndexQuery(vector, query.vector if query else None)
+        for vector, query in zip(dense, analyzed, strict=True)
+    ]
 
 
-def _ranked(mode: Mode, search: _Search, candidates: Sequence[Candidates], analyzed: Sequence[LexicalQuery | None]) -> list[Ranked]:
+def _ranked(
+    mode: Mode, search: _Search, candidates: Sequence[Candidates], analyzed: Sequence[LexicalQuery | None]
+) -> list[Ranked]:
     """Return the best candidates of each query, with those that tie with the last of them."""
     return [
         _with_ties(rank(found, mode, query.weight if query else 0.0, search.min_score), search.limit)
@@ -422,14 +473,19 @@ def _hits(
     results = []
     for best, found, query in zip(ranked, candidates, analyzed, strict=True):
         dense, lexical = found.dense, found.lexical
-        hits = [Hit(score, chunks[id], dense.get(id), lexical.get(id, 0.0)) for id, score in best if id in chunks]
+        hits = [
+            Hit(score, chunks[id], dense.get(id), lexical.get(id, 0.0)) for id, score in best if id in chunks
+        ]
         hits.sort(key=lambda hit: (-hit.score, hit.chunk.page_url, hit.chunk.chunk_index, hit.chunk.id))
         results.append(_Found(hits[:limit], query, max(dense.values(), default=None)))
     return results
 
 
 def _dense(analyzed: Sequence[LexicalQuery | None], found: Sequence[list[Hit]]) -> list[_Found]:
-    return [_Found(hits, query, hits[0].score if hits else None) for hits, query in zip(found, analyzed, strict=True)]
+    return [
+        _Found(hits, query, hits[0].score if hits else None)
+        for hits, query in zip(found, analyzed, strict=True)
+    ]
 
 
 def check_fingerprint(index: Index, embedder: Embedder) -> None:
@@ -437,7 +493,8 @@ def check_fingerprint(index: Index, embedder: Embedder) -> None:
     info, mine = index.info, embedder.fingerprint
     if info.chunks == 0:
         raise CollectionEmpty(
-            f"Collection '{info.collection}' is empty", hint=f"Index a book with `recto index PATH --collection {info.collection}`."
+            f"Collection '{info.collection}' is empty",
+            hint=f"Index a book with `recto index PATH --collection {info.collection}`.",
         )
     if info.fingerprint is None and info.dim != mine.dim:
         raise FingerprintMismatch(

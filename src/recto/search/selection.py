@@ -22,10 +22,16 @@ _TERM = 5  # words; what is shorter is a term that the book uses everywhere, not
 def check_selection(selection: str) -> str:
     """Return the selected text without white space around it, or say why there is none."""
     if not isinstance(selection, str):
-        raise InvalidQuery(f"Selected text must be text, not {type(selection).__name__}", hint="Pass a string.")
-    text = selection.encode("utf-8", "replace").decode("utf-8").strip()  # half of a surrogate pair is no character
+        raise InvalidQuery(
+            f"Selected text must be text, not {type(selection).__name__}", hint="Pass a string."
+        )
+    text = (
+        selection.encode("utf-8", "replace").decode("utf-8").strip()
+    )  # half of a surrogate pair is no character
     if not text:
-        raise InvalidQuery("Selected text cannot be empty", hint="Select a sentence or more, or search with a question.")
+        raise InvalidQuery(
+            "Selected text cannot be empty", hint="Select a sentence or more, or search with a question."
+        )
     return text
 
 
@@ -34,7 +40,9 @@ def question_or_none(question: str | None) -> str | None:
     return None if isinstance(question, str) and not question.strip() else question
 
 
-def asked(selection: str, question: str | None, max_tokens: int, count: Callable[[str], int]) -> tuple[str, Selection]:
+def build_selection_query(
+    selection: str, question: str | None, max_tokens: int, count: Callable[[str], int]
+) -> tuple[str, Selection]:
     """Return the text that is searched for, the question first, and what of the selection is in it: the sentences that the model reads."""
     given = check_selection(selection)
     before = f"{check_query(question)}\n\n" if question is not None else ""
@@ -42,7 +50,7 @@ def asked(selection: str, question: str | None, max_tokens: int, count: Callable
     return before + used, Selection(used, len(given))
 
 
-def complement(hits: Sequence[Hit], selection: str, top_k: int) -> tuple[list[Hit], int]:
+def exclude_and_diversify(hits: Sequence[Hit], selection: str, top_k: int) -> tuple[list[Hit], int]:
     """Choose from hits, best first, those that say more than the selection, and count those left out because they hold it.
 
     One passage a section and no more than half from one page are taken as long as there are others; the engine's order is kept.

@@ -83,7 +83,11 @@ def make_snippet(text: str, words: Sequence[QueryWord], length: int = SNIPPET) -
     begin, end = _window(flat, _cluster(matches, words, length), length)
     before, after = ELLIPSIS if begin else "", ELLIPSIS if end < len(flat) else ""
     shift = len(before) - begin
-    spans = [(match.start + shift, match.end + shift) for match in matches if begin <= match.start and match.end <= end]
+    spans = [
+        (match.start + shift, match.end + shift)
+        for match in matches
+        if begin <= match.start and match.end <= end
+    ]
     return Snippet(f"{before}{flat[begin:end]}{after}", tuple(spans))
 
 

@@ -37,7 +37,8 @@ def api_keys(values: Mapping[str, str]) -> tuple[str, ...]:
     keys = tuple(dict.fromkeys(key.strip() for key in values.get(VARIABLE, "").split(",") if key.strip()))
     if any(not key.isascii() or not key.isprintable() or " " in key for key in keys):
         raise ConfigurationError(
-            f"{VARIABLE} has characters that a header cannot carry", hint="Use letters and digits; separate several keys by commas."
+            f"{VARIABLE} has characters that a header cannot carry",
+            hint="Use letters and digits; separate several keys by commas.",
         )
     return keys
 

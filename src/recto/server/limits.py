@@ -54,14 +54,20 @@ def busy(message: str, hint: str = LATER, seconds: float = 1) -> Refusal:
 
 def check_length(content_length: str) -> None:
     """Refuse a body that says itself that it is too large."""
-    if content_length.isascii() and content_length.isdecimal() and (len(content_length) > 9 or int(content_length) > MAX_BODY):
+    if (
+        content_length.isascii()
+        and content_length.isdecimal()
+        and (len(content_length) > 9 or int(content_length) > MAX_BODY)
+    ):
         raise Refused("size", _too_large())
 
 
-class Bounds:
+class AdmissionLimits:
     """Counts what is under way; used from one event loop."""
 
-    def __init__(self, most: int = MOST_AT_ONCE, body_seconds: float = BODY_SECONDS, readers: int = READERS) -> None:
+    def __init__(
+        self, most: int = MOST_AT_ONCE, body_seconds: float = BODY_SECONDS, readers: int = READERS
+    ) -> None:
         self._seconds = body_seconds
         self._reading = _Slots(readers, "The service reads as many requests as it can at once")
         self._answering = _Slots(most, "The service has as many requests as it can answer at once")
@@ -76,7 +82,9 @@ class Bounds:
                     body = await _whole(receive)
             except TimeoutError:
                 message = f"The body did not arrive within {self._seconds:g} s"
-                raise Refused("slow", Refusal(408, message, "Send the whole body at once.", _CLOSED)) from None
+                raise Refused(
+                    "slow", Refusal(408, message, "Send the whole body at once.", _CLOSED)
+                ) from None
 
         given = False
 
@@ -121,7 +129,9 @@ async def _whole(receive: Receive) -> bytes:
     while True:
         message = await receive()
         if message["type"] == "http.disconnect":
-            raise Refused("left", Refusal(400, "The body is not complete"))  # nobody is there to read it, but the log has its line
+            raise Refused(
+                "left", Refusal(400, "The body is not complete")
+            )  # nobody is there to read it, but the log has its line
         body += message.get("body", b"")
         if len(body) > MAX_BODY:
             raise Refused("size", _too_large(_CLOSED))
@@ -130,13 +140,15 @@ async def _whole(receive: Receive) -> bytes:
 
 
 def _too_large(headers: tuple[tuple[str, str], ...] = ()) -> Refusal:
-    return Refusal(413, f"The body is larger than {MAX_BODY} bytes", "Send fewer or shorter questions.", headers)
+    return Refusal(
+        413, f"The body is larger than {MAX_BODY} bytes", "Send fewer or shorter questions.", headers
+    )
 
 
 _MOST_CALLERS = 10_000
 
 
-class Rate:
+class RateLimiter:
     """So many requests a minute for each caller: a bucket that is filled again evenly."""
 
     def __init__(self, per_minute: int, clock: Callable[[], float] = time.monotonic) -> None:

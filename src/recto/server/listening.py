@@ -52,7 +52,9 @@ def _arrived(descriptor: Any, family: int, kind: int, protocol: int) -> SharedLi
 def listen(host: str, port: int) -> SharedListener:
     """Open a listening socket, or say why it cannot be."""
     try:
-        family, kind, protocol, _, place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+        family, kind, protocol, _, place = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
         listener = SharedListener(family, kind, protocol)
         try:
             if os.name == "posix":
@@ -136,8 +138,16 @@ class BoundedConnection(H11Protocol):
     def send_400_response(self, msg: str) -> None:
         """Refuse what is not HTTP in the words of every other error."""
         body = json.dumps(Refusal(400, msg.rstrip(".")).body()).encode()
-        headers = [("content-type", "application/json"), ("content-length", str(len(body))), ("connection", "close")]
-        for event in (h11.Response(status_code=400, headers=headers, reason=b"Bad Request"), h11.Data(data=body), h11.EndOfMessage()):
+        headers = [
+            ("content-type", "application/json"),
+            ("content-length", str(len(body))),
+            ("connection", "close"),
+        ]
+        for event in (
+            h11.Response(status_code=400, headers=headers, reason=b"Bad Request"),
+            h11.Data(data=body),
+            h11.EndOfMessage(),
+        ):
             self.transport.write(self.conn.send(event) or b"")
         self.transport.close()
 

@@ -45,7 +45,9 @@ class WriterLock:
         self._descriptor = descriptor
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         """Let go; the file stays, so that no two writers can lock two files of one name."""
         if self._descriptor is not None:
             os.close(self._descriptor)

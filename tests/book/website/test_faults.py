@@ -25,7 +25,9 @@ from tests.doubles.site import (
     sitemap_index,
 )
 
-OPTIONS = CrawlOptions(delay=0, timeout=1.5, tries=2, backoff=0.01, max_wait=0.5, max_bytes=1 << 20, allow_private=True)
+OPTIONS = CrawlOptions(
+    delay=0, timeout=1.5, tries=2, backoff=0.01, max_wait=0.5, max_bytes=1 << 20, allow_private=True
+)
 LIMIT = 60.0
 """Seconds; far more than any of these needs, far less than a fault that is waited for."""
 
@@ -173,7 +175,9 @@ def test_a_website_that_stops_answering_is_not_asked_for_every_page(site: SiteDo
     ],
     ids=["entities", "external entity", "packed", "nested", "cut"],
 )
-def test_a_sitemap_that_is_a_bomb_is_told_and_links_are_followed(site: SiteDouble, body: str | bytes, told: str) -> None:
+def test_a_sitemap_that_is_a_bomb_is_told_and_links_are_followed(
+    site: SiteDouble, body: str | bytes, told: str
+) -> None:
     site.put("/sitemap.xml", body)
     pages, failures, notes = read(site)
     assert pages == ["index", "bad", "good"]
@@ -193,7 +197,9 @@ def test_a_sitemap_without_end_is_read_to_a_bound(site: SiteDouble) -> None:
 def test_sitemaps_that_lead_to_each_other_come_to_an_end(site: SiteDouble) -> None:
     site.put("/sitemap.xml", sitemap_index(*(f"{site.url}/map{number}.xml" for number in range(100))))
     for number in range(100):
-        site.put(f"/map{number}.xml", sitemap_index(f"{site.url}/sitemap.xml", f"{site.url}/deep{number}.xml"))
+        site.put(
+            f"/map{number}.xml", sitemap_index(f"{site.url}/sitemap.xml", f"{site.url}/deep{number}.xml")
+        )
         site.put(f"/deep{number}.xml", sitemap_index(f"{site.url}/deeper{number}.xml"))
     pages, _, notes = read(site)
     assert pages == ["index", "bad", "good"]
@@ -210,7 +216,12 @@ def test_a_private_address_is_refused_unless_allowed(site: SiteDouble) -> None:
 def test_a_name_that_leads_to_a_private_address_is_refused(site: SiteDouble) -> None:
     port = site.url.rpartition(":")[2]
     for answer in (["127.0.0.1"], ["93.184.215.14", "127.0.0.1"], ["::ffff:127.0.0.1"], ["169.254.169.254"]):
-        source = WebsiteSource(f"http://book.example:{port}/", None, CrawlOptions(delay=0), resolve=lambda *_, answer=answer: answer)
+        source = WebsiteSource(
+            f"http://book.example:{port}/",
+            None,
+            CrawlOptions(delay=0),
+            resolve=lambda *_, answer=answer: answer,
+        )
         with pytest.raises(Unreachable, match="not a public address"):
             list(source.pages())
     assert not site.requests

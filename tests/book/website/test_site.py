@@ -39,7 +39,9 @@ def book(site: SiteDouble) -> SiteDouble:
     return site
 
 
-def source(site: SiteDouble, path: str = "/docs/", cache: Path | None = None, options: CrawlOptions = OPTIONS) -> WebsiteSource:
+def source(
+    site: SiteDouble, path: str = "/docs/", cache: Path | None = None, options: CrawlOptions = OPTIONS
+) -> WebsiteSource:
     return WebsiteSource(site.url + path, cache, options)
 
 
@@ -74,16 +76,21 @@ def test_the_book_is_named_by_its_address(book: SiteDouble) -> None:
 
 def test_pages_have_the_same_names_and_modules_when_the_whole_site_is_given(book: SiteDouble) -> None:
     pages = {one.path: one.module for one in source(book, "/").pages()}
-    assert pages == {"docs/intro": "intro", "docs/module-1-bees/hives": "bees", "docs/module-1-bees/honey": "bees"} | {
-        "docs/module-2-wax/candles": "wax"
-    }
+    assert pages == {
+        "docs/intro": "intro",
+        "docs/module-1-bees/hives": "bees",
+        "docs/module-1-bees/honey": "bees",
+    } | {"docs/module-2-wax/candles": "wax"}
 
 
 def test_robots_names_the_sitemap_and_packed_indexes_are_followed(book: SiteDouble) -> None:
     book.drop("/sitemap.xml")
     book.put("/robots.txt", f"User-agent: *\nAllow: /\nSitemap: {book.url}/maps/index.xml\n")
     book.put(
-        "/maps/index.xml", sitemap_index(f"{book.url}/maps/a.xml.gz", f"{book.url}/maps/index.xml", "http://elsewhere.example/map.xml")
+        "/maps/index.xml",
+        sitemap_index(
+            f"{book.url}/maps/a.xml.gz", f"{book.url}/maps/index.xml", "http://elsewhere.example/map.xml"
+        ),
     )
     packed = gzip.compress(sitemap(f"{book.url}/docs/module-1-bees/honey", f"{book.url}/other/page").encode())
     book.put("/maps/a.xml.gz", packed, kind="application/gzip")
@@ -93,8 +100,22 @@ def test_robots_names_the_sitemap_and_packed_indexes_are_followed(book: SiteDoub
 
 
 def test_without_a_sitemap_links_are_followed_within_the_path(site: SiteDouble) -> None:
-    site.put("/book/", page("Start", "x", "one.html", "/book/./two/#part", "/outside", "http://elsewhere.example/book/x", "cover.png"))
-    site.put("/book/one.html", page("One", "x", "../book/two/", "/book/", "mailto:a@b.c", "javascript:void(0)", "?page=2"))
+    site.put(
+        "/book/",
+        page(
+            "Start",
+            "x",
+            "one.html",
+            "/book/./two/#part",
+            "/outside",
+            "http://elsewhere.example/book/x",
+            "cover.png",
+        ),
+    )
+    site.put(
+        "/book/one.html",
+        page("One", "x", "../book/two/", "/book/", "mailto:a@b.c", "javascript:void(0)", "?page=2"),
+    )
     site.put("/book/two/", page("Two", "x", "/book/two/index.html", "/book/three"))
     site.put("/book/three", page("Three"))
     found = source(site, "/book/")
@@ -121,7 +142,20 @@ def test_a_sitemap_that_names_only_editions_is_not_the_whole_site(site: SiteDoub
 
 
 def test_lists_the_blog_and_what_asks_not_to_be_indexed_are_left_out_and_counted(site: SiteDouble) -> None:
-    site.put("/", page("Start", "x", "/docs/tags", "/docs/tags/sweet", "/search", "/blog/2021/hello", "/hidden", "/quiet", "/git/tags"))
+    site.put(
+        "/",
+        page(
+            "Start",
+            "x",
+            "/docs/tags",
+            "/docs/tags/sweet",
+            "/search",
+            "/blog/2021/hello",
+            "/hidden",
+            "/quiet",
+            "/git/tags",
+        ),
+    )
     for path in ("/docs/tags", "/docs/tags/sweet", "/search", "/blog/2021/hello", "/git/tags"):
         site.put(path, page(path))
     site.put("/hidden", page("Hidden", head='<meta name="robots" content="noindex, follow">'))
@@ -152,7 +186,8 @@ def test_one_page_under_several_addresses_is_read_as_one(site: SiteDouble) -> No
 
 def test_robots_are_obeyed(book: SiteDouble) -> None:
     book.put(
-        "/robots.txt", "User-agent: *\nDisallow: /\n\nUser-agent: Recto\nDisallow: /docs/module-1*\nAllow: /docs/module-1-bees/honey$\n"
+        "/robots.txt",
+        "User-agent: *\nDisallow: /\n\nUser-agent: Recto\nDisallow: /docs/module-1*\nAllow: /docs/module-1-bees/honey$\n",
     )
     found = source(book)
     assert paths(list(found.pages())) == ["intro", "module-1-bees/honey", "module-2-wax/candles"]
@@ -187,7 +222,9 @@ def test_what_has_not_changed_is_not_sent_again(book: SiteDouble, tmp_path: Path
     second = list(source(book, cache=tmp_path).pages())
     assert book.unchanged["/docs/module-1-bees/hives"] == 1
     assert book.unchanged["/docs/module-1-bees/honey"] == 0
-    changed = [before.path for before, after in zip(first, second, strict=True) if before.revision != after.revision]
+    changed = [
+        before.path for before, after in zip(first, second, strict=True) if before.revision != after.revision
+    ]
     assert changed == ["module-1-bees/honey"]
 
 
@@ -198,7 +235,9 @@ def test_a_damaged_cache_is_as_if_it_were_not_there(book: SiteDouble, tmp_path: 
     assert list(source(book, cache=tmp_path).pages()) == first
 
 
-def test_without_a_cache_nothing_is_written(book: SiteDouble, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_cache_nothing_is_written(
+    book: SiteDouble, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     list(source(book).pages())
     assert not list(tmp_path.iterdir())
@@ -281,7 +320,15 @@ def test_progress_is_told(book: SiteDouble, told: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    "url", ["file:///etc/passwd", "ftp://x.example/", "http://user:secret@x.example/", "docs", "http://", "http://[::1"]
+    "url",
+    [
+        "file:///etc/passwd",
+        "ftp://x.example/",
+        "http://user:secret@x.example/",
+        "docs",
+        "http://",
+        "http://[::1",
+    ],
 )
 def test_only_addresses_of_websites_are_taken(url: str) -> None:
     with pytest.raises(InvalidArgument):

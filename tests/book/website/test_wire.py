@@ -18,12 +18,50 @@ from tests.doubles.site import SiteDouble, gzip_bomb, page
 httpcore = pytest.importorskip("httpcore")
 
 PRIVATE = [
-    *("127.0.0.1", "127.8.8.8", "10.0.0.1", "172.16.5.4", "192.168.1.1", "169.254.169.254", "100.64.0.1", "100.127.255.254", "0.0.0.0"),
-    *("224.0.0.1", "240.0.0.1", "255.255.255.255", "192.0.2.1", "198.18.0.1", "::1", "::", "fe80::1", "fe80::1%eth0", "fc00::1", "ff02::1"),
-    *("::ffff:127.0.0.1", "::ffff:10.0.0.1", "::127.0.0.1", "2002:7f00:1::", "2002:a00:1::1", "64:ff9b::7f00:1", "64:ff9b::a9fe:a9fe"),
+    *(
+        "127.0.0.1",
+        "127.8.8.8",
+        "10.0.0.1",
+        "172.16.5.4",
+        "192.168.1.1",
+        "169.254.169.254",
+        "100.64.0.1",
+        "100.127.255.254",
+        "0.0.0.0",
+    ),
+    *(
+        "224.0.0.1",
+        "240.0.0.1",
+        "255.255.255.255",
+        "192.0.2.1",
+        "198.18.0.1",
+        "::1",
+        "::",
+        "fe80::1",
+        "fe80::1%eth0",
+        "fc00::1",
+        "ff02::1",
+    ),
+    *(
+        "::ffff:127.0.0.1",
+        "::ffff:10.0.0.1",
+        "::127.0.0.1",
+        "2002:7f00:1::",
+        "2002:a00:1::1",
+        "64:ff9b::7f00:1",
+        "64:ff9b::a9fe:a9fe",
+    ),
     *("64:ff9b:1::a00:1", "2001:db8::1", "fd00:ec2::254", "localhost", ""),
 ]
-PUBLIC = ["93.184.215.14", "8.8.8.8", "100.63.255.255", "100.128.0.1", "2606:4700::1111", "64:ff9b::808:808", "::ffff:8.8.8.8"]
+PUBLIC = [
+    "93.184.215.14",
+    "8.8.8.8",
+    "100.63.255.255",
+    "100.128.0.1",
+    "2606:4700::1111",
+    "64:ff9b::808:808",
+    "::ffff:8.8.8.8",
+]
 
 
 @pytest.mark.parametrize("address", PRIVATE)
@@ -43,7 +81,9 @@ def site() -> Iterator[SiteDouble]:
         yield double
 
 
-def test_a_connection_goes_to_the_address_that_was_checked_and_a_later_answer_is_checked_anew(site: SiteDouble) -> None:
+def test_a_connection_goes_to_the_address_that_was_checked_and_a_later_answer_is_checked_anew(
+    site: SiteDouble,
+) -> None:
     from recto.book.sources.website.connection import AddressRefused, Deadline, GuardedBackend
 
     answers = iter([["127.0.0.1"], ["127.0.0.2"]])
@@ -59,7 +99,9 @@ def test_a_connection_goes_to_the_address_that_was_checked_and_a_later_answer_is
     backend = GuardedBackend(lambda *_: next(answers), deadline, allows)
     with httpcore.ConnectionPool(network_backend=backend) as pool:
         # No system knows this name: only what the first answer said can have been asked.
-        assert pool.request("GET", f"http://book.invalid:{port}/", headers={"Connection": "close"}).status == 200
+        assert (
+            pool.request("GET", f"http://book.invalid:{port}/", headers={"Connection": "close"}).status == 200
+        )
         with pytest.raises(AddressRefused):
             pool.request("GET", f"http://book.invalid:{port}/")
     assert checked == ["127.0.0.1", "127.0.0.2"]
@@ -95,9 +137,11 @@ def test_an_address_has_one_spelling(written: str, expected: str) -> None:
 
 @given(st.text(max_size=60))
 def test_normalising_never_fails_and_happens_once(text: str) -> None:
-    once = normal(f"http://book.example/{text}")
-    assert normal(once) == once if once else True
-    assert normal(text, "http://book.example/") == "" or normal(text, "http://book.example/").startswith(("http://", "https://"))
+    single_query = normal(f"http://book.example/{text}")
+    assert normal(single_query) == single_query if single_query else True
+    assert normal(text, "http://book.example/") == "" or normal(text, "http://book.example/").startswith(
+        ("http://", "https://")
+    )
 
 
 def test_a_scope_is_what_lies_below_an_address() -> None:
@@ -148,7 +192,10 @@ def test_robots_patterns(pattern: str, path: str, fits: bool) -> None:
 
 
 def test_robots_delay_and_sitemaps() -> None:
-    rules = parse_robots("Sitemap: https://x.example/a.xml\nUser-agent: *\nCrawl-delay: 2.5\nSitemap: /b.xml\nDisallow: /x\n", "recto")
+    rules = parse_robots(
+        "Sitemap: https://x.example/a.xml\nUser-agent: *\nCrawl-delay: 2.5\nSitemap: /b.xml\nDisallow: /x\n",
+        "recto",
+    )
     assert (rules.delay, rules.sitemaps) == (2.5, ("https://x.example/a.xml", "/b.xml"))
     assert parse_robots("User-agent: *\nCrawl-delay: soon\n", "recto") == Robots()
 
@@ -161,18 +208,43 @@ def test_files_of_any_content_are_survived(text: str, data: bytes) -> None:
 
 
 def test_a_sitemap_may_be_a_plain_list() -> None:
-    assert parse_sitemap(b"https://x.example/a\nnothing\nhttps://x.example/b\n").pages == ["https://x.example/a", "https://x.example/b"]
+    assert parse_sitemap(b"https://x.example/a\nnothing\nhttps://x.example/b\n").pages == [
+        "https://x.example/a",
+        "https://x.example/b",
+    ]
 
 
 @pytest.mark.parametrize(
-    "path", ["tags", "docs/tags/a", "blog/tags", "search", "a/search", "genindex", "_modules/a", "print", "404", "a.pdf", "blog/x"]
+    "path",
+    [
+        "tags",
+        "docs/tags/a",
+        "blog/tags",
+        "search",
+        "a/search",
+        "genindex",
+        "_modules/a",
+        "print",
+        "404",
+        "a.pdf",
+        "blog/x",
+    ],
 )
 def test_what_is_left_out(path: str) -> None:
     assert reason(path)
 
 
 @pytest.mark.parametrize(
-    "path", ["index", "git/tags", "a/search-trees", "docs/blogging", "module-1/print-statements", "v1.2", "docs/intro"]
+    "path",
+    [
+        "index",
+        "git/tags",
+        "a/search-trees",
+        "docs/blogging",
+        "module-1/print-statements",
+        "v1.2",
+        "docs/intro",
+    ],
 )
 def test_what_is_not_left_out(path: str) -> None:
     assert not reason(path)

@@ -32,14 +32,20 @@ CTRL_C, CTRL_D, TAB, UP = "\x03", "\x04", "\t", "\x1b[A"
 class Terminal:
     """`recto shell`, or another command, in a window of its own."""
 
-    def __init__(self, home: Path, *arguments: str, command: str = "shell", columns: str = "80", **more: str) -> None:
+    def __init__(
+        self, home: Path, *arguments: str, command: str = "shell", columns: str = "80", **more: str
+    ) -> None:
         self._ours, theirs = pty.openpty()
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, int(columns), 0, 0))
         self._theirs = theirs
         self.found = self.state()
         self.raw = ""
         self._seen = 0
-        clean = {name: value for name, value in environment(home).items() if name not in ("NO_COLOR", "COLUMNS", "LINES")}
+        clean = {
+            name: value
+            for name, value in environment(home).items()
+            if name not in ("NO_COLOR", "COLUMNS", "LINES")
+        }
         self.process = subprocess.Popen(
             [sys.executable, "-c", _PROGRAM, command, *arguments],
             cwd=ROOT,
@@ -53,7 +59,9 @@ class Terminal:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.process.kill()
         self.process.wait()
         os.close(self._theirs)

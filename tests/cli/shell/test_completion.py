@@ -55,7 +55,9 @@ def test_what_is_offered(line: str, offered: list[str]) -> None:
 
 
 def test_a_colon_offers_every_command_with_what_it_does() -> None:
-    assert [(one.text, one.about) for one in candidates(":", Sample())] == [(f":{one.name}", one.summary) for one in COMMANDS]
+    assert [(one.text, one.about) for one in candidates(":", Sample())] == [
+        (f":{one.name}", one.summary) for one in COMMANDS
+    ]
 
 
 def test_names_are_looked_up_in_the_background(retriever: Retriever) -> None:
@@ -69,7 +71,9 @@ def test_names_are_looked_up_in_the_background(retriever: Retriever) -> None:
     names.close()
 
 
-def test_an_engine_that_is_away_offers_nothing_and_breaks_nothing(retriever: Retriever, tmp_path: Path) -> None:
+def test_an_engine_that_is_away_offers_nothing_and_breaks_nothing(
+    retriever: Retriever, tmp_path: Path
+) -> None:
     session = Session(Retriever(retriever.embedder, EdgeStore(tmp_path / "nowhere"), "garden"))
     names = Names(session)
     names.begin()
@@ -78,8 +82,12 @@ def test_an_engine_that_is_away_offers_nothing_and_breaks_nothing(retriever: Ret
     session.retriever = retriever
     names.refresh()
     names.close()
-    assert [candidate.text for candidate in candidates(":module r", names)] == ["ros2"], "and afterwards they are there"
+    assert [candidate.text for candidate in candidates(":module r", names)] == ["ros2"], (
+        "and afterwards they are there"
+    )
     session.retriever = Retriever(retriever.embedder, EdgeStore(tmp_path / "nowhere"), "garden")
     names.refresh()
     names.close()
-    assert [candidate.text for candidate in candidates(":module r", names)] == ["ros2"], "what was known stays"
+    assert [candidate.text for candidate in candidates(":module r", names)] == ["ros2"], (
+        "what was known stays"
+    )

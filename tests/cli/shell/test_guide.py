@@ -17,7 +17,9 @@ GUIDE = (ROOT / "docs" / "shell.md").read_text("utf-8")
 def test_the_table_is_the_shells_own() -> None:
     rows = dict(re.findall(r"^\| `:(\w+) ?(.*?)` \|", GUIDE, re.MULTILINE))
     assert list(rows) == [command.name for command in COMMANDS]
-    assert {name: usage.replace("\\|", "|") for name, usage in rows.items()} == {command.name: command.usage for command in COMMANDS}
+    assert {name: usage.replace("\\|", "|") for name, usage in rows.items()} == {
+        command.name: command.usage for command in COMMANDS
+    }
     for command in COMMANDS:
         assert f"| {command.summary.partition(';')[0]}" in GUIDE, command.name
 
@@ -25,9 +27,19 @@ def test_the_table_is_the_shells_own() -> None:
 def test_the_scripts_shown_run(sample_home: Path, tmp_path: Path) -> None:
     (tmp_path / "questions.txt").write_text("What is ROS 2?\nsensors\n")
     program = f"{shlex.quote(sys.executable)} -m recto"
-    ((_, script),) = [(found, body) for found, body in re.findall(r"(```text)\n(printf .*?)```", GUIDE, re.DOTALL)]
+    ((_, script),) = [
+        (found, body) for found, body in re.findall(r"(```text)\n(printf .*?)```", GUIDE, re.DOTALL)
+    ]
     for line in script.strip().split("\n"):
         command = re.sub(r"\brecto\b", program, line)
-        done = subprocess.run(command, shell=True, cwd=tmp_path, env=environment(sample_home), capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            command,
+            shell=True,
+            cwd=tmp_path,
+            env=environment(sample_home),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         assert (done.returncode, done.stderr) == (0, ""), line
     assert (tmp_path / "answers.json").read_text().count('"total_found": 5') == 2

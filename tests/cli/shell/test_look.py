@@ -16,7 +16,11 @@ from recto.search.snippets import words_to_match
     ("question", "text", "marked"),
     [
         ("What is a node?", "Nodes and a node; nodal is not.", ["Nodes", "node"]),
-        ("How are robots simulated?", "We simulate a robot; simulating robots.", ["simulate", "robot", "simulating", "robots"]),
+        (
+            "How are robots simulated?",
+            "We simulate a robot; simulating robots.",
+            ["simulate", "robot", "simulating", "robots"],
+        ),
         ("qos policies", "A QoS policy, several policies.", ["QoS", "policy", "policies"]),
         ("bus", "A bus, two buses, business.", ["bus", "buses"]),
         ("What is a bus?", "It is what it is.", []),

@@ -39,11 +39,19 @@ def test_a_question_and_the_end(sample_home: Path) -> None:
 
 
 def test_a_script_goes_on_after_failures_and_ends_with_the_first_ones_code(sample_home: Path) -> None:
-    lines = "\ufeff:top 1\r\n:url intro\n:module nowhere\n:url off\nWhat is ROS 2?\n:collection gone\n" + "a" * 2001 + "\nrobot"
+    lines = (
+        "\ufeff:top 1\r\n:url intro\n:module nowhere\n:url off\nWhat is ROS 2?\n:collection gone\n"
+        + "a" * 2001
+        + "\nrobot"
+    )
     done = piped(sample_home, lines)
     assert done.returncode == 4
     errors = [line for line in done.stderr.split("\n") if line.startswith("[ERROR]")]
-    assert [error.partition(": ")[0] for error in errors] == ["[ERROR] line 3", "[ERROR] line 6", "[ERROR] line 7"]
+    assert [error.partition(": ")[0] for error in errors] == [
+        "[ERROR] line 3",
+        "[ERROR] line 6",
+        "[ERROR] line 7",
+    ]
     assert done.stdout.count("Query: ") == 2
     assert done.stdout.count("1 result in ") == 2
 
@@ -61,7 +69,10 @@ def test_json_alone_on_standard_output(sample_home: Path) -> None:
     assert found[1]["selection"]["given"] > 0
 
 
-@pytest.mark.parametrize("lines", ["", "\n\n", ":help\n", ":select\nNodes talk over topics.\n", ":select\nNodes talk over topics.\n.\n"])
+@pytest.mark.parametrize(
+    "lines",
+    ["", "\n\n", ":help\n", ":select\nNodes talk over topics.\n", ":select\nNodes talk over topics.\n.\n"],
+)
 def test_whatever_ends_it(sample_home: Path, lines: str) -> None:
     done = piped(sample_home, lines)
     assert (done.returncode, done.stderr) == (0, "")
@@ -92,6 +103,12 @@ def test_prompt_toolkit_is_loaded_for_a_terminal_only(sample_home: Path) -> None
         "sys.argv = ['recto', 'shell']\nfrom recto.cli.main import main\nmain()"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, env=environment(sample_home), input="robot\n", capture_output=True, text=True, check=False
+        [sys.executable, "-c", code],
+        cwd=ROOT,
+        env=environment(sample_home),
+        input="robot\n",
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert (done.returncode, done.stderr) == (0, "NOT")

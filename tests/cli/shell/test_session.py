@@ -14,7 +14,7 @@ from recto.cli.shell.actions import ACTIONS, COMMANDS
 from recto.cli.shell.session import Session
 from recto.cli.shell.show import Look
 from recto.errors import ErrorKind
-from recto.indexing.indexer import Work, index_book
+from recto.indexing.indexer import IndexJob, index_book
 from recto.protocols import Embedder
 from recto.search.retriever import Retriever
 from recto.settings import ServerOptions
@@ -59,7 +59,9 @@ def test_what_the_book_does_not_cover_is_said_first_and_shows_few_weak_results(a
 
 
 def test_a_misspelt_word_is_corrected_and_said(ask: Ask) -> None:
-    assert ask("quaternoin").text.split("\n")[1] == '"quaternoin" is not in the book. Searched for "quaternion".'
+    assert (
+        ask("quaternoin").text.split("\n")[1] == '"quaternoin" is not in the book. Searched for "quaternion".'
+    )
 
 
 def test_the_mode(ask: Ask, session: Session) -> None:
@@ -87,7 +89,13 @@ def test_a_question_may_begin_with_a_colon(ask: Ask, session: Session) -> None:
 def test_modules_narrow_the_search(ask: Ask, session: Session) -> None:
     assert session.prompt == "recto> "
     listed = ask(":module").text
-    assert [line.split(":")[0].strip() for line in listed.split("\n")][:5] == ["intro", "ros2", "simulation", "isaac", "vla"]
+    assert [line.split(":")[0].strip() for line in listed.split("\n")][:5] == [
+        "intro",
+        "ros2",
+        "simulation",
+        "isaac",
+        "vla",
+    ]
     for names in ("simulation, isaac", "simulation isaac", "module-2-simulation,ISAAC"):
         ask(f":module {names}", "robot")
         assert {hit.chunk.module_name for hit in session.answered().response.hits} <= {"simulation", "isaac"}
@@ -107,7 +115,10 @@ def test_a_module_that_is_not_there_changes_nothing(ask: Ask, session: Session) 
     assert session.view.filters.modules == ("ros2",)
 
 
-@pytest.mark.parametrize("address", [URDF, f"{URDF}/", f"{URDF}.md#links", "03-humanoid-urdf", "module-1-ros2/03-humanoid-urdf", "urdf"])
+@pytest.mark.parametrize(
+    "address",
+    [URDF, f"{URDF}/", f"{URDF}.md#links", "03-humanoid-urdf", "module-1-ros2/03-humanoid-urdf", "urdf"],
+)
 def test_a_page_by_its_address_or_a_part_of_it(ask: Ask, session: Session, address: str) -> None:
     ask(f":url {address}", "robot")
     assert {hit.chunk.page_url for hit in session.answered().response.hits} == {URDF}
@@ -203,7 +214,13 @@ def test_pasted_text(ask: Ask, session: Session, end: str) -> None:
     ask(":select")
     assert session.pasting
     assert session.prompt == "text> "
-    ask("One line, and a paste of two paragraphs:", f"{PARAGRAPH}\n\n:quit is no command here.", ":nor is this", end, "")
+    ask(
+        "One line, and a paste of two paragraphs:",
+        f"{PARAGRAPH}\n\n:quit is no command here.",
+        ":nor is this",
+        end,
+        "",
+    )
     response = session.answered().response
     assert response.selection is not None
     assert response.selection.text.startswith("One line")
@@ -248,9 +265,14 @@ def test_why_a_result_is_there(ask: Ask, session: Session) -> None:
     ask(":top 3", "How do nodes find each other with DDS?")
     hits = session.answered().response.hits
     text = " ".join(ask(":explain 2").text.split())
-    assert f"Its hybrid score is {hits[1].score:.3f} (cosine {hits[1].dense:.3f}, BM25 {hits[1].lexical:.3f})." in text
+    assert (
+        f"Its hybrid score is {hits[1].score:.3f} (cosine {hits[1].dense:.3f}, BM25 {hits[1].lexical:.3f})."
+        in text
+    )
     count = session.retriever.open().info.chunks
-    assert f"It is at rank 2 among {count} chunks, {hits[0].score - hits[1].score:.3f} below the first" in text
+    assert (
+        f"It is at rank 2 among {count} chunks, {hits[0].score - hits[1].score:.3f} below the first" in text
+    )
     assert "Words of the query:" in text
     assert "--- the first 3 end here ---" in text
     assert text.count("> 2 0.") == 1
@@ -259,7 +281,9 @@ def test_why_a_result_is_there(ask: Ask, session: Session) -> None:
 
 def test_a_result_is_explained_by_its_own_question(ask: Ask, session: Session) -> None:
     ask("What is DDS in ROS 2?", ":module vla", ":top 1")
-    assert f"among {session.retriever.open().info.chunks} chunks" in " ".join(ask(":explain 5").text.split()), "not by what is set since"
+    assert f"among {session.retriever.open().info.chunks} chunks" in " ".join(
+        ask(":explain 5").text.split()
+    ), "not by what is set since"
 
 
 def test_the_address_of_a_result(ask: Ask) -> None:
@@ -299,7 +323,10 @@ def test_what_searches_took(ask: Ask) -> None:
 
 
 def test_another_collection(ask: Ask, session: Session) -> None:
-    assert f"Searching 'physical-ai-book': {session.retriever.open().info.chunks} passages" in ask(":collection").text
+    assert (
+        f"Searching 'physical-ai-book': {session.retriever.open().info.chunks} passages"
+        in ask(":collection").text
+    )
     ask(":module ros2", "robot", ":collection website_embeddings")
     assert session.retriever.collection == "website_embeddings"
     assert session.view.filters == Filters()
@@ -334,7 +361,15 @@ def test_queries_that_cannot_be_asked(session: Session) -> None:
 
 def test_escapes_in_lines_are_inert(ask: Ask, session: Session) -> None:
     nasty = "\x1b]0;title\x07\x1b[2Jrobot\u202e \x9b31m"
-    for line in (nasty, f":module {nasty}", f":url {nasty}", f":{nasty}", f":open {nasty}", f":help {nasty}", f":json {nasty}"):
+    for line in (
+        nasty,
+        f":module {nasty}",
+        f":url {nasty}",
+        f":{nasty}",
+        f":open {nasty}",
+        f":help {nasty}",
+        f":json {nasty}",
+    ):
         reply = session.feed(line)
         assert not set(reply.text) & {"\x1b", "\x07", "\x9b", "\u202e"}
 
@@ -343,28 +378,48 @@ def test_escapes_in_a_book_are_inert(tmp_path: Path, embedder: Embedder) -> None
     book = tmp_path / "book"
     book.mkdir()
     nasty = "\x1b]8;;http://evil.example\x1b\\\x1b[2J\x9b31m\u202e"
-    (book / "page.md").write_text(f"# Pumps{nasty}\n\nA pump moves {nasty}water.\n\n## Valves{nasty}\n\nA valve{nasty} stops it.\n" * 3)
+    (book / "page.md").write_text(
+        f"# Pumps{nasty}\n\nA pump moves {nasty}water.\n\n## Valves{nasty}\n\nA valve{nasty} stops it.\n" * 3
+    )
     store = EdgeStore(tmp_path / "home")
-    index_book(Work(open_book(book), embedder), store, "pumps", journal=tmp_path / "journal")
+    index_book(IndexJob(open_book(book), embedder), store, "pumps", journal=tmp_path / "journal")
     session = Session(Retriever(embedder, store, "pumps"), look=lambda: Look(80, colour=True))
-    for line in ("What does a pump move?", ":verbose", ":again", ":explain 1", ":open 1", ":page 1", ":module", ":select 1 pump"):
+    for line in (
+        "What does a pump move?",
+        ":verbose",
+        ":again",
+        ":explain 1",
+        ":open 1",
+        ":page 1",
+        ":module",
+        ":select 1 pump",
+    ):
         reply = session.feed(line)
         assert reply.error is None
         ours = re.sub(r"\x1b\[(?:0|1|2|3[1-6])m", "", reply.text)
         assert not set(ours) & {"\x1b", "\x07", "\x9b", "\u202e"}, line
 
 
-def test_an_index_that_is_published_anew_is_noticed(tmp_path: Path, small_book: Path, embedder: Embedder) -> None:
+def test_an_index_that_is_published_anew_is_noticed(
+    tmp_path: Path, small_book: Path, embedder: Embedder
+) -> None:
     store = EdgeStore(tmp_path / "home")
 
     def index() -> None:
-        index_book(Work(open_book(small_book), embedder), EdgeStore(tmp_path / "home"), "garden", journal=tmp_path / "journal")
+        index_book(
+            IndexJob(open_book(small_book), embedder),
+            EdgeStore(tmp_path / "home"),
+            "garden",
+            journal=tmp_path / "journal",
+        )
 
     index()
     session = Session(Retriever(embedder, store, "garden"))
     assert "indexed again" not in session.feed("How do I prune apple trees?").text
     assert "indexed again" not in session.feed(":again").text
-    (small_book / "trees.md").write_text("# Apple trees\n\nPrune apple trees in February, before the buds swell.\n")
+    (small_book / "trees.md").write_text(
+        "# Apple trees\n\nPrune apple trees in February, before the buds swell.\n"
+    )
     index()
     text = session.feed(":again").text
     assert "The book was indexed again" in text
@@ -373,10 +428,16 @@ def test_an_index_that_is_published_anew_is_noticed(tmp_path: Path, small_book: 
 
 
 @pytest.fixture
-def on_a_server(tmp_path: Path, small_book: Path, embedder: Embedder, waits: list[float]) -> Iterator[tuple[Session, QdrantDouble]]:
+def on_a_server(
+    tmp_path: Path, small_book: Path, embedder: Embedder, waits: list[float]
+) -> Iterator[tuple[Session, QdrantDouble]]:
     with QdrantDouble() as double:
-        store = ServerStore(Connection(double.url, "", lambda _: None, waits.append), tmp_path / "home", ServerOptions(), None)
-        index_book(Work(MarkdownTree(small_book), embedder), store, "garden", journal=tmp_path / "journal")
+        store = ServerStore(
+            Connection(double.url, "", lambda _: None, waits.append), tmp_path / "home", ServerOptions(), None
+        )
+        index_book(
+            IndexJob(MarkdownTree(small_book), embedder), store, "garden", journal=tmp_path / "journal"
+        )
         yield Session(Retriever(embedder, store, "garden")), double
         store.close()
 

@@ -152,14 +152,21 @@ def test_a_home_that_cannot_be_written_costs_only_the_history(own_home: Path) ->
 
 def test_ctrl_c_cancels_a_search_that_hangs(tmp_path: Path, small_book: Path) -> None:
     from recto.book.sources.tree import open_book
-    from recto.indexing.indexer import Work, index_book
+    from recto.indexing.indexer import IndexJob, index_book
 
     home = tmp_path / "home"
     with CohereDouble(api_key=COHERE_KEY) as cohere:
         embedder = CohereEmbedder(COHERE_KEY, "embed-english-v3.0", cohere.url, PACES["off"], print)
-        index_book(Work(open_book(small_book), embedder), EdgeStore(home), "garden", journal=home / "journal")
+        index_book(
+            IndexJob(open_book(small_book), embedder), EdgeStore(home), "garden", journal=home / "journal"
+        )
         embedder.close()
-        settings = {"RECTO_EMBEDDER": "cohere", "RECTO_STORE": "edge", "COHERE_API_KEY": COHERE_KEY, "COHERE_API_URL": cohere.url}
+        settings = {
+            "RECTO_EMBEDDER": "cohere",
+            "RECTO_STORE": "edge",
+            "COHERE_API_KEY": COHERE_KEY,
+            "COHERE_API_URL": cohere.url,
+        }
         with Terminal(home, "--collection", "garden", **settings) as terminal:
             terminal.see("recto>")
             asked = len(cohere.requests)

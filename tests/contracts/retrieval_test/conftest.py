@@ -20,7 +20,7 @@ from recto.contracts.retrieval_test.cli import command as test_command
 from recto.contracts.retrieval_test.cli import run
 from recto.contracts.retrieval_test.inspection import command as check_command
 from recto.embedders.cohere import PACES, CohereEmbedder
-from recto.indexing.indexer import Work, index_book
+from recto.indexing.indexer import IndexJob, index_book
 from recto.settings import ServerOptions
 from recto.stores.qdrant.connection import Connection
 from recto.stores.qdrant.store import ServerStore
@@ -74,7 +74,9 @@ def call(desk: Path, schema: Draft202012Validator, capfd: pytest.CaptureFixture[
         schema.validate(document)
         for key in (COHERE_KEY, QDRANT_KEY):
             assert key not in output.out + output.err
-            assert all(key not in log.read_text("utf-8") for log in desk.glob("retrieval_test.log*") if log.is_file())
+            assert all(
+                key not in log.read_text("utf-8") for log in desk.glob("retrieval_test.log*") if log.is_file()
+            )
         return Outcome(code, document, output.err)
 
     return call
@@ -93,9 +95,16 @@ def embedded(sample_home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def configured(cohere: CohereDouble, qdrant: QdrantDouble, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def configured(
+    cohere: CohereDouble, qdrant: QdrantDouble, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Settings that lead to both doubles; nothing is indexed yet."""
-    values = {"COHERE_API_KEY": COHERE_KEY, "COHERE_API_URL": cohere.url, "QDRANT_URL": qdrant.url, "QDRANT_API_KEY": QDRANT_KEY}
+    values = {
+        "COHERE_API_KEY": COHERE_KEY,
+        "COHERE_API_URL": cohere.url,
+        "QDRANT_URL": qdrant.url,
+        "QDRANT_API_KEY": QDRANT_KEY,
+    }
     for name, value in {**values, "RECTO_HOME": str(home)}.items():
         monkeypatch.setenv(name, value)
 
@@ -105,7 +114,9 @@ def cloud(configured: None, cohere: CohereDouble, qdrant: QdrantDouble, home: Pa
     """The small book, indexed on the doubles under the contract's own name."""
     embedder = CohereEmbedder(COHERE_KEY, "embed-english-v3.0", cohere.url, PACES["off"], lambda _: None)
     store = ServerStore(Connection(qdrant.url, QDRANT_KEY, lambda _: None), home, ServerOptions(), None)
-    index_book(Work(MarkdownTree(small_book), embedder), store, "website_embeddings", journal=home / "journal")
+    index_book(
+        IndexJob(MarkdownTree(small_book), embedder), store, "website_embeddings", journal=home / "journal"
+    )
     embedder.close()
     store.close()
 

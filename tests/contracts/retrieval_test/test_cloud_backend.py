@@ -56,7 +56,9 @@ def test_a_query(call: Call, cloud: None, cohere: CohereDouble) -> None:
 
 
 @pytest.mark.parametrize(("fault", "kind"), FAULTS.values(), ids=FAULTS)
-def test_cohere_fails(call: Call, cloud: None, hurried: None, cohere: CohereDouble, fault: Fault, kind: str) -> None:
+def test_cohere_fails(
+    call: Call, cloud: None, hurried: None, cohere: CohereDouble, fault: Fault, kind: str
+) -> None:
     before = len(cohere.requests)
     cohere.always(fault)
     outcome = call("--query", "dough")
@@ -67,7 +69,9 @@ def test_cohere_fails(call: Call, cloud: None, hurried: None, cohere: CohereDoub
 
 
 @pytest.mark.parametrize(("fault", "kind"), FAULTS.values(), ids=FAULTS)
-def test_qdrant_fails(call: Call, cloud: None, hurried: None, qdrant: QdrantDouble, fault: Fault, kind: str) -> None:
+def test_qdrant_fails(
+    call: Call, cloud: None, hurried: None, qdrant: QdrantDouble, fault: Fault, kind: str
+) -> None:
     before = len(qdrant.requests)
     qdrant.always(fault)
     outcome = call("--query", "dough")
@@ -87,20 +91,27 @@ def test_qdrant_recovers_within_three_tries(call: Call, cloud: None, qdrant: Qdr
 
 
 @pytest.mark.parametrize(("variable", "component"), [("COHERE_API_URL", "EMBED"), ("QDRANT_URL", "SEARCH")])
-def test_nobody_listens(call: Call, cloud: None, monkeypatch: pytest.MonkeyPatch, variable: str, component: str) -> None:
+def test_nobody_listens(
+    call: Call, cloud: None, monkeypatch: pytest.MonkeyPatch, variable: str, component: str
+) -> None:
     monkeypatch.setenv(variable, refused_url())
     outcome = call("--query", "dough")
     assert (outcome.code, outcome.error["component"], outcome.error["kind"]) == (2, component, "connection")
     assert "Cannot connect to" in outcome.error["message"]
 
 
-def test_a_missing_collection_is_told_from_an_empty_one(call: Call, check: Call, configured: None, qdrant: QdrantDouble) -> None:
+def test_a_missing_collection_is_told_from_an_empty_one(
+    call: Call, check: Call, configured: None, qdrant: QdrantDouble
+) -> None:
     missing = call("--query", "dough")
     assert (missing.code, missing.error["kind"]) == (2, "missing")
     assert "'website_embeddings' does not exist" in missing.error["message"]
     assert "recto index" in missing.error["hint"]
     with client_of(qdrant) as client:
-        client.create_collection("website_embeddings", vectors_config=models.VectorParams(size=1024, distance=models.Distance.COSINE))
+        client.create_collection(
+            "website_embeddings",
+            vectors_config=models.VectorParams(size=1024, distance=models.Distance.COSINE),
+        )
     for empty in (call("--query", "dough"), check(), call("--test-suite", write_suite({"query": "dough"}))):
         assert (empty.code, empty.error["kind"]) == (2, "empty")
         assert "'website_embeddings' is empty" in empty.error["message"]
@@ -108,8 +119,15 @@ def test_a_missing_collection_is_told_from_an_empty_one(call: Call, check: Call,
 
 def test_a_collection_of_another_model_is_refused(call: Call, configured: None, qdrant: QdrantDouble) -> None:
     with client_of(qdrant) as client:
-        client.create_collection("website_embeddings", vectors_config=models.VectorParams(size=384, distance=models.Distance.COSINE))
-        client.upsert("website_embeddings", [models.PointStruct(id=1, vector=[0.1] * 384, payload={"text": "x"})], wait=True)
+        client.create_collection(
+            "website_embeddings",
+            vectors_config=models.VectorParams(size=384, distance=models.Distance.COSINE),
+        )
+        client.upsert(
+            "website_embeddings",
+            [models.PointStruct(id=1, vector=[0.1] * 384, payload={"text": "x"})],
+            wait=True,
+        )
     outcome = call("--query", "dough")
     assert (outcome.code, outcome.error["kind"]) == (2, "configuration")
     assert "384" in outcome.error["message"]
@@ -120,7 +138,9 @@ def test_no_results_is_exit_code_3(call: Call, configured: None, qdrant: QdrantD
     params = {"dense": models.VectorParams(size=1024, distance=models.Distance.COSINE)}
     with client_of(qdrant) as client:
         client.create_collection("website_embeddings", vectors_config=params)
-        client.upsert("website_embeddings", [models.PointStruct(id=1, vector={}, payload={"text": "x"})], wait=True)
+        client.upsert(
+            "website_embeddings", [models.PointStruct(id=1, vector={}, payload={"text": "x"})], wait=True
+        )
     outcome = call("--query", "dough")
     assert outcome.code == 3
     assert (outcome.document["result_count"], outcome.document["results"]) == (0, [])
@@ -128,16 +148,30 @@ def test_no_results_is_exit_code_3(call: Call, configured: None, qdrant: QdrantD
     assert call("--test-suite", write_suite({"query": "dough"}), "--delay", "0").code == 3
 
 
-def test_a_collection_of_another_pipeline_with_half_of_its_fields(call: Call, check: Call, configured: None, qdrant: QdrantDouble) -> None:
+def test_a_collection_of_another_pipeline_with_half_of_its_fields(
+    call: Call, check: Call, configured: None, qdrant: QdrantDouble
+) -> None:
     payloads: list[dict[str, Any]] = [
         {"content": "Knead the dough", "source": "docs/bread.md"},
-        {"text": "Let the dough rise", "url": "https://b.example.org/rise it", "chunk_index": 7, "total_chunks": 3},
+        {
+            "text": "Let the dough rise",
+            "url": "https://b.example.org/rise it",
+            "chunk_index": 7,
+            "total_chunks": 3,
+        },
         {"text": "Bake the dough", "chunk_index": "2"},
     ]
     with client_of(qdrant) as client:
-        client.create_collection("website_embeddings", vectors_config=models.VectorParams(size=1024, distance=models.Distance.COSINE))
+        client.create_collection(
+            "website_embeddings",
+            vectors_config=models.VectorParams(size=1024, distance=models.Distance.COSINE),
+        )
         points = [
-            models.PointStruct(id=number, vector=bag_of_words(str(payload.get("text") or payload.get("content"))), payload=payload)
+            models.PointStruct(
+                id=number,
+                vector=bag_of_words(str(payload.get("text") or payload.get("content"))),
+                payload=payload,
+            )
             for number, payload in enumerate(payloads)
         ]
         client.upsert("website_embeddings", points, wait=True)
@@ -148,7 +182,10 @@ def test_a_collection_of_another_pipeline_with_half_of_its_fields(call: Call, ch
     assert found["Knead the dough"]["url"] == "local://docs/bread.md"
     assert found["Let the dough rise"]["url"] == "https://b.example.org/rise%20it"
     assert (found["Let the dough rise"]["chunk_index"], found["Let the dough rise"]["total_chunks"]) == (7, 8)
-    assert all(metadata["page_title"] and metadata["total_chunks"] > metadata["chunk_index"] for metadata in found.values())
+    assert all(
+        metadata["page_title"] and metadata["total_chunks"] > metadata["chunk_index"]
+        for metadata in found.values()
+    )
     assert check().document["model_verified"] is False
 
 
@@ -158,19 +195,30 @@ def write_suite(*entries: dict[str, Any]) -> str:
     return str(path)
 
 
-def test_a_suite_goes_on_after_a_failure_and_ends_with_2(call: Call, cloud: None, cohere: CohereDouble) -> None:
-    suite = write_suite({"id": "one", "query": "dough"}, {"id": "two", "query": "soil"}, {"id": "three", "query": "beans"})
+def test_a_suite_goes_on_after_a_failure_and_ends_with_2(
+    call: Call, cloud: None, cohere: CohereDouble
+) -> None:
+    suite = write_suite(
+        {"id": "one", "query": "dough"}, {"id": "two", "query": "soil"}, {"id": "three", "query": "beans"}
+    )
     cohere.script(delay(0), delay(0), status(500))  # the probe, the first query, the second
     outcome = call("--test-suite", suite, "--delay", "0")
     assert outcome.code == 2
     assert [entry["passed"] for entry in outcome.document["queries"]] == [True, False, True]
     assert outcome.document["queries"][1]["response"]["error"]["component"] == "EMBED"
-    assert (outcome.document["summary"]["success_rate"], outcome.document["summary"]["failure_rate"]) == (0.6667, 0.3333)
+    assert (outcome.document["summary"]["success_rate"], outcome.document["summary"]["failure_rate"]) == (
+        0.6667,
+        0.3333,
+    )
 
 
-def test_a_failed_run_does_not_become_the_baseline(call: Call, cloud: None, cohere: CohereDouble, desk: Path) -> None:
+def test_a_failed_run_does_not_become_the_baseline(
+    call: Call, cloud: None, cohere: CohereDouble, desk: Path
+) -> None:
     cohere.script(delay(0), status(500))
-    outcome = call("--test-suite", write_suite({"query": "dough"}), "--delay", "0", "--update-expected", "kept.json")
+    outcome = call(
+        "--test-suite", write_suite({"query": "dough"}), "--delay", "0", "--update-expected", "kept.json"
+    )
     assert outcome.code == 2
     assert not (desk / "kept.json").exists()
 

@@ -30,11 +30,15 @@ QUOTED = [
 
 def script(desk: Path, home: Path, *arguments: str, **more: Any) -> subprocess.CompletedProcess[bytes]:
     command = [sys.executable, str(BACKEND / "test_retrieval.py"), *arguments]
-    return subprocess.run(command, cwd=desk, env=environment(home), timeout=300, check=False, **{"capture_output": True, **more})
+    return subprocess.run(
+        command, cwd=desk, env=environment(home), timeout=300, check=False, **{"capture_output": True, **more}
+    )
 
 
 @pytest.mark.parametrize("arguments", QUOTED, ids=" ".join)
-def test_every_command_of_the_contract_runs(tmp_path: Path, sample_home: Path, schema: Draft202012Validator, arguments: list[str]) -> None:
+def test_every_command_of_the_contract_runs(
+    tmp_path: Path, sample_home: Path, schema: Draft202012Validator, arguments: list[str]
+) -> None:
     """In a copy of the folder that the contract names, so that nothing is left in the checkout."""
     for name in ("test_retrieval.py", "retrieval.py", "test_queries.json"):
         (tmp_path / name).symlink_to(BACKEND / name)
@@ -96,7 +100,9 @@ def test_odd_queries_are_answered(call: Call, embedded: Path, query: str) -> Non
         (["--query", "x", "--output", "a\0b"], "--output"),
     ],
 )
-def test_bad_arguments_are_json_with_exit_code_1(call: Call, embedded: Path, arguments: list[str], message: str) -> None:
+def test_bad_arguments_are_json_with_exit_code_1(
+    call: Call, embedded: Path, arguments: list[str], message: str
+) -> None:
     outcome = call(*arguments)
     assert outcome.code == 1
     assert outcome.error["kind"] == "argument"
@@ -106,7 +112,9 @@ def test_bad_arguments_are_json_with_exit_code_1(call: Call, embedded: Path, arg
 
 def test_hybrid_ranking_is_the_callers_choice(call: Call, embedded: Path, retriever: Retriever) -> None:
     query = "QoS depth"
-    plain, dense, hybrid = (call("--query", query, *more) for more in ((), ("--mode", "dense"), ("--mode", "hybrid")))
+    plain, dense, hybrid = (
+        call("--query", query, *more) for more in ((), ("--mode", "dense"), ("--mode", "hybrid"))
+    )
     assert plain.document == dense.document
     asked: list[tuple[Any, Mode]] = [(dense, "dense"), (hybrid, "hybrid")]
     for outcome, mode in asked:
@@ -129,7 +137,9 @@ def test_output_through_a_link_keeps_the_link(call: Call, embedded: Path, desk: 
     assert call("--query", "robot", "--output", "link.json").code == 0
     assert (desk / "link.json").is_symlink()
     assert json.loads((desk / "real.json").read_text("utf-8"))["query"] == "robot"
-    assert sorted(path.name for path in desk.iterdir()) == ["link.json", "real.json", "retrieval_test.log"], "no drafts are left"
+    assert sorted(path.name for path in desk.iterdir()) == ["link.json", "real.json", "retrieval_test.log"], (
+        "no drafts are left"
+    )
 
 
 def test_help_is_text(desk: Path, home: Path) -> None:
@@ -149,7 +159,9 @@ def test_a_configuration_that_is_wrong(call: Call, desk: Path, monkeypatch: pyte
 
 def test_a_python_without_recto_is_told_in_json(desk: Path, schema: Draft202012Validator) -> None:
     for name in ("test_retrieval.py", "check_qdrant.py"):
-        done = subprocess.run([sys.executable, "-S", str(BACKEND / name)], cwd=desk, capture_output=True, check=False)
+        done = subprocess.run(
+            [sys.executable, "-S", str(BACKEND / name)], cwd=desk, capture_output=True, check=False
+        )
         assert done.returncode == 2
         document = json.loads(done.stdout)
         schema.validate(document)
@@ -160,8 +172,17 @@ def test_a_python_without_recto_is_told_in_json(desk: Path, schema: Draft202012V
 def test_interrupted_is_json(desk: Path, sample_home: Path, schema: Draft202012Validator) -> None:
     suite = desk / "suite.json"
     suite.write_text(json.dumps({"queries": [{"query": f"robot {number}"} for number in range(50)]}))
-    command = [sys.executable, str(BACKEND / "test_retrieval.py"), "--test-suite", "suite.json", "--delay", "5"]
-    with subprocess.Popen(command, cwd=desk, env=environment(sample_home), stdout=subprocess.PIPE, stderr=subprocess.PIPE) as program:
+    command = [
+        sys.executable,
+        str(BACKEND / "test_retrieval.py"),
+        "--test-suite",
+        "suite.json",
+        "--delay",
+        "5",
+    ]
+    with subprocess.Popen(
+        command, cwd=desk, env=environment(sample_home), stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as program:
         log = desk / "retrieval_test.log"
         wait_until(lambda: log.exists() and "query (top_k" in log.read_text("utf-8"), 120)
         program.send_signal(signal.SIGINT)
@@ -176,7 +197,9 @@ def test_interrupted_is_json(desk: Path, sample_home: Path, schema: Draft202012V
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
 def test_an_output_that_cannot_be_written(desk: Path, sample_home: Path) -> None:
     with Path("/dev/full").open("wb") as full:
-        done = script(desk, sample_home, "--query", "robot", capture_output=False, stdout=full, stderr=subprocess.PIPE)
+        done = script(
+            desk, sample_home, "--query", "robot", capture_output=False, stdout=full, stderr=subprocess.PIPE
+        )
     assert done.returncode == 1
     assert b"[ERROR] The output cannot be written" in done.stderr
     assert b"Traceback" not in done.stderr
@@ -185,9 +208,13 @@ def test_an_output_that_cannot_be_written(desk: Path, sample_home: Path) -> None
 @pytest.mark.skipif(os.name != "posix", reason="closes descriptors")
 def test_closed_outputs(desk: Path, sample_home: Path) -> None:
     line = f"exec {sys.executable} {BACKEND / 'test_retrieval.py'} --query robot"
-    done = subprocess.run(["sh", "-c", f"{line} >&- 2>&-"], cwd=desk, env=environment(sample_home), check=False)
+    done = subprocess.run(
+        ["sh", "-c", f"{line} >&- 2>&-"], cwd=desk, env=environment(sample_home), check=False
+    )
     assert done.returncode == 0
-    done = subprocess.run(["sh", "-c", f"{line} --output out.json >&-"], cwd=desk, env=environment(sample_home), check=False)
+    done = subprocess.run(
+        ["sh", "-c", f"{line} --output out.json >&-"], cwd=desk, env=environment(sample_home), check=False
+    )
     assert done.returncode == 0
     assert json.loads((desk / "out.json").read_text("utf-8"))["result_count"] == 5
 
@@ -198,7 +225,9 @@ def test_a_reader_that_has_seen_enough(desk: Path, sample_home: Path, arguments:
     read, write = os.pipe()
     os.close(read)
     try:
-        done = script(desk, sample_home, *arguments, capture_output=False, stdout=write, stderr=subprocess.PIPE)
+        done = script(
+            desk, sample_home, *arguments, capture_output=False, stdout=write, stderr=subprocess.PIPE
+        )
     finally:
         os.close(write)
     assert done.returncode == 0

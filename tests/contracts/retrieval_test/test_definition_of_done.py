@@ -39,7 +39,9 @@ CONTRACT = [
 
 
 @pytest.fixture(scope="module")
-def whole(sample_home: Path, tmp_path_factory: pytest.TempPathFactory, schema: Draft202012Validator) -> Outcome:
+def whole(
+    sample_home: Path, tmp_path_factory: pytest.TempPathFactory, schema: Draft202012Validator
+) -> Outcome:
     """The whole suite, as the runbook has it: in the precision that this machine computes fastest, on an index in fp32."""
     desk = tmp_path_factory.mktemp("suite")
     script, expected = BACKEND / "test_retrieval.py", BACKEND / "expected_results.json"
@@ -69,7 +71,11 @@ def test_retrieval_module_with_all_functions(embedded: Path, desk: Path, retriev
 def test_cli_script_accepts_arguments_and_outputs_json(call: Call, embedded: Path) -> None:
     outcome = call("--query", "Unity integration", "--top-k", "10")
     assert outcome.code == 0
-    assert (outcome.document["query"], outcome.document["top_k"], outcome.document["result_count"]) == ("Unity integration", 10, 10)
+    assert (outcome.document["query"], outcome.document["top_k"], outcome.document["result_count"]) == (
+        "Unity integration",
+        10,
+        10,
+    )
 
 
 def test_suite_has_the_contracts_queries_and_many_more() -> None:
@@ -85,7 +91,11 @@ def test_whole_suite_passes_and_gives_the_expected_results(whole: Outcome) -> No
     assert {entry["id"]: entry["unmet"] for entry in whole.document["queries"] if not entry["passed"]} == {}
     assert whole.code == 0
     summary = whole.document["summary"]
-    assert (summary["query_count"], summary["success_rate"], summary["failure_rate"]) == (len(load_cases(QUERIES).cases), 1.0, 0.0)
+    assert (summary["query_count"], summary["success_rate"], summary["failure_rate"]) == (
+        len(load_cases(QUERIES).cases),
+        1.0,
+        0.0,
+    )
     # The contract's p95 is reported, and does not decide: a busy machine is no fault.
     assert summary["latency_targets_ms"]["total"]["p95"] == 2000
     assert set(summary["within_targets"]) == {"embed", "search", "total"}
@@ -94,10 +104,16 @@ def test_whole_suite_passes_and_gives_the_expected_results(whole: Outcome) -> No
 def test_expected_results_are_documented() -> None:
     kept = json.loads((BACKEND / "expected_results.json").read_text("utf-8"))
     assert set(kept["queries"]) == {case.id for case in load_cases(QUERIES).cases}
-    assert all(round(result["score"], 4) == result["score"] for query in kept["queries"].values() for result in query.get("results", []))
+    assert all(
+        round(result["score"], 4) == result["score"]
+        for query in kept["queries"].values()
+        for result in query.get("results", [])
+    )
 
 
-def test_query_embedding_generates_1024_dim_vector(cloud: None, desk: Path, retrieval: ModuleType, cohere: CohereDouble) -> None:
+def test_query_embedding_generates_1024_dim_vector(
+    cloud: None, desk: Path, retrieval: ModuleType, cohere: CohereDouble
+) -> None:
     vector = retrieval.embed_query("How do I bake bread?")
     assert len(vector) == 1024
     assert all(isinstance(number, float) for number in vector)
@@ -106,11 +122,15 @@ def test_query_embedding_generates_1024_dim_vector(cloud: None, desk: Path, retr
 
 
 @pytest.mark.parametrize("top_k", [1, 3, 5, 50])
-def test_search_returns_exactly_top_k_results(embedded: Path, desk: Path, retrieval: ModuleType, top_k: int) -> None:
+def test_search_returns_exactly_top_k_results(
+    embedded: Path, desk: Path, retrieval: ModuleType, top_k: int
+) -> None:
     assert len(retrieval.search_qdrant(retrieval.embed_query("robot"), top_k)) == top_k
 
 
-def test_search_returns_fewer_if_the_collection_is_smaller(cloud: None, desk: Path, retrieval: ModuleType) -> None:
+def test_search_returns_fewer_if_the_collection_is_smaller(
+    cloud: None, desk: Path, retrieval: ModuleType
+) -> None:
     found = retrieval.search_qdrant(retrieval.embed_query("soil"), 50)
     assert 4 <= len(found) < 50
     assert len({result.text for result in found}) == len(found)
@@ -124,7 +144,9 @@ def test_scores_are_floats_between_0_and_1_in_descending_order(whole: Outcome) -
 
 
 def test_all_metadata_fields_are_present_and_valid(whole: Outcome) -> None:
-    results = [result for entry in whole.document["queries"] for result in entry["response"].get("results", [])]
+    results = [
+        result for entry in whole.document["queries"] for result in entry["response"].get("results", [])
+    ]
     assert len(results) > 200
     for result in results:
         metadata = result["metadata"]
@@ -135,13 +157,19 @@ def test_all_metadata_fields_are_present_and_valid(whole: Outcome) -> None:
 
 
 def test_retrieved_text_matches_the_original(whole: Outcome) -> None:
-    results = [result for entry in whole.document["queries"] for result in entry["response"].get("results", [])]
+    results = [
+        result for entry in whole.document["queries"] for result in entry["response"].get("results", [])
+    ]
     for result in results:
         original = (SAMPLE_DOCS / "docs" / result["metadata"]["source"]).read_text("utf-8")
         written = re.sub(r" \{#[\w-]+\}$", "", original, flags=re.MULTILINE)  # an anchor is markup, not text
-        diagrams = "".join(re.findall(r"```mermaid\n(.*?)```", original, re.DOTALL))  # of which the labels are kept
+        diagrams = "".join(
+            re.findall(r"```mermaid\n(.*?)```", original, re.DOTALL)
+        )  # of which the labels are kept
         missing = [line for line in result["text"].split("\n") if line.strip() not in written]
-        assert [line for line in missing if not all(word in diagrams for word in re.findall(r"\w+", line))] == []
+        assert [
+            line for line in missing if not all(word in diagrams for word in re.findall(r"\w+", line))
+        ] == []
 
 
 def test_relevant_queries_return_the_right_page_in_the_top_5(whole: Outcome) -> None:

@@ -42,14 +42,26 @@ from tests.running import environment
 
 
 def result(rank: int = 1, score: float = 0.5, **metadata: Any) -> SearchResult:
-    known = {"url": "https://b.example.org/a", "page_title": "A", "chunk_index": 0, "total_chunks": 2, "source": "a.md"}
+    known = {
+        "url": "https://b.example.org/a",
+        "page_title": "A",
+        "chunk_index": 0,
+        "total_chunks": 2,
+        "source": "a.md",
+    }
     return SearchResult(rank, score, "Text", Metadata(**{**known, **metadata}))
 
 
 def test_signatures_are_those_of_the_contract(retrieval: ModuleType) -> None:
     assert str(inspect.signature(retrieval.embed_query)) == "(query_text: 'str') -> 'list[float]'"
-    defaults = {name: given.default for name, given in inspect.signature(retrieval.search_qdrant).parameters.items()}
-    assert defaults == {"query_embedding": inspect.Parameter.empty, "top_k": 5, "collection_name": "website_embeddings"}
+    defaults = {
+        name: given.default for name, given in inspect.signature(retrieval.search_qdrant).parameters.items()
+    }
+    assert defaults == {
+        "query_embedding": inspect.Parameter.empty,
+        "top_k": 5,
+        "collection_name": "website_embeddings",
+    }
     assert list(inspect.signature(retrieval.format_results).parameters) == ["query", "results", "top_k"]
 
 
@@ -76,12 +88,16 @@ def test_top_k_out_of_range_is_a_value_error(retrieval: ModuleType, top_k: Any) 
     [[], [0.1] * 383, [math.nan] * 384, [math.inf] * 384, ["x"] * 384, "text", None, [True] * 384],
     ids=lambda value: str(value)[:12],
 )
-def test_a_vector_that_does_not_fit_is_a_value_error(embedded: Path, desk: Path, retrieval: ModuleType, vector: Any) -> None:
+def test_a_vector_that_does_not_fit_is_a_value_error(
+    embedded: Path, desk: Path, retrieval: ModuleType, vector: Any
+) -> None:
     with pytest.raises(ValueError, match="query_embedding"):
         retrieval.search_qdrant(vector)
 
 
-def test_the_same_query_always_has_the_same_embedding(embedded: Path, desk: Path, retrieval: ModuleType) -> None:
+def test_the_same_query_always_has_the_same_embedding(
+    embedded: Path, desk: Path, retrieval: ModuleType
+) -> None:
     assert retrieval.embed_query("What is ROS 2?") == retrieval.embed_query("  What is ROS 2? ")
 
 
@@ -114,7 +130,9 @@ def test_collection_name_stands_in_for_the_default_only(
     assert len(retrieval.search_qdrant(vector, 5, "rag_embedding")) == 5
 
 
-def test_a_missing_key_is_an_error_of_the_contract(desk: Path, retrieval: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_key_is_an_error_of_the_contract(
+    desk: Path, retrieval: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("RECTO_PROFILE", "cloud")
     with pytest.raises(CohereAPIError, match="COHERE_API_KEY is required but not set") as caught:
         retrieval.embed_query("robot")
@@ -130,16 +148,30 @@ def test_the_cores_deadlines_are_the_contracts() -> None:
 
 def test_importing_opens_nothing(home: Path) -> None:
     code = "import sys, retrieval, test_retrieval, check_qdrant; print(*sorted({name.split('.')[0] for name in sys.modules}))"
-    done = subprocess.run([sys.executable, "-c", code], cwd=BACKEND, env=environment(home), capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=BACKEND,
+        env=environment(home),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     assert done.stderr == ""
     assert not {"numpy", "onnxruntime", "cohere", "qdrant_client", "qdrant_edge"} & set(done.stdout.split())
     assert not home.exists()
 
 
 def test_the_example_in_the_modules_docstring_runs(sample_home: Path, retrieval: ModuleType) -> None:
-    code = inspect.cleandoc("    " + (retrieval.__doc__ or "").split("\n\n", 1)[1].rpartition("\n\n")[0].lstrip())
+    code = inspect.cleandoc(
+        "    " + (retrieval.__doc__ or "").split("\n\n", 1)[1].rpartition("\n\n")[0].lstrip()
+    )
     done = subprocess.run(
-        [sys.executable, "-c", code], cwd=BACKEND, env=environment(sample_home), capture_output=True, text=True, check=False
+        [sys.executable, "-c", code],
+        cwd=BACKEND,
+        env=environment(sample_home),
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert "'result_count': 5" in done.stdout, done.stderr
 
@@ -181,7 +213,15 @@ def test_an_embedding_that_breaks_a_promise_is_refused() -> None:
 
 @pytest.mark.parametrize(
     "change",
-    [{"query": 1}, {"top_k": True}, {"result_count": 2}, {"results": [{}]}, {"results": None}, {"query": object()}, {"query": math.nan}],
+    [
+        {"query": 1},
+        {"top_k": True},
+        {"result_count": 2},
+        {"results": [{}]},
+        {"results": None},
+        {"query": object()},
+        {"query": math.nan},
+    ],
 )
 def test_a_response_that_breaks_a_promise_is_refused(change: dict[str, Any]) -> None:
     good = response_of("q", [result()], 5)
@@ -214,10 +254,25 @@ def test_every_result_has_an_address(stored: str, shown: str) -> None:
 
 
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(), lambda inner: st.lists(inner, max_size=3), max_leaves=4
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=3),
+    max_leaves=4,
 )
 KEYS = st.sampled_from(
-    ["text", "content", "url", "page_url", "source", "title", "page_title", "chunk_index", "total_chunks", "module", "headings", "metadata"]
+    [
+        "text",
+        "content",
+        "url",
+        "page_url",
+        "source",
+        "title",
+        "page_title",
+        "chunk_index",
+        "total_chunks",
+        "module",
+        "headings",
+        "metadata",
+    ]
 )
 
 
@@ -228,7 +283,9 @@ def test_any_payload_of_another_pipeline_keeps_the_promises(payload: dict[str, A
     check_response(response_of("q", results, 5))
 
 
-@pytest.mark.parametrize("text", ["'; DROP TABLE chunks; --", "x UNION SELECT key", "<script>alert(1)</script>", "1 or 1=1"])
+@pytest.mark.parametrize(
+    "text", ["'; DROP TABLE chunks; --", "x UNION SELECT key", "<script>alert(1)</script>", "1 or 1=1"]
+)
 def test_injections_are_noticed(text: str) -> None:
     assert looks_like_injection(text)
     assert not looks_like_injection("Should I select a union joint or drop the table?")

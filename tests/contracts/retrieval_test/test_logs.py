@@ -13,7 +13,9 @@ from tests.conftest import QDRANT_KEY
 from tests.contracts.retrieval_test.conftest import Call
 from tests.running import ROOT
 
-LINE = re.compile(r"\[\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z\] \[(?:DEBUG|INFO|WARNING|ERROR)\] \[(?:EMBED|SEARCH|FORMAT|CLI)\] .+")
+LINE = re.compile(
+    r"\[\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z\] \[(?:DEBUG|INFO|WARNING|ERROR)\] \[(?:EMBED|SEARCH|FORMAT|CLI)\] .+"
+)
 EMBED = logging.getLogger("recto.contracts.retrieval_test.embed")
 
 
@@ -28,7 +30,9 @@ def test_every_line_has_the_contracts_format(call: Call, embedded: Path, desk: P
     assert outcome.document["results"][0]["text"][:40] not in text, "queries are logged, results are not"
 
 
-def test_without_verbose_there_is_no_debug_and_standard_error_is_silent(call: Call, embedded: Path, desk: Path) -> None:
+def test_without_verbose_there_is_no_debug_and_standard_error_is_silent(
+    call: Call, embedded: Path, desk: Path
+) -> None:
     outcome = call("--query", "robot")
     assert outcome.stderr == ""
     assert "[DEBUG]" not in (desk / LOG_FILE).read_text("utf-8")
@@ -65,7 +69,12 @@ def test_a_new_file_each_day_and_thirty_days_kept(desk: Path) -> None:
     stamp = datetime(yesterday.year, yesterday.month, yesterday.day, 12, tzinfo=UTC).timestamp()
     os.utime(log, (stamp, stamp))
     days = {age: desk / f"{LOG_FILE}.{today - timedelta(days=age)}" for age in (2, 30, 31, 400)}
-    for path in (*days.values(), desk / f"{LOG_FILE}.notes", desk / f"{LOG_FILE}.2001-99-99", desk / "other.log.2001-01-01"):
+    for path in (
+        *days.values(),
+        desk / f"{LOG_FILE}.notes",
+        desk / f"{LOG_FILE}.2001-99-99",
+        desk / "other.log.2001-01-01",
+    ):
         path.write_text("x")
     with logging_to(desk, lambda _: None, verbose=False):
         EMBED.info("today's")

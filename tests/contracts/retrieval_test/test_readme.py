@@ -40,12 +40,20 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def in_folder(folder: Path, home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, *arguments], cwd=folder, env=environment(home), capture_output=True, text=True, encoding="utf-8", check=False
+        [sys.executable, *arguments],
+        cwd=folder,
+        env=environment(home),
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        check=False,
     )
 
 
 @pytest.mark.parametrize("line", COMMANDS)
-def test_every_command_shown_works(folder: Path, sample_home: Path, schema: Draft202012Validator, line: str) -> None:
+def test_every_command_shown_works(
+    folder: Path, sample_home: Path, schema: Draft202012Validator, line: str
+) -> None:
     words = shlex.split(line.removeprefix("uv run "))
     assert words[0] == "python"
     done = in_folder(folder, sample_home, *words[1:])
@@ -72,7 +80,9 @@ def test_every_flag_is_documented() -> None:
 
 
 def test_the_table_of_results_is_true(folder: Path, sample_home: Path) -> None:
-    queries = json.loads(in_folder(folder, sample_home, "test_retrieval.py", "--test-suite", "test_queries.json").stdout)["queries"]
+    queries = json.loads(
+        in_folder(folder, sample_home, "test_retrieval.py", "--test-suite", "test_queries.json").stdout
+    )["queries"]
     asked = Counter(entry["category"] for entry in queries)
     passed = Counter(entry["category"] for entry in queries if entry["passed"])
     rows = [f"| {category} | {count} | {passed[category]} |" for category, count in asked.items()]
@@ -82,6 +92,9 @@ def test_the_table_of_results_is_true(folder: Path, sample_home: Path) -> None:
     shown = re.search(r"<!-- results -->\n(.*?)\n?<!-- /results -->", text, re.DOTALL)
     assert shown
     if os.environ.get("WRITE_TABLES"):
-        README.write_text(text[: shown.start()] + f"<!-- results -->\n{table}\n<!-- /results -->" + text[shown.end() :], "utf-8")
+        README.write_text(
+            text[: shown.start()] + f"<!-- results -->\n{table}\n<!-- /results -->" + text[shown.end() :],
+            "utf-8",
+        )
     else:
         assert shown[1] == table, "run the test with WRITE_TABLES=1 to bring the page up to date"

@@ -39,10 +39,16 @@ def suite_file(desk: Path, content: Any) -> str:
         ({"queries": [ONE, {"id": "two"}]}, 'query 2: it needs a "query"'),
         ({"queries": [{"query": None}]}, 'query 1: "query" must be a text, not NoneType'),
         ({"queries": [{"query": 7}]}, 'query 1: "query" must be a text, not int'),
-        ({"queries": [{**ONE, "query_repeat": {"text": "a", "times": 2}}]}, 'needs a "query" or a "query_repeat"'),
+        (
+            {"queries": [{**ONE, "query_repeat": {"text": "a", "times": 2}}]},
+            'needs a "query" or a "query_repeat"',
+        ),
         ({"queries": [{"query_repeat": {"text": "a", "times": 10**9}}]}, '"times" must be'),
         ({"queries": [{"query_repeat": {"text": "a"}}]}, '"query_repeat" must be'),
-        ({"queries": [ONE, {"id": "two", "query": "x"}, ONE]}, 'query 3: the id "one" is already that of query 1'),
+        (
+            {"queries": [ONE, {"id": "two", "query": "x"}, ONE]},
+            'query 3: the id "one" is already that of query 1',
+        ),
         ({"queries": [{**ONE, "id": 3}]}, '"id" must be'),
         ({"queries": [{**ONE, "top_k": 51}]}, '"top_k" must be a whole number from 1 to 50'),
         ({"queries": [{**ONE, "top_k": True}]}, '"top_k" must be'),
@@ -58,7 +64,9 @@ def suite_file(desk: Path, content: Any) -> str:
         ({"queries": [{**ONE, "expect": {"weaker_than": "one"}}]}, '"weaker_than" names "one"'),
     ],
 )
-def test_broken_suites_are_told_with_their_place(call: Call, embedded: Path, desk: Path, content: Any, place: str) -> None:
+def test_broken_suites_are_told_with_their_place(
+    call: Call, embedded: Path, desk: Path, content: Any, place: str
+) -> None:
     outcome = call("--test-suite", suite_file(desk, content))
     assert (outcome.code, outcome.error["kind"]) == (1, "argument")
     assert place in outcome.error["message"]
@@ -69,7 +77,12 @@ def test_suites_that_are_no_files(call: Call, embedded: Path, desk: Path) -> Non
     (desk / "directory").mkdir()
     with (desk / "huge.json").open("wb") as huge:
         huge.truncate(100_000_000)
-    for name, reason in (("missing.json", "No such file"), ("directory", "directory"), ("huge.json", "larger than 5 MB"), ("a\0b", "null")):
+    for name, reason in (
+        ("missing.json", "No such file"),
+        ("directory", "directory"),
+        ("huge.json", "larger than 5 MB"),
+        ("a\0b", "null"),
+    ):
         outcome = call("--test-suite", name)
         assert outcome.code == 1
         assert reason in outcome.error["message"]
@@ -82,9 +95,21 @@ def test_expectations_that_are_not_met_end_with_3(call: Call, embedded: Path, de
             desk,
             {
                 "queries": [
-                    {"id": "page", "query": "What is a digital twin?", "expect": {"page": "module-4-vla/06-capstone", "within": 1}},
-                    {"id": "module", "query": "What is a digital twin?", "expect": {"module": "ros2", "within": 1}},
-                    {"id": "text", "query": "What is a digital twin?", "expect": {"text": "no passage says this"}},
+                    {
+                        "id": "page",
+                        "query": "What is a digital twin?",
+                        "expect": {"page": "module-4-vla/06-capstone", "within": 1},
+                    },
+                    {
+                        "id": "module",
+                        "query": "What is a digital twin?",
+                        "expect": {"module": "ros2", "within": 1},
+                    },
+                    {
+                        "id": "text",
+                        "query": "What is a digital twin?",
+                        "expect": {"text": "no passage says this"},
+                    },
                     {"id": "error", "query": "robot", "expect": {"error": "argument"}},
                     {"id": "refused", "query": ""},
                     {"id": "stronger", "query": "What is a digital twin?", "expect": {"weaker_than": "off"}},
@@ -129,7 +154,7 @@ def sent(turn: Callable[[], None], clock: Clock, queries: int) -> list[float]:
 
 def test_at_most_ten_queries_a_minute_against_cohere(told: list[str]) -> None:
     clock = Clock()
-    times = sent(turns(paid=True, delay=None, tell=told.append, clock=clock, sleep=clock.sleep), clock, 48)
+    times = sent(turns(paid=True, delay=None, notify=told.append, clock=clock, sleep=clock.sleep), clock, 48)
     assert all(sum(start <= time < start + 60 for time in times) <= 10 for start in times)
     assert times[-1] < 5 * 60, "and not slower than that"
     assert told, "a person is told of the wait"
@@ -137,23 +162,29 @@ def test_at_most_ten_queries_a_minute_against_cohere(told: list[str]) -> None:
 
 def test_the_embedded_engine_does_not_wait(told: list[str]) -> None:
     clock = Clock()
-    sent(turns(paid=False, delay=None, tell=told.append, clock=clock, sleep=clock.sleep), clock, 48)
+    sent(turns(paid=False, delay=None, notify=told.append, clock=clock, sleep=clock.sleep), clock, 48)
     assert clock.slept == []
 
 
 @pytest.mark.parametrize("paid", [True, False])
 def test_a_delay_overrides_the_pace(told: list[str], paid: bool) -> None:
     clock = Clock()
-    sent(turns(paid=paid, delay=2.0, tell=told.append, clock=clock, sleep=clock.sleep), clock, 20)
+    sent(turns(paid=paid, delay=2.0, notify=told.append, clock=clock, sleep=clock.sleep), clock, 20)
     assert clock.slept == [1.5] * 19, "counted from query to query, and nothing before the first"
     clock = Clock()
-    sent(turns(paid=paid, delay=0, tell=told.append, clock=clock, sleep=clock.sleep), clock, 20)
+    sent(turns(paid=paid, delay=0, notify=told.append, clock=clock, sleep=clock.sleep), clock, 20)
     assert clock.slept == []
 
 
 def answered(query: str, top_k: int, score: float = 0.5) -> Answered:
-    found = (SearchResult(1, score, "Text", Metadata("https://b.example.org/docs/a", "A", 0, 1, "docs/a.md"), ("ros2",)),)
-    return Answered(response_of(query, found, top_k), found, {"embed": 1.0, "search": 2.0, "format": 0.5, "total": 3.5})
+    found = (
+        SearchResult(
+            1, score, "Text", Metadata("https://b.example.org/docs/a", "A", 0, 1, "docs/a.md"), ("ros2",)
+        ),
+    )
+    return Answered(
+        response_of(query, found, top_k), found, {"embed": 1.0, "search": 2.0, "format": 0.5, "total": 3.5}
+    )
 
 
 def cases(*entries: dict[str, Any]) -> Cases:
@@ -162,13 +193,24 @@ def cases(*entries: dict[str, Any]) -> Cases:
 
 def test_only_queries_that_are_sent_wait_for_their_turn() -> None:
     waited: list[int] = []
-    run_cases(cases({"query": ""}, {"query": "robot"}, {"query_repeat": {"text": "a", "times": 3000}}), answered, lambda: waited.append(1))
+    run_cases(
+        cases({"query": ""}, {"query": "robot"}, {"query_repeat": {"text": "a", "times": 3000}}),
+        answered,
+        lambda: waited.append(1),
+    )
     assert len(waited) == 1
 
 
 @pytest.mark.parametrize(
     ("page", "met"),
-    [("a", True), ("docs/a", True), ("docs/a.md", True), ("https://b.example.org/docs/a/", True), ("b", False), ("s/a", False)],
+    [
+        ("a", True),
+        ("docs/a", True),
+        ("docs/a.md", True),
+        ("https://b.example.org/docs/a/", True),
+        ("b", False),
+        ("s/a", False),
+    ],
 )
 def test_how_a_page_is_named(page: str, met: bool) -> None:
     (verdict,) = run_cases(cases({"query": "robot", "expect": {"page": page}}), answered, lambda: None)
@@ -186,7 +228,12 @@ def test_an_api_error_can_be_expected() -> None:
 
 
 def test_figures() -> None:
-    suite = cases({"query": "robot"}, {"query": "arm", "top_k": 10}, {"query": "", "expect": {"error": "argument"}}, {"query": ""})
+    suite = cases(
+        {"query": "robot"},
+        {"query": "arm", "top_k": 10},
+        {"query": "", "expect": {"error": "argument"}},
+        {"query": ""},
+    )
     figures = summary(run_cases(suite, answered, lambda: None))
     assert (figures["query_count"], figures["passed"], figures["failed"]) == (4, 3, 1)
     assert (figures["success_rate"], figures["failure_rate"]) == (0.75, 0.25)
@@ -203,7 +250,13 @@ def test_percentiles_are_values_that_were_measured() -> None:
 
 def test_a_kept_run_is_compared(call: Call, embedded: Path, desk: Path) -> None:
     suite = suite_file(
-        desk, {"queries": [{"id": "twin", "query": "What is a digital twin?"}, {"id": "arm", "query": "robot arm", "top_k": 3}]}
+        desk,
+        {
+            "queries": [
+                {"id": "twin", "query": "What is a digital twin?"},
+                {"id": "arm", "query": "robot arm", "top_k": 3},
+            ]
+        },
     )
     assert call("--test-suite", suite, "--update-expected", "kept.json").code == 0
     assert call("--test-suite", suite, "--expected", "kept.json").code == 0
@@ -221,11 +274,25 @@ def test_a_kept_run_is_compared(call: Call, embedded: Path, desk: Path) -> None:
     outcome = changed(lambda data: first(data).update(score=first(data)["score"] - 0.05))
     assert outcome.code == 3
     assert "expected 0." in outcome.document["queries"][0]["unmet"][0]
-    assert changed(lambda data: first(data).update(score=first(data)["score"] - 0.005)).code == 0, "as machines differ"
-    assert "no longer found" in changed(lambda data: first(data).update(chunk_index=99)).document["queries"][0]["unmet"][0]
-    assert "another query text" in changed(lambda data: data["queries"]["twin"].update(query="x")).document["queries"][0]["unmet"][0]
-    assert "do not have this query" in changed(lambda data: data["queries"].pop("arm")).document["queries"][1]["unmet"][0]
-    assert "results where 2" in changed(lambda data: data["queries"]["arm"]["results"].pop()).document["queries"][1]["unmet"][0]
+    assert changed(lambda data: first(data).update(score=first(data)["score"] - 0.005)).code == 0, (
+        "as machines differ"
+    )
+    assert (
+        "no longer found"
+        in changed(lambda data: first(data).update(chunk_index=99)).document["queries"][0]["unmet"][0]
+    )
+    assert (
+        "another query text"
+        in changed(lambda data: data["queries"]["twin"].update(query="x")).document["queries"][0]["unmet"][0]
+    )
+    assert (
+        "do not have this query"
+        in changed(lambda data: data["queries"].pop("arm")).document["queries"][1]["unmet"][0]
+    )
+    assert (
+        "results where 2"
+        in changed(lambda data: data["queries"]["arm"]["results"].pop()).document["queries"][1]["unmet"][0]
+    )
     for change, message in (
         (lambda data: data.update(model="another"), "cannot be compared"),
         (lambda data: data["queries"].update(gone={"error": "api"}), '"gone" that is not in the suite'),

@@ -8,13 +8,51 @@ from datetime import UTC, datetime
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
 WHEN = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
-HOSTILE = """</title></style><script>alert(1)</script><img src=x onerror=alert(2)>" onload='x' &lt;b&gt; ]]>"""
+HOSTILE = (
+    """</title></style><script>alert(1)</script><img src=x onerror=alert(2)>" onload='x' &lt;b&gt; ]]>"""
+)
 TRICKS = "\x00\x1b[31m\u202e\ud800\x85"
 """What no page may hold: controls, a turn of direction, half a character."""
 
 ALLOWED = frozenset(
-    {"html", "head", "meta", "title", "style", "body", "header", "nav", "main", "footer", "section", "article", "h1", "h2", "h3", "p", "a"}
-    | {"ul", "ol", "li", "dl", "dt", "dd", "div", "span", "b", "small", "bdi", "time", "details", "summary", "table", "caption", "thead"}
+    {
+        "html",
+        "head",
+        "meta",
+        "title",
+        "style",
+        "body",
+        "header",
+        "nav",
+        "main",
+        "footer",
+        "section",
+        "article",
+        "h1",
+        "h2",
+        "h3",
+        "p",
+        "a",
+    }
+    | {
+        "ul",
+        "ol",
+        "li",
+        "dl",
+        "dt",
+        "dd",
+        "div",
+        "span",
+        "b",
+        "small",
+        "bdi",
+        "time",
+        "details",
+        "summary",
+        "table",
+        "caption",
+        "thead",
+    }
     | {"tbody", "tr", "th", "td", "svg", "line", "circle", "rect"}
 )
 
@@ -38,7 +76,9 @@ def read(page: str) -> LexborHTMLParser:
     assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", page)
     for node in nodes(tree):
         names = set(node.attributes)
-        assert not {name for name in names if name.startswith("on")} | (names & {"src", "srcset", "style", "action", "xlink:href"})
+        assert not {name for name in names if name.startswith("on")} | (
+            names & {"src", "srcset", "style", "action", "xlink:href"}
+        )
     style = one(tree, "style").text()
     assert "url(" not in style
     assert "@import" not in style

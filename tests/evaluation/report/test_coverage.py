@@ -51,13 +51,19 @@ def test_every_page_is_on_the_map(sound: Coverage, info: IndexInfo) -> None:
     for row, line in zip(rows, nodes(tree, "#pages tbody tr"), strict=True):
         assert row.page_url in line.text()
         numbers = [cell.text() for cell in line.css("td.number")]
-        assert numbers == [f"{row.heat:.0%}", *map(str, (row.sections, row.by_heading, row.by_sentence, row.reached))]
+        assert numbers == [
+            f"{row.heat:.0%}",
+            *map(str, (row.sections, row.by_heading, row.by_sentence, row.reached)),
+        ]
     assert {node.text() for node in nodes(tree, "#map dt")} == {"garden", "kitchen", "workshop", "intro"}
 
 
 def test_colours_follow_the_numbers(sound: Coverage, info: IndexInfo) -> None:
     none = tuple(replace(one, heading_rank=None, sentence_rank=None) for one in sound.sections)
-    assert {node.attributes["class"] for node in nodes(read(page(replace(sound, sections=none), info)), "#map li a")} == {"s0"}
+    assert {
+        node.attributes["class"]
+        for node in nodes(read(page(replace(sound, sections=none), info)), "#map li a")
+    } == {"s0"}
     assert "s6" in {node.attributes["class"] for node in nodes(read(page(sound, info)), "#map li a")}
 
 
@@ -66,7 +72,9 @@ def test_the_matrix(sound: Coverage, info: IndexInfo) -> None:
     names = [cell.text() for cell in nodes(tree, "#confusion thead th")][1:]
     for row in nodes(tree, "#confusion tbody tr"):
         counts = dict(zip(names, (cell.text() for cell in row.css("td")), strict=True))
-        assert {name: int(count) for name, count in counts.items() if count.isdigit()} == sound.confusion[one(row, "th").text()]
+        assert {name: int(count) for name, count in counts.items() if count.isdigit()} == sound.confusion[
+            one(row, "th").text()
+        ]
 
 
 def test_the_lists(sound: Coverage, info: IndexInfo) -> None:
@@ -99,10 +107,17 @@ def test_a_long_list_is_folded(sound: Coverage, info: IndexInfo) -> None:
 def test_hostile_text_stays_text(sound: Coverage, info: IndexInfo) -> None:
     nasty = HOSTILE + TRICKS
     section = replace(
-        sound.sections[0].section, module=nasty, page_url=f"javascript:{nasty}", page_title=nasty, anchor=nasty, headings=(nasty, nasty)
+        sound.sections[0].section,
+        module=nasty,
+        page_url=f"javascript:{nasty}",
+        page_title=nasty,
+        anchor=nasty,
+        headings=(nasty, nasty),
     )
     other = replace(chunk(1, module=f"{nasty} other"), page_url=nasty, anchor=nasty)
-    found = Coverage(nasty, (Reached(section, None, None, (other,), (nasty,)),), {nasty: {f"{nasty} other": 1}})
+    found = Coverage(
+        nasty, (Reached(section, None, None, (other,), (nasty,)),), {nasty: {f"{nasty} other": 1}}
+    )
     tree = read(page(found, replace(info, generation=nasty)))
     for part in ("h1", "header", "#map", "#unreachable", "#duplicates", "#shadowed", "#confusion", "#pages"):
         assert "<script>alert(1)</script>" in said(tree, part), part
@@ -120,7 +135,9 @@ def test_the_same_book_gives_the_same_bytes(sound: Coverage, info: IndexInfo) ->
 
 def test_from_the_command_line(house: Path, tmp_path: Path) -> None:
     report = tmp_path / "coverage.html"
-    done = recto(house / "home", "coverage", "--collection", "house", "--html", str(report), "--fail-under", "90")
+    done = recto(
+        house / "home", "coverage", "--collection", "house", "--html", str(report), "--fail-under", "90"
+    )
     assert done.returncode == 0, done.stderr
     assert "Unreachable: none" in done.stdout
     tree = read(report.read_text("utf-8"))

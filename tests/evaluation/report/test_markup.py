@@ -30,7 +30,10 @@ def test_what_is_put_together_by_hand_is_text_again() -> None:
 
 
 def test_attributes() -> None:
-    assert element("a", "x", class_="c", aria_label='"', open=True, hidden=False, id=None) == '<a class="c" aria-label="&quot;" open>x</a>'
+    assert (
+        element("a", "x", class_="c", aria_label='"', open=True, hidden=False, id=None)
+        == '<a class="c" aria-label="&quot;" open>x</a>'
+    )
     assert element("line", x1="0%", y1=1.5) == '<line x1="0%" y1="1.5"/>'
 
 
@@ -39,7 +42,10 @@ def test_controls_are_removed() -> None:
     assert safe("a\tb\nc") == "a\tb\nc"
 
 
-@pytest.mark.parametrize("address", ["https://example.org/a?b=1&c=2#d", "http://localhost:3000/x", 'https://example.org/"><script>'])
+@pytest.mark.parametrize(
+    "address",
+    ["https://example.org/a?b=1&c=2#d", "http://localhost:3000/x", 'https://example.org/"><script>'],
+)
 def test_pages_on_the_web_are_linked(address: str) -> None:
     (link,) = LexborHTMLParser(place(address)).css("a")
     assert link.attributes == {"href": address, "rel": "noopener noreferrer"}
@@ -64,5 +70,10 @@ def test_other_addresses_are_text(address: str) -> None:
 
 
 def test_numbers() -> None:
-    assert (number(0.12349), number(-0.5), signed(0.1), signed(-0.1)) == ("0.123", "−0.500", "+0.100", "−0.100")
+    assert (number(0.12349), number(-0.5), signed(0.1), signed(-0.1)) == (
+        "0.123",
+        "−0.500",
+        "+0.100",
+        "−0.100",
+    )
     assert HOSTILE not in safe(HOSTILE)

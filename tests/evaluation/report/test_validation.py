@@ -23,9 +23,21 @@ from tests.evaluation.report.reading import HOSTILE, TRICKS, WHEN, nodes, one, r
 from tests.running import recto
 
 QUESTIONS: list[dict[str, Any]] = [
-    {"query": "how do I keep weeds down", "expect": {"module": "garden", "page": "module-1-garden/01-soil#mulch"}, "tags": ["plants"]},
-    {"query": "when are beans sown", "expect": {"module": "garden", "page": "module-1-garden/02-seeds"}, "tags": ["plants"]},
-    {"query": "how is a knife sharpened", "expect": {"module": "kitchen", "page": "module-2-kitchen/04-knives"}, "tags": ["tools"]},
+    {
+        "query": "how do I keep weeds down",
+        "expect": {"module": "garden", "page": "module-1-garden/01-soil#mulch"},
+        "tags": ["plants"],
+    },
+    {
+        "query": "when are beans sown",
+        "expect": {"module": "garden", "page": "module-1-garden/02-seeds"},
+        "tags": ["plants"],
+    },
+    {
+        "query": "how is a knife sharpened",
+        "expect": {"module": "kitchen", "page": "module-2-kitchen/04-knives"},
+        "tags": ["tools"],
+    },
     {
         "query": "repairing a puncture",
         "expect": {"module": "workshop", "page": "module-3-workshop/02-bicycles#flat-tyres"},
@@ -45,21 +57,30 @@ def suite_file(directory: Path, entries: list[dict[str, Any]]) -> Path:
 @pytest.fixture(scope="module")
 def run(house: Path, embedder: Embedder, tmp_path_factory: pytest.TempPathFactory) -> Run:
     retriever = Retriever(embedder, EdgeStore(house / "home"), "house")
-    return run_suite(retriever, load_suite(suite_file(tmp_path_factory.mktemp("suite"), QUESTIONS)), Options(noise=0.5))
+    return run_suite(
+        retriever,
+        load_suite(suite_file(tmp_path_factory.mktemp("suite"), QUESTIONS)),
+        Options(noise_floor=0.5),
+    )
 
 
-def page(run: Run, comparison: Comparison | None = None, noise: float | None = 0.5, *gates: str) -> str:
+def page(run: Run, comparison: Comparison | None = None, noise_floor: float | None = 0.5, *gates: str) -> str:
     gate = checks(run, tuple(map(parse_threshold, gates)), comparison)
-    return validation_page(run, gate, comparison, noise=noise, when=WHEN)
+    return validation_page(run, gate, comparison, noise_floor=noise_floor, when=WHEN)
 
 
 def compared(run: Run) -> tuple[Run, Comparison]:
     """The run as if one expected place had come at rank 3 before, and another were lost now."""
     first, second, *others = run.answers
     moved = replace(
-        first, found=(*first.found[1:3], first.found[0], *first.found[3:]), ranks=(3,), measures=first.measures | {"MRR": 1 / 3}
+        first,
+        found=(*first.found[1:3], first.found[0], *first.found[3:]),
+        ranks=(3,),
+        measures=first.measures | {"MRR": 1 / 3},
     )
-    gone = replace(second, found=second.found[-5:], ranks=(), passed=False, measures=dict.fromkeys(second.measures, 0.0))
+    gone = replace(
+        second, found=second.found[-5:], ranks=(), passed=False, measures=dict.fromkeys(second.measures, 0.0)
+    )
     now = replace(run, answers=(first, gone, *others))
     return now, compare(now, Baseline.of(replace(run, answers=(moved, second, *others))))
 
@@ -76,7 +97,10 @@ def test_every_number_of_the_run(run: Run) -> None:
             assert name in said(tree, part)
             for score in scores.values():
                 assert f"{score.mean:.3f} {score.low:.3f} to {score.high:.3f}" in said(tree, part)
-    rows = {one(row, "th").text(): [cell.text() for cell in row.css("td.number")] for row in nodes(tree, "#ranks tbody tr")}
+    rows = {
+        one(row, "th").text(): [cell.text() for cell in row.css("td.number")]
+        for row in nodes(tree, "#ranks tbody tr")
+    }
     for rank, count in run.ranks().items():
         assert rows[rank if rank != "none" else f"not in {run.depth}"][0] == str(count)
     everything = said(tree, "#questions")
@@ -87,7 +111,14 @@ def test_every_number_of_the_run(run: Run) -> None:
             assert f"{value:.3f}" in everything
     head = said(tree, "header")
     assert run.fingerprint is not None
-    for fact in (run.suite, run.suite_digest, run.collection, run.generation, str(run.fingerprint.embedder), run.fingerprint.content_hash):
+    for fact in (
+        run.suite,
+        run.suite_digest,
+        run.collection,
+        run.generation,
+        str(run.fingerprint.embedder),
+        run.fingerprint.content_hash,
+    ):
         assert fact in head
     assert "2026-01-02 03:04:05 UTC" in head
     assert f"in {run.seconds:.2f} s" in head
@@ -98,14 +129,17 @@ def test_the_confusion_of_modules(run: Run) -> None:
     tree = read(page(run))
     table = nodes(tree, "#confusion table")[0]
     names = [cell.text() for cell in table.css("thead th")][1:]
-    shown = {one(row, "th").text(): dict(zip(names, (cell.text() for cell in row.css("td")), strict=True)) for row in table.css("tbody tr")}
+    shown = {
+        one(row, "th").text(): dict(zip(names, (cell.text() for cell in row.css("td")), strict=True))
+        for row in table.css("tbody tr")
+    }
     for expected, row in run.confusion().items():
         assert {name: int(count) for name, count in shown[expected].items() if count.isdigit()} == row
 
 
 def test_the_verdict_has_its_reasons(run: Run) -> None:
     gate = checks(run, (parse_threshold("Hit@5>=0.99"), parse_threshold("MRR>0.1")))
-    verdict = said(read(validation_page(run, gate, None, noise=None, when=WHEN)), ".verdict")
+    verdict = said(read(validation_page(run, gate, None, noise_floor=None, when=WHEN)), ".verdict")
     assert verdict.startswith("✗ Failed")
     for check in gate:
         assert f"{'holds' if check.holds else 'fails'} {check.name} : {check.reason}" in verdict
@@ -114,14 +148,18 @@ def test_the_verdict_has_its_reasons(run: Run) -> None:
 
 def test_the_worst_with_what_was_found_instead(run: Run) -> None:
     (answer,) = [answer for answer in run.answers if answer.query == "the colour of wires"]
-    article = next(node for node in nodes(read(page(run, noise=0.99)), "#worst article") if answer.query in node.text())
+    article = next(
+        node
+        for node in nodes(read(page(run, noise_floor=0.99)), "#worst article")
+        if answer.query in node.text()
+    )
     text = " ".join(article.text(separator=" ").split())
     for found in answer.found[: run.top_k]:
         assert found.place in text
         assert f"{found.score:.3f} noise" in text
     assert "expected module-1-garden/04-roses" in text
     assert len(article.css("line.mark")) == len(article.css("tbody tr"))
-    without = read(page(run, noise=None))
+    without = read(page(run, noise_floor=None))
     assert not nodes(without, "line.mark")
     assert "recto calibrate" in said(without, "#worst")
 
@@ -133,9 +171,12 @@ def test_what_changed(run: Run) -> None:
     for delta in comparison.deltas:
         change = delta.delta
         interval = f"{change.mean:+.3f} {change.low:+.3f} to {change.high:+.3f}".replace("-", "−")
-        assert f"{delta.before:.3f} {delta.now:.3f} {interval} {change.count} {delta.chance:.3f}" in text
+        assert f"{delta.before:.3f} {delta.now:.3f} {interval} {change.count} {delta.p_value:.3f}" in text
     headings = [node.text() for node in nodes(tree, "#comparison h3")]
-    assert headings == ["Worse: the expected place came later (1 question)", "Better: the expected place came earlier (1 question)"]
+    assert headings == [
+        "Worse: the expected place came later (1 question)",
+        "Better: the expected place came earlier (1 question)",
+    ]
     worse, better = nodes(tree, "#comparison h3 ~ .box")[:2]
     assert "when are beans sown" in worse.text()
     assert "how do I keep weeds down" in better.text()
@@ -149,7 +190,9 @@ def test_what_changed(run: Run) -> None:
 
 
 def test_a_run_that_did_not_change(run: Run) -> None:
-    assert "No question's results changed." in said(read(page(run, compare(run, Baseline.of(run)))), "#comparison")
+    assert "No question's results changed." in said(
+        read(page(run, compare(run, Baseline.of(run)))), "#comparison"
+    )
 
 
 def test_what_is_not_in_the_index(run: Run) -> None:
@@ -172,21 +215,50 @@ def hostile(run: Run) -> Run:
         Found(f"https://example.org/{nasty}", "", nasty, 0.8, nasty),
         Found("https://example.org/page", "part", "m", -0.2, "c"),
     )
-    answer = Answer(nasty, f"{nasty} asked", (nasty,), nasty, (nasty,), (nasty,), found, (), False, {"MRR": 0.0, "Hit@5": 0.0}, 1.0)
+    answer = Answer(
+        nasty,
+        f"{nasty} asked",
+        (nasty,),
+        nasty,
+        (nasty,),
+        (nasty,),
+        found,
+        (),
+        False,
+        {"MRR": 0.0, "Hit@5": 0.0},
+        1.0,
+    )
     model = EmbedderFingerprint(nasty, nasty, 3, nasty)
     made = Fingerprint(model, nasty, nasty, nasty, nasty, 1, nasty, nasty)
     missing = Missing(nasty, nasty, nasty, nasty)
     named = replace(run, suite=nasty, suite_digest=nasty, collection=nasty, generation=nasty)
-    return replace(named, answers=(answer, answer), fingerprint=made, unmeasured=(missing,), partial=(missing,))
+    return replace(
+        named, answers=(answer, answer), fingerprint=made, unmeasured=(missing,), partial=(missing,)
+    )
 
 
 def test_hostile_text_stays_text(run: Run) -> None:
     now = hostile(run)
-    before = replace(now, answers=tuple(replace(answer, found=answer.found[:1], ranks=(1,)) for answer in now.answers))
+    before = replace(
+        now, answers=tuple(replace(answer, found=answer.found[:1], ranks=(1,)) for answer in now.answers)
+    )
     tree = read(page(now, compare(now, Baseline.of(before))))
-    for part in ("head > title", "h1", "#worst", "#comparison", "#unmeasured", "#questions", "#confusion", "#tags"):
+    for part in (
+        "head > title",
+        "h1",
+        "#worst",
+        "#comparison",
+        "#unmeasured",
+        "#questions",
+        "#confusion",
+        "#tags",
+    ):
         assert "<script>alert(1)</script>" in said(tree, part), part
-    links = {link.attributes["href"] for link in nodes(tree, "a") if not (link.attributes["href"] or "").startswith("#")}
+    links = {
+        link.attributes["href"]
+        for link in nodes(tree, "a")
+        if not (link.attributes["href"] or "").startswith("#")
+    }
     assert "https://example.org/page#part" in links
     assert all(link and link.startswith("https://example.org/") for link in links)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from recto.book.sources.tree import MarkdownTree
 from recto.embedders.cohere import PACES, CohereEmbedder
-from recto.indexing.indexer import Work, index_book
+from recto.indexing.indexer import IndexJob, index_book
 from recto.settings import ServerOptions
 from recto.stores.qdrant.connection import Connection
 from recto.stores.qdrant.store import ServerStore
@@ -17,7 +17,7 @@ def index_in_the_cloud(home: Path, book: Path, cohere_url: str, qdrant_url: str)
     """Index a book as `garden`."""
     embedder = CohereEmbedder(COHERE_KEY, "embed-english-v3.0", cohere_url, PACES["off"], print)
     store = ServerStore(Connection(qdrant_url, QDRANT_KEY, print), home, ServerOptions(), None)
-    index_book(Work(MarkdownTree(book), embedder), store, "garden", journal=home / "journal")
+    index_book(IndexJob(MarkdownTree(book), embedder), store, "garden", journal=home / "journal")
     embedder.close()
     store.close()
 

@@ -54,7 +54,13 @@ class Caller:
     port: int
 
     def ask(
-        self, method: str, path: str, data: object = None, headers: Mapping[str, str] | None = None, *, raw: bytes | None = None
+        self,
+        method: str,
+        path: str,
+        data: object = None,
+        headers: Mapping[str, str] | None = None,
+        *,
+        raw: bytes | None = None,
     ) -> Reply:
         sent = dict(headers or {})
         if data is not None or raw is not None:
@@ -64,7 +70,9 @@ class Caller:
         try:
             connection.request(method, path, body, sent)
             answer = connection.getresponse()
-            return Reply(answer.status, {name.lower(): value for name, value in answer.getheaders()}, answer.read())
+            return Reply(
+                answer.status, {name.lower(): value for name, value in answer.getheaders()}, answer.read()
+            )
         finally:
             connection.close()
 
@@ -98,13 +106,17 @@ class Service(Caller):
         config = server_config(Factory(self._settings, self._options), self._options)
         config.app = lambda: make_app(self._settings, self._options, self._told.append)
         self._server = uvicorn.Server(config)
-        self._thread = threading.Thread(target=self._server.run, kwargs={"sockets": [self._socket]}, daemon=True)
+        self._thread = threading.Thread(
+            target=self._server.run, kwargs={"sockets": [self._socket]}, daemon=True
+        )
         self._thread.start()
         wait_until(lambda: self._server.started or not self._thread.is_alive(), 120)
         assert self._thread.is_alive(), "the service did not start"
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self._server.should_exit = True
         self._thread.join(30)
         self._socket.close()
@@ -160,6 +172,8 @@ class Program(Caller):
         self.output = self.read()
         return code
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.end()
         assert "Traceback" not in self.output, self.output

@@ -77,15 +77,24 @@ def test_a_batch_has_a_bound(held: Held) -> None:
 
 
 def test_a_short_question_is_not_filled_up_to_a_long_one(held: Held, embedder: Embedder) -> None:
-    short, long = "robot", "How do I find out why the joints of my robot do not move in the simulation although its node is running?"
+    short, long = (
+        "robot",
+        "How do I find out why the joints of my robot do not move in the simulation although its node is running?",
+    )
     texts = ["first", short, long, f"{short}s", long.upper(), f"{short}!"]
     found = all_at_once(BatchingEmbedder(held), held, texts)  # type: ignore[arg-type]
-    assert [sorted(batch) for batch in held.batches] == [["first"], sorted([short, f"{short}s", f"{short}!"]), sorted([long, long.upper()])]
+    assert [sorted(batch) for batch in held.batches] == [
+        ["first"],
+        sorted([short, f"{short}s", f"{short}!"]),
+        sorted([long, long.upper()]),
+    ]
     for text, vector in zip(texts, found, strict=True):
         assert vector == pytest.approx(embedder.embed_query(text), abs=1e-5)
 
 
-@pytest.mark.parametrize("fault", [KeyError("a fault of ours"), EmbeddingError("the model is gone"), MemoryError()])
+@pytest.mark.parametrize(
+    "fault", [KeyError("a fault of ours"), EmbeddingError("the model is gone"), MemoryError()]
+)
 def test_a_fault_amid_one_callers_texts_stops_nobody_else(fault: Exception) -> None:
     class Failing:
         def embed_queries(self, texts: Sequence[str]) -> list[Vector]:
@@ -155,7 +164,9 @@ def test_a_fault_reaches_all_and_the_next_are_served(held: Held) -> None:
     assert batching.embed_query("again")
 
 
-@pytest.mark.parametrize(("texts", "turns"), [(["short"] * (MOST + 4), [MOST, 4]), (["long " * 100] * 9, [4, 4, 1])])
+@pytest.mark.parametrize(
+    ("texts", "turns"), [(["short"] * (MOST + 4), [MOST, 4]), (["long " * 100] * 9, [4, 4, 1])]
+)
 def test_many_questions_of_one_caller_take_turns_with_others(texts: list[str], turns: list[int]) -> None:
     class Counted:
         def embed_queries(self, texts: Sequence[str]) -> list[Vector]:

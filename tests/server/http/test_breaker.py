@@ -8,7 +8,7 @@ import pytest
 
 from recto.errors import CollectionMissing, EmbeddingError, InvalidQuery, Unreachable
 from recto.server.http.library import Breaker
-from recto.stores.qdrant.connection import Passing
+from recto.stores.qdrant.connection import TransientError
 
 
 class Clock:
@@ -34,12 +34,12 @@ def call(breaker: Breaker, error: BaseException | None = None) -> bool:
 def test_after_a_failure_one_in_a_while_is_let_through() -> None:
     clock = Clock()
     breaker = Breaker(clock)
-    assert call(breaker, Passing("down"))
+    assert call(breaker, TransientError("down"))
     assert not call(breaker)
-    with pytest.raises(Passing, match="down"), breaker.watch():
+    with pytest.raises(TransientError, match="down"), breaker.watch():
         pass
     clock.now += 1.1
-    assert call(breaker, Passing("still down"))
+    assert call(breaker, TransientError("still down"))
     assert not call(breaker)
     clock.now += 1.1
     assert call(breaker)
@@ -49,7 +49,7 @@ def test_after_a_failure_one_in_a_while_is_let_through() -> None:
 def test_only_one_at_a_time_finds_out() -> None:
     clock = Clock()
     breaker = Breaker(clock)
-    call(breaker, Passing("down"))
+    call(breaker, TransientError("down"))
     clock.now += 1.1
     with breaker.watch():
         assert not call(breaker)
@@ -62,7 +62,7 @@ def test_what_says_nothing_of_the_engine_changes_nothing() -> None:
     assert call(breaker, EmbeddingError("one question that cannot be embedded"))
     assert call(breaker, CollectionMissing("gone"))
     assert call(breaker)
-    call(breaker, Passing("down"))
+    call(breaker, TransientError("down"))
     clock.now += 1.1
     for error in (InvalidQuery("empty"), KeyError("a fault of ours")):
         assert call(breaker, error)
@@ -74,7 +74,7 @@ def test_what_says_nothing_of_the_engine_changes_nothing() -> None:
 def test_the_time_that_the_service_asks_for() -> None:
     clock = Clock()
     breaker = Breaker(clock)
-    call(breaker, Passing("rate limit", retry_after=3))
+    call(breaker, TransientError("rate limit", retry_after=3))
     clock.now += 2.9
     assert not call(breaker)
     clock.now += 0.2

@@ -43,7 +43,14 @@ def settings(cohere: CohereDouble, qdrant: QdrantDouble, home: Path, small_book:
 
 def inside(settings: Settings) -> tuple[str, ...]:
     """What nobody outside may see."""
-    return (COHERE_KEY, QDRANT_KEY, settings.qdrant_url, settings.cohere_api_url, settings.qdrant_url.removeprefix("http://"), "Traceback")
+    return (
+        COHERE_KEY,
+        QDRANT_KEY,
+        settings.qdrant_url,
+        settings.cohere_api_url,
+        settings.qdrant_url.removeprefix("http://"),
+        "Traceback",
+    )
 
 
 def recovers(service: Service) -> float:
@@ -62,7 +69,11 @@ def test_the_same_contract(settings: Settings) -> None:
         assert body["total_results"] == 2
         assert service.get("/validate").json()["sample_search_works"] is True
         assert service.get("/readyz").status == 200
-        assert [one["name"] for one in service.get("/v1/modules").json()["modules"]] == ["garden", "kitchen", "intro"]
+        assert [one["name"] for one in service.get("/v1/modules").json()["modules"]] == [
+            "garden",
+            "kitchen",
+            "intro",
+        ]
         related = service.post("/v1/related", {"selection": "Soil holds water and air.", "limit": 2}).json()
         assert related["results"]
         page = service.get("/v1/pages/" + body["results"][0]["url"].replace("/", "%2F")).json()
@@ -70,14 +81,20 @@ def test_the_same_contract(settings: Settings) -> None:
         batch = service.post("/v1/batch", {"queries": ["soil", "bread"], "limit": 1}).json()
         assert len(batch["responses"]) == 2
         with ThreadPoolExecutor(8) as pool:
-            answers = list(pool.map(lambda _: service.post("/retrieve", {"query": "knead the dough"}).json(), range(24)))
+            answers = list(
+                pool.map(lambda _: service.post("/retrieve", {"query": "knead the dough"}).json(), range(24))
+            )
         assert {answer["results"][0]["title"] for answer in answers} == {"Bread"}
         assert service.post("/retrieve", {"query": "x", "collection": "physical-ai-book"}).status == 404
 
 
 @pytest.mark.parametrize("engine", ["cohere", "qdrant"])
 def test_an_engine_goes_away_and_comes_back(
-    settings: Settings, cohere: CohereDouble, qdrant: QdrantDouble, engine: str, caplog: pytest.LogCaptureFixture
+    settings: Settings,
+    cohere: CohereDouble,
+    qdrant: QdrantDouble,
+    engine: str,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     double: Double = {"cohere": cohere, "qdrant": qdrant}[engine]
     caplog.set_level(logging.INFO)
@@ -86,7 +103,10 @@ def test_an_engine_goes_away_and_comes_back(
         for fault in (status(500), reset(), status(503, "<html>busy</html>")):
             double.always(fault)
             replies = [service.post("/retrieve", {"query": "soil"}) for _ in range(5)]
-            replies += [service.post("/v1/search", {"query": "soil"}), service.post("/v1/related", {"selection": "soil"})]
+            replies += [
+                service.post("/v1/search", {"query": "soil"}),
+                service.post("/v1/related", {"selection": "soil"}),
+            ]
             if engine == "qdrant":
                 replies += [service.get("/v1/modules"), service.get("/v1/pages/local:%2F%2Fx")]
             for reply in replies:
@@ -103,7 +123,9 @@ def test_an_engine_goes_away_and_comes_back(
     assert not [line for line in lines for word in inside(settings) if word in line]
 
 
-def test_an_engine_that_is_down_is_not_asked_by_every_request(settings: Settings, cohere: CohereDouble) -> None:
+def test_an_engine_that_is_down_is_not_asked_by_every_request(
+    settings: Settings, cohere: CohereDouble
+) -> None:
     with Service(settings) as service:
         service.post("/retrieve", {"query": "soil"})
         cohere.always(status(500))
@@ -125,7 +147,9 @@ def test_an_engine_that_hangs(settings: Settings, cohere: CohereDouble) -> None:
         recovers(service)
 
 
-def test_an_engine_is_down_at_the_start(settings: Settings, qdrant: QdrantDouble, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_engine_is_down_at_the_start(
+    settings: Settings, qdrant: QdrantDouble, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(store_module, "_FRESH_SECONDS", 0.1)
     qdrant.always(reset())
     with Service(settings) as service:
@@ -169,4 +193,9 @@ def test_an_empty_collection(settings: Settings) -> None:
         assert reply.error == "Collection 'bare' is empty"
         assert int(reply.headers["retry-after"]) > 0
         body = service.get("/validate?collection=bare").json()
-        assert body == {"collection_exists": True, "vector_count": 0, "sample_search_works": False, "last_updated": None}
+        assert body == {
+            "collection_exists": True,
+            "vector_count": 0,
+            "sample_search_works": False,
+            "last_updated": None,
+        }

@@ -29,7 +29,15 @@ def test_the_example_of_a_request(service: Service, retriever: Retriever) -> Non
     hits = retriever.search(str(EXAMPLE["query"]), mode="dense").hits
     for result, hit in zip(body["results"], hits, strict=True):
         assert list(result) == ["score", "payload", "url", "title", "content"]
-        assert list(result["payload"]) == ["url", "title", "content", "headings", "chunk_index", "source_document", "metadata"]
+        assert list(result["payload"]) == [
+            "url",
+            "title",
+            "content",
+            "headings",
+            "chunk_index",
+            "source_document",
+            "metadata",
+        ]
         assert result["score"] == pytest.approx(hit.score, abs=1e-5)
         assert result["payload"]["content"] == hit.chunk.text, "the payload holds the whole text"
         assert result["payload"]["headings"] == list(hit.chunk.headings)
@@ -37,15 +45,20 @@ def test_the_example_of_a_request(service: Service, retriever: Retriever) -> Non
         assert result["url"] == result["payload"]["url"] == hit.chunk.page_url
         assert result["title"] == result["payload"]["title"] == hit.chunk.page_title
         assert len(result["content"]) <= 203
-        assert " ".join(hit.chunk.text.split()).startswith(result["content"].removesuffix("...")), "content is a preview"
+        assert " ".join(hit.chunk.text.split()).startswith(result["content"].removesuffix("...")), (
+            "content is a preview"
+        )
 
 
 def test_hybrid_ranking_is_the_callers_choice(service: Service, retriever: Retriever) -> None:
     plain, dense, hybrid = (
-        service.post("/retrieve", {"query": "QoS depth", **more}).json()["results"] for more in ({}, {"mode": "dense"}, {"mode": "hybrid"})
+        service.post("/retrieve", {"query": "QoS depth", **more}).json()["results"]
+        for more in ({}, {"mode": "dense"}, {"mode": "hybrid"})
     )
     assert plain == dense
-    assert [result["score"] for result in dense] == sorted((result["score"] for result in dense), reverse=True)
+    assert [result["score"] for result in dense] == sorted(
+        (result["score"] for result in dense), reverse=True
+    )
     hits = retriever.search("QoS depth").hits
     assert [result["payload"]["metadata"]["id"] for result in hybrid] == [hit.chunk.id for hit in hits]
     assert all(0 <= result["score"] <= 1 for result in hybrid), "the contract's range"
@@ -89,7 +102,9 @@ def test_limits_beyond(service: Service, limit: object) -> None:
     assert reply.error.startswith("limit must be ")
 
 
-@pytest.mark.parametrize("query", ["", "   ", "\n\t", "a" * 2001, None, 5, True, ["robot"], {"text": "robot"}])
+@pytest.mark.parametrize(
+    "query", ["", "   ", "\n\t", "a" * 2001, None, 5, True, ["robot"], {"text": "robot"}]
+)
 def test_queries_that_cannot_be(service: Service, query: object) -> None:
     reply = service.post("/retrieve", {"query": query})
     assert reply.status == 400
@@ -102,14 +117,23 @@ def test_the_longest_query(service: Service) -> None:
 
 
 def test_a_field_that_is_not_known_is_refused(service: Service) -> None:
-    assert service.post("/retrieve", {"query": "robot", "limt": 3}).error == "limt is not a field that is known here"
+    assert (
+        service.post("/retrieve", {"query": "robot", "limt": 3}).error
+        == "limt is not a field that is known here"
+    )
     for name, shown in (("a" * 80, "a" * 80), ("a" * 81, "a" * 80 + "…")):
-        assert service.post("/retrieve", {"query": "robot", name: 3}).error == f"{shown} is not a field that is known here"
+        assert (
+            service.post("/retrieve", {"query": "robot", name: 3}).error
+            == f"{shown} is not a field that is known here"
+        )
 
 
 @pytest.mark.parametrize("name", DEFAULT_COLLECTIONS)
 def test_the_sample_book_answers_to_all_its_names(service: Service, name: str) -> None:
-    assert service.post("/retrieve", {"query": "robot", "limit": 1, "collection": name}).json()["total_results"] == 1
+    assert (
+        service.post("/retrieve", {"query": "robot", "limit": 1, "collection": name}).json()["total_results"]
+        == 1
+    )
 
 
 @pytest.mark.parametrize("name", ["nope", "", "../../etc", "a" * 500, "house", "\ud800"])
@@ -126,7 +150,12 @@ def test_a_served_collection_that_is_not_there(service: Service) -> None:
     assert reply.error == "Collection 'not-there' does not exist"
     assert "physical-ai-book" not in reply.body.decode(), "what else is stored is not told"
     body = service.get("/validate?collection=not-there").json()
-    assert body == {"collection_exists": False, "vector_count": 0, "sample_search_works": False, "last_updated": None}
+    assert body == {
+        "collection_exists": False,
+        "vector_count": 0,
+        "sample_search_works": False,
+        "last_updated": None,
+    }
 
 
 def test_the_configured_collection_stands_in_for_the_default(house_settings: Settings) -> None:
@@ -157,7 +186,9 @@ def test_another_model_is_an_error_without_internals(house: Path, monkeypatch: p
     index = store.open("house")
     made = index.info.fingerprint
     assert made is not None
-    other = changed(index.info, fingerprint=changed(made, embedder=changed(made.embedder, revision="another")))
+    other = changed(
+        index.info, fingerprint=changed(made, embedder=changed(made.embedder, revision="another"))
+    )
     monkeypatch.setattr("recto.stores.edge.index.EdgeIndex.info", property(lambda _: other))
     with Service(Settings("local", "edge", house / "home", collection="house")) as service:
         reply = service.post("/retrieve", {"query": "beans"})
@@ -172,6 +203,10 @@ def test_another_model_is_an_error_without_internals(house: Path, monkeypatch: p
 
 def test_warnings_name_no_paths_of_this_machine(house_settings: Settings) -> None:
     library = Library(house_settings, ServeOptions(), print)
-    (warning,) = library.outward((f"The index of 'house' is damaged: {house_settings.home}/collections/house/gen-000001 has other bytes",))
+    (warning,) = library.outward(
+        (
+            f"The index of 'house' is damaged: {house_settings.home}/collections/house/gen-000001 has other bytes",
+        )
+    )
     assert str(house_settings.home) not in warning
     assert "is damaged" in warning

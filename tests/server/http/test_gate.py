@@ -26,7 +26,9 @@ def asked(settings: Settings, path: str, **headers: str) -> tuple[int, bytes]:
         "path": path,
         "raw_path": path.encode(),
         "query_string": b"",
-        "headers": [(name.encode(), value.encode()) for name, value in {"host": "localhost", **headers}.items()],
+        "headers": [
+            (name.encode(), value.encode()) for name, value in {"host": "localhost", **headers}.items()
+        ],
     }
 
     async def receive() -> Message:

@@ -34,7 +34,9 @@ def test_every_request_shown_is_answered(service: Service, line: str) -> None:
             address = word
     parts = urlsplit(address)
     path = parts.path + (f"?{parts.query}" if parts.query else "")
-    reply = service.ask("POST" if body else "GET", path, headers=headers, raw=body) if body else service.get(path)
+    reply = (
+        service.ask("POST" if body else "GET", path, headers=headers, raw=body) if body else service.get(path)
+    )
     assert reply.status == 200, reply.body
     assert reply.json().get("results", [1]), "the example finds something"
 
@@ -45,7 +47,11 @@ def test_every_address_and_flag_is_in_the_guide(service: Service) -> None:
     figures = service.get("/metrics").body.decode()
     for name in re.findall(r"^# TYPE (recto_\w+?)(?:_created)? ", figures, re.MULTILINE):
         assert name in GUIDE, name
-    flags = [flag for flag in re.findall(r"--[a-z-]+", help_of("serve")) if flag not in ("--help", "--host", "--port")]
+    flags = [
+        flag
+        for flag in re.findall(r"--[a-z-]+", help_of("serve"))
+        if flag not in ("--help", "--host", "--port")
+    ]
     assert flags
     for flag in flags:
         assert flag in GUIDE, flag

@@ -14,9 +14,9 @@ from starlette.types import Receive, Scope, Send
 
 from recto.server import listening as connections
 from recto.server.http.metrics import Metrics
-from recto.server.http.middleware import Gate
+from recto.server.http.middleware import ServiceMiddleware
 from recto.server.http.options import ServeOptions
-from recto.server.limits import MAX_BODY, Rate
+from recto.server.limits import MAX_BODY, RateLimiter
 from recto.settings import Settings
 from tests.asgi import asked
 from tests.server.http.service import Service
@@ -38,13 +38,16 @@ def test_a_body_that_does_not_say_how_long_it_is(service: Service) -> None:
     head = POST + b"Transfer-Encoding: chunked\r\nConnection: close\r\n\r\n"
     body = b'{"query": "robot"}'
     assert b" 200 " in service.wire(head + b"%x\r\n%s\r\n0\r\n\r\n" % (len(body), body)).splitlines()[0]
-    assert b" 413 " in service.wire(head + b"%x\r\n%s\r\n0\r\n\r\n" % (MAX_BODY + 1, b" " * (MAX_BODY + 1))).splitlines()[0]
+    assert (
+        b" 413 "
+        in service.wire(head + b"%x\r\n%s\r\n0\r\n\r\n" % (MAX_BODY + 1, b" " * (MAX_BODY + 1))).splitlines()[
+            0
+        ]
+    )
 
 
 def test_a_length_beyond_reason(service: Service) -> None:
-    head = (
-        b"POST /retrieve HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nConnection: close\r\nContent-Length: %s\r\n\r\n"
-    )
+    head = b"POST /retrieve HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nConnection: close\r\nContent-Length: %s\r\n\r\n"
     assert b" 413 " in service.wire(head % b"99999999999999999999").splitlines()[0]
     assert b" 400 " in service.wire(head % b"-1").splitlines()[0]
 
@@ -79,9 +82,14 @@ def test_bodies_on_their_way_keep_nobody_out(house_settings: Settings) -> None:
                 one.close()
 
 
-def test_headers_that_never_end_are_not_waited_for(house_settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_headers_that_never_end_are_not_waited_for(
+    house_settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(connections, "IDLE_SECONDS", 0.3)
-    with Service(house_settings) as service, socket.create_connection(("127.0.0.1", service.port), timeout=60) as slow:
+    with (
+        Service(house_settings) as service,
+        socket.create_connection(("127.0.0.1", service.port), timeout=60) as slow,
+    ):
         slow.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n")
         ended = threading.Event()
 
@@ -113,7 +121,7 @@ def test_too_many_at_once_are_told_to_come_back() -> None:
         await Response(b"an answer")(scope, _receive, send)
 
     async def main() -> list[tuple[int, dict[str, str], bytes]]:
-        gate = Gate(held, ServeOptions(concurrency=1), Metrics())
+        gate = ServiceMiddleware(held, ServeOptions(concurrency=1), Metrics())
         first = asyncio.create_task(asked(gate, "POST", "/retrieve", b"{}"))
         await begun.wait()
         meanwhile = [
@@ -135,7 +143,7 @@ def test_too_many_at_once_are_told_to_come_back() -> None:
 
 def test_a_bucket_fills_again() -> None:
     now = 100.0
-    rate = Rate(60, lambda: now)
+    rate = RateLimiter(60, lambda: now)
     assert [rate.check("a") is None for _ in range(61)] == [True] * 60 + [False]
     refusal = rate.check("a")
     assert refusal is not None
@@ -143,12 +151,16 @@ def test_a_bucket_fills_again() -> None:
     assert rate.check("b") is None, "another caller has a bucket of its own"
     now += 2
     assert [rate.check("a") is None for _ in range(3)] == [True, True, False]
-    assert all(Rate(0).check("a") is None for _ in range(1000))
+    assert all(RateLimiter(0).check("a") is None for _ in range(1000))
 
 
 def test_requests_a_minute_for_each_key(house_settings: Settings) -> None:
-    with Service(house_settings, ServeOptions(keys=("first-key-012345", "other-key-012345"), rate=3)) as service:
-        first, other = ({"Authorization": f"Bearer {key}"} for key in ("first-key-012345", "other-key-012345"))
+    with Service(
+        house_settings, ServeOptions(keys=("first-key-012345", "other-key-012345"), rate=3)
+    ) as service:
+        first, other = (
+            {"Authorization": f"Bearer {key}"} for key in ("first-key-012345", "other-key-012345")
+        )
         codes = [service.get("/v1/collections", **first).status for _ in range(5)]
         assert codes == [200, 200, 200, 429, 429]
         refused = service.get("/v1/collections", **first)
@@ -160,7 +172,10 @@ def test_requests_a_minute_for_each_key(house_settings: Settings) -> None:
 
 def test_a_caller_cannot_be_counted_under_an_address_that_it_makes_up(house_settings: Settings) -> None:
     with Service(house_settings, ServeOptions(rate=3)) as service:
-        codes = [service.get("/v1/collections", **{"X-Forwarded-For": f"192.0.2.{number}"}).status for number in range(5)]
+        codes = [
+            service.get("/v1/collections", **{"X-Forwarded-For": f"192.0.2.{number}"}).status
+            for number in range(5)
+        ]
     assert codes == [200, 200, 200, 429, 429]
 
 
@@ -174,13 +189,26 @@ def test_many_callers_at_once_get_their_own_answers(service: Service) -> None:
         "sensor noise",
         "reinforcement learning",
     ]
-    alone = {question: service.post("/v1/search", {"query": question}).json()["results"] for question in questions}
+    alone = {
+        question: service.post("/v1/search", {"query": question}).json()["results"] for question in questions
+    }
     with ThreadPoolExecutor(16) as pool:
-        found = list(pool.map(lambda question: (question, service.post("/v1/search", {"query": question}).json()), questions * 8))
+        found = list(
+            pool.map(
+                lambda question: (question, service.post("/v1/search", {"query": question}).json()),
+                questions * 8,
+            )
+        )
     for question, body in found:
         assert body["query"] == question
         assert [one["id"] for one in body["results"]] == [one["id"] for one in alone[question]]
     figures = service.get("/metrics").body.decode()
-    batches = float(next(line.split()[1] for line in figures.splitlines() if line.startswith("recto_batch_questions_count")))
-    embedded = float(next(line.split()[1] for line in figures.splitlines() if line.startswith("recto_batch_questions_sum")))
+    batches = float(
+        next(
+            line.split()[1] for line in figures.splitlines() if line.startswith("recto_batch_questions_count")
+        )
+    )
+    embedded = float(
+        next(line.split()[1] for line in figures.splitlines() if line.startswith("recto_batch_questions_sum"))
+    )
     assert embedded > batches, "some were embedded together"

@@ -58,10 +58,14 @@ GENERATED = settings(
 
 
 @pytest.mark.parametrize("label", OPERATIONS)
-@pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE], ids=lambda mode: mode.value)
+@pytest.mark.parametrize(
+    "mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE], ids=lambda mode: mode.value
+)
 @GENERATED
 @given(data=st.data())
-def test_the_description_is_true(asked: Service, label: str, mode: GenerationMode, data: st.DataObject) -> None:
+def test_the_description_is_true(
+    asked: Service, label: str, mode: GenerationMode, data: st.DataObject
+) -> None:
     operation = OPERATIONS[label]
     if mode.is_negative and not (operation.body or operation.query or operation.path_parameters):
         return  # nothing that could be wrong
@@ -84,7 +88,9 @@ def test_what_is_described(asked: Service) -> None:
     for path in ("/retrieve", "/v1/search", "/v1/related", "/v1/batch"):
         codes = set(paths[path]["post"]["responses"])
         assert {"200", "400", "401", "404", "413", "429", "500", "503"} <= codes
-        name = paths[path]["post"]["requestBody"]["content"]["application/json"]["schema"]["$ref"].rpartition("/")[2]
+        name = paths[path]["post"]["requestBody"]["content"]["application/json"]["schema"]["$ref"].rpartition(
+            "/"
+        )[2]
         assert described["components"]["schemas"][name]["examples"]
     assert "HTTPValidationError" not in described["components"]["schemas"]
 

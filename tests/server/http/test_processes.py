@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from recto.book.sources.tree import open_book
-from recto.indexing.indexer import Work, index_book
+from recto.indexing.indexer import IndexJob, index_book
 from recto.protocols import Embedder
 from recto.stores.edge.store import EdgeStore
 from tests.conftest import COHERE_KEY, QDRANT_KEY
@@ -42,7 +42,9 @@ def workers(program: Program) -> set[int]:
 
 def answering(program: Program) -> set[int]:
     """The workers that have said that they are ready."""
-    return {line["pid"] for line in program.lines() if "startup complete" in line["message"]} & workers(program)
+    return {line["pid"] for line in program.lines() if "startup complete" in line["message"]} & workers(
+        program
+    )
 
 
 def patient(program: Program, data: dict[str, object]) -> Reply:
@@ -58,7 +60,9 @@ def patient(program: Program, data: dict[str, object]) -> Reply:
 def test_two_workers(house: Path, embedder: Embedder, tmp_path: Path) -> None:
     home = tmp_path / "home"
     book = tmp_path / "book"
-    index_book(Work(open_book(house / "book"), embedder), EdgeStore(home), "house", journal=home / "journal")
+    index_book(
+        IndexJob(open_book(house / "book"), embedder), EdgeStore(home), "house", journal=home / "journal"
+    )
     variables = {"RECTO_API_KEY": KEY, "COLLECTION_NAME": "house", "RECTO_THREADS": "1"}
     with Program(home, ("--workers", "2"), variables) as program:
         wait_until(lambda: len(answering(program)) == 2, 120)
@@ -85,7 +89,9 @@ def test_two_workers(house: Path, embedder: Embedder, tmp_path: Path) -> None:
         with ThreadPoolExecutor(3) as pool:
             for _ in range(3):
                 pool.submit(ask)
-            index_book(Work(open_book(book), embedder), EdgeStore(home), "house", journal=home / "journal")
+            index_book(
+                IndexJob(open_book(book), embedder), EdgeStore(home), "house", journal=home / "journal"
+            )
             after = EdgeStore(home).open("house").info.generation
             wait_until(lambda: [reply.json()["generation"] for reply in replies[-6:]] == [after] * 6, 60)
             ended.set()
@@ -93,13 +99,17 @@ def test_two_workers(house: Path, embedder: Embedder, tmp_path: Path) -> None:
         for reply in replies:
             body = reply.json()
             pages = {passage["page_title"] for passage in body["results"]}
-            assert (pages == {"Beans"}) == (body["generation"] == after), "what is said of the state is true of the answer"
+            assert (pages == {"Beans"}) == (body["generation"] == after), (
+                "what is said of the state is true of the answer"
+            )
             assert body["generation"] in (before, after)
 
         # The figures are those of both workers, and of one that is gone.
         figures = program.get("/metrics", Authorization=key).body.decode()
         counted = sum(
-            float(line.rpartition(" ")[2]) for line in figures.splitlines() if line.startswith('recto_requests_total{method="POST"')
+            float(line.rpartition(" ")[2])
+            for line in figures.splitlines()
+            if line.startswith('recto_requests_total{method="POST"')
         )
         assert counted >= len(replies) + 10
         assert f'recto_index_info{{collection="house",generation="{after}"}} 1.0' in figures
@@ -144,7 +154,9 @@ def test_sigterm_lets_what_is_under_way_end(home: Path, small_book: Path) -> Non
             assert program.process.wait(60) == 0
             with pytest.raises(ConnectionError):
                 program.get("/healthz")
-        log = program.output.partition("Recto listens at")[2]  # the warning of a key over plain http names its address to the person
+        log = program.output.partition("Recto listens at")[
+            2
+        ]  # the warning of a key over plain http names its address to the person
         assert '"status": 200' in log
         for word in (COHERE_KEY, QDRANT_KEY, cohere.url, qdrant.url, "knead", "Traceback"):
             assert word not in log

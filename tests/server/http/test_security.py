@@ -21,14 +21,24 @@ KEY, OTHER = "first-key-0123456789", "second-key-9876543210"
 @pytest.fixture(scope="module")
 def locked(house_settings: Settings) -> Iterator[Service]:
     """Wants a key, answers to one more name, and lets the pages of one origin ask."""
-    options = ServeOptions(keys=(KEY, OTHER), hosts=("search.example.org",), origins=("https://book.example.org",))
+    options = ServeOptions(
+        keys=(KEY, OTHER), hosts=("search.example.org",), origins=("https://book.example.org",)
+    )
     with Service(house_settings, options) as service:
         yield service
 
 
 def test_a_key_is_wanted_for_all_but_the_open_addresses(locked: Service) -> None:
     assert locked.get("/healthz").status == 200
-    for path in ("/readyz", "/metrics", "/validate", "/openapi.json", "/v1/collections", "/v1/modules", "/nope"):
+    for path in (
+        "/readyz",
+        "/metrics",
+        "/validate",
+        "/openapi.json",
+        "/v1/collections",
+        "/v1/modules",
+        "/nope",
+    ):
         refused = locked.get(path)
         assert refused.status == 401, path
         assert refused.error == "This service wants a key"
@@ -126,17 +136,24 @@ def test_headers_for_browsers(locked: Service) -> None:
 
 def test_origins(locked: Service) -> None:
     key = f"Bearer {KEY}"
-    asks = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "authorization,content-type"}
+    asks = {
+        "Access-Control-Request-Method": "POST",
+        "Access-Control-Request-Headers": "authorization,content-type",
+    }
     allowed = locked.ask("OPTIONS", "/v1/search", headers={"Origin": "https://book.example.org", **asks})
     assert allowed.status == 204
     assert allowed.headers["access-control-allow-origin"] == "https://book.example.org"
     assert "authorization" in allowed.headers["access-control-allow-headers"]
     assert allowed.headers["vary"] == "Origin"
-    answer = locked.post("/v1/search", {"query": "beans"}, Origin="https://book.example.org", Authorization=key)
+    answer = locked.post(
+        "/v1/search", {"query": "beans"}, Origin="https://book.example.org", Authorization=key
+    )
     assert answer.headers["access-control-allow-origin"] == "https://book.example.org"
     refused = locked.post("/v1/search", {"query": "beans"}, Origin="https://book.example.org")
     assert refused.status == 401
-    assert refused.headers["access-control-allow-origin"] == "https://book.example.org", "its page may learn that a key is wanted"
+    assert refused.headers["access-control-allow-origin"] == "https://book.example.org", (
+        "its page may learn that a key is wanted"
+    )
     for origin in ("https://evil.example.org", "null", "https://book.example.org.evil.example"):
         other = locked.ask("OPTIONS", "/v1/search", headers={"Origin": origin, **asks})
         assert other.status == 401
@@ -144,7 +161,11 @@ def test_origins(locked: Service) -> None:
 
 
 def test_without_a_list_no_origin_may_ask(service: Service) -> None:
-    reply = service.ask("OPTIONS", "/v1/search", headers={"Origin": "https://book.example.org", "Access-Control-Request-Method": "POST"})
+    reply = service.ask(
+        "OPTIONS",
+        "/v1/search",
+        headers={"Origin": "https://book.example.org", "Access-Control-Request-Method": "POST"},
+    )
     assert reply.status == 405
     assert not [name for name in reply.headers if name.startswith("access-control")]
 

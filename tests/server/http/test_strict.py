@@ -51,7 +51,10 @@ def test_what_is_not_a_body(service: Service, body: bytes, words: str) -> None:
         assert words in reply.error
 
 
-@pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", "nonsense", ""])
+@pytest.mark.parametrize(
+    "kind",
+    ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", "nonsense", ""],
+)
 def test_another_content_type_is_refused(service: Service, kind: str) -> None:
     """A web page elsewhere can send these without asking; it cannot send JSON as such."""
     reply = service.ask("POST", "/retrieve", {"query": "robot"}, {"Content-Type": kind})
@@ -90,8 +93,13 @@ def test_head_is_get_without_a_body(service: Service) -> None:
 def test_what_is_not_http(service: Service) -> None:
     answer = service.wire(b"nonsense\r\n\r\n")
     assert answer.startswith(b"HTTP/1.1 400")
-    assert json.loads(answer.partition(b"\r\n\r\n")[2]) == {"error": "Invalid HTTP request received", "status_code": 400}
-    assert service.wire(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nX: " + b"x" * 20_000).startswith(b"HTTP/1.1 400")
+    assert json.loads(answer.partition(b"\r\n\r\n")[2]) == {
+        "error": "Invalid HTTP request received",
+        "status_code": 400,
+    }
+    assert service.wire(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nX: " + b"x" * 20_000).startswith(
+        b"HTTP/1.1 400"
+    )
 
 
 @pytest.fixture(scope="module")
@@ -109,9 +117,24 @@ def asked(house_settings: Settings) -> Iterator[Any]:
         async def send(message: Message) -> None:
             sent.append(message)
 
-        headers = [(b"host", b"localhost"), (b"content-type", kind), (b"content-length", str(len(body)).encode())]
-        scope = {"type": "http", "method": "POST", "path": path, "raw_path": path.encode(), "query_string": b"", "headers": headers}
-        await app({**scope, "http_version": "1.1", "scheme": "http", "root_path": "", "client": ("127.0.0.1", 1)}, receive, send)
+        headers = [
+            (b"host", b"localhost"),
+            (b"content-type", kind),
+            (b"content-length", str(len(body)).encode()),
+        ]
+        scope = {
+            "type": "http",
+            "method": "POST",
+            "path": path,
+            "raw_path": path.encode(),
+            "query_string": b"",
+            "headers": headers,
+        }
+        await app(
+            {**scope, "http_version": "1.1", "scheme": "http", "root_path": "", "client": ("127.0.0.1", 1)},
+            receive,
+            send,
+        )
         return sent[0]["status"], b"".join(message.get("body", b"") for message in sent[1:])
 
     with asyncio.Runner() as runner:
@@ -128,7 +151,10 @@ def check(status: int, body: bytes, shape: type[QueryResponse | SearchAnswer]) -
         assert answer["status_code"] == status
 
 
-SHAPES: list[tuple[str, type[QueryResponse | SearchAnswer]]] = [("/retrieve", QueryResponse), ("/v1/search", SearchAnswer)]
+SHAPES: list[tuple[str, type[QueryResponse | SearchAnswer]]] = [
+    ("/retrieve", QueryResponse),
+    ("/v1/search", SearchAnswer),
+]
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
@@ -157,7 +183,10 @@ def test_any_json(asked: Any, body: object) -> None:
 
 
 @settings(max_examples=150, derandomize=True)
-@given(body=st.binary(max_size=200), kind=st.sampled_from([b"application/json", b"text/plain", b"application/x+json", b"\xff"]))
+@given(
+    body=st.binary(max_size=200),
+    kind=st.sampled_from([b"application/json", b"text/plain", b"application/x+json", b"\xff"]),
+)
 def test_any_bytes(asked: Any, body: bytes, kind: bytes) -> None:
     for path, shape in SHAPES:
         status, answer = asked(path, body, kind)

@@ -28,7 +28,7 @@ def test_a_search(service: Service, retriever: Retriever) -> None:
     assert [passage["id"] for passage in body["results"]] == [hit.chunk.id for hit in found.hits]
     assert [passage["rank"] for passage in body["results"]] == [1, 2, 3]
     assert body["outcome"] == "found"
-    assert body["noise"] == found.noise
+    assert body["noise_floor"] == found.noise_floor
     assert body["generation"] == retriever.open().info.generation
     assert body["collection"] == "humanoid_robotics_book"
     first, hit = body["results"][0], found.hits[0]
@@ -52,7 +52,9 @@ def test_the_mode_is_the_callers_choice(service: Service, retriever: Retriever, 
     hits = retriever.search("QoS depth", mode=mode).hits
     for part in ("score", "dense", "lexical"):
         wanted = [getattr(hit, part) for hit in hits]
-        assert [result[part] for result in body["results"]] == [None if one is None else pytest.approx(one, abs=1e-4) for one in wanted]
+        assert [result[part] for result in body["results"]] == [
+            None if one is None else pytest.approx(one, abs=1e-4) for one in wanted
+        ]
     many = service.post("/v1/batch", {"queries": ["QoS depth"], "mode": mode}).json()["responses"][0]
     assert [result["id"] for result in many["results"]] == [result["id"] for result in body["results"]]
     near = service.post("/v1/related", {"selection": "QoS depth", "mode": mode}).json()
@@ -73,7 +75,9 @@ def test_results_by_page(service: Service, retriever: Retriever) -> None:
     models.SearchAnswer.model_validate(body)
     groups = retriever.search("QoS profiles", 3, group_by="page").groups
     assert [group["page_url"] for group in body["groups"]] == [group.page_url for group in groups]
-    assert [rank for group in body["groups"] for rank in group["ranks"]] == [result["rank"] for result in body["results"]]
+    assert [rank for group in body["groups"] for rank in group["ranks"]] == [
+        result["rank"] for result in body["results"]
+    ]
     ids = [[body["results"][rank - 1]["id"] for rank in group["ranks"]] for group in body["groups"]]
     assert ids == [[hit.chunk.id for hit in group.hits] for group in groups]
     assert service.post("/v1/search", {"query": "QoS profiles"}).json()["groups"] == []
@@ -96,7 +100,9 @@ def test_a_collection_without_lexical_vectors(tmp_path: Path, embedder: Embedder
     with EdgeStore(tmp_path).build("plain", embedder.fingerprint) as build:
         build.add(chunks, vectors)
         build.publish(fingerprint(embedder=embedder.fingerprint))
-    with Service(Settings("local", "edge", tmp_path, threads=2, precision="fp32", collection="plain"), ServeOptions()) as service:
+    with Service(
+        Settings("local", "edge", tmp_path, threads=2, precision="fp32", collection="plain"), ServeOptions()
+    ) as service:
         body = service.post("/v1/search", {"query": chunks[0].text}).json()
         assert (body["mode"], len(body["results"])) == ("dense", 2)
         assert body["results"][0]["matches"], "words are marked without a vocabulary, too"
@@ -107,7 +113,9 @@ def test_a_collection_without_lexical_vectors(tmp_path: Path, embedder: Embedder
 
 
 def test_filters(service: Service) -> None:
-    body = service.post("/v1/search", {"query": "sensors", "modules": ["simulation", "module-3-isaac"], "limit": 20}).json()
+    body = service.post(
+        "/v1/search", {"query": "sensors", "modules": ["simulation", "module-3-isaac"], "limit": 20}
+    ).json()
     assert {passage["module"] for passage in body["results"]} == {"simulation", "isaac"}
     page = "local://docs/docs/module-1-ros2/03-humanoid-urdf"
     body = service.post("/v1/search", {"query": "joint limits", "url": f"{page}.md/"}).json()
@@ -150,18 +158,32 @@ def test_a_selected_text(service: Service, retriever: Retriever) -> None:
     selection = chunk.text[:300]
     body = service.post("/v1/related", {"selection": selection, "limit": 3}).json()
     models.RelatedAnswer.model_validate(body)
-    assert chunk.id not in {passage["id"] for passage in body["results"]}, "what holds the selection is left out"
+    assert chunk.id not in {passage["id"] for passage in body["results"]}, (
+        "what holds the selection is left out"
+    )
     assert body["selection"]["left_out"] >= 1
-    assert [passage["id"] for passage in body["results"]] == [hit.chunk.id for hit in retriever.related(selection, None, 3).hits]
-    asked = service.post("/v1/related", {"selection": selection, "question": "How is it secured?", "modules": ["ros2"]}).json()
+    assert [passage["id"] for passage in body["results"]] == [
+        hit.chunk.id for hit in retriever.related(selection, None, 3).hits
+    ]
+    asked = service.post(
+        "/v1/related", {"selection": selection, "question": "How is it secured?", "modules": ["ros2"]}
+    ).json()
     assert {passage["module"] for passage in asked["results"]} == {"ros2"}
     for blank in ("", " \n", None):
         none = service.post("/v1/related", {"selection": selection, "limit": 3, "question": blank}).json()
-        assert [passage["id"] for passage in none["results"]] == [passage["id"] for passage in body["results"]], "blank is no question"
+        assert [passage["id"] for passage in none["results"]] == [
+            passage["id"] for passage in body["results"]
+        ], "blank is no question"
     long = service.post("/v1/related", {"selection": "A robot walks. " * 2000}).json()
     assert long["selection"]["cut"] is True
     assert long["selection"]["given"] > len(long["selection"]["text"])
-    for wrong in ({"selection": " "}, {"selection": None}, {}, {"selection": "x", "question": 5}, {"selection": "x", "query": "y"}):
+    for wrong in (
+        {"selection": " "},
+        {"selection": None},
+        {},
+        {"selection": "x", "question": 5},
+        {"selection": "x", "query": "y"},
+    ):
         assert service.post("/v1/related", wrong).status == 400
 
 
@@ -188,7 +210,9 @@ def test_modules_and_pages(service: Service, retriever: Retriever) -> None:
     assert sum(entry["pages"] for entry in modules["modules"]) == len(pages["pages"])
     only = service.get("/v1/pages?module=ros2").json()["pages"]
     assert only == [entry for entry in pages["pages"] if entry["module"] == "ros2"] != []
-    assert service.get("/v1/pages?module=module-1-ros2").json()["pages"] == only, "a module goes by all its names"
+    assert service.get("/v1/pages?module=module-1-ros2").json()["pages"] == only, (
+        "a module goes by all its names"
+    )
     unknown = service.get("/v1/pages?module=ros-two")
     assert (unknown.status, unknown.error) == (404, "There is no module 'ros-two'")
     names = ", ".join(entry["name"] for entry in modules["modules"])
@@ -202,7 +226,9 @@ def test_a_page_in_its_order(service: Service) -> None:
         models.PageAnswer.model_validate(body)
         assert body["title"] == entry["title"]
         assert [passage["chunk_index"] for passage in body["passages"]] == list(range(entry["passages"]))
-    assert service.get("/v1/pages/local://docs/docs/intro.md").json()["url"] == "local://docs/docs/intro", "spelled as people do"
+    assert service.get("/v1/pages/local://docs/docs/intro.md").json()["url"] == "local://docs/docs/intro", (
+        "spelled as people do"
+    )
     gone = service.get(f"/v1/pages/{quote('local://docs/docs/intr0', safe='')}")
     assert gone.status == 404
     assert "local://docs/docs/intro" in gone.json()["hint"]
@@ -221,7 +247,12 @@ def test_health(house_service: Service, house_settings: Settings) -> None:
     body = house_service.get("/v1/health").json()
     models.HealthAnswer.model_validate(body)
     assert (body["coverage"], body["suite"]) == (None, None)
-    assert [command for sentence in body["advice"] for command in ("coverage", "validate") if f"recto {command} " in sentence] == [
+    assert [
+        command
+        for sentence in body["advice"]
+        for command in ("coverage", "validate")
+        if f"recto {command} " in sentence
+    ] == [
         "coverage",
         "validate",
     ]
@@ -249,7 +280,9 @@ def test_health_shows_the_last_reports(house_service: Service, house_settings: S
     suite.write_text(json.dumps(questions))
     measured = recto(house_settings.home, "coverage", "--collection", "house", "--json")
     assert measured.returncode == 0, measured.stderr
-    assert recto(house_settings.home, "validate", "--collection", "house", "--suite", str(suite)).returncode == 5
+    assert (
+        recto(house_settings.home, "validate", "--collection", "house", "--suite", str(suite)).returncode == 5
+    )
     body = house_service.get("/v1/health").json()
     models.HealthAnswer.model_validate(body)
     coverage, told = body["coverage"], json.loads(measured.stdout)
@@ -268,6 +301,8 @@ def test_health_shows_the_last_reports(house_service: Service, house_settings: S
 
 def test_filters_are_values(service: Service, retriever: Retriever) -> None:
     """The same narrowing over HTTP and in the library."""
-    body = service.post("/v1/search", {"query": "robot", "modules": ["vla"], "limit": 5, "min_score": 0.5}).json()
+    body = service.post(
+        "/v1/search", {"query": "robot", "modules": ["vla"], "limit": 5, "min_score": 0.5}
+    ).json()
     found = retriever.search("robot", 5, Filters(("vla",)), 0.5)
     assert [one["id"] for one in body["results"]] == [hit.chunk.id for hit in found.hits]

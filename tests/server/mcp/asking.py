@@ -11,14 +11,14 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import CallToolResult, TextContent
 
 from recto.search.retriever import Retriever
-from recto.server.mcp.server import Desk, build_server
+from recto.server.mcp.server import LazyRetriever, build_server
 
 Result = TypeVar("Result")
 
 
 def in_memory(retriever: Retriever, work: Callable[[Client], Awaitable[Result]], **more: Any) -> Result:
     """Connect a client to a server in this process."""
-    return connected(build_server(Desk(retriever, retriever.open, print, **more)), work)
+    return connected(build_server(LazyRetriever(retriever, retriever.open, print, **more)), work)
 
 
 def connected(server: Any, work: Callable[[Client], Awaitable[Result]], **more: Any) -> Result:

@@ -11,9 +11,9 @@ from mcp_types import CallToolResult
 
 from recto.book.sources.tree import MarkdownTree
 from recto.embedders.cohere import PACES, CohereEmbedder
-from recto.indexing.indexer import Work, index_book
+from recto.indexing.indexer import IndexJob, index_book
 from recto.search.retriever import Retriever
-from recto.server.mcp.server import Desk, build_server
+from recto.server.mcp.server import LazyRetriever, build_server
 from recto.settings import ServerOptions
 from recto.stores.qdrant.connection import Connection
 from recto.stores.qdrant.store import ServerStore
@@ -35,7 +35,9 @@ def cloud(cohere: CohereDouble, qdrant: QdrantDouble, home: Path, told: list[str
 
 
 def index(retriever: Retriever, book: Path, home: Path) -> None:
-    index_book(Work(MarkdownTree(book), retriever.embedder), retriever.store, "garden", journal=home / "journal")
+    index_book(
+        IndexJob(MarkdownTree(book), retriever.embedder), retriever.store, "garden", journal=home / "journal"
+    )
 
 
 def clean(text: str) -> str:
@@ -46,7 +48,12 @@ def clean(text: str) -> str:
 
 
 def test_engines_that_go_away_and_come_back(
-    cloud: Retriever, cohere: CohereDouble, qdrant: QdrantDouble, home: Path, small_book: Path, told: list[str]
+    cloud: Retriever,
+    cohere: CohereDouble,
+    qdrant: QdrantDouble,
+    home: Path,
+    small_book: Path,
+    told: list[str],
 ) -> None:
     index(cloud, small_book, home)
 
@@ -67,22 +74,33 @@ def test_engines_that_go_away_and_come_back(
         assert "COHERE_API_KEY" in clean(failure(await client.call_tool("search_book", ASKED)))
         cohere.always(None)
         assert title(await client.call_tool("search_book", ASKED)) == "Bread"
-        assert title(await client.call_tool("related_passages", {"selection": "Knead the dough until it is smooth."})) != "Bread"
+        assert (
+            title(
+                await client.call_tool(
+                    "related_passages", {"selection": "Knead the dough until it is smooth."}
+                )
+            )
+            != "Bread"
+        )
 
-    connected(build_server(Desk(cloud, cloud.open, told.append)), ask)
+    connected(build_server(LazyRetriever(cloud, cloud.open, told.append)), ask)
 
 
-def test_an_engine_that_is_away_at_the_start(cloud: Retriever, qdrant: QdrantDouble, home: Path, small_book: Path, told: list[str]) -> None:
+def test_an_engine_that_is_away_at_the_start(
+    cloud: Retriever, qdrant: QdrantDouble, home: Path, small_book: Path, told: list[str]
+) -> None:
     qdrant.always(status(503))
 
     async def ask(client: Client) -> None:
         assert "Connection error" in clean(failure(await client.call_tool("search_book", ASKED)))
         qdrant.always(None)
-        assert "Collection 'garden' does not exist" in clean(failure(await client.call_tool("search_book", ASKED)))
+        assert "Collection 'garden' does not exist" in clean(
+            failure(await client.call_tool("search_book", ASKED))
+        )
         index(cloud, small_book, home)
         found = await client.call_tool("search_book", ASKED)
         assert found.structured_content["outcome"] == "found"
 
-    connected(build_server(Desk(cloud, cloud.open, told.append)), ask)
+    connected(build_server(LazyRetriever(cloud, cloud.open, told.append)), ask)
     assert any(line.startswith("[WARNING] Connection error") for line in told)
     clean("".join(told))

@@ -43,38 +43,57 @@ async def ask_for_everything(client: Client) -> dict[str, Any]:
         "found": found,
         "page": await client.call_tool("read_page", {"address": link}),
         "modules": await client.call_tool("list_modules", {}),
-        "related": await client.call_tool("related_passages", {"selection": found.structured_content["passages"][0]["text"]}),
+        "related": await client.call_tool(
+            "related_passages", {"selection": found.structured_content["passages"][0]["text"]}
+        ),
         "refused": await client.call_tool("search_book", {"query": ""}),
         "resource": await client.read_resource(resources[0].uri),
-        "many": await asyncio.gather(*(client.call_tool("search_book", {"query": QUESTION}) for _ in range(20))),
+        "many": await asyncio.gather(
+            *(client.call_tool("search_book", {"query": QUESTION}) for _ in range(20))
+        ),
     }
 
 
 def check(answers: dict[str, Any], retriever: Retriever) -> None:
     expected = retriever.search(QUESTION, 2).hits
-    assert [passage["text"] for passage in answers["found"].structured_content["passages"]] == [hit.chunk.text for hit in expected]
+    assert [passage["text"] for passage in answers["found"].structured_content["passages"]] == [
+        hit.chunk.text for hit in expected
+    ]
     assert answers["link"] == expected[0].chunk.link
     assert expected[0].chunk.text in answers["page"].structured_content["markdown"]
     assert len(answers["modules"].structured_content["modules"]) == 5
     assert answers["related"].structured_content["left_out"] >= 1
     assert "Query cannot be empty" in failure(answers["refused"])
     assert answers["resource"].contents[0].text == retriever.page(min(retriever.pages())).markdown()
-    assert {result.structured_content["passages"][0]["link"] for result in answers["many"]} == {answers["link"]}
+    assert {result.structured_content["passages"][0]["link"] for result in answers["many"]} == {
+        answers["link"]
+    }
     assert all(answers["link"] in text_of(result) for result in answers["many"])
 
 
 def test_standard_input_and_output(sample_home: Path, retriever: Retriever) -> None:
-    server = StdioServerParameters(command=sys.executable, args=["-m", "recto", "mcp"], env=environment(sample_home), cwd=ROOT)
+    server = StdioServerParameters(
+        command=sys.executable, args=["-m", "recto", "mcp"], env=environment(sample_home), cwd=ROOT
+    )
     check(connected(server, ask_for_everything), retriever)
 
 
 def test_only_the_protocol_is_on_standard_output(sample_home: Path) -> None:
     """Warnings are told on standard error, rubbish on standard input is answered as the protocol wants, and its end is the end."""
-    handshake = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
+    handshake = {
+        "protocolVersion": "2025-06-18",
+        "capabilities": {},
+        "clientInfo": {"name": "test", "version": "1"},
+    }
     messages = [
         {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": handshake},
         {"jsonrpc": "2.0", "method": "notifications/initialized"},
-        {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": "search_book", "arguments": {"query": "robot"}}},
+        {
+            "jsonrpc": "2.0",
+            "id": 2,
+            "method": "tools/call",
+            "params": {"name": "search_book", "arguments": {"query": "robot"}},
+        },
     ]
     with subprocess.Popen(
         [sys.executable, "-m", "recto", "mcp", "--collection", "no-such-book"],
@@ -88,7 +107,9 @@ def test_only_the_protocol_is_on_standard_output(sample_home: Path) -> None:
     ) as process:
         assert process.stdin is not None
         assert process.stdout is not None
-        process.stdin.write("this is not JSON\n" + "".join(json.dumps(message) + "\n" for message in messages))
+        process.stdin.write(
+            "this is not JSON\n" + "".join(json.dumps(message) + "\n" for message in messages)
+        )
         process.stdin.flush()
         lines = [json.loads(process.stdout.readline())]
         while lines[-1].get("id") != 2:
@@ -148,7 +169,11 @@ def local(sample_home: Path) -> Iterator[Service]:
 def post(service: Service, **headers: str) -> tuple[int, bytes, http.client.HTTPMessage]:
     connection = http.client.HTTPConnection(service.host, service.port, timeout=60)
     body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}})
-    fields = {"content-type": "application/json", "accept": "application/json, text/event-stream", "mcp-protocol-version": "2025-06-18"}
+    fields = {
+        "content-type": "application/json",
+        "accept": "application/json, text/event-stream",
+        "mcp-protocol-version": "2025-06-18",
+    }
     try:
         connection.request("POST", "/mcp", body, {**fields, **headers})
         response = connection.getresponse()
@@ -181,7 +206,12 @@ def test_web_pages_elsewhere_cannot_reach_it(local: Service, headers: dict[str, 
 def test_a_public_service_wants_a_key(sample_home: Path, retriever: Retriever) -> None:
     service = started(sample_home, "--host", "0.0.0.0", RECTO_API_KEY=f"{KEY}, {OTHER_KEY}")
     try:
-        for refused in ({}, {"authorization": f"Bearer {KEY}x"}, {"authorization": KEY}, {"authorization": "Bearer "}):
+        for refused in (
+            {},
+            {"authorization": f"Bearer {KEY}x"},
+            {"authorization": KEY},
+            {"authorization": "Bearer "},
+        ):
             code, body, headers = post(service, **refused)
             assert code == 401
             assert headers["www-authenticate"].startswith("Bearer")
@@ -204,7 +234,11 @@ def test_a_public_service_wants_a_key(sample_home: Path, retriever: Retriever) -
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (["--http", "--host", "0.0.0.0"], 2, "0.0.0.0 can be reached from other machines, and there is no RECTO_API_KEY"),
+        (
+            ["--http", "--host", "0.0.0.0"],
+            2,
+            "0.0.0.0 can be reached from other machines, and there is no RECTO_API_KEY",
+        ),
         (["--http", "--host", "::"], 2, "there is no RECTO_API_KEY"),
         (["--http", "--host", "book.example.org"], 2, "there is no RECTO_API_KEY"),
         (["--port", "9000"], 4, "--host and --port are for --http"),
@@ -213,7 +247,12 @@ def test_a_public_service_wants_a_key(sample_home: Path, retriever: Retriever) -
     ],
 )
 def test_what_is_refused_at_once(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, sample_home: Path, arguments: list[str], code: int, said: str
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    sample_home: Path,
+    arguments: list[str],
+    code: int,
+    said: str,
 ) -> None:
     monkeypatch.setenv("RECTO_HOME", str(sample_home))
     assert run(product, ["mcp", *arguments], "recto") == code
@@ -222,7 +261,9 @@ def test_what_is_refused_at_once(
     assert out == ""
 
 
-def test_a_port_that_is_taken(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, sample_home: Path) -> None:
+def test_a_port_that_is_taken(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, sample_home: Path
+) -> None:
     monkeypatch.setenv("RECTO_HOME", str(sample_home))
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]

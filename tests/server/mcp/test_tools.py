@@ -16,14 +16,14 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import CallToolResult, TextResourceContents
 
 from recto.book.sources.tree import open_book
-from recto.indexing.indexer import Work, index_book
+from recto.indexing.indexer import IndexJob, index_book
 from recto.protocols import Embedder
 from recto.search.display import chunk_matches, response_words
 from recto.search.retriever import Retriever
 from recto.search.snippets import make_snippet
 from recto.server.mcp import server as server_module
 from recto.server.mcp import tools as pages_module
-from recto.server.mcp.server import Desk, build_server, page_uri
+from recto.server.mcp.server import LazyRetriever, build_server, page_uri
 from recto.stores.edge.store import EdgeStore
 from recto.types import MODES, Filters, Mode, Module, SearchResponse
 from tests.server.mcp.asking import call, connected, failure, in_memory, text_of
@@ -37,9 +37,13 @@ def greek(tmp_path_factory: pytest.TempPathFactory, embedder: Embedder) -> Itera
     """A book whose page has letters beyond ASCII in its address, its headings and its text."""
     root = tmp_path_factory.mktemp("greek")
     (root / "book").mkdir()
-    (root / "book" / "μάθημα δύο.md").write_text("# Η ταχύτητα 🚀\n\nΗ ταχύτητα είναι διάνυσμα: 速度 has a direction.\n", "utf-8")
+    (root / "book" / "μάθημα δύο.md").write_text(
+        "# Η ταχύτητα 🚀\n\nΗ ταχύτητα είναι διάνυσμα: 速度 has a direction.\n", "utf-8"
+    )
     store = EdgeStore(root / "home")
-    index_book(Work(open_book(root / "book"), embedder), store, "greek", journal=root / "home" / "journal")
+    index_book(
+        IndexJob(open_book(root / "book"), embedder), store, "greek", journal=root / "home" / "journal"
+    )
     yield Retriever(embedder, store, "greek")
     store.close()
 
@@ -61,7 +65,11 @@ def test_what_the_server_says_of_itself(retriever: Retriever) -> None:
         assert tool.annotations.read_only_hint
         assert all("description" in field for field in tool.input_schema["properties"].values()), tool.name
     passage = tools[0].output_schema["properties"]["passages"]["items"]
-    assert set(passage["required"]) == set(passage["properties"]) > {"link", "title", "module", "headings", "score", "above_noise"}
+    assert (
+        set(passage["required"])
+        == set(passage["properties"])
+        > {"link", "title", "module", "headings", "score", "above_noise"}
+    )
     search = tools[0].input_schema
     assert search["required"] == ["query"]
     assert search["properties"]["limit"] | {"description": "", "title": ""} == {
@@ -80,7 +88,7 @@ def test_search_answers_as_the_core_does(retriever: Retriever) -> None:
     assert not result.is_error
     found = result.structured_content
     assert found["outcome"] == "found"
-    assert found["noise"] == pytest.approx(expected.noise, abs=1e-4)
+    assert found["noise_floor"] == pytest.approx(expected.noise_floor, abs=1e-4)
     assert (found["mode"], found["answerable"], found["corrections"]) == ("hybrid", expected.answerable, {})
     assert len(found["passages"]) == 3
     words = response_words(retriever, expected)
@@ -121,12 +129,16 @@ def test_a_misspelt_word_is_corrected_and_said(retriever: Retriever) -> None:
 
 
 def test_filters(retriever: Retriever) -> None:
-    only = call(retriever, "search_book", query="sensors", modules=["simulation", "module-3-isaac"], limit=20).structured_content
+    only = call(
+        retriever, "search_book", query="sensors", modules=["simulation", "module-3-isaac"], limit=20
+    ).structured_content
     assert {passage["module"] for passage in only["passages"]} == {"simulation", "isaac"}
     for spelled in ("ros2", " ROS2 , ", ["ros2"]):
         found = call(retriever, "search_book", query="sensors", modules=spelled).structured_content
         assert {passage["module"] for passage in found["passages"]} == {"ros2"}
-    page = call(retriever, "search_book", query="sensors", page=f"{FUNDAMENTALS}/#nodes", modules=None).structured_content
+    page = call(
+        retriever, "search_book", query="sensors", page=f"{FUNDAMENTALS}/#nodes", modules=None
+    ).structured_content
     assert {passage["link"].partition("#")[0] for passage in page["passages"]} == {FUNDAMENTALS}
 
 
@@ -144,8 +156,10 @@ def test_why_nothing_was_found(retriever: Retriever) -> None:
     assert "; weak" in text_of(elsewhere)
 
 
-def test_a_collection_that_is_missing_or_empty(retriever: Retriever, tmp_path: Path, embedder: Embedder) -> None:
-    missing = failure(call(retriever.beside("nowhere"), "search_book", query=QUESTION))
+def test_a_collection_that_is_missing_or_empty(
+    retriever: Retriever, tmp_path: Path, embedder: Embedder
+) -> None:
+    missing = failure(call(retriever.with_collection("nowhere"), "search_book", query=QUESTION))
     assert "Collection 'nowhere' does not exist" in missing
     assert "recto index" in missing
     store = EdgeStore(tmp_path)
@@ -171,7 +185,11 @@ def test_a_collection_that_is_missing_or_empty(retriever: Retriever, tmp_path: P
             {"query": "x", "module": "ros2"},
             "module: Extra inputs are not permitted. The arguments are: query, limit, modules",
         ),
-        ("search_book", {"query": "x", "modules": [" "]}, "modules.0: String should have at least 1 character"),
+        (
+            "search_book",
+            {"query": "x", "modules": [" "]},
+            "modules.0: String should have at least 1 character",
+        ),
         ("read_page", {"address": "local://docs/docs/nowhere"}, "There is no page"),
         ("read_page", {"address": f"{FUNDAMENTALS}s"}, f"Did you mean '{FUNDAMENTALS}'?"),
         ("read_page", {"address": FUNDAMENTALS.rpartition("/")[2]}, f"Did you mean '{FUNDAMENTALS}'?"),
@@ -194,7 +212,9 @@ def test_a_page_and_a_section(retriever: Retriever) -> None:
     whole = call(retriever, "read_page", address=f"{FUNDAMENTALS}.md").structured_content
     assert whole["markdown"] == page.markdown()
     assert (whole["link"], whole["title"], whole["part"], whole["parts"]) == (FUNDAMENTALS, page.title, 1, 1)
-    link = call(retriever, "search_book", query="What is a ROS 2 node?").structured_content["passages"][0]["link"]
+    link = call(retriever, "search_book", query="What is a ROS 2 node?").structured_content["passages"][0][
+        "link"
+    ]
     section = call(retriever, "read_page", address=link)
     assert section.structured_content["markdown"] == page.markdown(link.partition("#")[2])
     assert section.structured_content["link"] == link
@@ -208,7 +228,10 @@ def test_a_long_page_comes_in_parts(retriever: Retriever, monkeypatch: pytest.Mo
     first = call(retriever, "read_page", address=FUNDAMENTALS).structured_content
     assert first["parts"] > 2
     assert "Call read_page with part=2" in first["note"]
-    parts = [call(retriever, "read_page", address=FUNDAMENTALS, part=number + 1).structured_content for number in range(first["parts"])]
+    parts = [
+        call(retriever, "read_page", address=FUNDAMENTALS, part=number + 1).structured_content
+        for number in range(first["parts"])
+    ]
     assert parts[-1]["note"] == ""
     together = "\n".join(part["markdown"] for part in parts)
     places = [together.find(chunk.text) for chunk in chunks if len(chunk.text) <= room]
@@ -220,7 +243,9 @@ def test_modules(retriever: Retriever) -> None:
     result = call(retriever, "list_modules")
     listed = result.structured_content["modules"]
     found = {module["name"]: module["passages"] for module in listed}
-    assert [Module(module["name"], module["title"], module["passages"]) for module in listed] == list(retriever.modules())
+    assert [Module(module["name"], module["title"], module["passages"]) for module in listed] == list(
+        retriever.modules()
+    )
     assert result.structured_content["pages"] == len(retriever.pages())
     assert all(name in text_of(result) for name in found)
 
@@ -228,11 +253,15 @@ def test_modules(retriever: Retriever) -> None:
 def test_related_passages(retriever: Retriever) -> None:
     selected = retriever.search("What is a ROS 2 node?").hits[0].chunk
     expected: SearchResponse = retriever.related(selected.text, top_k=4, filters=Filters(modules=("ros2",)))
-    found = call(retriever, "related_passages", selection=selected.text, limit=4, modules=["ros2"]).structured_content
+    found = call(
+        retriever, "related_passages", selection=selected.text, limit=4, modules=["ros2"]
+    ).structured_content
     assert [passage["text"] for passage in found["passages"]] == [hit.chunk.text for hit in expected.hits]
     assert selected.text not in [passage["text"] for passage in found["passages"]]
     assert found["left_out"] >= 1
-    blank = call(retriever, "related_passages", selection=selected.text, question=" ", limit=4, modules=["ros2"]).structured_content
+    blank = call(
+        retriever, "related_passages", selection=selected.text, question=" ", limit=4, modules=["ros2"]
+    ).structured_content
     assert blank["passages"] == found["passages"], "a blank question is none"
     long = call(retriever, "related_passages", selection=selected.text * 40, question="How do I start one?")
     assert len(long.structured_content["searched_for"]) < len(selected.text) * 40
@@ -242,7 +271,9 @@ def test_related_passages(retriever: Retriever) -> None:
 def test_letters_beyond_ascii(greek: Retriever) -> None:
     async def read(client: Client) -> tuple[CallToolResult, CallToolResult, Any]:
         found = await client.call_tool("search_book", {"query": "Ποια είναι η ταχύτητα; 🚀"})
-        page = await client.call_tool("read_page", {"address": found.structured_content["passages"][0]["link"]})
+        page = await client.call_tool(
+            "read_page", {"address": found.structured_content["passages"][0]["link"]}
+        )
         (listed,) = (await client.list_resources()).resources
         return found, page, (listed, await client.read_resource(listed.uri))
 
@@ -278,7 +309,9 @@ def test_pages_are_resources(retriever: Retriever, monkeypatch: pytest.MonkeyPat
     assert section == retriever.page(FUNDAMENTALS).markdown("nodes")
 
 
-@pytest.mark.parametrize("uri", ["recto://pages/nowhere", "recto://pages/", "recto://modules/ros2", "file:///etc/passwd"])
+@pytest.mark.parametrize(
+    "uri", ["recto://pages/nowhere", "recto://pages/", "recto://modules/ros2", "file:///etc/passwd"]
+)
 def test_a_resource_that_is_not_there(retriever: Retriever, uri: str) -> None:
     with pytest.raises(MCPError) as caught:
         in_memory(retriever, lambda client: client.read_resource(uri))
@@ -291,7 +324,7 @@ def test_clients_of_the_older_protocol(retriever: Retriever) -> None:
         await client.list_tools()
         return await client.call_tool("search_book", {"query": QUESTION})
 
-    server = build_server(Desk(retriever, retriever.open, print))
+    server = build_server(LazyRetriever(retriever, retriever.open, print))
     assert connected(server, ask, mode="legacy").structured_content["outcome"] == "found"
 
 
@@ -330,7 +363,7 @@ def test_a_book_that_is_still_being_indexed(retriever: Retriever) -> None:
                 break
         return early, late
 
-    early, late = connected(build_server(Desk(retriever, prepare, print, patience=0.05)), ask)
+    early, late = connected(build_server(LazyRetriever(retriever, prepare, print, patience=0.05)), ask)
     assert "still being opened or indexed. Ask again" in failure(early)
     assert late.structured_content["outcome"] == "found"
 
@@ -357,7 +390,11 @@ def test_many_at_once(retriever: Retriever) -> None:
     expected = {question: retriever.search(question).hits[0].chunk.link for question in questions}
 
     async def ask(client: Client) -> list[CallToolResult]:
-        return await asyncio.gather(*(client.call_tool("search_book", {"query": question}) for question in questions))
+        return await asyncio.gather(
+            *(client.call_tool("search_book", {"query": question}) for question in questions)
+        )
 
     results = in_memory(retriever, ask)
-    assert [result.structured_content["passages"][0]["link"] for result in results] == [expected[question] for question in questions]
+    assert [result.structured_content["passages"][0]["link"] for result in results] == [
+        expected[question] for question in questions
+    ]

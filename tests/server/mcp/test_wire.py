@@ -12,7 +12,9 @@ import pytest
 
 from recto.server.mcp.serve import Outbox, whole_characters
 
-POSIX = pytest.mark.skipif(sys.platform == "win32", reason="pipes that can be waited for are a matter of POSIX")
+POSIX = pytest.mark.skipif(
+    sys.platform == "win32", reason="pipes that can be waited for are a matter of POSIX"
+)
 
 
 @pytest.mark.parametrize(

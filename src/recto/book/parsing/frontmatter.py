@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from typing import Any
 
-_FRONT_MATTER = re.compile(r"\A\ufeff?---[ \t]*\r?\n(.*?)(?:^|\r?\n)---[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
+_FRONT_MATTER = re.compile(
+    r"\A\ufeff?---[ \t]*\r?\n(.*?)(?:^|\r?\n)---[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE
+)
 
 
 def split_front_matter(text: str) -> tuple[dict[str, Any], str, int]:
@@ -22,7 +24,11 @@ def load_mapping(source: str) -> dict[str, Any]:
 
     try:
         values = yaml.load(source, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506 (both are safe)
-    except (yaml.YAMLError, ValueError, RecursionError):  # dates that do not exist, numbers without end, nesting without end
+    except (
+        yaml.YAMLError,
+        ValueError,
+        RecursionError,
+    ):  # dates that do not exist, numbers without end, nesting without end
         return {}
     return {str(key): value for key, value in values.items()} if isinstance(values, dict) else {}
 

@@ -13,7 +13,12 @@ _EXPLICIT = re.compile(r"\{#([^\s{}]+)\}|\{/\*\s*#([^\s{}*]+)[^{}]*\*/\}|<!--\s*
 _ATTRIBUTES = re.compile(r"\{:?[ ]*([^}\n ][^}\n]*)[ ]*\}")
 _ATTRIBUTE_ID = re.compile(r"(?:^|\s)(?:#|id=[\"']?)([^\s\"'}]+)")
 _NUMBERED = re.compile(r"(.*)_([0-9]+)", re.DOTALL)
-_CIRCLED = ((0x24B6, 0x24E9), (0x1F130, 0x1F149), (0x1F150, 0x1F169), (0x1F170, 0x1F189))  # letters in circles and squares count as letters
+_CIRCLED = (
+    (0x24B6, 0x24E9),
+    (0x1F130, 0x1F149),
+    (0x1F150, 0x1F169),
+    (0x1F170, 0x1F189),
+)  # letters in circles and squares count as letters
 
 
 class Slugs(Protocol):

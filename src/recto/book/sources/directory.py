@@ -20,7 +20,7 @@ _LARGEST_PAGE = 4 << 20  # bytes; no page that is written by people comes near i
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class SourceFile:
     """A file's text; `name` is its path within its directory, `path` its name within the book; `lines` as a page has them."""
 
     name: str
@@ -31,7 +31,7 @@ class Written:
 
 
 @dataclass(frozen=True, slots=True)
-class LeftOut:
+class Skipped:
     """Why a file is no page of the book, such as `draft`."""
 
     reason: str
@@ -46,7 +46,7 @@ class Rules(Protocol):
     def wants(self, name: str) -> bool:
         """Whether a file is a page."""
 
-    def page(self, written: Written) -> Page | LeftOut:
+    def page(self, written: SourceFile) -> Page | Skipped:
         """Make the page of a file."""
 
     def module(self, path: str) -> str:
@@ -57,7 +57,7 @@ class Rules(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Shelf:
+class PageDirectory:
     """A directory and its rules.
 
     `below` narrows it to a directory or a file within; `translated` holds files that stand in for those of the same name; links may
@@ -78,7 +78,11 @@ class Shelf:
         """Find the pages in the order of their names; note those that look like one and cannot be read."""
         start = self.root / self.below if self.below else self.root
         if start.is_file():
-            return [name for name in [self.below or start.name] if self.rules.wants(name) and self._acceptable(name)]
+            return [
+                name
+                for name in [self.below or start.name]
+                if self.rules.wants(name) and self._acceptable(name)
+            ]
         return sorted(self._walk(start))
 
     def index_title(self, folder: str) -> str:
@@ -92,13 +96,18 @@ class Shelf:
     def _walk(self, start: Path) -> Iterator[str]:
         def unreadable(error: OSError) -> None:
             folder = self._name(Path(os.fsdecode(error.filename)))
-            self.refused.append(Failure(f"{self.prefix}{folder}/" if folder else self.prefix, error.strerror or str(error)))
+            self.refused.append(
+                Failure(f"{self.prefix}{folder}/" if folder else self.prefix, error.strerror or str(error))
+            )
 
         for folder, names, files in os.walk(start, followlinks=False, onerror=unreadable):
             here = self._name(Path(folder))
             names[:] = [name for name in names if self.rules.enters(_joined(here, name))]
             linked = [_joined(here, name) for name in names if Path(folder, name).is_symlink()]
-            self.notes.extend(f"{_shown(self.prefix + name)}/ is a link to a directory, and those are not followed." for name in linked)
+            self.notes.extend(
+                f"{_shown(self.prefix + name)}/ is a link to a directory, and those are not followed."
+                for name in linked
+            )
             for file in files:
                 name = _joined(here, file)
                 if self.rules.wants(name) and self._acceptable(name):
@@ -134,7 +143,7 @@ class Shelf:
             return self.translated / name
         return self.root / name
 
-    def read(self, name: str) -> Page | LeftOut | Failure:
+    def read(self, name: str) -> Page | Skipped | Failure:
         """Read a file and make its page."""
         path = f"{self.prefix}{name}"
         try:
@@ -148,7 +157,7 @@ class Shelf:
         except UnicodeDecodeError as error:
             return Failure(path, f"not UTF-8 (byte {error.start})")
         text, lines = self.includes.expand(path, self.file(name), text) if self.includes else (text, ())
-        return self.rules.page(Written(name, path, text, hashlib.sha256(text.encode()).hexdigest(), lines))
+        return self.rules.page(SourceFile(name, path, text, hashlib.sha256(text.encode()).hexdigest(), lines))
 
 
 def is_file(path: Path) -> bool:
@@ -173,4 +182,6 @@ def _joined(folder: str, name: str) -> str:
 
 def _shown(name: str) -> str:
     """A name that can be printed: bytes that are no text are escaped."""
-    return name if name.isprintable() and name.isascii() else name.encode("utf-8", "backslashreplace").decode()
+    return (
+        name if name.isprintable() and name.isascii() else name.encode("utf-8", "backslashreplace").decode()
+    )

@@ -47,7 +47,13 @@ def _group(pattern: str, index: int) -> tuple[str, int] | None:
         return None
     inner = pattern[index + 1 : end]
     negated, inner = inner[0] in "!^", inner[1:] if inner[0] in "!^" else inner
-    escaped = inner.replace("\\", "\\\\").replace("[", "\\[").replace("&&", "&\\&").replace("||", "|\\|").replace("~~", "~\\~")
+    escaped = (
+        inner.replace("\\", "\\\\")
+        .replace("[", "\\[")
+        .replace("&&", "&\\&")
+        .replace("||", "|\\|")
+        .replace("~~", "~\\~")
+    )
     try:
         re.compile(f"[{escaped}]")
     except re.error:

@@ -26,7 +26,15 @@ _LARGEST_ADDED = 1 << 20  # characters that included files may add to a page
 _CHARGE = 64  # characters that an included file counts at least, so that many empty ones end, too
 _SHOWN = 5  # unresolved files that a note names
 _MARKDOWN = (".md", ".mdx", ".markdown")
-_LANGUAGES = {"py": "python", "pyi": "python", "sh": "bash", "yml": "yaml", "rs": "rust", "rb": "ruby", "htm": "html"}
+_LANGUAGES = {
+    "py": "python",
+    "pyi": "python",
+    "sh": "bash",
+    "yml": "yaml",
+    "rs": "rust",
+    "rb": "ruby",
+    "htm": "html",
+}
 
 Select = Callable[[str], str | None]
 """Takes a file's text and returns the part of it that is meant; None if the file does not have that part."""
@@ -152,7 +160,9 @@ class Includes:
             text = split_front_matter(text)[1]
         job.left -= len(text) + _CHARGE
         if job.left < 0:
-            raise _UnresolvedError(f"included files would add more than {_LARGEST_ADDED >> 20} MiB to the page")
+            raise _UnresolvedError(
+                f"included files would add more than {_LARGEST_ADDED >> 20} MiB to the page"
+            )
         self.resolved += 1
         text = (self._expanded(text, job, (*stack, file))[0] if directive.nested else text).strip("\n")
         return text if directive.code is None else _fenced(text, file, directive.code)
@@ -162,7 +172,9 @@ class Includes:
         if "://" in directive.path:
             raise _UnresolvedError("on the web")
         reasons = []
-        for place in (base / f"{directive.path}{suffix}" for base in directive.bases for suffix in directive.suffixes):
+        for place in (
+            base / f"{directive.path}{suffix}" for base in directive.bases for suffix in directive.suffixes
+        ):
             try:
                 file = place.resolve()
                 inside = [folder for folder in self._bounds if file.is_relative_to(folder)]
@@ -172,7 +184,11 @@ class Includes:
                     return file
                 else:
                     reasons.append("not a file")
-            except (OSError, RuntimeError, ValueError):  # not there, a loop of links, a name that no file can have
+            except (
+                OSError,
+                RuntimeError,
+                ValueError,
+            ):  # not there, a loop of links, a name that no file can have
                 reasons.append("missing")
         raise _UnresolvedError(reasons[0] if reasons else "missing")
 
@@ -202,7 +218,9 @@ def notes(found: Sequence[Includes]) -> list[str]:
         told.append(f"{_counted(resolved, 'included file')} resolved in {_counted(pages, 'page')}.")
     if unresolved:
         more = f", and {len(unresolved) - _SHOWN} more" if len(unresolved) > _SHOWN else ""
-        told.append(f"{_counted(len(unresolved), 'included file')} could not be resolved: {', '.join(unresolved[:_SHOWN])}{more}.")
+        told.append(
+            f"{_counted(len(unresolved), 'included file')} could not be resolved: {', '.join(unresolved[:_SHOWN])}{more}."
+        )
     return told
 
 
@@ -274,13 +292,17 @@ _BRACES = re.compile(
     r"(?<![\\`])\{![+-]?>?(?P<path>[^\]\[|!{}\n]++)(?:\[ln:(?P<slice>[^\]\n]*+)\])?[ \t]*+(?:\|[^!{}\n]*+)?"
     r"!(?:lines=(?P<lines>[0-9 -]+))?\}"
 )
-_VARIANTS = re.compile(r"^(?P<prefix>[ \t>]*)\{\*[ \t]*(?P<path>[^\s*{}]++)(?P<options>[^\n{}]*)\*\}[ \t]*$", re.MULTILINE)
+_VARIANTS = re.compile(
+    r"^(?P<prefix>[ \t>]*)\{\*[ \t]*(?P<path>[^\s*{}]++)(?P<options>[^\n{}]*)\*\}[ \t]*$", re.MULTILINE
+)
 _LN = re.compile(r"\bln\[([^\]]*)\]")
 _SNIPPET = re.compile(
-    r"^(?P<prefix>[ \t>]*)(?P<escape>;*)-+8<-+(?:[ \t]+(?:\"(?P<double>[^\"\n]+)\"|'(?P<single>[^'\n]+)'))?[ \t]*$", re.MULTILINE
+    r"^(?P<prefix>[ \t>]*)(?P<escape>;*)-+8<-+(?:[ \t]+(?:\"(?P<double>[^\"\n]+)\"|'(?P<single>[^'\n]+)'))?[ \t]*$",
+    re.MULTILINE,
 )
 _SECTION = re.compile(
-    r"(?P<escape>;?)-{1,40}8<-+[ \t]+\[[ \t]*(?P<type>start|end)[ \t]*:[ \t]*(?P<name>[A-Za-z][\w-]*)[ \t]*\]", re.IGNORECASE
+    r"(?P<escape>;?)-{1,40}8<-+[ \t]+\[[ \t]*(?P<type>start|end)[ \t]*:[ \t]*(?P<name>[A-Za-z][\w-]*)[ \t]*\]",
+    re.IGNORECASE,
 )
 _SNIPPET_PART = re.compile(r"(?P<path>.*?)(?P<part>(?::-?\d*){1,2}(?:,-?\d*(?::-?\d*)?)*|:[A-Za-z][\w-]*)?")
 _TAG = re.compile(
@@ -359,9 +381,17 @@ class MkDocsIncludes:
         def snippet(start: int, end: int, written: str, prefix: str) -> Directive:
             found = _SNIPPET_PART.fullmatch(written.strip())
             path, part = (found["path"], found["part"] or "") if found else (written, "")
-            select = None if not part else _section(part[1:]) if part[1:2].isalpha() else _lines(part[1:], ":", open_end=True)
+            select = (
+                None
+                if not part
+                else _section(part[1:])
+                if part[1:2].isalpha()
+                else _lines(part[1:], ":", open_end=True)
+            )
             counted = self._counted(SNIPPETS, start, fences)
-            return Directive(start, end, path.strip() or written, bases, select=select, prefix=prefix, counted=counted)
+            return Directive(
+                start, end, path.strip() or written, bases, select=select, prefix=prefix, counted=counted
+            )
 
         block = -1  # where the block form's list of files begins
         for found in _SNIPPET.finditer(text):
@@ -373,7 +403,9 @@ class MkDocsIncludes:
             elif self._counted(SNIPPETS, found.start(), fences):
                 yield Directive(found.start(), min(found.end() + 1, len(text)))
                 if block >= 0:
-                    for line in re.finditer(r"^([ \t>]*)(?!;)(\S.*)$", text[block : found.start()], re.MULTILINE):
+                    for line in re.finditer(
+                        r"^([ \t>]*)(?!;)(\S.*)$", text[block : found.start()], re.MULTILINE
+                    ):
                         yield snippet(block + line.start(), block + line.end(), line[2], line[1])
                     for line in re.finditer(r"^[ \t>]*;.*\n", text[block : found.start()], re.MULTILINE):
                         yield Directive(block + line.start(), block + line.end())
@@ -387,7 +419,9 @@ class MkDocsIncludes:
         for found in _TAG.finditer(text):
             path = found["double"] or found["single"]
             start, end, prefix = _whole_line(text, *found.span())
-            if TAGS not in self.bases and (fences.hold(found.start()) or (prefix or "").startswith((" " * 4, "\t"))):
+            if TAGS not in self.bases and (
+                fences.hold(found.start()) or (prefix or "").startswith((" " * 4, "\t"))
+            ):
                 continue  # code: most likely an example of a template
             yield Directive(
                 start,
@@ -455,7 +489,10 @@ def _between(options: str) -> Select | None:
     """Select what is behind `start="…"` and before `end="…"`, each time if both are given and come again."""
     marks = [re.search(_MARKER.format(name), options) for name in ("start", "end")]
     start, end = ("" if mark is None else (mark[1] or mark[2] or "") for mark in marks)
-    start, end = (re.sub(r"\\(.)", lambda code: {"n": "\n", "t": "\t"}.get(code[1], code[1]), mark) for mark in (start, end))
+    start, end = (
+        re.sub(r"\\(.)", lambda code: {"n": "\n", "t": "\t"}.get(code[1], code[1]), mark)
+        for mark in (start, end)
+    )
     if not start and not end:
         return None
 
@@ -470,10 +507,15 @@ def _between(options: str) -> Select | None:
 
 # Docusaurus -----------------------------------------------------------------------------------------------------------------------
 
-_IMPORT = re.compile(r"^[ \t]*import\s+(?P<name>\w+)\s+from\s+(?P<quote>['\"])(?P<path>[^'\"\n]+)(?P=quote);?[ \t]*$", re.MULTILINE)
+_IMPORT = re.compile(
+    r"^[ \t]*import\s+(?P<name>\w+)\s+from\s+(?P<quote>['\"])(?P<path>[^'\"\n]+)(?P=quote);?[ \t]*$",
+    re.MULTILINE,
+)
 _RAW = re.compile(r"(?:!!raw-loader!(?P<loaded>[^?]+)(?:\?.*)?|(?P<queried>[^?!]+)\?raw)")
 _JSX = re.compile(r"<(?P<name>[A-Z][\w.]*|pre|code)(?=[\s/>])")
-_EXPRESSION = re.compile(r"\s*\{\s*(?:require\(\s*['\"](?P<path>[^'\"\n]+)['\"]\s*\)|(?P<name>\w+)(?=[\s.}]))")
+_EXPRESSION = re.compile(
+    r"\s*\{\s*(?:require\(\s*['\"](?P<path>[^'\"\n]+)['\"]\s*\)|(?P<name>\w+)(?=[\s.}]))"
+)
 _ALONE = re.compile(r"^(?P<prefix>[ \t>]*)\{\s*(?P<name>\w+)\s*(?:\.[^\n{}]*)?\}[ \t]*$", re.MULTILINE)
 _ATTRIBUTE = re.compile(r"\b(language|className|title)=(?:\{\s*)?[\"']([^\"'\n]*)[\"']")
 _LONGEST_EXPRESSION = 4_000
@@ -492,19 +534,32 @@ class DocusaurusIncludes:
         if "import" not in text and "raw-loader" not in text:
             return ()
         fences = _Fences(text)
-        imports = [found for found in _IMPORT.finditer(text) if not fences.hold(found.start())][:_MOST_IMPORTS]
-        partials = {one["name"]: one["path"] for one in imports if one["path"].endswith((".md", ".mdx")) and "!" not in one["path"]}
+        imports = [found for found in _IMPORT.finditer(text) if not fences.hold(found.start())][
+            :_MOST_IMPORTS
+        ]
+        partials = {
+            one["name"]: one["path"]
+            for one in imports
+            if one["path"].endswith((".md", ".mdx")) and "!" not in one["path"]
+        }
         raw = {one["name"]: path for one in imports if (path := _raw_path(one["path"]))}
         if not partials and not raw and "raw-loader" not in text:
             return ()
         found = [*self._tags(text, file, fences, partials, raw), *self._expressions(text, file, fences, raw)]
         seen = {name for name, _ in found}
         lost = [name for name in raw if name not in seen and len(re.findall(rf"\b{name}\b", text)) > 1]
-        unclear = [Directive(len(text), len(text), raw[name], reason="shown in a way that is not understood") for name in lost]
+        unclear = [
+            Directive(len(text), len(text), raw[name], reason="shown in a way that is not understood")
+            for name in lost
+        ]
         return [*_in_order([directive for _, directive in found]), *unclear]
 
     def _place(self, path: str, file: Path) -> tuple[str, tuple[Path, ...]]:
-        return (path.removeprefix("@site/"), (self.site,)) if path.startswith("@site/") else (path, (file.parent,))
+        return (
+            (path.removeprefix("@site/"), (self.site,))
+            if path.startswith("@site/")
+            else (path, (file.parent,))
+        )
 
     def _tags(
         self, text: str, file: Path, fences: _Fences, partials: Mapping[str, str], raw: Mapping[str, str]
@@ -527,12 +582,21 @@ class DocusaurusIncludes:
                 continue
             shown = _EXPRESSION.match(text, end, end + _LONGEST_EXPRESSION)
             path = (_raw_path(shown["path"] or "") or raw.get(shown["name"] or "", "")) if shown else ""
-            close = text.find(f"</{found['name']}>", shown.end(), shown.end() + _LONGEST_EXPRESSION) if shown and path else -1
+            close = (
+                text.find(f"</{found['name']}>", shown.end(), shown.end() + _LONGEST_EXPRESSION)
+                if shown and path
+                else -1
+            )
             if shown and close >= 0:
                 start, stop, prefix = _whole_line(text, found.start(), close + len(found["name"]) + 3)
-                yield shown["name"] or "", self._raw(start, stop, path, file, _info(text[found.end() : end]), prefix)
+                yield (
+                    shown["name"] or "",
+                    self._raw(start, stop, path, file, _info(text[found.end() : end]), prefix),
+                )
 
-    def _expressions(self, text: str, file: Path, fences: _Fences, raw: Mapping[str, str]) -> Iterator[tuple[str, Directive]]:
+    def _expressions(
+        self, text: str, file: Path, fences: _Fences, raw: Mapping[str, str]
+    ) -> Iterator[tuple[str, Directive]]:
         for found in _ALONE.finditer(text) if raw else ():
             if found["name"] in raw and not fences.hold(found.start()):
                 yield found["name"], self._raw(*found.span(), raw[found["name"]], file, "", found["prefix"])

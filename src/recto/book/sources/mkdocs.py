@@ -7,9 +7,17 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urljoin
 
-from recto.book.sources.directory import LeftOut, Shelf, Written, bounds_of, is_file
+from recto.book.sources.directory import PageDirectory, Skipped, SourceFile, bounds_of, is_file
 from recto.book.sources.globs import any_of, ignored
-from recto.book.sources.includes import BRACES, SNIPPETS, TAGS, VARIANTS, Includes, MkDocsIncludes, repository_of
+from recto.book.sources.includes import (
+    BRACES,
+    SNIPPETS,
+    TAGS,
+    VARIANTS,
+    Includes,
+    MkDocsIncludes,
+    repository_of,
+)
 from recto.book.sources.navigation import Navigation, by_navigation
 from recto.book.sources.options import BookFile, UnreadableSite, check_url, local_url, page_modules, title_of
 from recto.types import Page
@@ -56,15 +64,18 @@ class MkDocsSite:
         """The directory of the pages."""
         return (self.directory / (_text(self._config, "docs_dir") or "docs")).resolve()
 
-    def shelves(self, path: Path) -> list[Shelf]:
+    def shelves(self, path: Path) -> list[PageDirectory]:
         """Return the directory with the pages, narrowed to `path` if that is within; nothing if it is elsewhere."""
         if path != self.directory and not path.is_relative_to(self.root):
             return []
         below = "" if path == self.directory else path.relative_to(self.root).as_posix().removeprefix(".")
         bounds = bounds_of(self.directory, self.root)
         if bounds is None:
-            raise UnreadableSite(f"docs_dir is outside the project: {self.root}", hint="Give the directory of the pages itself.")
-        return [Shelf(self.root, self, below, bounds=bounds, includes=self._includes())]
+            raise UnreadableSite(
+                f"docs_dir is outside the project: {self.root}",
+                hint="Give the directory of the pages itself.",
+            )
+        return [PageDirectory(self.root, self, below, bounds=bounds, includes=self._includes())]
 
     def _includes(self) -> Includes:
         """Make what includes files, with the directories that the site's extensions and plugins look into."""
@@ -72,7 +83,9 @@ class MkDocsSite:
         bases: dict[str, tuple[Path | None, ...]] = {}
         for syntax, names in _INCLUDING.items():
             if used := [extensions[name] for name in names if name in extensions]:
-                bases[syntax] = tuple(self._base(path) for options in used for path in _texts(options.get("base_path")))
+                bases[syntax] = tuple(
+                    self._base(path) for options in used for path in _texts(options.get("base_path"))
+                )
         if "include-markdown" in plugins:
             bases[TAGS] = (self.root,)
         elif "macros" in plugins:
@@ -83,7 +96,9 @@ class MkDocsSite:
     def _base(self, path: str) -> Path | None:
         if path == _PAGE_RELATIVE:
             return None
-        place = self.directory / path.replace("$config_dir", str(self.directory)).replace("$docs_dir", str(self.root))
+        place = self.directory / path.replace("$config_dir", str(self.directory)).replace(
+            "$docs_dir", str(self.root)
+        )
         return place.parent if is_file(place) else place
 
     def enters(self, folder: str) -> bool:
@@ -97,13 +112,15 @@ class MkDocsSite:
         folder, _, file = name.rpartition("/")
         # Where both are there, MkDocs publishes the index.
         return not (
-            file == "README.md" and is_file(self.root / folder / "index.md") and not self._ignored(f"{folder}/index.md".lstrip("/"))
+            file == "README.md"
+            and is_file(self.root / folder / "index.md")
+            and not self._ignored(f"{folder}/index.md".lstrip("/"))
         )
 
-    def page(self, written: Written) -> Page | LeftOut:
+    def page(self, written: SourceFile) -> Page | Skipped:
         """Make the page of a file."""
         if self._drafts(written.name):
-            return LeftOut("draft")
+            return Skipped("draft")
         keys = page_modules(written.path, self._book_file)
         return Page(
             path=written.path,
@@ -144,11 +161,17 @@ def _load(file: Path, bounds: Path, depth: int = 0) -> dict[str, Any]:
 
     try:
         if file.stat().st_size > _LARGEST:
-            raise UnreadableSite(f"{file.name} is larger than a configuration is", hint="Give the directory of the pages itself.")
+            raise UnreadableSite(
+                f"{file.name} is larger than a configuration is",
+                hint="Give the directory of the pages itself.",
+            )
         values = yaml.load(file.read_bytes().decode("utf-8"), Loader=_tolerant_loader())  # noqa: S506 (a safe loader)
     except (OSError, UnicodeDecodeError, yaml.YAMLError, ValueError, RecursionError) as error:
         line = " ".join(str(error).split())[:200]
-        raise UnreadableSite(f"{file.name} cannot be read: {line}", hint="Repair it, or give the directory of the pages itself.") from error
+        raise UnreadableSite(
+            f"{file.name} cannot be read: {line}",
+            hint="Repair it, or give the directory of the pages itself.",
+        ) from error
     values = values if isinstance(values, dict) else {}
     parent = values.pop("INHERIT", None)
     if not isinstance(parent, str):
@@ -156,7 +179,8 @@ def _load(file: Path, bounds: Path, depth: int = 0) -> dict[str, Any]:
     source = (file.parent / parent).resolve()
     if not source.is_relative_to(bounds) or not source.is_file() or depth >= _MOST_PARENTS:
         raise UnreadableSite(
-            f"{file.name}: INHERIT names {parent}, which is no file within {bounds.name}", hint="Give --site-url and the pages' directory."
+            f"{file.name}: INHERIT names {parent}, which is no file within {bounds.name}",
+            hint="Give --site-url and the pages' directory.",
         )
     return {**_load(source, bounds, depth + 1), **values}
 

@@ -11,7 +11,7 @@ from recto._util.names import ROOT_MODULE, short_name
 from recto.book.sources.options import humanised
 
 if TYPE_CHECKING:
-    from recto.book.sources.directory import Shelf
+    from recto.book.sources.directory import PageDirectory
 
 _ROOT_TITLE = "Introduction"
 
@@ -35,7 +35,7 @@ def by_navigation(names: Sequence[str], listed: Mapping[str, tuple[str, ...]]) -
     return (*(name for name in listed if name in there), *(name for name in names if name not in listed))
 
 
-def module_titles(shelves: Sequence[tuple[Shelf, Navigation]]) -> dict[str, str]:
+def module_titles(shelves: Sequence[tuple[PageDirectory, Navigation]]) -> dict[str, str]:
     """Return the title of each module.
 
     It is the label of the module's directory, else the section of the navigation that holds its pages, else the title of the
@@ -56,7 +56,7 @@ def module_titles(shelves: Sequence[tuple[Shelf, Navigation]]) -> dict[str, str]
     return titles
 
 
-def _section_titles(shelves: Sequence[tuple[Shelf, Navigation]]) -> dict[str, str]:
+def _section_titles(shelves: Sequence[tuple[PageDirectory, Navigation]]) -> dict[str, str]:
     """Return the outermost section that holds most of a module's pages, or all of them if it lies within another one.
 
     No two modules have the same one. The pages at the top of a book belong to many sections, so that their module comes last.
@@ -69,7 +69,11 @@ def _section_titles(shelves: Sequence[tuple[Shelf, Navigation]]) -> dict[str, st
             totals[module] += 1
             held[module].update(sections[: depth + 1] for depth in range(len(sections)))
     most = {
-        module: [path for path, count in counts.items() if (count == totals[module] if len(path) > 1 else 2 * count > totals[module])]
+        module: [
+            path
+            for path, count in counts.items()
+            if (count == totals[module] if len(path) > 1 else 2 * count > totals[module])
+        ]
         for module, counts in held.items()
     }
     owners = Counter(path for module, paths in most.items() for path in paths if module != ROOT_MODULE)

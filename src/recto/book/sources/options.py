@@ -33,7 +33,11 @@ class SiteOptions:
 
     def over(self, other: SiteOptions) -> SiteOptions:
         """Return these options, and the other ones where these say nothing."""
-        own = {name: value for name in _names(SiteOptions) if (value := getattr(self, name)) is not None and value != ""}
+        own = {
+            name: value
+            for name in _names(SiteOptions)
+            if (value := getattr(self, name)) is not None and value != ""
+        }
         if self.route_base_path == "":
             own["route_base_path"] = ""  # at the root of the site
         return replace(other, **own)
@@ -74,11 +78,19 @@ def check_url(url: str, origin: str) -> str:
     """Refuse what is no address of a website; `origin` says where it came from."""
     try:
         parts = urlsplit(url)
-        usable = not url or (parts.scheme in ("http", "https") and bool(parts.hostname) and not parts.query and not parts.fragment)
+        usable = not url or (
+            parts.scheme in ("http", "https")
+            and bool(parts.hostname)
+            and not parts.query
+            and not parts.fragment
+        )
     except ValueError:
         usable = False
     if not usable:
-        raise ConfigurationError(f"{origin} is not the address of a website: {url[:200]!r}", hint="It looks like https://example.org/book/")
+        raise ConfigurationError(
+            f"{origin} is not the address of a website: {url[:200]!r}",
+            hint="It looks like https://example.org/book/",
+        )
     return url
 
 
@@ -86,7 +98,9 @@ def _read(path: Path) -> BookFile:
     try:
         data = tomllib.loads(path.read_bytes().decode("utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
-        raise ConfigurationError(f"{path} cannot be read: {error}", hint="It must be a TOML file; see the guide on book files.") from error
+        raise ConfigurationError(
+            f"{path} cannot be read: {error}", hint="It must be a TOML file; see the guide on book files."
+        ) from error
     _check_keys(path, "", data, _TABLES)
     site = _table(path, data, "site")
     _check_keys(path, "site.", site, (*_names(SiteOptions), "exclude"))
@@ -114,7 +128,11 @@ def _check_keys(path: Path, prefix: str, table: dict[str, Any], known: tuple[str
     for key in table:
         if key not in known:
             guess = nearest(key, known)
-            hint = f"Did you mean {prefix}{guess}?" if guess else f"It may hold: {', '.join(prefix + name for name in known)}."
+            hint = (
+                f"Did you mean {prefix}{guess}?"
+                if guess
+                else f"It may hold: {', '.join(prefix + name for name in known)}."
+            )
             raise ConfigurationError(f"{path}: unknown key {prefix}{key}", hint=hint)
 
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from recto.book.sources import mkdocs
-from recto.book.sources.directory import LeftOut, Shelf, Written, is_file
+from recto.book.sources.directory import PageDirectory, Skipped, SourceFile, is_file
 from recto.book.sources.docusaurus import config as docusaurus_config
 from recto.book.sources.docusaurus.pages import encoded
 from recto.book.sources.docusaurus.site import DocusaurusSite
@@ -61,7 +61,9 @@ def _open_book(path: Path, options: SiteOptions, book: str) -> Source:
         except UnreadableSite as error:
             if site == place:
                 raise
-            opened = MarkdownTree(path, book, options, [f"{error.message}. The pages are read without the site's own rules."])
+            opened = MarkdownTree(
+                path, book, options, [f"{error.message}. The pages are read without the site's own rules."]
+            )
         if opened is not None:
             return opened
         if (site / _PROJECT_ROOT).exists():
@@ -72,7 +74,11 @@ def _open_book(path: Path, options: SiteOptions, book: str) -> Source:
 
 def _refuse_docusaurus_flags(options: SiteOptions, place: Path) -> None:
     """A flag that would change nothing is told, not ignored."""
-    flags = {"--docs-version": options.version, "--locale": options.locale, "--route-base-path": options.route_base_path}
+    flags = {
+        "--docs-version": options.version,
+        "--locale": options.locale,
+        "--route-base-path": options.route_base_path,
+    }
     if given := [flag for flag, value in flags.items() if value]:
         raise ConfigurationError(
             f"{given[0]} is for Docusaurus sites, and {place} is not one",
@@ -84,8 +90,15 @@ def _sites_below(place: Path) -> list[str]:
     """Tell of sites one level down: read as a plain tree, their pages have no published addresses, and versions are mixed."""
     names = [name for names, _ in _SITES for name in names]
     folders = sorted(folder for folder in place.iterdir() if folder.is_dir()) if place.is_dir() else []
-    sites = [folder.name for folder in folders if not folder.name.startswith(".") and any(is_file(folder / name) for name in names)]
-    return [f"{name}/ is a site of its own: give it instead, for the addresses that its pages are published at." for name in sites]
+    sites = [
+        folder.name
+        for folder in folders
+        if not folder.name.startswith(".") and any(is_file(folder / name) for name in names)
+    ]
+    return [
+        f"{name}/ is a site of its own: give it instead, for the addresses that its pages are published at."
+        for name in sites
+    ]
 
 
 def _open_site(site: Path, place: Path, options: SiteOptions, book: str) -> Source | None:
@@ -113,7 +126,9 @@ def _readable(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise InvalidArgument(f"{str(path)[:200]} cannot be read: {error.strerror or error}", hint=_WANTED) from error
+        raise InvalidArgument(
+            f"{str(path)[:200]} cannot be read: {error.strerror or error}", hint=_WANTED
+        ) from error
 
 
 def _existing(path: Path) -> Path:
@@ -125,7 +140,9 @@ def _existing(path: Path) -> Path:
 class Tree:
     """Yields the pages of directories in the order in which they are read."""
 
-    def __init__(self, shelves: Sequence[Shelf], book: str, location: Path, notes: Sequence[str] = ()) -> None:
+    def __init__(
+        self, shelves: Sequence[PageDirectory], book: str, location: Path, notes: Sequence[str] = ()
+    ) -> None:
         """Find the files; a book without any is refused."""
         self._book = book
         self._location = location
@@ -195,14 +212,20 @@ class Tree:
                 left_out[page.reason] += 1
         shared = [url for url, count in addresses.items() if count > 1]
         self._notes[:] = [*self._told, *include_notes(self._includes)]
-        self._notes.extend(f"Left out: {count} {reason} page{'s' * (count > 1)}." for reason, count in left_out.items())
-        self._notes.extend(f"{addresses[url]} pages are published at the one address {url}." for url in shared[:5])
+        self._notes.extend(
+            f"Left out: {count} {reason} page{'s' * (count > 1)}." for reason, count in left_out.items()
+        )
+        self._notes.extend(
+            f"{addresses[url]} pages are published at the one address {url}." for url in shared[:5]
+        )
 
 
 class MarkdownTree(Tree):
     """A plain tree of Markdown files, or the docs of a site without its rules: addresses keep the files' names."""
 
-    def __init__(self, path: Path, book: str = "", options: SiteOptions = NO_OPTIONS, notes: Sequence[str] = ()) -> None:
+    def __init__(
+        self, path: Path, book: str = "", options: SiteOptions = NO_OPTIONS, notes: Sequence[str] = ()
+    ) -> None:
         """Find the pages' root: the directory itself, or `docs` within a site."""
         with _readable(path):
             place = _existing(path)
@@ -216,7 +239,9 @@ class MarkdownTree(Tree):
             rules = _PlainRules(name, book_file, mdx=site is not None)
             bounds = repository_of(site or root)
             finder = DocusaurusIncludes(site) if site else MkDocsIncludes((root, root.parent, bounds))
-        shelf = Shelf(root, rules, "" if place.is_dir() else place.name, includes=Includes(finder, bounds))
+        shelf = PageDirectory(
+            root, rules, "" if place.is_dir() else place.name, includes=Includes(finder, bounds)
+        )
         super().__init__([shelf], name, place, notes)
 
 
@@ -234,9 +259,13 @@ class _PlainRules:
         return name not in SKIPPED and not name.startswith((".", "_"))
 
     def wants(self, name: str) -> bool:
-        return name.lower().endswith(_EXTENSIONS) and not name.rpartition("/")[2].startswith((".", "_")) and not self._left_out(name)
+        return (
+            name.lower().endswith(_EXTENSIONS)
+            and not name.rpartition("/")[2].startswith((".", "_"))
+            and not self._left_out(name)
+        )
 
-    def page(self, written: Written) -> Page | LeftOut:
+    def page(self, written: SourceFile) -> Page | Skipped:
         keys = page_modules(written.path, self._book_file)
         return Page(
             path=written.path,

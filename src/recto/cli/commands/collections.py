@@ -9,7 +9,7 @@ import click
 
 from recto.api import open_store
 from recto.cli.commands.index import counted
-from recto.cli.runner import Exit, tell, warn
+from recto.cli.runner import Exit, notify, warn
 from recto.errors import InvalidArgument, RectoError
 from recto.protocols import Store
 from recto.settings import load_settings
@@ -17,7 +17,7 @@ from recto.settings import load_settings
 
 def collections(*, as_json: bool) -> Exit:
     """List the collections with what is in them."""
-    store = open_store(load_settings(), tell)
+    store = open_store(load_settings(), notify)
     rows = [_row(store, name) for name in store.collections()]
     if as_json:
         click.echo(json.dumps(rows, indent=2))
@@ -28,12 +28,17 @@ def collections(*, as_json: bool) -> Exit:
         for warning in row.get("warnings", ()):
             warn(warning)
     if not rows:
-        click.echo("Nothing is indexed yet. `recto index PATH` indexes a book, `recto index --sample` the sample book.")
+        click.echo(
+            "Nothing is indexed yet. `recto index PATH` indexes a book, `recto index --sample` the sample book."
+        )
     return Exit.OK
 
 
 def _row(store: Store, name: str) -> dict[str, Any]:
-    row: dict[str, Any] = {"collection": name, "aliases": sorted(alias for alias, target in store.aliases().items() if target == name)}
+    row: dict[str, Any] = {
+        "collection": name,
+        "aliases": sorted(alias for alias, target in store.aliases().items() if target == name),
+    }
     try:
         info = store.open(name).info
     except RectoError as error:
@@ -42,7 +47,12 @@ def _row(store: Store, name: str) -> dict[str, Any]:
     if info.warnings:
         row["warnings"] = list(info.warnings)
     if made := info.fingerprint:
-        row |= {"pages": made.pages, "model": made.embedder.model, "created_at": made.created_at, "source": made.source}
+        row |= {
+            "pages": made.pages,
+            "model": made.embedder.model,
+            "created_at": made.created_at,
+            "source": made.source,
+        }
     return row
 
 
@@ -59,9 +69,11 @@ def rollback(collection: str) -> Exit:
     """Go back one generation."""
     from recto.stores.edge.store import EdgeStore
 
-    store = open_store(load_settings(), tell)
+    store = open_store(load_settings(), notify)
     if not isinstance(store, EdgeStore):
-        raise InvalidArgument("Only an embedded index can be rolled back", hint="Index the book again instead.")
+        raise InvalidArgument(
+            "Only an embedded index can be rolled back", hint="Index the book again instead."
+        )
     info = store.rollback(collection)
     click.echo(f"Collection '{info.collection}' answers from {info.generation} again: {info.chunks} chunks.")
     return Exit.OK

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from recto.cli.commands.search import connect
-from recto.cli.runner import Exit, keep, tell
+from recto.cli.runner import Exit, keep, notify
 from recto.errors import InvalidArgument
 
 if TYPE_CHECKING:
@@ -25,10 +25,20 @@ _LISTED = 20
 _SHADES = " .:-=+*#%@"
 
 
-def coverage(collection: str | None, fail_under: float | None, html: Path | None, mode: Mode, *, verbose: bool, as_json: bool) -> Exit:
+def coverage(
+    collection: str | None,
+    fail_under: float | None,
+    html: Path | None,
+    mode: Mode,
+    *,
+    verbose: bool,
+    as_json: bool,
+) -> Exit:
     """Ask for every section of a book and report which come."""
     if fail_under is not None and not 0 <= fail_under <= 100:
-        raise InvalidArgument("--fail-under must be between 0 and 100", hint="It is a percentage of sections.")
+        raise InvalidArgument(
+            "--fail-under must be between 0 and 100", hint="It is a percentage of sections."
+        )
     with connect(collection) as retriever:
         index = retriever.open()
         from recto.evaluation.coverage import cover
@@ -44,7 +54,11 @@ def coverage(collection: str | None, fail_under: float | None, html: Path | None
         from recto.evaluation.report.page import write
 
         write(html, coverage_page(found, info, least=fail_under, when=datetime.now(UTC)))
-    click.echo(json.dumps(_data(found), indent=2, ensure_ascii=False) if as_json else "\n".join(_lines(found, verbose=verbose)))
+    click.echo(
+        json.dumps(_data(found), indent=2, ensure_ascii=False)
+        if as_json
+        else "\n".join(_lines(found, verbose=verbose))
+    )
     return Exit.VALIDATION_FAILED if fail_under is not None and found.share * 100 < fail_under else Exit.OK
 
 
@@ -57,15 +71,21 @@ def calibrate(collection: str | None, *, as_json: bool) -> Exit:
         measured = measuring.calibrate(retriever.embedder, index)
         own = index.info.fingerprint is not None
         if own:
-            retriever.store.annotate(index.info, measured)
+            retriever.store.save_calibration(index.info, measured)
         name = index.info.collection
     if as_json:
         click.echo(json.dumps({"collection": name, **measured.to_dict(), "kept": own}, indent=2))
     else:
-        click.echo(f"Scores below {measured.noise:.3f} are noise in '{name}': {measured.off_topic} questions about other things.")
-        click.echo(f"A question of the book's own scores higher than one about something else in {measured.separation:.1%} of cases.")
+        click.echo(
+            f"Scores below {measured.noise_floor:.3f} are noise in '{name}': {measured.off_topic} questions about other things."
+        )
+        click.echo(
+            f"A question of the book's own scores higher than one about something else in {measured.auroc:.1%} of cases."
+        )
         if measured.answerability is not None:
-            click.echo(f"`answerable` tells the book's own questions from off-topic ones with an AUROC of {measured.answerability:.3f}.")
+            click.echo(
+                f"`answerable` tells the book's own questions from off-topic ones with an AUROC of {measured.answerability:.3f}."
+            )
         if not own:
             click.echo("Another pipeline made the collection, so nothing was written to it.")
     return Exit.OK
@@ -83,8 +103,12 @@ def _lines(found: Coverage, *, verbose: bool) -> Iterator[str]:
     yield f"  By at least one of them:  {total - len(found.unreachable)} ({found.share:.1%})"
     yield ""
     yield from _listing("Unreachable", found.unreachable, _first, verbose=verbose)
-    yield from _listing("Duplicates", found.duplicates, lambda one: f"the same as {', '.join(one.copies)}", verbose=verbose)
-    yield from _listing("Shadowed", found.shadowed, lambda one: f"module '{one.shadowed_by}' comes first", verbose=verbose)
+    yield from _listing(
+        "Duplicates", found.duplicates, lambda one: f"the same as {', '.join(one.copies)}", verbose=verbose
+    )
+    yield from _listing(
+        "Shadowed", found.shadowed, lambda one: f"module '{one.shadowed_by}' comes first", verbose=verbose
+    )
     yield "First hits by module (rows: the module asked for)"
     yield from _matrix(found.confusion)
     yield ""
@@ -97,7 +121,9 @@ def _first(reached: Reached) -> str:
     return f"first came {reached.first[0].link}" if reached.first else "nothing came"
 
 
-def _listing(title: str, found: list[Reached], why: Callable[[Reached], str], *, verbose: bool) -> Iterator[str]:
+def _listing(
+    title: str, found: list[Reached], why: Callable[[Reached], str], *, verbose: bool
+) -> Iterator[str]:
     from recto.cli.output import in_line
 
     if not found:
@@ -117,7 +143,9 @@ def _matrix(confusion: dict[str, dict[str, int]]) -> Iterator[str]:
     names = sorted({*confusion, *(name for row in confusion.values() for name in row)})
     width = max((len(name) for name in names), default=6)
     columns = [max(len(name), 5) for name in names]
-    yield f"  {'':<{width}}  " + "  ".join(f"{in_line(name):>{column}}" for name, column in zip(names, columns, strict=True))
+    yield f"  {'':<{width}}  " + "  ".join(
+        f"{in_line(name):>{column}}" for name, column in zip(names, columns, strict=True)
+    )
     for name, row in confusion.items():
         cells = (f"{row.get(other, 0):>{column}}" for other, column in zip(names, columns, strict=True))
         yield f"  {in_line(name):<{width}}  " + "  ".join(cells)
@@ -168,4 +196,4 @@ def _progress(what: str) -> Iterator[Callable[[int, int], None] | None]:
     with Progress(console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(what, total=None)
         yield lambda done, total: bar.update(task, total=total, completed=done)
-    tell(f"{what}: done")
+    notify(f"{what}: done")

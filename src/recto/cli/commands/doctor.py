@@ -31,18 +31,27 @@ def doctor(collection: str | None, *, everything: bool, as_json: bool) -> Exit:
 
     progress = _progress if sys.stderr.isatty() and not as_json else None
     found: list[Finding] = []
-    for finding in examine(os.environ, working_directory(), collection, everything=everything, progress=progress):
+    for finding in examine(
+        os.environ, working_directory(), collection, everything=everything, progress=progress
+    ):
         found.append(finding)
         if not as_json:
             click.echo("\n".join(_lines(finding)))
     code = exit_code(found)
     if as_json:
-        rows = [{name: value for name, value in asdict(finding).items() if name != "kind"} for finding in found]
+        rows = [
+            {name: value for name, value in asdict(finding).items() if name != "kind"} for finding in found
+        ]
         click.echo(json.dumps({"healthy": code is Exit.OK, "findings": rows}, indent=2, ensure_ascii=False))
     else:
-        counts = {severity: sum(finding.severity == severity for finding in found) for severity in ("error", "warning")}
+        counts = {
+            severity: sum(finding.severity == severity for finding in found)
+            for severity in ("error", "warning")
+        }
         click.echo()
-        click.echo("All is well." if code is Exit.OK else f"{counts['error']} errors, {counts['warning']} warnings.")
+        click.echo(
+            "All is well." if code is Exit.OK else f"{counts['error']} errors, {counts['warning']} warnings."
+        )
     return code
 
 

@@ -19,7 +19,15 @@ if TYPE_CHECKING:
 
 
 def explain(
-    query: str, top_k: int, filters: Filters, expect: str | None, passage: str | None, collection: str | None, *, mode: Mode, as_json: bool
+    query: str,
+    top_k: int,
+    filters: Filters,
+    expect: str | None,
+    passage: str | None,
+    collection: str | None,
+    *,
+    mode: Mode,
+    as_json: bool,
 ) -> Exit:
     """Explain one search on standard output."""
     check_query(query)
@@ -30,10 +38,16 @@ def explain(
     with connect(collection) as retriever:
         from recto.evaluation import explain as explaining
 
-        explanation = explaining.explain(retriever, query, top_k, filters, place, " ".join((passage or "").split()), mode)
+        explanation = explaining.explain(
+            retriever, query, top_k, filters, place, " ".join((passage or "").split()), mode
+        )
     for warning in explanation.warnings:
         warn(warning)
-    click.echo(json.dumps(_data(explanation), indent=2, ensure_ascii=False) if as_json else "\n".join(_lines(explanation)))
+    click.echo(
+        json.dumps(_data(explanation), indent=2, ensure_ascii=False)
+        if as_json
+        else "\n".join(_lines(explanation))
+    )
     return Exit.OK if explanation.found else Exit.NO_RESULTS
 
 
@@ -42,15 +56,19 @@ def _lines(explanation: Explanation) -> Iterator[str]:
 
     filters = ", ".join(f"{name} {value}" for name, value in filters_dict(explanation.filters).items())
     yield f'Query: "{shown(explanation.query)}"'
-    searched = f"{explanation.candidates} of {explanation.chunks} chunks ({filters})" if filters else f"{explanation.chunks} chunks"
+    searched = (
+        f"{explanation.candidates} of {explanation.chunks} chunks ({filters})"
+        if filters
+        else f"{explanation.chunks} chunks"
+    )
     yield f"Searched: {searched} of '{explanation.collection}' in {explanation.mode} mode"
     yield f"Words: {in_line(', '.join(explanation.words)) or 'none'}"
     for word, meant in explanation.corrections:
         yield in_line(f'Correction: "{word}" is not in the book. Searched for {", ".join(meant)}.')
-    if explanation.noise is None:
+    if explanation.noise_floor is None:
         yield "Noise floor: not measured; `recto calibrate` does it"
     else:
-        yield f"Noise floor: a cosine of {explanation.noise:.3f}; AUROC {explanation.separation:.3f}"
+        yield f"Noise floor: a cosine of {explanation.noise_floor:.3f}; AUROC {explanation.auroc:.3f}"
     if explanation.answerable is not None:
         yield f"Covered by the book: {explanation.answerable:.0%} likely"
     yield "Time: " + ", ".join(f"{step.name} {step.milliseconds:.1f} ms" for step in explanation.steps)
@@ -75,7 +93,9 @@ def _row(ranked: Ranked, explanation: Explanation) -> Iterator[str]:
 
     hit, chunk = ranked.hit, ranked.hit.chunk
     mark = "  (noise)" if _above_noise(hit, explanation) is False else ""
-    figures = f"{hit.score:>6.3f}  {_figure(ranked.lead):>6}  {_figure(hit.dense):>6}  {_figure(hit.lexical):>7}"
+    figures = (
+        f"{hit.score:>6.3f}  {_figure(ranked.lead):>6}  {_figure(hit.dense):>6}  {_figure(hit.lexical):>7}"
+    )
     yield f"{ranked.rank:>4}  {figures}  {in_line(chunk.heading_path or chunk.page_title)}{mark}"
     yield f"{'':>39}{in_line(chunk.link)}"
     if ranked.words:
@@ -88,7 +108,7 @@ def _figure(number: float | None) -> str:
 
 def _above_noise(hit: Hit, explanation: Explanation) -> bool | None:
     cosine = hit.score if explanation.mode == "dense" else hit.dense
-    return None if explanation.noise is None or cosine is None else cosine >= explanation.noise
+    return None if explanation.noise_floor is None or cosine is None else cosine >= explanation.noise_floor
 
 
 def _named(hit: Hit) -> str:
@@ -139,8 +159,8 @@ def _data(explanation: Explanation) -> dict[str, Any]:
         "filters": filters_dict(explanation.filters),
         "chunks": explanation.chunks,
         "candidates": explanation.candidates,
-        "noise": explanation.noise,
-        "separation": explanation.separation,
+        "noise_floor": explanation.noise_floor,
+        "auroc": explanation.auroc,
         "timings_ms": {step.name: round(step.milliseconds, 3) for step in explanation.steps},
         "results": [_ranked_data(ranked, explanation) for ranked in explanation.shown],
         "near_misses": [_ranked_data(ranked, explanation) for ranked in explanation.near_misses],
@@ -162,7 +182,7 @@ def _data(explanation: Explanation) -> dict[str, Any]:
 
 
 def _ranked_data(ranked: Ranked, explanation: Explanation) -> dict[str, Any]:
-    hit, noise = ranked.hit, explanation.noise
+    hit, noise = ranked.hit, explanation.noise_floor
     cosine = hit.score if explanation.mode == "dense" else hit.dense
     margin = None if noise is None or cosine is None else round(cosine - noise, 6)
     above = _above_noise(hit, explanation)

@@ -12,17 +12,24 @@ from typing import Any
 
 import click
 
-from recto.api import Opening, open_embedder, open_source, open_store, sample_source
+from recto.api import SourceOptions, open_embedder, open_source, open_store, sample_source
 from recto.book.sources.tree import SKIPPED
 from recto.cli import progress
 from recto.cli.output import in_line
-from recto.cli.runner import INDEX_EXITS, Exit, ends_with, tell, warn
+from recto.cli.runner import INDEX_EXITS, Exit, ends_with, notify, warn
 from recto.errors import InvalidArgument, RectoError
-from recto.indexing.indexer import IndexReport, Work, index_book, plan_book
+from recto.indexing.indexer import IndexJob, IndexReport, index_book, plan_book
 from recto.indexing.planner import PageState, Plan
 from recto.protocols import Embedder, Metered, Source, Store
-from recto.settings import DEFAULT_COLLECTIONS, QUERY_COLLECTION, SAMPLE_COLLECTION, Settings, check_collection_name, load_settings
-from recto.types import Estimate
+from recto.settings import (
+    DEFAULT_COLLECTIONS,
+    QUERY_COLLECTION,
+    SAMPLE_COLLECTION,
+    Settings,
+    check_collection_name,
+    load_settings,
+)
+from recto.types import CostEstimate
 
 _TEXT = frozenset({".md", ".mdx"})
 _SETTINGS = frozenset({".json", ".yml", ".yaml", ".toml", ".js", ".ts", ".mjs", ".cjs", ".mts", ".cts"})
@@ -36,7 +43,9 @@ class Tree:
 
     def __init__(self, path: Path) -> None:
         if not path.exists():
-            raise InvalidArgument(f"{path} does not exist", hint="Give the directory that holds the book's Markdown files.")
+            raise InvalidArgument(
+                f"{path} does not exist", hint="Give the directory that holds the book's Markdown files."
+            )
         self.root = path.resolve()
         self._included: tuple[str, ...] = ()
 
@@ -71,7 +80,8 @@ class Tree:
         else:
             for folder, names, files in os.walk(self.root):
                 names[:] = [name for name in names if name not in SKIPPED and not name.startswith(".")]
-                yield from (os.path.join(folder, name) for name in files if _ending(name) in _TEXT | _SETTINGS)  # noqa: PTH118 - many of them
+                kept = [name for name in files if _ending(name) in _TEXT | _SETTINGS]
+                yield from (os.path.join(folder, name) for name in kept)  # noqa: PTH118 - many of them
         for entry in os.scandir(self.root.parent):
             if _ending(entry.name) in _SETTINGS:
                 yield entry.path
@@ -85,14 +95,16 @@ def _ending(name: str) -> str:
 _SHOWN_NOTES = 10
 
 
-def plan_text(plan: Plan, collection: str, estimate: Estimate | None, *, verbose: bool) -> str:
+def plan_text(plan: Plan, collection: str, estimate: CostEstimate | None, *, verbose: bool) -> str:
     """Describe a plan."""
     lines = [f"Plan for '{collection}' (nothing is written):", *_changes(plan)]
     if estimate is None:
         lines.append("  Embedding: on this machine, without calls or cost")
     else:
         cost = "price unknown" if estimate.dollars is None else f"about ${estimate.dollars:.4f}"
-        lines.append(f"  Embedding: {counted(estimate.calls, 'API call')}, {_minutes(estimate.minutes)} at trial limits, {cost}")
+        lines.append(
+            f"  Embedding: {counted(estimate.calls, 'API call')}, {_minutes(estimate.minutes)} at trial limits, {cost}"
+        )
     lines += _modules(plan)
     return "\n".join([*lines, *(_pages(plan) if verbose else ())])
 
@@ -111,15 +123,23 @@ def report_text(report: IndexReport, seconds: float, *, verbose: bool) -> str:
 
 def report_line(report: IndexReport, seconds: float) -> str:
     """Describe a run in one line, for one that is one of many."""
-    changed = [page.path for page in report.plan.pages if page.state in (PageState.NEW, PageState.CHANGED, PageState.GONE)]
+    changed = [
+        page.path
+        for page in report.plan.pages
+        if page.state in (PageState.NEW, PageState.CHANGED, PageState.GONE)
+    ]
     names = ", ".join(changed[:3]) + (f" and {len(changed) - 3} more" if len(changed) > 3 else "")
     return f"{report.info.generation}: {names or 'settings'}; {counted(report.plan.texts, 'passage')} embedded in {seconds:.1f}s"
 
 
-def plan_json(plan: Plan, collection: str, estimate: Estimate | None) -> str:
+def plan_json(plan: Plan, collection: str, estimate: CostEstimate | None) -> str:
     """Return a plan as JSON."""
     data = {"collection": collection, "dry_run": True, **_plan_data(plan)}
-    data["estimate"] = estimate and {"api_calls": estimate.calls, "trial_minutes": estimate.minutes, "dollars": estimate.dollars}
+    data["estimate"] = estimate and {
+        "api_calls": estimate.calls,
+        "trial_minutes": estimate.minutes,
+        "dollars": estimate.dollars,
+    }
     return json.dumps(data, indent=2)
 
 
@@ -131,7 +151,7 @@ def report_json(report: IndexReport, seconds: float) -> str:
         "generation": info.generation,
         "published": report.published,
         **_plan_data(report.plan),
-        "noise": info.noise,
+        "noise_floor": info.noise_floor,
         "duration_s": round(seconds, 3),
         "fingerprint": info.fingerprint.to_dict() if info.fingerprint else None,
     }
@@ -173,9 +193,14 @@ def _changes(plan: Plan) -> list[str]:
 
 def _modules(plan: Plan) -> list[str]:
     counts = plan.modules()
-    titles = [(name, in_line(title if title and title != name else "")) for name, title in plan.module_titles()]
+    titles = [
+        (name, in_line(title if title and title != name else "")) for name, title in plan.module_titles()
+    ]
     width = max([len("Module"), *(len(name) for name, _ in titles)])
-    rows = (f"  {name:<{width}}  {counts[name][0]:>5}  {counts[name][1]:>6}  {title}".rstrip() for name, title in titles)
+    rows = (
+        f"  {name:<{width}}  {counts[name][0]:>5}  {counts[name][1]:>6}  {title}".rstrip()
+        for name, title in titles
+    )
     return [f"  {'Module':<{width}}  Pages  Chunks  Title", *rows]
 
 
@@ -192,7 +217,7 @@ class Request:
     """What the flags of `recto index` ask for."""
 
     location: str | None
-    opening: Opening
+    opening: SourceOptions
     collection: str | None = None
     modules: tuple[str, ...] = ()
     sample: bool = False
@@ -203,9 +228,15 @@ def index(request: Request, *, dry_run: bool, verbose: bool, as_json: bool) -> E
     """Index a book and say what was done, or only what would be."""
     ends_with(INDEX_EXITS)
     if request.sample == (request.location is not None):
-        raise InvalidArgument("Give either the PATH or the address of a book, or --sample", hint="Try `recto index ./docs`.")
-    desk = _Desk(request)
-    source = sample_source() if request.location is None else open_source(request.location, request.opening, desk.cache(dry_run), tell)
+        raise InvalidArgument(
+            "Give either the PATH or the address of a book, or --sample", hint="Try `recto index ./docs`."
+        )
+    desk = IndexCommand(request)
+    source = (
+        sample_source()
+        if request.location is None
+        else open_source(request.location, request.opening, desk.cache(dry_run), notify)
+    )
     if dry_run:
         return desk.plan(source, verbose=verbose, as_json=as_json)
     began = perf_counter()
@@ -221,15 +252,18 @@ def watch(request: Request, interval: float) -> Exit:
 
     location = request.location or ""
     if "://" in location:
-        raise InvalidArgument("A website cannot be watched", hint="Run `recto index` again: it asks only for pages that have changed.")
+        raise InvalidArgument(
+            "A website cannot be watched",
+            hint="Run `recto index` again: it asks only for pages that have changed.",
+        )
     tree = Tree(Path(location))
-    desk = _Desk(request)
-    tell(f"Watching {tree.root}; Ctrl-C ends it.")
+    desk = IndexCommand(request)
+    notify(f"Watching {tree.root}; Ctrl-C ends it.")
     while True:
         state = tree.state()
         began = perf_counter()
         try:
-            source = open_source(location, request.opening, None, tell)
+            source = open_source(location, request.opening, None, notify)
             report = desk.run(source)
         except RectoError as error:
             warn(f"{error}. {error.hint}".strip())
@@ -240,15 +274,15 @@ def watch(request: Request, interval: float) -> Exit:
         tree.wait_for_change(state, interval)
 
 
-class _Desk:
+class IndexCommand:
     """The parts that a run needs, made once: settings, embedder, store and the collection's name."""
 
     def __init__(self, request: Request) -> None:
         self._request = request
         self._settings = load_settings()
         self._collection = _target(self._settings, request.collection, sample=request.sample)
-        self._embedder: Embedder = open_embedder(self._settings, tell)
-        self._store: Store = open_store(self._settings, tell)
+        self._embedder: Embedder = open_embedder(self._settings, notify)
+        self._store: Store = open_store(self._settings, notify)
 
     def cache(self, dry_run: bool) -> Path | None:
         """Where a website's pages may be kept."""
@@ -257,8 +291,12 @@ class _Desk:
     def plan(self, source: Source, *, verbose: bool, as_json: bool) -> Exit:
         """Print what a run would do."""
         with progress.shown() as watcher:
-            plan = plan_book(self._work(source), self._store, self._collection, journal=self._journal, progress=watcher)
-        estimate = self._embedder.estimate(plan.texts, plan.tokens) if isinstance(self._embedder, Metered) else None
+            plan = plan_book(
+                self._work(source), self._store, self._collection, journal=self._journal, progress=watcher
+            )
+        estimate = (
+            self._embedder.estimate(plan.texts, plan.tokens) if isinstance(self._embedder, Metered) else None
+        )
         self._tell_of(plan)
         if as_json:
             click.echo(plan_json(plan, self._collection, estimate))
@@ -270,35 +308,41 @@ class _Desk:
         """Index a source under the collection's name and the further names it should have."""
         try:
             with progress.shown() as watcher:
-                report = index_book(self._work(source), self._store, self._collection, journal=self._journal, progress=watcher)
+                report = index_book(
+                    self._work(source), self._store, self._collection, journal=self._journal, progress=watcher
+                )
         except KeyboardInterrupt:
-            tell("What was embedded is kept: the same command goes on from there. The old index is untouched.")
+            notify(
+                "What was embedded is kept: the same command goes on from there. The old index is untouched."
+            )
             raise
         self._point()
         self._tell_of(report.plan)
         for note in report.notes:
-            tell(note)
+            notify(note)
         return report
 
     @property
     def _journal(self) -> Path:
         return self._settings.home / "journal"
 
-    def _work(self, source: Source) -> Work:
-        return Work(source, self._embedder, modules=self._request.modules, rebuild=self._request.rebuild)
+    def _work(self, source: Source) -> IndexJob:
+        return IndexJob(source, self._embedder, modules=self._request.modules, rebuild=self._request.rebuild)
 
     def _point(self) -> None:
         store, name = self._store, self._collection
         if self._request.sample:
             known = store.aliases()  # names that lead to a book of the user's own stay
-            store.point([alias for alias in DEFAULT_COLLECTIONS if known.get(alias, name) == name], name)
+            store.set_aliases(
+                [alias for alias in DEFAULT_COLLECTIONS if known.get(alias, name) == name], name
+            )
         elif self._request.collection is None and self._settings.collection is None:
             # The book without a name of its own is the one that every surface's default name means.
-            store.point(DEFAULT_COLLECTIONS, name)
+            store.set_aliases(DEFAULT_COLLECTIONS, name)
 
     def _tell_of(self, plan: Plan) -> None:
         for note in notes(plan):
-            tell(note)
+            notify(note)
         kept = [page.path for page in plan.pages if page.state is PageState.KEPT]
         for failure in plan.failed:
             warn(f"{'Kept the old version of' if any(map(failure.covers, kept)) else 'Left out'} {failure}")

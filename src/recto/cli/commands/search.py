@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from recto.cli.runner import Exit, tell, warn
+from recto.cli.runner import Exit, notify, warn
 from recto.settings import QUERY_COLLECTION, check_collection_name, load_settings
 
 if TYPE_CHECKING:
@@ -18,14 +18,23 @@ if TYPE_CHECKING:
     from recto.types import Filters, Mode, SearchResponse
 
 
-def connect(collection: str | None, changed: Mapping[str, str] | None = None, *, once: bool = False) -> Retriever:
+def connect(
+    collection: str | None, changed: Mapping[str, str] | None = None, *, single_query: bool = False
+) -> Retriever:
     """Open the configured collection, indexing the sample book on the very first run; `changed` settings win over the environment's."""
     if collection is not None:
         check_collection_name(collection, "--collection")
     from recto.api import open_retriever
 
     settings = load_settings({**os.environ, **changed} if changed else None)
-    return open_retriever(settings, QUERY_COLLECTION, tell, collection=collection, once=once, last=True)
+    return open_retriever(
+        settings,
+        QUERY_COLLECTION,
+        notify,
+        collection=collection,
+        single_query=single_query,
+        close_at_exit=True,
+    )
 
 
 def retrieve(
@@ -41,12 +50,14 @@ def retrieve(
 ) -> Exit:
     """Answer one query in the contract's formats."""
     _check(query, top_k, filters, min_score, mode)
-    with connect(collection, once=True) as retriever:
+    with connect(collection, single_query=True) as retriever:
         retriever.warm_up()  # so that the time shown is the query's, on the first run and on every other
         response = retriever.search(query, top_k, filters, min_score, mode=mode)
     from recto.cli import output as render
 
-    return _answer(response, render.results_json(response) if as_json else render.results_text(response, verbose=verbose))
+    return _answer(
+        response, render.results_json(response) if as_json else render.results_text(response, verbose=verbose)
+    )
 
 
 def search(
@@ -63,9 +74,11 @@ def search(
 ) -> Exit:
     """Answer one query for a person, or as JSON."""
     _check(query, top_k, filters, min_score, mode)
-    with connect(collection, once=True) as retriever:
+    with connect(collection, single_query=True) as retriever:
         retriever.warm_up()
-        response = retriever.search(query, top_k, filters, min_score, mode=mode, group_by="page" if by_page else None)
+        response = retriever.search(
+            query, top_k, filters, min_score, mode=mode, group_by="page" if by_page else None
+        )
         from recto.search.display import response_words
 
         words = response_words(retriever, response)
@@ -76,7 +89,9 @@ def search(
     if as_json:
         return _answer(response, show.results_json(response, words))
     look = terminal_look() if sys.stdout.isatty() else Look()
-    return _answer(response, f'Query: "{shown(response.query)}"\n{show.results(response, words, look, verbose=verbose)}')
+    return _answer(
+        response, f'Query: "{shown(response.query)}"\n{show.results(response, words, look, verbose=verbose)}'
+    )
 
 
 def _check(query: str, top_k: int, filters: Filters, min_score: float | None, mode: Mode) -> None:

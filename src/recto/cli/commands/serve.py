@@ -6,11 +6,17 @@ import os
 import sys
 from typing import Any
 
-from recto.cli.runner import Exit, tell, warn
+from recto.cli.runner import Exit, notify, warn
 from recto.errors import missing_extra
 from recto.server.auth import api_keys
 from recto.server.http.options import serve_options
-from recto.settings import QUERY_COLLECTION, check_collection_name, load_settings, read_dotenv, working_directory
+from recto.settings import (
+    QUERY_COLLECTION,
+    check_collection_name,
+    load_settings,
+    read_dotenv,
+    working_directory,
+)
 
 
 def serve(**flags: Any) -> Exit:
@@ -21,7 +27,7 @@ def serve(**flags: Any) -> Exit:
         warn(warning)
     from recto.server.http.serve import serve as run
 
-    run(settings, options, tell)
+    run(settings, options, notify)
     return Exit.OK
 
 
@@ -37,16 +43,22 @@ def mcp(collection: str | None, host: str, port: int, *, http: bool) -> Exit:
         raise missing_extra("`recto mcp`", "mcp") from error
     from recto.api import connect, open_embedder, open_store
     from recto.search.retriever import Retriever
-    from recto.server.mcp.server import Desk
+    from recto.server.mcp.server import LazyRetriever
 
     name = collection or settings.collection_or(QUERY_COLLECTION)
-    with Retriever(open_embedder(settings, tell), open_store(settings, tell, last=True), name) as retriever:
-        desk = Desk(retriever, lambda: connect(settings, retriever.embedder, retriever.store, name, tell), tell)
+    with Retriever(
+        open_embedder(settings, notify), open_store(settings, notify, close_at_exit=True), name
+    ) as retriever:
+        desk = LazyRetriever(
+            retriever, lambda: connect(settings, retriever.embedder, retriever.store, name, notify), notify
+        )
         server = build_server(desk)
         if http:
-            run_http(server, host, port, api_keys({**read_dotenv(working_directory()), **os.environ}), tell)
+            run_http(server, host, port, api_keys({**read_dotenv(working_directory()), **os.environ}), notify)
         else:
             if sys.stdin is not None and sys.stdin.isatty():
-                tell("Waiting for an agent's program on standard input, until Ctrl-C. To serve many: recto mcp --http")
+                notify(
+                    "Waiting for an agent's program on standard input, until Ctrl-C. To serve many: recto mcp --http"
+                )
             run_stdio(server)
     return Exit.OK

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from recto.api import open_embedder, open_store
-from recto.cli.runner import Exit, tell
+from recto.cli.runner import Exit, notify
 from recto.evaluation.suites import documented_suite, load_suite
 from recto.search.retriever import check_fingerprint
 from recto.settings import QUERY_COLLECTION, Settings, load_settings
@@ -27,12 +27,21 @@ def promote(collection: str | None, to: str | None, *, as_json: bool) -> Exit:
     settings = _settings()
     name = collection or settings.collection_or(QUERY_COLLECTION)
     source = EdgeStore(settings.home).open(name)
-    done = copy(source, _server(settings), to or name, lambda now, total: tell(f"Copied {now} of {total} chunks"))
+    done = copy(
+        source, _server(settings), to or name, lambda now, total: notify(f"Copied {now} of {total} chunks")
+    )
     for note in done.notes:
-        tell(f"[WARNING] {note} `recto parity` lists the differences.")
-    summary = {"collection": to or name, "physical": done.info.generation, "chunks": done.info.chunks, "searches_compared": done.compared}
+        notify(f"[WARNING] {note} `recto parity` lists the differences.")
+    summary = {
+        "collection": to or name,
+        "physical": done.info.generation,
+        "chunks": done.info.chunks,
+        "searches_compared": done.compared,
+    }
     searches = f"{done.compared} {'dense ' if done.notes else ''}searches"
-    sentence = f"Copied {done.info.chunks} chunks to '{to or name}'; {searches} give the same results on both sides."
+    sentence = (
+        f"Copied {done.info.chunks} chunks to '{to or name}'; {searches} give the same results on both sides."
+    )
     click.echo(json.dumps(summary, indent=2) if as_json else sentence)
     return Exit.OK
 
@@ -44,23 +53,35 @@ def parity(suite_file: Path | None, collection: str | None, top_k: int, *, as_js
     suite = load_suite(suite_file) if suite_file else documented_suite()
     settings = _settings()
     name = collection or settings.collection_or(QUERY_COLLECTION)
-    embedder = open_embedder(settings, tell)
+    embedder = open_embedder(settings, notify)
     left, right = EdgeStore(settings.home).open(name), _server(settings).open(name)
     for index in (left, right):
         check_fingerprint(index, embedder)
     differences = compare(embedder, left, right, suite, top_k)
     total = len(suite.expectations)
     if as_json:
-        rows = [{"mode": mode, "query": one.query, "difference": one.what} for mode, found in differences.items() for one in found]
-        click.echo(json.dumps({"queries": total, "modes": list(differences), "differences": rows}, indent=2, ensure_ascii=False))
+        rows = [
+            {"mode": mode, "query": one.query, "difference": one.what}
+            for mode, found in differences.items()
+            for one in found
+        ]
+        click.echo(
+            json.dumps(
+                {"queries": total, "modes": list(differences), "differences": rows},
+                indent=2,
+                ensure_ascii=False,
+            )
+        )
     else:
         for mode, found in differences.items():
             for one in found:
                 click.echo(f'{mode}: "{one.query}": {one.what}')
         for mode, found in differences.items():
-            click.echo(f"{mode}: {total - len(found)} of {total} questions have the same top {top_k} on both sides.")
+            click.echo(
+                f"{mode}: {total - len(found)} of {total} questions have the same top {top_k} on both sides."
+            )
     if len(differences) < len(MODES):
-        tell("Only the dense mode was compared, because one side has no lexical vectors.")
+        notify("Only the dense mode was compared, because one side has no lexical vectors.")
     return Exit.VALIDATION_FAILED if any(differences.values()) else Exit.OK
 
 
@@ -68,7 +89,9 @@ def prepare(collection: str | None) -> Exit:
     """Create missing payload indexes on a server's collection."""
     settings = _settings()
     fields = _server(settings).prepare(collection or settings.collection_or(QUERY_COLLECTION))
-    click.echo(f"Created payload indexes: {', '.join(fields)}." if fields else "All payload indexes are there.")
+    click.echo(
+        f"Created payload indexes: {', '.join(fields)}." if fields else "All payload indexes are there."
+    )
     return Exit.OK
 
 
@@ -78,7 +101,7 @@ def _settings() -> Settings:
 
 
 def _server(settings: Settings) -> ServerStore:
-    store = open_store(settings, tell)
+    store = open_store(settings, notify)
     if not isinstance(store, ServerStore):
         raise TypeError("the settings ask for a server")
     return store

@@ -16,7 +16,14 @@ if TYPE_CHECKING:
 
 
 def shell(
-    top_k: int, filters: Filters, min_score: float | None, collection: str | None, *, mode: Mode, verbose: bool, as_json: bool
+    top_k: int,
+    filters: Filters,
+    min_score: float | None,
+    collection: str | None,
+    *,
+    mode: Mode,
+    verbose: bool,
+    as_json: bool,
 ) -> Exit:
     """Answer lines from the terminal, or from whatever standard input is."""
     check_search(top_k, filters, min_score, FLAGS, mode)

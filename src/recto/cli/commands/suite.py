@@ -10,7 +10,7 @@ import click
 from recto.cli.commands.index import counted
 from recto.cli.commands.search import connect
 from recto.cli.output import in_line
-from recto.cli.runner import Exit, tell, warn
+from recto.cli.runner import Exit, notify, warn
 from recto.errors import InvalidArgument, StorageError
 
 
@@ -55,6 +55,10 @@ def new(collection: str | None, out: Path | None, count: int, *, force: bool) ->
     try:
         replace_text(out, text)
     except OSError as error:
-        raise StorageError(f"{out} cannot be written: {error.strerror or error}", hint="Check the directory.") from error
-    tell(f"Drafted {counted(len(suite.expectations), 'question')}. Go through them: they ask in the book's words, your readers will not.")
+        raise StorageError(
+            f"{out} cannot be written: {error.strerror or error}", hint="Check the directory."
+        ) from error
+    notify(
+        f"Drafted {counted(len(suite.expectations), 'question')}. Go through them: they ask in the book's words, your readers will not."
+    )
     return Exit.OK

@@ -37,14 +37,20 @@ def text(run: Run, gate: Sequence[Check], comparison: Comparison | None, *, verb
     if verbose or len(run.by_module()) > 1:
         parts.append(_groups("Module", run.by_module()))
     parts += [_groups("Tag", run.by_tag()), _ranks(run)]
-    parts += [_answers("Every question:", run.answers) if verbose else _answers("Furthest from what is expected:", run.worst(_MOST))]
+    parts += [
+        _answers("Every question:", run.answers)
+        if verbose
+        else _answers("Furthest from what is expected:", run.worst(_MOST))
+    ]
     parts += [_missing(run), _gate(gate)]
     return "\n\n".join("\n".join(part) for part in map(list, parts) if part)
 
 
 def _head(run: Run) -> Iterator[str]:
     yield from textwrap.wrap(f"Suite '{in_line(run.suite)}' on collection '{run.collection}'", _WIDTH)
-    share = "none judged" if run.share is None else f"{run.passed} of {len(run.judged)} passed ({run.share:.1%})"
+    share = (
+        "none judged" if run.share is None else f"{run.passed} of {len(run.judged)} passed ({run.share:.1%})"
+    )
     unjudged = len(run.answers) - len(run.judged)
     asked = len(run.answers)
     yield (
@@ -55,7 +61,10 @@ def _head(run: Run) -> Iterator[str]:
 
 
 def _scores(run: Run) -> list[str]:
-    rows = [f"{name:<18}{score.mean:>7.3f}   [{score.low:.3f}, {score.high:.3f}]{score.count:>12}" for name, score in run.scores().items()]
+    rows = [
+        f"{name:<18}{score.mean:>7.3f}   [{score.low:.3f}, {score.high:.3f}]{score.count:>12}"
+        for name, score in run.scores().items()
+    ]
     return [f"{'Measure':<18}{'Mean':>7}   {'95 % interval':<14}{'Questions':>12}", *rows] if rows else []
 
 
@@ -64,9 +73,9 @@ def _deltas(comparison: Comparison) -> Iterator[str]:
     yield f"{'Measure':<18}{'Before':>7}{'Now':>8}{'Change':>9}   {'95 % interval':<18}{'p':>6}"
     for delta in comparison.deltas:
         change = delta.delta
-        mark = "  LOST" if delta.lost else ""
+        mark = "  LOST" if delta.significant_drop else ""
         interval = f"[{change.low:+.3f}, {change.high:+.3f}]"
-        yield f"{delta.measure:<18}{delta.before:>7.3f}{delta.now:>8.3f}{change.mean:>+9.3f}   {interval:<18}{delta.chance:>6.3f}{mark}"
+        yield f"{delta.measure:<18}{delta.before:>7.3f}{delta.now:>8.3f}{change.mean:>+9.3f}   {interval:<18}{delta.p_value:>6.3f}{mark}"
     if not comparison.same_suite:
         yield "The suite is not the one of the baseline."
     for keys, words in (
@@ -75,7 +84,10 @@ def _deltas(comparison: Comparison) -> Iterator[str]:
         (comparison.expected_otherwise, "with another expectation than before"),
     ):
         if keys:
-            yield from _wrapped(f"{len(keys)} {words}, not compared: {'; '.join(keys[:3])}{' ...' if len(keys) > 3 else ''}", "")
+            yield from _wrapped(
+                f"{len(keys)} {words}, not compared: {'; '.join(keys[:3])}{' ...' if len(keys) > 3 else ''}",
+                "",
+            )
 
 
 def _changes(comparison: Comparison, *, verbose: bool) -> Iterator[str]:
@@ -83,7 +95,11 @@ def _changes(comparison: Comparison, *, verbose: bool) -> Iterator[str]:
     if shown:
         yield f"Results that changed ({len(comparison.changes)} questions):"
     for change in shown:
-        moved = "" if change.rank_before == change.rank_now else f" (rank {change.rank_before or 'none'} -> {change.rank_now or 'none'})"
+        moved = (
+            ""
+            if change.rank_before == change.rank_now
+            else f" (rank {change.rank_before or 'none'} -> {change.rank_now or 'none'})"
+        )
         yield from _wrapped(f'"{change.query}"{moved}', "  ")
         for sign, places in (("+", change.entered), ("-", change.left)):
             yield from (f"    {sign} {_cut(place, _WIDTH - 6)}" for place in places)
@@ -94,8 +110,14 @@ def _groups(title: str, groups: dict[str, dict[str, Estimate]]) -> list[str]:
     columns = [name for name in dict.fromkeys(names) if name != "ModuleAccuracy" or title == "Module"][:6]
     if not columns:
         return []
-    rows = [f"{_cut(name, 17):<18}" + "".join(_cell(scores.get(column)) for column in columns) for name, scores in groups.items()]
-    return [f"{title:<18}" + "".join(f"{_cut(column.removeprefix(title), 9):>10}" for column in columns), *rows]
+    rows = [
+        f"{_cut(name, 17):<18}" + "".join(_cell(scores.get(column)) for column in columns)
+        for name, scores in groups.items()
+    ]
+    return [
+        f"{title:<18}" + "".join(f"{_cut(column.removeprefix(title), 9):>10}" for column in columns),
+        *rows,
+    ]
 
 
 def _cell(score: Estimate | None) -> str:
@@ -105,7 +127,8 @@ def _cell(score: Estimate | None) -> str:
 def _ranks(run: Run) -> list[str]:
     counts = {rank: count for rank, count in run.ranks().items() if count}
     line = ", ".join(
-        f"{count} {'not in ' + str(run.depth) if rank == 'none' else 'at rank ' + str(rank)}" for rank, count in counts.items()
+        f"{count} {'not in ' + str(run.depth) if rank == 'none' else 'at rank ' + str(rank)}"
+        for rank, count in counts.items()
     )
     return _wrapped(f"Questions by the rank of their first expected place: {line}", "") if counts else []
 
@@ -117,7 +140,9 @@ def _answers(title: str, answers: Iterable[Answer]) -> Iterator[str]:
         mark = {"passed": "PASS", "failed": "FAIL", "not judged": "????"}[answer.outcome]
         yield from _wrapped(f'[{mark}] "{answer.query}"', "")
         wanted = " or ".join(answer.targets) or answer.expected
-        yield from _wrapped(f"expected: {wanted}" + ("" if answer.nothing else f" | rank: {answer.rank or 'none'}"), "       ")
+        yield from _wrapped(
+            f"expected: {wanted}" + ("" if answer.nothing else f" | rank: {answer.rank or 'none'}"), "       "
+        )
         if answer.found and answer.rank != 1:
             yield f"       found: {answer.found[0].score:.3f} {_cut(answer.found[0].place, _WIDTH - 20)}"
 
@@ -135,7 +160,13 @@ def _gate(gate: Sequence[Check]) -> Iterator[str]:
 
 
 def _wrapped(line: str, indent: str) -> list[str]:
-    return textwrap.wrap(in_line(line), _WIDTH, initial_indent=indent, subsequent_indent=f"{indent}    ", break_on_hyphens=False)
+    return textwrap.wrap(
+        in_line(line),
+        _WIDTH,
+        initial_indent=indent,
+        subsequent_indent=f"{indent}    ",
+        break_on_hyphens=False,
+    )
 
 
 def _cut(line: str, width: int) -> str:
@@ -166,7 +197,7 @@ class Request:
     compare_settings: tuple[str, ...] = ()
     measures: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
-    noise: float | None = None
+    noise_floor: float | None = None
     junit: Path | None = None
     html: Path | None = None
     mode: Mode = "hybrid"
@@ -191,8 +222,8 @@ def validate(request: Request, *, verbose: bool, as_json: bool) -> Exit:
         retriever.warm_up()  # so that the first question's time is a question's time
         from recto.evaluation.runs import Options, run_suite
 
-        noise = request.noise if request.noise is not None else retriever.open().info.noise
-        asked = Options(request.top_k, measures, request.noise, request.mode)
+        noise = request.noise_floor if request.noise_floor is not None else retriever.open().info.noise_floor
+        asked = Options(request.top_k, measures, request.noise_floor, request.mode)
         run = run_suite(retriever, suite, asked)
         info = retriever.open().info
         if other:
@@ -213,11 +244,17 @@ def validate(request: Request, *, verbose: bool, as_json: bool) -> Exit:
         from recto.evaluation.report.page import write as write_page
         from recto.evaluation.report.validation import validation_page
 
-        write_page(request.html, validation_page(run, gate, comparison, noise=noise, when=datetime.now(UTC)))
+        write_page(
+            request.html, validation_page(run, gate, comparison, noise_floor=noise, when=datetime.now(UTC))
+        )
     if as_json:
         gated = {"passed": not failed, "checks": [check.to_dict() for check in gate]}
         click.echo(
-            json.dumps(run.to_dict() | {"comparison": comparison and comparison.to_dict(), "gate": gated}, indent=2, ensure_ascii=False)
+            json.dumps(
+                run.to_dict() | {"comparison": comparison and comparison.to_dict(), "gate": gated},
+                indent=2,
+                ensure_ascii=False,
+            )
         )
     else:
         click.echo(text(run, gate, comparison, verbose=verbose))
@@ -229,23 +266,36 @@ def write(path: Path, text: str) -> None:
     try:
         path.write_text(text, "utf-8")
     except OSError as error:
-        raise StorageError(f"{path} cannot be written: {error.strerror or error}", hint="Check the directory.") from error
+        raise StorageError(
+            f"{path} cannot be written: {error.strerror or error}", hint="Check the directory."
+        ) from error
 
 
 def _check(request: Request) -> None:
     if request.update_baseline and request.baseline is None:
-        raise InvalidArgument("--update-baseline goes with --baseline", hint="Add --baseline FILE: where the answers are written.")
+        raise InvalidArgument(
+            "--update-baseline goes with --baseline",
+            hint="Add --baseline FILE: where the answers are written.",
+        )
     if request.baseline and request.compare is not None:
-        raise InvalidArgument("--baseline and --compare exclude each other", hint="A run is compared with one thing at a time.")
+        raise InvalidArgument(
+            "--baseline and --compare exclude each other", hint="A run is compared with one thing at a time."
+        )
     if request.update_baseline and request.tags:
         raise InvalidArgument("--update-baseline writes all questions", hint="Leave --tag out.")
     if request.compare is not None:
         check_collection_name(request.compare, "--compare")
     elif request.compare_settings:
-        raise InvalidArgument("--compare-setting goes with --compare", hint="Add --compare COLLECTION: what the other side is called.")
+        raise InvalidArgument(
+            "--compare-setting goes with --compare",
+            hint="Add --compare COLLECTION: what the other side is called.",
+        )
     for setting in request.compare_settings:
         if not setting.partition("=")[0].strip().isidentifier() or "=" not in setting:
-            raise InvalidArgument(f"--compare-setting {setting!r} is not NAME=VALUE", hint="Try --compare-setting RECTO_PROFILE=embedded.")
+            raise InvalidArgument(
+                f"--compare-setting {setting!r} is not NAME=VALUE",
+                hint="Try --compare-setting RECTO_PROFILE=embedded.",
+            )
 
 
 def _other(request: Request, retriever: Retriever, opened: ExitStack) -> Retriever | None:
@@ -253,19 +303,26 @@ def _other(request: Request, retriever: Retriever, opened: ExitStack) -> Retriev
     if request.compare is None:
         return None
     if not request.compare_settings:
-        return retriever.beside(request.compare)
+        return retriever.with_collection(request.compare)
     changed = dict(setting.partition("=")[::2] for setting in request.compare_settings)
-    return opened.enter_context(connect(request.compare, {name.strip(): value for name, value in changed.items()}))
+    return opened.enter_context(
+        connect(request.compare, {name.strip(): value for name, value in changed.items()})
+    )
 
 
 def _measures(request: Request, thresholds: Iterable[Threshold]) -> tuple[Measure, ...]:
     """What was asked for, what the gate looks at, and what is watched in a comparison."""
-    asked = [parse_measure(name) for group in request.measures for name in group.split(",")] or list(DEFAULT_MEASURES)
+    asked = [parse_measure(name) for group in request.measures for name in group.split(",")] or list(
+        DEFAULT_MEASURES
+    )
     watched = GATED_MEASURES if request.baseline or request.compare else ()
     found = tuple(dict.fromkeys([*asked, *(threshold.measure for threshold in thresholds), *watched]))
     for measure in found:
         if (measure.cutoff or 1) > 100:
-            raise InvalidArgument(f"{measure} looks at more than the 100 results that a search returns", hint="Choose a smaller number.")
+            raise InvalidArgument(
+                f"{measure} looks at more than the 100 results that a search returns",
+                hint="Choose a smaller number.",
+            )
     return found
 
 
@@ -276,14 +333,25 @@ def _suites(request: Request) -> tuple[Suite, Suite]:
     suite = load_strict_suite(request.suite) if request.suite else documented_suite()
     if not request.tags:
         return suite, suite
-    chosen = tuple(expectation for expectation in suite.expectations if not set(request.tags).isdisjoint(expectation.tags))
+    chosen = tuple(
+        expectation
+        for expectation in suite.expectations
+        if not set(request.tags).isdisjoint(expectation.tags)
+    )
     if not chosen:
         known = sorted({tag for expectation in suite.expectations for tag in expectation.tags})
-        raise InvalidArgument(f"No question has the tag {' or '.join(request.tags)}", hint=f"Tags: {', '.join(known) or 'none'}.")
+        raise InvalidArgument(
+            f"No question has the tag {' or '.join(request.tags)}",
+            hint=f"Tags: {', '.join(known) or 'none'}.",
+        )
     return suite, replace(suite, expectations=chosen)
 
 
 def _narrowed(baseline: Baseline, whole: Suite, suite: Suite) -> Baseline:
     """Leave out the questions that this run was told to leave out."""
-    left_out = {expectation.key for expectation in whole.expectations} - {expectation.key for expectation in suite.expectations}
-    return replace(baseline, answers={key: answer for key, answer in baseline.answers.items() if key not in left_out})
+    left_out = {expectation.key for expectation in whole.expectations} - {
+        expectation.key for expectation in suite.expectations
+    }
+    return replace(
+        baseline, answers={key: answer for key, answer in baseline.answers.items() if key not in left_out}
+    )

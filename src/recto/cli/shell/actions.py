@@ -70,7 +70,12 @@ COMMANDS = (
         "Its scores, its ranks by meaning and by words, its lead, which words of the query it has, and the results around it.",
     ),
     Command("open", "N", "print the address of result N"),
-    Command("page", "N | ADDRESS#ANCHOR", "read the section of result N, a page, or a section of one", completes="page"),
+    Command(
+        "page",
+        "N | ADDRESS#ANCHOR",
+        "read the section of result N, a page, or a section of one",
+        completes="page",
+    ),
     Command("stats", "", "what the searches of this session took, step by step"),
     Command(
         "collection",
@@ -96,7 +101,10 @@ def find_command(typed: str) -> Command:
     else:
         near = nearest(name, _BY_NAME)
         hint = f"Did you mean :{near}?" if near else ":help lists the commands."
-    raise InvalidArgument(f"There is no command ':{typed}'", hint=f"{hint} A question that begins with a colon is written with two.")
+    raise InvalidArgument(
+        f"There is no command ':{typed}'",
+        hint=f"{hint} A question that begins with a colon is written with two.",
+    )
 
 
 def overview(look: Look) -> str:
@@ -111,8 +119,16 @@ def overview(look: Look) -> str:
         else:
             lines.append(f"  {look.strong(usage)}{' ' * (column - 2 - len(usage))}{summary.pop(0)}")
         lines += [" " * column + line for line in summary]
-    lines += ["", *wrapped("Tab completes, the arrow keys bring back earlier lines, Ctrl-C cancels, Ctrl-D leaves.", look.width)]
-    return "\n".join([*lines, *wrapped("A question that begins with a colon is written with two: ::memory.", look.width)])
+    lines += [
+        "",
+        *wrapped(
+            "Tab completes, the arrow keys bring back earlier lines, Ctrl-C cancels, Ctrl-D leaves.",
+            look.width,
+        ),
+    ]
+    return "\n".join(
+        [*lines, *wrapped("A question that begins with a colon is written with two: ::memory.", look.width)]
+    )
 
 
 def about(command: Command, look: Look) -> str:
@@ -122,7 +138,9 @@ def about(command: Command, look: Look) -> str:
 
 def _about(command: Command, look: Look) -> Iterator[str]:
     yield look.strong(f":{command.name} {command.usage}".rstrip())
-    yield from wrapped(f"{command.summary[0].upper()}{command.summary[1:]}. {command.details}", look.width, "    ")
+    yield from wrapped(
+        f"{command.summary[0].upper()}{command.summary[1:]}. {command.details}", look.width, "    "
+    )
 
 
 if TYPE_CHECKING:
@@ -158,7 +176,8 @@ def _known_modules(index: Index, names: str) -> tuple[str, ...]:
             known = index.modules()
             near = nearest(name, known)
             raise InvalidArgument(
-                f"There is no module {name!r}", hint=(f"Did you mean '{near}'? " if near else "") + f"Modules: {', '.join(known)}."
+                f"There is no module {name!r}",
+                hint=(f"Did you mean '{near}'? " if near else "") + f"Modules: {', '.join(known)}.",
             )
     return wanted
 
@@ -182,18 +201,28 @@ def _address(session: Session, text: str) -> str:
         return text
     known = index.pages()
     part = page_key(page).strip("/")
-    meant = [address for address in known if address.endswith(f"/{part}")] or [address for address in known if part in address]
+    meant = [address for address in known if address.endswith(f"/{part}")] or [
+        address for address in known if part in address
+    ]
     if len(meant) == 1:
         return f"{meant[0]}{mark}{anchor}"
     near = nearest(page, known)
-    hint = f"It could be {', '.join(meant[:5])}." if meant else f"Did you mean '{near}'?" if near else "Tab completes addresses."
+    hint = (
+        f"It could be {', '.join(meant[:5])}."
+        if meant
+        else f"Did you mean '{near}'?"
+        if near
+        else "Tab completes addresses."
+    )
     raise PageMissing(f"There is no page '{page}' in '{session.retriever.collection}'", hint=hint)
 
 
 def _top(session: Session, number: str) -> Reply:
     if number:
         if not re.fullmatch(r"[0-9]{1,3}", number) or not 1 <= int(number) <= MAX_TOP_K:
-            raise InvalidArgument(f":top must be between 1 and {MAX_TOP_K}", hint=f"{number[:40]!r} is not such a number.")
+            raise InvalidArgument(
+                f":top must be between 1 and {MAX_TOP_K}", hint=f"{number[:40]!r} is not such a number."
+            )
         session.view = replace(session.view, top_k=int(number))
     count = session.view.top_k
     return session.told(f"Showing {count} passage{'' if count == 1 else 's'}.")
@@ -203,8 +232,16 @@ def _mode(session: Session, mode: str) -> Reply:
     if mode:
         chosen = next((known for known in MODES if known == mode.lower()), None)
         if chosen is None:
-            raise InvalidArgument(f":mode must be one of {', '.join(MODES)}", hint=f"{mode[:40]!r} is not one of them.")
-        check_search(session.view.top_k, session.view.filters, session.view.min_score, replace(ARGUMENTS, min_score=":min"), chosen)
+            raise InvalidArgument(
+                f":mode must be one of {', '.join(MODES)}", hint=f"{mode[:40]!r} is not one of them."
+            )
+        check_search(
+            session.view.top_k,
+            session.view.filters,
+            session.view.min_score,
+            replace(ARGUMENTS, min_score=":min"),
+            chosen,
+        )
         session.view = replace(session.view, mode=chosen)
     return session.told(f"Searching in {session.view.mode} mode.")
 
@@ -214,11 +251,23 @@ def _min(session: Session, score: str) -> Reply:
         try:
             least = None if score == _OFF else float(score)
         except ValueError:
-            raise InvalidArgument(f":min needs a score, not {score[:40]!r}", hint="It is a number, such as 0.7, or `off`.") from None
-        check_search(session.view.top_k, session.view.filters, least, replace(ARGUMENTS, min_score=":min"), session.view.mode)
+            raise InvalidArgument(
+                f":min needs a score, not {score[:40]!r}", hint="It is a number, such as 0.7, or `off`."
+            ) from None
+        check_search(
+            session.view.top_k,
+            session.view.filters,
+            least,
+            replace(ARGUMENTS, min_score=":min"),
+            session.view.mode,
+        )
         session.view = replace(session.view, min_score=least)
     least = session.view.min_score
-    return session.told("Showing passages of any score." if least is None else f"Showing passages with a score of at least {least:g}.")
+    return session.told(
+        "Showing passages of any score."
+        if least is None
+        else f"Showing passages with a score of at least {least:g}."
+    )
 
 
 def _select(session: Session, argument: str) -> Reply:
@@ -228,7 +277,9 @@ def _select(session: Session, argument: str) -> Reply:
     if what.isdecimal():
         return session.select(session.hit(what).chunk.text, question.strip())
     address = _address(session, what)
-    return session.select(session.retriever.page(address).markdown(address.partition("#")[2]), question.strip())
+    return session.select(
+        session.retriever.page(address).markdown(address.partition("#")[2]), question.strip()
+    )
 
 
 def _again(session: Session, argument: str) -> Reply:
@@ -253,7 +304,9 @@ def _json(session: Session, switch: str) -> Reply:
 def _switched(name: str, switch: str, *, now: bool) -> bool:
     """Return what a switch is set to; without a word it is turned over."""
     if switch not in ("", "on", _OFF):
-        raise InvalidArgument(f":{name} takes on or off, not {switch[:40]!r}", hint="Alone it changes from one to the other.")
+        raise InvalidArgument(
+            f":{name} takes on or off, not {switch[:40]!r}", hint="Alone it changes from one to the other."
+        )
     return switch == "on" if switch else not now
 
 
@@ -264,7 +317,9 @@ def _explain(session: Session, number: str) -> Reply:
     if not asked.selection:
         from recto.evaluation.explain import explain
 
-        around = explain(session.retriever, asked.question, len(response.hits), response.filters, mode=response.mode)
+        around = explain(
+            session.retriever, asked.question, len(response.hits), response.filters, mode=response.mode
+        )
     return _said(reports.explained(int(number), hit, response, words, around, look))
 
 
@@ -289,7 +344,7 @@ def _stats(session: Session, argument: str) -> Reply:
 
 def _collection(session: Session, name: str) -> Reply:
     if name:
-        other = session.retriever.beside(name)
+        other = session.retriever.with_collection(name)
         other.open()  # what cannot be searched is refused before anything changes
         session.switch(other)
         session.view = replace(session.view, filters=NO_FILTERS)

@@ -32,7 +32,11 @@ class Latency:
 
     def text(self) -> str:
         """Return the table."""
-        ready = "" if self.ready_ms is None else f"The model and the index were ready in {self.ready_ms:.0f} ms.\n"
+        ready = (
+            ""
+            if self.ready_ms is None
+            else f"The model and the index were ready in {self.ready_ms:.0f} ms.\n"
+        )
         if not self._times:
             return f"{ready}No searches yet."
         from recto.evaluation.calibration import percentile
@@ -108,7 +112,14 @@ class _Selecting:
 class Session:
     """Answers lines one after the other."""
 
-    def __init__(self, retriever: Retriever, view: View | None = None, look: Callable[[], Look] = Look, *, scripted: bool = False) -> None:
+    def __init__(
+        self,
+        retriever: Retriever,
+        view: View | None = None,
+        look: Callable[[], Look] = Look,
+        *,
+        scripted: bool = False,
+    ) -> None:
         self.retriever = retriever
         self.view = view or View()
         self.look = look
@@ -181,12 +192,18 @@ class Session:
         if question:
             return self.search(Asked(question, text))
         self._selecting = _Selecting([text], whole=True)
-        return self.told(f"{len(text.strip())} characters are selected. Ask about them, or press Enter to see what goes with them.")
+        return self.told(
+            f"{len(text.strip())} characters are selected. Ask about them, or press Enter to see what goes with them."
+        )
 
     def told(self, text: str) -> Reply:
         """Say what a person wants to know and a script does not."""
         look = self.look()
-        return Reply() if self.scripted else Reply("\n".join(look.faint(line) for line in wrapped(in_line(text), look.width)))
+        return (
+            Reply()
+            if self.scripted
+            else Reply("\n".join(look.faint(line) for line in wrapped(in_line(text), look.width)))
+        )
 
     def search(self, asked: Asked) -> Reply:
         """Search as things are set, and remember what for and what was found."""
@@ -196,9 +213,13 @@ class Session:
         self.warm_up()
         if asked.selection:
             question = asked.question or None
-            response = self.retriever.related(asked.selection, question, view.top_k, view.filters, view.min_score, mode=view.mode)
+            response = self.retriever.related(
+                asked.selection, question, view.top_k, view.filters, view.min_score, mode=view.mode
+            )
         else:
-            response = self.retriever.search(asked.question, view.top_k, view.filters, view.min_score, mode=view.mode)
+            response = self.retriever.search(
+                asked.question, view.top_k, view.filters, view.min_score, mode=view.mode
+            )
         self._answered = Answered(asked, response)
         self.latency.add(response.timings)
         return Reply(self._answer(asked, response), self._new_warnings(response), found=bool(response.hits))
@@ -218,8 +239,15 @@ class Session:
     def hit(self, number: str) -> Hit:
         """Return the result of a number."""
         hits = self.answered().response.hits
-        if not number.isdecimal() or not number.isascii() or len(number) > 3 or not 1 <= int(number) <= len(hits):
-            raise InvalidArgument(f"There is no result {number[:20]!r}", hint=f"Give a number from 1 to {len(hits)}.")
+        if (
+            not number.isdecimal()
+            or not number.isascii()
+            or len(number) > 3
+            or not 1 <= int(number) <= len(hits)
+        ):
+            raise InvalidArgument(
+                f"There is no result {number[:20]!r}", hint=f"Give a number from 1 to {len(hits)}."
+            )
         return hits[int(number) - 1]
 
     def switch(self, retriever: Retriever) -> None:
@@ -243,7 +271,10 @@ class Session:
             return Reply()
         self._selecting = None
         if not selecting.pieces:
-            raise InvalidArgument("Nothing is selected", hint="Give the text after :select, or the number of a result behind it.")
+            raise InvalidArgument(
+                "Nothing is selected",
+                hint="Give the text after :select, or the number of a result behind it.",
+            )
         return self.select(selecting.text)
 
     def _answer(self, asked: Asked, response: SearchResponse) -> str:
@@ -261,7 +292,11 @@ class Session:
         """Say that the index is another one than for the last question."""
         info = self.retriever.open().info
         before, self._generation = self._generation, info.generation
-        return [look.good(f"The book was indexed again: {info.chunks} passages now.")] if before not in ("", info.generation) else []
+        return (
+            [look.good(f"The book was indexed again: {info.chunks} passages now.")]
+            if before not in ("", info.generation)
+            else []
+        )
 
     def _new_warnings(self, response: SearchResponse) -> tuple[str, ...]:
         new = tuple(warning for warning in response.warnings if warning not in self._warned)

@@ -83,7 +83,10 @@ def cells(text: str) -> int:
     """Count the columns that a text takes in a terminal."""
     if text.isascii():
         return len(text)
-    return sum(0 if unicodedata.combining(sign) else 2 if unicodedata.east_asian_width(sign) in "WF" else 1 for sign in text)
+    return sum(
+        0 if unicodedata.combining(sign) else 2 if unicodedata.east_asian_width(sign) in "WF" else 1
+        for sign in text
+    )
 
 
 def cut(text: str, width: int) -> str:
@@ -155,13 +158,18 @@ def results_json(response: SearchResponse, words: Words) -> str:
         "total_found": len(response.hits),
         "query_time_ms": round(response.timings.total_ms),
         "filters": filters_dict(response.filters),
-        "noise": _rounded(response.noise),
+        "noise_floor": _rounded(response.noise_floor),
         "results": [_hit_data(rank, hit, response, words) for rank, hit in enumerate(response.hits, 1)],
     }
     if response.groups:
         data["groups"] = display.group_ranks(response)
     if (selection := response.selection) is not None:
-        data["selection"] = {"text": selection.text, "given": selection.given, "cut": selection.cut, "left_out": selection.left_out}
+        data["selection"] = {
+            "text": selection.text,
+            "given": selection.given,
+            "cut": selection.cut,
+            "left_out": selection.left_out,
+        }
     if response.outcome is not Outcome.FOUND:
         data |= {"outcome": response.outcome.value, "message": response.message}
     return json.dumps(data, indent=2, ensure_ascii=False)
@@ -199,7 +207,10 @@ def _rounded(number: float | None) -> float | None:
 def _show_head(response: SearchResponse, look: Look) -> Iterator[str]:
     count = len(response.groups or response.hits)
     noun = "page" if response.groups else "result"
-    facts = [f"{count or 'No'} {noun}{'' if count == 1 else 's'} in {response.timings.total_ms:.0f} ms", response.mode]
+    facts = [
+        f"{count or 'No'} {noun}{'' if count == 1 else 's'} in {response.timings.total_ms:.0f} ms",
+        response.mode,
+    ]
     if count > display.WEAK_SHOWN and not display.is_covered(response):
         facts.append(f"the best {display.WEAK_SHOWN} are shown")
     facts += [f"{name} {_names(value)}" for name, value in filters_dict(response.filters).items()]
@@ -214,7 +225,9 @@ def _show_head(response: SearchResponse, look: Look) -> Iterator[str]:
         yield from (look.doubtful(line) for line in wrapped(display.NOT_COVERED, look.width))
 
 
-def _hit(number: int, hit: Hit, response: SearchResponse, words: Words, look: Look, *, verbose: bool) -> Iterator[str]:
+def _hit(
+    number: int, hit: Hit, response: SearchResponse, words: Words, look: Look, *, verbose: bool
+) -> Iterator[str]:
     chunk = hit.chunk
     score, weak = f"{hit.score:.3f}", " weak" if display.is_weak(hit, response) else ""
     start = f"{number:>2}  {score}{weak}  "
@@ -276,8 +289,14 @@ def modules(known: Sequence[Module], chosen: Sequence[str], look: Look) -> str:
     """List the modules, those that are searched marked."""
     keys = filter_keys(chosen)
     rows = [f"{'*' if module.name in keys else ' '} {in_line(_module(module))}" for module in known]
-    said = f"Searching only {', '.join(chosen)}." if chosen else "Searching all of them; `:module NAMES` narrows it."
-    return "\n".join([*(look.strong(row) if row[0] == "*" else row for row in rows), *wrapped(in_line(said), look.width)])
+    said = (
+        f"Searching only {', '.join(chosen)}."
+        if chosen
+        else "Searching all of them; `:module NAMES` narrows it."
+    )
+    return "\n".join(
+        [*(look.strong(row) if row[0] == "*" else row for row in rows), *wrapped(in_line(said), look.width)]
+    )
 
 
 def _module(module: Module) -> str:
@@ -290,12 +309,16 @@ def collection(retriever: Retriever, look: Look) -> str:
     info = retriever.open().info
     lines = [f"Searching '{retriever.collection}': {info.chunks} passages, {info.generation}."]
     if made := info.fingerprint:
-        lines.append(f"{in_line(made.source)}, {made.pages} pages, indexed at {made.created_at} with {made.embedder.model}.")
+        lines.append(
+            f"{in_line(made.source)}, {made.pages} pages, indexed at {made.created_at} with {made.embedder.model}."
+        )
     else:
         lines.append("It was made by another pipeline, so its model cannot be verified.")
-    noise = info.noise
+    noise = info.noise_floor
     lines.append(
-        "Its noise floor was not measured; `recto calibrate` does it." if noise is None else f"Its noise floor is a cosine of {noise:.3f}."
+        "Its noise floor was not measured; `recto calibrate` does it."
+        if noise is None
+        else f"Its noise floor is a cosine of {noise:.3f}."
     )
     others = sorted({*retriever.store.collections(), *retriever.store.aliases()} - {retriever.collection})
     if others:
@@ -307,10 +330,19 @@ def page(read: BookPage, anchor: str, look: Look, *, as_written: bool) -> str:
     """Return a page, or a section of it, as Markdown under its address; for people its prose is wrapped between words."""
     address = f"{read.url}#{anchor}" if anchor else read.url
     text = read.markdown(anchor)
-    return "\n".join([look.address(in_line(address)), "", *([shown(text)] if as_written else whole(text, look.width))])
+    return "\n".join(
+        [look.address(in_line(address)), "", *([shown(text)] if as_written else whole(text, look.width))]
+    )
 
 
-def explained(number: int, hit: Hit, response: SearchResponse, words: Sequence[QueryWord], around: Explanation | None, look: Look) -> str:
+def explained(
+    number: int,
+    hit: Hit,
+    response: SearchResponse,
+    words: Sequence[QueryWord],
+    around: Explanation | None,
+    look: Look,
+) -> str:
     """Say why a hit is among the results; `around` has the results near it, if that could be searched again."""
     lines = [look.strong(line) for line in wrapped(f"Why result {number}: {_named(hit)}", look.width)]
     lines.append(INDENT + look.address(in_line(hit.chunk.link)))
@@ -318,7 +350,9 @@ def explained(number: int, hit: Hit, response: SearchResponse, words: Sequence[Q
     if has := _words(hit, words):
         facts.append(has)
     if response.selection is not None:
-        facts.append("It goes with the selected text; passages that hold that text, and more than half from one page, are left out.")
+        facts.append(
+            "It goes with the selected text; passages that hold that text, and more than half from one page, are left out."
+        )
     for fact in facts:
         first, *rest = wrapped(fact, look.width - 2)
         lines += [f"- {first}", *(f"  {line}" for line in rest)]
@@ -329,16 +363,20 @@ def explained(number: int, hit: Hit, response: SearchResponse, words: Sequence[Q
 
 def _score(hit: Hit, response: SearchResponse, around: Explanation | None) -> str:
     text = f"Its {response.mode} score is {hit.score:.3f}"
-    parts = [f"{name} {part:.3f}" for name, part in (("cosine", hit.dense), ("BM25", hit.lexical)) if part is not None]
+    parts = [
+        f"{name} {part:.3f}"
+        for name, part in (("cosine", hit.dense), ("BM25", hit.lexical))
+        if part is not None
+    ]
     text += f" ({', '.join(parts)})." if parts and response.mode != "dense" else "."
     cosine = hit.score if response.mode == "dense" else hit.dense
-    if response.noise is None:
+    if response.noise_floor is None:
         return f"{text} The noise floor of this index was not measured."
     if cosine is not None:
-        side = "above" if cosine >= response.noise else "below"
-        text += f" Its cosine is {abs(cosine - response.noise):.3f} {side} the noise floor ({response.noise:.3f})."
-    if around is not None and around.separation is not None:
-        text += f" Queries that the book covers are above others in {around.separation:.0%} of cases."
+        side = "above" if cosine >= response.noise_floor else "below"
+        text += f" Its cosine is {abs(cosine - response.noise_floor):.3f} {side} the noise floor ({response.noise_floor:.3f})."
+    if around is not None and around.auroc is not None:
+        text += f" Queries that the book covers are above others in {around.auroc:.0%} of cases."
     return text
 
 
@@ -348,7 +386,9 @@ def _place(number: int, response: SearchResponse, around: Explanation | None) ->
     text = f"It is at rank {number}{searched}"
     if number > 1:
         text += f", {hits[0].score - hits[number - 1].score:.3f} below the first"
-    below = [hit.score for hit in hits[number:]] or [ranked.hit.score for ranked in (around.near_misses if around else ())]
+    below = [hit.score for hit in hits[number:]] or [
+        ranked.hit.score for ranked in (around.near_misses if around else ())
+    ]
     if below:
         text += f", {hits[number - 1].score - below[0]:.3f} above the next"
     return f"{text}."
@@ -372,7 +412,9 @@ def _neighbours(hit: Hit, around: Explanation, look: Look) -> Iterator[str]:
     ranks = (*around.shown, *around.near_misses)
     here = next((place for place, ranked in enumerate(ranks) if ranked.hit.chunk.id == hit.chunk.id), None)
     if here is None:
-        yield from wrapped("It is no longer among the first: the book was indexed again. Use :again.", look.width)
+        yield from wrapped(
+            "It is no longer among the first: the book was indexed again. Use :again.", look.width
+        )
         return
     first = max(0, here - _AROUND)
     for place in range(first, min(len(ranks), here + _AROUND + 1)):

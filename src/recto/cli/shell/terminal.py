@@ -93,7 +93,9 @@ class Names:
         self._thread.start()
 
     def _work(self, load: bool) -> None:
-        with suppress(RectoError):  # whoever asks a question is told of it then; here the names of before stay
+        with suppress(
+            RectoError
+        ):  # whoever asks a question is told of it then; here the names of before stay
             self._look_up()
             if load:
                 self._session.warm_up()
@@ -135,7 +137,11 @@ def candidates(line: str, known: Known) -> Iterator[Candidate]:
         return
     typed, space, argument = line[1:].partition(" ")
     if not space:
-        yield from (Candidate(f":{one.name}", len(line), one.summary) for one in COMMANDS if one.name.startswith(typed.lower()))
+        yield from (
+            Candidate(f":{one.name}", len(line), one.summary)
+            for one in COMMANDS
+            if one.name.startswith(typed.lower())
+        )
         return
     try:
         command = find_command(typed)
@@ -243,7 +249,10 @@ def run_terminal(session: Session, history: Path) -> Exit:
                 names.refresh()
             except KeyboardInterrupt:  # at whatever moment it comes, it costs the line and nothing else
                 session.cancel()
-                click.echo(f"{_AT_REST if session.look().colour else ''}Cancelled; Ctrl-D or :quit leaves.", color=True)
+                click.echo(
+                    f"{_AT_REST if session.look().colour else ''}Cancelled; Ctrl-D or :quit leaves.",
+                    color=True,
+                )
     names.close()
     return Exit.OK
 
@@ -264,12 +273,18 @@ def _turn(session: Session, prompts: PromptSession[str]) -> bool:
 def _terminal_write(session: Session, reply: Reply) -> None:
     look = session.look()
     for warning in reply.warnings:
-        click.echo("\n".join(look.doubtful(line) for line in wrapped(in_line(f"[WARNING] {warning}"), look.width)), color=look.colour)
+        click.echo(
+            "\n".join(look.doubtful(line) for line in wrapped(in_line(f"[WARNING] {warning}"), look.width)),
+            color=look.colour,
+        )
     if reply.text:
         click.echo(f"{reply.text}\n", color=look.colour)
     if reply.error is not None:
         lines = [look.bad(line) for line in wrapped(in_line(f"[ERROR] {reply.error}"), look.width)]
-        click.echo("\n".join([*lines, *wrapped(in_line(reply.error.hint), look.width, INDENT * 2), ""]), color=look.colour)
+        click.echo(
+            "\n".join([*lines, *wrapped(in_line(reply.error.hint), look.width, INDENT * 2), ""]),
+            color=look.colour,
+        )
 
 
 class _Completion(Completer):

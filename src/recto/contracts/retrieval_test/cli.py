@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from recto._util.files import replace_text
-from recto._util.retry import Tell, redacted
+from recto._util.retry import Notify, redacted
 from recto.contracts.retrieval_test.contract import (
     DEFAULT_COLLECTION,
     DEFAULT_TOP_K,
@@ -70,7 +70,10 @@ def check_target(path: Path, flag: str) -> None:
     except (OSError, ValueError) as error:
         raise InvalidArgument(f"{flag} cannot be used: {error}", hint="Name a file.") from None
     if not usable:
-        raise InvalidArgument(f"{flag} {path} cannot be written: there is no such directory, or it is read-only", hint="Name another file.")
+        raise InvalidArgument(
+            f"{flag} {path} cannot be written: there is no such directory, or it is read-only",
+            hint="Name another file.",
+        )
 
 
 def write_file(path: Path, text: str, flag: str) -> None:
@@ -78,7 +81,9 @@ def write_file(path: Path, text: str, flag: str) -> None:
     try:
         replace_text(path.resolve(), text)
     except OSError as error:
-        raise InvalidArgument(f"{flag} {path} cannot be written: {error.strerror or error}", hint="Name another file.") from None
+        raise InvalidArgument(
+            f"{flag} {path} cannot be written: {error.strerror or error}", hint="Name another file."
+        ) from None
 
 
 LOG_FILE = "retrieval_test.log"
@@ -98,24 +103,36 @@ class LineFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line; characters that could forge another one or play with a terminal are escaped."""
-        stamp = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        stamp = (
+            datetime.fromtimestamp(record.created, UTC)
+            .isoformat(timespec="milliseconds")
+            .replace("+00:00", "Z")
+        )
         component = record.name.rpartition(".")[2].upper()
-        message = _UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", redacted(record.getMessage(), *self.secrets))
+        message = _UNSAFE.sub(
+            lambda found: f"\\u{ord(found[0]):04x}", redacted(record.getMessage(), *self.secrets)
+        )
         return f"[{stamp}] [{record.levelname}] [{component}] {message}"
 
 
 @contextmanager
-def logging_to(directory: Path, tell: Tell, *, verbose: bool, today: date | None = None) -> Iterator[LineFormatter]:
+def logging_to(
+    directory: Path, notify: Notify, *, verbose: bool, today: date | None = None
+) -> Iterator[LineFormatter]:
     """Write the log while a command runs; where no file can be written, say so and go on without it."""
     formatter = LineFormatter()
     handlers: list[logging.Handler] = []
     try:
-        file = TimedRotatingFileHandler(directory / LOG_FILE, when="midnight", backupCount=KEPT_DAYS, encoding="utf-8", utc=True)
+        file = TimedRotatingFileHandler(
+            directory / LOG_FILE, when="midnight", backupCount=KEPT_DAYS, encoding="utf-8", utc=True
+        )
         handlers.append(file)
         _prune(directory, today or datetime.now(UTC).date())
     except OSError as error:
         without = "" if handlers else "; going on without a log file"
-        tell(f"[WARNING] {LOG_FILE} cannot be {'cleared up' if handlers else 'written'} ({error.strerror or error}){without}")
+        notify(
+            f"[WARNING] {LOG_FILE} cannot be {'cleared up' if handlers else 'written'} ({error.strerror or error}){without}"
+        )
     if verbose:
         handlers.append(logging.StreamHandler(sys.stderr))
     before, propagated = _ROOT.level, _ROOT.propagate
@@ -178,7 +195,7 @@ def entry(command: click.Command, name: str) -> Callable[[], None]:
     return main
 
 
-def tell(message: str) -> None:
+def notify(message: str) -> None:
     """Say something to a person, away from the JSON."""
     with suppress(OSError, ValueError):  # where that cannot be written, the answer still counts
         click.echo(message, err=True)
@@ -200,7 +217,7 @@ def run(command: click.Command, arguments: Sequence[str] | None, name: str) -> i
         return code
     except OSError as error:
         abandon_stdout()
-        tell(f"[ERROR] The output cannot be written: {error.strerror or error}")
+        notify(f"[ERROR] The output cannot be written: {error.strerror or error}")
         return Exit.ARGUMENT
 
 
@@ -212,7 +229,11 @@ def _run(command: click.Command, arguments: Sequence[str] | None, name: str, sta
         return _failed(state, document, Exit.ARGUMENT if error.kind is ErrorKind.ARGUMENT else Exit.API)
     except click.UsageError as error:
         message = error.format_message().rstrip(".")
-        return _failed(state, error_document(f"Invalid argument: {message}", f"Try `{name} --help`.", "argument"), Exit.ARGUMENT)
+        return _failed(
+            state,
+            error_document(f"Invalid argument: {message}", f"Try `{name} --help`.", "argument"),
+            Exit.ARGUMENT,
+        )
     except (KeyboardInterrupt, click.Abort):
         return _failed(state, error_document("Interrupted", "Run it again.", "interrupted"), _INTERRUPTED)
     except SystemExit:  # click's way of leaving when the reader of its help has gone
@@ -221,7 +242,11 @@ def _run(command: click.Command, arguments: Sequence[str] | None, name: str, sta
         if os.environ.get("RECTO_DEBUG"):
             raise
         hint = "This is a fault of Recto, please report it. RECTO_DEBUG=1 shows where it happened."
-        return _failed(state, error_document(f"Unexpected error: {type(error).__name__}: {error}", hint, "unexpected"), Exit.API)
+        return _failed(
+            state,
+            error_document(f"Unexpected error: {type(error).__name__}: {error}", hint, "unexpected"),
+            Exit.API,
+        )
     return code if isinstance(code, int) else Exit.OK
 
 
@@ -239,12 +264,18 @@ def _leave(state: Run, code: int) -> int:
     try:
         write_file(state.output, text, "--output")
     except RectoError as error:
-        write_stdout(json_text({"schema_version": SCHEMA_VERSION, **error_document(str(error), error.hint, kind_of(error))}))
+        write_stdout(
+            json_text(
+                {"schema_version": SCHEMA_VERSION, **error_document(str(error), error.hint, kind_of(error))}
+            )
+        )
         return Exit.ARGUMENT
     if "error" in state.document:
         write_stdout(text)
     else:
-        write_stdout(json_text({"schema_version": SCHEMA_VERSION, "output": str(state.output), "exit_code": int(code)}))
+        write_stdout(
+            json_text({"schema_version": SCHEMA_VERSION, "output": str(state.output), "exit_code": int(code)})
+        )
     return code
 
 
@@ -281,18 +312,40 @@ class Batch:
 
 @click.command(epilog=_EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--query", metavar="TEXT", help="The question, 1 to 2000 characters.")
-@click.option("--top-k", metavar="N", default=DEFAULT_TOP_K, type=int, show_default=True, help="How many results, 1 to 50.")
-@click.option("--mode", type=click.Choice(CONTRACT_MODES), default="dense", show_default=True, help="How to rank the results.")
+@click.option(
+    "--top-k",
+    metavar="N",
+    default=DEFAULT_TOP_K,
+    type=int,
+    show_default=True,
+    help="How many results, 1 to 50.",
+)
+@click.option(
+    "--mode",
+    type=click.Choice(CONTRACT_MODES),
+    default="dense",
+    show_default=True,
+    help="How to rank the results.",
+)
 @click.option("--test-suite", metavar="FILE", type=_FILE, help="Run all queries of a suite instead of one.")
-@click.option("--output", metavar="FILE", type=_FILE, help="Write the JSON to a file; standard output then only says so, in JSON.")
+@click.option(
+    "--output",
+    metavar="FILE",
+    type=_FILE,
+    help="Write the JSON to a file; standard output then only says so, in JSON.",
+)
 @click.option(
     "--delay",
     metavar="SECONDS",
     type=click.FloatRange(0, 3600),
     help="Pause between a suite's queries [default: 10 a minute with Cohere, else none].",
 )
-@click.option("--expected", metavar="FILE", type=_FILE, help="Compare a suite's results with those of an earlier run.")
-@click.option("--update-expected", metavar="FILE", type=_FILE, help="Keep a suite's results for later comparison.")
+@click.option(
+    "--expected", metavar="FILE", type=_FILE, help="Compare a suite's results with those of an earlier run."
+)
+@click.option(
+    "--update-expected", metavar="FILE", type=_FILE, help="Keep a suite's results for later comparison."
+)
 @click.option("--verbose", is_flag=True, help="Show the debug log on standard error.")
 @click.pass_obj
 def command(
@@ -308,17 +361,28 @@ def command(
     verbose: bool,
 ) -> Exit:
     """Search the book, or run a test suite, and print JSON."""
-    with logging_to(Path(), tell, verbose=verbose) as log:
+    with logging_to(Path(), notify, verbose=verbose) as log:
         try:
             if output is not None:
                 check_target(output, "--output")
                 run.output = output
             if (query is None) == (test_suite is None):
-                raise InvalidArgument("Give either --query or --test-suite", hint='Such as --query "What is ROS 2?".')
+                raise InvalidArgument(
+                    "Give either --query or --test-suite", hint='Such as --query "What is ROS 2?".'
+                )
             if test_suite is None and (delay is not None or expected or update_expected):
-                raise InvalidArgument("--delay, --expected and --update-expected go with --test-suite", hint="Add --test-suite FILE.")
+                raise InvalidArgument(
+                    "--delay, --expected and --update-expected go with --test-suite",
+                    hint="Add --test-suite FILE.",
+                )
             with ExitStack() as stack:
-                return _answer(run, log, stack, query, Batch(test_suite or Path(), top_k, delay, expected, update_expected, mode))
+                return _answer(
+                    run,
+                    log,
+                    stack,
+                    query,
+                    Batch(test_suite or Path(), top_k, delay, expected, update_expected, mode),
+                )
         except RectoError as error:
             _CLI.error("%s", error)
             raise
@@ -332,7 +396,7 @@ def _answer(run: Run, log: Any, stack: ExitStack, query: str | None, batch: Batc
         checked_query(query)
     from recto.contracts.retrieval_test.service import Backend
 
-    backend = stack.enter_context(Backend(tell=tell))
+    backend = stack.enter_context(Backend(notify=notify))
     try:
         settings = backend.settings
     except RectoError as error:
@@ -343,17 +407,26 @@ def _answer(run: Run, log: Any, stack: ExitStack, query: str | None, batch: Batc
     from recto.contracts.retrieval_test.service import ask
 
     for warning in backend.open().info.warnings:
-        tell(f"[WARNING] {warning}")
+        notify(f"[WARNING] {warning}")
     answered = ask(backend, query, batch.top_k, mode=batch.mode)
     found = bool(answered.results)
     run.document = (
-        answered.response if found else {**answered.response, "message": f"'{backend.collection(DEFAULT_COLLECTION)}' has no result"}
+        answered.response
+        if found
+        else {**answered.response, "message": f"'{backend.collection(DEFAULT_COLLECTION)}' has no result"}
     )
     return Exit.OK if found else Exit.NO_RESULTS
 
 
 def _batch(run: Run, backend: Backend, batch: Batch) -> Exit:
-    from recto.contracts.retrieval_test.runs import baseline_document, batch_document, compared, load_baseline, run_cases, turns
+    from recto.contracts.retrieval_test.runs import (
+        baseline_document,
+        batch_document,
+        compared,
+        load_baseline,
+        run_cases,
+        turns,
+    )
     from recto.contracts.retrieval_test.service import ask
     from recto.contracts.retrieval_test.suites import load_cases
 
@@ -362,22 +435,26 @@ def _batch(run: Run, backend: Backend, batch: Batch) -> Exit:
     if batch.update:
         check_target(batch.update, "--update-expected")
     paid = backend.settings.embedder == "cohere"
-    turn = turns(paid=paid, delay=batch.delay, tell=tell)
+    turn = turns(paid=paid, delay=batch.delay, notify=notify)
     for warning in backend.open().info.warnings:
-        tell(f"[WARNING] {warning}")
+        notify(f"[WARNING] {warning}")
     backend.warm_up()
     if paid:  # a service that does not answer is told once, not for every query
         turn()
         backend.embed("ready")
     model = backend.model
-    verdicts = run_cases(suite, lambda query, top_k: ask(backend, query, top_k, mode=batch.mode), turn, batch.top_k)
+    verdicts = run_cases(
+        suite, lambda query, top_k: ask(backend, query, top_k, mode=batch.mode), turn, batch.top_k
+    )
     if kept is not None:
         verdicts = compared(verdicts, kept, model)
     run.document = batch_document(suite, backend.collection(DEFAULT_COLLECTION), model, verdicts)
     broken = any(verdict.failed_api for verdict in verdicts)
     if batch.update:
         if broken:
-            raise CohereAPIError("Not every query was answered: the expected results are left as they were", hint="Try again.")
+            raise CohereAPIError(
+                "Not every query was answered: the expected results are left as they were", hint="Try again."
+            )
         write_file(batch.update, json_text(baseline_document(suite, model, verdicts)), "--update-expected")
     if broken:
         return Exit.API

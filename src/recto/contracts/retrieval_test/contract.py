@@ -114,7 +114,13 @@ def response_of(query: str, results: Sequence[SearchResult], top_k: int) -> dict
         "top_k": top_k,
         "result_count": len(results),
         "results": [
-            {"rank": result.rank, "score": result.score, "text": result.text, "metadata": asdict(result.metadata)} for result in results
+            {
+                "rank": result.rank,
+                "score": result.score,
+                "text": result.text,
+                "metadata": asdict(result.metadata),
+            }
+            for result in results
         ],
     }
 
@@ -125,7 +131,12 @@ def valid_url(url: str) -> bool:
         parts = urlsplit(url)
     except ValueError:
         return False
-    return bool(_SCHEME.fullmatch(parts.scheme)) and bool(parts.netloc) and url.isprintable() and not re.search(r"\s", url)
+    return (
+        bool(_SCHEME.fullmatch(parts.scheme))
+        and bool(parts.netloc)
+        and url.isprintable()
+        and not re.search(r"\s", url)
+    )
 
 
 def _result(rank: int, hit: Hit) -> SearchResult:
@@ -139,7 +150,9 @@ def _result(rank: int, hit: Hit) -> SearchResult:
         source=_text(chunk.source) or url,
     )
     # A score is shown to six places: what is behind them differs between machines.
-    return SearchResult(rank, round(min(1.0, max(0.0, hit.score)), 6), _text(chunk.text), metadata, chunk.module_keys)
+    return SearchResult(
+        rank, round(min(1.0, max(0.0, hit.score)), 6), _text(chunk.text), metadata, chunk.module_keys
+    )
 
 
 def _address(url: str, id: str) -> str:
@@ -164,9 +177,21 @@ _INJECTION = re.compile(
     r"(?i)\b(?:union\s+select|drop\s+table|insert\s+into|delete\s+from|or\s+1\s*=\s*1)\b|<script\b|\$\{jndi:|\{\{.*\}\}|;\s*--"
 )
 
-RESPONSE_FIELDS: Mapping[str, type] = {"schema_version": str, "query": str, "top_k": int, "result_count": int, "results": list}
+RESPONSE_FIELDS: Mapping[str, type] = {
+    "schema_version": str,
+    "query": str,
+    "top_k": int,
+    "result_count": int,
+    "results": list,
+}
 RESULT_FIELDS: Mapping[str, type] = {"rank": int, "score": float, "text": str, "metadata": dict}
-METADATA_FIELDS: Mapping[str, type] = {"url": str, "page_title": str, "chunk_index": int, "total_chunks": int, "source": str}
+METADATA_FIELDS: Mapping[str, type] = {
+    "url": str,
+    "page_title": str,
+    "chunk_index": int,
+    "total_chunks": int,
+    "source": str,
+}
 
 
 def checked_query(query: Any) -> str:
@@ -194,17 +219,22 @@ def looks_like_injection(query: str) -> bool:
 def check_embedding(vector: Sequence[Any], dim: int) -> None:
     """Refuse a vector of the embedder that does not have the model's dimension or is not finite."""
     if problem := _vector_problem(vector, dim):
-        raise CohereAPIError(f"The embedder's answer cannot be used: {problem}", hint="Try again; check RECTO_MODEL.")
+        raise CohereAPIError(
+            f"The embedder's answer cannot be used: {problem}", hint="Try again; check RECTO_MODEL."
+        )
 
 
 def checked_vector(vector: Any, dim: int | None) -> list[float]:
     """Return a caller's vector if it fits the collection, or say why it does not."""
     if not isinstance(vector, list | tuple):
         raise ArgumentError(
-            f"query_embedding must be a list of numbers, not {type(vector).__name__}", hint="Pass what embed_query returned."
+            f"query_embedding must be a list of numbers, not {type(vector).__name__}",
+            hint="Pass what embed_query returned.",
         )
     if problem := _vector_problem(vector, len(vector) if dim is None else dim):
-        raise ArgumentError(f"query_embedding cannot be used: {problem}", hint="Pass what embed_query returned.")
+        raise ArgumentError(
+            f"query_embedding cannot be used: {problem}", hint="Pass what embed_query returned."
+        )
     return [float(number) for number in vector]
 
 
@@ -235,10 +265,14 @@ def check_response(response: Mapping[str, Any]) -> None:
     try:
         again = json.loads(json.dumps(response, allow_nan=False))
     except (TypeError, ValueError) as error:
-        raise ResponseError(f"The response cannot be written as JSON: {error}", hint=_FOREIGN, reason=ErrorKind.DAMAGED) from None
+        raise ResponseError(
+            f"The response cannot be written as JSON: {error}", hint=_FOREIGN, reason=ErrorKind.DAMAGED
+        ) from None
     _fields(again, RESPONSE_FIELDS, "The response")
     if again["result_count"] != len(again["results"]):
-        raise ResponseError("result_count is not the number of results", hint=_FOREIGN, reason=ErrorKind.DAMAGED)
+        raise ResponseError(
+            "result_count is not the number of results", hint=_FOREIGN, reason=ErrorKind.DAMAGED
+        )
     for place, result in enumerate(again["results"], 1):
         _fields(result, RESULT_FIELDS, f"Result {place}")
         _fields(result["metadata"], METADATA_FIELDS, f"The metadata of result {place}")
@@ -248,7 +282,9 @@ def _fields(value: Any, fields: Mapping[str, type], what: str) -> None:
     for name, kind in fields.items():
         found = value.get(name) if isinstance(value, dict) else None
         if not isinstance(found, kind) or isinstance(found, bool):
-            raise ResponseError(f"{what} has no {name} of type {kind.__name__}", hint=_FOREIGN, reason=ErrorKind.DAMAGED)
+            raise ResponseError(
+                f"{what} has no {name} of type {kind.__name__}", hint=_FOREIGN, reason=ErrorKind.DAMAGED
+            )
 
 
 def _vector_problem(vector: Sequence[Any], dim: int) -> str:
@@ -260,4 +296,6 @@ def _vector_problem(vector: Sequence[Any], dim: int) -> str:
 
 
 def _broken(what: str) -> QdrantAPIError:
-    return QdrantAPIError(f"The engine's answer cannot be used: {what}", hint=_FOREIGN, reason=ErrorKind.DAMAGED)
+    return QdrantAPIError(
+        f"The engine's answer cannot be used: {what}", hint=_FOREIGN, reason=ErrorKind.DAMAGED
+    )

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from recto.contracts.retrieval_test.cli import Exit, Run, entry, tell
+from recto.contracts.retrieval_test.cli import Exit, Run, entry, notify
 from recto.contracts.retrieval_test.contract import DEFAULT_COLLECTION, SCHEMA_VERSION, QdrantAPIError
 from recto.errors import RectoError
 
@@ -17,13 +17,19 @@ the JSON says why: missing, empty, another model, no connection.
 
 
 @click.command(epilog=_EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
-@click.option("--collection", metavar="NAME", default=DEFAULT_COLLECTION, show_default=True, help="The collection to look at.")
+@click.option(
+    "--collection",
+    metavar="NAME",
+    default=DEFAULT_COLLECTION,
+    show_default=True,
+    help="The collection to look at.",
+)
 @click.pass_obj
 def command(run: Run, collection: str) -> Exit:
     """Look at the collection that is searched, and print JSON."""
     from recto.contracts.retrieval_test.service import Backend
 
-    with Backend(tell=tell) as backend:
+    with Backend(notify=notify) as backend:
         try:
             settings = backend.settings
         except RectoError as error:
@@ -32,11 +38,15 @@ def command(run: Run, collection: str) -> Exit:
         info = index.info
         made_with: dict[str, Any] | None = None
         if info.fingerprint is not None:
-            made_with = {"model": info.fingerprint.embedder.model, "pages": info.fingerprint.pages, "at": info.fingerprint.created_at}
+            made_with = {
+                "model": info.fingerprint.embedder.model,
+                "pages": info.fingerprint.pages,
+                "at": info.fingerprint.created_at,
+            }
         try:
             modules = index.modules()
         except RectoError as error:
-            tell(f"[WARNING] The modules cannot be counted: {error}")
+            notify(f"[WARNING] The modules cannot be counted: {error}")
             modules = {}
         run.document = {
             "schema_version": SCHEMA_VERSION,

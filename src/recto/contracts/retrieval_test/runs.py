@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from recto._util.names import filter_keys, page_key
-from recto._util.retry import Tell
+from recto._util.retry import Notify
 from recto.contracts.retrieval_test.contract import (
     DEFAULT_TOP_K,
     SCHEMA_VERSION,
@@ -70,7 +70,9 @@ class Verdict:
             "expected": dict(self.case.given),
             "unmet": list(self.unmet),
             "latency_ms": self.answered.latency_ms if self.answered else None,
-            "response": self.outcome.response if isinstance(self.outcome, Answered) else self._refusal(self.outcome),
+            "response": self.outcome.response
+            if isinstance(self.outcome, Answered)
+            else self._refusal(self.outcome),
         }
 
     def _refusal(self, error: RectoError) -> dict[str, Any]:
@@ -83,7 +85,7 @@ def turns(
     *,
     paid: bool,
     delay: float | None,
-    tell: Tell,
+    notify: Notify,
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Turn:
@@ -99,18 +101,24 @@ def turns(
         return pause
     if not paid:
         return lambda: None
-    pacer = Pacer(Pace(calls=QUERIES_PER_MINUTE), tell, clock, sleep)
+    pacer = Pacer(Pace(calls=QUERIES_PER_MINUTE), notify, clock, sleep)
     return lambda: pacer.wait(1, 0)
 
 
-def run_cases(suite: Cases, ask: Callable[[str, int], Answered], turn: Turn, top_k: int = DEFAULT_TOP_K) -> list[Verdict]:
+def run_cases(
+    suite: Cases, ask: Callable[[str, int], Answered], turn: Turn, top_k: int = DEFAULT_TOP_K
+) -> list[Verdict]:
     """Ask all queries in their order; a query that fails does not stop the others."""
     asked: list[tuple[Case, int, Answered | RectoError]] = []
     for number, case in enumerate(suite.cases, 1):
         limit = case.top_k or top_k
         asked.append((case, limit, _asked(ask, turn, case, limit)))
         _CLI.debug("%d of %d: %s", number, len(suite.cases), case.id)
-    best = {case.id: found.results[0].score for case, _, found in asked if isinstance(found, Answered) and found.results}
+    best = {
+        case.id: found.results[0].score
+        for case, _, found in asked
+        if isinstance(found, Answered) and found.results
+    }
     return [Verdict(case, limit, outcome, _unmet(case, outcome, best)) for case, limit, outcome in asked]
 
 
@@ -138,7 +146,9 @@ def _unmet(case: Case, outcome: Answered | RectoError, best: Mapping[str, float]
     if expect.pages and not _from_page(first, expect.pages):
         unmet.append(f"none of the first {expect.within} results is from {' or '.join(expect.pages)}")
     if expect.modules and not _from_module(first, expect.modules):
-        unmet.append(f"none of the first {expect.within} results is from module {' or '.join(expect.modules)}")
+        unmet.append(
+            f"none of the first {expect.within} results is from module {' or '.join(expect.modules)}"
+        )
     if expect.text and not any(_flat(expect.text) in _flat(result.text) for result in first):
         unmet.append(f"none of the first {expect.within} results says {expect.text!r}")
     unmet += [
@@ -152,7 +162,9 @@ def _unmet(case: Case, outcome: Answered | RectoError, best: Mapping[str, float]
 def _from_page(results: Sequence[SearchResult], pages: Sequence[str]) -> bool:
     """A page is named by its address, or by the end of its path without the extension."""
     wanted = [page_key(page) for page in pages]
-    found = {key for result in results for key in (page_key(result.metadata.url), page_key(result.metadata.source))}
+    found = {
+        key for result in results for key in (page_key(result.metadata.url), page_key(result.metadata.source))
+    }
     return any(key == page or key.endswith(f"/{page.lstrip('/')}") for key in found for page in wanted)
 
 
@@ -165,7 +177,11 @@ def _flat(text: str) -> str:
     return " ".join(text.split()).casefold()
 
 
-TARGETS_MS = {"embed": {"p95": 500, "p99": 1000}, "search": {"p95": 300, "p99": 500}, "total": {"p95": 2000, "p99": 3000}}
+TARGETS_MS = {
+    "embed": {"p95": 500, "p99": 1000},
+    "search": {"p95": 300, "p99": 500},
+    "total": {"p95": 2000, "p99": 3000},
+}
 """The contract's targets; they are reported, they do not decide."""
 
 _SUMMARY_CLI = logging.getLogger("recto.contracts.retrieval_test.cli")
@@ -186,7 +202,10 @@ def batch_document(suite: Cases, collection: str, model: str, verdicts: Sequence
 def summary(verdicts: Sequence[Verdict]) -> dict[str, Any]:
     """Return the metrics; success is a valid query that was answered, or one that was rightly refused."""
     passed = sum(verdict.passed for verdict in verdicts)
-    succeeded = sum(verdict.answered is not None or (verdict.passed and bool(verdict.case.expect.error)) for verdict in verdicts)
+    succeeded = sum(
+        verdict.answered is not None or (verdict.passed and bool(verdict.case.expect.error))
+        for verdict in verdicts
+    )
     latency = {name: _latency(verdicts, name) for name in COMPONENTS}
     figures = {
         "query_count": len(verdicts),
@@ -198,10 +217,15 @@ def summary(verdicts: Sequence[Verdict]) -> dict[str, Any]:
         "latency_ms": latency,
         "latency_targets_ms": TARGETS_MS,
         "within_targets": {
-            name: all(latency[name][mark] < most for mark, most in targets.items()) if latency[name]["count"] else None
+            name: all(latency[name][mark] < most for mark, most in targets.items())
+            if latency[name]["count"]
+            else None
             for name, targets in TARGETS_MS.items()
         },
-        "top_k_distribution": {str(top_k): count for top_k, count in sorted(Counter(verdict.top_k for verdict in verdicts).items())},
+        "top_k_distribution": {
+            str(top_k): count
+            for top_k, count in sorted(Counter(verdict.top_k for verdict in verdicts).items())
+        },
     }
     total = latency["total"]
     _SUMMARY_CLI.info(
@@ -262,12 +286,18 @@ def compared(verdicts: Sequence[Verdict], baseline: Mapping[str, Any], model: st
     """Return the verdicts with every difference from a kept run among what is unmet."""
     if baseline["model"] != model:
         raise InvalidArgument(
-            f"The expected results are of {baseline['model']}, but {model} is in use: they cannot be compared", hint=_SHAPE
+            f"The expected results are of {baseline['model']}, but {model} is in use: they cannot be compared",
+            hint=_SHAPE,
         )
     queries = baseline["queries"]
     if gone := sorted(set(queries) - {verdict.case.id for verdict in verdicts}):
-        raise InvalidArgument(f'The expected results have a query "{gone[0]}" that is not in the suite', hint=_SHAPE)
-    return [replace(verdict, unmet=(*verdict.unmet, *_differences(verdict, queries.get(verdict.case.id)))) for verdict in verdicts]
+        raise InvalidArgument(
+            f'The expected results have a query "{gone[0]}" that is not in the suite', hint=_SHAPE
+        )
+    return [
+        replace(verdict, unmet=(*verdict.unmet, *_differences(verdict, queries.get(verdict.case.id))))
+        for verdict in verdicts
+    ]
 
 
 def _kept(verdict: Verdict) -> dict[str, Any]:
@@ -276,7 +306,11 @@ def _kept(verdict: Verdict) -> dict[str, Any]:
     return {
         "query": verdict.answered.response["query"],
         "results": [
-            {"url": result.metadata.url, "chunk_index": result.metadata.chunk_index, "score": round(result.score, 4)}
+            {
+                "url": result.metadata.url,
+                "chunk_index": result.metadata.chunk_index,
+                "score": round(result.score, 4),
+            }
             for result in verdict.answered.results
         ],
     }
@@ -306,7 +340,10 @@ def _differences(verdict: Verdict, kept: Mapping[str, Any] | None) -> list[str]:
         return [] if same else ["an error on one side, results on the other"]
     if kept.get("query") != verdict.answered.response["query"]:
         return ["the expected results are those of another query text"]
-    found = {(result.metadata.url, result.metadata.chunk_index): result.score for result in verdict.answered.results}
+    found = {
+        (result.metadata.url, result.metadata.chunk_index): result.score
+        for result in verdict.answered.results
+    }
     if len(found) != len(kept["results"]):
         return [f"{len(found)} results where {len(kept['results'])} were expected"]
     last = min(found.values(), default=0.0)

@@ -10,7 +10,7 @@ from time import perf_counter
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from recto._util.retry import Tell
+from recto._util.retry import Notify
 from recto.contracts.retrieval_test import contract as checks
 from recto.contracts.retrieval_test.contract import (
     DEFAULT_COLLECTION,
@@ -41,10 +41,10 @@ _SEARCH = logging.getLogger("recto.contracts.retrieval_test.search")
 class Backend:
     """Embeds queries and searches collections as the settings say."""
 
-    def __init__(self, settings: Settings | None = None, tell: Tell = _SEARCH.info) -> None:
+    def __init__(self, settings: Settings | None = None, notify: Notify = _SEARCH.info) -> None:
         self._given = settings
         self._settings = settings
-        self._tell = tell
+        self._notify = notify
         self._embedder: Embedder | None = None
         self._store: Store | None = None
         self._retrievers: dict[str, Retriever] = {}
@@ -85,7 +85,10 @@ class Backend:
         return vector
 
     def search(
-        self, query_embedding: Sequence[float], top_k: int = DEFAULT_TOP_K, collection_name: str = DEFAULT_COLLECTION
+        self,
+        query_embedding: Sequence[float],
+        top_k: int = DEFAULT_TOP_K,
+        collection_name: str = DEFAULT_COLLECTION,
     ) -> list[SearchResult]:
         """Return the passages nearest to a vector, best first."""
         limit = checks.checked_top_k(top_k)
@@ -102,7 +105,9 @@ class Backend:
         _SEARCH.debug("%d results in %.1f ms", len(results), (perf_counter() - began) * 1e3)
         return results
 
-    def search_text(self, query_text: str, top_k: int, collection_name: str, mode: Mode) -> tuple[list[SearchResult], float]:
+    def search_text(
+        self, query_text: str, top_k: int, collection_name: str, mode: Mode
+    ) -> tuple[list[SearchResult], float]:
         """Return the passages that match a question in a mode, best first, and the seconds that embedding it took."""
         text, limit = checks.checked_query(query_text), checks.checked_top_k(top_k)
         known = self.open(collection_name).info.warnings
@@ -113,7 +118,7 @@ class Backend:
             raise QdrantAPIError.of(error) from error
         for warning in response.warnings:
             if warning not in known:
-                self._tell(f"[WARNING] {warning}")
+                self._notify(f"[WARNING] {warning}")
         results = results_of(response.hits)
         checks.check_results(results, limit)
         return results, response.timings.embed_ms / 1e3
@@ -151,7 +156,9 @@ class Backend:
         """Use it in a `with` block."""
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         """Close it."""
         self.close()
 
@@ -166,8 +173,10 @@ class Backend:
                 from recto.api import connect, open_store
 
                 if self._store is None:
-                    self._store = open_store(self.settings, self._tell)
-                self._retrievers[collection] = connect(self.settings, self._open_embedder(), self._store, collection, self._tell)
+                    self._store = open_store(self.settings, self._notify)
+                self._retrievers[collection] = connect(
+                    self.settings, self._open_embedder(), self._store, collection, self._notify
+                )
             return self._retrievers[collection]
 
     def _open_embedder(self) -> Embedder:
@@ -175,7 +184,7 @@ class Backend:
             if self._embedder is None:
                 from recto.api import open_embedder
 
-                self._embedder = open_embedder(self.settings, self._tell)
+                self._embedder = open_embedder(self.settings, self._notify)
             return self._embedder
 
 
@@ -195,7 +204,9 @@ class Answered:
     latency_ms: dict[str, float]
 
 
-def ask(backend: Backend, query: str, top_k: int, collection: str = DEFAULT_COLLECTION, mode: Mode = "dense") -> Answered:
+def ask(
+    backend: Backend, query: str, top_k: int, collection: str = DEFAULT_COLLECTION, mode: Mode = "dense"
+) -> Answered:
     """Validate, embed, search, format; only the query's text is logged, never what was found."""
     text = checked_query(query)
     limit = checked_top_k(top_k)

@@ -73,13 +73,17 @@ def read_json(path: Path, flag: str, shape: str) -> Any:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else error
         raise InvalidArgument(f"{flag} {path} cannot be read: {reason}", hint="Check the path.") from None
     if len(content) > MAX_BYTES:
-        raise InvalidArgument(f"{flag} {path} is larger than {MAX_BYTES // 1_000_000} MB", hint="Split it into several files.")
+        raise InvalidArgument(
+            f"{flag} {path} is larger than {MAX_BYTES // 1_000_000} MB", hint="Split it into several files."
+        )
     try:
         return json.loads(content.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
         raise InvalidArgument(f"{path}, byte {error.start + 1}: not UTF-8 text", hint=shape) from None
     except json.JSONDecodeError as error:
-        raise InvalidArgument(f"{path}, line {error.lineno}, column {error.colno}: {error.msg}", hint=shape) from None
+        raise InvalidArgument(
+            f"{path}, line {error.lineno}, column {error.colno}: {error.msg}", hint=shape
+        ) from None
     except RecursionError:
         raise InvalidArgument(f"{path}: nested too deeply", hint=shape) from None
     except ValueError as error:  # a number with thousands of digits
@@ -101,7 +105,10 @@ def parse_cases(data: Any, origin: str) -> Cases:
     for number, case in enumerate(cases.values(), 1):
         for other in case.expect.weaker_than:
             if other not in cases or other == case.id:
-                raise _fault(f"{origin}, query {number}", f'"weaker_than" names "{other}", which is no other query of the suite')
+                raise _fault(
+                    f"{origin}, query {number}",
+                    f'"weaker_than" names "{other}", which is no other query of the suite',
+                )
     name = data.get("name")
     return Cases(name if isinstance(name, str) and name.strip() else Path(origin).stem, tuple(cases.values()))
 
@@ -123,7 +130,15 @@ def _case(entry: Any, number: int, place: str) -> Case:
     expect = entry.get("expect", {})
     if not isinstance(expect, dict):
         raise _fault(place, '"expect" must be an object')
-    return Case(id, _query(entry, place), _expect(expect, place), category, _names(entry.get("tags"), place, "tags"), top_k, expect)
+    return Case(
+        id,
+        _query(entry, place),
+        _expect(expect, place),
+        category,
+        _names(entry.get("tags"), place, "tags"),
+        top_k,
+        expect,
+    )
 
 
 def _query(entry: dict[str, Any], place: str) -> str:
@@ -135,16 +150,26 @@ def _query(entry: dict[str, Any], place: str) -> str:
             raise _fault(place, f'"query" must be a text, not {type(entry["query"]).__name__}')
         return entry["query"]
     repeat = entry["query_repeat"]
-    if not isinstance(repeat, dict) or set(repeat) != {"text", "times"} or not isinstance(repeat["text"], str):
+    if (
+        not isinstance(repeat, dict)
+        or set(repeat) != {"text", "times"}
+        or not isinstance(repeat["text"], str)
+    ):
         raise _fault(place, '"query_repeat" must be an object with "text" and "times"')
     times = repeat["times"]
-    if isinstance(times, bool) or not isinstance(times, int) or not 1 <= times * max(1, len(repeat["text"])) <= _LONGEST_REPEAT:
+    if (
+        isinstance(times, bool)
+        or not isinstance(times, int)
+        or not 1 <= times * max(1, len(repeat["text"])) <= _LONGEST_REPEAT
+    ):
         raise _fault(place, f'"times" must be a whole number that makes at most {_LONGEST_REPEAT} characters')
     return str(repeat["text"] * times)
 
 
 def _expect(expect: dict[str, Any], place: str) -> Expect:
-    if unknown := sorted(set(expect) - {"page", "module", "text", "within", "min_results", "weaker_than", "error"}):
+    if unknown := sorted(
+        set(expect) - {"page", "module", "text", "within", "min_results", "weaker_than", "error"}
+    ):
         raise _fault(place, f'"{unknown[0]}" cannot be expected')
     error = expect.get("error", "")
     if error not in ("", *ERRORS):

@@ -80,7 +80,9 @@ def fastest_precision() -> Precision:
     return "int8" if has_int8_dot_product() else "fp32"
 
 
-def granite_embedder(home: Path, threads: int, precision: Precision = "fp32", *, once: bool = False) -> LocalEmbedder:
+def granite_embedder(
+    home: Path, threads: int, precision: Precision = "fp32", *, single_query: bool = False
+) -> LocalEmbedder:
     """Make the built-in embedder; `home` keeps its weights as they are used, and remembers that the pack was checked.
 
     A process that asks `once` does not arrange the weights for speed first, which takes as long as a dozen questions.
@@ -96,20 +98,22 @@ def granite_embedder(home: Path, threads: int, precision: Precision = "fp32", *,
     def weights() -> Weights:
         return prepared(home / "cache", variant.weights, variant.sha256, lambda: variant.make(checked_pack()))
 
-    def open_for(threads: int, *, once: bool = once) -> Run:
+    def open_for(threads: int, *, single_query: bool = single_query) -> Run:
         # Where int8 weights must be unsigned (see `session_settings`), optimising the graph makes them so.
-        quick = once and (variant.probe is None or has_int8_dot_product())
-        run = open_graph(variant.graph, weights(), threads, once=quick)
+        quick = single_query and (variant.probe is None or has_int8_dot_product())
+        run = open_graph(variant.graph, weights(), threads, single_query=quick)
         if variant.probe:
-            check_vector(run, PROBE, variant.probe, copies=1 if once else _PROBE_COPIES)
+            check_vector(run, PROBE, variant.probe, copies=1 if single_query else _PROBE_COPIES)
         return run
 
     def open_for_passages() -> Run:
         """Open it for many texts, whatever it was opened for before: a first question may find that the book has to be indexed."""
-        return open_for(1, once=False)
+        return open_for(1, single_query=False)
 
     def open_tokenizer() -> Tokenizer:
         return new_tokenizer(read_tokenizer(checked_pack()))
 
-    sessions = Sessions(open_for, threads, open_for_passages if once else None)
-    return LocalEmbedder(variant.fingerprint, MAX_TOKENS, open_tokenizer, sessions, threads, PlainTokenizer(_MERGES).encode)
+    sessions = Sessions(open_for, threads, open_for_passages if single_query else None)
+    return LocalEmbedder(
+        variant.fingerprint, MAX_TOKENS, open_tokenizer, sessions, threads, PlainTokenizer(_MERGES).encode
+    )

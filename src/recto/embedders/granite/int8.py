@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 CALIBRATION = Path(__file__).with_name("granite-int8.npz")
 LAST = 5
 LINEAR = tuple(
-    f"l{layer}.{part}" for layer in range(LAST + 1) for part in (("q", "kv") if layer == LAST else ("qkv",)) + ("ao", "f1", "f2")
+    f"l{layer}.{part}"
+    for layer in range(LAST + 1)
+    for part in (("q", "kv") if layer == LAST else ("qkv",)) + ("ao", "f1", "f2")
 )
 """The layers' products, by the names of their weights."""
 
@@ -39,12 +41,18 @@ def read_calibration() -> dict[str, Measured]:
 
     with np.load(CALIBRATION) as data:
         return {
-            name: Measured(data[f"{name}.factors"].astype(np.float32), float(data[f"{name}.scale"]), int(data[f"{name}.zero"]))
+            name: Measured(
+                data[f"{name}.factors"].astype(np.float32),
+                float(data[f"{name}.scale"]),
+                int(data[f"{name}.zero"]),
+            )
             for name in LINEAR
         }
 
 
-def quantised(weights: Mapping[str, NDArray[Any]], calibration: Mapping[str, Measured]) -> dict[str, NDArray[Any]]:
+def quantised(
+    weights: Mapping[str, NDArray[Any]], calibration: Mapping[str, Measured]
+) -> dict[str, NDArray[Any]]:
     """Return the weights as the int8 graph names them; the same numbers on every machine."""
     import numpy as np
 

@@ -37,10 +37,14 @@ def find_pack() -> Path:
     package, _, member = MEMBER.partition("/")
     found = find_spec(package)
     if found is None or not found.submodule_search_locations:
-        raise ConfigurationError("The local embedding model is not installed", hint=f"Install it with: {INSTALL}")
+        raise ConfigurationError(
+            "The local embedding model is not installed", hint=f"Install it with: {INSTALL}"
+        )
     path = Path(found.submodule_search_locations[0], member)
     if not path.is_file():
-        raise ConfigurationError(f"The local embedding model is missing: {path}", hint=f"Install it again with: {INSTALL}")
+        raise ConfigurationError(
+            f"The local embedding model is missing: {path}", hint=f"Install it again with: {INSTALL}"
+        )
     return path
 
 
@@ -76,7 +80,8 @@ def read_pack(path: Path) -> Pack:
 def _read_header(file: BinaryIO, path: Path) -> dict[str, Any]:
     if file.read(8) != MAGIC:
         raise ConfigurationError(
-            f"The local embedding model is damaged: {path} has no pack in it", hint=f"Install it again with: {INSTALL}"
+            f"The local embedding model is damaged: {path} has no pack in it",
+            hint=f"Install it again with: {INSTALL}",
         )
     (length,) = struct.unpack("<Q", file.read(8))
     header: dict[str, Any] = json.loads(file.read(length))

@@ -70,7 +70,9 @@ def find_library() -> Path | None:
 class Session:
     """A graph, open; any number of threads may run it at once. A library that cannot be used is an `OSError`, a graph an `OnnxError`."""
 
-    def __init__(self, library: Path, graph: bytes, threads: int, options: Mapping[str, str], *, optimise: bool = True) -> None:
+    def __init__(
+        self, library: Path, graph: bytes, threads: int, options: Mapping[str, str], *, optimise: bool = True
+    ) -> None:
         self._functions = functions = _functions(library)
         self._memory = _new(functions, "create_memory", _ARENA, _DEFAULT)
         _release_with(self, functions["release_memory"], self._memory)
@@ -85,7 +87,9 @@ class Session:
             for name, value in options.items():
                 _check(functions, functions["set_option"](settings, name.encode(), value.encode()))
             self._session = c_void_p()
-            _check(functions, functions["create_session"](env, graph, len(graph), settings, byref(self._session)))
+            _check(
+                functions, functions["create_session"](env, graph, len(graph), settings, byref(self._session))
+            )
         finally:
             functions["release_options"](settings)
         _release_with(self, functions["release_session"], self._session)
@@ -98,8 +102,14 @@ class Session:
         try:
             for place, numbers in enumerate(inputs.values()):
                 values[place] = self._tensor(numbers, rows).value
-            names, wanted = (c_char_p * len(inputs))(*map(str.encode, inputs)), (c_char_p * 1)(output.encode())
-            _check(functions, functions["run"](self._session, None, names, values, len(inputs), wanted, 1, results))
+            names, wanted = (
+                (c_char_p * len(inputs))(*map(str.encode, inputs)),
+                (c_char_p * 1)(output.encode()),
+            )
+            _check(
+                functions,
+                functions["run"](self._session, None, names, values, len(inputs), wanted, 1, results),
+            )
             return self._rows(results[0], rows)
         finally:
             for value in (*values, *results):
@@ -110,7 +120,14 @@ class Session:
         address, length = numbers.buffer_info()
         shape = (c_int64 * 2)(rows, length // rows)
         return _new(
-            self._functions, "create_tensor", self._memory, address, length * numbers.itemsize, shape, 2, _ELEMENTS[numbers.typecode]
+            self._functions,
+            "create_tensor",
+            self._memory,
+            address,
+            length * numbers.itemsize,
+            shape,
+            2,
+            _ELEMENTS[numbers.typecode],
         )
 
     def _rows(self, value: Any, rows: int) -> list[list[float]]:
@@ -141,7 +158,10 @@ def _functions(library: Path) -> dict[str, Any]:
     if not found:
         raise OSError(f"{library} has no functions of version {_VERSION}")
     table = ctypes.cast(found, POINTER(c_void_p))
-    return {name: ctypes.CFUNCTYPE(result, *arguments)(table[place]) for name, (place, result, arguments) in _FUNCTIONS.items()}
+    return {
+        name: ctypes.CFUNCTYPE(result, *arguments)(table[place])
+        for name, (place, result, arguments) in _FUNCTIONS.items()
+    }
 
 
 def _new(functions: Mapping[str, Any], name: str, *arguments: Any) -> c_void_p:
@@ -165,7 +185,7 @@ _MASKED = -1e9  # added to the attention scores of padding, so that softmax give
 _NEAR = 0.999  # processors differ in the last digits of what is not int8; a sum that overflows gives something else altogether
 
 
-def open_graph(graph: Path, weights: Weights, threads: int, *, once: bool = False) -> Run:
+def open_graph(graph: Path, weights: Weights, threads: int, *, single_query: bool = False) -> Run:
     """Open the graph for so many threads; `once` leaves out what pays only after several texts."""
     try:
         content = graph.read_bytes()
@@ -174,15 +194,19 @@ def open_graph(graph: Path, weights: Weights, threads: int, *, once: bool = Fals
     library = find_library()
     if library and weights.folder:
         with suppress(OSError):  # a build of onnxruntime whose library is another
-            return by_library(library, content, weights.folder, threads, once=once)
+            return by_library(library, content, weights.folder, threads, single_query=single_query)
     return _by_python(content, weights, threads)
 
 
-def by_library(library: Path, graph: bytes, folder: Path, threads: int, *, once: bool) -> Run:
+def by_library(library: Path, graph: bytes, folder: Path, threads: int, *, single_query: bool) -> Run:
     """Open the graph with weights in a folder."""
-    settings = {**session_settings(), WEIGHTS_FOLDER: str(folder), "session.disable_prepacking": "1" if once else "0"}
+    settings = {
+        **session_settings(),
+        WEIGHTS_FOLDER: str(folder),
+        "session.disable_prepacking": "1" if single_query else "0",
+    }
     try:
-        session = Session(library, graph, threads, settings, optimise=not once)
+        session = Session(library, graph, threads, settings, optimise=not single_query)
     except OnnxError as error:
         raise cannot_open(error) from error
     return lambda rows: session.run(_padded(rows), len(rows), OUTPUT)
@@ -221,4 +245,6 @@ def check_vector(run: Run, tokens: Sequence[int], known: Path, *, copies: int) -
     """Embed several copies of a text whose int8 vector is known, and compare each with it."""
     expected = array("f", known.read_bytes())
     if not all(sum(map(mul, vector, expected)) >= _NEAR for vector in run([tokens] * copies)):
-        raise ConfigurationError("int8 gives wrong numbers on this processor", hint="Set RECTO_PRECISION=fp32, and index again.")
+        raise ConfigurationError(
+            "int8 gives wrong numbers on this processor", hint="Set RECTO_PRECISION=fp32, and index again."
+        )

@@ -25,7 +25,9 @@ def prepared(folder: Path, name: str, sha256: str, make: Callable[[], Arrays]) -
         if checked_sha256(path, verdict) == sha256:
             return Weights(folder)
     arrays = make()
-    with suppress(OSError):  # a home that is missing, full or not ours costs this work at each start, nothing more
+    with suppress(
+        OSError
+    ):  # a home that is missing, full or not ours costs this work at each start, nothing more
         folder.mkdir(exist_ok=True)
         replace_bytes(path, _parts(arrays))
         if checked_sha256(path, verdict) == sha256:

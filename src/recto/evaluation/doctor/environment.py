@@ -10,7 +10,7 @@ from importlib import metadata
 from pathlib import Path
 
 from recto.errors import ErrorKind, RectoError, StoreBusy
-from recto.evaluation.doctor.findings import Finding, Patient, error, from_error, note, ok, warning
+from recto.evaluation.doctor.findings import DoctorContext, Finding, error, from_error, note, ok, warning
 from recto.settings import BUILT_IN_MODEL, CLOUD_VARIABLES, find_dotenv, load_settings, read_dotenv
 from recto.stores.edge.layout import CollectionDirectory, Home
 from recto.stores.lock import WriterLock
@@ -18,22 +18,31 @@ from recto.stores.lock import WriterLock
 _LITTLE = 256 << 20  # bytes
 _TOO_LITTLE = 32 << 20
 _PACKAGES = ("qdrant-edge-py", "onnxruntime", "tokenizers", "numpy", "markdown-it-py", "click")
-_EXTRAS = {"cloud": ("cohere", "qdrant-client"), "crawl": ("httpcore", "selectolax"), "serve": ("fastapi", "uvicorn"), "mcp": ("mcp",)}
+_EXTRAS = {
+    "cloud": ("cohere", "qdrant-client"),
+    "crawl": ("httpcore", "selectolax"),
+    "serve": ("fastapi", "uvicorn"),
+    "mcp": ("mcp",),
+}
 
 
-def configuration(patient: Patient) -> Iterator[Finding]:
+def configuration(patient: DoctorContext) -> Iterator[Finding]:
     """Read the settings, and say which set-up they choose and why."""
     dotenv = find_dotenv(patient.directory)
     evidence = [f".env: {dotenv}" if dotenv else ".env: none found"]
     values = {**read_dotenv(patient.directory), **patient.environment}
-    set_here = sorted(name for name, value in values.items() if value.strip() and name.startswith(("RECTO_", "QDRANT_", "COHERE_", "COLL")))
+    set_here = sorted(
+        name
+        for name, value in values.items()
+        if value.strip() and name.startswith(("RECTO_", "QDRANT_", "COHERE_", "COLL"))
+    )
     evidence.append(f"set: {', '.join(set_here) or 'nothing'}")
     settings = patient.settings = load_settings(patient.environment, patient.directory)
     parts = f"{settings.embedder} embedder ({settings.model}), {settings.store} store"
     yield ok("configuration", f"{parts}, because {_reason(values)}", *evidence)
 
 
-def home(patient: Patient) -> Iterator[Finding]:
+def home(patient: DoctorContext) -> Iterator[Finding]:
     """Check that the home can be written, and that there is room."""
     if patient.settings is None:
         return
@@ -50,7 +59,9 @@ def home(patient: Patient) -> Iterator[Finding]:
     free = shutil.disk_usage(existing).free
     room, repair = f"{free >> 20} MiB free", "Free some space, or set RECTO_HOME."
     if free < _TOO_LITTLE:
-        yield error("home", "full", f"The disk of {place} is full: {room}", repair=repair, kind=ErrorKind.STORAGE)
+        yield error(
+            "home", "full", f"The disk of {place} is full: {room}", repair=repair, kind=ErrorKind.STORAGE
+        )
     elif free < _LITTLE:
         yield warning("home", "little_space", f"There is little room in {place}: {room}", repair=repair)
     elif not place.exists():
@@ -59,13 +70,15 @@ def home(patient: Patient) -> Iterator[Finding]:
         yield ok("home", f"{place} can be written, {room}")
 
 
-def packages(patient: Patient) -> Iterator[Finding]:
+def packages(patient: DoctorContext) -> Iterator[Finding]:
     """Check that what the set-up needs is installed."""
     found = {name: _version(name) for name in _PACKAGES}
     missing = [name for name, version in found.items() if not version]
     extras = [extra for extra, names in _EXTRAS.items() if all(map(_version, names))]
     evidence = [f"{name} {version}" for name, version in found.items() if version]
-    evidence += [f"{name} {version}" for names in _EXTRAS.values() for name in names if (version := _version(name))]
+    evidence += [
+        f"{name} {version}" for names in _EXTRAS.values() for name in names if (version := _version(name))
+    ]
     if missing:
         yield error(
             "packages",
@@ -91,7 +104,7 @@ def packages(patient: Patient) -> Iterator[Finding]:
         yield ok("packages", f"Recto {__version__}, extras: {', '.join(extras) or 'none'}", *evidence)
 
 
-def model(patient: Patient) -> Iterator[Finding]:
+def model(patient: DoctorContext) -> Iterator[Finding]:
     """Check the local model's file against its hash, and that it can be loaded."""
     settings = patient.settings
     if settings is None:
@@ -148,7 +161,7 @@ def _version(name: str) -> str:
 _METADATA_SINCE = (1, 16)
 
 
-def cohere(patient: Patient) -> Iterator[Finding]:
+def cohere(patient: DoctorContext) -> Iterator[Finding]:
     """Embed one word."""
     if patient.settings is None or patient.settings.embedder != "cohere" or patient.embedder is None:
         return
@@ -161,7 +174,7 @@ def cohere(patient: Patient) -> Iterator[Finding]:
     yield ok("cohere", f"Cohere answers: {patient.embedder.fingerprint}")
 
 
-def engine(patient: Patient) -> Iterator[Finding]:
+def engine(patient: DoctorContext) -> Iterator[Finding]:
     """Open the store; ask a server for its version and, with the key, for its collections."""
     if patient.settings is None:
         return
@@ -175,12 +188,14 @@ def engine(patient: Patient) -> Iterator[Finding]:
 
         names = store.collections()
         patient.store = store
-        yield ok("engine", f"{engine_version()}, {len(names)} collection{'' if len(names) == 1 else 's'}", *names)
+        yield ok(
+            "engine", f"{engine_version()}, {len(names)} collection{'' if len(names) == 1 else 's'}", *names
+        )
         return
     yield from _server(patient, store)
 
 
-def _server(patient: Patient, store: object) -> Iterator[Finding]:
+def _server(patient: DoctorContext, store: object) -> Iterator[Finding]:
     from recto.stores.qdrant.store import ServerStore
 
     if not isinstance(store, ServerStore):
@@ -208,7 +223,7 @@ def _numbers(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in version.split(".")[:2] if part.isdecimal())
 
 
-def leftovers(patient: Patient) -> Iterator[Finding]:
+def leftovers(patient: DoctorContext) -> Iterator[Finding]:
     """Tell a writer at work from one that died, and say what is kept of it."""
     if patient.settings is None or not patient.settings.home.is_dir():
         return
@@ -219,7 +234,7 @@ def leftovers(patient: Patient) -> Iterator[Finding]:
     yield from found or [ok("leftovers", "No interrupted work")]
 
 
-def _journals(patient: Patient) -> Iterator[Finding]:
+def _journals(patient: DoctorContext) -> Iterator[Finding]:
     home = patient.settings.home if patient.settings else None
     for path in sorted((home / "journal").glob("*.vectors")) if home else ():
         name, size = path.stem, path.stat().st_size
@@ -229,14 +244,22 @@ def _journals(patient: Patient) -> Iterator[Finding]:
 
 def _collection(name: str, directory: CollectionDirectory) -> Iterator[Finding]:
     drafts = sorted(path.name for path in directory.path.glob("building-*"))
-    orphans = [path.name for path in sorted(directory.path.glob("gen-*")) if path.is_dir() and not directory.manifest(path.name).exists()]
+    orphans = [
+        path.name
+        for path in sorted(directory.path.glob("gen-*"))
+        if path.is_dir() and not directory.manifest(path.name).exists()
+    ]
     if directory.lock.exists():
         try:
             with WriterLock(directory.lock, f"Collection '{name}'"):
                 pass
         except StoreBusy as busy:
-            yield note("leftovers", "at_work", f"{busy.message}; readers see the old index until it has finished")
+            yield note(
+                "leftovers", "at_work", f"{busy.message}; readers see the old index until it has finished"
+            )
             return
     if drafts or orphans:
         message = f"A writer of '{name}' was killed; the next one clears up after it"
-        yield note("leftovers", "draft", message, *drafts, *orphans, repair=f"recto index PATH --collection {name}")
+        yield note(
+            "leftovers", "draft", message, *drafts, *orphans, repair=f"recto index PATH --collection {name}"
+        )

@@ -14,10 +14,10 @@ from recto.evaluation.doctor import collection as indexed
 from recto.evaluation.doctor import environment as leftovers
 from recto.evaluation.doctor import environment as services
 from recto.evaluation.doctor import environment as setup
-from recto.evaluation.doctor.findings import Finding, Patient, error, from_error, note
+from recto.evaluation.doctor.findings import DoctorContext, Finding, error, from_error, note
 from recto.settings import read_dotenv
 
-Check = Callable[[Patient], Iterable[Finding]]
+Check = Callable[[DoctorContext], Iterable[Finding]]
 
 CHECKS: Mapping[str, Check] = {
     "configuration": setup.configuration,
@@ -48,7 +48,7 @@ def examine(
     progress: Callable[[str], None] | None = None,
 ) -> Iterator[Finding]:
     """Yield what the checks find, in their order."""
-    patient = Patient(environment, directory, collection, everything)
+    patient = DoctorContext(environment, directory, collection, everything)
     secrets = _secrets(environment, directory)
     try:
         for name, check in CHECKS.items():
@@ -65,7 +65,7 @@ def examine(
                 part.close()
 
 
-def _isolated(name: str, check: Check, patient: Patient) -> list[Finding]:
+def _isolated(name: str, check: Check, patient: DoctorContext) -> list[Finding]:
     """Return what a check finds; what it raises is a finding, too."""
     found: list[Finding] = []
     try:
@@ -78,11 +78,13 @@ def _isolated(name: str, check: Check, patient: Patient) -> list[Finding]:
         found.append(error(name, "storage", message, repair=repair, kind=ErrorKind.STORAGE))
     except Exception as failure:  # noqa: BLE001 - an examination that dies of what it finds helps nobody
         message = f"The check itself failed: {type(failure).__name__}: {failure}"
-        found.append(error(name, "failed", message, repair=patient.index_command(rebuild=True), kind=ErrorKind.DAMAGED))
+        found.append(
+            error(name, "failed", message, repair=patient.index_command(rebuild=True), kind=ErrorKind.DAMAGED)
+        )
     return found
 
 
-def _skipped(patient: Patient) -> str:
+def _skipped(patient: DoctorContext) -> str:
     """Say what could not be looked at, and why."""
     if patient.settings is None:
         return "Everything that depends on the settings: they cannot be read"

@@ -62,7 +62,7 @@ def from_error(check: str, failure: RectoError) -> Finding:
 
 
 @dataclass(slots=True)
-class Patient:
+class DoctorContext:
     """The parts of one set-up, as far as they could be opened."""
 
     environment: Mapping[str, str]
@@ -80,7 +80,9 @@ class Patient:
     @property
     def collection(self) -> str:
         """The name that is examined."""
-        return self.asked or (self.settings.collection_or(QUERY_COLLECTION) if self.settings else QUERY_COLLECTION)
+        return self.asked or (
+            self.settings.collection_or(QUERY_COLLECTION) if self.settings else QUERY_COLLECTION
+        )
 
     def index_command(self, *, rebuild: bool = False) -> str:
         """Return the command that makes the index again; with `rebuild`, all of it, whatever seems unchanged."""

@@ -38,31 +38,57 @@ def coverage_page(found: Coverage, info: IndexInfo, *, least: float | None, when
     """Return the page; `least` is the percentage of sections that have to come, if one was asked for."""
     sections = (
         Section("map", "Map of the book", _map(found)),
-        Section("unreachable", "Unreachable", _listing("Sections that neither question brings", found.unreachable, "First came", _first)),
+        Section(
+            "unreachable",
+            "Unreachable",
+            _listing("Sections that neither question brings", found.unreachable, "First came", _first),
+        ),
         Section(
             "duplicates",
             "Duplicates",
-            _listing("Sections that stand elsewhere in nearly the same words", found.duplicates, "The same as", _copies),
+            _listing(
+                "Sections that stand elsewhere in nearly the same words",
+                found.duplicates,
+                "The same as",
+                _copies,
+            ),
         ),
         Section(
-            "shadowed", "Shadowed", _listing("Sections before which another module always comes", found.shadowed, "Comes first", _shadow)
+            "shadowed",
+            "Shadowed",
+            _listing(
+                "Sections before which another module always comes", found.shadowed, "Comes first", _shadow
+            ),
         ),
         Section("confusion", "Modules", _modules(found)),
         Section("pages", "Pages", _pages(found)),
     )
-    return document(Report(f"Coverage of {found.collection}", _verdict(found, least), _facts(found, info, when), sections))
+    return document(
+        Report(f"Coverage of {found.collection}", _verdict(found, least), _facts(found, info, when), sections)
+    )
 
 
 def _verdict(found: Coverage, least: float | None) -> Markup:
     total, reached = len(found.sections), len(found.sections) - len(found.unreachable)
     good = least is None or found.share * 100 >= least
     asked = f", of at least {least:g} %" if least is not None else ""
-    head = element("h2", outcome(good=good, yes="Passed", no="Failed"), id="verdict-title") if least is not None else None
-    told = element("p", f"{reached} of {counted(total, 'section')} can be reached ({found.share:.1%}{asked}).", class_="told")
+    head = (
+        element("h2", outcome(good=good, yes="Passed", no="Failed"), id="verdict-title")
+        if least is not None
+        else None
+    )
+    told = element(
+        "p",
+        f"{reached} of {counted(total, 'section')} can be reached ({found.share:.1%}{asked}).",
+        class_="told",
+    )
     shown = tiles(
         [
             ("By heading", *_part(sum(one.heading_rank is not None for one in found.sections), total)),
-            ("By first sentence", *_part(sum(one.sentence_rank is not None for one in found.sections), total)),
+            (
+                "By first sentence",
+                *_part(sum(one.sentence_rank is not None for one in found.sections), total),
+            ),
             ("Unreachable", str(len(found.unreachable)), ""),
             ("Duplicates", str(len(found.duplicates)), ""),
             ("Shadowed", str(len(found.shadowed)), ""),
@@ -96,7 +122,10 @@ def _map(found: Coverage) -> Markup:
         "Each cell is a page; its number is the percentage of questions (by heading and by first sentence) that bring their section "
         f"among the first {WITHIN}. Orange is low, blue is high."
     )
-    modules = (_cells(module, list(pages)) for module, pages in groupby(enumerate(rows), key=lambda numbered: numbered[1].module))
+    modules = (
+        _cells(module, list(pages))
+        for module, pages in groupby(enumerate(rows), key=lambda numbered: numbered[1].module)
+    )
     return joined((told, element("dl", *modules, class_="map")))
 
 
@@ -127,11 +156,20 @@ def _pages(found: Coverage) -> Markup:
         tables.chart("Questions that bring their section"),
         *map(tables.numbers, ("Percent", "Sections", "By heading", "By sentence", "Reached")),
     )
-    return tables.table("Pages, and how many of their sections come", columns, (_page(number, row) for number, row in enumerate(rows)))
+    return tables.table(
+        "Pages, and how many of their sections come",
+        columns,
+        (_page(number, row) for number, row in enumerate(rows)),
+    )
 
 
 def _page(number: int, row: PageCoverage) -> tuple[str, ...]:
-    name = element("span", words(row.title) if row.title else None, element("small", place(row.page_url)), id=f"page-{number}")
+    name = element(
+        "span",
+        words(row.title) if row.title else None,
+        element("small", place(row.page_url)),
+        id=f"page-{number}",
+    )
     drawn = charts.bar(f"{row.heat:.0%}", row.heat)
     counts = map(str, (row.sections, row.by_heading, row.by_sentence, row.reached))
     return name, words(row.module), drawn, f"{row.heat:.0%}", *counts
@@ -140,21 +178,45 @@ def _page(number: int, row: PageCoverage) -> tuple[str, ...]:
 def _modules(found: Coverage) -> Markup:
     if not found.confusion:
         return Markup()
-    matrix = tables.matrix("Where the first results were from, for each module asked for", "Asked for", found.confusion)
-    return joined((matrix, note("Blue: the module itself. Orange: another one. The deeper, the larger the share of the row.")))
+    matrix = tables.matrix(
+        "Where the first results were from, for each module asked for", "Asked for", found.confusion
+    )
+    return joined(
+        (
+            matrix,
+            note(
+                "Blue: the module itself. Orange: another one. The deeper, the larger the share of the row."
+            ),
+        )
+    )
 
 
 def _listing(caption: str, found: Sequence[Reached], why: str, reason: Callable[[Reached], Markup]) -> Markup:
     if not found:
         return note("None.")
-    columns = (*map(tables.text, ("Section", "Module")), *map(tables.numbers, ("By heading", "By sentence")), tables.text(why))
-    rows = ((_name(one), words(one.section.module), _rank(one.heading_rank), _rank(one.sentence_rank), reason(one)) for one in found)
+    columns = (
+        *map(tables.text, ("Section", "Module")),
+        *map(tables.numbers, ("By heading", "By sentence")),
+        tables.text(why),
+    )
+    rows = (
+        (
+            _name(one),
+            words(one.section.module),
+            _rank(one.heading_rank),
+            _rank(one.sentence_rank),
+            reason(one),
+        )
+        for one in found
+    )
     table = tables.table(caption, columns, rows)
     return table if len(found) <= _OPEN else folded(counted(len(found), "section"), table)
 
 
 def _name(one: Reached) -> Markup:
-    return element("span", words(" > ".join(one.section.headings)), element("small", place(one.section.place)))
+    return element(
+        "span", words(" > ".join(one.section.headings)), element("small", place(one.section.place))
+    )
 
 
 def _rank(rank: int | None) -> str:

@@ -22,7 +22,10 @@ def junit_xml(run: Run, gate: Sequence[Check]) -> str:
     questions = [line for answer in run.answers for line in _case(run, answer)]
     for missing in gone.values():
         questions.append(f"  <testcase classname={_quoted(run.suite)} name={_quoted(missing.query)}>")
-        questions += [f"   <error type={_quoted('UNMEASURED')} message={_quoted(str(missing))}/>", "  </testcase>"]
+        questions += [
+            f"   <error type={_quoted('UNMEASURED')} message={_quoted(str(missing))}/>",
+            "  </testcase>",
+        ]
     conditions = [line for check in gate for line in _condition(run, check)]
     lines = [
         '<?xml version="1.0" encoding="UTF-8"?>',
@@ -40,7 +43,9 @@ def junit_xml(run: Run, gate: Sequence[Check]) -> str:
 
 
 def _case(run: Run, answer: Answer) -> Iterator[str]:
-    head = f'  <testcase classname={_quoted(run.suite)} name={_quoted(answer.key)} time="{answer.ms / 1000:.4f}"'
+    head = (
+        f'  <testcase classname={_quoted(run.suite)} name={_quoted(answer.key)} time="{answer.ms / 1000:.4f}"'
+    )
     if answer.passed:
         yield f"{head}/>"
         return

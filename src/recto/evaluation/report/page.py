@@ -19,7 +19,9 @@ from recto.errors import StorageError
 from recto.evaluation.statistics import Estimate
 from recto.types import Fingerprint
 
-_REMOVED = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]")
+_REMOVED = re.compile(
+    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]"
+)
 """Control characters, those that turn the direction of what follows them, and what cannot be written as UTF-8 or has no place in HTML."""
 
 _VOID = frozenset({"meta", "line", "circle", "rect"})
@@ -40,10 +42,16 @@ def safe(text: str) -> Markup:
 
 def element(name: str, /, *children: str | None, **attributes: Value) -> Markup:
     """Return an element; `class_` and `aria_label` become `class` and `aria-label`, None and False are left out."""
-    written = "".join(_attribute(key, value) for key, value in attributes.items() if value is not None and value is not False)
+    written = "".join(
+        _attribute(key, value)
+        for key, value in attributes.items()
+        if value is not None and value is not False
+    )
     if name in _VOID:
         return Markup(f"<{name}{written}>" if name == "meta" else f"<{name}{written}/>")
-    return Markup(f"<{name}{written}>{''.join(safe(child) for child in children if child is not None)}</{name}>")
+    return Markup(
+        f"<{name}{written}>{''.join(safe(child) for child in children if child is not None)}</{name}>"
+    )
 
 
 def joined(parts: Iterable[str | None], between: str = "\n") -> Markup:
@@ -54,7 +62,11 @@ def joined(parts: Iterable[str | None], between: str = "\n") -> Markup:
 def place(address: str) -> Markup:
     """Return an address: a link if a browser can open it, else its text."""
     shown = element("span", address, class_="place")
-    return element("a", shown, href=_REMOVED.sub("", address), rel="noopener noreferrer") if _is_web(address) else shown
+    return (
+        element("a", shown, href=_REMOVED.sub("", address), rel="noopener noreferrer")
+        if _is_web(address)
+        else shown
+    )
 
 
 def words(text: str) -> Markup:
@@ -99,7 +111,9 @@ _STEPS = (0.25, 0.45, 0.65, 0.8, 0.9, 0.97)
 
 def whisker(name: str, score: Estimate) -> Markup:
     """Draw a mean between 0 and 1 as a dot, with its interval as a line."""
-    said = f"{name}: mean {number(score.mean)}, 95 % interval from {number(score.low)} to {number(score.high)}"
+    said = (
+        f"{name}: mean {number(score.mean)}, 95 % interval from {number(score.low)} to {number(score.high)}"
+    )
     low, high = _percent(score.low), _percent(score.high)
     drawn = (_track(), *_ticks(25, 50, 75), *_interval(low, high), _dot(_percent(score.mean), "dot"))
     return _svg(said, *drawn)
@@ -107,19 +121,39 @@ def whisker(name: str, score: Estimate) -> Markup:
 
 def change(name: str, delta: Estimate, reach: float, *, lost: bool) -> Markup:
     """Draw a change as a dot on an axis from `-reach` to `reach`, with its interval as a line and no change in the middle."""
-    said = f"{name}: change {signed(delta.mean)}, 95 % interval from {signed(delta.low)} to {signed(delta.high)}"
+    said = (
+        f"{name}: change {signed(delta.mean)}, 95 % interval from {signed(delta.low)} to {signed(delta.high)}"
+    )
 
     def at(value: float) -> str:
         return _percent(0.5 + value / (2 * reach) if reach else 0.5)
 
     middle = element("line", class_="zero", x1="50%", x2="50%", y1=1, y2=_HEIGHT - 1)
-    return _svg(said, _track(), middle, *_interval(at(delta.low), at(delta.high)), _dot(at(delta.mean), "dot lost" if lost else "dot"))
+    return _svg(
+        said,
+        _track(),
+        middle,
+        *_interval(at(delta.low), at(delta.high)),
+        _dot(at(delta.mean), "dot lost" if lost else "dot"),
+    )
 
 
 def bar(said: str, share: float, mark: float | None = None, *, weak: bool = False) -> Markup:
     """Draw a share of the width as a bar; `mark` is a line across it, such as a noise level."""
-    filled = element("rect", class_="bar weak" if weak else "bar", x=0, y=4, width=_percent(share), height=_HEIGHT - 8, rx=2)
-    line = None if mark is None else element("line", class_="mark", x1=_percent(mark), x2=_percent(mark), y1=1, y2=_HEIGHT - 1)
+    filled = element(
+        "rect",
+        class_="bar weak" if weak else "bar",
+        x=0,
+        y=4,
+        width=_percent(share),
+        height=_HEIGHT - 8,
+        rx=2,
+    )
+    line = (
+        None
+        if mark is None
+        else element("line", class_="mark", x1=_percent(mark), x2=_percent(mark), y1=1, y2=_HEIGHT - 1)
+    )
     return _svg(said, _track(), filled, line)
 
 
@@ -147,7 +181,14 @@ def _track() -> Markup:
 
 def _ticks(*percents: int) -> Iterator[Markup]:
     for percent in percents:
-        yield element("line", class_="tick", x1=f"{percent}%", x2=f"{percent}%", y1=_HEIGHT // 2 - 3, y2=_HEIGHT // 2 + 3)
+        yield element(
+            "line",
+            class_="tick",
+            x1=f"{percent}%",
+            x2=f"{percent}%",
+            y1=_HEIGHT // 2 - 3,
+            y2=_HEIGHT // 2 + 3,
+        )
 
 
 def _interval(low: str, high: str) -> Iterator[Markup]:
@@ -193,7 +234,9 @@ def chart(title: str) -> Column:
 
 def table(caption: str, columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> Markup:
     """Return a table whose rows are named by their first cells."""
-    head = element("tr", *(element("th", column.title, scope="col", class_=column.kind) for column in columns))
+    head = element(
+        "tr", *(element("th", column.title, scope="col", class_=column.kind) for column in columns)
+    )
     return boxed(caption, head, (_row(columns, row) for row in rows))
 
 
@@ -207,7 +250,11 @@ def boxed(caption: str, head: Markup, rows: Iterable[Markup], class_: str = "box
 def matrix(caption: str, corner: str, counts: Mapping[str, Mapping[str, int]]) -> Markup:
     """Return how often a row's name met each column's; right is blue, wrong is orange, and deeper is more often."""
     names = sorted({*counts, *(name for row in counts.values() for name in row)})
-    head = element("tr", element("th", corner, scope="col"), *(element("th", words(name), scope="col", class_=_NUMBER) for name in names))
+    head = element(
+        "tr",
+        element("th", corner, scope="col"),
+        *(element("th", words(name), scope="col", class_=_NUMBER) for name in names),
+    )
     rows = (
         element("tr", element("th", words(name), scope="row"), *(_cell(name, other, row) for other in names))
         for name, row in counts.items()
@@ -224,7 +271,9 @@ def _cell(name: str, other: str, row: Mapping[str, int]) -> Markup:
 
 def _row(columns: Sequence[Column], cells: Sequence[str]) -> Markup:
     first = element("th", cells[0], scope="row", class_=columns[0].kind)
-    rest = (element("td", cell, class_=column.kind) for column, cell in zip(columns[1:], cells[1:], strict=True))
+    rest = (
+        element("td", cell, class_=column.kind) for column, cell in zip(columns[1:], cells[1:], strict=True)
+    )
     return element("tr", first, *map(safe, rest))
 
 
@@ -257,7 +306,11 @@ def document(report: Report) -> str:
         element("meta", name="viewport", content="width=device-width, initial-scale=1"),
         element("meta", name="color-scheme", content="light dark"),
         element("meta", name="referrer", content="no-referrer"),
-        element("meta", http_equiv="Content-Security-Policy", content=f"default-src 'none'; style-src 'sha256-{digest}'"),
+        element(
+            "meta",
+            http_equiv="Content-Security-Policy",
+            content=f"default-src 'none'; style-src 'sha256-{digest}'",
+        ),
         element("meta", name="generator", content=f"Recto {__version__}"),
         element("title", report.title),
         element("style", Markup(style)),
@@ -265,12 +318,22 @@ def document(report: Report) -> str:
     links = [element("li", element("a", section.title, href=f"#{section.key}")) for section in sections]
     body = (
         element("a", "Skip to the contents of the report", class_="skip", href="#main"),
-        element("header", element("p", "Recto", class_="brand"), element("h1", report.title), report.verdict, report.facts),
+        element(
+            "header",
+            element("p", "Recto", class_="brand"),
+            element("h1", report.title),
+            report.verdict,
+            report.facts,
+        ),
         element("nav", element("ul", *links), aria_label="Sections of this report") if links else None,
         element("main", joined(_section(section) for section in sections), id="main"),
-        element("footer", element("p", f"Made by Recto {__version__}. This page loads nothing and runs nothing.")),
+        element(
+            "footer", element("p", f"Made by Recto {__version__}. This page loads nothing and runs nothing.")
+        ),
     )
-    html = element("html", element("head", joined(("", *head))), "\n", element("body", joined(body)), lang="en")
+    html = element(
+        "html", element("head", joined(("", *head))), "\n", element("body", joined(body)), lang="en"
+    )
     return f"<!DOCTYPE html>\n{html}\n"
 
 
@@ -279,7 +342,9 @@ def write(path: Path, page: str) -> None:
     try:
         replace_text(path, page)
     except OSError as error:
-        raise StorageError(f"{path} cannot be written: {error.strerror or error}", hint="Check the directory.") from error
+        raise StorageError(
+            f"{path} cannot be written: {error.strerror or error}", hint="Check the directory."
+        ) from error
 
 
 def facts(pairs: Sequence[tuple[str, str]]) -> Markup:
@@ -303,13 +368,19 @@ def made(fingerprint: Fingerprint | None) -> list[tuple[str, str]]:
 
 def moment(when: datetime) -> Markup:
     """Return a time for people and for programs."""
-    return element("time", when.strftime("%Y-%m-%d %H:%M:%S %Z").strip(), datetime=when.isoformat(timespec="seconds"))
+    return element(
+        "time", when.strftime("%Y-%m-%d %H:%M:%S %Z").strip(), datetime=when.isoformat(timespec="seconds")
+    )
 
 
 def tiles(values: Sequence[tuple[str, str, str]]) -> Markup:
     """Return the few numbers that matter most: what it is, the number, and a note."""
     told = (
-        element("div", element("dt", name), element("dd", element("b", value), element("small", note) if note else None))
+        element(
+            "div",
+            element("dt", name),
+            element("dd", element("b", value), element("small", note) if note else None),
+        )
         for name, value, note in values
     )
     return element("dl", *told, class_="tiles")
@@ -318,7 +389,12 @@ def tiles(values: Sequence[tuple[str, str, str]]) -> Markup:
 def outcome(*, good: bool, yes: str, no: str) -> Markup:
     """Return a word with a sign, so that its colour is not needed."""
     sign = "\N{CHECK MARK}" if good else "\N{BALLOT X}"
-    return element("span", element("span", sign, aria_hidden="true"), f" {yes if good else no}", class_="good" if good else "bad")
+    return element(
+        "span",
+        element("span", sign, aria_hidden="true"),
+        f" {yes if good else no}",
+        class_="good" if good else "bad",
+    )
 
 
 def folded(title: str, body: Markup) -> Markup:
@@ -333,4 +409,6 @@ def note(*parts: str) -> Markup:
 
 def _section(section: Section) -> Markup:
     heading = element("h2", section.title, id=f"{section.key}-title")
-    return element("section", heading, "\n", section.body, id=section.key, aria_labelledby=f"{section.key}-title")
+    return element(
+        "section", heading, "\n", section.body, id=section.key, aria_labelledby=f"{section.key}-title"
+    )

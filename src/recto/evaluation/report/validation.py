@@ -44,13 +44,20 @@ def changed(comparison: Comparison) -> Markup:
     nothing = note("No question's results changed.") if not comparison.changes else None
     return joined(
         (
-            element("p", f"{counted(comparison.compared, 'question')} compared with ", words(comparison.against), "."),
+            element(
+                "p",
+                f"{counted(comparison.compared, 'question')} compared with ",
+                words(comparison.against),
+                ".",
+            ),
             _deltas(comparison),
             *_not_compared(comparison),
             nothing,
             _listed("Worse: the expected place came later", worse),
             _listed("Better: the expected place came earlier", better),
-            folded(f"Other results, same rank: {counted(len(other), 'question')}", _changes(other)) if other else None,
+            folded(f"Other results, same rank: {counted(len(other), 'question')}", _changes(other))
+            if other
+            else None,
         )
     )
 
@@ -68,7 +75,10 @@ def _sorted(changes: Iterable[Change]) -> tuple[list[Change], list[Change], list
 def _deltas(comparison: Comparison) -> Markup | None:
     if not comparison.deltas:
         return note("No question has a measure on both sides.")
-    reach = max(max(abs(value) for value in (delta.delta.mean, delta.delta.low, delta.delta.high)) for delta in comparison.deltas)
+    reach = max(
+        max(abs(value) for value in (delta.delta.mean, delta.delta.low, delta.delta.high))
+        for delta in comparison.deltas
+    )
     reach = max(reach, 0.01)
     columns = (
         tables.text("Measure"),
@@ -88,14 +98,16 @@ def _delta(delta: Delta, reach: float) -> tuple[str, ...]:
     one = delta.delta
     return (
         delta.measure,
-        charts.change(delta.measure, one, reach, lost=delta.lost),
+        charts.change(delta.measure, one, reach, lost=delta.significant_drop),
         number(delta.before),
         number(delta.now),
         signed(one.mean),
         f"{signed(one.low)} to {signed(one.high)}",
         str(one.count),
-        number(delta.chance),
-        outcome(good=not delta.lost, yes="none shown", no="LOST") if delta.gated else element("span", "not watched", class_="none"),
+        number(delta.p_value),
+        outcome(good=not delta.significant_drop, yes="none shown", no="LOST")
+        if delta.gated
+        else element("span", "not watched", class_="none"),
     )
 
 
@@ -119,7 +131,12 @@ def _listed(title: str, changes: list[Change]) -> Markup | None:
 
 
 def _changes(changes: Iterable[Change]) -> Markup:
-    columns = (tables.text("Question"), tables.numbers("Rank before"), tables.numbers("Rank now"), tables.text("Results"))
+    columns = (
+        tables.text("Question"),
+        tables.numbers("Rank before"),
+        tables.numbers("Rank now"),
+        tables.text("Results"),
+    )
     rows = ((words(one.query), _rank(one.rank_before), _rank(one.rank_now), _results(one)) for one in changes)
     return tables.table("Questions whose results changed", columns, rows)
 
@@ -133,7 +150,9 @@ def _results(change: Change) -> Markup:
         return element("span", "the same, in another order", class_="none")
     signs = (("+", "entered", change.entered), ("\N{MINUS SIGN}", "left", change.left))
     items = (
-        element("li", element("span", sign, class_="sign", title=verb), " ", place(one)) for sign, verb, places in signs for one in places
+        element("li", element("span", sign, class_="sign", title=verb), " ", place(one))
+        for sign, verb, places in signs
+        for one in places
     )
     return folded(f"{len(change.entered)} entered, {len(change.left)} left", element("ul", *items))
 
@@ -142,17 +161,21 @@ _WORST = 10
 _NOTHING = "\N{EN DASH}"
 
 
-def worst(run: Run, noise: float | None) -> Markup:
+def worst(run: Run, noise_floor: float | None) -> Markup:
     """Return the questions whose expected place came latest or not at all."""
     found = run.worst(_WORST)
     if not found:
         return note("Every expected place came first.") if run.answers else Markup()
     level = (
-        note(f"The bars are scores from 0 to 1; the line is {number(noise)}, below which a result is noise in this index.")
-        if noise is not None
-        else note("The bars are scores from 0 to 1. Where noise ends in this index was not measured: run `recto calibrate`.")
+        note(
+            f"The bars are scores from 0 to 1; the line is {number(noise_floor)}, below which a result is noise in this index."
+        )
+        if noise_floor is not None
+        else note(
+            "The bars are scores from 0 to 1. Where noise ends in this index was not measured: run `recto calibrate`."
+        )
     )
-    return joined((level, *(_question(answer, run, noise) for answer in found)))
+    return joined((level, *(_question(answer, run, noise_floor) for answer in found)))
 
 
 def every(run: Run) -> Markup:
@@ -174,26 +197,39 @@ def every(run: Run) -> Markup:
     return folded(counted(len(run.answers), "question"), table)
 
 
-def _question(answer: Answer, run: Run, noise: float | None) -> Markup:
+def _question(answer: Answer, run: Run, noise_floor: float | None) -> Markup:
     wanted = [place(target) for target in answer.targets] or [words(answer.expected)]
     came = f"rank {answer.rank}" if answer.rank else f"not in the first {run.depth}"
     where = "" if answer.nothing else f" \N{MIDDLE DOT} {came}"
     head = element("h3", words(answer.query))
-    expected = element("p", _outcome(answer), where, " \N{MIDDLE DOT} expected ", joined(wanted, " or "), class_="expected")
+    expected = element(
+        "p", _outcome(answer), where, " \N{MIDDLE DOT} expected ", joined(wanted, " or "), class_="expected"
+    )
     if not answer.found:
         return element("article", head, expected, note("Nothing was found."))
     columns = (tables.numbers("Rank"), tables.text("Found"), tables.chart("0 to 1"), tables.numbers("Score"))
     shown = max(run.top_k, answer.rank or 0)
-    rows = (_result(rank, found, answer, noise) for rank, found in enumerate(answer.found[:shown], 1))
-    return element("article", head, expected, tables.table(f"What was found for: {answer.query}", columns, rows))
+    rows = (_result(rank, found, answer, noise_floor) for rank, found in enumerate(answer.found[:shown], 1))
+    return element(
+        "article", head, expected, tables.table(f"What was found for: {answer.query}", columns, rows)
+    )
 
 
-def _result(rank: int, found: Found, answer: Answer, noise: float | None) -> tuple[str, ...]:
-    weak = noise is not None and found.score < noise
-    mark = joined((place(found.place), _tick() if rank in answer.ranks else None, element("small", words(found.module))), " ")
-    said = f"score {number(found.score)}" + (f", noise below {number(noise)}" if noise is not None else "")
-    value = element("span", number(found.score), element("small", "noise") if weak else None)
-    return str(rank), mark, charts.bar(said, found.score, noise, weak=weak), value
+def _result(rank: int, found: Found, answer: Answer, noise_floor: float | None) -> tuple[str, ...]:
+    weak = noise_floor is not None and found.score < noise_floor
+    mark = joined(
+        (
+            place(found.place),
+            _tick() if rank in answer.ranks else None,
+            element("small", words(found.module)),
+        ),
+        " ",
+    )
+    said = f"score {number(found.score)}" + (
+        f", noise below {number(noise_floor)}" if noise_floor is not None else ""
+    )
+    value = element("span", number(found.score), element("small", "noise_floor") if weak else None)
+    return str(rank), mark, charts.bar(said, found.score, noise_floor, weak=weak), value
 
 
 def _tick() -> Markup:
@@ -228,38 +264,67 @@ _BINS = 10
 _TILES = 4
 
 
-def validation_page(run: Run, gate: Sequence[Check], comparison: Comparison | None, *, noise: float | None, when: datetime) -> str:
-    """Return the page of a run; `noise` is the score below which a result means nothing, if it is known."""
+def validation_page(
+    run: Run,
+    gate: Sequence[Check],
+    comparison: Comparison | None,
+    *,
+    noise_floor: float | None,
+    when: datetime,
+) -> str:
+    """Return the page of a run; `noise_floor` is the score below which a result means nothing, if it is known."""
     sections = (
         Section("measures", "Measures", _measures(run)),
         Section("comparison", "Comparison", changed(comparison) if comparison else Markup()),
         Section("unmeasured", "Not in the index", _missing(run)),
         Section("ranks", "Rank of the first expected place", _ranks(run)),
-        Section("worst", "Furthest from what is expected", worst(run, noise)),
+        Section("worst", "Furthest from what is expected", worst(run, noise_floor)),
         Section("confusion", "Modules", _modules(run)),
         Section("tags", "Tags", _groups("Means by tag", "Tag", run.by_tag())),
         Section("times", "Times", _times(run)),
         Section("questions", "All questions", every(run)),
     )
-    return document(Report(f"Validation of {run.collection}", _verdict(run, gate), _facts(run, noise, when), sections))
+    return document(
+        Report(
+            f"Validation of {run.collection}", _verdict(run, gate), _facts(run, noise_floor, when), sections
+        )
+    )
 
 
 def _verdict(run: Run, gate: Sequence[Check]) -> Markup:
     good = all(check.holds for check in gate)
     told = [
-        element("li", outcome(good=check.holds, yes="holds", no="fails"), element("b", f" {check.name}"), f": {check.reason}")
+        element(
+            "li",
+            outcome(good=check.holds, yes="holds", no="fails"),
+            element("b", f" {check.name}"),
+            f": {check.reason}",
+        )
         for check in gate
     ]
     head = element("h2", outcome(good=good, yes="Passed", no="Failed"), id="verdict-title")
     share = "none judged" if run.share is None else f"{run.passed} of {len(run.judged)}"
     passed = ("Questions passed", share, "" if run.share is None else f"{run.share:.1%}")
     scores = list(run.scores().items())[:_TILES]
-    shown = tiles([passed, *((name, number(score.mean), f"{number(score.low)} to {number(score.high)}") for name, score in scores)])
+    shown = tiles(
+        [
+            passed,
+            *(
+                (name, number(score.mean), f"{number(score.low)} to {number(score.high)}")
+                for name, score in scores
+            ),
+        ]
+    )
     body = (head, element("ul", *told, class_="checks"), shown)
-    return element("section", joined(body), class_=f"verdict {'passed' if good else 'failed'}", aria_labelledby="verdict-title")
+    return element(
+        "section",
+        joined(body),
+        class_=f"verdict {'passed' if good else 'failed'}",
+        aria_labelledby="verdict-title",
+    )
 
 
-def _facts(run: Run, noise: float | None, when: datetime) -> Markup:
+def _facts(run: Run, noise_floor: float | None, when: datetime) -> Markup:
     gone = len({missing.key for missing in run.unmeasured})
     unjudged = len(run.answers) - len(run.judged)
     asked = [counted(len(run.answers), "question")]
@@ -273,7 +338,7 @@ def _facts(run: Run, noise: float | None, when: datetime) -> Markup:
             ("Collection", words(run.collection)),
             ("Generation", run.generation),
             *made(run.fingerprint),
-            ("Noise", "not measured" if noise is None else f"scores below {number(noise)}"),
+            ("Noise", "not measured" if noise_floor is None else f"scores below {number(noise_floor)}"),
             ("Run", joined((moment(when), f"in {run.seconds:.2f} s, by Recto {__version__}"), " ")),
         ]
     )
@@ -283,10 +348,27 @@ def _measures(run: Run) -> Markup:
     scores = run.scores()
     if not scores:
         return note("No question of this suite has a measure.")
-    columns = (tables.text("Measure"), tables.chart("0 to 1"), tables.numbers("Mean"), tables.numbers("95 % interval"))
-    rows = ((name, charts.whisker(name, score), number(score.mean), _interval(score), str(score.count)) for name, score in scores.items())
-    table = tables.table("Means over the questions that a measure applies to", (*columns, tables.numbers("Questions")), rows)
-    return joined((table, note("The interval is where 95 % of resampled suites fall (percentile bootstrap over the questions).")))
+    columns = (
+        tables.text("Measure"),
+        tables.chart("0 to 1"),
+        tables.numbers("Mean"),
+        tables.numbers("95 % interval"),
+    )
+    rows = (
+        (name, charts.whisker(name, score), number(score.mean), _interval(score), str(score.count))
+        for name, score in scores.items()
+    )
+    table = tables.table(
+        "Means over the questions that a measure applies to", (*columns, tables.numbers("Questions")), rows
+    )
+    return joined(
+        (
+            table,
+            note(
+                "The interval is where 95 % of resampled suites fall (percentile bootstrap over the questions)."
+            ),
+        )
+    )
 
 
 def _groups(caption: str, title: str, groups: dict[str, dict[str, Estimate]]) -> Markup:
@@ -295,7 +377,9 @@ def _groups(caption: str, title: str, groups: dict[str, dict[str, Estimate]]) ->
         return Markup()
     columns = (tables.text(title), *map(tables.numbers, names), tables.numbers("Questions"))
     return tables.table(
-        f"{caption}, with their 95 % intervals", columns, (_group(group, scores, names) for group, scores in groups.items())
+        f"{caption}, with their 95 % intervals",
+        columns,
+        (_group(group, scores, names) for group, scores in groups.items()),
     )
 
 
@@ -321,7 +405,9 @@ def _modules(run: Run) -> Markup:
     if not confusion:
         return Markup()
     matrix = tables.matrix("Where the first result was from, for each expected module", "Expected", confusion)
-    legend = note("Blue: the expected module. Orange: another one. The deeper, the larger the share of the row.")
+    legend = note(
+        "Blue: the expected module. Orange: another one. The deeper, the larger the share of the row."
+    )
     return joined((matrix, legend, _groups("Means by expected module", "Module", run.by_module())))
 
 
@@ -340,8 +426,15 @@ def _ranks(run: Run) -> Markup:
         for rank, count in counts.items()
         if count or rank == "none" or int(rank) <= _RANKS
     )
-    columns = (tables.numbers("Rank"), tables.chart("Share"), tables.numbers("Questions"), tables.numbers("Percent"))
-    return tables.table(f"At which rank the first expected place came, of {counted(asked, 'question')}", columns, rows)
+    columns = (
+        tables.numbers("Rank"),
+        tables.chart("Share"),
+        tables.numbers("Questions"),
+        tables.numbers("Percent"),
+    )
+    return tables.table(
+        f"At which rank the first expected place came, of {counted(asked, 'question')}", columns, rows
+    )
 
 
 def _times(run: Run) -> Markup:
@@ -355,7 +448,9 @@ def _times(run: Run) -> Markup:
         for low, high, count in _bins(times)
     )
     columns = (tables.numbers("Milliseconds"), tables.chart("Share"), tables.numbers("Questions"))
-    told = note("Questions are asked in batches; a question's time is its share of the time that its batch took.")
+    told = note(
+        "Questions are asked in batches; a question's time is its share of the time that its batch took."
+    )
     return joined((shown, tables.table("How long questions took", columns, rows), told))
 
 
@@ -382,6 +477,13 @@ def _missing(run: Run) -> Markup:
     ]
     if not rows:
         return Markup()
-    columns = (tables.text("Question"), tables.text("Measured"), tables.text("Expected"), tables.text("Nearest that exists"))
-    told = note("A place that is not in the index says nothing of retrieval: repair the suite, or index the page.")
+    columns = (
+        tables.text("Question"),
+        tables.text("Measured"),
+        tables.text("Expected"),
+        tables.text("Nearest that exists"),
+    )
+    told = note(
+        "A place that is not in the index says nothing of retrieval: repair the suite, or index the page."
+    )
     return joined((tables.table("Expected places that the index does not hold", columns, rows), told))

@@ -23,7 +23,7 @@ from recto.server.http.errors import UNEXPECTED, http_words, refusal_of
 from recto.server.http.health import health_router
 from recto.server.http.library import Library
 from recto.server.http.metrics import Metrics
-from recto.server.http.middleware import Gate
+from recto.server.http.middleware import ServiceMiddleware
 from recto.server.http.options import ServeOptions
 from recto.server.http.routes import v1_router
 from recto.server.http.views import respond_refusal
@@ -32,13 +32,25 @@ from recto.settings import Settings
 WEB = Path(__file__).parent.parent / "web"
 _LOG = logging.getLogger("recto.server.http")
 _START_SECONDS = 5.0
-_ENGINES = (ErrorKind.CONNECTION, ErrorKind.CONFIGURATION, ErrorKind.STORAGE, ErrorKind.DAMAGED, ErrorKind.BUSY)
+_ENGINES = (
+    ErrorKind.CONNECTION,
+    ErrorKind.CONFIGURATION,
+    ErrorKind.STORAGE,
+    ErrorKind.DAMAGED,
+    ErrorKind.BUSY,
+)
 
 
-def make_app(settings: Settings, options: ServeOptions, tell: Callable[[str], None] = _LOG.info, *, last: bool = False) -> ASGIApp:
+def make_app(
+    settings: Settings,
+    options: ServeOptions,
+    notify: Callable[[str], None] = _LOG.info,
+    *,
+    close_at_exit: bool = False,
+) -> ASGIApp:
     """Return the whole service as an ASGI application; it opens its engines when it is started. The `last` ends with its process."""
     metrics = Metrics()
-    library = Library(settings, options, tell, metrics.batches.observe, last=last)
+    library = Library(settings, options, notify, metrics.batches.observe, close_at_exit=close_at_exit)
     app = FastAPI(
         title="Recto",
         version=__version__,
@@ -47,7 +59,13 @@ def make_app(settings: Settings, options: ServeOptions, tell: Callable[[str], No
         docs_url=None,  # its page loads scripts from elsewhere
         redoc_url=None,
         redirect_slashes=False,
-        telemetry={"tracing": False, "metrics": False, "logs": False, "operation_spans": False, "auto_configure": False},
+        telemetry={
+            "tracing": False,
+            "metrics": False,
+            "logs": False,
+            "operation_spans": False,
+            "auto_configure": False,
+        },
     )
     app.include_router(contract_router(library, metrics))
     app.include_router(v1_router(library, metrics))
@@ -55,7 +73,7 @@ def make_app(settings: Settings, options: ServeOptions, tell: Callable[[str], No
     _add_page(app)
     _add_errors(app, metrics)
     app.openapi = lambda: _described(app, secured=bool(options.keys))  # type: ignore[method-assign]
-    return Gate(app, options, metrics)
+    return ServiceMiddleware(app, options, metrics)
 
 
 @asynccontextmanager

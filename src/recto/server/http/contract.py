@@ -22,14 +22,20 @@ def contract_router(library: Library, metrics: Metrics) -> APIRouter:
     """Make the two addresses of the contract."""
     router = APIRouter(route_class=StrictRoute, tags=["contract"], responses=ERRORS)
 
-    @router.post("/retrieve", response_model=QueryResponse, summary="Execute a semantic search against the vector database.")
+    @router.post(
+        "/retrieve",
+        response_model=QueryResponse,
+        summary="Execute a semantic search against the vector database.",
+    )
     async def retrieve(body: QueryRequest) -> Response:
         began = perf_counter()
         response = await library.search(library.name(body.collection), body.query, body.limit, body.mode)
         metrics.searched(response.timings)
         return respond(contract_view(response, (perf_counter() - began) * 1e3))
 
-    @router.get("/validate", response_model=ValidationResponse, summary="Validate the retrieval pipeline status.")
+    @router.get(
+        "/validate", response_model=ValidationResponse, summary="Validate the retrieval pipeline status."
+    )
     async def validate(collection: str | None = None) -> Response:
         return respond(await validation(library, library.name(collection)))
 
@@ -41,7 +47,12 @@ async def validation(library: Library, name: str) -> dict[str, Any]:
     try:
         info = await library.stored_info(name)
     except CollectionMissing:
-        return {"collection_exists": False, "vector_count": 0, "sample_search_works": False, "last_updated": None}
+        return {
+            "collection_exists": False,
+            "vector_count": 0,
+            "sample_search_works": False,
+            "last_updated": None,
+        }
     return {
         "collection_exists": True,
         "vector_count": info.chunks,

@@ -22,12 +22,18 @@ def loads(data: bytes) -> Any:
     """Return the value, or say in one sentence what is wrong with it."""
     try:
         return json.loads(
-            data.decode("utf-8"), object_pairs_hook=_once_each, parse_constant=_no_number, parse_int=_whole, parse_float=_finite
+            data.decode("utf-8"),
+            object_pairs_hook=_once_each,
+            parse_constant=_no_number,
+            parse_int=_whole,
+            parse_float=_finite,
         )
     except UnicodeDecodeError:
         raise BadBody("The body is not UTF-8", hint="Send JSON in UTF-8.") from None
     except json.JSONDecodeError as error:
-        raise BadBody(f"The body is not JSON: line {error.lineno}, column {error.colno}", hint=_EXAMPLE) from None
+        raise BadBody(
+            f"The body is not JSON: line {error.lineno}, column {error.colno}", hint=_EXAMPLE
+        ) from None
     except RecursionError:
         raise BadBody("The body is nested too deeply", hint=_EXAMPLE) from None
 
@@ -119,5 +125,12 @@ def retry_after(error: RectoError) -> int:
 def http_words(status: int, detail: object = None, headers: Mapping[str, str] | None = None) -> Refusal:
     """Return an answer for what the framework refuses by itself."""
     known = {404: "There is nothing at this address", 405: "This method is not allowed here"}
-    words = known.get(status) or (detail if isinstance(detail, str) and status < 500 else "The request cannot be answered")
-    return Refusal(status, words, "The addresses are listed at /openapi.json." if status in known else "", tuple((headers or {}).items()))
+    words = known.get(status) or (
+        detail if isinstance(detail, str) and status < 500 else "The request cannot be answered"
+    )
+    return Refusal(
+        status,
+        words,
+        "The addresses are listed at /openapi.json." if status in known else "",
+        tuple((headers or {}).items()),
+    )

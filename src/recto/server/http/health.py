@@ -27,11 +27,21 @@ def health_router(library: Library, metrics: Metrics) -> APIRouter:
     """Make the addresses that tell how the service is."""
     router = APIRouter(route_class=StrictRoute, tags=["health"])
 
-    @router.get("/healthz", response_model=models.Alive, responses={400: ERRORS[400]}, summary="Tell that the process answers.")
+    @router.get(
+        "/healthz",
+        response_model=models.Alive,
+        responses={400: ERRORS[400]},
+        summary="Tell that the process answers.",
+    )
     async def healthz() -> Response:
         return respond({"status": "ok", "version": __version__})
 
-    @router.get("/readyz", response_model=models.Ready, responses=_UNAVAILABLE, summary="Tell whether searches can be answered.")
+    @router.get(
+        "/readyz",
+        response_model=models.Ready,
+        responses=_UNAVAILABLE,
+        summary="Tell whether searches can be answered.",
+    )
     async def readyz() -> Response:
         try:
             info = await library.info(library.default)
@@ -39,13 +49,26 @@ def health_router(library: Library, metrics: Metrics) -> APIRouter:
             return respond_refusal(unready(error))
         return respond({"status": "ready", "collection": library.default, "generation": info.generation})
 
-    @router.get("/metrics", response_class=Response, responses=_UNAVAILABLE | _TEXT, summary="Return the figures for Prometheus.")
+    @router.get(
+        "/metrics",
+        response_class=Response,
+        responses=_UNAVAILABLE | _TEXT,
+        summary="Return the figures for Prometheus.",
+    )
     async def figures() -> Response:
         found = [info async for info in _open_indexes(library)]
         return Response(metrics.render(lambda: found), media_type=CONTENT_TYPE)
 
-    @router.get("/v1/health", response_model=models.HealthAnswer, responses=ERRORS, tags=["v1"], summary="Tell how a collection is.")
-    async def health(collection: Annotated[str | None, Query(description="One of the served collections.")] = None) -> Response:
+    @router.get(
+        "/v1/health",
+        response_model=models.HealthAnswer,
+        responses=ERRORS,
+        tags=["v1"],
+        summary="Tell how a collection is.",
+    )
+    async def health(
+        collection: Annotated[str | None, Query(description="One of the served collections.")] = None,
+    ) -> Response:
         name = library.name(collection)
         validated = await validation(library, name)
         info = await library.stored_info(name) if validated["collection_exists"] else None
@@ -65,7 +88,9 @@ def health_router(library: Library, metrics: Metrics) -> APIRouter:
     return router
 
 
-_TEXT: dict[int | str, dict[str, Any]] = {200: {"content": {"text/plain": {}}, "description": "Figures as text."}}
+_TEXT: dict[int | str, dict[str, Any]] = {
+    200: {"content": {"text/plain": {}}, "description": "Figures as text."}
+}
 
 
 async def _open_indexes(library: Library) -> AsyncIterator[IndexInfo]:
@@ -84,19 +109,21 @@ def _index(info: IndexInfo, name: str, warnings: tuple[str, ...]) -> dict[str, A
         "chunks": info.chunks,
         "created_at": timestamp(info),
         "model": made.embedder.model if made else None,
-        "noise": measured.noise if measured else None,
-        "separation": measured.separation if measured else None,
+        "noise_floor": measured.noise_floor if measured else None,
+        "auroc": measured.auroc if measured else None,
         "recto_version": made.recto_version if made else None,
         "warnings": list(warnings),
     }
 
 
-def _advice(name: str, info: IndexInfo | None, coverage: dict[str, Any] | None, suite: dict[str, Any] | None) -> Iterator[str]:
+def _advice(
+    name: str, info: IndexInfo | None, coverage: dict[str, Any] | None, suite: dict[str, Any] | None
+) -> Iterator[str]:
     """Say which command makes what is missing or old."""
     if info is None:
         yield f"There is no index: run `recto index PATH --collection {name}`."
         return
-    if info.noise is None:
+    if info.noise_floor is None:
         yield f"It is not known below which score a hit is noise: run `recto calibrate --collection {name}`."
     if coverage is None:
         yield f"Which sections can be found was never measured: run `recto coverage --collection {name}`."

@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from typing import NamedTuple, TypeVar
 
-from recto._util.retry import Tell, redacted
+from recto._util.retry import Notify, redacted
 from recto.api import connect, open_embedder, open_store
 from recto.errors import CollectionMissing, ErrorKind, InvalidArgument, RectoError, Unreachable
 from recto.protocols import AsyncEmbedder, Embedder, Progress
@@ -22,7 +22,16 @@ from recto.search.retriever import Retriever
 from recto.server.http.options import DEFAULT_COLLECTION, ServeOptions
 from recto.server.http.views import Outline, outline_of
 from recto.settings import Settings
-from recto.types import NO_FILTERS, EmbedderFingerprint, Filters, GroupBy, IndexInfo, Mode, SearchResponse, Vector
+from recto.types import (
+    NO_FILTERS,
+    EmbedderFingerprint,
+    Filters,
+    GroupBy,
+    IndexInfo,
+    Mode,
+    SearchResponse,
+    Vector,
+)
 
 PAUSE = 1.0
 _LONGEST = 5.0
@@ -59,7 +68,9 @@ class Breaker:
             else:
                 self._note(None)
             raise
-        except BaseException:  # a fault of ours says nothing of the engine: it is raised, and the next request may try
+        except (
+            BaseException
+        ):  # a fault of ours says nothing of the engine: it is raised, and the next request may try
             self._probing = False
             raise
         else:
@@ -244,16 +255,22 @@ class Library:
     """What is served; opening it is light, `start` is heavy. Searches that are under way at once share the model's work."""
 
     def __init__(
-        self, settings: Settings, options: ServeOptions, tell: Tell, batched: Callable[[int], None] = lambda _: None, *, last: bool = False
+        self,
+        settings: Settings,
+        options: ServeOptions,
+        notify: Notify,
+        batched: Callable[[int], None] = lambda _: None,
+        *,
+        close_at_exit: bool = False,
     ) -> None:
         self.settings = settings
         self.default = settings.collection_or(options.default)
         self.names = tuple(dict.fromkeys((self.default, *options.collections)))
-        self._tell = tell
-        embedder = open_embedder(settings, tell)
+        self._notify = notify
+        embedder = open_embedder(settings, notify)
         self._awaited = isinstance(embedder, AsyncEmbedder)
         self._embedder = embedder if self._awaited else BatchingEmbedder(embedder, batched)
-        self._store = open_store(settings, tell, last=last)
+        self._store = open_store(settings, notify, close_at_exit=close_at_exit)
         self._retrievers: dict[str, Retriever] = {}
         self._breakers: dict[str, Breaker] = {}
         self._outlines: dict[str, tuple[IndexInfo, Outline]] = {}
@@ -261,7 +278,7 @@ class Library:
 
     def start(self) -> None:
         """Open the default collection, index the sample book if it is the very first run, and load the model."""
-        connect(self.settings, self._embedder, self._store, self.default, self._tell)
+        connect(self.settings, self._embedder, self._store, self.default, self._notify)
         self._embedder.warm_up()
 
     async def close(self) -> None:
@@ -277,11 +294,15 @@ class Library:
             return self.default
         if asked in self.names:
             return asked
-        if asked == DEFAULT_COLLECTION:  # the contract's own name stands for whatever is configured in its place
+        if (
+            asked == DEFAULT_COLLECTION
+        ):  # the contract's own name stands for whatever is configured in its place
             return self.default
         if asked in self._further_names():
             return asked
-        raise CollectionMissing("There is no such collection here", hint="GET /v1/collections lists what there is.")
+        raise CollectionMissing(
+            "There is no such collection here", hint="GET /v1/collections lists what there is."
+        )
 
     def retriever(self, name: str) -> Retriever:
         """Return what searches a collection; nothing is opened yet."""
@@ -318,16 +339,29 @@ class Library:
 
         def search(retriever: Retriever) -> list[Found]:
             _check_mode(retriever, mode)
-            return _found(retriever, retriever.search_batch(queries, limit, filters, min_score, mode=mode, group_by=group_by))
+            return _found(
+                retriever,
+                retriever.search_batch(queries, limit, filters, min_score, mode=mode, group_by=group_by),
+            )
 
         async def asearch(retriever: Retriever) -> list[Found]:
             await asyncio.to_thread(_check_mode, retriever, mode)
-            responses = await retriever.asearch_batch(queries, limit, filters, min_score, mode=mode, group_by=group_by)
+            responses = await retriever.asearch_batch(
+                queries, limit, filters, min_score, mode=mode, group_by=group_by
+            )
             return await asyncio.to_thread(_found, retriever, responses)
 
         return await (self._await(name, asearch) if self._awaited else self.ask(name, search))
 
-    async def related(self, name: str, selection: str, question: str | None, limit: int, filters: Filters, mode: Mode = "hybrid") -> Found:
+    async def related(
+        self,
+        name: str,
+        selection: str,
+        question: str | None,
+        limit: int,
+        filters: Filters,
+        mode: Mode = "hybrid",
+    ) -> Found:
         """Find what goes with a selected text."""
 
         def search(retriever: Retriever) -> Found:
@@ -355,7 +389,9 @@ class Library:
             if known is None or known[0] != state:
                 self._outlines[name] = known = (
                     state,
-                    outline_of(index.scroll(), index.info.fingerprint.modules if index.info.fingerprint else ()),
+                    outline_of(
+                        index.scroll(), index.info.fingerprint.modules if index.info.fingerprint else ()
+                    ),
                 )
             return known[1]
 
@@ -402,7 +438,9 @@ def _found(retriever: Retriever, responses: Sequence[SearchResponse]) -> list[Fo
 def _check_mode(retriever: Retriever, mode: Mode) -> None:
     """Refuse a lexical search of a collection that cannot be searched so, as the caller's mistake."""
     if mode == "lexical" and retriever.analyze(mode) is None:
-        raise InvalidArgument("This collection has no lexical vectors", hint='Use the mode "hybrid" or "dense".')
+        raise InvalidArgument(
+            "This collection has no lexical vectors", hint='Use the mode "hybrid" or "dense".'
+        )
 
 
 class _named:  # noqa: N801 - used as a function
@@ -420,5 +458,6 @@ class _named:  # noqa: N801 - used as a function
         """Put our words in place of the store's."""
         if isinstance(error, CollectionMissing) and error.kind is ErrorKind.MISSING:
             raise CollectionMissing(
-                f"Collection '{self._name}' does not exist", hint=f"Index a book with `recto index PATH --collection {self._name}`."
+                f"Collection '{self._name}' does not exist",
+                hint=f"Index a book with `recto index PATH --collection {self._name}`.",
             ) from error

@@ -34,7 +34,9 @@ def set_up(secrets: Sequence[str]) -> None:
 
 def _thread_failed(failed: threading.ExceptHookArgs) -> None:
     """Write what ends a thread as everything else is written."""
-    if failed.exc_value is not None and not isinstance(failed.exc_value, EOFError):  # that one is a supervisor that is gone
+    if failed.exc_value is not None and not isinstance(
+        failed.exc_value, EOFError
+    ):  # that one is a supervisor that is gone
         LOG.error("a thread has ended", exc_info=failed.exc_value)
 
 
@@ -48,7 +50,9 @@ class JsonLines(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """Return the line."""
         line: dict[str, object] = {
-            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+            "time": datetime.fromtimestamp(record.created, UTC)
+            .isoformat(timespec="milliseconds")
+            .replace("+00:00", "Z"),
             "level": record.levelname.lower(),
             "pid": record.process,
             "message": redacted(record.getMessage(), *self._secrets),

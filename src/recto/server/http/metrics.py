@@ -33,13 +33,34 @@ class Metrics:
     def __init__(self) -> None:
         self._registry = CollectorRegistry()
         registry = self._registry
-        self.requests = Counter("recto_requests", "Requests answered.", ["method", "route", "status"], registry=registry)
-        self.seconds = Histogram("recto_request_seconds", "Time of a request.", ["route"], buckets=_SECONDS, registry=registry)
-        self.steps = Histogram("recto_step_seconds", "Time of each step of a search.", ["step"], buckets=_SECONDS, registry=registry)
-        self.batches = Histogram("recto_batch_questions", "Questions embedded together.", buckets=_BATCHES, registry=registry)
-        self.errors = Counter("recto_engine_errors", "Searches that an engine or index failed.", ["kind"], registry=registry)
-        self.refused = Counter("recto_refused", "Requests refused before any work.", ["reason"], registry=registry)
-        self.running = Gauge("recto_requests_running", "Requests being answered.", registry=registry, multiprocess_mode="livesum")
+        self.requests = Counter(
+            "recto_requests", "Requests answered.", ["method", "route", "status"], registry=registry
+        )
+        self.seconds = Histogram(
+            "recto_request_seconds", "Time of a request.", ["route"], buckets=_SECONDS, registry=registry
+        )
+        self.steps = Histogram(
+            "recto_step_seconds",
+            "Time of each step of a search.",
+            ["step"],
+            buckets=_SECONDS,
+            registry=registry,
+        )
+        self.batches = Histogram(
+            "recto_batch_questions", "Questions embedded together.", buckets=_BATCHES, registry=registry
+        )
+        self.errors = Counter(
+            "recto_engine_errors", "Searches that an engine or index failed.", ["kind"], registry=registry
+        )
+        self.refused = Counter(
+            "recto_refused", "Requests refused before any work.", ["reason"], registry=registry
+        )
+        self.running = Gauge(
+            "recto_requests_running",
+            "Requests being answered.",
+            registry=registry,
+            multiprocess_mode="livesum",
+        )
         self.recent = Recent()
 
     def searched(self, timings: Timings) -> None:
@@ -98,7 +119,9 @@ class _Indexes:
         self._indexes = indexes
 
     def collect(self) -> Iterator[Metric]:
-        generation = GaugeMetricFamily("recto_index_info", "The index that is answered from.", labels=["collection", "generation"])
+        generation = GaugeMetricFamily(
+            "recto_index_info", "The index that is answered from.", labels=["collection", "generation"]
+        )
         chunks = GaugeMetricFamily("recto_index_chunks", "Passages in the index.", labels=["collection"])
         for info in self._indexes():
             generation.add_metric([info.collection, info.generation], 1)

@@ -16,7 +16,15 @@ from recto.server.http.logs import LOG, log_request, request_id
 from recto.server.http.metrics import Metrics
 from recto.server.http.options import ServeOptions
 from recto.server.http.views import respond_refusal
-from recto.server.limits import BODY_SECONDS, Bounds, Rate, Refusal, Refused, busy, check_length
+from recto.server.limits import (
+    BODY_SECONDS,
+    AdmissionLimits,
+    RateLimiter,
+    Refusal,
+    Refused,
+    busy,
+    check_length,
+)
 
 OPEN_PATHS = ("/healthz", "/", "/favicon.ico")
 STATIC = "/static/"
@@ -40,10 +48,15 @@ HEADERS = tuple(
 
 _EXPOSED = b"x-request-id, retry-after"
 _UNAUTHORISED = Refusal(
-    401, "This service wants a key", "Send the header `Authorization: Bearer KEY`.", (("WWW-Authenticate", 'Bearer realm="recto"'),)
+    401,
+    "This service wants a key",
+    "Send the header `Authorization: Bearer KEY`.",
+    (("WWW-Authenticate", 'Bearer realm="recto"'),),
 )
 _WRONG_HOST = Refusal(
-    400, "This service does not answer to that host name", "Ask it by the name it listens on; --allowed-host adds others."
+    400,
+    "This service does not answer to that host name",
+    "Ask it by the name it listens on; --allowed-host adds others.",
 )
 
 
@@ -87,12 +100,19 @@ class Origins:
             return []
         found = [(b"vary", b"Origin")]
         if origin.lower() in self._origins:
-            found += [(b"access-control-allow-origin", origin.encode("latin-1")), (b"access-control-expose-headers", _EXPOSED)]
+            found += [
+                (b"access-control-allow-origin", origin.encode("latin-1")),
+                (b"access-control-expose-headers", _EXPOSED),
+            ]
         return found
 
     def preflight(self, method: str, headers: Mapping[str, str]) -> dict[str, str] | None:
         """Return the answer to a browser that asks whether it may ask, or None if this is no such question."""
-        if method != "OPTIONS" or "access-control-request-method" not in headers or headers.get("origin", "").lower() not in self._origins:
+        if (
+            method != "OPTIONS"
+            or "access-control-request-method" not in headers
+            or headers.get("origin", "").lower() not in self._origins
+        ):
             return None
         return {
             "access-control-allow-methods": "GET, POST",
@@ -125,7 +145,7 @@ class _Exchange:
     refused: str = ""
 
 
-class Gate:
+class ServiceMiddleware:
     """The outermost part of the service; no exception gets past it."""
 
     def __init__(self, app: ASGIApp, options: ServeOptions, metrics: Metrics) -> None:
@@ -134,8 +154,8 @@ class Gate:
         self._timeout = options.timeout
         self._keys = Keys(options.keys)
         self._hosts = Hosts(options)
-        self._bounds = Bounds(options.concurrency, min(BODY_SECONDS, options.timeout))
-        self._rate = Rate(options.rate)
+        self._bounds = AdmissionLimits(options.concurrency, min(BODY_SECONDS, options.timeout))
+        self._rate = RateLimiter(options.rate)
         self._origins = Origins(options.origins)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -148,7 +168,9 @@ class Gate:
         exchange = _Exchange(request_id(headers.get("x-request-id", "")), scope["method"])
         if exchange.method == "HEAD":  # the same answer as to GET; its body is dropped on the way out
             scope = {**scope, "method": "GET"}
-        if "range" in headers:  # files are answered whole: a wrong range would be refused in words that are not ours
+        if (
+            "range" in headers
+        ):  # files are answered whole: a wrong range would be refused in words that are not ours
             scope = {**scope, "headers": [pair for pair in scope["headers"] if pair[0] != b"range"]}
         self._metrics.running.inc()
         try:
@@ -158,7 +180,9 @@ class Gate:
             self._metrics.running.dec()
             self._note(scope, exchange)
 
-    async def _answer(self, scope: Scope, receive: Receive, send: _Sender, headers: Mapping[str, str], exchange: _Exchange) -> None:
+    async def _answer(
+        self, scope: Scope, receive: Receive, send: _Sender, headers: Mapping[str, str], exchange: _Exchange
+    ) -> None:
         if (allowed := self._origins.preflight(exchange.method, headers)) is not None:
             await Response(status_code=204, headers=allowed)(scope, receive, send)
             return
@@ -180,7 +204,9 @@ class Gate:
                 await self._app(scope, receive, send)
         except TimeoutError:
             exchange.refused = "timeout"
-            await self._instead(busy(f"There was no answer within {self._timeout:g} s", seconds=2), scope, receive, send)
+            await self._instead(
+                busy(f"There was no answer within {self._timeout:g} s", seconds=2), scope, receive, send
+            )
         except Exception:  # noqa: BLE001 - a fault of ours: the caller learns that much, the log where it happened
             LOG.exception("unexpected error", extra={"recto_fields": {"id": exchange.id}})
             await self._instead(UNEXPECTED, scope, receive, send)
@@ -194,7 +220,11 @@ class Gate:
             if not exchange.holder:
                 raise Refused("key", unauthorised())
         check_length(headers.get("content-length", ""))
-        if path not in _LIGHT and not is_open(path) and (refusal := self._rate.check(_caller(scope, exchange))):
+        if (
+            path not in _LIGHT
+            and not is_open(path)
+            and (refusal := self._rate.check(_caller(scope, exchange)))
+        ):
             raise Refused("rate", refusal)
 
     async def _instead(self, refusal: Refusal, scope: Scope, receive: Receive, send: _Sender) -> None:

@@ -27,7 +27,9 @@ QueryText = Annotated[
         json_schema_extra={"minLength": 1, "pattern": r"\S"},
     ),
 ]
-CollectionName = Annotated[str | None, Field(description="One of the served collections; default: the first.")]
+CollectionName = Annotated[
+    str | None, Field(description="One of the served collections; default: the first.")
+]
 Modules = Annotated[
     list[Annotated[str, Field(pattern=r"\S")]] | None,
     Field(description="Only these modules.", max_length=100),
@@ -35,13 +37,21 @@ Modules = Annotated[
 PageAddress = Annotated[str | None, Field(description="Only the page with this address.", pattern=r"\S")]
 MinScore = Annotated[
     float | None,
-    Field(ge=-1, le=MAX_SCORE, description="Only results with at least this score; in the dense mode it is a cosine, at most 1."),
+    Field(
+        ge=-1,
+        le=MAX_SCORE,
+        description="Only results with at least this score; in the dense mode it is a cosine, at most 1.",
+    ),
 ]
 SearchMode = Annotated[
-    Mode, Field(description="Rank by cosine similarity (dense), by BM25 (lexical), or by the weighted sum of both (hybrid).")
+    Mode,
+    Field(
+        description="Rank by cosine similarity (dense), by BM25 (lexical), or by the weighted sum of both (hybrid)."
+    ),
 ]
 Grouping = Annotated[
-    GroupBy | None, Field(description='"page": return the best `limit` pages with their chunks, instead of single chunks.')
+    GroupBy | None,
+    Field(description='"page": return the best `limit` pages with their chunks, instead of single chunks.'),
 ]
 Limit = Annotated[Count, Field(ge=1, le=MAX_TOP_K, description="How many results at most.")]
 
@@ -56,10 +66,14 @@ class QueryRequest(Body):
     """A search by the contract."""
 
     model_config = ConfigDict(
-        json_schema_extra={"examples": [{"query": "What is ROS 2?", "limit": 5, "collection": "humanoid_robotics_book"}]}
+        json_schema_extra={
+            "examples": [{"query": "What is ROS 2?", "limit": 5, "collection": "humanoid_robotics_book"}]
+        }
     )
     query: QueryText
-    limit: Annotated[Count, Field(ge=1, le=CONTRACT_MOST, description="How many results at most.")] = DEFAULT_TOP_K
+    limit: Annotated[Count, Field(ge=1, le=CONTRACT_MOST, description="How many results at most.")] = (
+        DEFAULT_TOP_K
+    )
     collection: CollectionName = None
     mode: Annotated[
         Literal["dense", "hybrid"],
@@ -80,7 +94,9 @@ class Narrowed(Body):
 class SearchRequest(Narrowed):
     """A search."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [{"query": "What is ROS 2?", "limit": 3, "modules": ["ros2"]}]})
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"query": "What is ROS 2?", "limit": 3, "modules": ["ros2"]}]}
+    )
     query: QueryText
     min_score: MinScore = None
     group_by: Grouping = None
@@ -89,15 +105,23 @@ class SearchRequest(Narrowed):
 class RelatedRequest(Narrowed):
     """A search for what goes with a selected text."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [{"selection": "A ROS 2 node is a process.", "question": None}]})
-    selection: Annotated[str, Field(description="The selected text; a long one is cut at a sentence.", pattern=r"\S")]
-    question: Annotated[str | None, Field(description="What the reader wants to know about it; blank is none.")] = None
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"selection": "A ROS 2 node is a process.", "question": None}]}
+    )
+    selection: Annotated[
+        str, Field(description="The selected text; a long one is cut at a sentence.", pattern=r"\S")
+    ]
+    question: Annotated[
+        str | None, Field(description="What the reader wants to know about it; blank is none.")
+    ] = None
 
 
 class BatchRequest(Narrowed):
     """Several searches at once."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [{"queries": ["What is ROS 2?", "robot navigation"], "limit": 1}]})
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"queries": ["What is ROS 2?", "robot navigation"], "limit": 1}]}
+    )
     queries: Annotated[list[QueryText], Field(min_length=1, max_length=MOST_QUERIES)]
     min_score: MinScore = None
     group_by: Grouping = None
@@ -112,7 +136,9 @@ class Answer(BaseModel):
 class ErrorBody(Answer):
     """What every error looks like."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [{"error": "Query cannot be empty", "status_code": 400}]})
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"error": "Query cannot be empty", "status_code": 400}]}
+    )
     error: str
     status_code: int
     hint: str | None = None
@@ -155,7 +181,12 @@ class ValidationResponse(Answer):
     model_config = ConfigDict(
         json_schema_extra={
             "examples": [
-                {"collection_exists": True, "vector_count": 1250, "sample_search_works": True, "last_updated": "2025-12-17T10:30:00Z"}
+                {
+                    "collection_exists": True,
+                    "vector_count": 1250,
+                    "sample_search_works": True,
+                    "last_updated": "2025-12-17T10:30:00Z",
+                }
             ]
         }
     )
@@ -165,7 +196,7 @@ class ValidationResponse(Answer):
     last_updated: str | None
 
 
-class PlainPassage(Answer):
+class PlainHit(Answer):
     """A passage of the book, and where it stands."""
 
     id: str
@@ -186,7 +217,7 @@ class PlainPassage(Answer):
     locale: str
 
 
-class Passage(PlainPassage):
+class Passage(PlainHit):
     """A result.
 
     `score` ranks it; `dense` is its cosine similarity and `lexical` its BM25 score, null if the mode does not compute them.
@@ -238,7 +269,7 @@ class SearchAnswer(Answer):
     answerable: float | None
     covered: bool
     corrections: dict[str, list[str]]
-    noise: float | None
+    noise_floor: float | None
     results: list[Passage]
     groups: list[PageMatch]
     timings: Times
@@ -317,7 +348,7 @@ class PageAnswer(Answer):
     url: str
     title: str
     module: str
-    passages: list[PlainPassage]
+    passages: list[PlainHit]
 
 
 class Alive(Answer):
@@ -343,8 +374,8 @@ class IndexAnswer(Answer):
     chunks: int
     created_at: str | None
     model: str | None
-    noise: float | None
-    separation: float | None
+    noise_floor: float | None
+    auroc: float | None
     recto_version: str | None
     warnings: list[str]
 

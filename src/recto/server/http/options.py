@@ -105,22 +105,34 @@ def _listed(given: Iterable[str], values: Mapping[str, str], name: str) -> tuple
 def _rate(values: Mapping[str, str]) -> int:
     text = values.get("RECTO_RATE_LIMIT", "").strip() or "0"
     if not re.fullmatch(r"[0-9]{1,7}", text):
-        raise ConfigurationError("RECTO_RATE_LIMIT must be a number of requests a minute", hint="Unset it for no limit.")
+        raise ConfigurationError(
+            "RECTO_RATE_LIMIT must be a number of requests a minute", hint="Unset it for no limit."
+        )
     return int(text)
 
 
 def _checked_host(name: str) -> str:
     if not _HOST.fullmatch(name):
-        raise ConfigurationError(f"{name[:80]!r} is not a host's name", hint="Give it without a scheme and port: search.example.org.")
+        raise ConfigurationError(
+            f"{name[:80]!r} is not a host's name",
+            hint="Give it without a scheme and port: search.example.org.",
+        )
     return name.lower()
 
 
 def _checked_origin(origin: str) -> str:
     try:
         parts = urlsplit(origin)
-        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and not (parts.path or parts.query or parts.fragment)
+        usable = (
+            parts.scheme in ("http", "https")
+            and bool(parts.hostname)
+            and not (parts.path or parts.query or parts.fragment)
+        )
     except ValueError:
         usable = False
     if not usable:
-        raise ConfigurationError(f"{origin[:80]!r} is not an origin", hint="It looks like https://book.example.org, without a path.")
+        raise ConfigurationError(
+            f"{origin[:80]!r} is not an origin",
+            hint="It looks like https://book.example.org, without a path.",
+        )
     return origin.lower()

@@ -15,7 +15,15 @@ from recto.server.http.errors import BadBody, loads, refusal_of, shortened
 from recto.server.http.library import Found, Library
 from recto.server.http.metrics import Metrics
 from recto.server.http.models import ErrorBody
-from recto.server.http.views import modules_view, page_view, pages_view, related_view, respond, respond_refusal, search_view
+from recto.server.http.views import (
+    modules_view,
+    page_view,
+    pages_view,
+    related_view,
+    respond,
+    respond_refusal,
+    search_view,
+)
 from recto.types import Filters
 
 _DESCRIBED = {
@@ -28,7 +36,9 @@ _DESCRIBED = {
     500: "An internal error.",
     503: "An engine is unreachable, the collection is empty, or there is too much to do; Retry-After says when to come back.",
 }
-ERRORS: dict[int | str, dict[str, Any]] = {code: {"model": ErrorBody, "description": text} for code, text in _DESCRIBED.items()}
+ERRORS: dict[int | str, dict[str, Any]] = {
+    code: {"model": ErrorBody, "description": text} for code, text in _DESCRIBED.items()
+}
 
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 
@@ -85,12 +95,18 @@ def _refused(errors: Sequence[Any]) -> BadBody:
         "finite_number": "must be a finite number",
         "literal_error": f"must be {context.get('expected')}",
     }
-    hint = "/openapi.json lists the fields and their values." if kind in ("extra_forbidden", "literal_error") else ""
+    hint = (
+        "/openapi.json lists the fields and their values."
+        if kind in ("extra_forbidden", "literal_error")
+        else ""
+    )
     return BadBody(f"{name} {words.get(kind, 'cannot be used')}", hint=hint)
 
 
 Collection = Annotated[str | None, Query(description="One of the served collections; default: the first.")]
-Address = Annotated[str, Path(description="The page's address, percent-encoded.", examples=["local://docs/docs/intro"])]
+Address = Annotated[
+    str, Path(description="The page's address, percent-encoded.", examples=["local://docs/docs/intro"])
+]
 
 
 def v1_router(library: Library, metrics: Metrics) -> APIRouter:
@@ -104,15 +120,21 @@ def v1_router(library: Library, metrics: Metrics) -> APIRouter:
             return found
         return found._replace(response=replace(response, warnings=library.outward(response.warnings)))
 
-    @router.post("/search", response_model=models.SearchAnswer, summary="Find the chunks that answer a query.")
+    @router.post(
+        "/search", response_model=models.SearchAnswer, summary="Find the chunks that answer a query."
+    )
     async def search(body: models.SearchRequest) -> Response:
         (found,) = await _find(library, body, [body.query])
         return respond(search_view(*noted(found)))
 
-    @router.post("/related", response_model=models.RelatedAnswer, summary="Find what goes with a selected text.")
+    @router.post(
+        "/related", response_model=models.RelatedAnswer, summary="Find what goes with a selected text."
+    )
     async def related(body: models.RelatedRequest) -> Response:
         name = library.name(body.collection)
-        found = await library.related(name, body.selection, body.question, body.limit, _filters(body), body.mode)
+        found = await library.related(
+            name, body.selection, body.question, body.limit, _filters(body), body.mode
+        )
         return respond(related_view(*noted(found)))
 
     @router.post("/batch", response_model=models.BatchAnswer, summary="Answer several queries at once.")
@@ -120,9 +142,15 @@ def v1_router(library: Library, metrics: Metrics) -> APIRouter:
         answers = await _find(library, body, body.queries)
         return respond({"responses": [search_view(*noted(answer)) for answer in answers]})
 
-    @router.get("/collections", response_model=models.CollectionsAnswer, summary="List the collections that are served.")
+    @router.get(
+        "/collections",
+        response_model=models.CollectionsAnswer,
+        summary="List the collections that are served.",
+    )
     async def collections() -> Response:
-        return respond({"collections": [{"name": name, "default": name == library.default} for name in library.names]})
+        return respond(
+            {"collections": [{"name": name, "default": name == library.default} for name in library.names]}
+        )
 
     @router.get("/modules", response_model=models.ModulesAnswer, summary="List the modules of a book.")
     async def modules(collection: Collection = None) -> Response:
@@ -131,13 +159,16 @@ def v1_router(library: Library, metrics: Metrics) -> APIRouter:
 
     @router.get("/pages", response_model=models.PagesAnswer, summary="List the pages of a book.")
     async def pages(
-        collection: Collection = None, module: Annotated[str | None, Query(description="Only this module's.")] = None
+        collection: Collection = None,
+        module: Annotated[str | None, Query(description="Only this module's.")] = None,
     ) -> Response:
         name = library.name(collection)
         outline = await library.outline(name)
         return respond(pages_view(name, outline if module is None else outline.of_module(module)))
 
-    @router.get("/pages/{address:path}", response_model=models.PageAnswer, summary="Read a page's passages in order.")
+    @router.get(
+        "/pages/{address:path}", response_model=models.PageAnswer, summary="Read a page's passages in order."
+    )
     async def page(address: Address, collection: Collection = None) -> Response:
         name = library.name(collection)
         return respond(page_view(name, await library.page(name, address)))
@@ -145,9 +176,13 @@ def v1_router(library: Library, metrics: Metrics) -> APIRouter:
     return router
 
 
-async def _find(library: Library, body: models.SearchRequest | models.BatchRequest, queries: Sequence[str]) -> list[Found]:
+async def _find(
+    library: Library, body: models.SearchRequest | models.BatchRequest, queries: Sequence[str]
+) -> list[Found]:
     name, filters = library.name(body.collection), _filters(body)
-    return await library.find(name, queries, body.limit, filters, body.min_score, mode=body.mode, group_by=body.group_by)
+    return await library.find(
+        name, queries, body.limit, filters, body.min_score, mode=body.mode, group_by=body.group_by
+    )
 
 
 def _filters(body: models.Narrowed) -> Filters:

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from recto._util.retry import Tell
+from recto._util.retry import Notify
 from recto.errors import CollectionMissing, missing_extra
 from recto.server.http.options import ServeOptions
 from recto.server.listening import BACKLOG, address, listen
@@ -42,10 +42,10 @@ class Factory:
         logs.set_up(secrets_of(self.settings, self.options))
         memory.share_arenas()
         _end_with_parent()
-        return make_app(self.settings, self.options, last=True)
+        return make_app(self.settings, self.options, close_at_exit=True)
 
 
-def serve(settings: Settings, options: ServeOptions, tell: Tell) -> None:
+def serve(settings: Settings, options: ServeOptions, notify: Notify) -> None:
     """Listen and answer until a signal ends it."""
     try:
         import fastapi
@@ -54,9 +54,9 @@ def serve(settings: Settings, options: ServeOptions, tell: Tell) -> None:
         raise missing_extra("The service", "serve") from error
     del fastapi
     with listen(options.host.strip("[]"), options.port) as listener:
-        _prepare(settings, options, tell)
+        _prepare(settings, options, notify)
         with _shared_figures(options.workers), _ended_by_sigterm():
-            tell(f"Recto listens at {address(listener)}; Ctrl-C ends it.")
+            notify(f"Recto listens at {address(listener)}; Ctrl-C ends it.")
             config = server_config(Factory(_shared_cores(settings, options.workers), options), options)
             if options.workers == 1:
                 uvicorn.Server(config).run(sockets=[listener])
@@ -70,19 +70,25 @@ def serve(settings: Settings, options: ServeOptions, tell: Tell) -> None:
 
 def secrets_of(settings: Settings, options: ServeOptions) -> tuple[str, ...]:
     """Return what must not be seen in a log: keys, and where the engines are."""
-    return (settings.qdrant_api_key, settings.cohere_api_key, *options.keys, settings.qdrant_url, settings.cohere_api_url)
+    return (
+        settings.qdrant_api_key,
+        settings.cohere_api_key,
+        *options.keys,
+        settings.qdrant_url,
+        settings.cohere_api_url,
+    )
 
 
-def _prepare(settings: Settings, options: ServeOptions, tell: Tell) -> None:
+def _prepare(settings: Settings, options: ServeOptions, notify: Notify) -> None:
     """Tell what is wrong with the configuration before any worker starts, and index the sample book on the very first run."""
     from recto.api import connect, open_embedder, open_store
 
-    embedder, store = open_embedder(settings, tell), open_store(settings, tell)
+    embedder, store = open_embedder(settings, notify), open_store(settings, notify)
     try:
         if settings.store == "edge" and not store.collections():
-            connect(settings, embedder, store, settings.collection_or(options.default), tell)
+            connect(settings, embedder, store, settings.collection_or(options.default), notify)
     except CollectionMissing as error:
-        tell(f"[WARNING] {error.message}. {error.hint} It is answered from as soon as it is there.")
+        notify(f"[WARNING] {error.message}. {error.hint} It is answered from as soon as it is there.")
     finally:
         embedder.close()
         store.close()
@@ -129,7 +135,11 @@ def server_config(factory: Factory, options: ServeOptions) -> Config:
 
 def _shared_cores(settings: Settings, workers: int) -> Settings:
     """Share the cores among workers that would else each start a thread for every core."""
-    return settings if "RECTO_THREADS" in os.environ else replace(settings, threads=max(1, settings.threads // workers))
+    return (
+        settings
+        if "RECTO_THREADS" in os.environ
+        else replace(settings, threads=max(1, settings.threads // workers))
+    )
 
 
 @contextmanager
@@ -139,7 +149,9 @@ def _shared_figures(workers: int) -> Iterator[None]:
         yield
         return
     directory = tempfile.mkdtemp(prefix="recto-figures-")
-    os.environ[_MULTIPROCESS] = directory  # workers inherit it, and it must be there before they import the client
+    os.environ[_MULTIPROCESS] = (
+        directory  # workers inherit it, and it must be there before they import the client
+    )
     try:
         yield
     finally:

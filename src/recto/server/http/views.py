@@ -76,8 +76,12 @@ def outline_of(chunks: Iterable[Chunk], modules: Sequence[tuple[str, str]] = ())
     for chunk in chunks:
         known = found.get(chunk.page_url)
         passages = known.passages + 1 if known else 1
-        found[chunk.page_url] = OutlinePage(chunk.page_url, chunk.page_title, chunk.module_name, chunk.module_keys, passages, chunk.source)
-    pages = sorted(found.values(), key=lambda page: (order.get(page.module, len(order)), page.source, page.url))
+        found[chunk.page_url] = OutlinePage(
+            chunk.page_url, chunk.page_title, chunk.module_name, chunk.module_keys, passages, chunk.source
+        )
+    pages = sorted(
+        found.values(), key=lambda page: (order.get(page.module, len(order)), page.source, page.url)
+    )
     return Outline(tuple(pages), {name: title for name, title in modules if title})
 
 
@@ -86,7 +90,9 @@ _PREVIEW = 200
 
 def respond(data: Mapping[str, Any], status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
     """Write plain data as JSON; half of a surrogate pair is no character."""
-    body = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode("utf-8", "replace")
+    body = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode(
+        "utf-8", "replace"
+    )
     return Response(body, status, headers, "application/json")
 
 
@@ -156,7 +162,7 @@ def search_view(response: SearchResponse, words: Sequence[QueryWord]) -> dict[st
         "answerable": response.answerable,
         "covered": is_covered(response),
         "corrections": {word: list(meant) for word, meant in response.corrections},
-        "noise": response.noise,
+        "noise_floor": response.noise_floor,
         "results": [_ranked(rank, hit, response, words) for rank, hit in enumerate(response.hits, 1)],
         "groups": group_ranks(response),
         "timings": {
@@ -173,7 +179,12 @@ def related_view(response: SearchResponse, words: Sequence[QueryWord]) -> dict[s
     if chosen is None:
         raise ValueError("the response is not one to a selected text")
     return search_view(response, words) | {
-        "selection": {"text": chosen.text, "given": chosen.given, "cut": chosen.cut, "left_out": chosen.left_out}
+        "selection": {
+            "text": chosen.text,
+            "given": chosen.given,
+            "cut": chosen.cut,
+            "left_out": chosen.left_out,
+        }
     }
 
 
@@ -233,7 +244,10 @@ def modules_view(collection: str, outline: Outline) -> dict[str, Any]:
 
 def pages_view(collection: str, outline: Outline) -> dict[str, Any]:
     """Return the pages."""
-    pages = [{"url": page.url, "title": page.title, "module": page.module, "passages": page.passages} for page in outline.pages]
+    pages = [
+        {"url": page.url, "title": page.title, "module": page.module, "passages": page.passages}
+        for page in outline.pages
+    ]
     return {"collection": collection, "pages": pages}
 
 

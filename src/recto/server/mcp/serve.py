@@ -19,13 +19,15 @@ from mcp.server import Server
 from mcp.server.stdio import stdio_server
 from mcp.server.transport_security import TransportSecuritySettings
 
-from recto._util.retry import Tell
+from recto._util.retry import Notify
 from recto.errors import ConfigurationError
 from recto.server.auth import Keys, is_loopback, unguarded
-from recto.server.limits import Bounds, Refusal, Refused, busy, check_length
+from recto.server.limits import AdmissionLimits, Refusal, Refused, busy, check_length
 
 _LONGEST_MESSAGE = 64 << 20
-_LONE_SURROGATE = re.compile(r"""\\[^u]|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(\\u[dD][89a-fA-F][0-9a-fA-F]{2})""")
+_LONE_SURROGATE = re.compile(
+    r"""\\[^u]|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(\\u[dD][89a-fA-F][0-9a-fA-F]{2})"""
+)
 
 
 class Outbox:
@@ -42,7 +44,9 @@ class Outbox:
         while rest:
             try:
                 rest = rest[os.write(self._descriptor, rest) :]
-            except BlockingIOError:  # one socket for both directions: waiting for input has made it one that does not block
+            except (
+                BlockingIOError
+            ):  # one socket for both directions: waiting for input has made it one that does not block
                 await wait_writable(self._descriptor)
 
     async def flush(self) -> None:
@@ -62,7 +66,9 @@ def inbox() -> AsyncIterator[str] | None:
 
 async def _lines(pipe: IO[bytes]) -> AsyncIterator[str]:
     reader = asyncio.StreamReader(limit=_LONGEST_MESSAGE)
-    transport, _ = await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), pipe)
+    transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(reader), pipe
+    )
     try:
         while line := await reader.readline():
             yield whole_characters(line.decode("utf-8", "replace"))
@@ -75,7 +81,11 @@ def whole_characters(line: str) -> str:
 
     A program that counts UTF-16, as those in JavaScript do, leaves one wherever it cuts a text in the middle of an emoji.
     """
-    return _LONE_SURROGATE.sub(lambda found: r"\ufffd" if found[1] else found[0], line) if "\\u" in line else line
+    return (
+        _LONE_SURROGATE.sub(lambda found: r"\ufffd" if found[1] else found[0], line)
+        if "\\u" in line
+        else line
+    )
 
 
 def _is_pipe(mode: int) -> bool:
@@ -92,7 +102,9 @@ _NO_KEY = Refusal(
     headers=(("WWW-Authenticate", 'Bearer realm="recto"'),),
 )
 _ANSWER_SECONDS = 60.0  # a page of a book and a slow engine included
-_NO_STREAM = Refusal(405, "Nothing is sent here that was not asked for", "Send each request with POST.", (("Allow", "POST"),))
+_NO_STREAM = Refusal(
+    405, "Nothing is sent here that was not asked for", "Send each request with POST.", (("Allow", "POST"),)
+)
 
 
 def run_stdio(server: Server[None]) -> None:
@@ -108,15 +120,19 @@ def run_stdio(server: Server[None]) -> None:
     anyio.run(serve)
 
 
-def run_http(server: Server[None], host: str, port: int, keys: Sequence[str], tell: Tell) -> None:
+def run_http(server: Server[None], host: str, port: int, keys: Sequence[str], notify: Notify) -> None:
     """Serve many programs, until Ctrl-C."""
     import uvicorn
 
     application = http_application(server, host, keys)
     with listen(host, port) as listener:
         number = listener.getsockname()[1]
-        tell(f"Serving the book on http://{f'[{host}]' if ':' in host else host}:{number}{PATH} until Ctrl-C")
-        config = uvicorn.Config(application, log_config=None, access_log=False, lifespan="on", timeout_graceful_shutdown=5)
+        notify(
+            f"Serving the book on http://{f'[{host}]' if ':' in host else host}:{number}{PATH} until Ctrl-C"
+        )
+        config = uvicorn.Config(
+            application, log_config=None, access_log=False, lifespan="on", timeout_graceful_shutdown=5
+        )
         uvicorn.Server(config).run(sockets=[listener])
 
 
@@ -125,7 +141,11 @@ def http_application(server: Server[None], host: str, keys: Sequence[str]) -> AS
     if not is_loopback(host) and not keys:
         raise unguarded(host, "or listen on 127.0.0.1")
     application = server.streamable_http_app(
-        streamable_http_path=PATH, json_response=True, stateless_http=True, transport_security=_security(host), host=host
+        streamable_http_path=PATH,
+        json_response=True,
+        stateless_http=True,
+        transport_security=_security(host),
+        host=host,
     )
     bounded = Bounded(application)
     return KeyCheck(bounded, keys) if keys else bounded
@@ -156,7 +176,9 @@ class KeyCheck:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer 401, or pass the request on."""
-        if scope["type"] == "http" and not self._keys.holder(dict(scope["headers"]).get(b"authorization", b"").decode("latin-1")):
+        if scope["type"] == "http" and not self._keys.holder(
+            dict(scope["headers"]).get(b"authorization", b"").decode("latin-1")
+        ):
             await _refuse(send, _NO_KEY)
             return
         await self._application(scope, receive, send)
@@ -165,9 +187,11 @@ class KeyCheck:
 class Bounded:
     """Lets no more in than the service does: bodies of a size, so many requests at once, and so many seconds for one."""
 
-    def __init__(self, application: ASGIApp, bounds: Bounds | None = None, seconds: float = _ANSWER_SECONDS) -> None:
+    def __init__(
+        self, application: ASGIApp, bounds: AdmissionLimits | None = None, seconds: float = _ANSWER_SECONDS
+    ) -> None:
         self._application = application
-        self._bounds = bounds or Bounds()
+        self._bounds = bounds or AdmissionLimits()
         self._seconds = seconds
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -177,7 +201,9 @@ class Bounded:
             return
         try:
             check_length(dict(scope["headers"]).get(b"content-length", b"").decode("latin-1"))
-            if scope["method"] == "GET" and scope["path"] == PATH:  # a stream on which nothing would ever come, open for ever
+            if (
+                scope["method"] == "GET" and scope["path"] == PATH
+            ):  # a stream on which nothing would ever come, open for ever
                 raise Refused("method", _NO_STREAM)
             whole = await self._bounds.read(receive)
             with self._bounds.answering():
@@ -200,7 +226,9 @@ class Bounded:
                 await self._application(scope, receive, sending)
         except TimeoutError:
             if not began:
-                raise Refused("timeout", busy(f"There was no answer within {self._seconds:g} s", seconds=2)) from None
+                raise Refused(
+                    "timeout", busy(f"There was no answer within {self._seconds:g} s", seconds=2)
+                ) from None
 
 
 def _security(host: str) -> TransportSecuritySettings:

@@ -16,7 +16,7 @@ from mcp.server import Server, ServerRequestContext
 from mcp.shared.exceptions import MCPError
 
 from recto import __version__
-from recto._util.retry import Tell
+from recto._util.retry import Notify
 from recto.errors import ErrorKind, PageMissing, RectoError
 from recto.search.retriever import Retriever
 from recto.server.mcp.tools import INSTRUCTIONS, TOOLS, BookTool, checked, whole_page
@@ -31,13 +31,15 @@ class StillOpening(RectoError):
     label = ""
 
 
-class Desk:
+class LazyRetriever:
     """Hands out the retriever once `prepare` has succeeded; until then every request tries it, so that none needs a restart."""
 
-    def __init__(self, retriever: Retriever, prepare: Callable[[], object], tell: Tell, patience: float = _PATIENCE) -> None:
+    def __init__(
+        self, retriever: Retriever, prepare: Callable[[], object], notify: Notify, patience: float = _PATIENCE
+    ) -> None:
         self._retriever = retriever
         self._prepare = prepare
-        self._tell = tell
+        self._notify = notify
         self._patience = patience
         self._opening: Task[object] | None = None
         self._is_open = False
@@ -56,7 +58,9 @@ class Desk:
             yield
         finally:
             beginning.cancel()
-            await gather(beginning, return_exceptions=True)  # what went wrong in it, the next request meets again and reports
+            await gather(
+                beginning, return_exceptions=True
+            )  # what went wrong in it, the next request meets again and reports
             await self._retriever.aclose()
 
     async def _begin(self) -> None:
@@ -66,7 +70,7 @@ class Desk:
         except StillOpening:
             pass  # it goes on, and whoever opens it tells how far it is
         except RectoError as error:
-            self._tell(f"[WARNING] {error}. {error.hint}".rstrip())
+            self._notify(f"[WARNING] {error}. {error.hint}".rstrip())
 
     async def _open(self) -> None:
         """Open the book, or wait for whoever is doing it, but not for ever."""
@@ -85,11 +89,13 @@ LISTED = 200
 """How many pages are listed at once; a cursor leads to the next ones."""
 
 _LOG = logging.getLogger("recto.server.mcp")
-_READS_ONLY = wire.ToolAnnotations(read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False)
+_READS_ONLY = wire.ToolAnnotations(
+    read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False
+)
 _Context = ServerRequestContext[Any]
 
 
-def build_server(desk: Desk) -> Server[None]:
+def build_server(desk: LazyRetriever) -> Server[None]:
     """Make a server that answers from a book; it opens the book when it is run."""
     tools = {tool.name: tool for tool in TOOLS}
     listed = wire.ListToolsResult(tools=[_listed_tool(tool) for tool in TOOLS])
@@ -99,16 +105,23 @@ def build_server(desk: Desk) -> Server[None]:
 
     async def call_tool(_context: _Context, params: wire.CallToolRequestParams) -> wire.CallToolResult:
         if params.name not in tools:
-            raise MCPError(wire.INVALID_PARAMS, f"There is no tool '{params.name[:80]}'. The tools are: {', '.join(tools)}.")
+            raise MCPError(
+                wire.INVALID_PARAMS,
+                f"There is no tool '{params.name[:80]}'. The tools are: {', '.join(tools)}.",
+            )
         return await _call(desk, tools[params.name], params.arguments)
 
-    async def list_resources(_context: _Context, params: wire.PaginatedRequestParams | None) -> wire.ListResourcesResult:
+    async def list_resources(
+        _context: _Context, params: wire.PaginatedRequestParams | None
+    ) -> wire.ListResourcesResult:
         return await _list_pages(desk, params.cursor if params else None)
 
     async def list_templates(_context: _Context, _params: object) -> wire.ListResourceTemplatesResult:
         return wire.ListResourceTemplatesResult(resource_templates=[_template()])
 
-    async def read_resource(_context: _Context, params: wire.ReadResourceRequestParams) -> wire.ReadResourceResult:
+    async def read_resource(
+        _context: _Context, params: wire.ReadResourceRequestParams
+    ) -> wire.ReadResourceResult:
         return await _read(desk, params.uri)
 
     @asynccontextmanager
@@ -135,17 +148,19 @@ def page_uri(address: str) -> str:
     return PAGE_SCHEME + quote(address, safe="")
 
 
-async def _call(desk: Desk, tool: BookTool, arguments: dict[str, Any] | None) -> wire.CallToolResult:
+async def _call(desk: LazyRetriever, tool: BookTool, arguments: dict[str, Any] | None) -> wire.CallToolResult:
     """Carry a tool out; what goes wrong is an answer that the agent can act upon."""
     try:
         asked = checked(tool.arguments, arguments)
         result = await tool.run(await desk.retriever(), asked)
     except Exception as error:  # noqa: BLE001 - an agent must learn of every failure, and of nothing inside us
         return wire.CallToolResult(content=[wire.TextContent(text=_explained(error))], is_error=True)
-    return wire.CallToolResult(content=[wire.TextContent(text=tool.text(result))], structured_content=result.model_dump(mode="json"))
+    return wire.CallToolResult(
+        content=[wire.TextContent(text=tool.text(result))], structured_content=result.model_dump(mode="json")
+    )
 
 
-async def _list_pages(desk: Desk, cursor: str | None) -> wire.ListResourcesResult:
+async def _list_pages(desk: LazyRetriever, cursor: str | None) -> wire.ListResourcesResult:
     """List pages by address, those after the cursor, which is the last address of the list before."""
     with _protocol_errors():
         retriever = await desk.retriever()
@@ -154,20 +169,27 @@ async def _list_pages(desk: Desk, cursor: str | None) -> wire.ListResourcesResul
     begin = bisect_right(addresses, cursor) if cursor else 0
     shown = addresses[begin : begin + LISTED]
     resources = [
-        wire.Resource(uri=page_uri(address), name=address, description=f"{pages[address]} passages", mime_type=MARKDOWN)
+        wire.Resource(
+            uri=page_uri(address), name=address, description=f"{pages[address]} passages", mime_type=MARKDOWN
+        )
         for address in shown
     ]
     more = begin + LISTED < len(addresses)
     return wire.ListResourcesResult(resources=resources, next_cursor=shown[-1] if more else None)
 
 
-async def _read(desk: Desk, uri: str) -> wire.ReadResourceResult:
+async def _read(desk: LazyRetriever, uri: str) -> wire.ReadResourceResult:
     with _protocol_errors():
         if not uri.startswith(PAGE_SCHEME):
-            raise PageMissing(f"There is no resource '{uri[:200]}'", hint=f"Pages are {PAGE_SCHEME}ADDRESS, percent-encoded.")
+            raise PageMissing(
+                f"There is no resource '{uri[:200]}'",
+                hint=f"Pages are {PAGE_SCHEME}ADDRESS, percent-encoded.",
+            )
         retriever = await desk.retriever()
         markdown = await to_thread(whole_page, retriever, unquote(uri.removeprefix(PAGE_SCHEME)))
-    return wire.ReadResourceResult(contents=[wire.TextResourceContents(uri=uri, text=markdown, mime_type=MARKDOWN)])
+    return wire.ReadResourceResult(
+        contents=[wire.TextResourceContents(uri=uri, text=markdown, mime_type=MARKDOWN)]
+    )
 
 
 def _listed_tool(tool: BookTool) -> wire.Tool:
@@ -213,13 +235,22 @@ def _protocol_errors() -> Iterator[None]:
     try:
         yield
     except Exception as error:  # noqa: BLE001 - as with tools; the protocol's own layer would send whatever text the error has
-        asked_wrongly = isinstance(error, RectoError) and error.kind in (ErrorKind.MISSING, ErrorKind.ARGUMENT)
-        raise MCPError(wire.INVALID_PARAMS if asked_wrongly else wire.INTERNAL_ERROR, _explained(error)) from None
+        asked_wrongly = isinstance(error, RectoError) and error.kind in (
+            ErrorKind.MISSING,
+            ErrorKind.ARGUMENT,
+        )
+        raise MCPError(
+            wire.INVALID_PARAMS if asked_wrongly else wire.INTERNAL_ERROR, _explained(error)
+        ) from None
 
 
 def _explained(error: Exception) -> str:
     """Return what went wrong and what to do, without anything of our insides."""
     if isinstance(error, RectoError):
         return f"{error}. {error.hint}".strip()
-    _LOG.error("Unexpected error: %s", type(error).__name__, exc_info=error if os.environ.get("RECTO_DEBUG") else None)
+    _LOG.error(
+        "Unexpected error: %s",
+        type(error).__name__,
+        exc_info=error if os.environ.get("RECTO_DEBUG") else None,
+    )
     return f"Unexpected error: {type(error).__name__}. This is a fault of Recto; RECTO_DEBUG=1 shows on standard error where it happened."

@@ -30,11 +30,15 @@ Name = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
 Modules = Annotated[
     list[Name] | None,
     BeforeValidator(_several),
-    Field(description="Only these modules, by the names that list_modules gives; leave it out to search the whole book."),
+    Field(
+        description="Only these modules, by the names that list_modules gives; leave it out to search the whole book."
+    ),
 ]
 SearchMode = Annotated[
     Mode,
-    Field(description="hybrid: by meaning and by words. dense: by meaning alone. lexical: by words alone, for exact names and codes."),
+    Field(
+        description="hybrid: by meaning and by words. dense: by meaning alone. lexical: by words alone, for exact names and codes."
+    ),
 ]
 Limit = Annotated[int, Field(ge=1, le=MOST_PASSAGES, description="How many passages at most.")]
 
@@ -48,7 +52,12 @@ class Arguments(BaseModel):
 class SearchArguments(Arguments):
     """The arguments of `search_book`."""
 
-    query: Annotated[str, Field(description=f"A question or a few words, up to {MAX_QUERY} characters, in the book's language.")]
+    query: Annotated[
+        str,
+        Field(
+            description=f"A question or a few words, up to {MAX_QUERY} characters, in the book's language."
+        ),
+    ]
     limit: Limit = DEFAULT_TOP_K
     modules: Modules = None
     page: Annotated[Name | None, Field(description="Only the page with this address.")] = None
@@ -62,8 +71,12 @@ class SearchArguments(Arguments):
 class RelatedArguments(Arguments):
     """The arguments of `related_passages`."""
 
-    selection: Annotated[str, Field(description="The text that the reader has in front of them, as it is in the book.")]
-    question: Annotated[str | None, Field(description="What the reader wants to know about it, if they said so.")] = None
+    selection: Annotated[
+        str, Field(description="The text that the reader has in front of them, as it is in the book.")
+    ]
+    question: Annotated[
+        str | None, Field(description="What the reader wants to know about it, if they said so.")
+    ] = None
     limit: Limit = DEFAULT_TOP_K
     modules: Modules = None
     mode: SearchMode = "hybrid"
@@ -76,8 +89,15 @@ class RelatedArguments(Arguments):
 class PageArguments(Arguments):
     """The arguments of `read_page`."""
 
-    address: Annotated[Name, Field(description="A page's address; with an #anchor behind it, only that section. Take it from a `link`.")]
-    part: Annotated[int, Field(ge=1, description="Which part of a long page; the result says how many there are.")] = 1
+    address: Annotated[
+        Name,
+        Field(
+            description="A page's address; with an #anchor behind it, only that section. Take it from a `link`."
+        ),
+    ]
+    part: Annotated[
+        int, Field(ge=1, description="Which part of a long page; the result says how many there are.")
+    ] = 1
 
 
 class NoArguments(Arguments):
@@ -89,7 +109,10 @@ def checked(model: type[Arguments], given: dict[str, Any] | None) -> Any:
     try:
         return model.model_validate(given or {})
     except ValidationError as error:
-        faults = [f"{'.'.join(str(part) for part in fault['loc'])}: {fault['msg']}" for fault in error.errors(include_url=False)]
+        faults = [
+            f"{'.'.join(str(part) for part in fault['loc'])}: {fault['msg']}"
+            for fault in error.errors(include_url=False)
+        ]
         names = ", ".join(model.model_fields) or "none"
         raise InvalidArgument("; ".join(faults), hint=f"The arguments are: {names}.") from error
 
@@ -106,9 +129,15 @@ class Passage(BaseModel):
     headings: Annotated[list[str], Field(description="The path from the page's title down to the passage.")]
     score: Annotated[float, Field(description="What ranks the passages; compare it within one answer only.")]
     dense: Annotated[float | None, Field(description="Cosine similarity to the query, if it was computed.")]
-    lexical: Annotated[float | None, Field(description="BM25 score of the query's words, if it was computed.")]
-    above_noise: Annotated[bool | None, Field(description="False: as unrelated texts score in this book. Null: not measured.")]
-    matches: Annotated[list[str], Field(description="Words of the passage and its headings that match the query.")]
+    lexical: Annotated[
+        float | None, Field(description="BM25 score of the query's words, if it was computed.")
+    ]
+    above_noise: Annotated[
+        bool | None, Field(description="False: as unrelated texts score in this book. Null: not measured.")
+    ]
+    matches: Annotated[
+        list[str], Field(description="Words of the passage and its headings that match the query.")
+    ]
     snippet: Annotated[str, Field(description="The part of the text around the best matches, in one line.")]
     text: str
 
@@ -116,13 +145,25 @@ class Passage(BaseModel):
 class SearchResult(BaseModel):
     """What was found, best first, or why nothing was."""
 
-    outcome: Annotated[Outcome, Field(description="found, no_match, or filtered_out: the filters leave no passage to search.")]
+    outcome: Annotated[
+        Outcome,
+        Field(description="found, no_match, or filtered_out: the filters leave no passage to search."),
+    ]
     message: Annotated[str, Field(description="What to make of the answer, if there is something to say.")]
     collection: str
     mode: Mode
-    answerable: Annotated[float | None, Field(description="Probability that the book covers the query; below 0.5 it most likely does not.")]
-    corrections: Annotated[dict[str, list[str]], Field(description="Query words that the book does not have, and what was searched for.")]
-    noise: Annotated[float | None, Field(description="A cosine below this means nothing in this book; null if it was not measured.")]
+    answerable: Annotated[
+        float | None,
+        Field(description="Probability that the book covers the query; below 0.5 it most likely does not."),
+    ]
+    corrections: Annotated[
+        dict[str, list[str]],
+        Field(description="Query words that the book does not have, and what was searched for."),
+    ]
+    noise_floor: Annotated[
+        float | None,
+        Field(description="A cosine below this means nothing in this book; null if it was not measured."),
+    ]
     passages: list[Passage]
     warnings: list[str]
     took_ms: Annotated[float, Field(description="How long the search took, in milliseconds.")]
@@ -172,7 +213,7 @@ def search_result(response: SearchResponse, words: Sequence[QueryWord]) -> Searc
         mode=response.mode,
         answerable=response.answerable,
         corrections={word: list(meant) for word, meant in response.corrections},
-        noise=_rounded(response.noise),
+        noise_floor=_rounded(response.noise_floor),
         passages=[_passage(hit, response, words) for hit in response.hits],
         warnings=list(response.warnings),
         took_ms=round(response.timings.total_ms, 2),
@@ -214,13 +255,17 @@ def _message(response: SearchResponse) -> str:
     """Say what an agent should know before it reads the passages."""
     said = display.corrections_of(response)
     if response.hits and not display.is_covered(response):
-        said.append(f"{display.NOT_COVERED} The passages below are the nearest there are; most likely none of them answers the query.")
+        said.append(
+            f"{display.NOT_COVERED} The passages below are the nearest there are; most likely none of them answers the query."
+        )
     return " ".join((*said, response.message)).strip()
 
 
 def search_text(result: SearchResult) -> str:
     """Write passages with their citations."""
-    blocks = [line for line in (result.message, *(f"Warning: {warning}" for warning in result.warnings)) if line]
+    blocks = [
+        line for line in (result.message, *(f"Warning: {warning}" for warning in result.warnings)) if line
+    ]
     blocks += [_text_passage(number, passage) for number, passage in enumerate(result.passages, 1)]
     return "\n\n".join(blocks)
 
@@ -245,7 +290,9 @@ def _text_passage(number: int, passage: Passage) -> str:
     return f"[{number}] {place} ({'; '.join(facts)})\n{passage.link}\n\n{passage.text}"
 
 
-LONGEST_PART = 20_000  # characters of passages: some five thousand tokens, which every client lets a tool return
+LONGEST_PART = (
+    20_000  # characters of passages: some five thousand tokens, which every client lets a tool return
+)
 
 
 def whole_page(retriever: Retriever, address: str) -> str:
@@ -258,7 +305,9 @@ def page_part(retriever: Retriever, address: str, part: int) -> PageResult:
     page, anchor = retriever.page(address), address.partition("#")[2]
     parts = _parts(page.section(anchor) if anchor else page.chunks)
     if part > len(parts):
-        raise InvalidArgument(f"There is no part {part}: {page.url} has {len(parts)}", hint="Parts are counted from 1.")
+        raise InvalidArgument(
+            f"There is no part {part}: {page.url} has {len(parts)}", hint="Parts are counted from 1."
+        )
     note = ""
     if part < len(parts):
         note = f"This is part {part} of {len(parts)}. Call read_page with part={part + 1} for the next, or with an #anchor for one section."
@@ -322,7 +371,9 @@ async def search_book(retriever: Retriever, asked: SearchArguments) -> SearchRes
 
 async def related_passages(retriever: Retriever, asked: RelatedArguments) -> RelatedResult:
     """Find what goes with a selected text."""
-    response = await retriever.arelated(asked.selection, asked.question, asked.limit, asked.filters(), mode=asked.mode)
+    response = await retriever.arelated(
+        asked.selection, asked.question, asked.limit, asked.filters(), mode=asked.mode
+    )
     return related_result(response, await to_thread(response_words, retriever, response))
 
 

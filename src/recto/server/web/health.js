@@ -69,8 +69,8 @@ function indexFacts(validation, index) {
     ["Sample search works", yes(validation.sample_search_works)],
     ["Last updated", day(validation.last_updated)],
     index && ["Model", index.model ?? "unknown"],
-    index && ["Noise ends at", index.noise === null ? "not measured" : index.noise.toFixed(3)],
-    index && index.separation !== null && ["Tells the book’s questions from others", `${(index.separation * 100).toFixed(1)} times of 100`],
+    index && ["Noise ends at", index.noise_floor === null ? "not measured" : index.noise_floor.toFixed(3)],
+    index && index.auroc !== null && ["Tells the book’s questions from others", `${(index.auroc * 100).toFixed(1)} times of 100`],
     index && ["Generation", h("code", {}, index.generation)],
     index && ["Made with Recto", index.recto_version ?? "unknown"],
   ]);

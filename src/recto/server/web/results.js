@@ -16,7 +16,7 @@ export function drawAnswer(answer, limit) {
   const parts = answer.warnings.map((words) => h("p", { class: "warning" }, words));
   parts.push(...Object.entries(answer.corrections).map(([word, meant]) => h("p", { class: "correction" }, `“${word}” is not in the book. Searched for ${either(meant)}.`)));
   if (!groups.length) return [...parts, nothing(answer)];
-  const list = [h("ol", { class: "entries", role: "list" }, ...groups.map((group) => entry(group, answer.noise)))];
+  const list = [h("ol", { class: "entries", role: "list" }, ...groups.map((group) => entry(group, answer.noise_floor)))];
   if (groups.length >= limit && limit < MOST) {
     const more = Math.min(MOST, limit + 10);
     list.push(h("p", { class: "more" }, h("a", { class: "button", id: "more", ...leads({ limit: more }) }, "More results")));

@@ -20,7 +20,15 @@ from recto import errors
 from recto._util.files import replace_text, sync_directory
 from recto.errors import IndexDamaged, RectoError, StorageError, Unreachable
 from recto.protocols import Index
-from recto.stores.edge.layout import LEXICON, CollectionDirectory, Manifest, digest, disk_errors, is_whole, note_seen
+from recto.stores.edge.layout import (
+    LEXICON,
+    CollectionDirectory,
+    Manifest,
+    digest,
+    disk_errors,
+    is_whole,
+    note_seen,
+)
 from recto.stores.edge.worker import send
 from recto.stores.lock import WriterLock
 from recto.stores.payload import check_vectors, to_payload
@@ -55,7 +63,9 @@ class EdgeBuild:
         """Take the lock."""
         with disk_errors(self._directory.path):
             self._directory.path.mkdir(parents=True, exist_ok=True)
-            self._held.enter_context(WriterLock(self._directory.lock, f"Collection '{self._collection}'", self._wait))
+            self._held.enter_context(
+                WriterLock(self._directory.lock, f"Collection '{self._collection}'", self._wait)
+            )
             self._directory.remove_drafts()
         return self
 
@@ -75,13 +85,20 @@ class EdgeBuild:
         )
         return self._worker
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         """Drop what was not published and let go of the lock."""
         with self._held:
             self._stop()
             shutil.rmtree(self._draft, ignore_errors=True)
 
-    def add(self, chunks: Sequence[Chunk], vectors: Sequence[Vector], lexical: Sequence[SparseVector] | None = None) -> None:
+    def add(
+        self,
+        chunks: Sequence[Chunk],
+        vectors: Sequence[Vector],
+        lexical: Sequence[SparseVector] | None = None,
+    ) -> None:
         """Hand chunks to the worker."""
         check_vectors(chunks, vectors, self._dim)
         if not chunks:
@@ -89,7 +106,9 @@ class EdgeBuild:
         self._send([(chunk.id, to_payload(chunk)) for chunk in chunks], vectors, lexical)
         self._count += len(chunks)
 
-    def keep(self, chunks: Sequence[Chunk], current: Index, lexical: Sequence[SparseVector] | None = None) -> None:
+    def keep(
+        self, chunks: Sequence[Chunk], current: Index, lexical: Sequence[SparseVector] | None = None
+    ) -> None:
         """Copy chunks from the generation before: a generation is always whole."""
         vectors = current.vectors([chunk.id for chunk in chunks])
         self.add(chunks, [vectors[chunk.id] for chunk in chunks], lexical)
@@ -121,11 +140,21 @@ class EdgeBuild:
         replace_text(directory.manifest(name), manifest.to_text())
         note_seen(directory.generation(name), manifest, directory.seen(name))
         directory.set_current(name)
-        older = [before, *(generation for generation in directory.generations() if generation not in (before, name))]
-        directory.prune({name, *islice((generation for generation in older if is_whole(directory, generation)), 1)})
+        older = [
+            before,
+            *(generation for generation in directory.generations() if generation not in (before, name)),
+        ]
+        directory.prune(
+            {name, *islice((generation for generation in older if is_whole(directory, generation)), 1)}
+        )
         return name
 
-    def _send(self, points: list[tuple[str, Any]], vectors: Sequence[Vector], lexical: Sequence[SparseVector] | None = None) -> None:
+    def _send(
+        self,
+        points: list[tuple[str, Any]],
+        vectors: Sequence[Vector],
+        lexical: Sequence[SparseVector] | None = None,
+    ) -> None:
         pipe = _pipe(self._started())
         try:
             send(pipe, points, vectors, lexical or ())
@@ -146,7 +175,9 @@ class EdgeBuild:
             raise self._died(worker.returncode) from None
         if "error" in answer:
             kind: type[RectoError] = getattr(errors, answer["error"])
-            raise kind(answer["message"], hint=answer["hint"] or "Nothing was published; the old index is untouched.")
+            raise kind(
+                answer["message"], hint=answer["hint"] or "Nothing was published; the old index is untouched."
+            )
         return answer
 
     def _died(self, code: int) -> RectoError:
@@ -161,7 +192,8 @@ class EdgeBuild:
             self._complaints.seek(0)
             last = self._complaints.read().decode("utf-8", "replace").strip().rpartition("\n")[2]
         return Unreachable(
-            f"The embedded engine's process ended unexpectedly (exit code {code})" + (f": {last[:300]}" if last else ""),
+            f"The embedded engine's process ended unexpectedly (exit code {code})"
+            + (f": {last[:300]}" if last else ""),
             hint="Try again; nothing was published and the old index is untouched.",
         )
 

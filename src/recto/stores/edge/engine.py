@@ -18,10 +18,12 @@ if TYPE_CHECKING:
     import qdrant_edge
 
 GRAPH_FROM = 20_000  # chunks; below, comparing with every vector is about as fast, and misses nothing
-SMALL_CODES_FROM = 50_000  # chunks; from here the graph is walked on one byte a number, and the best are compared in full
+QUANTIZE_FROM = (
+    50_000  # chunks; from here the graph is walked on one byte a number, and the best are compared in full
+)
 VERY_LARGE_FROM = 500_000  # chunks; from here more of the graph is walked for the same share of what comparing with all would find
-_EDGES, _CANDIDATES = 16, 100
-_WALKED, _WALKED_FAR = 200, 400
+_HNSW_M, _CANDIDATES = 16, 100
+_HNSW_EF, _WALKED_FAR = 200, 400
 _FULL_SCAN_KB = 10_000  # vectors that a filter leaves: fewer than this are compared one by one
 _OVERSAMPLING = 3.0
 _QUANTILE = 0.99
@@ -33,13 +35,19 @@ def finished_config(chunks: int, dim: int) -> qdrant_edge.EdgeConfig | None:
         return None
     import qdrant_edge as edge
 
-    mapped = edge.Memory.Cold  # read where it lies on disk, as far as searches touch it: nothing is copied, opening reads little
-    large = chunks >= SMALL_CODES_FROM
+    mapped = (
+        edge.Memory.Cold
+    )  # read where it lies on disk, as far as searches touch it: nothing is copied, opening reads little
+    large = chunks >= QUANTIZE_FROM
     codes = edge.ScalarQuantizationConfig(type=edge.ScalarType.Int8, quantile=_QUANTILE, memory=mapped)
     return edge.EdgeConfig(
-        vectors=edge.EdgeVectorParams(size=dim, distance=edge.Distance.Cosine, memory=mapped if large else None),
+        vectors=edge.EdgeVectorParams(
+            size=dim, distance=edge.Distance.Cosine, memory=mapped if large else None
+        ),
         sparse_vectors=sparse_params(mapped),
-        hnsw_config=edge.HnswIndexConfig(m=_EDGES, ef_construct=_CANDIDATES, full_scan_threshold=_FULL_SCAN_KB, memory=mapped),
+        hnsw_config=edge.HnswIndexConfig(
+            m=_HNSW_M, ef_construct=_CANDIDATES, full_scan_threshold=_FULL_SCAN_KB, memory=mapped
+        ),
         quantization_config=codes if large else None,
         wal_enabled=False,
     )
@@ -60,23 +68,32 @@ def field_indexes() -> dict[str, qdrant_edge.KeywordIndexParams]:
     import qdrant_edge as edge
 
     listed = edge.KeywordIndexParams(enable_hnsw=False, memory=edge.Memory.Cold)
-    return {"module_keys": edge.KeywordIndexParams(memory=edge.Memory.Pinned), "module_name": listed, "page_key": listed}
+    return {
+        "module_keys": edge.KeywordIndexParams(memory=edge.Memory.Pinned),
+        "module_name": listed,
+        "page_key": listed,
+    }
 
 
 def search_params(chunks: int) -> qdrant_edge.SearchParams | None:
     """Return how an index is searched; scores are always those of the full vectors."""
-    if chunks < SMALL_CODES_FROM:
+    if chunks < QUANTIZE_FROM:
         return None
     import qdrant_edge as edge
 
     again = edge.QuantizationSearchParams(rescore=True, oversampling=_OVERSAMPLING)
-    return edge.SearchParams(hnsw_ef=_WALKED_FAR if chunks >= VERY_LARGE_FROM else _WALKED, quantization=again)
+    return edge.SearchParams(
+        hnsw_ef=_WALKED_FAR if chunks >= VERY_LARGE_FROM else _HNSW_EF, quantization=again
+    )
 
 
 if TYPE_CHECKING:
     import qdrant_edge
 
-_NOT_WRITABLE = re.compile(r"permission denied|read-only file system|no space left|quota exceeded|os error (13|28|30|122)\b", re.IGNORECASE)
+_NOT_WRITABLE = re.compile(
+    r"permission denied|read-only file system|no space left|quota exceeded|os error (13|28|30|122)\b",
+    re.IGNORECASE,
+)
 _FULL = re.compile(r"no space left|quota exceeded|os error (28|122)\b|file too large", re.IGNORECASE)
 _SCRATCH = ("", "/dev/shm")  # noqa: S108 - where a copy may go: the system's own choice, then memory
 
@@ -105,7 +122,8 @@ def translate(message: str, doing: str) -> RectoError:
     """Return our error for the engine's message."""
     if _FULL.search(message):
         return StorageError(
-            f"The disk is full ({doing})", hint="Free some space, or set RECTO_HOME to another disk. The old index is untouched."
+            f"The disk is full ({doing})",
+            hint="Free some space, or set RECTO_HOME to another disk. The old index is untouched.",
         )
     if _NOT_WRITABLE.search(message):
         return StorageError(
@@ -113,12 +131,19 @@ def translate(message: str, doing: str) -> RectoError:
             hint="Check its permissions, or set RECTO_HOME to a directory of your own.",
         )
     if "WouldBlock" in message:
-        return StoreBusy(f"The index is held by another process ({doing})", hint="Wait until it has finished.")
+        return StoreBusy(
+            f"The index is held by another process ({doing})", hint="Wait until it has finished."
+        )
     if "dimension error" in message:
-        return ConfigurationError(f"The vectors do not fit the index: {message}", hint="Index the book again with `recto index`.")
+        return ConfigurationError(
+            f"The vectors do not fit the index: {message}", hint="Index the book again with `recto index`."
+        )
     if doing == "opening":
         return IndexDamaged(f"The engine cannot open the index: {message}")
-    return Unreachable(f"The embedded engine failed while {doing}: {message}", hint="Try again; if it stays, index the book again.")
+    return Unreachable(
+        f"The embedded engine failed while {doing}: {message}",
+        hint="Try again; if it stays, index the book again.",
+    )
 
 
 def create_shard(path: Path, dim: int) -> qdrant_edge.EdgeShard:
@@ -126,7 +151,9 @@ def create_shard(path: Path, dim: int) -> qdrant_edge.EdgeShard:
     import qdrant_edge as edge
 
     config = edge.EdgeConfig(
-        vectors=edge.EdgeVectorParams(size=dim, distance=edge.Distance.Cosine), sparse_vectors=sparse_params(), wal_enabled=False
+        vectors=edge.EdgeVectorParams(size=dim, distance=edge.Distance.Cosine),
+        sparse_vectors=sparse_params(),
+        wal_enabled=False,
     )
     shard = edge.EdgeShard.create(str(path), config)
     for field, params in field_indexes().items():
@@ -159,14 +186,18 @@ def load_shard(path: Path) -> qdrant_edge.EdgeShard:
         return _load_copy(path)
 
 
-def upsert(shard: qdrant_edge.EdgeShard, points: Sequence[tuple[str, Vector, SparseVector | None, Payload]]) -> None:
+def upsert(
+    shard: qdrant_edge.EdgeShard, points: Sequence[tuple[str, Vector, SparseVector | None, Payload]]
+) -> None:
     """Write points."""
     import qdrant_edge as edge
 
     written = []
     for id, dense, lexical, payload in points:
         sparse = edge.SparseVector(list(lexical.indices), list(lexical.values)) if lexical else None
-        written.append(edge.Point(id=id, vector={"": dense, LEXICAL: sparse} if sparse else dense, payload=payload))
+        written.append(
+            edge.Point(id=id, vector={"": dense, LEXICAL: sparse} if sparse else dense, payload=payload)
+        )
     shard.update(edge.UpdateOperation.upsert_points(written))
 
 
@@ -180,18 +211,34 @@ def candidate_requests(
     requests = []
     if query.dense is not None:
         nearest = edge.Query.Nearest(query.dense)
-        requests.append(edge.QueryRequest(limit=limits.dense, query=nearest, filter=condition, with_payload=False, params=params))
+        requests.append(
+            edge.QueryRequest(
+                limit=limits.dense, query=nearest, filter=condition, with_payload=False, params=params
+            )
+        )
     if query.lexical is not None and query.lexical.indices:
-        terms = edge.Query.Nearest(edge.SparseVector(list(query.lexical.indices), list(query.lexical.values)), using=LEXICAL)
-        requests.append(edge.QueryRequest(limit=limits.lexical, query=terms, filter=condition, with_payload=False))
+        terms = edge.Query.Nearest(
+            edge.SparseVector(list(query.lexical.indices), list(query.lexical.values)), using=LEXICAL
+        )
+        requests.append(
+            edge.QueryRequest(limit=limits.lexical, query=terms, filter=condition, with_payload=False)
+        )
         if query.dense is not None:
             found = edge.Prefetch(limit=limits.rescored, query=terms, filter=condition)
-            requests.append(edge.QueryRequest(limit=limits.rescored, prefetches=[found], query=nearest, with_payload=False))
+            requests.append(
+                edge.QueryRequest(
+                    limit=limits.rescored, prefetches=[found], query=nearest, with_payload=False
+                )
+            )
     return requests
 
 
 def request(
-    vector: Vector, limit: int, filters: Filters, min_score: float | None, params: qdrant_edge.SearchParams | None = None
+    vector: Vector,
+    limit: int,
+    filters: Filters,
+    min_score: float | None,
+    params: qdrant_edge.SearchParams | None = None,
 ) -> qdrant_edge.QueryRequest:
     """Make the engine's form of a search; it answers with ids and scores alone."""
     import qdrant_edge as edge
@@ -216,10 +263,14 @@ def translate_filters(filters: Filters) -> qdrant_edge.Filter | None:
     conditions: list[Any] = []
     if filters.modules:
         keys = filter_keys(filters.modules)
-        match = edge.MatchAny(keys) if len(keys) > 1 else edge.MatchValue(keys[0])  # a set of one takes the engine ten times as long
+        match = (
+            edge.MatchAny(keys) if len(keys) > 1 else edge.MatchValue(keys[0])
+        )  # a set of one takes the engine ten times as long
         conditions.append(edge.FieldCondition(key="module_keys", match=match))
     if filters.page_url is not None:
-        conditions.append(edge.FieldCondition(key="page_key", match=edge.MatchValue(page_key(filters.page_url))))
+        conditions.append(
+            edge.FieldCondition(key="page_key", match=edge.MatchValue(page_key(filters.page_url)))
+        )
     return edge.Filter(must=conditions)
 
 

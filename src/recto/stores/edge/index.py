@@ -13,8 +13,24 @@ from weakref import WeakSet
 
 from recto.errors import IndexDamaged
 from recto.stores.candidates import limits_for, no_lexical_vectors
-from recto.stores.edge.engine import GRAPH_FROM, candidate_requests, engine_errors, load_shard, request, search_params, translate_filters
-from recto.stores.edge.layout import LEXICON, CollectionDirectory, FileState, file_state, read_manifest, read_notes, verify_files
+from recto.stores.edge.engine import (
+    GRAPH_FROM,
+    candidate_requests,
+    engine_errors,
+    load_shard,
+    request,
+    search_params,
+    translate_filters,
+)
+from recto.stores.edge.layout import (
+    LEXICON,
+    CollectionDirectory,
+    FileState,
+    file_state,
+    read_manifest,
+    read_notes,
+    verify_files,
+)
 from recto.stores.payload import from_payload
 from recto.types import NO_FILTERS, Candidates, Chunk, Filters, Hit, IndexInfo, IndexQuery, Vector
 
@@ -28,7 +44,9 @@ _unclosed: WeakSet[EdgeIndex] = WeakSet()  # of the whole process, as its end is
 class EdgeIndex:
     """Answers from one generation; shared by threads, never changed, closed when nobody holds it any more."""
 
-    def __init__(self, shard: qdrant_edge.EdgeShard, info: IndexInfo, notes: Path, lexicon: Path | None = None) -> None:
+    def __init__(
+        self, shard: qdrant_edge.EdgeShard, info: IndexInfo, notes: Path, lexicon: Path | None = None
+    ) -> None:
         self._shard = shard
         self._info = info
         self._notes = str(notes)
@@ -50,14 +68,20 @@ class EdgeIndex:
             self._noted = noted
         return self._info
 
-    def query(self, vector: Vector, limit: int, filters: Filters = NO_FILTERS, min_score: float | None = None) -> list[Hit]:
+    def query(
+        self, vector: Vector, limit: int, filters: Filters = NO_FILTERS, min_score: float | None = None
+    ) -> list[Hit]:
         """Return the nearest chunks, best first."""
         with engine_errors("searching"):
             found = self._shard.query(request(vector, limit, filters, min_score, self._params))
             return self._hits([self._whole(found, vector, limit, filters, min_score)])[0]
 
     def query_batch(
-        self, vectors: Sequence[Vector], limit: int, filters: Filters = NO_FILTERS, min_score: float | None = None
+        self,
+        vectors: Sequence[Vector],
+        limit: int,
+        filters: Filters = NO_FILTERS,
+        min_score: float | None = None,
     ) -> list[list[Hit]]:
         """Answer several queries in one call of the engine."""
         import qdrant_edge as edge
@@ -66,9 +90,13 @@ class EdgeIndex:
             queries = [request(vector, limit, filters, min_score, self._params) for vector in vectors]
             answers = self._shard.query_batch(edge.QueryBatchRequest(queries=queries))
             pairs = zip(answers, vectors, strict=True)
-            return self._hits([self._whole(found, vector, limit, filters, min_score) for found, vector in pairs])
+            return self._hits(
+                [self._whole(found, vector, limit, filters, min_score) for found, vector in pairs]
+            )
 
-    def candidates(self, queries: Sequence[IndexQuery], limit: int, filters: Filters = NO_FILTERS) -> list[Candidates]:
+    def candidates(
+        self, queries: Sequence[IndexQuery], limit: int, filters: Filters = NO_FILTERS
+    ) -> list[Candidates]:
         """Return the scores of the chunks that may be among the best `limit` of each query, in one call of the engine."""
         import qdrant_edge as edge
 
@@ -81,8 +109,13 @@ class EdgeIndex:
             asked.append(candidate_requests(query, limits, filters, self._params))
         with engine_errors("searching"):
             requests = [request for each in asked for request in each]
-            answers = iter(self._shard.query_batch(edge.QueryBatchRequest(queries=requests)) if requests else [])
-            return [self._scores(query, [next(answers) for _ in each], limit, filters) for query, each in zip(queries, asked, strict=True)]
+            answers = iter(
+                self._shard.query_batch(edge.QueryBatchRequest(queries=requests)) if requests else []
+            )
+            return [
+                self._scores(query, [next(answers) for _ in each], limit, filters)
+                for query, each in zip(queries, asked, strict=True)
+            ]
 
     def _scores(self, query: IndexQuery, answers: list[Any], limit: int, filters: Filters) -> Candidates:
         """Gather what the legs of one query found."""
@@ -127,7 +160,9 @@ class EdgeIndex:
         offset: Any = None
         while True:
             with engine_errors("reading"):
-                page = edge.ScrollRequest(offset=offset, limit=batch, with_payload=True, filter=translate_filters(filters))
+                page = edge.ScrollRequest(
+                    offset=offset, limit=batch, with_payload=True, filter=translate_filters(filters)
+                )
                 records, offset = self._shard.scroll(page)
             for record in records:
                 yield from_payload(str(record.id), record.payload or {})
@@ -148,18 +183,26 @@ class EdgeIndex:
         """Count the chunks of each page address."""
         return self._facet("page_key")
 
-    def leave_to_the_system(self) -> None:
+    def leak_on_exit(self) -> None:
         """Never close the shard: when the engine does, it drops the files from the system's cache, and the next process reads the disk."""
         from ctypes import py_object, pythonapi
 
         pythonapi.Py_IncRef(py_object(self._shard))
 
-    def _whole(self, found: list[Any], vector: Vector, limit: int, filters: Filters, min_score: float | None) -> list[Any]:
+    def _whole(
+        self, found: list[Any], vector: Vector, limit: int, filters: Filters, min_score: float | None
+    ) -> list[Any]:
         """Compare all that a filter leaves if a walk over the graph ended early.
 
         With a least score few hits are no sign of that, and a page's chunks are compared one by one anyway.
         """
-        if len(found) >= limit or not filters.modules or filters.page_url or min_score is not None or self._info.chunks < GRAPH_FROM:
+        if (
+            len(found) >= limit
+            or not filters.modules
+            or filters.page_url
+            or min_score is not None
+            or self._info.chunks < GRAPH_FROM
+        ):
             return found
         import qdrant_edge as edge
 
@@ -169,10 +212,16 @@ class EdgeIndex:
         """Make hits of the engine's points."""
         kept = self._kept
         try:
-            return [_ordered([Hit(score := point.score, kept[point.id], score) for point in found]) for found in answers]
+            return [
+                _ordered([Hit(score := point.score, kept[point.id], score) for point in found])
+                for found in answers
+            ]
         except KeyError:
             kept = self._read({point.id for found in answers for point in found})
-            return [_ordered([Hit(score := point.score, kept[point.id], score) for point in found]) for found in answers]
+            return [
+                _ordered([Hit(score := point.score, kept[point.id], score) for point in found])
+                for found in answers
+            ]
 
     def _read(self, ids: set[Any]) -> dict[Any, Chunk]:
         """Read the chunks that no search has found before, in one call of the engine, and keep them: a generation never changes.
@@ -185,7 +234,8 @@ class EdgeIndex:
             kept, missing = {}, [*ids]
             self._kept = kept
         kept.update(
-            (record.id, from_payload(str(record.id), record.payload or {})) for record in self._shard.retrieve(missing, True, False)
+            (record.id, from_payload(str(record.id), record.payload or {}))
+            for record in self._shard.retrieve(missing, True, False)
         )
         return kept
 
@@ -197,7 +247,9 @@ class EdgeIndex:
             return dict(sorted((str(hit.value), int(hit.count)) for hit in found))
 
 
-def open_generation(directory: CollectionDirectory, collection: str, name: str, warnings: tuple[str, ...]) -> EdgeIndex:
+def open_generation(
+    directory: CollectionDirectory, collection: str, name: str, warnings: tuple[str, ...]
+) -> EdgeIndex:
     """Open a generation that is what its manifest says, or raise `IndexDamaged`."""
     manifest = read_manifest(directory.manifest(name))
     verify_files(directory.generation(name), manifest, directory.seen(name))
@@ -205,17 +257,23 @@ def open_generation(directory: CollectionDirectory, collection: str, name: str, 
         shard = load_shard(directory.generation(name))
         found = shard.info().points_count
     if found != manifest.chunks:
-        raise IndexDamaged(f"{directory.generation(name)} holds {found} chunks, its manifest says {manifest.chunks}")
-    info = IndexInfo(collection, name, manifest.chunks, manifest.fingerprint, warnings, manifest.fingerprint.embedder.dim)
+        raise IndexDamaged(
+            f"{directory.generation(name)} holds {found} chunks, its manifest says {manifest.chunks}"
+        )
+    info = IndexInfo(
+        collection, name, manifest.chunks, manifest.fingerprint, warnings, manifest.fingerprint.embedder.dim
+    )
     lexicon = directory.generation(name) / LEXICON if LEXICON in manifest.files else None
     return EdgeIndex(shard, info, directory.notes(name), lexicon)
 
 
 @atexit.register
 def _end() -> None:
-    with suppress(ImportError, RuntimeError):  # without ctypes, or while a thread still opens one: the next process reads the disk
+    with suppress(
+        ImportError, RuntimeError
+    ):  # without ctypes, or while a thread still opens one: the next process reads the disk
         for index in list(_unclosed):
-            index.leave_to_the_system()
+            index.leak_on_exit()
 
 
 def _ordered(hits: list[Hit]) -> list[Hit]:

@@ -150,7 +150,9 @@ class CollectionDirectory:
 
     def next_generation(self) -> str:
         """Name the generation after the newest, whether that is whole or not."""
-        numbers = [int(found[1]) for path in self.path.glob("gen-*") if (found := _GENERATION.match(path.name))]
+        numbers = [
+            int(found[1]) for path in self.path.glob("gen-*") if (found := _GENERATION.match(path.name))
+        ]
         return f"gen-{max(numbers, default=0) + 1:06}"
 
     def remove_drafts(self) -> None:
@@ -202,7 +204,10 @@ class Home:
         except ValueError:
             found = None
         if not isinstance(found, dict):
-            raise IndexDamaged(f"{self.aliases_file} is damaged", hint="Remove the file; the next `recto index` writes it again.")
+            raise IndexDamaged(
+                f"{self.aliases_file} is damaged",
+                hint="Remove the file; the next `recto index` writes it again.",
+            )
         return {str(alias): str(name) for alias, name in found.items()}
 
     def set_aliases(self, aliases: dict[str, str]) -> None:
@@ -259,7 +264,9 @@ FORMAT = 1
 LEXICON = "lexicon.bin"
 """The vocabulary of a generation, in its directory."""
 _ALWAYS_READ = 32 << 20  # bytes on disk; a smaller index is compared whole at every start
-_SMALL_FILE = 2 << 20  # bytes; the engine touches most files up to this size whenever it opens an index, and changes nothing
+_SMALL_FILE = (
+    2 << 20
+)  # bytes; the engine touches most files up to this size whenever it opens an index, and changes nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,7 +292,11 @@ class Manifest:
 
 def digest_files(directory: Path) -> dict[str, str]:
     """Digest every file of a generation, by its path within."""
-    return {path.relative_to(directory).as_posix(): digest(path) for path in sorted(directory.rglob("*")) if path.is_file()}
+    return {
+        path.relative_to(directory).as_posix(): digest(path)
+        for path in sorted(directory.rglob("*"))
+        if path.is_file()
+    }
 
 
 def read_manifest(path: Path) -> Manifest:
@@ -295,11 +306,14 @@ def read_manifest(path: Path) -> Manifest:
         checksum = body.pop("checksum")
         if body["format"] != FORMAT:
             raise IndexDamaged(
-                f"{path} has format {body['format']}, this version reads {FORMAT}", hint="Index the book again with `recto index`."
+                f"{path} has format {body['format']}, this version reads {FORMAT}",
+                hint="Index the book again with `recto index`.",
             )
         if checksum != _checksum(body):
             raise ValueError("its checksum is wrong")
-        return Manifest(body["chunks"], body["engine"], Fingerprint.from_dict(body["fingerprint"]), body["files"])
+        return Manifest(
+            body["chunks"], body["engine"], Fingerprint.from_dict(body["fingerprint"]), body["files"]
+        )
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise IndexDamaged(f"{path} is missing or damaged ({error})") from error
 
@@ -365,7 +379,11 @@ def _large_files(directory: Path, manifest: Manifest) -> dict[str, list[int]]:
 def is_whole(directory: CollectionDirectory, generation: str) -> bool:
     """Whether a generation is what its manifest says."""
     try:
-        verify_files(directory.generation(generation), read_manifest(directory.manifest(generation)), directory.seen(generation))
+        verify_files(
+            directory.generation(generation),
+            read_manifest(directory.manifest(generation)),
+            directory.seen(generation),
+        )
     except IndexDamaged:
         return False
     return True

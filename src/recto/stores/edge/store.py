@@ -12,7 +12,16 @@ from typing import TYPE_CHECKING
 from recto.errors import CollectionMissing, IndexDamaged
 from recto.settings import check_collection_name
 from recto.stores.edge.index import EdgeIndex, open_generation
-from recto.stores.edge.layout import CollectionDirectory, FileState, Home, disk_error, disk_errors, file_state, is_whole, write_notes
+from recto.stores.edge.layout import (
+    CollectionDirectory,
+    FileState,
+    Home,
+    disk_error,
+    disk_errors,
+    file_state,
+    is_whole,
+    write_notes,
+)
 from recto.stores.lock import WriterLock
 from recto.types import Calibration, EmbedderFingerprint, IndexInfo
 
@@ -44,9 +53,9 @@ class _Opened:
 class EdgeStore:
     """Opens each generation once and notices when a new one was published; the `last` is closed when its process ends."""
 
-    def __init__(self, home: Path, *, last: bool = False) -> None:
+    def __init__(self, home: Path, *, close_at_exit: bool = False) -> None:
         self._home = Home(home)
-        self._last = last
+        self._close_at_exit = close_at_exit
         self._aliases_file = str(self._home.aliases_file)
         self._open: dict[str, _Opened] = {}
         self._places: dict[str, _Place] = {}
@@ -69,7 +78,11 @@ class EdgeStore:
         try:
             place = self._place(name)
             known = self._open.get(place.collection)
-            if known is not None and known.pointer == file_state(place.pointer) and self._process == os.getpid():
+            if (
+                known is not None
+                and known.pointer == file_state(place.pointer)
+                and self._process == os.getpid()
+            ):
                 return known.index
             return self._open_anew(place)
         except OSError as error:
@@ -92,7 +105,7 @@ class EdgeStore:
         self.aliases()  # a damaged list is told before the work, not after it
         return EdgeBuild(name, self._home.collection(name), embedder.dim, wait, self._drop_alias)
 
-    def point(self, aliases: Iterable[str], name: str) -> None:
+    def set_aliases(self, aliases: Iterable[str], name: str) -> None:
         """Let aliases lead to a collection; a collection of an alias's own name keeps it."""
         with disk_errors(self._home.path), self._changing_aliases():
             free = [alias for alias in aliases if alias != name and not self._home.collection(alias).exists()]
@@ -101,7 +114,7 @@ class EdgeStore:
             if wanted != known:
                 self._home.set_aliases(wanted)
 
-    def annotate(self, info: IndexInfo, calibration: Calibration) -> None:
+    def save_calibration(self, info: IndexInfo, calibration: Calibration) -> None:
         """Write what was measured beside the generation; one that is gone by now needs no notes."""
         with disk_errors(self._home.path):
             directory = self._home.collection(info.collection)
@@ -119,7 +132,8 @@ class EdgeStore:
                 older = [name for name in names[newer:] if is_whole(directory, name)]
                 if not older:
                     raise CollectionMissing(
-                        f"Collection '{collection}' has no earlier generation to go back to", hint="One is kept after each `recto index`."
+                        f"Collection '{collection}' has no earlier generation to go back to",
+                        hint="One is kept after each `recto index`.",
                     )
                 index = open_generation(directory, collection, older[0], ())
                 directory.set_current(older[0])
@@ -128,9 +142,9 @@ class EdgeStore:
     def close(self) -> None:
         """Let go of all open indexes; if the process ends with it, they stay open until then."""
         self._forget_after_fork()
-        if self._last:
+        if self._close_at_exit:
             for opened in list(self._open.values()):
-                opened.index.leave_to_the_system()
+                opened.index.leak_on_exit()
         self._open.clear()
 
     def _place(self, name: str) -> _Place:
@@ -148,7 +162,9 @@ class EdgeStore:
         with self._opening:
             self._forget_after_fork()
             known = self._open.get(place.collection)
-            pointer = file_state(place.pointer)  # before it is read: what changes in between is noticed by the next search
+            pointer = file_state(
+                place.pointer
+            )  # before it is read: what changes in between is noticed by the next search
             if known is None or (known.pointer != pointer and known.pointed != place.directory.pointed()):
                 # A replaced index is not closed: other threads may be asking it; it closes when they let go.
                 pointed, index = self._load(place.collection, place.directory)
@@ -167,7 +183,8 @@ class EdgeStore:
         known = ", ".join(sorted({*self._home.collections(), *self._home.aliases()}))
         raise CollectionMissing(
             f"Collection '{name}' does not exist",
-            hint=f"Index a book with `recto index PATH --collection {name}`" + (f", or use one of: {known}." if known else "."),
+            hint=f"Index a book with `recto index PATH --collection {name}`"
+            + (f", or use one of: {known}." if known else "."),
         )
 
     def _load(self, collection: str, directory: CollectionDirectory) -> tuple[str, EdgeIndex]:
@@ -184,7 +201,9 @@ class EdgeStore:
                     continue
                 return pointed, self._older(collection, directory, pointed, damage)
 
-    def _older(self, collection: str, directory: CollectionDirectory, current: str, damage: IndexDamaged) -> EdgeIndex:
+    def _older(
+        self, collection: str, directory: CollectionDirectory, current: str, damage: IndexDamaged
+    ) -> EdgeIndex:
         repair = f"Repair it with `recto index PATH --collection {collection}`."
         for name in directory.generations():
             if name == current:
@@ -194,7 +213,9 @@ class EdgeStore:
                 return open_generation(directory, collection, name, (warning,))
             except IndexDamaged:
                 continue
-        raise IndexDamaged(f"The index of '{collection}' is damaged: {damage.message}", hint=repair) from damage
+        raise IndexDamaged(
+            f"The index of '{collection}' is damaged: {damage.message}", hint=repair
+        ) from damage
 
     def _drop_alias(self, name: str) -> None:
         """A published collection answers to its own name, whatever alias had it before."""

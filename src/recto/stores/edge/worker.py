@@ -33,7 +33,12 @@ _AS_NEAR = 0.05  # of the score
 _MOST_MISSED = 0.25  # of the samples: a graph that misses more is not worth searching
 
 
-def send(pipe: IO[bytes], points: Sequence[tuple[str, Payload]], vectors: Sequence[Vector], lexical: Sequence[SparseVector] = ()) -> None:
+def send(
+    pipe: IO[bytes],
+    points: Sequence[tuple[str, Payload]],
+    vectors: Sequence[Vector],
+    lexical: Sequence[SparseVector] = (),
+) -> None:
     """Hand points to the worker, with a lexical vector for each or for none; no points at all asks it to finish."""
     numbers = array("f")
     for vector in vectors:
@@ -63,7 +68,9 @@ def main(directory: Path, dim: int) -> int:
             _answer(finished)
         except BrokenPipeError:
             failed = True
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or the interpreter would try once more at its end
+            os.dup2(
+                os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno()
+            )  # or the interpreter would try once more at its end
     if failed:
         shutil.rmtree(directory, ignore_errors=True)
     return int(failed)
@@ -108,7 +115,10 @@ def _receive(pipe: IO[bytes], dim: int) -> list[tuple[str, Vector, SparseVector 
     numbers = array("f")
     numbers.frombytes(parts[1])
     lexical = _sparse_vectors(parts[2], len(points)) if parts[2] else [None] * len(points)
-    return [(id, numbers[index * dim : (index + 1) * dim].tolist(), lexical[index], payload) for index, (id, payload) in enumerate(points)]
+    return [
+        (id, numbers[index * dim : (index + 1) * dim].tolist(), lexical[index], payload)
+        for index, (id, payload) in enumerate(points)
+    ]
 
 
 def _sparse_vectors(data: bytes, count: int) -> list[SparseVector | None]:
@@ -148,7 +158,9 @@ def _fault(shard: qdrant_edge.EdgeShard, samples: Sequence[tuple[str, Vector]], 
     return ""
 
 
-def _nearest(shard: qdrant_edge.EdgeShard, vector: Vector, params: qdrant_edge.SearchParams | None) -> list[Any]:
+def _nearest(
+    shard: qdrant_edge.EdgeShard, vector: Vector, params: qdrant_edge.SearchParams | None
+) -> list[Any]:
     from recto.types import NO_FILTERS
 
     return shard.query(engine.request(vector, 10, NO_FILTERS, None, params))

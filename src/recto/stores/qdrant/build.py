@@ -89,30 +89,43 @@ class ServerBuild:
         with ExitStack() as held:  # lets go of the lock if anything below fails
             held.enter_context(self._lock)
             if not self._in_place:
-                self._connection.write(lambda client: _create(client, self._target, self._embedder, self._options))
+                self._connection.write(
+                    lambda client: _create(client, self._target, self._embedder, self._options)
+                )
             prepare_fields(self._connection, self._target, tenant=self._options.tenant)
             self._held = held.pop_all()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         """Drop what was not published; what was written in place stays, the next run goes on from there."""
         with self._held:
             if not self._published and not self._in_place:
                 with suppress(RectoError):
                     self._connection.read(lambda client: client.delete_collection(self._target))
 
-    def add(self, chunks: Sequence[Chunk], vectors: Sequence[Vector], lexical: Sequence[SparseVector] | None = None) -> None:
+    def add(
+        self,
+        chunks: Sequence[Chunk],
+        vectors: Sequence[Vector],
+        lexical: Sequence[SparseVector] | None = None,
+    ) -> None:
         """Upsert chunks; each batch is on disk when this returns."""
         check_vectors(chunks, vectors, self._embedder.dim)
         terms: Sequence[SparseVector | None] = lexical if lexical is not None else [None] * len(chunks)
         rows = zip(chunks, vectors, terms, strict=True)
-        for batch in _batches([_Point(chunk.id, to_payload(chunk), dense, sparse) for chunk, dense, sparse in rows]):
+        for batch in _batches(
+            [_Point(chunk.id, to_payload(chunk), dense, sparse) for chunk, dense, sparse in rows]
+        ):
             self._upsert(batch)
         self._ids.update(chunk.id for chunk in chunks)
         if chunks and len(self._samples) < _SAMPLES:
             self._samples.append((chunks[0].id, vectors[0]))
 
-    def keep(self, chunks: Sequence[Chunk], current: Index, lexical: Sequence[SparseVector] | None = None) -> None:
+    def keep(
+        self, chunks: Sequence[Chunk], current: Index, lexical: Sequence[SparseVector] | None = None
+    ) -> None:
         """Leave chunks where they are, or copy them to the new collection."""
         if self._in_place:
             self._ids.update(chunk.id for chunk in chunks)
@@ -130,10 +143,16 @@ class ServerBuild:
             self._delete_stale()
         counted = self._connection.read(lambda client: client.count(self._target, exact=True)).count
         if counted != len(self._ids):
-            raise IndexDamaged(f"The collection holds {counted} chunks, {len(self._ids)} were written", hint="Run `recto index --rebuild`.")
+            raise IndexDamaged(
+                f"The collection holds {counted} chunks, {len(self._ids)} were written",
+                hint="Run `recto index --rebuild`.",
+            )
         self._check_samples()
         encoded = encode_lexicon(lexicon) if lexicon else None
-        metadata = {METADATA_KEY: fingerprint.to_dict(), LEXICON_KEY: encoded}  # None removes the one of the state before
+        metadata = {
+            METADATA_KEY: fingerprint.to_dict(),
+            LEXICON_KEY: encoded,
+        }  # None removes the one of the state before
         self._connection.write(lambda client: client.update_collection(self._target, metadata=metadata))
         self._finish()
         self._published = True
@@ -152,12 +171,18 @@ class ServerBuild:
             self._delete(stale[start : start + _BATCH_POINTS])
 
     def _ids_from(self, offset: Any) -> tuple[list[Any], Any]:
-        return self._connection.read(lambda client: client.scroll(self._target, limit=_PAGE, offset=offset, with_payload=False))
+        return self._connection.read(
+            lambda client: client.scroll(self._target, limit=_PAGE, offset=offset, with_payload=False)
+        )
 
     def _delete(self, ids: list[Any]) -> None:
         """Delete points, and their lexical vectors before: a server goes on counting the terms of points that had one until the end."""
-        records = self._connection.read(lambda client: client.retrieve(self._target, ids, with_payload=True, with_vectors=[""]))
-        for batch in _batches([_Point(record.id, record.payload or {}, dense_vector(record.vector)) for record in records]):
+        records = self._connection.read(
+            lambda client: client.retrieve(self._target, ids, with_payload=True, with_vectors=[""])
+        )
+        for batch in _batches(
+            [_Point(record.id, record.payload or {}, dense_vector(record.vector)) for record in records]
+        ):
             self._upsert(batch)
         self._connection.write(lambda client: client.delete(self._target, points_selector=ids, wait=True))
 
@@ -165,13 +190,17 @@ class ServerBuild:
         """Search some chunks by their own vectors; a graph may miss one now and then, a comparison with all may not."""
         for id, vector in self._samples:
             if not self._finds(id, vector, exact=False) and not self._finds(id, vector, exact=True):
-                raise IndexDamaged(f"Chunk {id} is not found by its own vector", hint="Run `recto index --rebuild`.")
+                raise IndexDamaged(
+                    f"Chunk {id} is not found by its own vector", hint="Run `recto index --rebuild`."
+                )
 
     def _finds(self, id: str, vector: Vector, *, exact: bool) -> bool:
         from qdrant_client.models import SearchParams
 
         params = SearchParams(exact=True) if exact else None
-        found = self._connection.read(lambda client: client.query_points(self._target, query=vector, limit=10, search_params=params)).points
+        found = self._connection.read(
+            lambda client: client.query_points(self._target, query=vector, limit=10, search_params=params)
+        ).points
         return any(str(point.id) == id for point in found) or bool(found and found[-1].score > _NEAR_ONE)
 
 
@@ -228,7 +257,9 @@ def _create(client: Any, name: str, embedder: EmbedderFingerprint, options: Serv
         return
     client.create_collection(
         name,
-        vectors_config=models.VectorParams(size=embedder.dim, distance=models.Distance.COSINE, on_disk=options.on_disk_vectors),
+        vectors_config=models.VectorParams(
+            size=embedder.dim, distance=models.Distance.COSINE, on_disk=options.on_disk_vectors
+        ),
         sparse_vectors_config={LEXICAL: models.SparseVectorParams(modifier=models.Modifier.IDF)},
         shard_number=options.shards,
         replication_factor=options.replication,
@@ -242,7 +273,9 @@ def _quantization(name: str) -> models.ScalarQuantization | models.BinaryQuantiz
     from qdrant_client import models
 
     if name == "int8":
-        return models.ScalarQuantization(scalar=models.ScalarQuantizationConfig(type=models.ScalarType.INT8, always_ram=True))
+        return models.ScalarQuantization(
+            scalar=models.ScalarQuantizationConfig(type=models.ScalarType.INT8, always_ram=True)
+        )
     if name == "binary":
         return models.BinaryQuantization(binary=models.BinaryQuantizationConfig(always_ram=True))
     return None

@@ -29,12 +29,28 @@ _BY_NUMBER = {1: "ros2", 2: "simulation", 3: "isaac", 4: "vla"}
 """The order in which most of these books teach. Some do not, so that only a module without any name is known by its number."""
 
 _ROOTS = frozenset({"docs", "doc", "documentation", "docusaurus-plugin-content-docs"})
-_GENERIC = _ROOTS | {"book", "build", "content", "current", "home", "i18n", "latest", "next", "pages", "site", "src", "stable", "website"}
+_GENERIC = _ROOTS | {
+    "book",
+    "build",
+    "content",
+    "current",
+    "home",
+    "i18n",
+    "latest",
+    "next",
+    "pages",
+    "site",
+    "src",
+    "stable",
+    "website",
+}
 _VERSION = re.compile(r"v?\d+(?:\.[\dx]+)+|version-.*", re.IGNORECASE)
 _COUNTED = re.compile(r"(?:module|chapter|part|unit|week|lesson|ch)[-_ ]?\d", re.IGNORECASE)
 _ONLY_COUNTED = re.compile(r"(module|chapter|part|unit|week|lesson|ch)?[-_ ]?(\d{1,9})", re.IGNORECASE)
 _PAGE_FILE = re.compile(r"(.+)\.(?:mdx?|markdown|txt|pdf|html?|rst)", re.IGNORECASE | re.DOTALL)
-_ADDRESS = re.compile(r"(?:(?P<scheme>[a-z][a-z0-9+.-]*)://(?P<host>[^/?#]*))?(?P<path>[^?#]*)", re.IGNORECASE)
+_ADDRESS = re.compile(
+    r"(?:(?P<scheme>[a-z][a-z0-9+.-]*)://(?P<host>[^/?#]*))?(?P<path>[^?#]*)", re.IGNORECASE
+)
 _ABSOLUTE = re.compile(r"file://|[/\\~]|[a-z]:[/\\]", re.IGNORECASE)
 _INDEX_PAGES = frozenset({"index", "readme"})
 
@@ -73,7 +89,9 @@ def _module_directories(address: str) -> list[str]:
         return [name] if _keyword(name) or (name == page and _COUNTED.match(page)) else []
     directories.sort(key=lambda part: not _COUNTED.match(part))
     top = next((part for part in directories if _COUNTED.match(part) or is_named(part)), directories[0])
-    return list(dict.fromkeys((next((part for part in directories if _KEYWORDS.search(_slug(part))), top), top)))
+    return list(
+        dict.fromkeys((next((part for part in directories if _KEYWORDS.search(_slug(part))), top), top))
+    )
 
 
 def _named(raw: str) -> str:
@@ -97,12 +115,16 @@ def _counted(raw: str) -> str:
     if not found:
         return ""
     word, number = (found[1] or "module").lower(), int(found[2])
-    known = _BY_NUMBER.get(number) if word == "module" else None  # chapters are counted from the preface in some books
+    known = (
+        _BY_NUMBER.get(number) if word == "module" else None
+    )  # chapters are counted from the preface in some books
     return known or (raw.strip().lower() if found[1] else f"{word}-{number}")
 
 
 def _short(name: str) -> str:
-    return short_name(re.sub(r"^ch(?=[-_ ]?\d)", "chapter", name.strip().replace(":", " "), flags=re.IGNORECASE)).strip()
+    return short_name(
+        re.sub(r"^ch(?=[-_ ]?\d)", "chapter", name.strip().replace(":", " "), flags=re.IGNORECASE)
+    ).strip()
 
 
 def _slug(text: str) -> str:
@@ -187,15 +209,23 @@ class Dialect:
             return from_payload(str(id), dict(payload))
         text = self._first(payload, "text", as_text) or ""
         headings = self._first(payload, "section", as_headings) or ()
-        page_url = self._first(payload, "page_url", as_address) or self._first(payload, "page_title", _as_file_name) or ""
-        raw_module = self._first(payload, "module", as_module) or self._first(payload, "module", as_label) or ""
+        page_url = (
+            self._first(payload, "page_url", as_address)
+            or self._first(payload, "page_title", _as_file_name)
+            or ""
+        )
+        raw_module = (
+            self._first(payload, "module", as_module) or self._first(payload, "module", as_label) or ""
+        )
         module, keys = module_of(raw_module, page_url)
         chunk_index = self._first(payload, "chunk_index", as_number) or 0
         return Chunk(
             id=str(id),
             text=text,
             page_url=page_url,
-            page_title=self._first(payload, "page_title", as_title) or next(iter(headings), "") or page_name(page_url),
+            page_title=self._first(payload, "page_title", as_title)
+            or next(iter(headings), "")
+            or page_name(page_url),
             module_name=module,
             module_keys=keys,
             headings=headings,
@@ -219,8 +249,15 @@ class Dialect:
             for name in ALIASES
             if self.path(name)
         ]
-        missing = [name + (f" ({_ABSENT[name]})" if name in _ABSENT else "") for name in ALIASES if not self.path(name)]
-        parts = [", ".join(found) or "no field is known", *([f"missing: {', '.join(missing)}"] if missing else [])]
+        missing = [
+            name + (f" ({_ABSENT[name]})" if name in _ABSENT else "")
+            for name in ALIASES
+            if not self.path(name)
+        ]
+        parts = [
+            ", ".join(found) or "no field is known",
+            *([f"missing: {', '.join(missing)}"] if missing else []),
+        ]
         return f"{self.name}: {'; '.join(parts)}"
 
     def _first(self, payload: Mapping[str, Any], canonical: str, reader: Reader[T]) -> T | None:
@@ -229,10 +266,14 @@ class Dialect:
         return _first_of(payload, ALIASES[canonical], reader) if found is None else found
 
 
-RECTO = Dialect("recto", "text", "page_url", "page_title", "module_name", "headings", "chunk_index", "total_chunks")
+RECTO = Dialect(
+    "recto", "text", "page_url", "page_title", "module_name", "headings", "chunk_index", "total_chunks"
+)
 
 _RECTO_TYPES: Mapping[str, type] = {
-    **dict.fromkeys(("text", "page_url", "page_key", "page_title", "module_name", "anchor", "content_hash", "source"), str),
+    **dict.fromkeys(
+        ("text", "page_url", "page_key", "page_title", "module_name", "anchor", "content_hash", "source"), str
+    ),
     **dict.fromkeys(("chunk_index", "total_chunks", "start_line", "end_line"), int),
     **dict.fromkeys(("module_keys", "headings"), list),
 }
@@ -242,7 +283,10 @@ def is_recto(payload: Mapping[str, Any]) -> bool:
     """Whether a payload is one that `to_payload` wrote, whole and with its types."""
     if not all(isinstance(payload.get(name), kind) for name, kind in _RECTO_TYPES.items()):
         return False
-    return all(isinstance(name, str) for name in (*payload["module_keys"], *payload["headings"], payload.get("book", "")))
+    return all(
+        isinstance(name, str)
+        for name in (*payload["module_keys"], *payload["headings"], payload.get("book", ""))
+    )
 
 
 def value_at(payload: Mapping[str, Any], path: str) -> Any:
@@ -303,7 +347,13 @@ def as_number(path: str, value: Any) -> int | None:  # noqa: ARG001 - a `Reader`
 
 def as_headings(path: str, value: Any) -> tuple[str, ...] | None:
     """Read headings from a list, or from one line that may hold a path of them."""
-    items = value if isinstance(value, list) else value.split(HEADING_SEPARATOR) if isinstance(value, str) else [value]
+    items = (
+        value
+        if isinstance(value, list)
+        else value.split(HEADING_SEPARATOR)
+        if isinstance(value, str)
+        else [value]
+    )
     named = (item.get("text") or item.get("title") if isinstance(item, Mapping) else item for item in items)
     return tuple(label for item in named if (label := as_label(path, item))) or None
 
@@ -322,7 +372,11 @@ def _is_source(path: str) -> bool:
 
 
 def _first_of(payload: Mapping[str, Any], aliases: tuple[str, ...], reader: Reader[T]) -> T | None:
-    places = [(place, holder) for place in _PLACES if isinstance(holder := payload.get(place[:-1]) if place else payload, Mapping)]
+    places = [
+        (place, holder)
+        for place in _PLACES
+        if isinstance(holder := payload.get(place[:-1]) if place else payload, Mapping)
+    ]
     for alias in aliases:
         for place, holder in places:
             if alias in holder and (value := reader(place + alias, holder[alias])) is not None:
@@ -356,7 +410,16 @@ _FAMILIES = (
     Dialect("chapter", "text", "source_url", "title", "chapter", "section", "chunk_index"),
     Dialect("source-url", "content", "source_url", "title", "", "section", "chunk_index"),
     Dialect("position", "content", "source_url", "page_title", "chapter", "section_title", "position"),
-    Dialect("source-file", "text", "source_file", "", "module_name", "section_heading", "chunk_index", "total_chunks"),
+    Dialect(
+        "source-file",
+        "text",
+        "source_file",
+        "",
+        "module_name",
+        "section_heading",
+        "chunk_index",
+        "total_chunks",
+    ),
     Dialect(
         *("metadata", "content", "metadata.page_url", "metadata.page_title", "metadata.chapter_name", ""),
         *("metadata.chunk_id", "metadata.total_chunks"),
@@ -382,8 +445,13 @@ def detect(payloads: Sequence[Mapping[str, Any]]) -> Dialect:
     chosen: dict[str, str] = {}
     partial: list[str] = []
     for canonical, reader in _READERS.items():
-        counts = {path: sum(reader(path, value_at(payload, path)) is not None for payload in sample) for path in paths_of(canonical)}
-        best = max(counts, key=counts.__getitem__)  # the first of several, that is the one that is believed most
+        counts = {
+            path: sum(reader(path, value_at(payload, path)) is not None for payload in sample)
+            for path in paths_of(canonical)
+        }
+        best = max(
+            counts, key=counts.__getitem__
+        )  # the first of several, that is the one that is believed most
         if counts[best]:
             chosen[canonical] = best
             partial.extend([canonical] if counts[best] < len(sample) else [])
@@ -400,7 +468,10 @@ def load_dialect(name_or_path: str | Path) -> Dialect:
     unknown = sorted(set(mapping) - set(ALIASES) - {"name"})
     if unknown:
         meant = nearest(unknown[0], ALIASES)
-        raise ConfigurationError(f"{path}: unknown key {unknown[0]!r}" + (f", did you mean {meant!r}?" if meant else ""), hint=_SHAPE)
+        raise ConfigurationError(
+            f"{path}: unknown key {unknown[0]!r}" + (f", did you mean {meant!r}?" if meant else ""),
+            hint=_SHAPE,
+        )
     for key, value in mapping.items():
         if not isinstance(value, str) or not all(part.strip() for part in value.split(".")):
             raise ConfigurationError(f"{path}: {key!r} must name a payload field, not {value!r}", hint=_SHAPE)
@@ -417,8 +488,13 @@ def _read_mapping(path: Path) -> dict[str, Any]:
         data = tomllib.loads(text) if path.suffix.lower() == ".toml" else json.loads(text)
     except OSError as error:
         reason = error.strerror or str(error)
-        raise ConfigurationError(f"RECTO_DIALECT is neither a known shape nor a file: {path} ({reason})", hint=_SHAPE) from error
-    except (ValueError, RuntimeError) as error:  # also of nesting without end, and of a home that does not exist
+        raise ConfigurationError(
+            f"RECTO_DIALECT is neither a known shape nor a file: {path} ({reason})", hint=_SHAPE
+        ) from error
+    except (
+        ValueError,
+        RuntimeError,
+    ) as error:  # also of nesting without end, and of a home that does not exist
         raise ConfigurationError(f"The dialect file {path} cannot be read: {error}", hint=_SHAPE) from error
     if not isinstance(data, dict):
         raise ConfigurationError(f"{path} holds no mapping of fields", hint=_SHAPE)

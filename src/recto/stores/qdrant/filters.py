@@ -37,7 +37,9 @@ Candidates = FieldFilter | Literal[Fallback.CLIENT_SIDE] | None
 """What to ask the engine for, that it cannot be asked, or that there is nothing to narrow."""
 
 
-def module_candidates(dialect: Dialect, filters: Filters, known: Mapping[str, Iterable[Stored]] | None = None) -> Candidates:
+def module_candidates(
+    dialect: Dialect, filters: Filters, known: Mapping[str, Iterable[Stored]] | None = None
+) -> Candidates:
     """Translate the asked modules into all values that the module field may hold for them.
 
     `known` is what `stored_modules` made of the collection. An asked name that it lacks is not guessed at: what is stored for it may
@@ -48,15 +50,23 @@ def module_candidates(dialect: Dialect, filters: Filters, known: Mapping[str, It
     names = filter_keys(filters.modules)
     if dialect == RECTO:
         return FieldFilter("module_keys", tuple(names))
-    if not dialect.module or "module" in dialect.partial or (known is not None and not all(name in known for name in names)):
+    if (
+        not dialect.module
+        or "module" in dialect.partial
+        or (known is not None and not all(name in known for name in names))
+    ):
         return CLIENT_SIDE
     typed = [name.strip() for name in filters.modules]
-    spelled = [form for name in typed for form in (name, name.lower(), name.upper(), name.title(), name.capitalize())]
+    spelled = [
+        form for name in typed for form in (name, name.lower(), name.upper(), name.title(), name.capitalize())
+    ]
     stored = [value for name in names for value in (known or {}).get(name, ())]
     return FieldFilter(dialect.module, tuple(dict.fromkeys([*spelled, *stored])))
 
 
-def stored_modules(dialect: Dialect, payloads: Sequence[Mapping[str, Any]], values: Iterable[Stored] = ()) -> dict[str, tuple[Stored, ...]]:
+def stored_modules(
+    dialect: Dialect, payloads: Sequence[Mapping[str, Any]], values: Iterable[Stored] = ()
+) -> dict[str, tuple[Stored, ...]]:
     """Map the names that modules go by to the values that stand for them; `values` are all that a facet found in the field.
 
     A name that only some of a value's points go by is left out, because no value of the field would find just these.
@@ -86,7 +96,9 @@ def url_candidates(dialect: Dialect, filters: Filters, known: Iterable[str] = ()
         return CLIENT_SIDE
     asked = address_key(filters.page_url)
     stored = [address for address in known if address_key(address) == asked]
-    return FieldFilter(dialect.page_url, tuple(dict.fromkeys([*_spellings(filters.page_url.strip()), *stored])))
+    return FieldFilter(
+        dialect.page_url, tuple(dict.fromkeys([*_spellings(filters.page_url.strip()), *stored]))
+    )
 
 
 def address_key(url: str) -> str:
@@ -115,7 +127,9 @@ def deduplicate(hits: Iterable[Hit]) -> list[Hit]:
 def _spellings(url: str) -> list[str]:
     typed_host = _HOST.match(url)
     found = [url]
-    for key in dict.fromkeys((page_key(url), address_key(url), _DOCS.sub("docs/docs", address_key(url), count=1))):
+    for key in dict.fromkeys(
+        (page_key(url), address_key(url), _DOCS.sub("docs/docs", address_key(url), count=1))
+    ):
         path, mark, query = key.partition("?")
         for ending in _ENDINGS[:2] if _HOST.fullmatch(path) else _ENDINGS:  # a site's root is no file
             spelled = f"{path}{ending}{mark}{query}"

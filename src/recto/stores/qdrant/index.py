@@ -12,7 +12,15 @@ from recto.stores.candidates import LEXICAL, Limits, limits_for, no_lexical_vect
 from recto.stores.qdrant.build import decode_lexicon, dense_vector
 from recto.stores.qdrant.connection import Connection, IndexRequired
 from recto.stores.qdrant.dialects import Dialect
-from recto.stores.qdrant.filters import CLIENT_SIDE, FieldFilter, Stored, deduplicate, matches, module_candidates, url_candidates
+from recto.stores.qdrant.filters import (
+    CLIENT_SIDE,
+    FieldFilter,
+    Stored,
+    deduplicate,
+    matches,
+    module_candidates,
+    url_candidates,
+)
 from recto.types import NO_FILTERS, Candidates, Chunk, Filters, Hit, IndexInfo, IndexQuery, Vector
 
 if TYPE_CHECKING:
@@ -26,7 +34,7 @@ REPAIR = "Index the book again with `recto index PATH --collection NAME`."
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class CollectionSchema:
     """What must be known of a collection to search it."""
 
     collection: str
@@ -49,7 +57,9 @@ class _PointId:
 class ServerIndex:
     """Asks the server; where it cannot filter by a field, a bounded number of points is filtered here, with a warning."""
 
-    def __init__(self, connection: Connection, shape: Shape, info: IndexInfo, lexicon: str = "") -> None:
+    def __init__(
+        self, connection: Connection, shape: CollectionSchema, info: IndexInfo, lexicon: str = ""
+    ) -> None:
         self._connection = connection
         self._shape = shape
         self._info = info
@@ -63,16 +73,22 @@ class ServerIndex:
         return self._info
 
     @property
-    def shape(self) -> Shape:
+    def shape(self) -> CollectionSchema:
         """How the collection is read."""
         return self._shape
 
-    def query(self, vector: Vector, limit: int, filters: Filters = NO_FILTERS, min_score: float | None = None) -> list[Hit]:
+    def query(
+        self, vector: Vector, limit: int, filters: Filters = NO_FILTERS, min_score: float | None = None
+    ) -> list[Hit]:
         """Return the nearest chunks, best first."""
         return self.query_batch([vector], limit, filters, min_score)[0]
 
     def query_batch(
-        self, vectors: Sequence[Vector], limit: int, filters: Filters = NO_FILTERS, min_score: float | None = None
+        self,
+        vectors: Sequence[Vector],
+        limit: int,
+        filters: Filters = NO_FILTERS,
+        min_score: float | None = None,
     ) -> list[list[Hit]]:
         """Answer several queries in one call of the server."""
         if not vectors:
@@ -90,41 +106,68 @@ class ServerIndex:
         return self._filtered(filters, ask)
 
     async def aquery_batch(
-        self, vectors: Sequence[Vector], limit: int, filters: Filters = NO_FILTERS, min_score: float | None = None
+        self,
+        vectors: Sequence[Vector],
+        limit: int,
+        filters: Filters = NO_FILTERS,
+        min_score: float | None = None,
     ) -> list[list[Hit]]:
         """Answer several queries without holding up the event loop; what the server cannot do in one call goes the other way."""
         conditions = self._conditions(filters)
         if vectors and conditions is not None and self._shape.own:
             requests = [self._request(vector, limit, _condition(conditions), min_score) for vector in vectors]
-            answers = await self._connection.aread(lambda client: client.query_batch_points(self._shape.collection, requests))
+            answers = await self._connection.aread(
+                lambda client: client.query_batch_points(self._shape.collection, requests)
+            )
             return [self._hits(answer.points, filters) for answer in answers]
         from asyncio import to_thread
 
         return await to_thread(self.query_batch, vectors, limit, filters, min_score)
 
-    def candidates(self, queries: Sequence[IndexQuery], limit: int, filters: Filters = NO_FILTERS) -> list[Candidates]:
+    def candidates(
+        self, queries: Sequence[IndexQuery], limit: int, filters: Filters = NO_FILTERS
+    ) -> list[Candidates]:
         """Return the scores of the chunks that may be among the best `limit` of each query, in one call of the server."""
         if not self._has_lexical_part(queries):
-            found = iter(self.query_batch([query.dense for query in queries if query.dense is not None], limit, filters))
+            found = iter(
+                self.query_batch(
+                    [query.dense for query in queries if query.dense is not None], limit, filters
+                )
+            )
             return [_from_hits(next(found)) if query.dense is not None else Candidates() for query in queries]
 
         def ask(condition: models.Filter | None, *, all_here: bool) -> list[Candidates]:
-            requests = [self._candidate_requests(query, limit, condition, all_here=all_here) for query in queries]
+            requests = [
+                self._candidate_requests(query, limit, condition, all_here=all_here) for query in queries
+            ]
             every = [request for each in requests for request in each]
-            answers = self._read(lambda client: client.query_batch_points(self._shape.collection, every)) if every else []
+            answers = (
+                self._read(lambda client: client.query_batch_points(self._shape.collection, every))
+                if every
+                else []
+            )
             return self._candidates(queries, requests, answers, filters if all_here else NO_FILTERS)
 
         return self._filtered(filters, ask)
 
-    async def acandidates(self, queries: Sequence[IndexQuery], limit: int, filters: Filters = NO_FILTERS) -> list[Candidates]:
+    async def acandidates(
+        self, queries: Sequence[IndexQuery], limit: int, filters: Filters = NO_FILTERS
+    ) -> list[Candidates]:
         """Return the candidates without holding up the event loop; what the server cannot do in one call goes the other way."""
         conditions = self._conditions(filters)
         if conditions is not None and self._has_lexical_part(queries):
-            requests = [self._candidate_requests(query, limit, _condition(conditions), all_here=False) for query in queries]
+            requests = [
+                self._candidate_requests(query, limit, _condition(conditions), all_here=False)
+                for query in queries
+            ]
             every = [request for each in requests for request in each]
             with suppress(IndexRequired):
                 read = self._connection.aread
-                answers = await read(lambda client: client.query_batch_points(self._shape.collection, every)) if every else []
+                answers = (
+                    await read(lambda client: client.query_batch_points(self._shape.collection, every))
+                    if every
+                    else []
+                )
                 return self._candidates(queries, requests, answers, NO_FILTERS)
         from asyncio import to_thread
 
@@ -133,14 +176,20 @@ class ServerIndex:
     def chunks(self, ids: Iterable[Hashable]) -> dict[Hashable, Chunk]:
         """Return chunks by the ids that `candidates` gave; those that were deleted since are left out."""
         found, missing = _known_chunks(ids)
-        records = self._read(lambda client: client.retrieve(self._shape.collection, missing, with_payload=True)) if missing else []
+        records = (
+            self._read(lambda client: client.retrieve(self._shape.collection, missing, with_payload=True))
+            if missing
+            else []
+        )
         return {**found, **self._by_id(records)}
 
     async def achunks(self, ids: Iterable[Hashable]) -> dict[Hashable, Chunk]:
         """Return chunks by the ids that `acandidates` gave."""
         found, missing = _known_chunks(ids)
         if missing:
-            read = self._connection.aread(lambda client: client.retrieve(self._shape.collection, missing, with_payload=True))
+            read = self._connection.aread(
+                lambda client: client.retrieve(self._shape.collection, missing, with_payload=True)
+            )
             found.update(self._by_id(await read))
         return found
 
@@ -148,20 +197,33 @@ class ServerIndex:
         """Return the vocabulary that was published with the collection, or nothing if there is none."""
         if self._lexicon is None:
             try:
-                self._lexicon = decode_lexicon(self._encoded_lexicon) if self._encoded_lexicon and self._shape.lexical else b""
+                self._lexicon = (
+                    decode_lexicon(self._encoded_lexicon)
+                    if self._encoded_lexicon and self._shape.lexical
+                    else b""
+                )
             except ValueError:
                 self._lexicon = b""
-                self._warn(f"The vocabulary of collection '{self._info.collection}' is damaged, so it is searched in dense mode. {REPAIR}")
+                self._warn(
+                    f"The vocabulary of collection '{self._info.collection}' is damaged, so it is searched in dense mode. {REPAIR}"
+                )
             self._encoded_lexicon = ""
         return self._lexicon
 
     def _nearest(
-        self, vectors: Sequence[Vector], wanted: int, condition: models.Filter | None, min_score: float | None, filters: Filters
+        self,
+        vectors: Sequence[Vector],
+        wanted: int,
+        condition: models.Filter | None,
+        min_score: float | None,
+        filters: Filters,
     ) -> tuple[list[list[Hit]], bool]:
         """Return the hits that remain, and whether there are no more points than were looked at."""
         requests = [self._request(vector, wanted, condition, min_score) for vector in vectors]
         answers = self._read(lambda client: client.query_batch_points(self._shape.collection, requests))
-        return [self._hits(answer.points, filters) for answer in answers], all(len(answer.points) < wanted for answer in answers)
+        return [self._hits(answer.points, filters) for answer in answers], all(
+            len(answer.points) < wanted for answer in answers
+        )
 
     def count(self, filters: Filters = NO_FILTERS) -> int:
         """Count the chunks that a filter lets through."""
@@ -169,7 +231,9 @@ class ServerIndex:
         def ask(condition: models.Filter | None, *, all_here: bool) -> int:
             if all_here:
                 return sum(1 for chunk in islice(self._scroll(None, 256), _SCAN) if matches(chunk, filters))
-            counted = self._read(lambda client: client.count(self._shape.collection, count_filter=condition, exact=True))
+            counted = self._read(
+                lambda client: client.count(self._shape.collection, count_filter=condition, exact=True)
+            )
             return int(counted.count)
 
         return self._filtered(filters, ask)
@@ -192,12 +256,16 @@ class ServerIndex:
         # Other pipelines number their points; the server takes a number only as one.
         points: list[int | str] = [int(id) if id.isdecimal() else id for id in ids]
         wanted: bool | list[str] = [""] if self._shape.lexical else True
-        records = self._read(lambda client: client.retrieve(collection, points, with_payload=False, with_vectors=wanted))
+        records = self._read(
+            lambda client: client.retrieve(collection, points, with_payload=False, with_vectors=wanted)
+        )
         return {str(record.id): dense_vector(record.vector, self._shape.vector_name) for record in records}
 
     def modules(self) -> dict[str, int]:
         """Count the chunks of each module."""
-        return self._facet(self._shape.dialect.module if self._shape.own else "", lambda chunk: chunk.module_name)
+        return self._facet(
+            self._shape.dialect.module if self._shape.own else "", lambda chunk: chunk.module_name
+        )
 
     def pages(self) -> dict[str, int]:
         """Count the chunks of each page address."""
@@ -205,7 +273,9 @@ class ServerIndex:
 
     def _facet(self, field: str, key: Callable[[Chunk], str]) -> dict[str, int]:
         if field:
-            answer = self._read(lambda client: client.facet(self._shape.collection, key=field, limit=_FACET_LIMIT, exact=True))
+            answer = self._read(
+                lambda client: client.facet(self._shape.collection, key=field, limit=_FACET_LIMIT, exact=True)
+            )
             return dict(sorted((str(hit.value), int(hit.count)) for hit in answer.hits))
         counts: dict[str, int] = {}
         for chunk in islice(self._scroll(None, 256), _SCAN):
@@ -233,7 +303,9 @@ class ServerIndex:
             url_candidates(self._shape.dialect, filters),
         )
         if CLIENT_SIDE in candidates:
-            self._warn(f"No field of this collection can be filtered by, so only the first {_SCAN} points are looked at.")
+            self._warn(
+                f"No field of this collection can be filtered by, so only the first {_SCAN} points are looked at."
+            )
             return None
         conditions = [candidate for candidate in candidates if isinstance(candidate, FieldFilter)]
         return None if self._here & {condition.field for condition in conditions} else conditions
@@ -242,7 +314,9 @@ class ServerIndex:
         if warning not in self._info.warnings:
             self._info = replace(self._info, warnings=(*self._info.warnings, warning))
 
-    def _request(self, vector: Vector, limit: int, condition: models.Filter | None, min_score: float | None) -> models.QueryRequest:
+    def _request(
+        self, vector: Vector, limit: int, condition: models.Filter | None, min_score: float | None
+    ) -> models.QueryRequest:
         from qdrant_client import models
 
         return models.QueryRequest(
@@ -281,7 +355,13 @@ class ServerIndex:
             terms = models.SparseVector(indices=list(lexical.indices), values=list(lexical.values))
             with_payload = all_here or dense is None
             requests.append(
-                models.QueryRequest(query=terms, using=LEXICAL, filter=condition, limit=limits.lexical, with_payload=with_payload)
+                models.QueryRequest(
+                    query=terms,
+                    using=LEXICAL,
+                    filter=condition,
+                    limit=limits.lexical,
+                    with_payload=with_payload,
+                )
             )
             if dense is not None:
                 found = models.Prefetch(query=terms, using=LEXICAL, filter=condition, limit=limits.rescored)
@@ -291,7 +371,11 @@ class ServerIndex:
         return requests
 
     def _candidates(
-        self, queries: Sequence[IndexQuery], requests: Sequence[Sequence[Any]], answers: Sequence[Any], filters: Filters
+        self,
+        queries: Sequence[IndexQuery],
+        requests: Sequence[Sequence[Any]],
+        answers: Sequence[Any],
+        filters: Filters,
     ) -> list[Candidates]:
         """Gather what the legs of each query found."""
         rest = iter(answers)
@@ -316,7 +400,10 @@ class ServerIndex:
         return scores
 
     def _by_id(self, records: Sequence[Any]) -> dict[Hashable, Chunk]:
-        return {_PointId(record.id): self._shape.dialect.read(str(record.id), record.payload or {}) for record in records}
+        return {
+            _PointId(record.id): self._shape.dialect.read(str(record.id), record.payload or {})
+            for record in records
+        }
 
     def _scroll(self, condition: models.Filter | None, batch: int) -> Iterator[Chunk]:
         offset: Any = None
@@ -329,11 +416,18 @@ class ServerIndex:
 
     def _page(self, condition: models.Filter | None, batch: int, offset: Any) -> Any:
         collection = self._shape.collection
-        return self._read(lambda client: client.scroll(collection, scroll_filter=condition, limit=batch, offset=offset, with_payload=True))
+        return self._read(
+            lambda client: client.scroll(
+                collection, scroll_filter=condition, limit=batch, offset=offset, with_payload=True
+            )
+        )
 
     def _hits(self, points: Sequence[Any], filters: Filters) -> list[Hit]:
         read = self._shape.dialect.read
-        hits = [Hit(score := float(point.score), read(str(point.id), point.payload or {}), score) for point in points]
+        hits = [
+            Hit(score := float(point.score), read(str(point.id), point.payload or {}), score)
+            for point in points
+        ]
         hits = [hit for hit in hits if not filters or matches(hit.chunk, filters)]
         hits.sort(key=lambda hit: (-hit.score, hit.chunk.page_url, hit.chunk.chunk_index, hit.chunk.id))
         return hits if self._shape.own else deduplicate(hits)

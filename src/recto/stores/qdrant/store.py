@@ -28,7 +28,7 @@ from recto.stores.qdrant.build import (
 from recto.stores.qdrant.connection import Connection
 from recto.stores.qdrant.dialects import RECTO, SAMPLE, Dialect, detect
 from recto.stores.qdrant.filters import Stored, stored_modules
-from recto.stores.qdrant.index import REPAIR, ServerIndex, Shape
+from recto.stores.qdrant.index import REPAIR, CollectionSchema, ServerIndex
 from recto.types import Calibration, EmbedderFingerprint, Fingerprint, IndexInfo, Payload
 
 _FRESH_SECONDS = 10.0
@@ -39,7 +39,9 @@ _GENERATION = "--"
 class ServerStore:
     """Opens collections and looks again after a while whether something new was published."""
 
-    def __init__(self, connection: Connection, home: Path, options: ServerOptions, dialect: Dialect | None) -> None:
+    def __init__(
+        self, connection: Connection, home: Path, options: ServerOptions, dialect: Dialect | None
+    ) -> None:
         self._connection = connection
         self._home = home
         self._options = options
@@ -61,7 +63,9 @@ class ServerStore:
 
     def aliases(self) -> Mapping[str, str]:
         """Return which further names lead to which collection."""
-        return {alias: _base(target) for alias, target in self._raw_aliases().items() if _base(target) != alias}
+        return {
+            alias: _base(target) for alias, target in self._raw_aliases().items() if _base(target) != alias
+        }
 
     def open(self, name: str) -> ServerIndex:
         """Return the current state of a collection or alias."""
@@ -110,19 +114,26 @@ class ServerStore:
             in_place=in_place,
         )
 
-    def point(self, aliases: Iterable[str], name: str) -> None:
+    def set_aliases(self, aliases: Iterable[str], name: str) -> None:
         """Let aliases lead to a collection; a collection of an alias's own name keeps it."""
         known = self._raw_aliases()
         target = known.get(name, name)
-        taken = {entry.name for entry in self._connection.read(lambda client: client.get_collections()).collections}
-        free = [alias for alias in aliases if alias != name and alias not in taken and _base(known.get(alias, "")) != alias]
+        taken = {
+            entry.name for entry in self._connection.read(lambda client: client.get_collections()).collections
+        }
+        free = [
+            alias
+            for alias in aliases
+            if alias != name and alias not in taken and _base(known.get(alias, "")) != alias
+        ]
         self._point({alias: target for alias in free if known.get(alias) != target}, known)
 
-    def annotate(self, info: IndexInfo, calibration: Calibration) -> None:
+    def save_calibration(self, info: IndexInfo, calibration: Calibration) -> None:
         """Write what was measured into the collection's metadata, with the fingerprint: the next one that is published replaces both."""
         if info.fingerprint is None:
             raise ConfigurationError(
-                f"Collection '{info.collection}' was not made by Recto", hint="Nothing is written to it; its noise is measured on demand."
+                f"Collection '{info.collection}' was not made by Recto",
+                hint="Nothing is written to it; its noise is measured on demand.",
             )
         metadata = {METADATA_KEY: {**info.fingerprint.to_dict(), CALIBRATION_KEY: calibration.to_dict()}}
         self._connection.write(lambda client: client.update_collection(info.generation, metadata=metadata))
@@ -131,8 +142,14 @@ class ServerStore:
     def missing_fields(self, name: str) -> tuple[str, ...]:
         """Name the fields that filters on a collection need and that have no payload index."""
         shape = self.open(name).shape
-        existing = self._connection.read(lambda client: client.get_collection(shape.collection)).payload_schema or {}
-        wanted = (*KEYWORD_FIELDS, *INTEGER_FIELDS) if shape.own else (shape.dialect.module, shape.dialect.page_url)
+        existing = (
+            self._connection.read(lambda client: client.get_collection(shape.collection)).payload_schema or {}
+        )
+        wanted = (
+            (*KEYWORD_FIELDS, *INTEGER_FIELDS)
+            if shape.own
+            else (shape.dialect.module, shape.dialect.page_url)
+        )
         return tuple(field for field in wanted if field and field not in existing)
 
     def version(self) -> str:
@@ -147,8 +164,14 @@ class ServerStore:
             return prepare_fields(self._connection, shape.collection)
         from qdrant_client import models
 
-        existing = self._connection.read(lambda client: client.get_collection(shape.collection)).payload_schema or {}
-        fields = [field for field in (shape.dialect.module, shape.dialect.page_url) if field and field not in existing]
+        existing = (
+            self._connection.read(lambda client: client.get_collection(shape.collection)).payload_schema or {}
+        )
+        fields = [
+            field
+            for field in (shape.dialect.module, shape.dialect.page_url)
+            if field and field not in existing
+        ]
         for field in fields:
             create_field_index(self._connection, shape.collection, field, models.PayloadSchemaType.KEYWORD)
         self._open.clear()
@@ -172,22 +195,39 @@ class ServerStore:
         vector_name, size, distance = _vectors(found.config.params.vectors)
         if distance.lower() != "cosine":
             raise ConfigurationError(
-                f"Collection '{name}' compares by {distance}, not by cosine", hint="Index the book again with `recto index PATH`."
+                f"Collection '{name}' compares by {distance}, not by cosine",
+                hint="Index the book again with `recto index PATH`.",
             )
         fingerprint, calibration = _fingerprint(found.config)
         own = fingerprint is not None
         sample = [] if own else self._sample(physical)
         dialect = self._dialect or (RECTO if own else detect(sample))
-        values = self._stored_values(physical, dialect.module) if not own and dialect.module in (found.payload_schema or {}) else []
+        values = (
+            self._stored_values(physical, dialect.module)
+            if not own and dialect.module in (found.payload_schema or {})
+            else []
+        )
         lexical, lexicon, warning = _lexical(found.config, fingerprint)
         modules = stored_modules(dialect, sample, values)
-        shape = Shape(physical, vector_name, dialect, own and dialect is RECTO, modules, lexical, found.config.params.shard_number or 1)
+        shape = CollectionSchema(
+            physical,
+            vector_name,
+            dialect,
+            own and dialect is RECTO,
+            modules,
+            lexical,
+            found.config.params.shard_number or 1,
+        )
         warnings = (warning,) if warning else ()
-        info = IndexInfo(_base(physical), physical, found.points_count or 0, fingerprint, warnings, size, calibration)
+        info = IndexInfo(
+            _base(physical), physical, found.points_count or 0, fingerprint, warnings, size, calibration
+        )
         return ServerIndex(self._connection, shape, info, lexicon)
 
     def _sample(self, collection: str) -> list[Payload]:
-        records, _ = self._connection.read(lambda client: client.scroll(collection, limit=SAMPLE, with_payload=True))
+        records, _ = self._connection.read(
+            lambda client: client.scroll(collection, limit=SAMPLE, with_payload=True)
+        )
         return [record.payload or {} for record in records]
 
     def _stored_values(self, collection: str, field: str) -> list[Stored]:
@@ -198,14 +238,19 @@ class ServerStore:
         known = ", ".join(sorted({*self.collections(), *self.aliases()}))
         return CollectionMissing(
             f"Collection '{name}' does not exist at {self._connection.url}",
-            hint=f"Index a book with `recto index PATH --collection {name}`" + (f", or use one of: {known}." if known else "."),
+            hint=f"Index a book with `recto index PATH --collection {name}`"
+            + (f", or use one of: {known}." if known else "."),
         )
 
     def _fits(self, physical: str, embedder: EmbedderFingerprint, analyzer: str) -> bool:
         """Whether new vectors may stand beside the old ones."""
         found = self._connection.read(lambda client: client.get_collection(physical))
         fingerprint, _ = _fingerprint(found.config)
-        if fingerprint is None or not fingerprint.embedder.is_compatible(embedder) or fingerprint.analyzer != analyzer:
+        if (
+            fingerprint is None
+            or not fingerprint.embedder.is_compatible(embedder)
+            or fingerprint.analyzer != analyzer
+        ):
             return False
         return _has_lexical_vectors(found.config) or not analyzer
 
@@ -235,7 +280,11 @@ class ServerStore:
         for alias, target in sorted(wanted.items()):
             if alias in known:
                 actions.append(models.DeleteAliasOperation(delete_alias=models.DeleteAlias(alias_name=alias)))
-            actions.append(models.CreateAliasOperation(create_alias=models.CreateAlias(collection_name=target, alias_name=alias)))
+            actions.append(
+                models.CreateAliasOperation(
+                    create_alias=models.CreateAlias(collection_name=target, alias_name=alias)
+                )
+            )
         if actions:
             self._connection.write(lambda client: client.update_collection_aliases(actions))
 
@@ -251,7 +300,10 @@ def _base(physical: str) -> str:
 
 def _same(before: ServerIndex, after: ServerIndex) -> bool:
     """Whether nothing that a reader could notice has changed."""
-    return replace(before.info, warnings=(), chunks=0) == replace(after.info, warnings=(), chunks=0) and before.shape == after.shape
+    return (
+        replace(before.info, warnings=(), chunks=0) == replace(after.info, warnings=(), chunks=0)
+        and before.shape == after.shape
+    )
 
 
 def _vectors(params: Any) -> tuple[str | None, int, str]:
@@ -273,7 +325,9 @@ def _fingerprint(config: Any) -> tuple[Fingerprint | None, Calibration | None]:
         return None, None
     measured = data.get(CALIBRATION_KEY)
     try:
-        fingerprint = Fingerprint.from_dict({name: value for name, value in data.items() if name != CALIBRATION_KEY})
+        fingerprint = Fingerprint.from_dict(
+            {name: value for name, value in data.items() if name != CALIBRATION_KEY}
+        )
     except (TypeError, KeyError):
         return None, None
     try:
@@ -287,7 +341,11 @@ def _lexical(config: Any, fingerprint: Fingerprint | None) -> tuple[bool, str, s
     if fingerprint is None or not fingerprint.analyzer:
         return False, "", ""
     if not _has_lexical_vectors(config):
-        return False, "", f"The collection has lost its lexical vectors, so it is searched in dense mode. {REPAIR}"
+        return (
+            False,
+            "",
+            f"The collection has lost its lexical vectors, so it is searched in dense mode. {REPAIR}",
+        )
     lexicon = (getattr(config, "metadata", None) or {}).get(LEXICON_KEY)
     if lexicon == "":
         return True, "", LEXICON_TOO_LARGE

@@ -20,7 +20,9 @@ _NO_LANGUAGE = frozenset({"default", "none", "notranslate", "plaintext"})
 def exact_text(node: LexborNode) -> str:
     """Return the text of code, with its line breaks, however they are made, and without numbers of lines."""
     parts: list[str] = []
-    stack: list[tuple[LexborNode, bool]] = [(child, False) for child in reversed(list(node.iter(include_text=True)))]
+    stack: list[tuple[LexborNode, bool]] = [
+        (child, False) for child in reversed(list(node.iter(include_text=True)))
+    ]
     while stack:
         child, left = stack.pop()
         tag = child.tag or ""
@@ -136,7 +138,11 @@ class Tabs:
             return ""
         around = node.parent
         blocks = around is not None and "blocks" in (around.attributes.get("class") or "").split()
-        if not blocks and attributes.get("role") != "tabpanel" and "tabbed-block" not in (attributes.get("class") or "").split():
+        if (
+            not blocks
+            and attributes.get("role") != "tabpanel"
+            and "tabbed-block" not in (attributes.get("class") or "").split()
+        ):
             return ""
         for _ in range(_LEVELS):
             if around is None:
@@ -155,9 +161,13 @@ _BLOCKS = words(
     "p div section article main header address fieldset figure figcaption summary hr ul ol li dl dt dd table tbody thead tfoot tr td th "
     "caption pre blockquote details aside hgroup center x-tabs"
 )
-_GROUP = re.compile(r"(?:^|\s)(?:theme-admonition|admonition|custom-block|markdown-alert|starlight-aside|nextra-callout|callout)(?:\s|$)")
+_GROUP = re.compile(
+    r"(?:^|\s)(?:theme-admonition|admonition|custom-block|markdown-alert|starlight-aside|nextra-callout|callout)(?:\s|$)"
+)
 _SPACE = re.compile(r"[ \t\r\n\f]+")
-_INVISIBLE = str.maketrans({"\u200b": None, "\u200c": None, "\u2060": None, "\ufeff": None, "\u00ad": None, "\u00a0": " "})
+_INVISIBLE = str.maketrans(
+    {"\u200b": None, "\u200c": None, "\u2060": None, "\ufeff": None, "\u00ad": None, "\u00a0": " "}
+)
 _SPACE_RUN = re.compile(r"[ \t]+")
 _PERMALINKS = frozenset({"#", "¶", "§", "🔗", ""})
 _MACHINE_ID = re.compile(r"__|:r|katex|mathjax|mjx|cb\d|id\d+$|fnref|tab(?:s|panel|bed)?-", re.IGNORECASE)
@@ -248,13 +258,21 @@ class _Writer:
             return self._begin("heading", level=_HEADINGS[tag], id=attributes.get("id") or "")
         kind = self._container(tag, names, attributes)
         if kind:
-            number = int(attributes.get("start") or "1") if kind == "ol" and _ORDINAL.fullmatch(attributes.get("start") or "1") else 1
+            number = (
+                int(attributes.get("start") or "1")
+                if kind == "ol" and _ORDINAL.fullmatch(attributes.get("start") or "1")
+                else 1
+            )
             return self._begin(kind, number=number, level=_span(attributes))
         return "block" if tag in _BLOCKS else "inline"
 
     def _is_permalink(self, node: LexborNode, attributes: dict[str, str | None]) -> bool:
         named = attributes.get("id") or attributes.get("name")
-        return self._top.kind == "heading" and not named and node.text().translate(_INVISIBLE).strip() in _PERMALINKS
+        return (
+            self._top.kind == "heading"
+            and not named
+            and node.text().translate(_INVISIBLE).strip() in _PERMALINKS
+        )
 
     def _begin(self, kind: str, *, number: int = 1, level: int = 0, id: str = "") -> str:
         if len(self._frames) >= _DEEPEST and kind != "heading":
@@ -270,7 +288,11 @@ class _Writer:
         if tag in ("li", "dt", "dd"):
             return {"li": ("ul", "ol"), "dt": ("dl",), "dd": ("dl",)}[tag].count(within) * tag
         if tag == "table":
-            code = "highlighttable" in names or "rouge-table" in names or attributes.get("role") == "presentation"
+            code = (
+                "highlighttable" in names
+                or "rouge-table" in names
+                or attributes.get("role") == "presentation"
+            )
             return "" if code else "table"
         if tag == "tr":
             return "tr" if within == "table" else ""
@@ -290,7 +312,10 @@ class _Writer:
         frame = self._top
         if frame.kind == "heading" or not frame.inline:
             return
-        lines = [" ".join(line.split(" ")).strip() for line in _SPACE_RUN.sub(" ", "".join(frame.inline)).split("\n")]
+        lines = [
+            " ".join(line.split(" ")).strip()
+            for line in _SPACE_RUN.sub(" ", "".join(frame.inline)).split("\n")
+        ]
         frame.inline = []
         lines = [line for line in lines if line]
         if lines:
@@ -325,7 +350,9 @@ class _Writer:
         own = frame.id or (extra[-1] if extra else "")
         anchors = [(0, name) for name in dict.fromkeys((*extra, own)) if name]
         if len(self._frames) == 1:
-            self._frames[0].pieces.append(Piece("heading", [text], anchors=anchors, level=frame.level, id=own))
+            self._frames[0].pieces.append(
+                Piece("heading", [text], anchors=anchors, level=frame.level, id=own)
+            )
         else:
             self._top.pieces.append(Piece("paragraph", [f"{'#' * frame.level} {text}"], anchors=anchors))
         self._top.pieces += frame.pieces
@@ -334,11 +361,20 @@ class _Writer:
         if not frame.pieces:
             return
         around = self._top
-        mark = {"dt": "", "dd": ": "}.get(frame.kind) if frame.kind != "li" else f"{around.number}. " if around.kind == "ol" else "- "
+        mark = (
+            {"dt": "", "dd": ": "}.get(frame.kind)
+            if frame.kind != "li"
+            else f"{around.number}. "
+            if around.kind == "ol"
+            else "- "
+        )
         around.number += 1
         piece = stacked("item", frame.pieces)
         indent = " " * len(mark or "")
-        piece.lines = [f"{mark}{line}" if place == 0 else f"{indent}{line}" if line else "" for place, line in enumerate(piece.lines)]
+        piece.lines = [
+            f"{mark}{line}" if place == 0 else f"{indent}{line}" if line else ""
+            for place, line in enumerate(piece.lines)
+        ]
         if frame.kind == "dd" and around.pieces:
             append(around.pieces[-1], piece)
         else:
@@ -360,7 +396,9 @@ class _Writer:
             frame.cells.append(" ".join(in_line(piece) for piece in frame.pieces))
             frame.anchors += all_anchors(frame.pieces)
         if any(frame.cells):
-            self._top.pieces.append(Piece("row", [cell.replace("|", "\\|") for cell in frame.cells], anchors=frame.anchors))
+            self._top.pieces.append(
+                Piece("row", [cell.replace("|", "\\|") for cell in frame.cells], anchors=frame.anchors)
+            )
 
     def _table(self, frame: _Frame) -> None:
         rows = [piece for piece in frame.pieces if piece.kind == "row"]
@@ -370,7 +408,12 @@ class _Writer:
         if not rows:
             return
         if any(above.kind == "td" for above in self._frames):
-            self._add(Piece("paragraph", [" ".join(cell.replace("\\|", "|") for cell in row.lines if cell) for row in rows]))
+            self._add(
+                Piece(
+                    "paragraph",
+                    [" ".join(cell.replace("\\|", "|") for cell in row.lines if cell) for row in rows],
+                )
+            )
             return
         width = max(len(row.lines) for row in rows)
         lines = [f"| {' | '.join(row.lines + [''] * (width - len(row.lines)))} |" for row in rows]
@@ -384,7 +427,9 @@ class _Writer:
             text = " ".join(node.text().translate(_INVISIBLE).split())
             ticks = fence(text, 1)
             pad = " " if text.startswith("`") or text.endswith("`") else ""
-            self._top.inline.append(f"{ticks}{pad}{text}{pad}{ticks}" if text and self._top.kind != "heading" else text)
+            self._top.inline.append(
+                f"{ticks}{pad}{text}{pad}{ticks}" if text and self._top.kind != "heading" else text
+            )
         else:
             source = node.css_first('annotation[encoding*="tex"]') if tag == "math" else None
             tex = " ".join((source or node).text().split())

@@ -42,7 +42,12 @@ def read_head(html: str) -> Head:
         if not isinstance(token, Tag):
             continue
         values = token.attributes
-        if token.name == "a" and "href" in values and len(links) < _MOST_LINKS and "nofollow" not in values.get("rel", "").lower():
+        if (
+            token.name == "a"
+            and "href" in values
+            and len(links) < _MOST_LINKS
+            and "nofollow" not in values.get("rel", "").lower()
+        ):
             links[values["href"].strip()] = None
         elif token.name == "meta" and values.get("name", "").lower() in ("robots", "recto"):
             robots.update(word.strip() for word in values.get("content", "").lower().split(","))
@@ -65,7 +70,11 @@ def _said(tag: Tag) -> Iterator[tuple[str, str]]:
         yield "canonical", values.get("href", "").strip()
     elif tag.name == "meta" and values.get("property", "").lower() == "og:title":
         yield "og_title", " ".join(content.split())
-    elif tag.name == "meta" and values.get("http-equiv", "").lower() == "refresh" and (address := _REFRESH.match(content)):
+    elif (
+        tag.name == "meta"
+        and values.get("http-equiv", "").lower() == "refresh"
+        and (address := _REFRESH.match(content))
+    ):
         yield "refresh", address[1].strip()
 
 
@@ -114,7 +123,9 @@ def _sections(pieces: list[Piece], title: str) -> list[Section]:
             path = [(upper, text) for upper, text in path if upper < piece.level]
             if piece.level > 1 or piece.lines[0] != title:
                 path.append((piece.level, piece.lines[0]))
-            opened = Section((title, *(text for _, text in path)), piece.level, piece.id if path else "", line, ())
+            opened = Section(
+                (title, *(text for _, text in path)), piece.level, piece.id if path else "", line, ()
+            )
         else:
             blocks.append(_block(piece, line))
         anchors += [(line + place, name) for place, name in piece.anchors]
@@ -128,9 +139,18 @@ def _sections(pieces: list[Piece], title: str) -> list[Section]:
 
 
 def _closed(section: Section, blocks: list[Block], anchors: list[tuple[int, str]]) -> Section:
-    return Section(section.headings, section.level, section.anchor, section.line, tuple(blocks), tuple(dict.fromkeys(anchors)))
+    return Section(
+        section.headings,
+        section.level,
+        section.anchor,
+        section.line,
+        tuple(blocks),
+        tuple(dict.fromkeys(anchors)),
+    )
 
 
 def _block(piece: Piece, line: int) -> Block:
     starts = tuple(line + start for _, start, _ in piece.children)
-    return Block(piece.kind, "\n".join(piece.lines), line, line + len(piece.lines) - 1, (starts,) if starts else ())
+    return Block(
+        piece.kind, "\n".join(piece.lines), line, line + len(piece.lines) - 1, (starts,) if starts else ()
+    )

@@ -15,8 +15,12 @@ def words(text: str) -> frozenset[str]:
 
 _NAME = re.compile(r"[A-Za-z][^\s/>]*")
 _ATTRIBUTE = re.compile(r"""[\s/]*(=?[^\s/>=]*)(?:\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s>]*)))?""")
-_RAW = frozenset({"script", "style", "iframe", "noframes", "noembed", "xmp", "textarea", "title", "plaintext"})
-_KEPT = words("id class name role hidden style type encoding display href rel content property http-equiv colspan start aria-hidden")
+_RAW = frozenset(
+    {"script", "style", "iframe", "noframes", "noembed", "xmp", "textarea", "title", "plaintext"}
+)
+_KEPT = words(
+    "id class name role hidden style type encoding display href rel content property http-equiv colspan start aria-hidden"
+)
 _LONGEST_VALUE = 2000  # characters; embedded pictures and data are not needed
 
 _VOID = frozenset({"br", "hr", "wbr"})
@@ -178,8 +182,12 @@ _CONTENT = (
     "article",
 )
 _CANDIDATES = 5
-_DROPPED_TAGS = words("nav footer aside script style template svg noscript iframe form button object audio video canvas dialog map menu")
-_DROPPED_ROLES = frozenset({"navigation", "search", "button", "contentinfo", "tablist", "doc-toc", "doc-backlink"})
+_DROPPED_TAGS = words(
+    "nav footer aside script style template svg noscript iframe form button object audio video canvas dialog map menu"
+)
+_DROPPED_ROLES = frozenset(
+    {"navigation", "search", "button", "contentinfo", "tablist", "doc-toc", "doc-backlink"}
+)
 _DROPPED_CLASSES = words(
     "breadcrumbs breadcrumb theme-doc-breadcrumbs pagination pagination-nav theme-doc-footer theme-edit-this-page theme-doc-toc-mobile "
     "theme-doc-version-badge theme-last-updated md-content__button md-source-file md-tags md-feedback headerlink hash-link header-anchor "
@@ -189,7 +197,13 @@ _DROPPED_CLASSES = words(
     "skip-link skip-to-content footnote-backref MathJax MathJax_Preview MathJax_Display tabbed-labels nav-chapters nav-wrapper "
     "VPDocFooter backlinks view-this-page page-toc visually-hidden"
 )
-_DROPPED_PREFIXES = ("tocCollapsible", "breadcrumbsContainer", "codeBlockLineNumber", "lastUpdated", "tocMobile")
+_DROPPED_PREFIXES = (
+    "tocCollapsible",
+    "breadcrumbsContainer",
+    "codeBlockLineNumber",
+    "lastUpdated",
+    "tocMobile",
+)
 _KEPT_ASIDE = re.compile(r"admonition|aside|callout|alert|custom-block|note|tip|warning", re.IGNORECASE)
 _UNSEEN = re.compile(r"display\s*:\s*none|visibility\s*:\s*hidden", re.IGNORECASE)
 _PANELS = frozenset({"tabpanel"})
@@ -222,7 +236,9 @@ def is_dropped(tag: str, attributes: Mapping[str, str | None]) -> bool:
         return True
     if role in _PANELS:
         return False  # a tab that is not chosen is hidden, and still content
-    return ("hidden" in attributes and attributes["hidden"] != "until-found") or bool(_UNSEEN.search(attributes.get("style") or ""))
+    return ("hidden" in attributes and attributes["hidden"] != "until-found") or bool(
+        _UNSEEN.search(attributes.get("style") or "")
+    )
 
 
 def without_site_name(title: str) -> str:

@@ -72,7 +72,11 @@ def containers_plugin(md: MarkdownIt) -> None:
 
 def fenced(state: StateBlock, start: int, end: int, silent: bool) -> bool:
     """`:::tip Title` to `:::`, `/// tip | Title` to `///`; one that nothing closes goes to the end of what it is in."""
-    if state.is_code_block(start) or first_marks(state, start, 3) not in (":::", "///") or not may_look(state):
+    if (
+        state.is_code_block(start)
+        or first_marks(state, start, 3) not in (":::", "///")
+        or not may_look(state)
+    ):
         return False
     text = rest(state, start).rstrip()
     found = _FENCED.fullmatch(text)
@@ -85,7 +89,11 @@ def fenced(state: StateBlock, start: int, end: int, silent: bool) -> bool:
         return push(state, "stray", start, start + 1)
     line = start + 1
     while line < end and not leaves(state, line):
-        if first_marks(state, line, len(marks)) == marks and not state.is_code_block(line) and _closes(rest(state, line).rstrip(), marks):
+        if (
+            first_marks(state, line, len(marks)) == marks
+            and not state.is_code_block(line)
+            and _closes(rest(state, line).rstrip(), marks)
+        ):
             _nest(state, start, line, line + 1, 0)
             return True
         line += 1
@@ -101,7 +109,11 @@ def _closes(text: str, marks: str) -> bool:
 
 def indented(state: StateBlock, start: int, end: int, silent: bool) -> bool:
     """`!!! note "Title"`, `??? note`, `=== "Tab"`, and what is indented below."""
-    if state.is_code_block(start) or first_marks(state, start, 3) not in ("!!!", "???", "===") or not _INDENTED.match(rest(state, start)):
+    if (
+        state.is_code_block(start)
+        or first_marks(state, start, 3) not in ("!!!", "???", "===")
+        or not _INDENTED.match(rest(state, start))
+    ):
         return False
     if silent:
         return True
@@ -189,7 +201,11 @@ def unwrapped(source: str) -> str:
 
 def _esm(state: StateBlock, start: int, end: int, silent: bool) -> bool:
     """`import` and `export` up to the blank line after which no brace is open; if one never closes, up to the first blank line."""
-    if state.parentType != "root" or state.src[state.bMarks[start] + state.tShift[start]] not in "ie" or not _ESM.match(rest(state, start)):
+    if (
+        state.parentType != "root"
+        or state.src[state.bMarks[start] + state.tShift[start]] not in "ie"
+        or not _ESM.match(rest(state, start))
+    ):
         return False
     if silent:
         return True
@@ -231,7 +247,12 @@ def _expression(state: StateBlock, start: int, end: int, silent: bool) -> bool:
     """An expression in braces that stands on lines of its own: code, whose value only the built page knows."""
     first = first_marks(state, start, 2)
     # Two braces, or a brace and one of these marks, is a template's or an attribute's, not an expression's.
-    if silent or not first.startswith("{") or first[1:] in ("{", "%", "!", ":", "#", "") or not may_look(state):
+    if (
+        silent
+        or not first.startswith("{")
+        or first[1:] in ("{", "%", "!", ":", "#", "")
+        or not may_look(state)
+    ):
         return False
     depth = 0
     for line in range(start, min(end, start + _MAX_CODE_LINES)):
@@ -245,7 +266,11 @@ def _expression(state: StateBlock, start: int, end: int, silent: bool) -> bool:
 def mdx_tag(state: StateBlock, start: int, end: int, silent: bool) -> bool:
     """Tags, one or several, that stand on lines of their own; what is between them is Markdown."""
     position = state.bMarks[start] + state.tShift[start]
-    if state.src[position : position + 1] != "<" or state.src[position + 1 : position + 2] == "!" or not may_look(state):
+    if (
+        state.src[position : position + 1] != "<"
+        or state.src[position + 1 : position + 2] == "!"
+        or not may_look(state)
+    ):
         return False
     text = rest(state, start)[:_MAX_TAG]
     lines = _lines_of_tags(text)
@@ -304,7 +329,11 @@ def paragraphs_plugin(md: MarkdownIt) -> None:
     def rules(mark: str) -> list[Rule]:
         if mark not in interrupting:
             every = md.block.ruler.getRules("paragraph")
-            interrupting[mark] = [rule for rule in every if rule.__name__ != "table" and mark in _BEGINNINGS.get(rule.__name__, mark)]
+            interrupting[mark] = [
+                rule
+                for rule in every
+                if rule.__name__ != "table" and mark in _BEGINNINGS.get(rule.__name__, mark)
+            ]
         return interrupting[mark]
 
     def paragraph(state: StateBlock, start: int, _: int, silent: bool) -> bool:  # noqa: ARG001
@@ -319,7 +348,9 @@ def paragraphs_plugin(md: MarkdownIt) -> None:
                 if indent >= 0 and (level := _underlines(state, line)):
                     break
                 mark = state.src[state.bMarks[line] + state.tShift[line]]
-                if any(rule(state, line, end, True) for rule in rules(mark)) or _begins_table(state, line, end):
+                if any(rule(state, line, end, True) for rule in rules(mark)) or _begins_table(
+                    state, line, end
+                ):
                     break
             line += 1
         _push(state, start, line, level)
@@ -331,7 +362,11 @@ def paragraphs_plugin(md: MarkdownIt) -> None:
 
 def _begins_table(state: StateBlock, line: int, end: int) -> bool:
     """A table shows by its second line."""
-    if line + 1 >= end or state.isEmpty(line + 1) or state.src[state.bMarks[line + 1] + state.tShift[line + 1]] not in "|-:":
+    if (
+        line + 1 >= end
+        or state.isEmpty(line + 1)
+        or state.src[state.bMarks[line + 1] + state.tShift[line + 1]] not in "|-:"
+    ):
         return False
     from markdown_it.rules_block import table
 

@@ -32,7 +32,9 @@ _TAG = re.compile(rf"</?(?:[A-Za-z][\w.:-]*(?:{_ATTRIBUTE})*\s*/?)?>")
 _DIRECTIVE = re.compile(r"(?<!:):[A-Za-z](?:[\w-]*[A-Za-z0-9])?(?![\w:-])(?:\[[^\[\]]*\])?(?:\{[^{}]*\})?")
 
 
-def heading_texts(markdown: str, *, mdx: bool = False, alt: bool = True, references: dict[str, Any] | None = None) -> tuple[str, str]:
+def heading_texts(
+    markdown: str, *, mdx: bool = False, alt: bool = True, references: dict[str, Any] | None = None
+) -> tuple[str, str]:
     """Return a heading as it is read and as its anchor is made from; the second has the texts of images if `alt`."""
     if len(markdown) > _LONGEST or not _MARKUP.search(markdown):
         return markdown.strip(), markdown
@@ -41,7 +43,9 @@ def heading_texts(markdown: str, *, mdx: bool = False, alt: bool = True, referen
         if child.type in ("text", "code_inline", "math"):
             shown.append(child.content)
             # Docusaurus reads `:word` in a heading as a directive, and leaves it out of the anchor.
-            slugged.append(_DIRECTIVE.sub("", child.content) if mdx and child.type == "text" else child.content)
+            slugged.append(
+                _DIRECTIVE.sub("", child.content) if mdx and child.type == "text" else child.content
+            )
         elif child.type == "image":
             shown.append(child.content)
             slugged.append(child.content if alt else "")
@@ -99,7 +103,9 @@ _HTML_HEADING = re.compile(r"<h([1-6])(?:\s[^<>]*)?>(.*?)</h\1>", re.DOTALL | re
 _CONTAINERS = {"bullet_list": "list", "ordered_list": "list", "blockquote": "group", "admonition": "group"}
 _KINDS = {"fence": "code", "code_block": "code", "html_block": "markup", "mdx_tag": "markup", **_CONTAINERS}
 _LONGEST_HEADING = 2_000  # characters; what is longer is text, whatever marks it begins with
-_MOST_LINES = 200_000  # a page that has more, in the 4 MiB that it may have, is made of lines too short for any text
+_MOST_LINES = (
+    200_000  # a page that has more, in the 4 MiB that it may have, is made of lines too short for any text
+)
 _DEEPEST = 60  # what is nested deeper is text of what it is in
 
 
@@ -150,7 +156,9 @@ def _reference(state: StateBlock, start: int, end: int, silent: bool) -> bool:
     """A link's address is no text; a footnote, which is written like one, is."""
     from markdown_it.rules_block import reference
 
-    return not state.src.startswith("[^", state.bMarks[start] + state.tShift[start]) and reference(state, start, end, silent)
+    return not state.src.startswith("[^", state.bMarks[start] + state.tShift[start]) and reference(
+        state, start, end, silent
+    )
 
 
 def _front_matter(tokens: Sequence[Token]) -> dict[str, Any]:
@@ -160,7 +168,11 @@ def _front_matter(tokens: Sequence[Token]) -> dict[str, Any]:
 
     try:
         values = yaml.safe_load(tokens[0].content)
-    except (yaml.YAMLError, ValueError, RecursionError):  # dates that do not exist, numbers without end, nesting without end
+    except (
+        yaml.YAMLError,
+        ValueError,
+        RecursionError,
+    ):  # dates that do not exist, numbers without end, nesting without end
         return {}
     return values if isinstance(values, dict) else {}
 
@@ -199,10 +211,16 @@ class _Headings:
         for index, token in enumerate(tokens):
             if index in written:
                 found[index] = self._heading(token, *written[index], slugs)
-            elif token.type == "html_block" and token.level == 0 and (html := self._html_heading(token.content)):
+            elif (
+                token.type == "html_block"
+                and token.level == 0
+                and (html := self._html_heading(token.content))
+            ):
                 text = " ".join(plain_text(html[2]).split())
                 if text:  # its id, if it states one, is found among those of all tags
-                    found[index] = _Heading(text, int(html[1]), "", token.map[0] + 1 if token.map else 1, True)
+                    found[index] = _Heading(
+                        text, int(html[1]), "", token.map[0] + 1 if token.map else 1, True
+                    )
         return found
 
     @staticmethod
@@ -274,7 +292,13 @@ class _Sections:
             # A heading in HTML is opened by the id that it states, or not at all: then the anchor above it is the nearest.
             anchor = self._ids.get(heading.line, before)
         # The page's own title needs no anchor: its address is the page's.
-        return Section((self.title, *(text for _, text in self.path)), heading.level, anchor if self.path else "", heading.line, ())
+        return Section(
+            (self.title, *(text for _, text in self.path)),
+            heading.level,
+            anchor if self.path else "",
+            heading.line,
+            (),
+        )
 
     def _block(self, tokens: Sequence[Token], index: int, after: int) -> Block | None:
         """Return the block that begins at a token, with those inside it."""
@@ -288,7 +312,9 @@ class _Sections:
                 if inner.map is not None and inner.nesting >= 0:
                     cuts.setdefault(inner.level, set()).update((inner.map[0] + 1, inner.map[1] + 1))
         first, last = token.map
-        return self.lines.block(_KINDS.get(kind, kind), first, last, tuple(tuple(sorted(cuts[level])) for level in sorted(cuts)))
+        return self.lines.block(
+            _KINDS.get(kind, kind), first, last, tuple(tuple(sorted(cuts[level])) for level in sorted(cuts))
+        )
 
     def _with_anchors(self, sections: list[Section], ends: list[int]) -> list[Section]:
         """Give each anchor to the first section that ends below it, or to the last; `ends` are the lines of the headings behind them."""
@@ -297,7 +323,9 @@ class _Sections:
         position, found = 0, list[Section]()
         for number, section in enumerate(sections):
             start = position
-            while position < len(every) and (number == len(sections) - 1 or every[position][0] < ends[number]):
+            while position < len(every) and (
+                number == len(sections) - 1 or every[position][0] < ends[number]
+            ):
                 position += 1
             found.append(replace(section, anchors=tuple(every[start:position])))
         return found

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING
 
 from recto.book.parsing.document import Block
 
-_TAG = re.compile(r"<(/?)([A-Za-z][\w.:-]*(?<!:))?(?=[\s/>{])")  # no tag ends with a colon: that is an address
+_TAG = re.compile(
+    r"<(/?)([A-Za-z][\w.:-]*(?<!:))?(?=[\s/>{])"
+)  # no tag ends with a colon: that is an address
 _SEEN = re.compile(r"\b(?:label|title|alt|summary|caption|header)=(?:\{\s*)?(?:\"([^\"]*)\"|'([^']*)')")
 _VALUE = re.compile(r"\bvalue=(?:\{\s*)?(?:\"([^\"]*)\"|'([^']*)')")
 _CHOICE = re.compile(r"\{[^{}]*\}")
@@ -100,7 +102,13 @@ class Markup:
             if components_only and not (found[2] or "X")[0].isupper():
                 continue
             tag = text[found.start() : end]
-            kept += [text[position : found.start()], " ", self._seen(tag, found[2] or ""), " ", "\n" * tag.count("\n")]
+            kept += [
+                text[position : found.start()],
+                " ",
+                self._seen(tag, found[2] or ""),
+                " ",
+                "\n" * tag.count("\n"),
+            ]
             position = end
         lines = unescaped("".join([*kept, text[position:]])).split("\n")
         if "<pre" in text.lower():
@@ -146,7 +154,9 @@ _SKIPPED = re.compile(
     r"(?:%%|---|style\b|classDef\b|class\s+[\w,]+\s+\w+$|click\b|linkStyle\b|direction\b|end\b|autonumber\b|activate\b|deactivate\b|"
     r"dateFormat\b|axisFormat\b|tickInterval\b|excludes\b|todayMarker\b|hide\b|cssClass\b|\}$|\{$|\[\*\]\s*-->\s*\[\*\]$)"
 )
-_EDGE_TEXT = re.compile(r"\|\"?([^|\"]+)\"?\||(?:--|==|-\.)\s*\"?([^-=.>|\"\s][^=>|\"]*?)\"?\s*(?:-->|---|==>|===|\.->|\.-)")
+_EDGE_TEXT = re.compile(
+    r"\|\"?([^|\"]+)\"?\||(?:--|==|-\.)\s*\"?([^-=.>|\"\s][^=>|\"]*?)\"?\s*(?:-->|---|==>|===|\.->|\.-)"
+)
 _ARROW = re.compile(r"[<ox]?(?:--+|==+|-\.+-?)[>ox]?|~~~|&")
 _NODE = re.compile(
     r"([\w.-]*\w)?\s?(?:@\{[^}]*?label:\s*\"([^\"]*)\"[^}]*\}|\({1,3}\[?\"?([^\"()\[\]]+)\"?\]?\){1,3}|\[{1,2}[(/\\]?\"([^\"]*)\"[)/\\]?\]{1,2}|"
@@ -187,7 +197,9 @@ def diagram_words(lines: Sequence[str]) -> list[str] | None:
         if number == first:
             line = line[len(kind) :].strip() if kind == "pie" else ""
         if line and len(line) <= _LONGEST_LINE and not _SKIPPED.match(line):
-            words[number] = " ".join(unescaped(_DIAGRAMS_TAG.sub(" ", read(line))).replace("\\n", " ").split())
+            words[number] = " ".join(
+                unescaped(_DIAGRAMS_TAG.sub(" ", read(line))).replace("\\n", " ").split()
+            )
     return words if any(words) else None
 
 
@@ -207,7 +219,9 @@ class _Flow:
     """Reads a flow chart; a node that no line gives a label is shown by its name."""
 
     def __init__(self, text: str) -> None:
-        self._shown = {found[1] for found in _NODE.finditer(text) if found[1]} if len(text) < 100_000 else set[str]()
+        self._shown = (
+            {found[1] for found in _NODE.finditer(text) if found[1]} if len(text) < 100_000 else set[str]()
+        )
 
     def line(self, text: str) -> str:
         if text.startswith("subgraph"):
@@ -216,7 +230,12 @@ class _Flow:
         labels: list[tuple[int, str]] = []
 
         def note(found: re.Match[str]) -> str:
-            labels.append((found.start(), next((group for group in found.groups()[found.re is _NODE :] if group), "").strip()))
+            labels.append(
+                (
+                    found.start(),
+                    next((group for group in found.groups()[found.re is _NODE :] if group), "").strip(),
+                )
+            )
             return " " * len(found[0])
 
         rest = _NODE.sub(note, text)
@@ -270,7 +289,9 @@ _ESCAPED_SNIPPET = re.compile(r"^([ \t>]*);(?=;*-+8<-)", re.MULTILINE)
 _SNIPPET_MARK = re.compile(r"[ \t>]*-+8<-+[ \t]*")
 _TEMPLATE = re.compile(r"\{\{[<%][^{}]*[%>]\}\}|\{%[^{}]*%\}")
 _TEMPLATE_TEXT = re.compile(r"\b(?:text|title|header|name|label)=\"([^\"]*)\"")
-_ATTRIBUTES = re.compile(r"[ \t>]*\{:?[ \t]*((?:[#.][\w:.-]+|[\w-]+=(?:\"[^\"]*\"|'[^']*'|[^\s{}\"']+))(?:[ \t]+[#.\w][^{}]*)?)\}[ \t]*")
+_ATTRIBUTES = re.compile(
+    r"[ \t>]*\{:?[ \t]*((?:[#.][\w:.-]+|[\w-]+=(?:\"[^\"]*\"|'[^']*'|[^\s{}\"']+))(?:[ \t]+[#.\w][^{}]*)?)\}[ \t]*"
+)
 _ATTRIBUTE_ID = re.compile(r"(?:^|\s)#([\w:.-]+)")
 _ANCHOR = re.compile(r"\[\]\([^)]*\)\{:?[ \t]*#([\w:.-]+)[^{}]*\}")
 _LONGEST = 200_000  # characters; a longer paragraph was made by a machine and is left as it is
@@ -312,7 +333,9 @@ def stored(lines: Sequence[str], *, mdx: bool, table: bool = False) -> list[str 
         pieces += [_plain(text[position:start], mdx, table), text[start:end]]
         position = end
     edited = "".join([*pieces, _plain(text[position:], mdx, table)]).split("\n")
-    kept: list[str | None] = [None if _goes(new, old) else new for new, old in zip(edited, lines, strict=True)]
+    kept: list[str | None] = [
+        None if _goes(new, old) else new for new, old in zip(edited, lines, strict=True)
+    ]
     inside = False
     for number, line in enumerate(lines):  # a list of snippets between two marks
         if _SNIPPET_MARK.fullmatch(line):
@@ -399,7 +422,9 @@ class Lines:
         for number, text in enumerate(texts, first):
             if number < len(self.written):
                 prefix = _PREFIX.match(self.written[number])
-                self._kept[number] = (prefix[0] if prefix and ">" in prefix[0] else "") + text if text else None
+                self._kept[number] = (
+                    (prefix[0] if prefix and ">" in prefix[0] else "") + text if text else None
+                )
 
     def _tags(self, token: Token, first: int, last: int) -> None:
         content = token.content
@@ -416,7 +441,8 @@ class Lines:
             lines = ["" if is_include(line) else line for line in content]
             if any(line.strip() for line in lines):
                 self._kept[first + 1 : first + 1 + len(lines)] = [
-                    None if is_include(line) else unescaped_snippets(self.written[number]) for number, line in enumerate(content, first + 1)
+                    None if is_include(line) else unescaped_snippets(self.written[number])
+                    for number, line in enumerate(content, first + 1)
                 ]
             else:
                 self._kept[first:last] = [None] * (last - first)
@@ -430,7 +456,9 @@ class Lines:
         if "{" in text:
             self.ids += [(first + line + 1, name) for line, name in stated_ids(lines)]
         opening = text.lstrip()[:2]
-        if (opening == "![" and _NO_ALT.fullmatch(text.strip())) or (opening[:1] == "<" and not any(self._markup.words(text))):
+        if (opening == "![" and _NO_ALT.fullmatch(text.strip())) or (
+            opening[:1] == "<" and not any(self._markup.words(text))
+        ):
             self._kept[first:last] = [None] * (last - first)
         elif self._mdx and opening[:1] == "<" and opening[1:].isupper() and text.rstrip().endswith(">"):
             self._put(first, self._markup.words(text, components_only=True))
@@ -467,4 +495,11 @@ class Lines:
             return None
         text = "\n".join(self._kept[number] or "" for number in numbers)
         whole = numbers[-1] - numbers[0] == len(numbers) - 1
-        return Block(kind, text, numbers[0] + 1, numbers[-1] + 1, cuts, () if whole else tuple(number + 1 for number in numbers))
+        return Block(
+            kind,
+            text,
+            numbers[0] + 1,
+            numbers[-1] + 1,
+            cuts,
+            () if whole else tuple(number + 1 for number in numbers),
+        )

@@ -9,11 +9,21 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from recto.book.sources.docusaurus.javascript import UNDEFINED, Unknown, Value, from_json, read_exported, shown, unknown
+from recto.book.sources.docusaurus.javascript import (
+    UNDEFINED,
+    Unknown,
+    Value,
+    from_json,
+    read_exported,
+    shown,
+    unknown,
+)
 from recto.book.sources.options import SiteOptions, UnreadableSite
 from recto.errors import ConfigurationError
 
-CONFIG_FILES = tuple(f"docusaurus.config.{extension}" for extension in ("js", "ts", "mjs", "cjs", "mts", "cts"))
+CONFIG_FILES = tuple(
+    f"docusaurus.config.{extension}" for extension in ("js", "ts", "mjs", "cjs", "mts", "cts")
+)
 DEFAULT_ID = "default"
 PLAIN = "Give the directory of the pages itself; --site-url says where they are published."
 _LARGEST = 1 << 20  # bytes; no configuration that is written by people comes near it
@@ -77,7 +87,9 @@ class DocusaurusConfig:
         """Return how pages are read: `mdx`, `md` or `detect`."""
         value = self._root.get("markdown", "format")
         if isinstance(value.data, Unknown):
-            self.notes.append(f"markdown.format cannot be read without running it ({value.data.source}); pages are read as MDX.")
+            self.notes.append(
+                f"markdown.format cannot be read without running it ({value.data.source}); pages are read as MDX."
+            )
             return "mdx"
         return value.data if isinstance(value.data, str) else "mdx"
 
@@ -92,7 +104,10 @@ class DocusaurusConfig:
         route = self._options.route_base_path
         if found and route is not None:
             chosen = next((docs for docs in found if docs.id == DEFAULT_ID), found[0])
-            found = [Docs(d.id, d.path, route, d.include, d.exclude, d.numbered, d.options) if d is chosen else d for d in found]
+            found = [
+                Docs(d.id, d.path, route, d.include, d.exclude, d.numbered, d.options) if d is chosen else d
+                for d in found
+            ]
         return found
 
     def text(self, value: Value, key: str) -> str:
@@ -101,7 +116,9 @@ class DocusaurusConfig:
         if found.missing:
             return ""
         if not isinstance(found.data, str):
-            raise self.error(key, shown(found.data) if isinstance(found.data, bool | float) else "…", "is not text")
+            raise self.error(
+                key, shown(found.data) if isinstance(found.data, bool | float) else "…", "is not text"
+            )
         return found.data
 
     def switch(self, value: Value, key: str) -> bool | None:
@@ -114,7 +131,9 @@ class DocusaurusConfig:
         found = self.known(value, key)
         if found.missing:
             return None
-        items = found.data if isinstance(found.data, tuple) and not found.rest else (unknown(found.rest or key),)
+        items = (
+            found.data if isinstance(found.data, tuple) and not found.rest else (unknown(found.rest or key),)
+        )
         return tuple(self.text(item, key) for item in items)
 
     def known(self, value: Value, key: str) -> Value:
@@ -130,7 +149,11 @@ class DocusaurusConfig:
         """Return the error for a value that cannot be used, with the flag that gives it."""
         flag = _FLAGS.get(key.rpartition(".")[2])
         message = f"{self.file.name}: {key} {what}: {source}"
-        return ConfigurationError(message, hint=f"Give it with {flag}, or in recto.toml.") if flag else UnreadableSite(message, hint=PLAIN)
+        return (
+            ConfigurationError(message, hint=f"Give it with {flag}, or in recto.toml.")
+            if flag
+            else UnreadableSite(message, hint=PLAIN)
+        )
 
     def _preset_options(self) -> Iterator[Value]:
         presets, unread = self._items("presets")
@@ -152,17 +175,23 @@ class DocusaurusConfig:
         for name, options in plugins:
             if _DOCS_PLUGIN.fullmatch(name):
                 if isinstance(options.data, Unknown):
-                    raise self.error(name, options.data.source, "has options that cannot be read without running it")
+                    raise self.error(
+                        name, options.data.source, "has options that cannot be read without running it"
+                    )
                 yield options if isinstance(options.data, Mapping) else Value({})
         unread = [source for source in unread if not _PLUGIN_CODE.match(source)]
         if unread:
-            self.notes.append(f"plugins cannot all be read without running them ({', '.join(unread[:3])}); docs in those are left out.")
+            self.notes.append(
+                f"plugins cannot all be read without running them ({', '.join(unread[:3])}); docs in those are left out."
+            )
 
     def _items(self, key: str) -> tuple[list[tuple[str, Value]], list[str]]:
         """Return the names of presets or plugins with their options, and the source of those that cannot be read."""
         value = self._root.get(key)
         found: list[tuple[str, Value]] = []
-        unread = [value.data.source] if isinstance(value.data, Unknown) else [value.rest] if value.rest else []
+        unread = (
+            [value.data.source] if isinstance(value.data, Unknown) else [value.rest] if value.rest else []
+        )
         for item in value.data if isinstance(value.data, tuple) else ():
             name = item.get("0") if isinstance(item.data, tuple) else item
             if isinstance(name.data, str):
@@ -176,13 +205,21 @@ class DocusaurusConfig:
         given = self._options.route_base_path is not None and isinstance(route.data, Unknown)
         numbers = options.get("numberPrefixParser")
         if isinstance(numbers.data, Unknown):
-            self.notes.append(f"numberPrefixParser cannot be read without running it ({numbers.data.source}); the usual one is used.")
+            self.notes.append(
+                f"numberPrefixParser cannot be read without running it ({numbers.data.source}); the usual one is used."
+            )
         return Docs(
             id=self.text(options.get("id"), "docs.id") or DEFAULT_ID,
             path=(self.text(options.get("path"), "docs.path") or "docs").strip("/").removeprefix("./"),
-            route="" if given else "docs" if self.known(route, "docs.routeBasePath").missing else self.text(route, "docs.routeBasePath"),
+            route=""
+            if given
+            else "docs"
+            if self.known(route, "docs.routeBasePath").missing
+            else self.text(route, "docs.routeBasePath"),
             include=self.texts(options.get("include"), "docs.include") or _INCLUDE,
-            exclude=_EXCLUDE if (excluded := self.texts(options.get("exclude"), "docs.exclude")) is None else excluded,
+            exclude=_EXCLUDE
+            if (excluded := self.texts(options.get("exclude"), "docs.exclude")) is None
+            else excluded,
             numbered=numbers.data is not False,
             options=options,
         )
@@ -197,7 +234,11 @@ class _JsonBeside:
     def __call__(self, path: str) -> Any:
         try:
             file = (self._directory / path).resolve()
-            if not file.is_relative_to(self._directory) or not file.is_file() or file.stat().st_size > _LARGEST:
+            if (
+                not file.is_relative_to(self._directory)
+                or not file.is_file()
+                or file.stat().st_size > _LARGEST
+            ):
                 raise LookupError(path)
             return json.loads(file.read_text("utf-8"))
         except (OSError, ValueError, RecursionError) as error:
@@ -241,15 +282,24 @@ def read_versions(config: DocusaurusConfig, site: Path, docs: Docs, asked: str) 
     current = config.switch(options.get("includeCurrentVersion"), "docs.includeCurrentVersion") is not False
     names = released if CURRENT in released or not current else [CURRENT, *released]
     if not names:
-        raise ConfigurationError(f"The docs in {docs.path} have no version", hint="Set includeCurrentVersion, or add to versions.json.")
+        raise ConfigurationError(
+            f"The docs in {docs.path} have no version",
+            hint="Set includeCurrentVersion, or add to versions.json.",
+        )
     if len(names) == 1:  # whatever the rest says, there is nothing to choose from
         last = options.get("lastVersion")
         if not last.missing and last.data != names[0]:
             written = last.data.source if isinstance(last.data, Unknown) else last.plain
-            config.notes.append(f"docs.lastVersion is {written}; only version {names[0]} is here, and is read as what readers get.")
+            config.notes.append(
+                f"docs.lastVersion is {written}; only version {names[0]} is here, and is read as what readers get."
+            )
         return Versions((names[0],), names[0], names[0], _routes(config, docs, names))
     only, last = options.get("onlyIncludeVersions"), options.get("lastVersion")
-    unread = [key for key, value in (("onlyIncludeVersions", only), ("lastVersion", last)) if isinstance(value.data, Unknown)]
+    unread = [
+        key
+        for key, value in (("onlyIncludeVersions", only), ("lastVersion", last))
+        if isinstance(value.data, Unknown)
+    ]
     if unread and not asked:
         config.known(options.get(unread[-1]), f"docs.{unread[-1]}")  # says what cannot be read and what to do
     wanted = None if "onlyIncludeVersions" in unread else config.texts(only, "docs.onlyIncludeVersions")
@@ -257,13 +307,18 @@ def read_versions(config: DocusaurusConfig, site: Path, docs: Docs, asked: str) 
     stated = "" if "lastVersion" in unread else config.text(last, "docs.lastVersion")
     usual = next((name for name in names if name != CURRENT), CURRENT)
     if unread:
-        config.notes.append(f"docs.{unread[-1]} cannot be read; version {usual} is taken for the one without a version in its address.")
+        config.notes.append(
+            f"docs.{unread[-1]} cannot be read; version {usual} is taken for the one without a version in its address."
+        )
     if stated and stated not in names:
         raise ConfigurationError(
-            f"{config.file.name}: docs.lastVersion is {stated}, which does not exist", hint=f"There are: {', '.join(names)}."
+            f"{config.file.name}: docs.lastVersion is {stated}, which does not exist",
+            hint=f"There are: {', '.join(names)}.",
         )
     last_name = stated or usual
-    return Versions(tuple(names), last_name, asked if asked in names else last_name, _routes(config, docs, names))
+    return Versions(
+        tuple(names), last_name, asked if asked in names else last_name, _routes(config, docs, names)
+    )
 
 
 def _released(site: Path, docs: Docs) -> list[str]:
@@ -273,21 +328,34 @@ def _released(site: Path, docs: Docs) -> list[str]:
     try:
         names = json.loads(file.read_text("utf-8"))
     except (OSError, ValueError, RecursionError) as error:
-        raise ConfigurationError(f"{file.name} cannot be read: {error}", hint="It must be a list of version names.") from error
+        raise ConfigurationError(
+            f"{file.name} cannot be read: {error}", hint="It must be a list of version names."
+        ) from error
     if not isinstance(names, list) or not all(_usable(name) for name in names):
-        raise ConfigurationError(f"{file.name} is not a list of version names", hint='Such as ["2.0", "1.0"].')
+        raise ConfigurationError(
+            f"{file.name} is not a list of version names", hint='Such as ["2.0", "1.0"].'
+        )
     return names
 
 
 def _usable(name: object) -> bool:
     """A version is a directory's name and nothing else."""
-    return isinstance(name, str) and bool(name.strip()) and name not in (".", "..") and not set(name) & set("/\\\0")
+    return (
+        isinstance(name, str)
+        and bool(name.strip())
+        and name not in (".", "..")
+        and not set(name) & set("/\\\0")
+    )
 
 
 def _routes(config: DocusaurusConfig, docs: Docs, names: list[str]) -> dict[str, str]:
     """Return the parts of addresses that the configuration sets itself."""
     found = {name: docs.options.get("versions", name, "path") for name in names}
-    return {name: config.text(value, f"docs.versions.{name}.path") for name, value in found.items() if not value.missing}
+    return {
+        name: config.text(value, f"docs.versions.{name}.path")
+        for name, value in found.items()
+        if not value.missing
+    }
 
 
 _SIDEBARS_LARGEST = 1 << 20  # bytes
@@ -340,7 +408,9 @@ def _items(value: Value, sections: tuple[str, ...]) -> Iterator[SidebarItem]:
                 yield SidebarItem(link, below)
             yield from _items(value.get("items"), below)
         elif kind == "autogenerated" and isinstance(folder := value.get("dirName").data, str):
-            yield SidebarItem(folder.removeprefix("./").strip("/").removeprefix("."), sections, directory=True)
+            yield SidebarItem(
+                folder.removeprefix("./").strip("/").removeprefix("."), sections, directory=True
+            )
         elif kind in ("doc", "ref") and isinstance(name := value.get("id").data, str):
             yield SidebarItem(name, sections)
         elif kind is None:  # the short form: {label: items}

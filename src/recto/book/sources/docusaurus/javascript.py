@@ -16,15 +16,31 @@ Kind = Literal["name", "string", "template", "number", "regex", "mark", "end"]
 
 _SPACE = re.compile(r"[\s\ufeff]+|//[^\n]*|/\*.*?(?:\*/|\Z)|\A#![^\n]*", re.DOTALL)
 _NAME = re.compile(r"[^\W\d][\w$]*|[$#@][\w$]*")
-_NUMBER = re.compile(r"0[xX][\da-fA-F_]+n?|0[bB][01_]+n?|0[oO][0-7_]+n?|(?:\d[\d_]*\.?[\d_]*|\.\d[\d_]*)(?:[eE][+-]?\d+)?n?")
+_NUMBER = re.compile(
+    r"0[xX][\da-fA-F_]+n?|0[bB][01_]+n?|0[oO][0-7_]+n?|(?:\d[\d_]*\.?[\d_]*|\.\d[\d_]*)(?:[eE][+-]?\d+)?n?"
+)
 _STRING = re.compile(r"'(?:[^'\\\n]|\\.)*'|\"(?:[^\"\\\n]|\\.)*\"", re.DOTALL)
 _REGEX = re.compile(r"/(?![/*])(?:[^/\\\n\[]|\\[^\n]|\[(?:[^\]\\\n]|\\[^\n])*\])+/[a-z]*")
 _MARKS = re.compile(
     r"\.\.\.|=>|===|!==|==|!=|\?\?=|\|\|=|&&=|\?\?|\?\.(?!\d)|\|\||&&|\*\*=|\*\*|\+\+|--|<<=|>>=|[+\-*/%&|^]=|<=|>=|[^\s\w]"
 )
 _ESCAPE = re.compile(r"\\(?:u\{([\da-fA-F]{1,6})\}|u([\da-fA-F]{4})|x([\da-fA-F]{2})|(\r\n|.))", re.DOTALL)
-_CONTROL = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "v": "\v", "0": "\0", "\n": "", "\r\n": "", "\u2028": "", "\u2029": ""}
-_BEFORE_REGEX = frozenset({"return", "typeof", "case", "in", "of", "delete", "void", "throw", "new", "else", "do", "await", "yield"})
+_CONTROL = {
+    "n": "\n",
+    "t": "\t",
+    "r": "\r",
+    "b": "\b",
+    "f": "\f",
+    "v": "\v",
+    "0": "\0",
+    "\n": "",
+    "\r\n": "",
+    "\u2028": "",
+    "\u2029": "",
+}
+_BEFORE_REGEX = frozenset(
+    {"return", "typeof", "case", "in", "of", "delete", "void", "throw", "new", "else", "do", "await", "yield"}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +209,9 @@ def _skip_angles(cursor: Cursor) -> None:
         if cursor.sees("(", "[", "{"):
             cursor.skip_group()
             continue
-        depth += cursor.token.value.count("<") - (cursor.token.value.count(">") if cursor.token.value != "=>" else 0)
+        depth += cursor.token.value.count("<") - (
+            cursor.token.value.count(">") if cursor.token.value != "=>" else 0
+        )
         cursor.at += 1
         if depth <= 0:
             return
@@ -243,7 +261,9 @@ class Value:
         if isinstance(self.data, Mapping):
             if key in self.data:
                 found = self.data[key]
-                return replace(found, environment=True) if self.environment and not found.environment else found
+                return (
+                    replace(found, environment=True) if self.environment and not found.environment else found
+                )
             return Value(Unknown(self.rest) if self.rest else UNDEFINED, self.environment)
         if isinstance(self.data, tuple) and key.isdecimal() and len(key) < 7 and not self.rest:
             return self.data[int(key)] if int(key) < len(self.data) else Value(UNDEFINED, self.environment)
@@ -316,7 +336,15 @@ def combine(mark: str, left: Value, right: Value, source: str) -> Value:
 
 
 def _either(mark: str, left: Value, right: Value, source: str) -> Value:
-    keep = left.truth if mark == "||" else not left.missing if mark == "??" else None if left.truth is None else not left.truth
+    keep = (
+        left.truth
+        if mark == "||"
+        else not left.missing
+        if mark == "??"
+        else None
+        if left.truth is None
+        else not left.truth
+    )
     if keep is None or isinstance(left.data, Unknown):
         return unknown(source)
     return left if keep else right.but(left.environment)
@@ -434,7 +462,14 @@ class Declarations:
 
     def _next(self, index: int, *marks: str) -> int:
         """Return where one of the marks comes next, if it comes soon."""
-        return next((place for place in range(index, min(index + _FAR, len(self._tokens))) if self._value(place) in marks), index)
+        return next(
+            (
+                place
+                for place in range(index, min(index + _FAR, len(self._tokens)))
+                if self._value(place) in marks
+            ),
+            index,
+        )
 
     def _outermost(self, first: int, last: int) -> Iterator[int]:
         """Yield the places that are in no bracket."""
@@ -456,7 +491,11 @@ class Declarations:
             self._import(index + 1)
         elif self._is(index, "export") and self._value(index + 1) == "default":
             self.exported = index + 2
-        elif self._is(index, "module") and [self._value(index + step) for step in (1, 2, 3)] == [".", "exports", "="]:
+        elif self._is(index, "module") and [self._value(index + step) for step in (1, 2, 3)] == [
+            ".",
+            "exports",
+            "=",
+        ]:
             self.exported = index + 4
         elif self._is(index, "function") and self._tokens[index + 1].kind == "name":
             begin = index - 1 if self._value(index - 1) == "async" else index
@@ -493,7 +532,14 @@ class Declarations:
     def _import(self, index: int) -> None:
         """Note the names of an import of a JSON file."""
         places = range(index, min(index + _FAR, len(self._tokens)))
-        end = next((place for place in places if self._tokens[place].kind == "string" or self._value(place) in (";", "(")), index)
+        end = next(
+            (
+                place
+                for place in places
+                if self._tokens[place].kind == "string" or self._value(place) in (";", "(")
+            ),
+            index,
+        )
         path = self._tokens[end].value
         if not path.endswith(".json"):
             return
@@ -565,7 +611,11 @@ class _Reader:
             return Value(UNDEFINED)
         cursor = Cursor(self._tokens, self._matching, start)
         body = self._scope.function_at(start)
-        if body is None and cursor.token.kind == "name" and cursor.ahead().value in ("", ";", "export", "module"):
+        if (
+            body is None
+            and cursor.token.kind == "name"
+            and cursor.ahead().value in ("", ";", "export", "module")
+        ):
             name = cursor.token.value
             body = self._scope.functions.get(name)
             if body is None and name in self._scope.names:
@@ -594,8 +644,16 @@ class _Reader:
             then = self._expression(cursor)
             otherwise = self._expression(cursor) if cursor.accept(":") else Value(UNDEFINED)
             chosen = then if value.truth else otherwise
-            value = unknown(self._source(start, cursor.before)) if value.truth is None else chosen.but(value.environment)
-        elif cursor.token.value.endswith("=") and cursor.token.value not in _PRECEDENCE and cursor.token.kind == "mark":
+            value = (
+                unknown(self._source(start, cursor.before))
+                if value.truth is None
+                else chosen.but(value.environment)
+            )
+        elif (
+            cursor.token.value.endswith("=")
+            and cursor.token.value not in _PRECEDENCE
+            and cursor.token.kind == "mark"
+        ):
             cursor.at += 1
             self._expression(cursor)
             value = unknown(self._source(start, cursor.before))
@@ -655,7 +713,11 @@ class _Reader:
                 key = self._expression(inner).data
                 cursor.skip_group()
                 source = self._source(start, cursor.before)
-                value = self._member(value, shown(key), source) if isinstance(key, str | float) else unknown(source)
+                value = (
+                    self._member(value, shown(key), source)
+                    if isinstance(key, str | float)
+                    else unknown(source)
+                )
             elif cursor.sees("("):
                 value = self._call(cursor, start)
             elif cursor.token.kind == "template":
@@ -664,7 +726,11 @@ class _Reader:
             elif cursor.sees("as", "satisfies") and not line_ends:
                 cursor.at += 1
                 skip_type(cursor, self._text)
-            elif cursor.sees("!") and not line_ends and cursor.ahead().value in (",", ".", ")", "]", "}", ";", "["):
+            elif (
+                cursor.sees("!")
+                and not line_ends
+                and cursor.ahead().value in (",", ".", ")", "]", "}", ";", "[")
+            ):
                 cursor.at += 1
             elif cursor.sees("++", "--") and not line_ends:
                 cursor.at += 1
@@ -809,7 +875,11 @@ class _Reader:
             cursor.at += 1
         token = cursor.token
         key: str | None = (
-            token.value if token.kind in ("name", "string") else shown(_number(token.value).data) if token.kind == "number" else None
+            token.value
+            if token.kind in ("name", "string")
+            else shown(_number(token.value).data)
+            if token.kind == "number"
+            else None
         )
         if cursor.sees("["):
             inner = Cursor(cursor.tokens, cursor.matching, cursor.at + 1)

@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import quote
 
 from recto.book.parsing.frontmatter import load_mapping, split_front_matter, stated
-from recto.book.sources.directory import LeftOut, Written
+from recto.book.sources.directory import Skipped, SourceFile
 from recto.book.sources.docusaurus.config import Docs, SidebarItem
 from recto.book.sources.globs import any_of
 from recto.book.sources.navigation import Navigation, by_navigation
@@ -50,7 +50,9 @@ def slug(name: str, front_matter: dict[str, Any], *, numbered: bool = True) -> s
     folder = "/".join(["", *parts, ""])
     if not own and stem.lower() in ("index", "readme", directory.rpartition("/")[2].lower() or "."):
         return folder
-    return _resolved(own or stated(front_matter, "id") or (without_number(stem) if numbered else stem), folder)
+    return _resolved(
+        own or stated(front_matter, "id") or (without_number(stem) if numbered else stem), folder
+    )
 
 
 def _resolved(path: str, folder: str) -> str:
@@ -130,14 +132,19 @@ class DocsRules:
     def wants(self, name: str) -> bool:
         """Whether a file is a page."""
         hidden = name.rpartition("/")[2].startswith(".")
-        return not hidden and name.endswith((".md", ".mdx")) and self._included(name) and not self._excluded(name)
+        return (
+            not hidden
+            and name.endswith((".md", ".mdx"))
+            and self._included(name)
+            and not self._excluded(name)
+        )
 
-    def page(self, written: Written) -> Page | LeftOut:
+    def page(self, written: SourceFile) -> Page | Skipped:
         """Make the page of a file; drafts are not published, and what is unlisted is not meant to be found."""
         front_matter = split_front_matter(written.text)[0]
         for reason in ("draft", "unlisted"):
             if front_matter.get(reason) is True:
-                return LeftOut(reason)
+                return Skipped(reason)
         keys = page_modules(written.path, self._book_file, self._top_labels(written.name))
         return Page(
             path=written.path,
@@ -188,7 +195,11 @@ class DocsRules:
                     text = file.read_text("utf-8")
                     values = json.loads(text) if file.suffix == ".json" else load_mapping(text)
                     return values if isinstance(values, dict) else {}
-            except (OSError, ValueError, RecursionError):  # a label is a convenience; the page is read without it
+            except (
+                OSError,
+                ValueError,
+                RecursionError,
+            ):  # a label is a convenience; the page is read without it
                 continue
         return {}
 
@@ -200,7 +211,9 @@ class DocsRules:
         """Order pages as the sidebar does: by its list, and where that is made automatically, by positions, number prefixes and names."""
         heads = {name: self._head(name) for name in names}
         ordered = sorted(names, key=lambda name: self._place(name, heads[name]))
-        ids = {name.rpartition(".")[0]: name for name in ordered} | {self._id(name, heads[name]): name for name in ordered}
+        ids = {name.rpartition(".")[0]: name for name in ordered} | {
+            self._id(name, heads[name]): name for name in ordered
+        }
         listed: dict[str, tuple[str, ...]] = {}
         for item in self._sidebar:
             if not item.directory:
@@ -210,7 +223,10 @@ class DocsRules:
             for name in ordered:
                 if name.startswith(below):
                     listed.setdefault(name, item.sections)
-        labels = {top: self._label(top) for top in dict.fromkeys(name.split("/")[0] for name in names if "/" in name)}
+        labels = {
+            top: self._label(top)
+            for top in dict.fromkeys(name.split("/")[0] for name in names if "/" in name)
+        }
         return Navigation(by_navigation(ordered, listed), listed, labels)
 
     def _head(self, name: str) -> dict[str, Any]:
@@ -226,7 +242,9 @@ class DocsRules:
 
     def _id(self, name: str, head: dict[str, Any]) -> str:
         *folders, file = name.rpartition(".")[0].split("/")
-        parts = [without_number(part) for part in (*folders, file)] if self._docs.numbered else [*folders, file]
+        parts = (
+            [without_number(part) for part in (*folders, file)] if self._docs.numbered else [*folders, file]
+        )
         return "/".join([*parts[:-1], stated(head, "id") or parts[-1]])
 
     def _place(self, name: str, head: dict[str, Any]) -> list[tuple[float, str]]:

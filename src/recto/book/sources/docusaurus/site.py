@@ -8,7 +8,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from recto._util.names import nearest
-from recto.book.sources.directory import Shelf, bounds_of
+from recto.book.sources.directory import PageDirectory, bounds_of
 from recto.book.sources.docusaurus.config import (
     CURRENT,
     DEFAULT_ID,
@@ -40,7 +40,10 @@ class DocusaurusSite:
         self._docs = self._config.docs()
         if not self._docs:
             raise UnreadableSite(f"{config_file.name} says that the site has no docs", hint=PLAIN)
-        self._versions = {docs.id: read_versions(self._config, self.directory, docs, self._options.version) for docs in self._docs}
+        self._versions = {
+            docs.id: read_versions(self._config, self.directory, docs, self._options.version)
+            for docs in self._docs
+        }
         self._check_version()
         self._translations: Path | None = None
         self._published = self._chosen_locale()
@@ -50,7 +53,7 @@ class DocusaurusSite:
         """What had to be assumed."""
         return list(dict.fromkeys(self._config.notes))
 
-    def shelves(self, path: Path) -> list[Shelf]:
+    def shelves(self, path: Path) -> list[PageDirectory]:
         """Return the directories with pages: all of the site, or those that hold `path`, narrowed to it."""
         if path == self.directory:
             shelves = [self._shelf(docs, self._versions[docs.id].chosen) for docs in self._docs]
@@ -59,10 +62,12 @@ class DocusaurusSite:
         there = [shelf for shelf in shelves if shelf.root.is_dir()]
         for shelf in shelves:
             if shelf not in there:
-                self._config.notes.append(f"There is no directory {self._relative(shelf.root)}; its docs are left out.")
+                self._config.notes.append(
+                    f"There is no directory {self._relative(shelf.root)}; its docs are left out."
+                )
         return there or shelves[:1]
 
-    def _holding(self, docs: Docs, path: Path) -> list[Shelf]:
+    def _holding(self, docs: Docs, path: Path) -> list[PageDirectory]:
         """Return the docs of an instance that a path is in: of the version that lies there, unless another one is asked for."""
         versions = self._versions[docs.id]
         for version in versions.names:
@@ -73,7 +78,10 @@ class DocusaurusSite:
             below = path.relative_to(root).as_posix().removeprefix(".")
             if self._options.version and version != versions.chosen:
                 if below:
-                    raise InvalidArgument(f"{path} belongs to version {version}, not {versions.chosen}", hint="Leave out --docs-version.")
+                    raise InvalidArgument(
+                        f"{path} belongs to version {version}, not {versions.chosen}",
+                        hint="Leave out --docs-version.",
+                    )
                 return [self._shelf(docs, versions.chosen)]
             if version != versions.chosen:
                 self._config.notes.append(
@@ -83,13 +91,19 @@ class DocusaurusSite:
             return [replace(shelf, below=below)]
         return []
 
-    def _shelf(self, docs: Docs, version: str) -> Shelf:
+    def _shelf(self, docs: Docs, version: str) -> PageDirectory:
         own = "" if docs.id == DEFAULT_ID else f"{docs.id}_"
         below = CURRENT if version == CURRENT else f"version-{version}"
-        root = (self.directory / docs.path).resolve() if version == CURRENT else self.directory / f"{own}versioned_docs" / below
+        root = (
+            (self.directory / docs.path).resolve()
+            if version == CURRENT
+            else self.directory / f"{own}versioned_docs" / below
+        )
         translated = None
         if self._translations is not None:
-            translated = self._translations / (_PLUGIN if docs.id == DEFAULT_ID else f"{_PLUGIN}-{docs.id}") / below
+            translated = (
+                self._translations / (_PLUGIN if docs.id == DEFAULT_ID else f"{_PLUGIN}-{docs.id}") / below
+            )
         versions = self._versions[docs.id]
         published = replace(
             self._published,
@@ -97,12 +111,18 @@ class DocusaurusSite:
             version=version if len(versions.names) > 1 or version != CURRENT else "",
         )
         folders = (root,) if translated is None else (translated, root)
-        rules = DocsRules(docs, published, self._book, self._book_file, folders, self._sidebar(docs, version, own))
+        rules = DocsRules(
+            docs, published, self._book, self._book_file, folders, self._sidebar(docs, version, own)
+        )
         bounds = bounds_of(self.directory, root)
         if bounds is None:
-            raise UnreadableSite(f"{self._config.file.name}: the docs are outside the project: {docs.path}", hint=PLAIN)
+            raise UnreadableSite(
+                f"{self._config.file.name}: the docs are outside the project: {docs.path}", hint=PLAIN
+            )
         includes = Includes(DocusaurusIncludes(self.directory), repository_of(self.directory), *folders)
-        return Shelf(root, rules, prefix=self._prefix(docs), translated=translated, bounds=bounds, includes=includes)
+        return PageDirectory(
+            root, rules, prefix=self._prefix(docs), translated=translated, bounds=bounds, includes=includes
+        )
 
     def _sidebar(self, docs: Docs, version: str, own: str) -> list[SidebarItem]:
         """Read the sidebars of a version; without any, or where they cannot be read, the order is that of the files."""
@@ -116,11 +136,17 @@ class DocusaurusSite:
             return []
         items = read_sidebars(file, repository_of(self.directory))
         if items is None:
-            self._config.notes.append(f"{file.name} cannot be read without running it; pages come in the order of their files.")
+            self._config.notes.append(
+                f"{file.name} cannot be read without running it; pages come in the order of their files."
+            )
         return items or []
 
     def _relative(self, folder: Path) -> str:
-        return folder.relative_to(self.directory).as_posix() if folder.is_relative_to(self.directory) else str(folder)
+        return (
+            folder.relative_to(self.directory).as_posix()
+            if folder.is_relative_to(self.directory)
+            else str(folder)
+        )
 
     def _prefix(self, docs: Docs) -> str:
         """The main docs have names of their own; those of further instances begin with their path."""
@@ -168,7 +194,9 @@ class DocusaurusSite:
     def _locale_names(self, files: Path, first: str) -> list[str]:
         value = self._config.locale("locales")
         if isinstance(value.data, Unknown) or value.rest:
-            there = sorted(folder.name for folder in files.iterdir() if folder.is_dir()) if files.is_dir() else []
+            there = (
+                sorted(folder.name for folder in files.iterdir() if folder.is_dir()) if files.is_dir() else []
+            )
             return list(dict.fromkeys([first, *there]))
         return list(self._config.texts(value, "i18n.locales") or (first,))
 

@@ -62,7 +62,9 @@ class PageCache:
             return None, False
         try:
             body = zlib.decompressobj().decompress(base64.b64decode(entry["body"], validate=True), _LARGEST)
-            reply = Reply(str(entry["final_url"]), 200, str(entry["content_type"]), dict(entry["headers"]), body)
+            reply = Reply(
+                str(entry["final_url"]), 200, str(entry["content_type"]), dict(entry["headers"]), body
+            )
             if hashlib.sha256(body).hexdigest() != entry["sha256"]:
                 return None, False
             return reply, self._since <= float(entry["fetched"]) <= self._clock()

@@ -41,7 +41,9 @@ class Deadline:
 class GuardedBackend(httpcore.NetworkBackend):
     """Looks a host up once, checks every address, and connects to what was checked: a second answer cannot differ."""
 
-    def __init__(self, resolve: Resolve, deadline: Deadline, allows: Callable[[str], bool] = is_public) -> None:
+    def __init__(
+        self, resolve: Resolve, deadline: Deadline, allows: Callable[[str], bool] = is_public
+    ) -> None:
         self._resolve = resolve
         self._deadline = deadline
         self._allows = allows
@@ -63,10 +65,14 @@ class GuardedBackend(httpcore.NetworkBackend):
         for address in addresses:
             if not self._allows(address):
                 raise AddressRefused(f"{host} is at {address}, which is not a public address")
-        failure: httpcore.NetworkError | httpcore.TimeoutException = httpcore.ConnectError(f"{host} has no address")
+        failure: httpcore.NetworkError | httpcore.TimeoutException = httpcore.ConnectError(
+            f"{host} has no address"
+        )
         for address in addresses:
             try:
-                stream = self._plain.connect_tcp(address, port, self._deadline.left(), local_address, socket_options)
+                stream = self._plain.connect_tcp(
+                    address, port, self._deadline.left(), local_address, socket_options
+                )
             except (httpcore.ConnectError, httpcore.ConnectTimeout) as error:
                 failure = error
             else:
@@ -100,7 +106,9 @@ class _TimedStream(httpcore.NetworkStream):
         timeout: float | None = None,  # noqa: ARG002
     ) -> httpcore.NetworkStream:
         """Go on in secret."""
-        return _TimedStream(self._stream.start_tls(ssl_context, server_hostname, self._deadline.left()), self._deadline)
+        return _TimedStream(
+            self._stream.start_tls(ssl_context, server_hostname, self._deadline.left()), self._deadline
+        )
 
     def get_extra_info(self, info: str) -> Any:
         """Tell what the connection knows of itself."""
@@ -112,4 +120,6 @@ def open_pool(resolve: Resolve, deadline: Deadline, *, allow_private: bool) -> h
     context = httpcore.default_ssl_context()
     context.load_default_certs()
     backend = GuardedBackend(resolve, deadline, (lambda _: True) if allow_private else is_public)
-    return httpcore.ConnectionPool(ssl_context=context, max_connections=2, keepalive_expiry=10.0, network_backend=backend)
+    return httpcore.ConnectionPool(
+        ssl_context=context, max_connections=2, keepalive_expiry=10.0, network_backend=backend
+    )

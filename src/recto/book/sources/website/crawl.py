@@ -72,7 +72,9 @@ def read_robots(fetcher: Fetcher, host: str) -> robots.Robots:
         private = "not a public address" in failure.reason
         raise Unreachable(
             f"{address} cannot be read: {failure.reason}",
-            hint="Add --allow-private if the website is your own." if private else "Check the address, or try again later.",
+            hint="Add --allow-private if the website is your own."
+            if private
+            else "Check the address, or try again later.",
         ) from failure
     if reply.status != 200 or reply.content_type == "text/html":
         return robots.Robots()
@@ -80,7 +82,12 @@ def read_robots(fetcher: Fetcher, host: str) -> robots.Robots:
 
 
 def sitemap_pages(
-    fetcher: Fetcher, cache: PageCache, scope: Scope, rules: robots.Robots, admit: Admit, note: Callable[[str], None]
+    fetcher: Fetcher,
+    cache: PageCache,
+    scope: Scope,
+    rules: robots.Robots,
+    admit: Admit,
+    note: Callable[[str], None],
 ) -> list[str]:
     """Return the addresses that sitemaps name: those of robots.txt, else the one at the book's address, else the one of the host."""
 
@@ -95,7 +102,10 @@ def sitemap_pages(
             return None
         except FetchFailed as failure:
             # What it named must not vanish from the index because it fails today.
-            note(f"The sitemap {url} cannot be read: {failure.reason}" + ("; its last version is used." if earlier else "."))
+            note(
+                f"The sitemap {url} cannot be read: {failure.reason}"
+                + ("; its last version is used." if earlier else ".")
+            )
             return sitemap.parse_sitemap(earlier.body) if earlier else None
         if reply.status == 200:
             cache.put(url, reply)
@@ -117,8 +127,12 @@ def sitemap_pages(
 _GONE_STATUS = (404, 410)
 _TELL_EVERY = 100
 _GIVE_UP = 8  # pages in a row without an answer
-_PARTIAL = 0.5  # a sitemap that lacks more than this share of what the first page links to is not the whole site
-_OUTER = re.compile(r"docs?|documentation|book|latest|stable|current|main|master|en|v?\d+(?:\.\d+)+|v\d+", re.IGNORECASE)
+_PARTIAL = (
+    0.5  # a sitemap that lacks more than this share of what the first page links to is not the whole site
+)
+_OUTER = re.compile(
+    r"docs?|documentation|book|latest|stable|current|main|master|en|v?\d+(?:\.\d+)+|v\d+", re.IGNORECASE
+)
 _FORBIDDEN = "pages that robots.txt does not let programs read"
 _NOINDEX = "pages that ask not to be indexed (noindex)"
 _GONE = "pages that do not exist any more"
@@ -136,7 +150,7 @@ class Crawl:
         options: CrawlOptions,
         fetcher: Fetcher,
         cache: PageCache,
-        tell: Callable[[str], None],
+        notify: Callable[[str], None],
         progress: Progress | None,
     ) -> None:
         self.failed: list[Failure] = []
@@ -145,7 +159,7 @@ class Crawl:
         self._options = options
         self._fetcher = fetcher
         self._cache = cache
-        self._tell = tell
+        self._notify = notify
         self._progress = progress
         self._notes: list[str] = []
         self._left_out: Counter[str] = Counter()
@@ -174,32 +188,39 @@ class Crawl:
                 yield page
             self._report(asked)
         if self._queue:
-            self._notes.append(f"At least {len(self._queue)} more pages were not read: the limit is {self._options.max_pages} pages.")
+            self._notes.append(
+                f"At least {len(self._queue)} more pages were not read: the limit is {self._options.max_pages} pages."
+            )
         if not yielded:
             raise self._nothing()
         self._cache.finish()
 
     def all_notes(self) -> list[str]:
         """Say what a person should know."""
-        counts = [f"Left out: {count} {what}." for what, count in sorted(self._left_out.items()) if what != FILES]
+        counts = [
+            f"Left out: {count} {what}." for what, count in sorted(self._left_out.items()) if what != FILES
+        ]
         return [*self._notes, *counts]
 
     def _report(self, asked: int) -> None:
         if self._progress is not None:
             self._progress(asked, asked + len(self._queue))
         if asked % _TELL_EVERY == 0:
-            self._tell(f"{asked} pages of {self._url} read, {len(self._queue)} known to be left")
+            self._notify(f"{asked} pages of {self._url} read, {len(self._queue)} known to be left")
 
     def _nothing(self) -> InvalidArgument | Unreachable:
         if self.failed:
-            return Unreachable(f"No page of {self._url} could be read: {self.failed[0]}", hint="Try again later.")
+            return Unreachable(
+                f"No page of {self._url} could be read: {self.failed[0]}", hint="Try again later."
+            )
         if self._left_out[_FORBIDDEN]:
             return InvalidArgument(
                 f"The robots.txt of {self._scope.host} does not let programs read {self._url}",
                 hint="Ask the website's owner, or index the book's source files instead.",
             )
         return InvalidArgument(
-            f"There is no page to read at {self._url}", hint="; ".join(self.all_notes()[:3]) or "Give the address of the book's first page."
+            f"There is no page to read at {self._url}",
+            hint="; ".join(self.all_notes()[:3]) or "Give the address of the book's first page.",
         )
 
     def _first(self) -> Reply | FetchFailed:
@@ -211,9 +232,13 @@ class Crawl:
         except Elsewhere as failure:
             if failure.reason == _FORBIDDEN:
                 return failure
-            raise InvalidArgument(f"{self._url} leads to {failure.url}, which is another website", hint=f"Give {failure.url}") from failure
+            raise InvalidArgument(
+                f"{self._url} leads to {failure.url}, which is another website", hint=f"Give {failure.url}"
+            ) from failure
         except NotAnswered as failure:
-            raise Unreachable(f"{self._url} cannot be read: {failure.reason}", hint="Check the address, or try again later.") from failure
+            raise Unreachable(
+                f"{self._url} cannot be read: {failure.reason}", hint="Check the address, or try again later."
+            ) from failure
         except FetchFailed as failure:
             return failure
         if reply.status == 200:
@@ -241,20 +266,31 @@ class Crawl:
     def _discover(self, first: Reply | FetchFailed) -> None:
         """Fill the queue from sitemaps, else leave it to links; the address that was given comes first."""
         address = self._scope.own(first.url if isinstance(first, Reply) else "") or self._url
-        if not isinstance(first, Reply) or first.status not in _GONE_STATUS:  # a book need not have a page at its address
+        if (
+            not isinstance(first, Reply) or first.status not in _GONE_STATUS
+        ):  # a book need not have a page at its address
             self._queue.append(address)
             self._answered[address] = first
         self._known.add(self._scope.path(address))
-        listed = sitemap_pages(self._fetcher, self._cache, self._scope, self._robots, self._admit, self._notes.append)
-        inside = [own for own in (self._scope.own(url) for url in listed) if own and self._scope.contains(own)]
+        listed = sitemap_pages(
+            self._fetcher, self._cache, self._scope, self._robots, self._admit, self._notes.append
+        )
+        inside = [
+            own for own in (self._scope.own(url) for url in listed) if own and self._scope.contains(own)
+        ]
         for url in sorted(inside, key=self._scope.path):
             self._add(url)
         if listed and not inside:
-            self._notes.append(f"The sitemap names {len(listed)} addresses, none of them below {self._url}; links were followed instead.")
+            self._notes.append(
+                f"The sitemap names {len(listed)} addresses, none of them below {self._url}; links were followed instead."
+            )
         self._follow = not inside or self._is_partial(first)
         if inside and self._follow:
             self._notes.append("The sitemap does not name all pages; links were followed too.")
-        self._tell(f"Reading {self._url}: " + (f"{len(self._queue)} pages by its sitemap" if inside else "following its links"))
+        self._notify(
+            f"Reading {self._url}: "
+            + (f"{len(self._queue)} pages by its sitemap" if inside else "following its links")
+        )
 
     def _is_partial(self, first: Reply | FetchFailed) -> bool:
         """Whether the sitemap lacks most of what the first page links to, as where it names only versions."""
@@ -282,7 +318,11 @@ class Crawl:
     def _links(self, head: Head, url: str) -> list[str]:
         """Return the pages of the book that a page leads to."""
         base = normal(head.base, url) or url
-        found = (self._scope.own(address) for address in (normal(link, base) for link in head.links if link[:1] != "#") if address)
+        found = (
+            self._scope.own(address)
+            for address in (normal(link, base) for link in head.links if link[:1] != "#")
+            if address
+        )
         return [address for address in found if address and self._scope.contains(address)]
 
     def _page(self, url: str) -> Page | None:
@@ -345,7 +385,9 @@ class Crawl:
                     self._left_out[_WITH_QUERY] += 1
                 else:
                     self._add(link)
-        noindex = head.robots | {word.strip() for word in reply.headers.get("x-robots-tag", "").lower().split(",")}
+        noindex = head.robots | {
+            word.strip() for word in reply.headers.get("x-robots-tag", "").lower().split(",")
+        }
         if noindex & {"noindex", "none"}:
             self._left_out[_NOINDEX] += 1
             return None
@@ -375,7 +417,11 @@ class Crawl:
             return None
         self._done.add(path)
         segments = _inner(path)
-        keys = module_keys(unquote(segments[0])) if len(segments) > 1 or segments[0] in self._folders else (ROOT_MODULE,)
+        keys = (
+            module_keys(unquote(segments[0]))
+            if len(segments) > 1 or segments[0] in self._folders
+            else (ROOT_MODULE,)
+        )
         return Page(
             path=path,
             url=address,

@@ -73,7 +73,9 @@ def _embedded(address: _Address) -> list[ipaddress.IPv4Address]:
 
 
 def _is_open(address: _Address) -> bool:
-    if isinstance(address, ipaddress.IPv6Address) and (address.ipv4_mapped or any(address in network for network in _NAT64)):
+    if isinstance(address, ipaddress.IPv6Address) and (
+        address.ipv4_mapped or any(address in network for network in _NAT64)
+    ):
         return True  # it is what is embedded in it that counts
     refused = (
         address.is_private,
@@ -184,7 +186,9 @@ class OtherContent(FetchFailed):
 class Fetcher:
     """Holds the connections to a website; one request at a time, with a pause between two."""
 
-    def __init__(self, options: CrawlOptions, resolve: Resolve = resolve, sleep: Callable[[float], None] = time.sleep) -> None:
+    def __init__(
+        self, options: CrawlOptions, resolve: Resolve = resolve, sleep: Callable[[float], None] = time.sleep
+    ) -> None:
         try:
             from recto.book.sources.website.connection import Deadline, open_pool
         except ImportError as error:
@@ -200,10 +204,20 @@ class Fetcher:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self._pool.close()
 
-    def get(self, url: str, kinds: frozenset[str], limit: int, *, admit: Admit | None = None, earlier: Reply | None = None) -> Reply:
+    def get(
+        self,
+        url: str,
+        kinds: frozenset[str],
+        limit: int,
+        *,
+        admit: Admit | None = None,
+        earlier: Reply | None = None,
+    ) -> Reply:
         """Ask for an address, again a few times if that may help; what is as it was `earlier` has the status 304."""
         for attempt in range(1, self._options.tries + 1):
             try:
@@ -215,14 +229,18 @@ class Fetcher:
                 self._sleep(wait)
         raise AssertionError("there is at least one try")
 
-    def _follow(self, url: str, kinds: frozenset[str], limit: int, admit: Admit | None, earlier: Reply | None) -> Reply:
+    def _follow(
+        self, url: str, kinds: frozenset[str], limit: int, admit: Admit | None, earlier: Reply | None
+    ) -> Reply:
         for _ in range(_MOST_REDIRECTS + 1):
             reply = self._ask(url, kinds, limit, earlier if earlier and earlier.url == url else None)
             if reply.status not in _REDIRECTS:
                 return reply
             target = normal(reply.headers.get("location", ""), url)
             if not target:
-                raise FetchFailed(f"it redirects to an address that is not followed: {reply.headers.get('location', '')[:200]}")
+                raise FetchFailed(
+                    f"it redirects to an address that is not followed: {reply.headers.get('location', '')[:200]}"
+                )
             if admit is not None and (reason := admit(target)):
                 raise Elsewhere(reason, url=target)
             url = target
@@ -259,16 +277,25 @@ class Fetcher:
             "Accept-Encoding": "gzip, deflate",
         }
         if earlier is not None:
-            conditions = {"If-None-Match": earlier.headers.get("etag"), "If-Modified-Since": earlier.headers.get("last-modified")}
+            conditions = {
+                "If-None-Match": earlier.headers.get("etag"),
+                "If-Modified-Since": earlier.headers.get("last-modified"),
+            }
             headers |= {name: value for name, value in conditions.items() if value}
         return headers
 
     def _read(self, url: str, response: httpcore.Response, kinds: frozenset[str], limit: int) -> Reply:
-        headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in response.headers}
+        headers = {
+            name.decode("latin-1").lower(): value.decode("latin-1") for name, value in response.headers
+        }
         kind = headers.get("content-type", "").partition(";")[0].strip().lower()
         status = response.status
         if status in _LATER:
-            raise NotAnswered(f"the server answered {status}", status=status, wait=_retry_after(headers.get("retry-after", "")))
+            raise NotAnswered(
+                f"the server answered {status}",
+                status=status,
+                wait=_retry_after(headers.get("retry-after", "")),
+            )
         if status != 200:
             return Reply(url, status, kind, headers, b"")
         if kind and kind not in kinds:

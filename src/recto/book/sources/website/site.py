@@ -24,7 +24,7 @@ class WebsiteSource:
         url: str,
         cache: Path | None,
         options: CrawlOptions | None = None,
-        tell: Callable[[str], None] = lambda _: None,
+        notify: Callable[[str], None] = lambda _: None,
         *,
         book: str = "",
         resolve: Resolve = resolve,
@@ -34,12 +34,13 @@ class WebsiteSource:
         self._url = normal(url)
         if not self._url:
             raise InvalidArgument(
-                f"{url[:200]} is not the address of a website", hint="Give one that begins with http:// or https://, without a user's name."
+                f"{url[:200]} is not the address of a website",
+                hint="Give one that begins with http:// or https://, without a user's name.",
             )
         parts = urlsplit(self._url)
         self._book = book or f"{parts.netloc}{parts.path}".rstrip("/")
         self._options = options or CrawlOptions()
-        self._tell = tell
+        self._notify = notify
         self._cache, self._clock = cache, clock
         self._resolve, self._sleep = resolve, sleep
         self._failed: list[Failure] = []
@@ -72,7 +73,7 @@ class WebsiteSource:
         self._notes.clear()
         cache = PageCache(self._cache, self._clock)
         with Fetcher(self._options, self._resolve, self._sleep) as fetcher:
-            crawl = Crawl(self._url, self._options, fetcher, cache, self._tell, self.progress)
+            crawl = Crawl(self._url, self._options, fetcher, cache, self._notify, self.progress)
             try:
                 yield from crawl.run()
             finally:

@@ -58,7 +58,9 @@ class Scope:
         """Return what lies below an address; that of a file stands for its directory."""
         parts = urlsplit(url)
         folder, _, last = parts.path.rpartition("/")
-        return Scope(parts.scheme, parts.netloc, f"{folder}/" if "." in last or not last else f"{parts.path}/")
+        return Scope(
+            parts.scheme, parts.netloc, f"{folder}/" if "." in last or not last else f"{parts.path}/"
+        )
 
     @property
     def host(self) -> str:
@@ -69,7 +71,9 @@ class Scope:
         """Return an address on this host with its scheme, nothing for one on another host."""
         parts = urlsplit(url)
         # A host that is reached by both schemes is one; with a port it is what it says.
-        if parts.netloc != self.place or (parts.scheme != self.scheme and ":" in self.place.rpartition("]")[2]):
+        if parts.netloc != self.place or (
+            parts.scheme != self.scheme and ":" in self.place.rpartition("]")[2]
+        ):
             return ""
         return urlunsplit((self.scheme, *parts[1:]))
 
