@@ -39,7 +39,7 @@ START, END = "<!-- readers: made by `python -m bench.books --write-docs`, do not
 RECTO = "recto-"
 MODES: tuple[Mode, ...] = ("dense", "lexical", "hybrid")
 PEER_MODES = {"dense": "memory", "hybrid": "hybrid"}
-_DEEP = 50  # chunks that a system is asked for
+_DEEP = 100  # chunks that a system is asked for
 
 
 @dataclass(slots=True)
