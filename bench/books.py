@@ -42,7 +42,7 @@ START, END = (
 RECTO = "recto-"
 MODES: tuple[Mode, ...] = ("dense", "lexical", "hybrid")
 PEER_MODES = {"dense": "memory", "hybrid": "hybrid"}
-_DEEP = 50  # chunks that a system is asked for
+_DEEP = 100  # chunks that a system is asked for
 
 
 @dataclass(slots=True)

@@ -21,8 +21,8 @@ _OTHER_FORM, _OTHER_FORM_OF_KEYWORD = (
 _SHORTEST, _SHORTEST_FOR_TWO_EDITS = 4, 9  # letters of a word that is corrected
 _HALF_KNOWN = 0.5  # what a corrected word, or a compound of known parts, counts for among the known words
 _PART = 0.25  # what the parts of an identifier count for where the book has the whole
-WEIGHT, KEYWORD_WEIGHT = 0.1, 0.3
-"""The share of the lexical score in the hybrid one, beside a cosine similarity; chosen by `python -m bench.books --weights`."""
+WEIGHT, KEYWORD_WEIGHT = 0.1, 0.8
+"""The weight of the lexical score beside a cosine similarity, and its weight for a query of one or two words (decision 11)."""
 
 COMMON_WORDS = Path(__file__).with_name("common-words.bin")
 """The term ids of common English words; made by `scripts/make_common_words.py`."""
