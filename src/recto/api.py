@@ -1,139 +1,193 @@
-"""Choose and connect the parts that the settings ask for."""
+"""The public functions: connect to an index, index a book, evaluate an index."""
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from recto.errors import CollectionMissing, ConfigurationError, InvalidArgument
-from recto.protocols import Embedder, Source, Store
+from recto import plugins
+from recto.book.sources.location import SourceOptions, open_source, sample_source
+from recto.errors import CollectionMissing
+from recto.plugins import Notify
+from recto.protocols import Embedder, PrivateStore, Source, Store
 from recto.search.retriever import Retriever
-from recto.settings import BUILT_IN_MODEL, DEFAULT_COLLECTIONS, SAMPLE_COLLECTION, Settings
+from recto.settings import (
+    DEFAULT_COLLECTIONS,
+    QUERY_COLLECTION,
+    SAMPLE_COLLECTION,
+    Settings,
+    check_collection_name,
+    load_settings,
+)
+from recto.types import IndexInfo, Mode
 
 if TYPE_CHECKING:
-    from recto._util.retry import Notify
+    from recto.evaluation.runs import Run
+    from recto.evaluation.suites import Suite
+    from recto.indexing.indexer import IndexProgress, IndexReport
+
+__all__ = [
+    "SourceOptions",
+    "aconnect",
+    "aevaluate",
+    "aindex",
+    "connect",
+    "evaluate",
+    "index",
+    "open_source",
+    "sample_source",
+]
+
+_log = logging.getLogger("recto")
 
 
-@dataclass(frozen=True, slots=True)
-class SourceOptions:
-    """What a caller knows of a book that its own configuration may not tell, and how a website may be read; None is the default."""
+def connect(collection: str | None = None, *, settings: Settings | None = None) -> Retriever:
+    """Open a collection for searching.
 
-    site_url: str | None = None
-    route_base_path: str | None = None
-    trailing_slash: bool | None = None
-    version: str | None = None
-    locale: str | None = None
-    max_pages: int | None = None
-    delay: float | None = None
-    allow_private: bool = False
-
-    def unused(self, *, website: bool) -> str:
-        """Name the first flag that says nothing of this kind of book."""
-        on_disk = ("site_url", "route_base_path", "trailing_slash", "version", "locale")
-        for name in on_disk if website else ("max_pages", "delay", "allow_private"):
-            if getattr(self, name) is not (False if name == "allow_private" else None):
-                return f"--{name.replace('_', '-').replace('version', 'docs-version')}"
-        return ""
+    `collection` defaults to COLLECTION_NAME, else to the sample book. `settings` defaults to the environment and `.env`.
+    Raises `RectoError` if the collection does not exist, is empty, or was indexed with another embedding model.
+    """
+    return open_retriever(settings or load_settings(), QUERY_COLLECTION, _log.info, collection=collection)
 
 
-def open_source(location: str, opening: SourceOptions, cache: Path | None, notify: Notify) -> Source:
-    """Return the book at a path or an address; a website's pages are kept in `cache`, if it is given."""
-    scheme, separator, _ = location.partition("://")
-    website = bool(separator) and scheme.lower() in ("http", "https")
-    if unused := opening.unused(website=website):
-        raise InvalidArgument(
-            f"{unused} is for {'books on disk' if website else 'websites'}",
-            hint="Leave it out: it would change nothing here.",
-        )
-    if website:
-        return _open_website(location, opening, cache, notify)
-    if separator and not Path(location).exists():
-        raise InvalidArgument(
-            f"{scheme}:// is not read",
-            hint="Give a directory, or an address that begins with http:// or https://.",
-        )
-    from recto.book.sources.options import SiteOptions
-    from recto.book.sources.tree import open_book
+def index(
+    location: str | Path | Source,
+    collection: str | None = None,
+    *,
+    progress: Callable[[IndexProgress], None] | None = None,
+    dry_run: bool = False,
+    rebuild: bool = False,
+    options: SourceOptions | None = None,
+    settings: Settings | None = None,
+) -> IndexReport:
+    """Index the book at a path or URL and return what was done.
 
-    options = SiteOptions(
-        opening.site_url or "",
-        opening.route_base_path,
-        opening.trailing_slash,
-        opening.version or "",
-        opening.locale or "",
+    Only text that is new to the collection is embedded. `dry_run` writes nothing and
+    returns the plan, with an `info` that has no generation; `rebuild` embeds
+    everything again. `collection` defaults to COLLECTION_NAME. Without either, the book gets the default names, so that
+    `connect()` and every entry point find it.
+    """
+    from recto.indexing.indexer import IndexJob, IndexReport, index_book, plan_book
+
+    settings = settings or load_settings()
+    if isinstance(location, str | Path):
+        cache = None if dry_run else settings.home / "websites"
+        source = open_source(str(location), options or SourceOptions(), cache, _log.info, settings)
+    else:
+        source = location
+    if collection is not None:
+        check_collection_name(collection, "collection")
+    name = collection or settings.collection_or(QUERY_COLLECTION)
+    with ExitStack() as stack:
+        embedder, store = plugins.open_embedder(settings, _log.info), plugins.open_store(settings, _log.info)
+        stack.callback(embedder.close)
+        stack.callback(store.close)
+        job = IndexJob(source, embedder, rebuild=rebuild)
+        journal = settings.home / "journal"
+        if dry_run:
+            plan = plan_book(job, store, name, journal=journal, progress=progress)
+            return IndexReport(IndexInfo(name, "", plan.chunks, None), plan, published=False)
+        report = index_book(job, store, name, journal=journal, progress=progress, wait=_log.info)
+        if collection is None and settings.collection is None:
+            store.set_aliases(DEFAULT_COLLECTIONS, name)
+        return report
+
+
+def evaluate(
+    suite: str | Path | Suite,
+    *,
+    collection: str | None = None,
+    top_k: int = 5,
+    mode: Mode = "hybrid",
+    measures: Sequence[str] = (),
+    retriever: Retriever | None = None,
+    settings: Settings | None = None,
+) -> Run:
+    """Ask the questions of a suite and return the run with its measures.
+
+    `suite` is a file (JSON, JSON Lines or CSV) or a `Suite`. `measures` are names such as `nDCG@10`; without any, the
+    default measures are computed.
+    """
+    from recto.evaluation.measures import DEFAULT_MEASURES, parse_measure
+    from recto.evaluation.runs import Options, run_suite
+    from recto.evaluation.suites import load_suite
+
+    questions = load_suite(Path(suite)) if isinstance(suite, str | Path) else suite
+    chosen = tuple(parse_measure(name) for name in measures) or DEFAULT_MEASURES
+    with ExitStack() as stack:
+        opened = retriever or stack.enter_context(connect(collection, settings=settings))
+        return run_suite(opened, questions, Options(top_k=top_k, measures=chosen, mode=mode))
+
+
+async def aconnect(collection: str | None = None, *, settings: Settings | None = None) -> Retriever:
+    """Open a collection for searching without blocking the event loop; see `connect`."""
+    from asyncio import to_thread
+
+    return await to_thread(connect, collection, settings=settings)
+
+
+async def aindex(
+    location: str | Path | Source,
+    collection: str | None = None,
+    *,
+    progress: Callable[[IndexProgress], None] | None = None,
+    dry_run: bool = False,
+    rebuild: bool = False,
+    options: SourceOptions | None = None,
+    settings: Settings | None = None,
+) -> IndexReport:
+    """Index a book without blocking the event loop; see `index`. `progress` is called in a worker thread."""
+    from asyncio import to_thread
+
+    return await to_thread(
+        index,
+        location,
+        collection,
+        progress=progress,
+        dry_run=dry_run,
+        rebuild=rebuild,
+        options=options,
+        settings=settings,
     )
-    return open_book(Path(location), options)
 
 
-def _open_website(url: str, opening: SourceOptions, cache: Path | None, notify: Notify) -> Source:
-    from hashlib import sha256
+async def aevaluate(
+    suite: str | Path | Suite,
+    *,
+    collection: str | None = None,
+    top_k: int = 5,
+    mode: Mode = "hybrid",
+    measures: Sequence[str] = (),
+    retriever: Retriever | None = None,
+    settings: Settings | None = None,
+) -> Run:
+    """Evaluate an index without blocking the event loop; see `evaluate`."""
+    from asyncio import to_thread
 
-    from recto.book.sources.website.fetch import CrawlOptions
-    from recto.book.sources.website.site import WebsiteSource
-
-    usual = CrawlOptions()
-    options = replace(
-        usual,
-        max_pages=usual.max_pages if opening.max_pages is None else opening.max_pages,
-        delay=usual.delay if opening.delay is None else opening.delay,
-        allow_private=opening.allow_private,
+    return await to_thread(
+        evaluate,
+        suite,
+        collection=collection,
+        top_k=top_k,
+        mode=mode,
+        measures=measures,
+        retriever=retriever,
+        settings=settings,
     )
-    folder = cache / sha256(url.encode()).hexdigest()[:16] if cache else None
-    return WebsiteSource(url, folder, options, notify)
 
 
 def open_embedder(settings: Settings, notify: Notify, *, single_query: bool = False) -> Embedder:
-    """Make the embedder that the settings name; light, the model is loaded when it is needed, in haste if it is for one question."""
-    if settings.embedder == "cohere":
-        from recto.embedders.cohere import PACES, CohereEmbedder
-
-        return CohereEmbedder(
-            settings.cohere_api_key,
-            settings.model,
-            settings.cohere_api_url,
-            PACES[settings.cohere_pace],
-            notify,
-        )
-    if settings.model in (BUILT_IN_MODEL, f"ibm-granite/{BUILT_IN_MODEL}"):
-        from recto.embedders.granite.embedder import granite_embedder
-
-        return granite_embedder(
-            settings.home, settings.threads, settings.precision, single_query=single_query
-        )
-    if settings.precision == "int8":
-        raise ConfigurationError(
-            f"RECTO_PRECISION=int8 is for the built-in model, not for {settings.model}",
-            hint="Unset one of the two.",
-        )
-    directory = Path(settings.model).expanduser()
-    if directory.is_dir():
-        from recto.embedders.directory import directory_embedder
-
-        return directory_embedder(directory, settings.home, settings.threads)
-    if settings.model.startswith((".", "~", "/")) or directory.is_absolute():
-        raise ConfigurationError(
-            f"RECTO_MODEL: there is no directory {settings.model}", hint="Unset it for the built-in model."
-        )
-    from recto.embedders.fastembed import HubEmbedder
-
-    return HubEmbedder(settings.model, settings.threads)
+    """Return the embedder that the settings name; `single_query` prefers a fast start to fast batches."""
+    return plugins.open_embedder(replace(settings, single_query=single_query), notify)
 
 
 def open_store(settings: Settings, notify: Notify, *, close_at_exit: bool = False) -> Store:
-    """Make the store that the settings name; light, nothing is opened yet. The `last` is closed when its process ends."""
-    if settings.store == "server":
-        from recto.stores.qdrant.connection import Connection
-        from recto.stores.qdrant.dialects import load_dialect
-        from recto.stores.qdrant.store import ServerStore
-
-        connection = Connection(settings.qdrant_url, settings.qdrant_api_key, notify)
-        dialect = load_dialect(settings.dialect) if settings.dialect else None
-        return ServerStore(connection, settings.home, settings.server, dialect)
-    from recto.stores.edge.store import EdgeStore
-
-    return EdgeStore(settings.home, close_at_exit=close_at_exit)
+    """Return the store that the settings name; `close_at_exit` leaves closing it to the end of the process."""
+    return plugins.open_store(replace(settings, close_at_exit=close_at_exit), notify)
 
 
 def open_retriever(
@@ -145,51 +199,46 @@ def open_retriever(
     single_query: bool = False,
     close_at_exit: bool = False,
 ) -> Retriever:
-    """Connect embedder and store for one collection, and check that it can be searched.
+    """Open a collection with the parts that the settings name.
 
-    `once` is for a single question, `last` for a process that ends when it is closed.
-
-    On the very first run, when nothing is indexed and one of the default names is asked for, the sample book is indexed.
+    If nothing is indexed yet and one of the default names is asked for, the sample book is indexed first.
     """
-    embedder, store = (
-        open_embedder(settings, notify, single_query=single_query),
-        open_store(settings, notify, close_at_exit=close_at_exit),
-    )
+    embedder = open_embedder(settings, notify, single_query=single_query)
+    store = open_store(settings, notify, close_at_exit=close_at_exit)
     with ExitStack() as undo:
         undo.callback(embedder.close)
         undo.callback(store.close)
-        retriever = connect(
-            settings, embedder, store, collection or settings.collection_or(default_collection), notify
-        )
+        name = collection or settings.collection_or(default_collection)
+        retriever = open_collection(settings, embedder, store, name, notify)
         undo.pop_all()
     return retriever
 
 
-def connect(
+def open_collection(
     settings: Settings, embedder: Embedder, store: Store, collection: str, notify: Notify
 ) -> Retriever:
-    """Make a retriever of parts that are there, and check that its collection can be searched; see `open_retriever`."""
+    """Return a retriever of an embedder and a store that are open already; see `open_retriever`."""
     retriever = Retriever(embedder, store, collection)
     try:
         retriever.open()
     except CollectionMissing:
-        if not _is_first_run(settings, retriever.collection, store):
+        if not _is_first_run(retriever.collection, store):
             raise
         _first_run(settings.home, retriever, embedder, store, notify)
     return retriever
 
 
-def _is_first_run(settings: Settings, collection: str, store: Store) -> bool:
-    """Whether nothing is indexed and one of the default names is asked for."""
+def _is_first_run(collection: str, store: Store) -> bool:
+    """Return whether a private store is empty and one of the default names is asked for."""
     return (
-        settings.store == "edge"
+        isinstance(store, PrivateStore)
         and collection in DEFAULT_COLLECTIONS
         and not set(store.collections()) - {SAMPLE_COLLECTION}
     )
 
 
 def _first_run(home: Path, retriever: Retriever, embedder: Embedder, store: Store, notify: Notify) -> None:
-    """Index the sample book once; whoever comes second waits for the first."""
+    """Index the sample book once. A second process waits for the first."""
     from recto.stores.edge.layout import disk_errors
     from recto.stores.lock import WriterLock
 
@@ -204,30 +253,17 @@ def _first_run(home: Path, retriever: Retriever, embedder: Embedder, store: Stor
 
 
 def index_sample(embedder: Embedder, store: Store, journal: Path, notify: Notify) -> None:
-    """Index the sample book and tell of every quarter of it."""
+    """Index the sample book and report every quarter of it."""
     from recto.indexing.indexer import IndexJob, IndexProgress, index_book
 
-    told = 0
+    reported = 0
 
     def progress(now: IndexProgress) -> None:
-        nonlocal told
+        nonlocal reported
         quarter = 4 * now.done // now.chunks if now.plan else 0
-        if quarter > told:
-            told = quarter
-            notify(f"Indexing the sample book: {now.done} of {now.chunks} passages")
+        if quarter > reported:
+            reported = quarter
+            notify(f"Indexing the sample book: {now.done} of {now.chunks} chunks")
 
-    index_book(
-        IndexJob(sample_source(), embedder),
-        store,
-        SAMPLE_COLLECTION,
-        journal=journal,
-        progress=progress,
-        wait=notify,
-    )
-
-
-def sample_source() -> Source:
-    """Return the sample book."""
-    from recto.book.sources.tree import MarkdownTree
-
-    return MarkdownTree(Path(__file__).parent / "sample" / "docs", book=SAMPLE_COLLECTION)
+    job = IndexJob(sample_source(), embedder)
+    index_book(job, store, SAMPLE_COLLECTION, journal=journal, progress=progress, wait=notify)

@@ -35,7 +35,7 @@ class RectoError(Exception):
         return f"{self.label}: {self.message}" if self.label else self.message
 
 
-class InvalidArgument(RectoError):
+class InvalidArgument(RectoError, ValueError):
     """A value that the caller passed cannot be used."""
 
     kind = ErrorKind.ARGUMENT

@@ -238,6 +238,22 @@ class Store(Protocol):
         """Let go of all open indexes."""
 
 
+@runtime_checkable
+class PrivateStore(Protocol):
+    """A store that belongs to this user and machine alone, so that Recto may put the sample book there."""
+
+    def rollback(self, name: str) -> IndexInfo:
+        """Make the generation before the current one current again."""
+
+
+@runtime_checkable
+class PreparableStore(Protocol):
+    """A store whose collections need payload indexes for filters."""
+
+    def prepare(self, name: str) -> Sequence[str]:
+        """Create the missing payload indexes of a collection and return their fields."""
+
+
 class Source(Protocol):
     """A book: where its pages come from."""
 

@@ -11,6 +11,7 @@ from typing import Literal
 from urllib.parse import urlsplit
 
 from recto.errors import ConfigurationError, InvalidArgument
+from recto.plugins import BUILT_IN, EMBEDDERS, STORES, plugin_names
 
 BUILT_IN_MODEL = "granite-embedding-30m-english"
 COHERE_MODEL = "embed-english-v3.0"
@@ -46,8 +47,8 @@ class ServerOptions:
 class Settings:
     """Everything that is configured; keys are kept out of its repr."""
 
-    embedder: Literal["local", "cohere"]
-    store: Literal["edge", "server"]
+    embedder: str
+    store: str
     home: Path
     model: str = BUILT_IN_MODEL
     threads: int = 1
@@ -60,6 +61,10 @@ class Settings:
     cohere_pace: Literal["trial", "production", "off"] = "trial"
     dialect: str = ""
     server: ServerOptions = ServerOptions()
+    single_query: bool = False
+    """Prefer a fast start to fast batches: the process asks one query."""
+    close_at_exit: bool = False
+    """Leave closing the store to the end of the process."""
 
     def collection_or(self, default: str) -> str:
         """Return the configured collection, or a surface's default."""
@@ -74,15 +79,15 @@ def load_settings(environment: Mapping[str, str] | None = None, directory: Path 
     }
     values = {name: value.strip() for name, value in values.items() if value.strip()}
     cloud = _is_cloud(values)
-    embedder = _choice(values, "RECTO_EMBEDDER", ("local", "cohere"), "cohere" if cloud else "local")
-    store = _choice(values, "RECTO_STORE", ("edge", "server"), "server" if cloud else "edge")
+    embedder = _part(values, "RECTO_EMBEDDER", EMBEDDERS, "cohere" if cloud else "local")
+    store = _part(values, "RECTO_STORE", STORES, "server" if cloud else "edge")
     _require(values, embedder, store)
     collection = values.get("COLLECTION_NAME")
     if collection is not None:
         check_collection_name(collection, "COLLECTION_NAME")
     return Settings(
-        embedder="cohere" if embedder == "cohere" else "local",
-        store="server" if store == "server" else "edge",
+        embedder=embedder,
+        store=store,
         home=_home(values),
         model=values.get("RECTO_MODEL", COHERE_MODEL if embedder == "cohere" else BUILT_IN_MODEL),
         threads=_number(values, "RECTO_THREADS", 256) or _cores(),
@@ -175,6 +180,20 @@ def _choice(values: Mapping[str, str], name: str, allowed: tuple[str, ...], defa
         raise ConfigurationError(
             f"{name} must be one of {', '.join(allowed)}, not {values[name]!r}",
             hint=f"Set {name}={default}, or unset it.",
+        )
+    return value
+
+
+def _part(values: Mapping[str, str], name: str, group: str, default: str) -> str:
+    """Return the name of an embedder or a store, a built-in one or a plugin's."""
+    value = values.get(name, default)
+    if value.lower() in BUILT_IN[group]:
+        return value.lower()
+    plugins = plugin_names(group)
+    if value not in plugins:
+        known = ", ".join((*BUILT_IN[group], *plugins))
+        raise ConfigurationError(
+            f"{name} must be one of {known}, not {value!r}", hint=f"Set {name}={default}, or unset it."
         )
     return value
 

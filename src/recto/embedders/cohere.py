@@ -24,6 +24,7 @@ from recto._util.retry import (
 from recto.embedders.vectors import checked
 from recto.errors import ConfigurationError, EmbeddingError, RectoError, missing_extra
 from recto.protocols import Progress
+from recto.settings import Settings
 from recto.types import CostEstimate, EmbedderFingerprint, Vector
 
 _MINUTE = 60.0
@@ -121,6 +122,13 @@ MODELS = {
     "embed-multilingual-light-v3.0": CohereModel(384, 512, 0.10),
     "embed-v4.0": CohereModel(1536, 128_000, 0.12),
 }
+
+
+def open_cohere(settings: Settings, notify: Notify) -> CohereEmbedder:
+    """Return the Cohere embedder that the settings describe."""
+    return CohereEmbedder(
+        settings.cohere_api_key, settings.model, settings.cohere_api_url, PACES[settings.cohere_pace], notify
+    )
 
 
 class CohereEmbedder:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from recto.errors import InvalidArgument, InvalidQuery
 from recto.types import MODES, Filters, GroupBy, Mode
@@ -56,6 +57,19 @@ def check_queries(queries: Iterable[str]) -> list[str]:
             hint="Pass one question as [question].",
         )
     return [check_query(query) for query in queries]
+
+
+def to_filters(filters: Filters | Mapping[str, Any]) -> Filters:
+    """Return filters that were given as `Filters` or as a mapping with the keys `module` and `url`."""
+    if not isinstance(filters, Mapping):
+        return filters
+    if unknown := set(filters) - {"module", "url"}:
+        raise InvalidArgument(
+            f"There is no filter {', '.join(map(repr, sorted(map(str, unknown))))}",
+            hint='Filters are "module" (a name, or a list of names) and "url".',
+        )
+    modules = filters.get("module") or ()
+    return Filters((modules,) if isinstance(modules, str) else tuple(modules), filters.get("url"))
 
 
 def check_search(

@@ -6,14 +6,14 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from time import perf_counter
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from recto.errors import CollectionEmpty, FingerprintMismatch
 from recto.protocols import AsyncEmbedder, AsyncIndex, AsyncStore, Embedder, Index, Store
 from recto.search.fusion import Ranked, group_by_page, rank
 from recto.search.lexical import LexicalQuery, analyze_query
 from recto.search.lexicon import Lexicon, read_lexicon
-from recto.search.query import DEFAULT_TOP_K, MAX_TOP_K, check_queries, check_query, check_search
+from recto.search.query import DEFAULT_TOP_K, MAX_TOP_K, check_queries, check_query, check_search, to_filters
 from recto.search.response import build_response
 from recto.settings import SAMPLE_COLLECTION
 from recto.stores.candidates import no_lexical_vectors
@@ -69,6 +69,8 @@ class _Found:
     best_cosine: float | None
 
 
+FiltersLike = Filters | Mapping[str, Any]
+"""`Filters`, or a mapping such as `{"module": "ros2"}`."""
 _Results = tuple[_Opened, Mode, list[_Found], Timings]
 
 
@@ -133,33 +135,33 @@ class Retriever:
         self,
         query: str,
         top_k: int = DEFAULT_TOP_K,
-        filters: Filters = NO_FILTERS,
+        filters: FiltersLike = NO_FILTERS,
         min_score: float | None = None,
         *,
         mode: Mode = "hybrid",
         group_by: GroupBy | None = None,
     ) -> SearchResponse:
         """Return the chunks that answer a query, best first; with `group_by="page"`, the best `top_k` pages."""
-        return self._respond([check_query(query)], top_k, filters, min_score, mode, group_by)[0]
+        return self._respond([check_query(query)], top_k, to_filters(filters), min_score, mode, group_by)[0]
 
     def search_batch(
         self,
         queries: Sequence[str],
         top_k: int = DEFAULT_TOP_K,
-        filters: Filters = NO_FILTERS,
+        filters: FiltersLike = NO_FILTERS,
         min_score: float | None = None,
         *,
         mode: Mode = "hybrid",
         group_by: GroupBy | None = None,
     ) -> list[SearchResponse]:
         """Answer several queries with one pass through the model and one call of the engine."""
-        return self._respond(check_queries(queries), top_k, filters, min_score, mode, group_by)
+        return self._respond(check_queries(queries), top_k, to_filters(filters), min_score, mode, group_by)
 
     async def asearch(
         self,
         query: str,
         top_k: int = DEFAULT_TOP_K,
-        filters: Filters = NO_FILTERS,
+        filters: FiltersLike = NO_FILTERS,
         min_score: float | None = None,
         *,
         mode: Mode = "hybrid",
@@ -172,7 +174,7 @@ class Retriever:
         self,
         queries: Sequence[str],
         top_k: int = DEFAULT_TOP_K,
-        filters: Filters = NO_FILTERS,
+        filters: FiltersLike = NO_FILTERS,
         min_score: float | None = None,
         *,
         mode: Mode = "hybrid",
@@ -181,7 +183,7 @@ class Retriever:
         """Answer several queries without holding up the event loop: services are awaited, local work goes to threads."""
         from asyncio import to_thread
 
-        texts = check_queries(queries)
+        texts, filters = check_queries(queries), to_filters(filters)
         check_search(top_k, filters, min_score, mode=mode, group_by=group_by)
         if not texts:
             return []
@@ -194,7 +196,7 @@ class Retriever:
         selection: str,
         question: str | None = None,
         top_k: int = DEFAULT_TOP_K,
-        filters: Filters = NO_FILTERS,
+        filters: FiltersLike = NO_FILTERS,
         min_score: float | None = None,
         *,
         mode: Mode = "hybrid",
@@ -202,6 +204,7 @@ class Retriever:
         """Return chunks that go with a selected text, with or without a question about it; those that hold it are left out."""
         from recto.search.selection import build_selection_query, question_or_none
 
+        filters = to_filters(filters)
         check_search(top_k, filters, min_score, mode=mode)
         question = question_or_none(question)
         text, selected = build_selection_query(
@@ -215,7 +218,7 @@ class Retriever:
         selection: str,
         question: str | None = None,
         top_k: int = DEFAULT_TOP_K,
-        filters: Filters = NO_FILTERS,
+        filters: FiltersLike = NO_FILTERS,
         min_score: float | None = None,
         *,
         mode: Mode = "hybrid",
@@ -225,6 +228,7 @@ class Retriever:
 
         from recto.search.selection import build_selection_query, question_or_none
 
+        filters = to_filters(filters)
         check_search(top_k, filters, min_score, mode=mode)
         question = question_or_none(question)
         text, selected = await to_thread(

@@ -41,7 +41,7 @@ def mcp(collection: str | None, host: str, port: int, *, http: bool) -> Exit:
         from recto.server.mcp.server import build_server
     except ModuleNotFoundError as error:
         raise missing_extra("`recto mcp`", "mcp") from error
-    from recto.api import connect, open_embedder, open_store
+    from recto.api import open_collection, open_embedder, open_store
     from recto.search.retriever import Retriever
     from recto.server.mcp.server import LazyRetriever
 
@@ -50,7 +50,7 @@ def mcp(collection: str | None, host: str, port: int, *, http: bool) -> Exit:
         open_embedder(settings, notify), open_store(settings, notify, close_at_exit=True), name
     ) as retriever:
         desk = LazyRetriever(
-            retriever, lambda: connect(settings, retriever.embedder, retriever.store, name, notify), notify
+            retriever, lambda: open_collection(settings, retriever.embedder, retriever.store, name, notify), notify
         )
         server = build_server(desk)
         if http:

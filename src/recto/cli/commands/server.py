@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -11,10 +12,10 @@ import click
 from recto.api import open_embedder, open_store
 from recto.cli.runner import Exit, notify
 from recto.evaluation.suites import documented_suite, load_suite
+from recto.errors import InvalidArgument
+from recto.protocols import PreparableStore, Store
 from recto.search.retriever import check_fingerprint
 from recto.settings import QUERY_COLLECTION, Settings, load_settings
-from recto.stores.edge.store import EdgeStore
-from recto.stores.qdrant.store import ServerStore
 from recto.types import MODES
 
 _LOCAL_MODEL = {"RECTO_EMBEDDER": "local", "RECTO_STORE": "server"}
@@ -26,9 +27,9 @@ def promote(collection: str | None, to: str | None, *, as_json: bool) -> Exit:
 
     settings = _settings()
     name = collection or settings.collection_or(QUERY_COLLECTION)
-    source = EdgeStore(settings.home).open(name)
+    source = _embedded(settings).open(name)
     done = copy(
-        source, _server(settings), to or name, lambda now, total: notify(f"Copied {now} of {total} chunks")
+        source, open_store(settings, notify), to or name, lambda now, total: notify(f"Copied {now} of {total} chunks")
     )
     for note in done.notes:
         notify(f"[WARNING] {note} `recto parity` lists the differences.")
@@ -54,7 +55,7 @@ def parity(suite_file: Path | None, collection: str | None, top_k: int, *, as_js
     settings = _settings()
     name = collection or settings.collection_or(QUERY_COLLECTION)
     embedder = open_embedder(settings, notify)
-    left, right = EdgeStore(settings.home).open(name), _server(settings).open(name)
+    left, right = _embedded(settings).open(name), open_store(settings, notify).open(name)
     for index in (left, right):
         check_fingerprint(index, embedder)
     differences = compare(embedder, left, right, suite, top_k)
@@ -88,7 +89,10 @@ def parity(suite_file: Path | None, collection: str | None, top_k: int, *, as_js
 def prepare(collection: str | None) -> Exit:
     """Create missing payload indexes on a server's collection."""
     settings = _settings()
-    fields = _server(settings).prepare(collection or settings.collection_or(QUERY_COLLECTION))
+    store = open_store(settings, notify)
+    if not isinstance(store, PreparableStore):
+        raise InvalidArgument("This store needs no payload indexes", hint="There is nothing to do.")
+    fields = store.prepare(collection or settings.collection_or(QUERY_COLLECTION))
     click.echo(
         f"Created payload indexes: {', '.join(fields)}." if fields else "All payload indexes are there."
     )
@@ -100,8 +104,5 @@ def _settings() -> Settings:
     return load_settings({**os.environ, **_LOCAL_MODEL})
 
 
-def _server(settings: Settings) -> ServerStore:
-    store = open_store(settings, notify)
-    if not isinstance(store, ServerStore):
-        raise TypeError("the settings ask for a server")
-    return store
+def _embedded(settings: Settings) -> Store:
+    return open_store(replace(settings, store="edge"), notify)

@@ -170,11 +170,11 @@ class Backend:
         with self._opening:
             collection = self.collection(name)
             if collection not in self._retrievers:
-                from recto.api import connect, open_store
+                from recto.api import open_collection, open_store
 
                 if self._store is None:
                     self._store = open_store(self.settings, self._notify)
-                self._retrievers[collection] = connect(
+                self._retrievers[collection] = open_collection(
                     self.settings, self._open_embedder(), self._store, collection, self._notify
                 )
             return self._retrievers[collection]

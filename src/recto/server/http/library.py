@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import NamedTuple, TypeVar
 
 from recto._util.retry import Notify, redacted
-from recto.api import connect, open_embedder, open_store
+from recto.api import open_collection, open_embedder, open_store
 from recto.errors import CollectionMissing, ErrorKind, InvalidArgument, RectoError, Unreachable
 from recto.protocols import AsyncEmbedder, Embedder, Progress
 from recto.search.display import response_words
@@ -278,7 +278,7 @@ class Library:
 
     def start(self) -> None:
         """Open the default collection, index the sample book if it is the very first run, and load the model."""
-        connect(self.settings, self._embedder, self._store, self.default, self._notify)
+        open_collection(self.settings, self._embedder, self._store, self.default, self._notify)
         self._embedder.warm_up()
 
     async def close(self) -> None:

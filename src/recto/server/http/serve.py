@@ -81,12 +81,12 @@ def secrets_of(settings: Settings, options: ServeOptions) -> tuple[str, ...]:
 
 def _prepare(settings: Settings, options: ServeOptions, notify: Notify) -> None:
     """Tell what is wrong with the configuration before any worker starts, and index the sample book on the very first run."""
-    from recto.api import connect, open_embedder, open_store
+    from recto.api import open_collection, open_embedder, open_store
 
     embedder, store = open_embedder(settings, notify), open_store(settings, notify)
     try:
         if settings.store == "edge" and not store.collections():
-            connect(settings, embedder, store, settings.collection_or(options.default), notify)
+            open_collection(settings, embedder, store, settings.collection_or(options.default), notify)
     except CollectionMissing as error:
         notify(f"[WARNING] {error.message}. {error.hint} It is answered from as soon as it is there.")
     finally:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from recto.errors import CollectionMissing, IndexDamaged
-from recto.settings import check_collection_name
+from recto.settings import Settings, check_collection_name
 from recto.stores.edge.index import EdgeIndex, open_generation
 from recto.stores.edge.layout import (
     CollectionDirectory,
@@ -48,6 +48,11 @@ class _Opened:
     pointer: FileState | None
     pointed: str
     index: EdgeIndex
+
+
+def open_edge(settings: Settings, _: Callable[[str], None]) -> EdgeStore:
+    """Return the embedded store in RECTO_HOME."""
+    return EdgeStore(settings.home, close_at_exit=settings.close_at_exit)
 
 
 class EdgeStore:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from recto.errors import CollectionMissing, ConfigurationError
-from recto.settings import ServerOptions, check_collection_name
+from recto.settings import ServerOptions, Settings, check_collection_name
 from recto.stores.candidates import LEXICAL
 from recto.stores.lock import WriterLock
 from recto.stores.payload import INTEGER_FIELDS, KEYWORD_FIELDS
@@ -26,7 +26,7 @@ from recto.stores.qdrant.build import (
     prepare_fields,
 )
 from recto.stores.qdrant.connection import Connection
-from recto.stores.qdrant.dialects import RECTO, SAMPLE, Dialect, detect
+from recto.stores.qdrant.dialects import RECTO, SAMPLE, Dialect, detect, load_dialect
 from recto.stores.qdrant.filters import Stored, stored_modules
 from recto.stores.qdrant.index import REPAIR, CollectionSchema, ServerIndex
 from recto.types import Calibration, EmbedderFingerprint, Fingerprint, IndexInfo, Payload
@@ -34,6 +34,13 @@ from recto.types import Calibration, EmbedderFingerprint, Fingerprint, IndexInfo
 _FRESH_SECONDS = 10.0
 _FACET_LIMIT = 1000
 _GENERATION = "--"
+
+
+def open_server(settings: Settings, notify: Callable[[str], None]) -> ServerStore:
+    """Return the store of the Qdrant server that the settings name."""
+    connection = Connection(settings.qdrant_url, settings.qdrant_api_key, notify)
+    dialect = load_dialect(settings.dialect) if settings.dialect else None
+    return ServerStore(connection, settings.home, settings.server, dialect)
 
 
 class ServerStore:
