@@ -9,14 +9,14 @@ from recto.types import IndexInfo
 
 LEXICAL = "lexical"
 """The name of the sparse vector; the dense vector has no name."""
-_DENSE, _LISTED, _RESCORED = 20, 100, 30
+_DENSE, _LISTED, _RESCORED = 20, 50, 20
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
     """How many points the legs return: the nearest, those with a lexical score, and those of the latter that get a cosine, too.
 
-    More candidates than these change no measured result: a chunk outside of them is far from the best in both legs.
+    More candidates cost more than they find (decision 11).
     """
 
     dense: int
