@@ -306,7 +306,8 @@ def lexical_query(index: ServerIndex, text: str = "compost") -> SparseVector:
 
 
 def test_one_call_for_candidates_and_one_for_the_other_chunks(double: QdrantDouble, store: ServerStore) -> None:
-    publish_lexical(store, "books", GARDEN)
+    scored = [replace(one, text=" ".join([one.text] * (place + 1))) for place, one in enumerate(GARDEN)]
+    publish_lexical(store, "books", scored)
     index = store.open("books")
     queries = [IndexQuery(vector(number), lexical_query(index)) for number in (1001, 1002)]
     double.requests.clear()

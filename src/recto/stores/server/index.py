@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from recto.stores.dialect_filters import CLIENT_SIDE, FieldFilter, Stored, deduplicate, matches, module_candidates, url_candidates
 from recto.stores.dialects import Dialect
-from recto.stores.legs import LEXICAL, Limits, limits_for, no_lexical_vectors
+from recto.stores.legs import LEXICAL, Limits, join, limits_for, no_lexical_vectors
 from recto.stores.server.build import decode_lexicon, dense_vector
 from recto.stores.server.connection import Connection, IndexRequired
 from recto.types import NO_FILTERS, Candidates, Chunk, Filters, Hit, IndexInfo, IndexQuery, Vector
@@ -298,13 +298,13 @@ class ServerIndex:
         gathered = []
         for query, each in zip(queries, requests, strict=True):
             scores = [self._scores(next(rest).points, filters) for _ in each]
-            dense = scores.pop(0) if query.dense is not None else {}
-            lexical = scores.pop(0) if scores else {}
-            if scores:
-                best = set(islice(lexical, each[-1].prefetch[0].limit))
-                # Keys that are there stay, with the chunks that came with them.
-                dense.update((id, score) for id, score in scores[0].items() if id in best)
-            gathered.append(Candidates(dense, lexical))
+            if query.dense is not None and len(scores) > 1:
+                limits = Limits(each[0].limit, each[1].limit, each[2].prefetch[0].limit)
+                gathered.append(join(scores[0], scores[1], scores[2], limits))
+            elif query.dense is not None:
+                gathered.append(Candidates(scores[0]))
+            else:
+                gathered.append(Candidates(lexical=scores[0] if scores else {}))
         return gathered
 
     def _scores(self, points: Sequence[Any], filters: Filters) -> dict[Hashable, float]:
