@@ -254,7 +254,7 @@ def _first_run(home: Path, retriever: Retriever, embedder: Embedder, store: Stor
 
 def index_sample(embedder: Embedder, store: Store, journal: Path, notify: Notify) -> None:
     """Index the sample book and report every quarter of it."""
-    from recto.indexing.indexer import IndexJob, IndexProgress, index_book
+    from recto.indexing.indexer import IndexJob, index_book
 
     reported = 0
 

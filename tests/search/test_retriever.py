@@ -39,7 +39,7 @@ def test_a_question_is_answered_in_order(retriever: Retriever) -> None:
     scores = [hit.score for hit in response.hits]
     assert scores == sorted(scores, reverse=True)
     assert response.hits[0].chunk.page_title == "ROS 2 Fundamentals"
-    assert {hit.chunk.module_name for hit in response.hits[:4]} == {"ros2"}
+    assert {hit.chunk.module_name for hit in response.hits[:3]} == {"ros2"}
     assert response.outcome is Outcome.FOUND
     assert 0 < response.timings.embed_ms + response.timings.search_ms <= response.timings.total_ms
 

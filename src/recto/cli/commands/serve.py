@@ -50,7 +50,9 @@ def mcp(collection: str | None, host: str, port: int, *, http: bool) -> Exit:
         open_embedder(settings, notify), open_store(settings, notify, close_at_exit=True), name
     ) as retriever:
         desk = LazyRetriever(
-            retriever, lambda: open_collection(settings, retriever.embedder, retriever.store, name, notify), notify
+            retriever,
+            lambda: open_collection(settings, retriever.embedder, retriever.store, name, notify),
+            notify,
         )
         server = build_server(desk)
         if http:

@@ -11,8 +11,8 @@ import click
 
 from recto.api import open_embedder, open_store
 from recto.cli.runner import Exit, notify
-from recto.evaluation.suites import documented_suite, load_suite
 from recto.errors import InvalidArgument
+from recto.evaluation.suites import documented_suite, load_suite
 from recto.protocols import PreparableStore, Store
 from recto.search.retriever import check_fingerprint
 from recto.settings import QUERY_COLLECTION, Settings, load_settings
@@ -29,7 +29,10 @@ def promote(collection: str | None, to: str | None, *, as_json: bool) -> Exit:
     name = collection or settings.collection_or(QUERY_COLLECTION)
     source = _embedded(settings).open(name)
     done = copy(
-        source, open_store(settings, notify), to or name, lambda now, total: notify(f"Copied {now} of {total} chunks")
+        source,
+        open_store(settings, notify),
+        to or name,
+        lambda now, total: notify(f"Copied {now} of {total} chunks"),
     )
     for note in done.notes:
         notify(f"[WARNING] {note} `recto parity` lists the differences.")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
 from recto.errors import IndexDamaged
-from recto.stores.candidates import limits_for, no_lexical_vectors
+from recto.stores.candidates import Limits, join, limits_for, no_lexical_vectors
 from recto.stores.edge.engine import (
     GRAPH_FROM,
     candidate_requests,
@@ -103,30 +103,36 @@ class EdgeIndex:
         made = self._info.fingerprint
         if not (made and made.analyzer) and any(query.lexical is not None for query in queries):
             raise no_lexical_vectors(self._info)
-        asked = []
-        for query in queries:
-            limits = limits_for(limit, hybrid=query.dense is not None and query.lexical is not None)
-            asked.append(candidate_requests(query, limits, filters, self._params))
+        limits = [
+            limits_for(limit, hybrid=query.dense is not None and query.lexical is not None)
+            for query in queries
+        ]
+        asked = [
+            candidate_requests(query, each, filters, self._params)
+            for query, each in zip(queries, limits, strict=True)
+        ]
         with engine_errors("searching"):
             requests = [request for each in asked for request in each]
             answers = iter(
                 self._shard.query_batch(edge.QueryBatchRequest(queries=requests)) if requests else []
             )
-            return [
-                self._scores(query, [next(answers) for _ in each], limit, filters)
-                for query, each in zip(queries, asked, strict=True)
-            ]
+            found = [[next(answers) for _ in each] for each in asked]
+            return [self._scores(*each, limit, filters) for each in zip(queries, found, limits, strict=True)]
 
-    def _scores(self, query: IndexQuery, answers: list[Any], limit: int, filters: Filters) -> Candidates:
+    def _scores(
+        self, query: IndexQuery, answers: list[Any], limits: Limits, limit: int, filters: Filters
+    ) -> Candidates:
         """Gather what the legs of one query found."""
-        dense: dict[Hashable, float] = {}
         if query.dense is not None:
-            nearest = self._whole(answers.pop(0), query.dense, limit, filters, None)
-            dense = {point.id: point.score for point in nearest}
-        lexical = {point.id: point.score for point in answers[0]} if answers else {}
-        if query.dense is not None and answers:
-            dense.update((point.id, point.score) for point in answers[1])
-        return Candidates(dense, lexical)
+            answers[0] = self._whole(answers[0], query.dense, limit, filters, None)
+        scores = [{point.id: point.score for point in found} for found in answers]
+        if query.dense is not None and len(scores) > 1:
+            return join(scores[0], scores[1], scores[2], limits)
+        return (
+            Candidates(scores[0])
+            if query.dense is not None
+            else Candidates(lexical=scores[0] if scores else {})
+        )
 
     def chunks(self, ids: Iterable[Hashable]) -> dict[Hashable, Chunk]:
         """Return chunks by the ids that `candidates` gave."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from recto.stores.candidates import LEXICAL, Limits, limits_for, no_lexical_vectors
+from recto.stores.candidates import LEXICAL, Limits, join, limits_for, no_lexical_vectors
 from recto.stores.qdrant.build import decode_lexicon, dense_vector
 from recto.stores.qdrant.connection import Connection, IndexRequired
 from recto.stores.qdrant.dialects import Dialect
@@ -382,13 +382,13 @@ class ServerIndex:
         gathered = []
         for query, each in zip(queries, requests, strict=True):
             scores = [self._scores(next(rest).points, filters) for _ in each]
-            dense = scores.pop(0) if query.dense is not None else {}
-            lexical = scores.pop(0) if scores else {}
-            if scores:
-                best = set(islice(lexical, each[-1].prefetch[0].limit))
-                # Keys that are there stay, with the chunks that came with them.
-                dense.update((id, score) for id, score in scores[0].items() if id in best)
-            gathered.append(Candidates(dense, lexical))
+            if query.dense is not None and len(scores) > 1:
+                limits = Limits(each[0].limit, each[1].limit, each[2].prefetch[0].limit)
+                gathered.append(join(scores[0], scores[1], scores[2], limits))
+            elif query.dense is not None:
+                gathered.append(Candidates(scores[0]))
+            else:
+                gathered.append(Candidates(lexical=scores[0] if scores else {}))
         return gathered
 
     def _scores(self, points: Sequence[Any], filters: Filters) -> dict[Hashable, float]:
