@@ -1,0 +1,97 @@
+"""Compare the reference pages with the code: commands and options, settings, public names, routes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click import Command, Group, Option
+
+import recto
+from recto.cli.main import recto as product
+from recto.contracts.retrieve import retrieve
+from recto.server.http.app import make_app
+from recto.server.http.options import ServeOptions
+from recto.settings import Settings
+from tests.running import ROOT
+
+REFERENCE = ROOT / "docs" / "reference"
+SOURCE = ROOT / "src" / "recto"
+VARIABLE = r"(?:RECTO|QDRANT|COHERE)_[A-Z_]+|COLLECTION_NAME|NO_COLOR"
+SETTINGS_MODULES = ("settings.py", "server/http/options.py", "server/auth.py", "cli/runner.py")
+
+
+def page(name: str) -> str:
+    return (REFERENCE / name).read_text("utf-8")
+
+
+def sections(text: str) -> dict[str, str]:
+    """Return the text below each heading of the second level."""
+    parts = re.split(r"^## (.+)$", text, flags=re.MULTILINE)
+    return dict(zip(parts[1::2], parts[2::2], strict=True))
+
+
+def commands(group: Group, name: str) -> Iterator[tuple[str, Command]]:
+    """Yield all commands with their full names, those of subgroups included."""
+    for part, command in group.commands.items():
+        if isinstance(command, Group):
+            yield from commands(command, f"{name} {part}")
+        else:
+            yield f"{name} {part}", command
+
+
+assert isinstance(product, Group)
+COMMANDS = {**dict(commands(product, "recto")), "retrieve.py": retrieve}
+
+
+def flags_of(command: Command) -> set[str]:
+    options = (one for one in command.params if isinstance(one, Option))
+    return {flag for one in options for flag in (*one.opts, *one.secondary_opts)}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_option_of_a_command_is_in_its_table(name: str) -> None:
+    section = sections(page("commands.md")).get(name, "")
+    assert section, f"commands.md has no section '## {name}'"
+    rows = re.findall(r"^\| (`--.*?) \|", section, re.MULTILINE)
+    documented = {flag for row in rows for flag in re.findall(r"--[a-z-]+", row)}
+    assert documented == flags_of(COMMANDS[name])
+
+
+def test_every_documented_command_exists() -> None:
+    documented = {heading for heading in sections(page("commands.md")) if heading.startswith("recto ")}
+    assert documented == set(COMMANDS) - {"retrieve.py"}
+
+
+def test_every_setting_is_documented() -> None:
+    read = {
+        name
+        for module in SETTINGS_MODULES
+        for name in re.findall(rf'"({VARIABLE})"', (SOURCE / module).read_text("utf-8"))
+    }
+    documented = set(re.findall(rf"^\| `({VARIABLE})` \|", page("settings.md"), re.MULTILINE))
+    assert read <= documented
+    code = "\n".join(path.read_text("utf-8") for path in SOURCE.rglob("*.py"))
+    assert {name for name in documented if f'"{name}"' not in code} == set()
+
+
+def test_the_template_of_settings_has_only_documented_settings() -> None:
+    template = re.findall(rf"^# ({VARIABLE})=", (ROOT / ".env.example").read_text("utf-8"), re.MULTILINE)
+    assert template
+    assert set(template) <= set(re.findall(VARIABLE, page("settings.md")))
+
+
+def test_every_public_name_is_documented() -> None:
+    text = page("python.md")
+    missing = [name for name in recto.__all__ if not re.search(rf"`{name}\b", text)]
+    assert missing == []
+
+
+def test_every_route_is_documented() -> None:
+    app = make_app(Settings("local", "edge", Path("nowhere")), ServeOptions())
+    described = app._app.openapi()["paths"]  # type: ignore[attr-defined]
+    routes = {f"{method.upper()} {path}" for path, methods in described.items() for method in methods}
+    documented = set(re.findall(r"^\| `((?:GET|POST) /.*?)` \|", page("http.md"), re.MULTILINE))
+    assert documented == routes
