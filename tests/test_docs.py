@@ -47,33 +47,33 @@ def shown_commands() -> list[tuple[str, str]]:
 
 
 @pytest.fixture(scope="module")
-def desk(tmp_path_factory: pytest.TempPathFactory, sample_home: Path) -> Path:
+def workspace(tmp_path_factory: pytest.TempPathFactory, sample_home: Path) -> Path:
     """Make what a reader has: a checkout, a book, a suite, and a home with the book indexed twice."""
-    desk = tmp_path_factory.mktemp("desk")
+    workspace = tmp_path_factory.mktemp("workspace")
     for name in ("retrieve.py", "bench", "src", "pyproject.toml", "README.md"):
-        (desk / name).symlink_to(ROOT / name)
-    shutil.copytree(sample_home, desk / "home")
-    book = desk / "path" / "to" / "docs"
+        (workspace / name).symlink_to(ROOT / name)
+    shutil.copytree(sample_home, workspace / "home")
+    book = workspace / "path" / "to" / "docs"
     book.mkdir(parents=True)
     for page in ("intro.md", "lab-setup.md"):
         shutil.copy(SAMPLE_DOCS / "docs" / page, book / page)
     ((_, suite),) = [shown for shown in fences("json") if shown[0] == SUITE_PAGE]
-    (desk / "questions.json").write_text(suite)
+    (workspace / "questions.json").write_text(suite)
     for _ in range(2):
-        done = in_a_shell(desk, "uv run recto index path/to/docs --collection my-book --rebuild")
+        done = run_shown(workspace, "uv run recto index path/to/docs --collection my-book --rebuild")
         assert done.returncode == 0, done.stderr
-    return desk
+    return workspace
 
 
-def in_a_shell(desk: Path, command: str) -> subprocess.CompletedProcess[str]:
-    command = command.removeprefix("pip install uv && ")  # where the tests run, it is installed
+def run_shown(workspace: Path, command: str) -> subprocess.CompletedProcess[str]:
+    command = command.removeprefix("pip install uv && ")  # uv is installed where the tests run
     words = shlex.split(command)
     assert words[:2] == ["uv", "run"], command
     program = {"python": [sys.executable], "recto": [sys.executable, "-m", "recto"]}[words[2]]
     return subprocess.run(
         [*program, *words[3:]],
-        cwd=desk,
-        env=environment(desk / "home"),
+        cwd=workspace,
+        env=environment(workspace / "home"),
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -82,16 +82,9 @@ def in_a_shell(desk: Path, command: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def for_a_moment(desk: Path, command: str, beginning: str) -> None:
-    """Let a command that goes on for ever begin, then interrupt it."""
-    arguments = shlex.split(command)[3:]
-    process = subprocess.Popen(
-        [sys.executable, "-c", HEARS_CTRL_C, *arguments],
-        cwd=desk,
-        env=environment(desk / "home"),
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+def start_and_interrupt(workspace: Path, command: str, beginning: str) -> None:
+    """Start a command that runs until Ctrl-C, wait for its first line, and interrupt it."""
+    process = start(workspace, [sys.executable, "-c", HEARS_CTRL_C, *shlex.split(command)[3:]])
     assert process.stderr is not None
     assert process.stderr.readline().startswith(beginning)
     process.send_signal(signal.SIGINT)
@@ -99,16 +92,9 @@ def for_a_moment(desk: Path, command: str, beginning: str) -> None:
     assert process.returncode == 130
 
 
-def serve_for_a_moment(desk: Path, command: str) -> None:
-    """Let the service begin to listen, then end it."""
-    arguments = [*shlex.split(command)[3:], "--port", "0"]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "recto", *arguments],
-        cwd=desk,
-        env=environment(desk / "home"),
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+def serve_and_terminate(workspace: Path, command: str) -> None:
+    """Start the service, wait until it listens, and terminate it."""
+    process = start(workspace, [sys.executable, "-m", "recto", *shlex.split(command)[3:], "--port", "0"])
     assert process.stderr is not None
     while not (line := process.stderr.readline()).endswith('startup complete."}\n'):
         assert line, "it ended by itself"
@@ -117,49 +103,47 @@ def serve_for_a_moment(desk: Path, command: str) -> None:
     assert process.returncode == 0
 
 
+def start(workspace: Path, words: list[str]) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        words, cwd=workspace, env=environment(workspace / "home"), stderr=subprocess.PIPE, text=True
+    )
+
+
 @pytest.mark.parametrize(("page", "command"), shown_commands(), ids=lambda value: value[:60])
-def test_every_command_shown_works(desk: Path, page: str, command: str) -> None:
+def test_every_command_shown_works(workspace: Path, page: str, command: str) -> None:
     if command in THIS_RUN:
         return
     if " recto serve" in command:
-        serve_for_a_moment(desk, command)
+        serve_and_terminate(workspace, command)
         return
     for words, beginning in LASTING.items():
         if words in command:
-            for_a_moment(desk, command + (" --port 0" if "--http" in command else ""), beginning)
+            start_and_interrupt(workspace, command + (" --port 0" if "--http" in command else ""), beginning)
             return
     if "https://example.org" in command:
         with SiteDouble() as site:
             site.put("/book/", page_of_a_site("Welcome", "A book on a website."))
             command = command.replace("https://example.org", site.url) + " --allow-private --delay 0"
-            done = in_a_shell(desk, command)
-        assert done.returncode == 0, f"{page}: {command}\n{done.stderr}"
-        return
-    done = in_a_shell(
-        desk,
-        command
-        + (
-            " --rounds 1 --book path/to/docs"
-            if "bench" in command and "bench.selections" not in command
-            else ""
-        ),
-    )
-    unmet = (
-        "validate" in command and "my-book" in command
-    )  # the small book at hand does not answer all of the suite
-    assert done.returncode == (5 if unmet else 0), f"{page}: {command}\n{done.stderr}"
+            done = run_shown(workspace, command)
+    elif "bench" in command and "bench.selections" not in command:
+        done = run_shown(workspace, f"{command} --rounds 1 --book path/to/docs")
+    else:
+        done = run_shown(workspace, command)
+    # The small book does not answer all questions of the suite.
+    expected = 5 if "validate" in command and "my-book" in command else 0
+    assert done.returncode == expected, f"{page}: {command}\n{done.stderr}"
 
 
 @pytest.mark.parametrize(
     ("page", "code"), [shown for shown in fences("python") if shown[0] not in FRAMEWORKS]
 )
-def test_every_piece_of_python_runs(desk: Path, page: str, code: str) -> None:
+def test_every_piece_of_python_runs(workspace: Path, page: str, code: str) -> None:
     if PUBLIC_API.search(code) and not hasattr(recto, "connect"):
         pytest.skip("needs recto.connect, recto.index and recto.evaluate")
     done = subprocess.run(
         [sys.executable, "-c", code],
-        cwd=desk,
-        env=environment(desk / "home"),
+        cwd=workspace,
+        env=environment(workspace / "home"),
         capture_output=True,
         text=True,
         check=False,
@@ -169,9 +153,9 @@ def test_every_piece_of_python_runs(desk: Path, page: str, code: str) -> None:
     assert done.stdout.strip()
 
 
-def test_the_readme_shows_real_output(desk: Path) -> None:
+def test_the_readme_shows_real_output(workspace: Path) -> None:
     ((_, shown),) = [(name, body) for name, body in fences("text") if name == "README.md"]
-    done = in_a_shell(desk, 'uv run python retrieve.py "What is ROS 2?"')
+    done = run_shown(workspace, 'uv run python retrieve.py "What is ROS 2?"')
 
     def stable(text: str) -> str:
         return re.sub(r"in \d+ms|0\.\d{3}", "NUMBER", text)
