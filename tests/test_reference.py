@@ -1,20 +1,27 @@
-"""Compare the reference pages with the code: commands and options, settings, public names, routes."""
+"""Compare the reference pages with the code: commands, settings, public names, routes, file formats."""
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
+from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click import Command, Group, Option
 
 import recto
+from recto.book.sources.options import SiteOptions
 from recto.cli.main import recto as product
 from recto.contracts.retrieve import retrieve
 from recto.server.http.app import make_app
 from recto.server.http.options import ServeOptions
 from recto.settings import Settings
+from recto.stores.payload import to_payload
+from recto.stores.qdrant.dialects import ALIASES
+from tests.making import chunk
 from tests.running import ROOT
 
 REFERENCE = ROOT / "docs" / "reference"
@@ -89,9 +96,36 @@ def test_every_public_name_is_documented() -> None:
     assert missing == []
 
 
+def described_api() -> dict[str, Any]:
+    """Return the OpenAPI description; nothing is opened for it."""
+    app: Any = make_app(Settings("local", "edge", Path("nowhere")), ServeOptions())
+    description: dict[str, Any] = app._app.openapi()
+    return description
+
+
 def test_every_route_is_documented() -> None:
-    app = make_app(Settings("local", "edge", Path("nowhere")), ServeOptions())
-    described = app._app.openapi()["paths"]  # type: ignore[attr-defined]
-    routes = {f"{method.upper()} {path}" for path, methods in described.items() for method in methods}
+    paths = described_api()["paths"]
+    routes = {f"{method.upper()} {path}" for path, methods in paths.items() for method in methods}
     documented = set(re.findall(r"^\| `((?:GET|POST) /.*?)` \|", page("http.md"), re.MULTILINE))
     assert documented == routes
+
+
+def test_every_field_of_the_http_api_is_documented() -> None:
+    text = page("http.md")
+    schemas = described_api()["components"]["schemas"]
+    described = {(name, field) for name, one in schemas.items() for field in one.get("properties", ())}
+    assert {(name, field) for name, field in described if f"`{field}`" not in text} == set()
+
+
+def test_every_field_of_a_file_is_documented() -> None:
+    documented = sections(page("file-formats.md"))
+    suite = json.loads((SOURCE / "evaluation" / "suite.schema.json").read_text("utf-8"))
+    expected = {
+        "recto.toml": {f"site.{field.name}" for field in fields(SiteOptions)}
+        | {"site.exclude", "modules.NAME"},
+        "Suites": (set(suite["properties"]) | set(suite["$defs"]["entry"]["properties"])) - {"$schema"},
+        "Payload mappings": set(ALIASES),
+        "Points on a Qdrant server": set(to_payload(chunk(0))),
+    }
+    for section, names in expected.items():
+        assert {name for name in names if f"`{name}`" not in documented[section]} == set(), section
