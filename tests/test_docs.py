@@ -179,6 +179,13 @@ def test_links_between_pages_are_valid(page: Path) -> None:
             assert anchor in anchors(linked), f"{page.name}: {target}#{anchor}"
 
 
+def test_pages_that_the_code_names_exist() -> None:
+    files = [ROOT / ".env.example", *(ROOT / "src").rglob("*.py"), *(ROOT / "bench").rglob("*.py")]
+    for path in files:
+        for page in re.findall(r"docs/[\w/-]+\.(?:md|yml)", path.read_text("utf-8")):
+            assert "docs/docs/" in page or (ROOT / page).exists(), f"{path.name}: {page}"
+
+
 def anchors(page: Path) -> set[str]:
     """Return the anchors that GitHub gives the headings of a page."""
     headings = re.findall(r"^#+ (.+)$", FENCE.sub("", page.read_text("utf-8")), re.MULTILINE)
