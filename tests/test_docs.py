@@ -153,6 +153,25 @@ def test_every_piece_of_python_runs(workspace: Path, page: str, code: str) -> No
     assert done.stdout.strip()
 
 
+def test_the_example_plugin_passes_the_conformance_suite(tmp_path: Path) -> None:
+    pytest.importorskip("recto.testing")
+    guide = FENCE.findall((DOCS / "how-to" / "write-a-plugin.md").read_text("utf-8"))
+    plugin = next(body for kind, body in guide if kind == "python")
+    conformance = next(body for kind, body in guide if kind == "py")
+    (tmp_path / "my_package.py").write_text(plugin, "utf-8")
+    (tmp_path / "test_conformance.py").write_text(conformance, "utf-8")
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "."],
+        cwd=tmp_path,
+        env={**environment(tmp_path / "home"), "PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stdout
+
+
 def test_the_readme_shows_real_output(workspace: Path) -> None:
     ((_, shown),) = [(name, body) for name, body in fences("text") if name == "README.md"]
     done = run_shown(workspace, 'uv run python retrieve.py "What is ROS 2?"')
