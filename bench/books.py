@@ -34,7 +34,7 @@ from recto.stores.edge.store import EdgeStore
 from recto.types import Mode
 
 COMMAND = "uv run --group bench python -m bench.books"
-PAGE = ROOT / "docs" / "benchmark.md"
+PAGE = ROOT / "docs" / "explanation" / "benchmark.md"
 START, END = (
     "<!-- readers: made by `python -m bench.books --write-docs`, do not edit -->",
     "<!-- end of readers -->",

@@ -36,7 +36,7 @@ from recto.embedders.onnx import LocalEmbedder
 from recto.settings import Settings
 
 WORKS = ("install", "cold", "query", "throughput", "index", "quality")
-PAGE = ROOT / "docs" / "benchmark.md"
+PAGE = ROOT / "docs" / "explanation" / "benchmark.md"
 _MODEL_SIZE = 1000  # chunks of the searches that include the model
 
 

@@ -45,7 +45,7 @@ from tests.doubles.server import (
 )
 from tests.running import ROOT, SAMPLE_DOCS, environment, recto, retrieve
 
-GUIDE = ROOT / "docs" / "cloud.md"
+GUIDE = ROOT / "docs" / "how-to" / "cloud.md"
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from pathlib import Path
 from recto.cli.shell.actions import COMMANDS
 from tests.running import ROOT, environment
 
-GUIDE = (ROOT / "docs" / "shell.md").read_text("utf-8")
+GUIDE = (ROOT / "docs" / "how-to" / "shell.md").read_text("utf-8")
 
 
 def test_the_table_is_the_shells_own() -> None:

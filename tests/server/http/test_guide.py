@@ -16,7 +16,10 @@ from recto.cli.main import recto as product
 from tests.running import ROOT
 from tests.server.http.service import Service
 
-GUIDE = (ROOT / "docs" / "serve.md").read_text("utf-8")
+GUIDE = (ROOT / "docs" / "how-to" / "serve.md").read_text("utf-8")
+REFERENCE = "\n".join(
+    (ROOT / "docs" / "reference" / name).read_text("utf-8") for name in ("http.md", "commands.md")
+)
 REQUESTS = [line for line in GUIDE.splitlines() if line.startswith("curl ")]
 
 
@@ -41,12 +44,12 @@ def test_every_request_shown_is_answered(service: Service, line: str) -> None:
     assert reply.json().get("results", [1]), "the example finds something"
 
 
-def test_every_address_and_flag_is_in_the_guide(service: Service) -> None:
+def test_every_address_and_flag_is_in_the_reference(service: Service) -> None:
     for path in service.get("/openapi.json").json()["paths"]:
-        assert path.partition("{")[0] in GUIDE, path
+        assert path.partition("{")[0] in REFERENCE, path
     figures = service.get("/metrics").body.decode()
     for name in re.findall(r"^# TYPE (recto_\w+?)(?:_created)? ", figures, re.MULTILINE):
-        assert name in GUIDE, name
+        assert name in REFERENCE, name
     flags = [
         flag
         for flag in re.findall(r"--[a-z-]+", help_of("serve"))
@@ -54,7 +57,7 @@ def test_every_address_and_flag_is_in_the_guide(service: Service) -> None:
     ]
     assert flags
     for flag in flags:
-        assert flag in GUIDE, flag
+        assert flag in REFERENCE, flag
 
 
 def help_of(name: str) -> str:

@@ -14,7 +14,7 @@ import click
 from recto.cli.main import recto as product
 from tests.running import ROOT
 
-GUIDE = (ROOT / "docs" / "mcp.md").read_text("utf-8")
+GUIDE = (ROOT / "docs" / "how-to" / "mcp.md").read_text("utf-8")
 
 
 def fences(language: str) -> list[str]:

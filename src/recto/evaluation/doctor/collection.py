@@ -212,7 +212,7 @@ def fields(patient: DoctorContext) -> Iterator[Finding]:
             "unreadable",
             f"No payload field is known to hold {lacking}",
             shape.dialect.describe(),
-            repair="Set RECTO_DIALECT to a file that maps the fields; see docs/cloud.md",
+            repair="Set RECTO_DIALECT to a file that maps the fields; see docs/how-to/cloud.md",
             kind=ErrorKind.CONFIGURATION,
         )
     else:
