@@ -2,42 +2,141 @@
 
 from __future__ import annotations
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
-TYPE_CHECKING = False  # type checkers take it for typing's, whose import would cost more than all of this
+TYPE_CHECKING = (
+    False  # type checkers treat it as typing's; importing typing would cost more than all of this module
+)
 if TYPE_CHECKING:
     from typing import Any
 
+    from recto.api import SourceOptions, aconnect, aevaluate, aindex, connect, evaluate, index
     from recto.contracts.textbook import RetrievalResult, TextbookRetriever
-    from recto.errors import RectoError
+    from recto.errors import (
+        CollectionEmpty,
+        CollectionMissing,
+        ConfigurationError,
+        EmbeddingError,
+        ErrorKind,
+        FingerprintMismatch,
+        IndexDamaged,
+        InvalidArgument,
+        InvalidQuery,
+        PageMissing,
+        RectoError,
+        StorageError,
+        StoreBusy,
+        Unreachable,
+    )
+    from recto.evaluation.runs import Run
+    from recto.evaluation.suites import Suite, load_suite
+    from recto.indexing.indexer import IndexProgress, IndexReport
+    from recto.indexing.planner import Plan
+    from recto.protocols import (
+        AsyncEmbedder,
+        AsyncIndex,
+        AsyncStore,
+        Build,
+        Embedder,
+        Index,
+        Metered,
+        PreparableStore,
+        PrivateStore,
+        Source,
+        Store,
+    )
+    from recto.search.pages import BookPage
     from recto.search.retriever import Retriever
-    from recto.types import Chunk, Filters, Hit, Outcome, SearchResponse
+    from recto.settings import Settings, load_settings
+    from recto.types import (
+        Calibration,
+        Chunk,
+        EmbedderFingerprint,
+        Filters,
+        Fingerprint,
+        Hit,
+        IndexInfo,
+        Mode,
+        Module,
+        Outcome,
+        Page,
+        PageGroup,
+        SearchResponse,
+        Selection,
+        Timings,
+        Vector,
+    )
 
-__all__ = [
-    "Chunk",
-    "Filters",
-    "Hit",
-    "Outcome",
-    "RectoError",
-    "RetrievalResult",
-    "Retriever",
-    "SearchResponse",
-    "TextbookRetriever",
-    "__version__",
-]
-
-_HOMES = {
-    "RectoError": "recto.errors",
-    "RetrievalResult": "recto.contracts.textbook",
-    "Retriever": "recto.search.retriever",
-    "TextbookRetriever": "recto.contracts.textbook",
+_MODULES = {
+    "recto.api": ("SourceOptions", "aconnect", "aevaluate", "aindex", "connect", "evaluate", "index"),
+    "recto.contracts.textbook": ("RetrievalResult", "TextbookRetriever"),
+    "recto.errors": (
+        "CollectionEmpty",
+        "CollectionMissing",
+        "ConfigurationError",
+        "EmbeddingError",
+        "ErrorKind",
+        "FingerprintMismatch",
+        "IndexDamaged",
+        "InvalidArgument",
+        "InvalidQuery",
+        "PageMissing",
+        "RectoError",
+        "StorageError",
+        "StoreBusy",
+        "Unreachable",
+    ),
+    "recto.evaluation.runs": ("Run",),
+    "recto.evaluation.suites": ("Suite", "load_suite"),
+    "recto.indexing.indexer": ("IndexProgress", "IndexReport"),
+    "recto.indexing.planner": ("Plan",),
+    "recto.protocols": (
+        "AsyncEmbedder",
+        "AsyncIndex",
+        "AsyncStore",
+        "Build",
+        "Embedder",
+        "Index",
+        "Metered",
+        "PreparableStore",
+        "PrivateStore",
+        "Source",
+        "Store",
+    ),
+    "recto.search.pages": ("BookPage",),
+    "recto.search.retriever": ("Retriever",),
+    "recto.settings": ("Settings", "load_settings"),
+    "recto.types": (
+        "Calibration",
+        "Chunk",
+        "EmbedderFingerprint",
+        "Filters",
+        "Fingerprint",
+        "Hit",
+        "IndexInfo",
+        "Mode",
+        "Module",
+        "Outcome",
+        "Page",
+        "PageGroup",
+        "SearchResponse",
+        "Selection",
+        "Timings",
+        "Vector",
+    ),
 }
+_HOMES = {name: module for module, names in _MODULES.items() for name in names}
+
+__all__ = [  # noqa: PLE0604 - all are strings
+    "__version__",
+    *_HOMES,
+]
 
 
 def __getattr__(name: str) -> Any:
-    """Load a public name when it is first used, so that importing the package costs nothing."""
-    if name not in __all__:
+    """Load a public name when it is first used, so that importing the package is fast."""
+    if name not in _HOMES:
         raise AttributeError(f"module 'recto' has no attribute {name!r}")
     from importlib import import_module
 
-    return getattr(import_module(_HOMES.get(name, "recto.types")), name)
+    return getattr(import_module(_HOMES[name]), name)

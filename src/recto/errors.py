@@ -55,10 +55,19 @@ class ConfigurationError(RectoError):
     label = "Configuration error"
 
 
+def install_command(extra: str = "") -> str:
+    """Return the command that installs Recto, with an extra if one is named, from its wheel."""
+    from recto import __version__
+
+    wheel = f"recto_search-{__version__}-py3-none-any.whl"
+    return f"pip install '{wheel}[{extra}]'" if extra else f"pip install {wheel}"
+
+
 def missing_extra(what: str, extra: str) -> ConfigurationError:
     """Return the error for a package that is installed only on request."""
     return ConfigurationError(
-        f"{what} needs the extra `{extra}`", hint=f"Install it with: pip install 'recto[{extra}]'"
+        f"{what} needs the extra `{extra}`",
+        hint=f"Install it with: {install_command(extra)} (in a checkout: uv sync --extra {extra})",
     )
 
 

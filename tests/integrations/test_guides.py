@@ -16,7 +16,9 @@ PIECES = [
     (name, code)
     for name in PACKAGES
     for code in re.findall(
-        r"^```python\n(.*?)^```", (ROOT / "docs" / "how-to" / f"{name}.md").read_text("utf-8"), re.MULTILINE | re.DOTALL
+        r"^```python\n(.*?)^```",
+        (ROOT / "docs" / "how-to" / f"{name}.md").read_text("utf-8"),
+        re.MULTILINE | re.DOTALL,
     )
 ]
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from recto.errors import install_command
+
 
 def absent(framework: str, extra: str) -> ImportError:
     """Return the error for a framework that is not installed."""
-    return ImportError(f"{framework} is not installed. Install it with: pip install 'recto[{extra}]'")
+    return ImportError(f"{framework} is not installed. Install it with: {install_command(extra)}")

@@ -277,4 +277,4 @@ def test_without_the_extra(sample_home: Path, tmp_path: Path) -> None:
     (tmp_path / "mcp.py").write_text("raise ModuleNotFoundError('No module named mcp', name='mcp')\n")
     done = recto(sample_home, "mcp", PYTHONPATH=str(tmp_path))
     assert done.returncode == 2
-    assert "pip install 'recto[mcp]'" in done.stderr
+    assert "-none-any.whl[mcp]'" in done.stderr

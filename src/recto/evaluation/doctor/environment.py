@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from importlib import metadata
 from pathlib import Path
 
-from recto.errors import ErrorKind, RectoError, StoreBusy
+from recto.errors import ErrorKind, RectoError, StoreBusy, install_command
 from recto.evaluation.doctor.findings import DoctorContext, Finding, error, from_error, note, ok, warning
 from recto.settings import BUILT_IN_MODEL, CLOUD_VARIABLES, find_dotenv, load_settings, read_dotenv
 from recto.stores.edge.layout import CollectionDirectory, Home
@@ -85,7 +85,7 @@ def packages(patient: DoctorContext) -> Iterator[Finding]:
             "missing",
             f"Not installed: {', '.join(missing)}",
             *evidence,
-            repair="pip install --force-reinstall recto",
+            repair=install_command(),
             kind=ErrorKind.CONFIGURATION,
         )
     settings = patient.settings
@@ -95,7 +95,7 @@ def packages(patient: DoctorContext) -> Iterator[Finding]:
             "missing_extra",
             "The configured set-up needs the extra `cloud`",
             *evidence,
-            repair="pip install 'recto[cloud]'",
+            repair=install_command("cloud"),
             kind=ErrorKind.CONFIGURATION,
         )
     if not missing:
