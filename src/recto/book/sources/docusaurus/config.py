@@ -15,7 +15,7 @@ from recto.book.sources.docusaurus.javascript import (
     Value,
     from_json,
     read_exported,
-    shown,
+    to_text,
     unknown,
 )
 from recto.book.sources.options import SiteOptions, UnreadableSite
@@ -117,7 +117,7 @@ class DocusaurusConfig:
             return ""
         if not isinstance(found.data, str):
             raise self.error(
-                key, shown(found.data) if isinstance(found.data, bool | float) else "…", "is not text"
+                key, to_text(found.data) if isinstance(found.data, bool | float) else "…", "is not text"
             )
         return found.data
 
