@@ -14,7 +14,7 @@ from typing import Self
 
 from recto._util.names import filter_keys, nearest
 from recto.book.chunking import ChunkSize, EmbeddingInput, chunk_page
-from recto.book.parsing.document import read
+from recto.book.parsing.formats import read
 from recto.errors import CollectionMissing, IndexDamaged, InvalidArgument, RectoError
 from recto.indexing.journal import Journal
 from recto.protocols import Embedder, Index, Source, Store

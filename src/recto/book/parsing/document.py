@@ -1,11 +1,9 @@
-"""Read a page of any format into one document."""
+"""A parsed page: sections of blocks, whatever format it was written in."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
-
-from recto.types import Page
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,14 +49,3 @@ class Document:
     front_matter: dict[str, Any]
     title: str
     sections: tuple[Section, ...]
-
-
-def read(page: Page) -> Document:
-    """Return the sections of a page."""
-    if page.format == "html":
-        from recto.book.parsing.html import parse_html
-
-        return parse_html(page.text, title=page.title, url=page.url)
-    from recto.book.parsing.markdown import parse
-
-    return parse(page.text, title=page.title, mdx=page.format == "mdx", anchors=page.anchors)

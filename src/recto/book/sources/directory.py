@@ -10,12 +10,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
-from recto.book.parsing.document import read
+from recto.book.parsing.formats import page_suffixes, read
 from recto.book.sources.includes import Includes
 from recto.book.sources.navigation import Navigation
 from recto.types import Failure, Page
 
-_INDEX_FILES = ("index.md", "index.mdx", "README.md", "README.mdx", "readme.md")
+_INDEX_STEMS = ("index", "README", "readme")
 _LARGEST_PAGE = 4 << 20  # bytes; no page that is written by people comes near it
 
 
@@ -87,7 +87,7 @@ class PageDirectory:
 
     def index_title(self, folder: str) -> str:
         """Return the title that the index page of a directory states, if there is one."""
-        for name in (_joined(folder, file) for file in _INDEX_FILES):
+        for name in (_joined(folder, stem + suffix) for stem in _INDEX_STEMS for suffix in page_suffixes()):
             if self.rules.wants(name) and is_file(self.file(name)) and not self._reason(self.file(name)):
                 page = self.read(name)
                 return read(replace(page, title="")).title if isinstance(page, Page) else ""

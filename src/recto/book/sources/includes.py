@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from recto.book.parsing.formats import MARKDOWN, MDX
 from recto.book.parsing.frontmatter import split_front_matter
 from recto.book.parsing.markdown.text import tag_end
 
@@ -25,7 +26,7 @@ _LARGEST_FILE = 1 << 20  # bytes
 _LARGEST_ADDED = 1 << 20  # characters that included files may add to a page
 _CHARGE = 64  # characters that an included file counts at least, so that many empty ones end, too
 _SHOWN = 5  # unresolved files that a note names
-_MARKDOWN = (".md", ".mdx", ".markdown")
+_MARKDOWN = (*MARKDOWN.suffixes, *MDX.suffixes)
 _LANGUAGES = {
     "py": "python",
     "pyi": "python",
@@ -540,7 +541,7 @@ class DocusaurusIncludes:
         partials = {
             one["name"]: one["path"]
             for one in imports
-            if one["path"].endswith((".md", ".mdx")) and "!" not in one["path"]
+            if one["path"].endswith(_MARKDOWN) and "!" not in one["path"]
         }
         raw = {one["name"]: path for one in imports if (path := _raw_path(one["path"]))}
         if not partials and not raw and "raw-loader" not in text:

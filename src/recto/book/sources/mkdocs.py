@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urljoin
 
+from recto.book.parsing.formats import MARKDOWN
+from recto.book.parsing.frontmatter import PAGE_RELATIVE, load_yaml
 from recto.book.sources.directory import PageDirectory, Skipped, SourceFile, bounds_of, is_file
 from recto.book.sources.globs import any_of, ignored
 from recto.book.sources.includes import (
@@ -23,7 +25,6 @@ from recto.book.sources.options import BookFile, UnreadableSite, check_url, loca
 from recto.types import Page
 
 CONFIG_FILES = ("mkdocs.yml", "mkdocs.yaml")
-_EXTENSIONS = (".markdown", ".mdown", ".mkdn", ".mkd", ".md")
 _ALWAYS_IGNORED = (".*", "/templates/")
 _LARGEST = 1 << 20  # bytes; no configuration that is written by people comes near it
 _MOST_PARENTS = 10
@@ -33,7 +34,6 @@ _INCLUDING = {
     VARIANTS: ("markdown_include_variants",),
     SNIPPETS: ("pymdownx.snippets",),
 }
-_PAGE_RELATIVE = "!relative"  # `base_path: !relative` is the directory of the page
 
 
 class MkDocsSite:
@@ -94,7 +94,7 @@ class MkDocsSite:
         return Includes(MkDocsIncludes((self.directory, self.root, repository), bases), repository, self.root)
 
     def _base(self, path: str) -> Path | None:
-        if path == _PAGE_RELATIVE:
+        if path == PAGE_RELATIVE:
             return None
         place = self.directory / path.replace("$config_dir", str(self.directory)).replace(
             "$docs_dir", str(self.root)
@@ -107,7 +107,7 @@ class MkDocsSite:
 
     def wants(self, name: str) -> bool:
         """Whether a file is a page."""
-        if not name.endswith(_EXTENSIONS) or self._ignored(name) or self._left_out(name):
+        if not name.endswith(MARKDOWN.suffixes) or self._ignored(name) or self._left_out(name):
             return False
         folder, _, file = name.rpartition("/")
         # Where both are there, MkDocs publishes the index.
@@ -130,7 +130,7 @@ class MkDocsSite:
             module_keys=keys,
             text=written.text,
             revision=written.revision,
-            format="markdown",
+            format=MARKDOWN.name,
             anchors="python-markdown",
             lines=written.lines,
         )
@@ -157,22 +157,18 @@ class MkDocsSite:
 
 def _load(file: Path, bounds: Path, depth: int = 0) -> dict[str, Any]:
     """Read a configuration and those that it inherits from within the directory."""
-    import yaml
-
     try:
         if file.stat().st_size > _LARGEST:
             raise UnreadableSite(
                 f"{file.name} is larger than a configuration is",
                 hint="Give the directory of the pages itself.",
             )
-        values = yaml.load(file.read_bytes().decode("utf-8"), Loader=_tolerant_loader())  # noqa: S506 (a safe loader)
-    except (OSError, UnicodeDecodeError, yaml.YAMLError, ValueError, RecursionError) as error:
-        line = " ".join(str(error).split())[:200]
+        values = load_yaml(file.read_bytes().decode("utf-8"))
+    except (OSError, ValueError) as error:
         raise UnreadableSite(
-            f"{file.name} cannot be read: {line}",
+            f"{file.name} cannot be read: {str(error)[:200]}",
             hint="Repair it, or give the directory of the pages itself.",
         ) from error
-    values = values if isinstance(values, dict) else {}
     parent = values.pop("INHERIT", None)
     if not isinstance(parent, str):
         return values
@@ -183,31 +179,6 @@ def _load(file: Path, bounds: Path, depth: int = 0) -> dict[str, Any]:
             hint="Give --site-url and the pages' directory.",
         )
     return {**_load(source, bounds, depth + 1), **values}
-
-
-def _tolerant_loader() -> Any:
-    """Return a safe YAML loader to which a tag it does not know is no error: the value behind it is not needed."""
-    import yaml
-
-    class Loader(yaml.SafeLoader):
-        pass
-
-    def environment(loader: Any, node: Any) -> Any:
-        """With no environment variable set, the last of a list is what is left."""
-        if isinstance(node, yaml.SequenceNode):
-            values = loader.construct_sequence(node)
-            return values[-1] if len(values) > 1 else None
-        return None
-
-    def relative(loader: Any, node: Any) -> str:
-        """Keep which directory a path is relative to."""
-        value = loader.construct_scalar(node) if isinstance(node, yaml.ScalarNode) else ""
-        return str(value or _PAGE_RELATIVE)
-
-    Loader.add_constructor("!ENV", environment)
-    Loader.add_constructor("!relative", relative)
-    Loader.add_multi_constructor("", lambda _loader, _suffix, _node: None)
-    return Loader
 
 
 def _text(config: dict[str, Any], key: str) -> str:

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+from recto.book.parsing.formats import MARKDOWN, MDX, format_of
 from recto.book.sources import mkdocs
 from recto.book.sources.directory import PageDirectory, Skipped, SourceFile, is_file
 from recto.book.sources.docusaurus import config as docusaurus_config
@@ -35,7 +36,6 @@ from recto.errors import ConfigurationError, InvalidArgument
 from recto.protocols import Source
 from recto.types import Failure, Page
 
-_EXTENSIONS = (".md", ".mdx")
 SKIPPED = frozenset({"node_modules", "build", "dist", "target", "__pycache__", "venv"})
 _PROJECT_ROOT = ".git"
 _SITES: tuple[tuple[tuple[str, ...], type[DocusaurusSite | mkdocs.MkDocsSite]], ...] = (
@@ -260,7 +260,7 @@ class _PlainRules:
 
     def wants(self, name: str) -> bool:
         return (
-            name.lower().endswith(_EXTENSIONS)
+            format_of(name) is not None
             and not name.rpartition("/")[2].startswith((".", "_"))
             and not self._left_out(name)
         )
@@ -275,9 +275,13 @@ class _PlainRules:
             module_keys=keys,
             text=written.text,
             revision=written.revision,
-            format="mdx" if self._mdx or written.name.lower().endswith(".mdx") else "markdown",
+            format=self._format(written.name),
             lines=written.lines,
         )
+
+    def _format(self, name: str) -> str:
+        found = format_of(name) or MARKDOWN
+        return MDX.name if self._mdx and found is MARKDOWN else found.name
 
     def module(self, path: str) -> str:
         return page_modules(path, self._book_file)[0]

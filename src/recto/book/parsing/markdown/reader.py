@@ -14,6 +14,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from recto.book.parsing.document import Block, Document, Section
+from recto.book.parsing.frontmatter import split_front_matter, stated
 from recto.book.parsing.markdown.text import Lines
 from recto.book.parsing.slugs import Slugs, slugger, split_explicit_id
 from recto.types import AnchorStyle
@@ -119,15 +120,17 @@ def parse(markdown: str, *, title: str = "", mdx: bool = False, anchors: AnchorS
         source = unwrapped(source)
     if source.count("\n") > _MOST_LINES:
         return _unstructured(source, title)
+    front_matter, body, count = split_front_matter(source)
+    source = "\n" * count + body  # line numbers stay those of the file
     env: dict[str, Any] = {}
     tokens = _reader_parser(mdx).parse(source, env)
     lines = Lines(source, mdx)
     for token in tokens:
         lines.edit(token)
     headings = _Headings(mdx, anchors, env.get("references", {})).read(tokens)
-    front_matter = _front_matter(tokens)
     first = next((heading.text for heading in headings.values() if heading.level == 1 and heading.opens), "")
-    title = _stated(front_matter, "title") or first or _stated(front_matter, "sidebar_label") or title
+    stated_title, label = ((stated(front_matter, key) or "").strip() for key in ("title", "sidebar_label"))
+    title = (stated_title or first or label)[:_LONGEST_HEADING] or title
     return Document(front_matter, title, tuple(_Sections(lines, headings, title).read(tokens)))
 
 
@@ -140,12 +143,11 @@ def _unstructured(source: str, title: str) -> Document:
 @cache
 def _reader_parser(mdx: bool) -> MarkdownIt:
     from markdown_it import MarkdownIt
-    from mdit_py_plugins.front_matter import front_matter_plugin
 
     from recto.book.parsing.markdown.blocks import containers_plugin, mdx_plugin, paragraphs_plugin
 
     parser = MarkdownIt("commonmark", {"maxNesting": _DEEPEST}).enable("table").disable("inline")
-    parser.use(front_matter_plugin).use(containers_plugin).use(paragraphs_plugin)
+    parser.use(containers_plugin).use(paragraphs_plugin)
     parser.block.ruler.at("reference", _reference)
     if mdx:
         parser.use(mdx_plugin)
@@ -159,27 +161,6 @@ def _reference(state: StateBlock, start: int, end: int, silent: bool) -> bool:
     return not state.src.startswith("[^", state.bMarks[start] + state.tShift[start]) and reference(
         state, start, end, silent
     )
-
-
-def _front_matter(tokens: Sequence[Token]) -> dict[str, Any]:
-    if not tokens or tokens[0].type != "front_matter":
-        return {}
-    import yaml
-
-    try:
-        values = yaml.safe_load(tokens[0].content)
-    except (
-        yaml.YAMLError,
-        ValueError,
-        RecursionError,
-    ):  # dates that do not exist, numbers without end, nesting without end
-        return {}
-    return values if isinstance(values, dict) else {}
-
-
-def _stated(front_matter: dict[str, Any], key: str) -> str:
-    value = front_matter.get(key)
-    return str(value).strip()[:_LONGEST_HEADING] if isinstance(value, str | int | float) else ""
 
 
 @dataclass(frozen=True, slots=True)

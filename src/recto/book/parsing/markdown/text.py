@@ -383,7 +383,7 @@ def _template(found: re.Match[str]) -> str:
 if TYPE_CHECKING:
     from markdown_it.token import Token
 
-_GONE = frozenset({"front_matter", "mdx_code", "stray"})
+_GONE = frozenset({"mdx_code", "stray"})
 _NO_ALT = re.compile(r"(?:!\[\s*\]\([^()\n]*\)(?:\{[^{}]*\})?\s*)+")
 _PREFIX = re.compile(r"[ \t>]*")
 

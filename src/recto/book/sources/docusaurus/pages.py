@@ -12,13 +12,14 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from recto.book.parsing.formats import MARKDOWN, MDX, format_of
 from recto.book.parsing.frontmatter import load_mapping, split_front_matter, stated
 from recto.book.sources.directory import Skipped, SourceFile
 from recto.book.sources.docusaurus.config import Docs, SidebarItem
 from recto.book.sources.globs import any_of
 from recto.book.sources.navigation import Navigation, by_navigation
 from recto.book.sources.options import BookFile, local_url, page_modules, title_of
-from recto.types import Page, PageFormat
+from recto.types import Page
 
 _DATE_OR_VERSION = re.compile(r"[0-9]+[-_.][0-9]+")
 _NUMBERED = re.compile(r"[0-9]+\s*[-_.]+\s*([^-_.\s].*)", re.DOTALL)
@@ -133,10 +134,7 @@ class DocsRules:
         """Whether a file is a page."""
         hidden = name.rpartition("/")[2].startswith(".")
         return (
-            not hidden
-            and name.endswith((".md", ".mdx"))
-            and self._included(name)
-            and not self._excluded(name)
+            not hidden and format_of(name) is not None and self._included(name) and not self._excluded(name)
         )
 
     def page(self, written: SourceFile) -> Page | Skipped:
@@ -165,13 +163,14 @@ class DocsRules:
         path = join(place.route, slug(name, front_matter, numbered=self._docs.numbered))
         return place.url + encoded(with_slash(path, place.base, place.slash))
 
-    def _format(self, name: str, front_matter: dict[str, Any]) -> PageFormat:
+    def _format(self, name: str, front_matter: dict[str, Any]) -> str:
+        by_suffix = format_of(name) or MDX
+        if by_suffix not in (MARKDOWN, MDX):
+            return by_suffix.name
         own = front_matter.get("mdx")
         chosen = own.get("format") if isinstance(own, dict) else None
         chosen = chosen if chosen in ("md", "mdx", "detect") else self._published.format
-        if chosen == "detect":
-            return "markdown" if name.endswith(".md") else "mdx"
-        return "markdown" if chosen == "md" else "mdx"
+        return (by_suffix if chosen == "detect" else MARKDOWN if chosen == "md" else MDX).name
 
     def _top_labels(self, name: str) -> tuple[str, ...]:
         """Return the label that a page's top directory has in the sidebar."""
