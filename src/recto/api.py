@@ -205,6 +205,7 @@ def _first_run(home: Path, retriever: Retriever, embedder: Embedder, store: Stor
 
 def index_sample(embedder: Embedder, store: Store, journal: Path, notify: Notify) -> None:
     """Index the sample book and tell of every quarter of it."""
+    from recto.evaluation.calibration import calibrate
     from recto.indexing.indexer import IndexJob, IndexProgress, index_book
 
     told = 0
@@ -217,7 +218,7 @@ def index_sample(embedder: Embedder, store: Store, journal: Path, notify: Notify
             notify(f"Indexing the sample book: {now.done} of {now.chunks} passages")
 
     index_book(
-        IndexJob(sample_source(), embedder),
+        IndexJob(sample_source(), embedder, calibrate=calibrate),
         store,
         SAMPLE_COLLECTION,
         journal=journal,

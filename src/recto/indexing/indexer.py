@@ -12,7 +12,7 @@ from recto.book.chunking import DEFAULT_SIZE, ChunkSize
 from recto.errors import InvalidArgument, RectoError
 from recto.indexing.journal import Journal
 from recto.indexing.planner import IndexSnapshot, Plan, PlannedChunk, Planner, Spool, current_state
-from recto.protocols import Build, Embedder, Source, Store
+from recto.protocols import Build, Embedder, Index, Source, Store
 from recto.search.analyzer import ANALYZER
 from recto.search.lexicon import LexiconBuilder
 from recto.types import Calibration, Fingerprint, IndexInfo, Vector
@@ -46,15 +46,20 @@ class IndexReport:
     notes: tuple[str, ...] = ()
 
 
+Calibrate = Callable[[Embedder, Index], Calibration]
+"""Measures the noise floor of a published index."""
+
+
 @dataclass(frozen=True, slots=True)
 class IndexJob:
-    """What is to be indexed and how: everything but where it goes."""
+    """What to index and how; without `calibrate`, the noise floor of a new index stays unknown."""
 
     source: Source
     embedder: Embedder
     size: ChunkSize = DEFAULT_SIZE
     modules: tuple[str, ...] = ()
     rebuild: bool = False
+    calibrate: Calibrate | None = None
 
 
 def plan_book(
@@ -110,25 +115,26 @@ def index_book(
         info = build.publish(fingerprint, lexicon.to_bytes())
         known.clear()
     before = previous.index.info.calibration if previous is not None and previous.reusable else None
-    return _measured(IndexReport(info, plan, published=True, notes=info.warnings), store, embedder, before)
+    return _calibrated(IndexReport(info, plan, published=True, notes=info.warnings), work, store, before)
 
 
-def _measured(
-    report: IndexReport, store: Store, embedder: Embedder, before: Calibration | None
-) -> IndexReport:
-    """Find out where noise ends in what was just published; without it an index is as good as any.
+def _calibrated(report: IndexReport, job: IndexJob, store: Store, before: Calibration | None) -> IndexReport:
+    """Measure the noise floor of the published index, or keep the last one if only a few chunks are new.
 
-    A few new passages do not move it: then what was measured before is kept, and a service is not asked again after every small change.
+    The index is usable without it, so a failure becomes a note.
     """
-    from recto.evaluation.calibration import calibrate
-
+    few = report.plan.chunks - report.plan.reused <= _FEW_NEW * report.plan.chunks
+    kept = before if few else None
+    calibrate = job.calibrate if kept is None else lambda *_: kept
+    if calibrate is None:
+        return report
     try:
         index = store.open(report.info.collection)
-        few = report.plan.chunks - report.plan.reused <= _FEW_NEW * report.plan.chunks
-        calibration = before if before is not None and few else calibrate(embedder, index)
+        calibration = calibrate(job.embedder, index)
         store.save_calibration(index.info, calibration)
     except RectoError as error:
-        note = f"The level of noise was not measured ({error.message}); `recto calibrate --collection {report.info.collection}` does it later."
+        later = f"`recto calibrate --collection {report.info.collection}` does it later."
+        note = f"The level of noise was not measured ({error.message}); {later}"
         return replace(report, notes=(*report.notes, note))
     return replace(report, info=replace(report.info, calibration=calibration))
 

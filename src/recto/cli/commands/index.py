@@ -328,7 +328,16 @@ class IndexCommand:
         return self._settings.home / "journal"
 
     def _work(self, source: Source) -> IndexJob:
-        return IndexJob(source, self._embedder, modules=self._request.modules, rebuild=self._request.rebuild)
+        from recto.evaluation.calibration import calibrate
+
+        request = self._request
+        return IndexJob(
+            source,
+            self._embedder,
+            modules=request.modules,
+            rebuild=request.rebuild,
+            calibrate=calibrate,
+        )
 
     def _point(self) -> None:
         store, name = self._store, self._collection
