@@ -22,7 +22,7 @@ import hashlib, sys
 from pathlib import Path
 import recto.indexing.indexer
 from recto.book.sources.tree import MarkdownTree
-from recto.indexing.indexer import Work, index_book
+from recto.indexing.indexer import IndexJob, index_book
 from recto.settings import load_settings
 from recto.api import open_embedder, open_store
 from tests.counting import Counting
@@ -36,7 +36,7 @@ class Noting(Counting):
 
 recto.indexing.indexer._BATCH = {BATCH}
 settings = load_settings()
-work = Work(MarkdownTree(Path(sys.argv[1]), "crashes"), Noting(open_embedder(settings, print)))
+work = IndexJob(MarkdownTree(Path(sys.argv[1]), "crashes"), Noting(open_embedder(settings, print)))
 print(index_book(work, open_store(settings, print), "crashes", journal=settings.home / "journal").published)
 """
 
