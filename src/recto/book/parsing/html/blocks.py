@@ -61,7 +61,7 @@ def fence(text: str, shortest: int) -> str:
 
 @dataclass(slots=True)
 class TextBlock:
-    """A rendered block; places of children and anchors count from its first line; headings have a level and an id."""
+    """A rendered block; children and anchors count from its first line; headings have a level and an id."""
 
     kind: str
     lines: list[str]
@@ -150,8 +150,8 @@ class Tabs:
 
 _HEADINGS = {f"h{level}": level for level in range(1, 7)}
 _BLOCKS = words(
-    "p div section article main header address fieldset figure figcaption summary hr ul ol li dl dt dd table tbody "
-    "thead tfoot tr td th caption pre blockquote details aside hgroup center x-tabs"
+    "p div section article main header address fieldset figure figcaption summary hr ul ol li dl dt dd table "
+    "tbody thead tfoot tr td th caption pre blockquote details aside hgroup center x-tabs"
 )
 _GROUP = re.compile(
     r"(?:^|\s)(?:theme-admonition|admonition|custom-block|markdown-alert|starlight-aside|nextra-callout|callout)(?:\s|$)"

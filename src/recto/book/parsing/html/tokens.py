@@ -22,15 +22,15 @@ _RAW = frozenset(
     {"script", "style", "iframe", "noframes", "noembed", "xmp", "textarea", "title", "plaintext"}
 )
 _KEPT = words(
-    "id class name role hidden style type encoding display href rel content property http-equiv colspan start "
-    "aria-hidden"
+    "id class name role hidden style type encoding display href rel content property http-equiv colspan "
+    "start aria-hidden"
 )
 _LONGEST_VALUE = 2000  # characters; embedded pictures and data are not needed
 
 _VOID = frozenset({"br", "hr", "wbr"})
 _OMITTED = words(
-    "area b base basefont bgsound big body col em embed font frame frameset head html i img input keygen link meta "
-    "nobr optgroup option param picture s select small source strike strong track tt u"
+    "area b base basefont bgsound big body col em embed font frame frameset head html i img input keygen "
+    "link meta nobr optgroup option param picture s select small source strike strong track tt u"
 )
 _SIBLINGS = frozenset({"p", "li", "dt", "dd", "tr", "td", "th", "tbody", "thead", "tfoot"})
 _RENAMED = {"a": "x-link", "code": "x-code"}
@@ -107,8 +107,8 @@ def _tag(html: str, position: int) -> tuple[Tag, int]:
 def simplify(html: str) -> str:
     """Simplify a page: drop emphasis, images, scripts and deep nesting.
 
-    A parser that follows the standard takes hours and gigabytes for a hostile page: it compares each attribute
-    with all others of its tag, each tag with all open ones, and reopens emphasis in every paragraph.
+    A parser that follows the standard takes hours and gigabytes for a hostile page: it compares each
+    attribute with all others of its tag, each tag with all open ones, and reopens emphasis in each paragraph.
     """
     written: list[str] = []
     opened: list[str] = []
@@ -182,8 +182,8 @@ _CONTENT = (
 )
 _CANDIDATES = 5
 _DROPPED_TAGS = words(
-    "nav footer aside script style template svg noscript iframe form button object audio video canvas dialog map "
-    "menu"
+    "nav footer aside script style template svg noscript iframe form button object audio video canvas dialog "
+    "map menu"
 )
 _DROPPED_ROLES = frozenset(
     {"navigation", "search", "button", "contentinfo", "tablist", "doc-toc", "doc-backlink"}

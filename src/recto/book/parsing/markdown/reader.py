@@ -227,7 +227,7 @@ class _Sections:
         """Return the sections that have text.
 
         A heading without text appears in the heading paths below it, and its anchor belongs to the first
-        section below it. If there is none, the heading becomes the text of its section, so that it can be found.
+        section below it. If there is none, the heading becomes the text of its section and can be found.
         """
         sections, ends = list[Section](), list[int]()
         opened, blocks = Section((self.title,), 1, "", 1, ()), list[Block]()
