@@ -1,4 +1,4 @@
-"""A run that is killed at any moment costs nobody anything: readers get the old or the new book, the next run finishes."""
+"""Killing an index run is safe: readers see the old or the new index, and the next run finishes the work."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ print(index_book(work, open_store(settings, print), "crashes", journal=settings.
 
 
 def write(book: Path, edition: int) -> set[str]:
-    """Write an edition of a book, each page of which differs from the other editions, and return its texts."""
+    """Write an edition of a book whose pages differ from those of other editions; return its texts."""
     book.mkdir(exist_ok=True)
     texts = set()
     for page in range(PAGES):
