@@ -353,16 +353,10 @@ class _Renderer:
         if not frame.blocks:
             return
         around = self._top
-        mark = (
-            {"dt": "", "dd": ": "}.get(frame.kind)
-            if frame.kind != "li"
-            else f"{around.number}. "
-            if around.kind == "ol"
-            else "- "
-        )
+        mark = {"dt": "", "dd": ": "}.get(frame.kind, f"{around.number}. " if around.kind == "ol" else "- ")
         around.number += 1
         block = join_blocks("item", frame.blocks)
-        indent = " " * len(mark or "")
+        indent = " " * len(mark)
         block.lines = [
             f"{mark}{line}" if place == 0 else f"{indent}{line}" if line else ""
             for place, line in enumerate(block.lines)

@@ -201,24 +201,25 @@ class DocusaurusConfig:
                 unread.append(name.data.source)
         return found, unread
 
+    def _exclude(self, options: Value) -> tuple[str, ...]:
+        stated = self.texts(options.get("exclude"), "docs.exclude")
+        return _EXCLUDE if stated is None else stated
+
     def _docs(self, options: Value) -> Docs:
         route = options.get("routeBasePath")
-        given = self._options.route_base_path is not None and isinstance(route.data, Unknown)
+        if self._options.route_base_path is not None and isinstance(route.data, Unknown):
+            route = Value("")  # the flag replaces it
+        elif route.missing:
+            route = replace(route, data="docs")
         numbers = options.get("numberPrefixParser")
         if isinstance(numbers.data, Unknown):
             self._note_unread("numberPrefixParser", numbers.data, "the usual one is used")
         return Docs(
             id=self.text(options.get("id"), "docs.id") or DEFAULT_ID,
             path=(self.text(options.get("path"), "docs.path") or "docs").strip("/").removeprefix("./"),
-            route=""
-            if given
-            else "docs"
-            if self.known(route, "docs.routeBasePath").missing
-            else self.text(route, "docs.routeBasePath"),
+            route=self.text(route, "docs.routeBasePath"),
             include=self.texts(options.get("include"), "docs.include") or _INCLUDE,
-            exclude=_EXCLUDE
-            if (excluded := self.texts(options.get("exclude"), "docs.exclude")) is None
-            else excluded,
+            exclude=self._exclude(options),
             numbered=numbers.data is not False,
             options=options,
         )
