@@ -292,13 +292,8 @@ def _grouped(spool: Spool, journal: Journal) -> Iterator[tuple[list[PlannedChunk
     sizes = {"unchanged": _WRITTEN, "known": _WRITTEN, "new": _BATCH}
     groups: dict[str, list[PlannedChunk]] = {step: [] for step in sizes}
     for entry in spool:
-        step = (
-            "unchanged"
-            if entry.unchanged
-            else "known"
-            if entry.passage.chunk.content_hash in journal
-            else "new"
-        )
+        known = entry.passage.chunk.content_hash in journal
+        step = "unchanged" if entry.unchanged else "known" if known else "new"
         groups[step].append(entry)
         if len(groups[step]) >= sizes[step]:
             yield groups[step], step
