@@ -22,7 +22,7 @@ from time import perf_counter
 
 from recto.api import SourceOptions, open_embedder, open_source, open_store, sample_source
 from recto.book.chunking import DEFAULT_SIZE, chunk_page
-from recto.book.parsing.document import read
+from recto.book.parsing.formats import read
 from recto.book.sources.tree import MarkdownTree
 from recto.indexing.indexer import IndexJob, index_book
 from recto.protocols import Embedder, Progress, Source

@@ -18,7 +18,7 @@ from markdown_it import MarkdownIt
 
 from recto._util.names import nearest, page_key
 from recto.book.chunking import ChunkSize, chunk_page
-from recto.book.parsing.document import read
+from recto.book.parsing.formats import read
 from recto.book.parsing.frontmatter import split_front_matter
 from recto.book.sources.options import SiteOptions
 from recto.book.sources.tree import open_book

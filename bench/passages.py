@@ -9,7 +9,7 @@ from typing import Literal
 
 from bench.vectors import Vectors
 from recto.book.chunking import ChunkSize, EmbeddingInput, chunk_page
-from recto.book.parsing.document import read
+from recto.book.parsing.formats import read
 from recto.types import Chunk, Page
 
 Variation = Literal["as it is", "no heading path", "one sentence of overlap"]

@@ -15,7 +15,7 @@ from onnx import TensorProto, helper
 
 from recto.api import sample_source
 from recto.book.chunking import ChunkSize, chunk_page
-from recto.book.parsing.document import read
+from recto.book.parsing.formats import read
 from recto.embedders.granite.embedder import MAX_TOKENS, PROBE, VARIANTS
 from recto.embedders.granite.int8 import CALIBRATION, LINEAR
 from recto.embedders.granite.model_pack import Pack, find_pack, read_pack

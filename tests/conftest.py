@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, settings
 
 from recto.api import index_sample, open_embedder, open_store
 from recto.book.sources.tree import open_book
+from recto.evaluation.calibration import calibrate
 from recto.indexing.indexer import IndexJob, index_book
 from recto.protocols import Embedder
 from recto.search.retriever import Retriever
@@ -81,7 +82,7 @@ def house(tmp_path_factory: pytest.TempPathFactory, embedder: Embedder) -> Path:
     root = tmp_path_factory.mktemp("house")
     book = write_library(root / "book")
     index_book(
-        IndexJob(open_book(book), embedder),
+        IndexJob(open_book(book), embedder, calibrate=calibrate),
         EdgeStore(root / "home"),
         "house",
         journal=root / "home" / "journal",

@@ -13,7 +13,7 @@ from bench.chunk_quality import Asked
 from bench.peers.runners.embedding import key
 from bench.vectors import Vectors
 from recto.book.chunking import DEFAULT_SIZE, EmbeddingInput, chunk_page
-from recto.book.parsing.document import read
+from recto.book.parsing.formats import read
 from recto.protocols import Source
 from recto.types import Chunk
 

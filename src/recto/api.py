@@ -71,6 +71,7 @@ def index(
     everything again. `collection` defaults to COLLECTION_NAME. Without either, the book gets the default names, so that
     `connect()` and every entry point find it.
     """
+    from recto.evaluation.calibration import calibrate
     from recto.indexing.indexer import IndexJob, IndexReport, index_book, plan_book
 
     settings = settings or load_settings()
@@ -86,7 +87,7 @@ def index(
         embedder, store = plugins.open_embedder(settings, _log.info), plugins.open_store(settings, _log.info)
         stack.callback(embedder.close)
         stack.callback(store.close)
-        job = IndexJob(source, embedder, rebuild=rebuild)
+        job = IndexJob(source, embedder, rebuild=rebuild, calibrate=calibrate)
         journal = settings.home / "journal"
         if dry_run:
             plan = plan_book(job, store, name, journal=journal, progress=progress)
@@ -254,6 +255,7 @@ def _first_run(home: Path, retriever: Retriever, embedder: Embedder, store: Stor
 
 def index_sample(embedder: Embedder, store: Store, journal: Path, notify: Notify) -> None:
     """Index the sample book and report every quarter of it."""
+    from recto.evaluation.calibration import calibrate
     from recto.indexing.indexer import IndexJob, index_book
 
     reported = 0
@@ -265,5 +267,5 @@ def index_sample(embedder: Embedder, store: Store, journal: Path, notify: Notify
             reported = quarter
             notify(f"Indexing the sample book: {now.done} of {now.chunks} chunks")
 
-    job = IndexJob(sample_source(), embedder)
+    job = IndexJob(sample_source(), embedder, calibrate=calibrate)
     index_book(job, store, SAMPLE_COLLECTION, journal=journal, progress=progress, wait=notify)

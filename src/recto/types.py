@@ -19,7 +19,6 @@ Mode = Literal["hybrid", "dense", "lexical"]
 MODES: tuple[Mode, ...] = ("hybrid", "dense", "lexical")
 GroupBy = Literal["page"]
 
-PageFormat = Literal["markdown", "mdx", "html"]
 AnchorStyle = Literal["github", "python-markdown"]
 """Who makes the anchors of a page's headings: Docusaurus and GitHub, or MkDocs."""
 
@@ -40,7 +39,7 @@ class Page:
     module_keys: tuple[str, ...]
     text: str
     revision: str
-    format: PageFormat = "markdown"
+    format: str = "markdown"
     anchors: AnchorStyle = "github"
     version: str = ""
     locale: str = ""

@@ -60,10 +60,10 @@ def test_flags_win() -> None:
         ("[site]\nexlude = []", "unknown key site.exlude", "Did you mean site.exclude?"),
         ("[site]\nversion = 1.0", "site.version must be text", "quotes"),
         ("[site]\ntrailing_slash = 'no'", "site.trailing_slash must be true or false", "without quotes"),
-        ("[site]\nexclude = 'a'", "site.exclude must be a list of texts", "drafts"),
+        ("[site]\nexclude = 'a'", "site.exclude must be a list of strings", "drafts"),
         ("[site]\nurl = 'example.org'", "site.url is not the address of a website", "https://"),
         ("site = 1", "site must be a table", "[site]"),
-        ("[modules]\nros2 = 'x'", "modules.ros2 must be a list of texts", ""),
+        ("[modules]\nros2 = 'x'", "modules.ros2 must be a list of strings", ""),
         ("[site", "cannot be read", "TOML"),
     ],
 )

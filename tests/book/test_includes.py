@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from recto.book.chunking import DEFAULT_SIZE, chunk_page
-from recto.book.parsing.document import read
-from recto.book.sources.tree import Tree, open_book
+from recto.book.parsing.formats import read
+from recto.book.sources.tree import BookTree, open_book
 from recto.types import Page
 
 DOCUSAURUS = "export default {url: 'https://x.org', baseUrl: '/', presets: [['classic', {docs: {}}]]};"
@@ -40,9 +40,9 @@ def docusaurus(root: Path, page: str, files: dict[str, str]) -> Path:
     return write(root, {"docusaurus.config.js": DOCUSAURUS, "docs/guide/page.mdx": page, **files})
 
 
-def opened(root: Path, name: str = "guide/page") -> tuple[Tree, Page]:
+def opened(root: Path, name: str = "guide/page") -> tuple[BookTree, Page]:
     source = open_book(root)
-    assert isinstance(source, Tree)
+    assert isinstance(source, BookTree)
     return source, next(page for page in list(source.pages()) if page.path.startswith(name))
 
 

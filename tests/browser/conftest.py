@@ -12,6 +12,7 @@ import pytest
 from playwright.sync_api import Browser, sync_playwright
 
 from recto.book.sources.tree import open_book
+from recto.evaluation.calibration import calibrate
 from recto.indexing.indexer import IndexJob, index_book
 from recto.protocols import Embedder
 from recto.server.http.options import ServeOptions
@@ -51,7 +52,7 @@ def shelf(sample_home: Path, embedder: Embedder, tmp_path_factory: pytest.TempPa
     shutil.copytree(sample_home, root / "home")
     book = write_hostile_book(root / "hostile")
     index_book(
-        IndexJob(open_book(book), embedder),
+        IndexJob(open_book(book), embedder, calibrate=calibrate),
         EdgeStore(root / "home"),
         "hostile",
         journal=root / "home" / "journal",

@@ -117,7 +117,10 @@ def test_a_book_about_everything_cannot_be_measured(tmp_path: Path, embedder: Em
 def test_an_index_run_survives_a_failure(small_book: Path, home: Path, embedder: Embedder) -> None:
     store = EdgeStore(home)
     report = index_book(
-        IndexJob(open_book(small_book), Silent(embedder)), store, "garden", journal=home / "journal"
+        IndexJob(open_book(small_book), Silent(embedder), calibrate=calibrate),
+        store,
+        "garden",
+        journal=home / "journal",
     )
     assert report.published
     assert report.notes == (
@@ -202,15 +205,20 @@ def test_separation_is_the_share_of_pairs_in_order() -> None:
 
 def test_a_small_change_keeps_what_was_measured(tmp_path: Path, embedder: Embedder) -> None:
     book, store = write_library(tmp_path / "book"), EdgeStore(tmp_path / "home")
-    first = index_book(IndexJob(open_book(book), embedder), store, "house", journal=tmp_path / "journal")
+    first = index_book(
+        IndexJob(open_book(book), embedder, calibrate=calibrate), store, "house", journal=tmp_path / "journal"
+    )
     (book / "welcome.md").write_text("# Welcome\n\nAn edited page.\n", "utf-8")
     second = index_book(
-        IndexJob(open_book(book), Silent(embedder)), store, "house", journal=tmp_path / "journal"
+        IndexJob(open_book(book), Silent(embedder), calibrate=calibrate),
+        store,
+        "house",
+        journal=tmp_path / "journal",
     )
     assert second.published
     assert second.info.calibration == first.info.calibration == store.open("house").info.calibration
     third = index_book(
-        IndexJob(open_book(book), Silent(embedder), rebuild=True),
+        IndexJob(open_book(book), Silent(embedder), calibrate=calibrate, rebuild=True),
         store,
         "house",
         journal=tmp_path / "journal",

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from recto.book.sources.tree import open_book
-from recto.evaluation.calibration import first_sentence, heading_question
+from recto.evaluation.calibration import calibrate, first_sentence, heading_question
 from recto.evaluation.coverage import WITHIN, cover, sections_of
 from recto.indexing.indexer import IndexJob, index_book
 from recto.protocols import Embedder
@@ -98,7 +98,9 @@ def test_copies_are_found(tmp_path: Path, embedder: Embedder) -> None:
         soil.replace("all year", "the whole year"), "utf-8"
     )
     store = EdgeStore(tmp_path / "home")
-    index_book(IndexJob(open_book(book), embedder), store, "house", journal=tmp_path / "journal")
+    index_book(
+        IndexJob(open_book(book), embedder, calibrate=calibrate), store, "house", journal=tmp_path / "journal"
+    )
     found = cover(Retriever(embedder, store, "house"))
     assert {
         (reached.section.page_url.rpartition("/")[2], reached.section.anchor) for reached in found.duplicates

@@ -12,6 +12,7 @@ from qdrant_client import QdrantClient, models
 
 from recto.book.sources.tree import open_book
 from recto.cli.commands.doctor import exit_code
+from recto.evaluation.calibration import calibrate
 from recto.evaluation.doctor.examination import examine
 from recto.evaluation.doctor.findings import Finding, Severity
 from recto.indexing.indexer import IndexJob, index_book
@@ -87,7 +88,7 @@ def test_included_files_that_are_missing_are_a_warning(
     page.write_text(f'{page.read_text("utf-8")}\n--8<-- "gone.md"\n', "utf-8")
     store = EdgeStore(tmp_path / "house" / "home")
     index_book(
-        IndexJob(open_book(tmp_path / "house" / "book"), embedder),
+        IndexJob(open_book(tmp_path / "house" / "book"), embedder, calibrate=calibrate),
         store,
         "house",
         journal=tmp_path / "journal",
@@ -159,7 +160,7 @@ def test_the_repair_repairs(house: Path, tmp_path: Path, embedder: Embedder) -> 
     breaking.publish_broken(store, "house", "broken", breaking.without_module)
     assert exit_code(examined(tmp_path / "home", "broken")) == 5
     index_book(
-        IndexJob(open_book(house / "book"), embedder, rebuild=True),
+        IndexJob(open_book(house / "book"), embedder, calibrate=calibrate, rebuild=True),
         store,
         "broken",
         journal=tmp_path / "home" / "journal",
@@ -172,7 +173,12 @@ def test_the_book_has_changed(house: Path, tmp_path: Path, embedder: Embedder) -
     home = tmp_path / "home"
     for name in ("module-1-garden", "module-2-kitchen"):
         shutil.rmtree(book / name)
-    index_book(IndexJob(open_book(book), embedder), EdgeStore(home), "house", journal=home / "journal")
+    index_book(
+        IndexJob(open_book(book), embedder, calibrate=calibrate),
+        EdgeStore(home),
+        "house",
+        journal=home / "journal",
+    )
     (book / "module-3-workshop" / "03-paint.md").write_text(
         "# Paint\n\nPaint is quite another matter today.\n", "utf-8"
     )

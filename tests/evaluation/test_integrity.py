@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from recto.book.chunking import DEFAULT_SIZE, chunk_page
-from recto.book.parsing.document import read
+from recto.book.parsing.formats import read
 from recto.book.sources.tree import open_book
 from recto.evaluation.integrity import (
     IssueKind,

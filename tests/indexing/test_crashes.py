@@ -1,4 +1,4 @@
-"""A run that is killed at any moment costs nobody anything: readers get the old or the new book, the next run finishes."""
+"""Killing an index run is safe: readers see the old or the new index, and the next run finishes the work."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ import hashlib, sys
 from pathlib import Path
 import recto.indexing.indexer
 from recto.book.sources.tree import MarkdownTree
-from recto.indexing.indexer import Work, index_book
+from recto.indexing.indexer import IndexJob, index_book
 from recto.settings import load_settings
 from recto.api import open_embedder, open_store
 from tests.counting import Counting
@@ -36,13 +36,13 @@ class Noting(Counting):
 
 recto.indexing.indexer._BATCH = {BATCH}
 settings = load_settings()
-work = Work(MarkdownTree(Path(sys.argv[1]), "crashes"), Noting(open_embedder(settings, print)))
+work = IndexJob(MarkdownTree(Path(sys.argv[1]), "crashes"), Noting(open_embedder(settings, print)))
 print(index_book(work, open_store(settings, print), "crashes", journal=settings.home / "journal").published)
 """
 
 
 def write(book: Path, edition: int) -> set[str]:
-    """Write an edition of a book, each page of which differs from the other editions, and return its texts."""
+    """Write an edition of a book whose pages differ from those of other editions; return its texts."""
     book.mkdir(exist_ok=True)
     texts = set()
     for page in range(PAGES):

@@ -1,4 +1,4 @@
-"""Turn a page into chunks: whole blocks of one section, sized by the embedder's own tokenizer."""
+"""Split a page into chunks: whole blocks of one section, sized by the embedder's tokenizer."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from recto.errors import ConfigurationError
 from recto.types import HEADING_SEPARATOR, Chunk, Page
 
 Count = Callable[[str], int]
-"""How many tokens a text has, without those that the model adds to every text."""
+"""Counts the tokens of a text."""
 Cuts = Callable[[str, int, int], Sequence[int]]
-"""Where a stretch of a text may be divided: positions between its two ends."""
+"""Returns the positions between two ends of a text where it may be split."""
 
 _SENTENCE = re.compile(r"(?<=[.!?…。！？])[\"'”’)\]]*\s+")
 _WHOLE = re.compile(r"`[^`\n]+`|\$[^$\n]+\$")
@@ -26,20 +26,20 @@ _WORD = re.compile(r"\s+")
 _LINE_END = re.compile("\n")
 _BLANK_LINE = re.compile(r"\n[ \t]*\n")
 _FENCE = re.compile(r"[ ]{0,3}(`{3,}|~{3,})")
-_SMALL_GLUE = 3  # characters of white space that whoever joins pieces has counted already
+_SMALL_GLUE = 3  # characters of white space that `_SEPARATOR_TOKENS` covers
 _LARGEST_GLUE = 64
-_GRAIN = 120  # characters; smaller parts are counted together, as every count has its cost
+_GRAIN = 120  # characters; smaller parts are counted together, because tokenizing is slow
 _CHARACTERS_AT_A_TIME = 8
-_LARGE = 64  # characters per token that fits: a block that is longer is too large, without counting it whole
+_LARGE = 64  # characters per token of the limit; a longer block does not fit, whatever its tokens
 _TABLE_HEAD = 2  # a table's first row and the line of dashes under it
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
-    """A part of a block; `glue` joins it to the part before it.
+class BlockPart:
+    """A part of a block; `glue` is the white space between it and the part before it.
 
-    `repeated` stands before it and `closing` behind it where the part before it or behind it is missing: the head of a table, the first
-    and the last line of a fence.
+    `repeated` and `closing` are added at the start and the end of a chunk: the header of a table, the first
+    and last line of a fence.
     """
 
     text: str
@@ -51,12 +51,12 @@ class Piece:
     closing: str = ""
 
 
-def pieces(block: Block, limit: int, count: Count) -> list[Piece]:
-    """Return a block as one piece, or as several of at most `limit` tokens each; no character is lost or doubled."""
+def split_block(block: Block, limit: int, count: Count) -> list[BlockPart]:
+    """Split a block into parts of at most `limit` tokens; no character is lost or repeated."""
     if len(block.text) <= limit * _LARGE:
         tokens = count(block.text)
         if tokens <= limit:
-            return [Piece(block.text, block.first, block.last, tokens)]
+            return [BlockPart(block.text, block.first, block.last, tokens)]
     if block.kind == "table" and (divided := _table(block, limit, count)):
         return divided
     if block.kind == "code" and (divided := _fence(block, limit, count)):
@@ -65,16 +65,16 @@ def pieces(block: Block, limit: int, count: Count) -> list[Piece]:
 
 
 def _levels(block: Block) -> list[Cuts]:
-    """Name the kinds of places to divide at, the best first."""
+    """Return where to split a block, best places first."""
     if block.kind == "paragraph":
-        return [_sentences, _words, _anywhere]
+        return [_sentences, _words, _characters]
     if block.cuts:
-        return [*(_inner(block, lines) for lines in block.cuts), _lines, _sentences, _words, _anywhere]
-    return [_blank_lines, _lines, _words, _anywhere]
+        return [*(_inner(block, lines) for lines in block.cuts), _lines, _sentences, _words, _characters]
+    return [_blank_lines, _lines, _words, _characters]
 
 
-def _table(block: Block, limit: int, count: Count) -> list[Piece]:
-    """Divide between rows and let every part have the head; a head that takes most of the room is not worth it."""
+def _table(block: Block, limit: int, count: Count) -> list[BlockPart]:
+    """Split a table between rows and repeat its header, unless the header takes most of the limit."""
     rows = block.text.split("\n", _TABLE_HEAD)
     if len(rows) <= _TABLE_HEAD:
         return []
@@ -82,8 +82,8 @@ def _table(block: Block, limit: int, count: Count) -> list[Piece]:
     return _repeating(block, "rows", head, rows[_TABLE_HEAD], "", limit, count)
 
 
-def _fence(block: Block, limit: int, count: Count) -> list[Piece]:
-    """Divide code between its lines and let every part be a fence of its own; one that is never closed is only lines."""
+def _fence(block: Block, limit: int, count: Count) -> list[BlockPart]:
+    """Split code between lines into fences; an unclosed fence is split as text."""
     opening, _, rest = block.text.partition("\n")
     body, _, closing = rest.rpartition("\n")
     opened, closed = _FENCE.match(opening), closing.strip()
@@ -94,8 +94,8 @@ def _fence(block: Block, limit: int, count: Count) -> list[Piece]:
 
 def _repeating(
     block: Block, kind: str, head: str, body: str, closing: str, limit: int, count: Count
-) -> list[Piece]:
-    """Divide what stands between a head and an end that every part repeats."""
+) -> list[BlockPart]:
+    """Split a body whose parts all repeat a head and an end."""
     around = count(head) + count(closing) if closing else count(head)
     if around > limit // 2:
         return []
@@ -110,10 +110,10 @@ def _repeating(
     return parts
 
 
-def _divided(block: Block, limit: int, count: Count) -> Iterator[Piece]:
-    """Turn the stretches of a block into pieces; the white space between them becomes glue."""
+def _divided(block: Block, limit: int, count: Count) -> Iterator[BlockPart]:
+    """Yield the parts of a block; the white space between them becomes glue."""
     text, before, line, counted = block.text, 0, 0, 0
-    for start, end, tokens in _stretches(text, 0, len(text), _levels(block), limit, count):
+    for start, end, tokens in _spans(text, 0, len(text), _levels(block), limit, count):
         part = text[start:end]
         begin = start + len(part) - len(part.lstrip("\n"))
         stop = start + len(part.rstrip())
@@ -123,19 +123,19 @@ def _divided(block: Block, limit: int, count: Count) -> Iterator[Piece]:
         part = text[begin:stop]
         first, last = block.source_line(line), block.source_line(line + part.count("\n"))
         glue = _bounded(text[before:begin]) if before else "\n\n"
-        yield Piece(part, first, last, tokens + max(0, len(glue) - _SMALL_GLUE), glue)
+        yield BlockPart(part, first, last, tokens + max(0, len(glue) - _SMALL_GLUE), glue)
         before = stop
 
 
 def _bounded(blanks: str) -> str:
-    """White space as it is, unless it goes on for ever: a model may count every blank of it."""
+    """Shorten very long white space, which some tokenizers count character by character."""
     return blanks if len(blanks) <= _LARGEST_GLUE else "\n\n" if "\n" in blanks else " "
 
 
-def _stretches(
+def _spans(
     text: str, start: int, end: int, levels: Sequence[Cuts], limit: int, count: Count, grain: int = _GRAIN
 ) -> Iterator[tuple[int, int, int]]:
-    """Fill stretches up to the limit with what lies between two cuts; what does not fit alone is cut at the next level."""
+    """Yield spans (start, end, tokens) up to the limit; a span that is too long is cut at the next level."""
     every = levels[0](text, start, end)
     while not every and len(levels) > 1:
         levels = levels[1:]
@@ -148,8 +148,8 @@ def _stretches(
             begin, tokens = left, 0
         finer = bisect_left(every, right) - bisect_left(every, left + 1) > 0
         if size > limit and (finer or len(levels) > 1):
-            # Small parts that were counted together are tried one by one, before they are cut themselves.
-            yield from _stretches(
+            # Try small parts that were counted together one by one, before cutting them.
+            yield from _spans(
                 text, left, right, levels if finer else levels[1:], limit, count, 0 if finer else _GRAIN
             )
             begin, tokens = right, 0
@@ -160,7 +160,7 @@ def _stretches(
 
 
 def _coarse(cuts: Sequence[int], start: int, grain: int) -> Iterator[int]:
-    """Leave out cuts that are too near to the one before."""
+    """Skip cuts that are too near to the one before."""
     for cut in cuts:
         if cut - start >= grain:
             yield cut
@@ -168,7 +168,7 @@ def _coarse(cuts: Sequence[int], start: int, grain: int) -> Iterator[int]:
 
 
 def _inner(block: Block, numbers: Sequence[int]) -> Cuts:
-    """Cut where the blocks begin and end that it holds."""
+    """Cut where nested blocks begin and end."""
     starts = [0, *(found.end() for found in _LINE_END.finditer(block.text))]
     lines = block.lines or range(block.first, block.first + len(starts))
     places = sorted(
@@ -190,7 +190,7 @@ def _lines(text: str, start: int, end: int) -> Sequence[int]:
 
 
 def _sentences(text: str, start: int, end: int) -> Sequence[int]:
-    """Cut behind sentences, but not within code or math that one line holds."""
+    """Cut after sentences, but not within inline code or math."""
     whole = [found.span() for found in _WHOLE.finditer(text, start, end)]
     cuts = (found.end() for found in _SENTENCE.finditer(text, start, end) if found.end() < end)
     return [
@@ -204,7 +204,7 @@ def _words(text: str, start: int, end: int) -> Sequence[int]:
     return [found.end() for found in _WORD.finditer(text, start, end) if start < found.end() < end]
 
 
-def _anywhere(_: str, start: int, end: int) -> Sequence[int]:
+def _characters(_: str, start: int, end: int) -> Sequence[int]:
     return range(start + _CHARACTERS_AT_A_TIME, end, _CHARACTERS_AT_A_TIME)
 
 
@@ -240,8 +240,8 @@ class EmbeddingInput:
 
 
 @dataclass(frozen=True, slots=True)
-class _Draft:
-    """A chunk before it has an id: consecutive pieces of one section."""
+class _ChunkDraft:
+    """A chunk before it has an id: consecutive parts of one section."""
 
     section: Section
     path: str
@@ -255,7 +255,7 @@ class _Draft:
         return f"{self.path}\n\n{self.text}"
 
 
-class _Tokens:
+class _TokenCounter:
     """Counts the tokens of a text without the special ones; counts of short texts are cached."""
 
     def __init__(self, count: Count) -> None:
@@ -285,11 +285,11 @@ def chunk_page(
             f"The embedding model reads only {max_tokens} tokens, too few for a chunk",
             hint="Choose another RECTO_MODEL.",
         )
-    count = _Tokens(count_tokens)
+    count = _TokenCounter(count_tokens)
     while True:
         drafts = [draft for section in document.sections for draft in _section_drafts(section, limit, count)]
-        # The sum of the parts' tokens may differ a little from the whole's. Where the whole could exceed the model's
-        # limit, it is counted; if it does exceed it, the page is split again with a smaller limit.
+        # The tokens of the whole may differ from the sum of its parts. Count the whole where it could exceed
+        # the model's limit, and if it does, split the page again with a smaller limit.
         close = (draft for draft in drafts if draft.tokens + count(draft.path) > max_tokens * _SAFE_SHARE)
         if limit <= _MIN_TOKENS or all(count.whole(draft.embedded) <= max_tokens for draft in close):
             break
@@ -308,7 +308,7 @@ def chunk_id(book: str, path: str, index: int) -> str:
     return str(uuid.uuid5(_NAMESPACE, f"{book}\n{path}\n{index}"))
 
 
-def _anchors(sections: Sequence[Section], drafts: Sequence[_Draft]) -> list[tuple[str, ...]]:
+def _anchors(sections: Sequence[Section], drafts: Sequence[_ChunkDraft]) -> list[tuple[str, ...]]:
     """Assign each anchor to the chunk of its section that holds its line, or to the section's last chunk."""
     found = [[draft.section.anchor] if draft.section.anchor else [] for draft in drafts]
     index = 0
@@ -325,7 +325,7 @@ def _anchors(sections: Sequence[Section], drafts: Sequence[_Draft]) -> list[tupl
 
 
 def _chunk(
-    page: Page, title: str, book: str, draft: _Draft, index: int, total: int, anchors: tuple[str, ...]
+    page: Page, title: str, book: str, draft: _ChunkDraft, index: int, total: int, anchors: tuple[str, ...]
 ) -> Chunk:
     return Chunk(
         id=chunk_id(book, page.path, index),
@@ -349,14 +349,14 @@ def _chunk(
     )
 
 
-def _section_drafts(section: Section, limit: int, count: _Tokens) -> list[_Draft]:
+def _section_drafts(section: Section, limit: int, count: _TokenCounter) -> list[_ChunkDraft]:
     """Pack a section's blocks into chunks of about equal size."""
     path = _heading_path(section, limit, count)
     room = limit - count(path) - count.special - _MARGIN
-    parts = [piece for block in section.blocks for piece in pieces(block, room, count)]
+    parts = [part for block in section.blocks for part in split_block(block, room, count)]
     total = sum(part.tokens + _SEPARATOR_TOKENS for part in parts)
     fair = total / math.ceil(total / room)
-    packed: list[list[Piece]] = [[]]
+    packed: list[list[BlockPart]] = [[]]
     tokens = 0
     for part in parts:
         if packed[-1] and (tokens + part.tokens + _SEPARATOR_TOKENS > room or tokens >= fair):
@@ -367,7 +367,7 @@ def _section_drafts(section: Section, limit: int, count: _Tokens) -> list[_Draft
     return [_packed(section, path, group) for group in packed]
 
 
-def _packed(section: Section, path: str, parts: Sequence[Piece]) -> _Draft:
+def _packed(section: Section, path: str, parts: Sequence[BlockPart]) -> _ChunkDraft:
     text = (
         parts[0].repeated
         + parts[0].text
@@ -375,11 +375,11 @@ def _packed(section: Section, path: str, parts: Sequence[Piece]) -> _Draft:
         + parts[-1].closing
     )
     tokens = sum(part.tokens + _SEPARATOR_TOKENS for part in parts)
-    return _Draft(section, path, text, parts[0].first, parts[-1].last, tokens)
+    return _ChunkDraft(section, path, text, parts[0].first, parts[-1].last, tokens)
 
 
 def _heading_path(section: Section, limit: int, count: Callable[[str], int]) -> str:
-    """Return the heading path, without its outer headings where it would take more than a quarter of the chunk."""
+    """Return the heading path, without its outer headings if it takes more than a quarter of the chunk."""
     headings = section.headings
     while len(headings) > 1 and count(HEADING_SEPARATOR.join(headings)) > limit // 4:
         headings = headings[1:]

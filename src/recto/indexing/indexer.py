@@ -1,4 +1,4 @@
-"""From a book to a published index: plan, embed what is new, build, verify, publish."""
+"""Index a book: plan, embed what is new, build, publish, calibrate."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from recto.book.chunking import DEFAULT_SIZE, ChunkSize
 from recto.errors import InvalidArgument, RectoError
 from recto.indexing.journal import Journal
 from recto.indexing.planner import IndexSnapshot, Plan, PlannedChunk, Planner, Spool, current_state
-from recto.protocols import Build, Embedder, Source, Store
+from recto.protocols import Build, Embedder, Index, Source, Store
 from recto.search.analyzer import ANALYZER
 from recto.search.lexicon import LexiconBuilder
 from recto.types import Calibration, Fingerprint, IndexInfo, Vector
 
-_BATCH = 96  # texts that are embedded and written to the journal at a time; the most that Cohere takes
-_WRITTEN = 256  # chunks that are handed to the store at a time where nothing has to be embedded
-_FEW_NEW = 0.1  # share of new passages up to which the level of noise is taken to be what it was
+_BATCH = 96  # texts per embedding call and journal entry; the most that Cohere accepts
+_WRITTEN = 256  # chunks per write if nothing has to be embedded
+_FEW_NEW = 0.1  # share of new chunks up to which the noise floor is assumed to stay the same
 
 
 @dataclass(frozen=True, slots=True)
 class IndexProgress:
-    """How far a run has come: while it reads, `plan` is None; then `done` chunks are written and `tokens` embedded."""
+    """The progress of a run: `plan` is None while it reads; `done` counts written chunks."""
 
     pages: int
     chunks: int
@@ -38,7 +38,7 @@ Watcher = Callable[[IndexProgress], None]
 
 @dataclass(frozen=True, slots=True)
 class IndexReport:
-    """What an index run did; `published` is false where nothing had changed, `notes` are of what came after the publishing."""
+    """The result of a run; `published` is false if nothing had changed."""
 
     info: IndexInfo
     plan: Plan
@@ -46,29 +46,34 @@ class IndexReport:
     notes: tuple[str, ...] = ()
 
 
+Calibrate = Callable[[Embedder, Index], Calibration]
+"""Measures the noise floor of a published index."""
+
+
 @dataclass(frozen=True, slots=True)
 class IndexJob:
-    """What is to be indexed and how: everything but where it goes."""
+    """What to index and how; without `calibrate`, the noise floor of a new index stays unknown."""
 
     source: Source
     embedder: Embedder
     size: ChunkSize = DEFAULT_SIZE
     modules: tuple[str, ...] = ()
     rebuild: bool = False
+    calibrate: Calibrate | None = None
 
 
 def plan_book(
-    work: IndexJob, store: Store, collection: str, *, journal: Path, progress: Watcher | None = None
+    job: IndexJob, store: Store, collection: str, *, journal: Path, progress: Watcher | None = None
 ) -> Plan:
-    """Say what indexing a book would do; nothing is written."""
-    known = _journal(journal, collection, work.embedder)
+    """Return what indexing a book would do; write nothing."""
+    known = _journal(journal, collection, job.embedder)
     return _planner(
-        work, current_state(store, collection, work.embedder, reuse=not work.rebuild), known, None, progress
+        job, current_state(store, collection, job.embedder, reuse=not job.rebuild), known, None, progress
     ).plan()
 
 
 def index_book(
-    work: IndexJob,
+    job: IndexJob,
     store: Store,
     collection: str,
     *,
@@ -76,29 +81,29 @@ def index_book(
     progress: Watcher | None = None,
     wait: Callable[[str], None] | None = None,
 ) -> IndexReport:
-    """Bring a collection to the state of a book; only text that is new to it is embedded.
+    """Index a book into a collection; embed only text that is new to it.
 
-    Readers see the old index until the new one is complete. What was embedded is kept in the `journal` directory until then, so that a
-    run that was interrupted does not embed it again. Pages that cannot be read keep their old version.
+    Readers see the old index until the new one is complete. The `journal` directory keeps new vectors until
+    then, so that an interrupted run does not embed them again. Unreadable pages keep their old version.
     """
-    embedder = work.embedder
+    embedder = job.embedder
     building = store.build(
-        collection, embedder.fingerprint, analyzer=ANALYZER, rebuild=work.rebuild, wait=wait
+        collection, embedder.fingerprint, analyzer=ANALYZER, rebuild=job.rebuild, wait=wait
     )
     with building as build, Spool() as spool:
         known = _journal(journal, collection, embedder)
-        previous = current_state(store, collection, embedder, reuse=not work.rebuild)
-        plan = _planner(work, previous, known, spool, progress).plan()
+        previous = current_state(store, collection, embedder, reuse=not job.rebuild)
+        plan = _planner(job, previous, known, spool, progress).plan()
         if not plan.chunks:
             failures = "; ".join(map(str, plan.failed[:3]))
             raise InvalidArgument(
-                f"There is no text in {work.source.location}", hint=failures or "All pages are empty."
+                f"There is no text in {job.source.location}", hint=failures or "All pages are empty."
             )
-        fingerprint = _fingerprint(work, plan)
+        fingerprint = _fingerprint(job, plan)
         if (
             previous is not None
             and not plan.changes
-            and not work.rebuild
+            and not job.rebuild
             and _is_current(previous.index.info, fingerprint)
         ):
             known.clear()
@@ -106,29 +111,30 @@ def index_book(
         if previous is not None:
             _carry_over(spool, previous, known)
         lexicon = LexiconBuilder()
-        _Writer(build, embedder, lexicon, known, previous, plan, progress).write(spool)
+        _IndexWriter(build, embedder, lexicon, known, previous, plan, progress).write(spool)
         info = build.publish(fingerprint, lexicon.to_bytes())
         known.clear()
     before = previous.index.info.calibration if previous is not None and previous.reusable else None
-    return _measured(IndexReport(info, plan, published=True, notes=info.warnings), store, embedder, before)
+    return _calibrated(IndexReport(info, plan, published=True, notes=info.warnings), job, store, before)
 
 
-def _measured(
-    report: IndexReport, store: Store, embedder: Embedder, before: Calibration | None
-) -> IndexReport:
-    """Find out where noise ends in what was just published; without it an index is as good as any.
+def _calibrated(report: IndexReport, job: IndexJob, store: Store, before: Calibration | None) -> IndexReport:
+    """Measure the noise floor of the published index, or keep the last one if only a few chunks are new.
 
-    A few new passages do not move it: then what was measured before is kept, and a service is not asked again after every small change.
+    The index is usable without it, so a failure becomes a note.
     """
-    from recto.evaluation.calibration import calibrate
-
+    few = report.plan.chunks - report.plan.reused <= _FEW_NEW * report.plan.chunks
+    kept = before if few else None
+    calibrate = job.calibrate if kept is None else lambda *_: kept
+    if calibrate is None:
+        return report
     try:
         index = store.open(report.info.collection)
-        few = report.plan.chunks - report.plan.reused <= _FEW_NEW * report.plan.chunks
-        calibration = before if before is not None and few else calibrate(embedder, index)
+        calibration = calibrate(job.embedder, index)
         store.save_calibration(index.info, calibration)
     except RectoError as error:
-        note = f"The level of noise was not measured ({error.message}); `recto calibrate --collection {report.info.collection}` does it later."
+        later = f"`recto calibrate --collection {report.info.collection}` does it later."
+        note = f"The level of noise was not measured ({error.message}); {later}"
         return replace(report, notes=(*report.notes, note))
     return replace(report, info=replace(report.info, calibration=calibration))
 
@@ -140,7 +146,7 @@ def _journal(directory: Path, collection: str, embedder: Embedder) -> Journal:
 
 
 def _planner(
-    work: IndexJob,
+    job: IndexJob,
     previous: IndexSnapshot | None,
     journal: Journal,
     spool: Spool | None,
@@ -151,35 +157,35 @@ def _planner(
             progress(IndexProgress(pages, chunks))
 
     return Planner(
-        work.source,
-        work.embedder,
-        work.size,
+        job.source,
+        job.embedder,
+        job.size,
         previous,
         journal,
-        modules=work.modules,
+        modules=job.modules,
         spool=spool,
         progress=notify,
     )
 
 
-def _fingerprint(work: IndexJob, plan: Plan) -> Fingerprint:
+def _fingerprint(job: IndexJob, plan: Plan) -> Fingerprint:
     return Fingerprint(
-        embedder=work.embedder.fingerprint,
-        chunker=str(work.size),
-        book=work.source.book,
-        source=work.source.location,
+        embedder=job.embedder.fingerprint,
+        chunker=str(job.size),
+        book=job.source.book,
+        source=job.source.location,
         content_hash=plan.content_hash,
         pages=len(plan.indexed),
         recto_version=__version__,
         created_at=datetime.now(UTC).isoformat(timespec="seconds"),
         analyzer=ANALYZER,
         modules=plan.module_titles(),
-        unresolved_includes=getattr(work.source, "unresolved_includes", 0),
+        unresolved_includes=getattr(job.source, "unresolved_includes", 0),
     )
 
 
 def _is_current(info: IndexInfo, wanted: Fingerprint) -> bool:
-    """Whether an index whose chunks are right also says the right things of itself."""
+    """Return whether the fingerprint of an up-to-date index is up to date, too."""
     made = info.fingerprint
     return (
         made is not None
@@ -191,7 +197,7 @@ def _is_current(info: IndexInfo, wanted: Fingerprint) -> bool:
 
 
 def _carry_over(spool: Spool, previous: IndexSnapshot, journal: Journal) -> None:
-    """Write the vectors of texts that only moved to the journal: a store that is changed in place may soon overwrite them."""
+    """Copy the vectors of moved texts to the journal, before a store that writes in place overwrites them."""
     moved: dict[str, str] = {}
 
     def flush() -> None:
@@ -211,8 +217,8 @@ def _carry_over(spool: Spool, previous: IndexSnapshot, journal: Journal) -> None
         flush()
 
 
-class _Writer:
-    """Feeds a build from the spool: what stays, what is known, and what must be embedded first, each in good-sized batches."""
+class _IndexWriter:
+    """Writes the planned chunks to a build in batches: unchanged, with known vectors, or to be embedded."""
 
     def __init__(
         self,
@@ -235,17 +241,17 @@ class _Writer:
         self._tokens = 0
 
     def write(self, spool: Spool) -> None:
-        """Write all; the store writes one batch while the next is embedded."""
+        """Write all chunks; the store writes one batch while the next is embedded."""
         self._notify()
         for entries, step in _grouped(spool, self._journal):
-            step_of = {"stays": self._keep, "known": self._add, "new": self._embed}
+            step_of = {"unchanged": self._keep, "known": self._add, "new": self._embed}
             step_of[step](entries)
             self._done += len(entries)
             self._notify()
 
     def _keep(self, entries: Sequence[PlannedChunk]) -> None:
         if self._previous is None:
-            raise RuntimeError("nothing stays where nothing was")
+            raise RuntimeError("an unchanged chunk needs a previous index")
         chunks = [entry.passage.chunk for entry in entries]
         self._build.keep(chunks, self._previous.index, self._lexicon.vectors(chunks))
 
@@ -282,13 +288,12 @@ class _Writer:
 
 
 def _grouped(spool: Spool, journal: Journal) -> Iterator[tuple[list[PlannedChunk], str]]:
-    """Gather entries by what must be done for them."""
-    sizes = {"stays": _WRITTEN, "known": _WRITTEN, "new": _BATCH}
+    """Yield batches of chunks that need the same step."""
+    sizes = {"unchanged": _WRITTEN, "known": _WRITTEN, "new": _BATCH}
     groups: dict[str, list[PlannedChunk]] = {step: [] for step in sizes}
     for entry in spool:
-        step = (
-            "stays" if entry.unchanged else "known" if entry.passage.chunk.content_hash in journal else "new"
-        )
+        known = entry.passage.chunk.content_hash in journal
+        step = "unchanged" if entry.unchanged else "known" if known else "new"
         groups[step].append(entry)
         if len(groups[step]) >= sizes[step]:
             yield groups[step], step

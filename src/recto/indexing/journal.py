@@ -1,4 +1,4 @@
-"""Vectors that were paid for are kept: every finished batch is written down at once, until the index is published."""
+"""The journal: keep the vectors of every finished batch until the index is published."""
 
 from __future__ import annotations
 
@@ -16,20 +16,21 @@ _FORMAT = "recto-journal-1"
 
 
 class Journal:
-    """Vectors by the hash of their text, for one embedder; what an interrupted run left is read up to the first damage.
+    """Vectors by the hash of their text, for one embedder; a damaged file is read up to the damage.
 
-    A batch is a line with a digest and the texts' hashes, then the vectors. Only where each vector lies is held in memory.
+    A batch is a line with a digest and the hashes of the texts, then the vectors. Only their
+    offsets are in memory.
     """
 
     def __init__(self, path: Path, embedder: EmbedderFingerprint) -> None:
         self._path = path
         self._embedder = embedder
         self._size = embedder.dim * 4
-        self._places: dict[bytes, int] = {}
+        self._offsets: dict[bytes, int] = {}
         self._end = 0
 
     def load(self) -> None:
-        """Read what is whole; another embedder's vectors are of no use."""
+        """Read the complete batches; ignore a file of another embedder."""
         with suppress(FileNotFoundError), self._path.open("rb") as file:
             if not self._is_readable(file.readline()):
                 return
@@ -45,23 +46,23 @@ class Journal:
 
     def __contains__(self, content_hash: str) -> bool:
         """Whether the vector of a text is known."""
-        return _key(content_hash) in self._places
+        return _key(content_hash) in self._offsets
 
     def vectors(self, hashes: Sequence[str]) -> dict[str, Vector]:
         """Return the vectors of the texts that are known."""
-        wanted = sorted((self._places[_key(name)], name) for name in set(hashes) if name in self)
+        wanted = sorted((self._offsets[_key(name)], name) for name in set(hashes) if name in self)
         found: dict[str, Vector] = {}
         if wanted:
             with self._path.open("rb") as file:
-                for place, name in wanted:
-                    file.seek(place)
+                for offset, name in wanted:
+                    file.seek(offset)
                     numbers = array("f")
                     numbers.frombytes(file.read(self._size))
                     found[name] = numbers.tolist()
         return found
 
     def add(self, hashes: Sequence[str], vectors: Sequence[Vector]) -> None:
-        """Write a batch down, in the place of anything damaged."""
+        """Append a batch, over anything damaged."""
         names = " ".join(hashes).encode("ascii")
         data = b"".join(array("f", vector).tobytes() for vector in vectors)
         try:
@@ -85,13 +86,13 @@ class Journal:
             ) from error
 
     def clear(self) -> None:
-        """Forget everything: it is in the index now."""
-        self._places.clear()
+        """Delete the journal: its vectors are in the index now."""
+        self._offsets.clear()
         self._end = 0
         self._path.unlink(missing_ok=True)
 
     def _is_readable(self, header: bytes) -> bool:
-        """Return whether the file's vectors can stand beside this embedder's."""
+        """Return whether the vectors of a file are compatible with this embedder."""
         try:
             format, model, revision, variant, dim = json.loads(header)
             made = EmbedderFingerprint(model, revision, dim, variant)
@@ -100,11 +101,11 @@ class Journal:
         return bool(format == _FORMAT) and made.is_compatible(self._embedder)
 
     def _note(self, hashes: Sequence[str], start: int) -> None:
-        self._places.update((_key(name), start + index * self._size) for index, name in enumerate(hashes))
+        self._offsets.update((_key(name), start + index * self._size) for index, name in enumerate(hashes))
 
 
 def _key(content_hash: str) -> bytes:
-    """Half the memory of its text."""
+    """Return a hash as bytes, which take half the memory of its text."""
     return bytes.fromhex(content_hash)
 
 

@@ -1,4 +1,4 @@
-"""What an index run will do: which pages are new, changed, gone or kept, and what must be embedded for them."""
+"""Plan an index run: which pages are new, changed, gone or kept, and what to embed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Self
 
 from recto._util.names import filter_keys, nearest
 from recto.book.chunking import ChunkSize, EmbeddingInput, chunk_page
-from recto.book.parsing.document import read
+from recto.book.parsing.formats import read
 from recto.errors import CollectionMissing, IndexDamaged, InvalidArgument, RectoError
 from recto.indexing.journal import Journal
 from recto.protocols import Embedder, Index, Source, Store
@@ -23,7 +23,7 @@ from recto.types import Chunk, Failure, Page
 
 
 class PageState(StrEnum):
-    """What happens to a page: `KEPT` could not be read now, its old version stays."""
+    """What happens to a page; `KEPT` could not be read, so its old version stays."""
 
     NEW = "new"
     CHANGED = "changed"
@@ -34,7 +34,7 @@ class PageState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PagePlan:
-    """A page, how many chunks it has, and what happens to it; `position` is zero if it was not read now."""
+    """A page, its number of chunks, and what happens to it; `position` is zero if it was not read now."""
 
     path: str
     url: str
@@ -46,7 +46,7 @@ class PagePlan:
 
 
 class IndexSnapshot:
-    """The current index as far as a plan needs it: what its chunks are, where a text's vector is, which pages it has."""
+    """What a plan needs of the current index: its chunks, the vectors of its texts, its pages."""
 
     def __init__(self, index: Index, *, reusable: bool) -> None:
         self.index = index
@@ -77,19 +77,19 @@ class IndexSnapshot:
             self._texts[bytes.fromhex(chunk.content_hash)] = chunk.id
 
     def __len__(self) -> int:
-        """How many chunks there are."""
+        """Return the number of chunks."""
         return len(self._states)
 
     def has(self, chunk: Chunk) -> bool:
-        """Whether the very same chunk is there, with a vector that can stay."""
+        """Return whether the index has this very chunk, with a vector that can be reused."""
         return self.reusable and self._states.get(chunk.id) == hash(chunk)
 
     def id_of(self, content_hash: str) -> str | None:
-        """Return a chunk that has a text's vector."""
+        """Return the id of a chunk that has the vector of a text."""
         return self._texts.get(bytes.fromhex(content_hash))
 
     def is_same(self, path: str, revision: str) -> bool:
-        """Whether a page was read in the very same way before, so that reading it again would give the same chunks."""
+        """Return whether the index has all chunks of this revision of a page."""
         known = self.pages.get(path)
         return (
             self.reusable
@@ -106,7 +106,7 @@ class IndexSnapshot:
 def current_state(
     store: Store, collection: str, embedder: Embedder, *, reuse: bool = True
 ) -> IndexSnapshot | None:
-    """Read the collection's own current index, if there is one whose chunks can be understood."""
+    """Return the current index of a collection, if Recto made one."""
     with suppress(CollectionMissing, IndexDamaged):
         index = store.open(collection)
         made = index.info.fingerprint
@@ -120,7 +120,7 @@ _IN_MEMORY = 4 << 20  # bytes
 
 @dataclass(frozen=True, slots=True)
 class PlannedChunk:
-    """A passage of the new index; `stays` says that the current index holds the very same chunk."""
+    """A chunk of the new index; it is `unchanged` if the current index has the very same one."""
 
     passage: EmbeddingInput
     unchanged: bool
@@ -128,13 +128,12 @@ class PlannedChunk:
 
 
 class Spool:
-    """Entries in the order of the book; nothing of it outlives the `with` block."""
+    """The planned chunks in book order, in a temporary file."""
 
     def __init__(self) -> None:
         self._file = tempfile.SpooledTemporaryFile(_IN_MEMORY, mode="w+", encoding="utf-8", newline="\n")  # noqa: SIM115 - closed by __exit__
 
     def __enter__(self) -> Self:
-        """Begin."""
         return self
 
     def __exit__(
@@ -144,7 +143,7 @@ class Spool:
         self._file.close()
 
     def append(self, entry: PlannedChunk) -> None:
-        """Set a passage aside."""
+        """Add a chunk."""
         chunk = entry.passage.chunk
         json.dump(
             (chunk.id, to_payload(chunk), entry.passage.embedded, entry.unchanged, entry.tokens), self._file
@@ -152,7 +151,7 @@ class Spool:
         self._file.write("\n")
 
     def __iter__(self) -> Iterator[PlannedChunk]:
-        """Yield what was set aside, from the beginning."""
+        """Yield all chunks from the beginning."""
         self._file.seek(0)
         for line in self._file:
             id, payload, embedded, unchanged, tokens = json.loads(line)
@@ -161,7 +160,7 @@ class Spool:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A whole run before it is done; `texts` and `tokens` are to be embedded, `reused` chunks have their vectors already."""
+    """A planned run; `texts` and `tokens` are to be embedded, `reused` chunks have their vectors already."""
 
     pages: tuple[PagePlan, ...]
     chunks: int
@@ -183,7 +182,7 @@ class Plan:
         return tuple(page for page in self.pages if page.state is not PageState.GONE)
 
     def module_titles(self) -> tuple[tuple[str, str], ...]:
-        """Return the names and titles of the modules in reading order; those of pages that were not read now come last."""
+        """Return the names and titles of modules in reading order; those of pages not read now come last."""
         read_first = sorted(self.indexed, key=lambda page: page.position or len(self.pages) + 1)
         titles: dict[str, str] = {}
         for page in read_first:
@@ -296,7 +295,7 @@ class Planner:
         )
 
     def _revision(self, page: Page) -> str:
-        """Stand for everything that a page's chunks depend on; its place among the other pages is not part of it."""
+        """Return a hash of everything that the chunks of a page depend on."""
         everything = (
             *astuple(replace(page, text="", lines=(), position=0)),
             self._source.book,
@@ -315,7 +314,7 @@ class Planner:
             self._wanted.add(key)
             tokens = self._embedder.count_tokens(passage.embedded)
             self._tokens += tokens
-        self._set_aside(PlannedChunk(passage, unchanged, tokens))
+        self._spool_chunk(PlannedChunk(passage, unchanged, tokens))
         return unchanged
 
     def _is_known(self, content_hash: str) -> bool:
@@ -323,7 +322,7 @@ class Planner:
             self._previous is not None and self._previous.id_of(content_hash) is not None
         )
 
-    def _set_aside(self, entry: PlannedChunk) -> None:
+    def _spool_chunk(self, entry: PlannedChunk) -> None:
         chunk = entry.passage.chunk
         digest = hashlib.sha256(f"{chunk.id} {chunk.content_hash}".encode()).digest()
         self._content ^= int.from_bytes(digest)  # the order in which chunks come does not count
@@ -333,7 +332,7 @@ class Planner:
             self._spool.append(entry)
 
     def _keep_and_drop(self) -> None:
-        """Decide on the pages of the current index that were not read now: some stay as they are, the others go."""
+        """Keep or drop the pages of the current index that were not read now."""
         if self._previous is None:
             return
         read_now = {page.path for page in self._pages}
@@ -347,7 +346,7 @@ class Planner:
             self._keep(chunk for chunk in self._previous.index.scroll() if chunk.source in self._kept)
 
     def _unread(self, path: str, previous: IndexSnapshot) -> PageState:
-        """Say what becomes of a page that was not read: it may have failed, be of a module that was not asked for, or be gone."""
+        """Return the state of a page that was not read: it failed, is of another module, or is gone."""
         outside = bool(self._modules) and self._modules.isdisjoint(previous.module_keys(path))
         failed = any(failure.covers(path) for failure in self._failed)
         if not (outside or failed) or previous.books != {self._source.book}:
@@ -355,7 +354,7 @@ class Planner:
         made = previous.index.info.fingerprint
         if made is None or not made.embedder.is_compatible(self._embedder.fingerprint):
             self._notes.append(
-                f"{path} was embedded by another model before, so it leaves the index until it can be read again."
+                f"{path} was embedded by another model, so it leaves the index until it can be read again."
             )
             return PageState.GONE
         return PageState.KEPT if failed else PageState.UNCHANGED
@@ -363,7 +362,7 @@ class Planner:
     def _keep(self, chunks: Iterable[Chunk]) -> None:
         for chunk in chunks:
             self._reused += 1
-            self._set_aside(PlannedChunk(EmbeddingInput(chunk, ""), unchanged=True))
+            self._spool_chunk(PlannedChunk(EmbeddingInput(chunk, ""), unchanged=True))
 
     def _no_such_module(self) -> InvalidArgument:
         known = sorted(self._other_modules)

@@ -1,4 +1,4 @@
-"""Copy an embedded index to a server, and show that both answer alike."""
+"""Copy an index to another store, and check that both return the same results."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SCORE_TOLERANCE = 1e-4
 
 @dataclass(frozen=True, slots=True)
 class Promotion:
-    """What was copied, and how many searches were compared on both sides."""
+    """The copy, and how many searches were compared."""
 
     info: IndexInfo
     compared: int
@@ -32,7 +32,7 @@ class Promotion:
 def promote(
     source: Index, target: Store, collection: str, progress: Callable[[int, int], None] | None = None
 ) -> Promotion:
-    """Copy all chunks with their vectors, verify the count, and compare a sample of searches before anyone relies on it."""
+    """Copy all chunks with their vectors, then compare a sample of searches."""
     made = source.info.fingerprint
     if made is None:
         raise ConfigurationError(
@@ -41,7 +41,7 @@ def promote(
         )
     samples: list[tuple[Chunk, Vector]] = []
     builder = LexiconBuilder()
-    made = replace(made, analyzer=ANALYZER)  # lexical vectors are made from the text, whatever the source has
+    made = replace(made, analyzer=ANALYZER)  # lexical vectors are made from the text
     with target.build(collection, made.embedder, analyzer=ANALYZER, rebuild=True) as build:
         done = 0
         for batch in _batches(source.scroll()):
@@ -59,9 +59,10 @@ def promote(
 
 
 def _compare(source: Index, copy: Index, samples: Sequence[tuple[Chunk, Vector]]) -> tuple[str, ...]:
-    """Search both sides for some chunks by their vectors and headings; return in which modes they differ without being damaged.
+    """Search both indexes by the vectors and headings of some chunks; return notes on acceptable differences.
 
-    Dense scores must agree. Lexical scores cannot where a collection has several shards: each counts the words of its own chunks.
+    Dense scores must agree. Lexical scores may differ if the copy has several shards, each with its
+    own word counts.
     """
     notes: dict[Mode, str] = {}
     vectors, headings = [vector for _, vector in samples], [chunk.heading_path for chunk, _ in samples]
@@ -74,9 +75,8 @@ def _compare(source: Index, copy: Index, samples: Sequence[tuple[Chunk, Vector]]
                     f"The copy answers differently: {difference}", hint="Run `recto promote` again."
                 )
             if difference:
-                notes[mode] = (
-                    f"The copy's {mode} scores differ, as they do in a collection of several shards ({difference})."
-                )
+                shards = "as they do in a collection of several shards"
+                notes[mode] = f"The copy's {mode} scores differ, {shards} ({difference})."
     return tuple(notes.values())
 
 
@@ -88,7 +88,7 @@ def shared_modes(left: Index, right: Index) -> tuple[Mode, ...]:
 def search_index(
     index: Index, mode: Mode, vectors: Sequence[Vector], queries: Sequence[str], top_k: int
 ) -> list[list[Hit]]:
-    """Return the best hits of queries whose vectors are known, each index using its own vocabulary."""
+    """Return the best hits of queries with known vectors, analyzed with the index's own lexicon."""
     lexicon = read_lexicon(index)
     if mode == "dense" or lexicon is None:
         return index.query_batch(vectors, top_k)
@@ -104,18 +104,17 @@ def search_index(
 
 
 def differs(left: list[Hit], right: list[Hit]) -> str:
-    """Describe how two answers differ; places within a tie may be exchanged, scores may differ in the fifth digit."""
+    """Describe how two results differ; order within a tie and the fifth digit of scores do not count."""
     if len(left) != len(right):
         return f"{len(left)} results against {len(right)}"
     for place, (one, other) in enumerate(zip(left, right, strict=True), 1):
         if abs(one.score - other.score) > SCORE_TOLERANCE:
             return f"rank {place}: score {one.score:.5f} against {other.score:.5f}"
         tied = {hit.chunk.id for hit in right if abs(hit.score - one.score) <= SCORE_TOLERANCE}
-        at_the_end = (
-            abs(one.score - left[-1].score) <= SCORE_TOLERANCE
-        )  # a tie may go on beyond the last place
+        at_the_end = abs(one.score - left[-1].score) <= SCORE_TOLERANCE  # a tie may extend beyond the top k
         if one.chunk.id not in tied and not at_the_end:
-            return f"rank {place}: {one.chunk.page_url} ({one.chunk.chunk_index}) against {other.chunk.page_url} ({other.chunk.chunk_index})"
+            pages = [f"{hit.chunk.page_url} ({hit.chunk.chunk_index})" for hit in (one, other)]
+            return f"rank {place}: {' against '.join(pages)}"
     return ""
 
 

@@ -1,19 +1,17 @@
-"""Read a page of any format into one document."""
+"""A parsed page: sections of blocks, whatever format it was written in."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
 
-from recto.types import Page
-
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A piece of a section that belongs together; lines count from one, `last` is its last line.
+    """A part of a section, such as a paragraph or a list; lines count from one, `last` is its last line.
 
-    `cuts` are the lines where blocks begin and end that it holds, those of the outermost first: the places to divide it at. `lines` are
-    the lines of the source that the lines of `text` come from; it is empty where none in between was left out.
+    `cuts` are the lines where its nested blocks begin and end, by nesting level: the best places to split it.
+    `lines` are the source lines of the lines of `text`; it is empty if they are consecutive.
     """
 
     kind: str
@@ -24,16 +22,16 @@ class Block:
     lines: tuple[int, ...] = ()
 
     def source_line(self, number: int) -> int:
-        """Return where a line of the text, counted from zero, stands in the source."""
+        """Return the source line of a line of the text, counted from zero."""
         return self.lines[number] if self.lines else self.first + number
 
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """What stands under one heading, without the sections below it; `headings` has the page's title first.
+    """The text under one heading, without its subsections; `headings` begins with the page title.
 
-    `anchors` are all places in it that an address can open, by their lines: its own heading, headings above it that have no text of
-    their own, headings and ids within its blocks.
+    `anchors` are all anchors in it, with their lines: its own, those of headings above it that have no text,
+    and those of headings and ids within its blocks.
     """
 
     headings: tuple[str, ...]
@@ -51,14 +49,3 @@ class Document:
     front_matter: dict[str, Any]
     title: str
     sections: tuple[Section, ...]
-
-
-def read(page: Page) -> Document:
-    """Return the sections of a page."""
-    if page.format == "html":
-        from recto.book.parsing.html import parse_html
-
-        return parse_html(page.text, title=page.title, url=page.url)
-    from recto.book.parsing.markdown import parse
-
-    return parse(page.text, title=page.title, mdx=page.format == "mdx", anchors=page.anchors)

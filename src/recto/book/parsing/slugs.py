@@ -1,4 +1,4 @@
-"""Anchors of headings, as the published page has them: Docusaurus and GitHub, or Python-Markdown."""
+"""Anchors of headings, as Docusaurus and GitHub or Python-Markdown make them."""
 
 from __future__ import annotations
 
@@ -13,28 +13,24 @@ _EXPLICIT = re.compile(r"\{#([^\s{}]+)\}|\{/\*\s*#([^\s{}*]+)[^{}]*\*/\}|<!--\s*
 _ATTRIBUTES = re.compile(r"\{:?[ ]*([^}\n ][^}\n]*)[ ]*\}")
 _ATTRIBUTE_ID = re.compile(r"(?:^|\s)(?:#|id=[\"']?)([^\s\"'}]+)")
 _NUMBERED = re.compile(r"(.*)_([0-9]+)", re.DOTALL)
-_CIRCLED = (
-    (0x24B6, 0x24E9),
-    (0x1F130, 0x1F149),
-    (0x1F150, 0x1F169),
-    (0x1F170, 0x1F189),
-)  # letters in circles and squares count as letters
+# Letters in circles and squares count as letters.
+_CIRCLED = ((0x24B6, 0x24E9), (0x1F130, 0x1F149), (0x1F150, 0x1F169), (0x1F170, 0x1F189))
 
 
 class Slugs(Protocol):
-    """Gives each heading of one page its anchor, in the order of the page."""
+    """Makes the anchors of one page, in the order of its headings."""
 
     def slug(self, heading: str) -> str:
-        """Return the anchor of the next heading that states none."""
+        """Return the anchor of the next heading that has no explicit id."""
 
 
 def slugger(style: AnchorStyle, explicit: Iterable[str] = ()) -> Slugs:
-    """Make the slugger of a page; `explicit` are the anchors that its headings state."""
+    """Return the slugger of a page; `explicit` are the ids that its headings state."""
     return PythonMarkdownSlugger(explicit) if style == "python-markdown" else Slugger()
 
 
 def split_explicit_id(heading: str, style: AnchorStyle = "github") -> tuple[str, str]:
-    """Split a heading's source into its text and its explicit id: `{#id}`, `{/* #id */}`, `<!-- #id -->`, or an attribute list."""
+    """Split a heading into its text and explicit id: `{#id}`, `{/* #id */}`, `<!-- #id -->`, `{: #id}`."""
     text = heading.rstrip()
     if style == "python-markdown" or text.endswith("}"):
         start = text.rfind("{")
@@ -48,13 +44,13 @@ def split_explicit_id(heading: str, style: AnchorStyle = "github") -> tuple[str,
 
 
 class Slugger:
-    """Makes anchors by GitHub's rules, as Docusaurus does; an explicit id takes no number from the others."""
+    """Makes anchors by GitHub's rules, as Docusaurus does; explicit ids do not count as duplicates."""
 
     def __init__(self) -> None:
         self._seen: dict[str, int] = {}
 
     def slug(self, heading: str) -> str:
-        """Return the anchor of the next heading; white space at its ends counts, as it does on the published page."""
+        """Return the anchor of the next heading; white space at its ends counts, as in Docusaurus."""
         base = "".join(_kept(mark) for mark in heading.lower())
         slug = base
         while slug in self._seen:
@@ -68,7 +64,7 @@ class PythonMarkdownSlugger:
     """Makes anchors as Python-Markdown's table of contents does, for MkDocs."""
 
     def __init__(self, explicit: Iterable[str] = ()) -> None:
-        """Begin with the ids that are stated anywhere on the page: they are taken before the first heading is named."""
+        """Reserve the explicit ids of the page."""
         self._seen = set(explicit)
         self._numbers: dict[str, int] = {}
 
@@ -79,7 +75,7 @@ class PythonMarkdownSlugger:
         if slug in self._seen or not slug:
             numbered = _NUMBERED.fullmatch(slug)
             base, number = (numbered[1], int(numbered[2])) if numbered else (slug, 0)
-            # Where the last search from this name ended, the next can begin: a thousand equal headings are not a million steps.
+            # Continue where the last search ended, so that many equal headings do not take quadratic time.
             number = self._numbers.get(slug, number) + 1
             while f"{base}_{number}" in self._seen:
                 number += 1
@@ -90,7 +86,7 @@ class PythonMarkdownSlugger:
 
 
 def _kept(mark: str) -> str:
-    """GitHub keeps letters, digits, marks, connectors and hyphens, turns a space into a hyphen and drops the rest."""
+    """Return what GitHub makes of a character: letters, digits, marks and connectors stay."""
     if mark == " ":
         return "-"
     if mark == "-" or (mark.isascii() and mark.isalnum()):

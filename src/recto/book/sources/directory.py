@@ -1,4 +1,4 @@
-"""A directory of pages: find its files and read them, without trusting what lies there."""
+"""A directory of pages: find and read its files, within size and link limits."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
-from recto.book.parsing.document import read
+from recto.book.parsing.formats import page_suffixes, read
 from recto.book.sources.includes import Includes
 from recto.book.sources.navigation import Navigation
 from recto.types import Failure, Page
 
-_INDEX_FILES = ("index.md", "index.mdx", "README.md", "README.mdx", "readme.md")
-_LARGEST_PAGE = 4 << 20  # bytes; no page that is written by people comes near it
+_INDEX_STEMS = ("index", "README", "readme")
+_LARGEST_PAGE = 4 << 20  # bytes; far more than any hand-written page has
 
 
 @dataclass(frozen=True, slots=True)
 class SourceFile:
-    """A file's text; `name` is its path within its directory, `path` its name within the book; `lines` as a page has them."""
+    """A file's text; `name` is relative to its directory, `path` to the book; `lines` is as in `Page`."""
 
     name: str
     path: str
@@ -32,36 +32,37 @@ class SourceFile:
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """Why a file is no page of the book, such as `draft`."""
+    """Why a file is not part of the book, such as `draft`."""
 
     reason: str
 
 
 class Rules(Protocol):
-    """What a kind of site says of the files in a directory."""
+    """How a kind of site treats the files in a directory."""
 
     def enters(self, folder: str) -> bool:
-        """Whether there may be pages below a directory."""
+        """Return whether a directory may hold pages."""
 
     def wants(self, name: str) -> bool:
-        """Whether a file is a page."""
+        """Return whether a file is a page."""
 
     def page(self, written: SourceFile) -> Page | Skipped:
         """Make the page of a file."""
 
     def module(self, path: str) -> str:
-        """Return the module of a page by its name within the book."""
+        """Return the module of a page by its path in the book."""
 
     def navigation(self, names: Sequence[str]) -> Navigation:
-        """Put pages, which come in the order of their names, into the order in which they are read."""
+        """Return the reading order of pages, which are given in the order of their names."""
 
 
 @dataclass(frozen=True, slots=True)
 class PageDirectory:
     """A directory and its rules.
 
-    `below` narrows it to a directory or a file within; `translated` holds files that stand in for those of the same name; links may
-    not lead out of `bounds`; `prefix` stands before all names; `includes` puts included files into the pages' texts.
+    `below` limits it to a subdirectory or a file. Files in `translated` replace those of the same name.
+    Symbolic links may not leave `bounds`. `prefix` is put before all names. `includes` inserts included
+    files.
     """
 
     root: Path
@@ -75,7 +76,7 @@ class PageDirectory:
     notes: list[str] = field(default_factory=list)
 
     def names(self) -> list[str]:
-        """Find the pages in the order of their names; note those that look like one and cannot be read."""
+        """Return the pages in the order of their names; record those that cannot be read in `refused`."""
         start = self.root / self.below if self.below else self.root
         if start.is_file():
             return [
@@ -86,8 +87,8 @@ class PageDirectory:
         return sorted(self._walk(start))
 
     def index_title(self, folder: str) -> str:
-        """Return the title that the index page of a directory states, if there is one."""
-        for name in (_joined(folder, file) for file in _INDEX_FILES):
+        """Return the title of a directory's index page, or ""."""
+        for name in (_joined(folder, stem + suffix) for stem in _INDEX_STEMS for suffix in page_suffixes()):
             if self.rules.wants(name) and is_file(self.file(name)) and not self._reason(self.file(name)):
                 page = self.read(name)
                 return read(replace(page, title="")).title if isinstance(page, Page) else ""
@@ -118,7 +119,7 @@ class PageDirectory:
         return "" if name == "." else name
 
     def _acceptable(self, name: str) -> bool:
-        """Whether a file can be read; if not, say why."""
+        """Return whether a file can be read; if not, record why."""
         if reason := self._reason(self.file(name)):
             self.refused.append(Failure(_shown(self.prefix + name), reason))
         return not reason
@@ -138,7 +139,7 @@ class PageDirectory:
         return ""
 
     def file(self, name: str) -> Path:
-        """Return the file of a name: the translation, if there is one."""
+        """Return the file of a page: its translation, if there is one."""
         if self.translated is not None and is_file(self.translated / name):
             return self.translated / name
         return self.root / name
@@ -161,7 +162,7 @@ class PageDirectory:
 
 
 def is_file(path: Path) -> bool:
-    """Whether a file is there, as far as we may look."""
+    """Return whether a path is a file that can be accessed."""
     try:
         return path.is_file()
     except OSError:
@@ -169,7 +170,7 @@ def is_file(path: Path) -> bool:
 
 
 def bounds_of(site: Path, root: Path) -> Path | None:
-    """Return where links from a site's directory of pages may lead; None if the directory lies outside the site's project."""
+    """Return the directory that links must stay in; None if `root` is outside the site's project."""
     if root.is_relative_to(site):
         return site
     project = next((folder for folder in site.parents if (folder / ".git").exists()), site.parent)
@@ -181,7 +182,7 @@ def _joined(folder: str, name: str) -> str:
 
 
 def _shown(name: str) -> str:
-    """A name that can be printed: bytes that are no text are escaped."""
+    """Return a name that can be printed, with undecodable bytes escaped."""
     return (
         name if name.isprintable() and name.isascii() else name.encode("utf-8", "backslashreplace").decode()
     )

@@ -1,22 +1,22 @@
-"""Patterns of file names: the globs of Docusaurus and of `recto.toml`, and the patterns of `.gitignore` that MkDocs uses."""
+"""File name patterns: the globs of Docusaurus and `recto.toml`, the `.gitignore` patterns of MkDocs."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
 
-_LONGEST = 2_000  # characters; no pattern that is written by people comes near it
+_LONGEST = 2_000  # characters of a pattern; the rest is ignored
 Matches = Callable[[str], bool]
 
 
 def any_of(patterns: Iterable[str]) -> Matches:
-    """Return whether a path, relative and with slashes, matches one of the globs."""
+    """Return a function that tells whether a relative path matches one of the globs."""
     found = [glob(pattern.removeprefix("./")) for pattern in patterns]
     return lambda name: any(pattern.fullmatch(name) for pattern in found)
 
 
 def glob(pattern: str) -> re.Pattern[str]:
-    """Translate a glob with `**`, `*`, `?`, `[…]` and `{a,b}`; what is not one matches itself."""
+    """Translate a glob with `**`, `*`, `?`, `[…]` and `{a,b}` into a regular expression."""
     pattern = re.sub(r"(?:\*\*/)+", "**/", pattern[:_LONGEST])
     source, index, depth = "", 0, 0
     while index < len(pattern):
@@ -41,7 +41,7 @@ def _translated(mark: str) -> str:
 
 
 def _group(pattern: str, index: int) -> tuple[str, int] | None:
-    """Translate a set of characters such as `[!a-z]`; return it and where it ends."""
+    """Translate a character set such as `[!a-z]`; return it and where it ends."""
     end = pattern.find("]", index + 2)
     if end < 0:
         return None
@@ -62,7 +62,7 @@ def _group(pattern: str, index: int) -> tuple[str, int] | None:
 
 
 def ignored(lines: Iterable[str]) -> Matches:
-    """Return whether a file is ignored by the lines of a `.gitignore`; the last line that matches decides."""
+    """Return a function that tells whether the lines of a `.gitignore` ignore a file."""
     rules = [rule for line in lines if (rule := _rule(line))]
 
     def matches(name: str) -> bool:
@@ -85,5 +85,5 @@ def _rule(line: str) -> tuple[bool, bool, re.Pattern[str]] | None:
     folders_only = line.endswith("/")
     line = line.rstrip("/")
     anchored = "/" in line
-    line = line.lstrip("/").replace("{", "[{]").replace("}", "[}]")  # braces are no alternatives there
+    line = line.lstrip("/").replace("{", "[{]").replace("}", "[}]")  # braces have no meaning there
     return negated, folders_only, glob(line if anchored else f"**/{line}")

@@ -1,8 +1,9 @@
-"""Included files: put their text where a page includes them, as text and without running anything.
+"""Included files: insert their text where a page includes them, without running anything.
 
-A finder lists the directives of a text: `MkDocsIncludes` those of MkDocs' extensions and plugins, `DocusaurusIncludes` imports of
-partials and of raw files. `Includes` reads the files that they name, inside the repository only, and counts what it could not read.
-A directive that does not resolve stays in the text, where the Markdown reader leaves it out, or is replaced by nothing.
+A finder lists the directives of a text: `MkDocsIncludes` those of MkDocs extensions and plugins, and
+`DocusaurusIncludes` imports of partials and raw files. `Includes` reads the files, inside the repository
+only, and counts those that it cannot read. A directive that does not resolve is removed, or left to the
+Markdown reader.
 """
 
 from __future__ import annotations
@@ -17,15 +18,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from recto.book.parsing.formats import MARKDOWN, MDX
 from recto.book.parsing.frontmatter import split_front_matter
 from recto.book.parsing.markdown.text import tag_end
 
 _DEEPEST = 10  # files within files
 _LARGEST_FILE = 1 << 20  # bytes
 _LARGEST_ADDED = 1 << 20  # characters that included files may add to a page
-_CHARGE = 64  # characters that an included file counts at least, so that many empty ones end, too
-_SHOWN = 5  # unresolved files that a note names
-_MARKDOWN = (".md", ".mdx", ".markdown")
+_CHARGE = 64  # characters that each included file adds to its own, to limit the number of empty ones
+_SHOWN = 5  # unresolved files in a note
+_MARKDOWN = (*MARKDOWN.suffixes, *MDX.suffixes)
 _LANGUAGES = {
     "py": "python",
     "pyi": "python",
@@ -37,16 +39,17 @@ _LANGUAGES = {
 }
 
 Select = Callable[[str], str | None]
-"""Takes a file's text and returns the part of it that is meant; None if the file does not have that part."""
+"""Returns the part of a file's text to include; None if the file does not have it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Directive:
-    """What stands between `start` and `end` of a text, and the file that replaces it.
+    """A directive between `start` and `end` of a text, and the file that replaces it.
 
-    `path` is looked for in `bases`, with each of `suffixes`; without a path the directive only goes away. If `code` is not None, the
-    file's text is put into a fence with this info string; `prefix` begins each line; `apart` puts blank lines around. `otherwise`
-    replaces a directive that does not resolve; None leaves it. `reason` says why it cannot resolve, if that is known beforehand.
+    `path` is searched in `bases`, with each of `suffixes`; a directive without a path is only removed. If
+    `code` is not None, the text becomes a fence with this info string. `prefix` begins each line; `apart`
+    adds blank lines around. `otherwise` replaces a directive that does not resolve; None leaves it.
+    `reason` says why it cannot resolve, if that is known beforehand.
     """
 
     start: int
@@ -68,7 +71,7 @@ class Finder(Protocol):
     """Lists the directives of a kind of site."""
 
     def __call__(self, text: str, file: Path) -> Sequence[Directive]:
-        """Return the directives of a file's text in their order; they do not overlap."""
+        """Return the directives of a file's text in order, without overlaps."""
 
 
 class _UnresolvedError(Exception):
@@ -76,15 +79,15 @@ class _UnresolvedError(Exception):
 
 
 @dataclass(slots=True)
-class _Job:
-    """One page that is expanded: its name, and the characters that may still be added to it."""
+class _Expansion:
+    """The state of expanding one page: its name, and how many characters may still be added."""
 
     name: str
     left: int = _LARGEST_ADDED
 
 
 class Includes:
-    """Expands the pages of one book and remembers what was included and what could not be."""
+    """Expands the pages of one book and records which files were included and which were not."""
 
     def __init__(self, find: Finder, *bounds: Path) -> None:
         """Take the directories that included files must lie in."""
@@ -93,25 +96,25 @@ class Includes:
         self.reset()
 
     def reset(self) -> None:
-        """Forget what was counted."""
+        """Reset the counts."""
         self.resolved = 0
         self.pages = 0
         self.unresolved: list[str] = []
         self.files: dict[Path, tuple[int, int]] = {}
-        """The files that were included, with the time and size that they had."""
+        """The included files with their modification time and size."""
 
     def expand(self, name: str, file: Path, text: str) -> tuple[str, tuple[int, ...]]:
-        """Return a page's text with included files in place, and the page's own line of each line; no lines if it is as written."""
+        """Return a page's text with included files, and the page's line of each line if the text changed."""
         before, normal = self.resolved, _normal(text)
-        expanded, lines = self._expanded(normal, _Job(name), (file.resolve(),))
+        expanded, lines = self._expanded(normal, _Expansion(name), (file.resolve(),))
         self.pages += self.resolved > before
         return (text, ()) if expanded == normal else (expanded, tuple(lines))
 
-    def _expanded(self, text: str, job: _Job, stack: tuple[Path, ...]) -> tuple[str, list[int]]:
+    def _expanded(self, text: str, expansion: _Expansion, stack: tuple[Path, ...]) -> tuple[str, list[int]]:
         """Replace the directives of a file; `stack` has the file last and those that include it before."""
         pieces, lines, position, number = [], [1], 0, 1
         for directive in self._find(text, stack[-1]):
-            new = self._replacement(directive, job, stack)
+            new = self._replacement(directive, expansion, stack)
             if new is None:
                 continue
             before = text[position : directive.start]
@@ -122,27 +125,29 @@ class Includes:
             lines += [number] * new.count("\n")
             number += text.count("\n", directive.start, directive.end)
             position = directive.end
-            if not new and text[position - 1 : position] == "\n":  # whole lines went away
+            if not new and text[position - 1 : position] == "\n":  # whole lines were removed
                 lines[-1] = number
         rest = text[position:]
         lines += range(number + 1, number + 1 + rest.count("\n"))
         return "".join([*pieces, rest]), lines
 
-    def _replacement(self, directive: Directive, job: _Job, stack: tuple[Path, ...]) -> str | None:
+    def _replacement(
+        self, directive: Directive, expansion: _Expansion, stack: tuple[Path, ...]
+    ) -> str | None:
         if not directive.path:
             return ""
         try:
-            text = self._included(directive, job, stack)
+            text = self._included(directive, expansion, stack)
         except _UnresolvedError as reason:
             if directive.counted:
-                self.unresolved.append(f"{job.name}: {directive.path} ({reason})")
+                self.unresolved.append(f"{expansion.name}: {directive.path} ({reason})")
             return directive.otherwise
         lines = text.split("\n")
         prefix = directive.prefix
         text = "\n".join([lines[0], *((prefix + line) if line else prefix.rstrip() for line in lines[1:])])
         return f"\n\n{text}\n\n" if directive.apart else prefix + text
 
-    def _included(self, directive: Directive, job: _Job, stack: tuple[Path, ...]) -> str:
+    def _included(self, directive: Directive, expansion: _Expansion, stack: tuple[Path, ...]) -> str:
         if directive.reason:
             raise _UnresolvedError(directive.reason)
         file = self._file(directive)
@@ -158,17 +163,17 @@ class Includes:
             text = part
         elif file.suffix.lower() in _MARKDOWN and directive.code is None:
             text = split_front_matter(text)[1]
-        job.left -= len(text) + _CHARGE
-        if job.left < 0:
+        expansion.left -= len(text) + _CHARGE
+        if expansion.left < 0:
             raise _UnresolvedError(
                 f"included files would add more than {_LARGEST_ADDED >> 20} MiB to the page"
             )
         self.resolved += 1
-        text = (self._expanded(text, job, (*stack, file))[0] if directive.nested else text).strip("\n")
+        text = (self._expanded(text, expansion, (*stack, file))[0] if directive.nested else text).strip("\n")
         return text if directive.code is None else _fenced(text, file, directive.code)
 
     def _file(self, directive: Directive) -> Path:
-        """Find a directive's file; if there is none, the first place to look at says why."""
+        """Return the file of a directive; the error gives the reason for the first candidate."""
         if "://" in directive.path:
             raise _UnresolvedError("on the web")
         reasons = []
@@ -184,11 +189,7 @@ class Includes:
                     return file
                 else:
                     reasons.append("not a file")
-            except (
-                OSError,
-                RuntimeError,
-                ValueError,
-            ):  # not there, a loop of links, a name that no file can have
+            except (OSError, RuntimeError, ValueError):  # missing, a loop of links, an impossible name
                 reasons.append("missing")
         raise _UnresolvedError(reasons[0] if reasons else "missing")
 
@@ -210,18 +211,17 @@ class Includes:
 
 
 def notes(found: Sequence[Includes]) -> list[str]:
-    """Say how many files were included and which were not."""
+    """Return notes on how many files were included and which were not."""
     resolved, pages = sum(one.resolved for one in found), sum(one.pages for one in found)
     unresolved = [line for one in found for line in one.unresolved]
-    told = []
+    lines = []
     if resolved:
-        told.append(f"{_counted(resolved, 'included file')} resolved in {_counted(pages, 'page')}.")
+        lines.append(f"{_counted(resolved, 'included file')} resolved in {_counted(pages, 'page')}.")
     if unresolved:
         more = f", and {len(unresolved) - _SHOWN} more" if len(unresolved) > _SHOWN else ""
-        told.append(
-            f"{_counted(len(unresolved), 'included file')} could not be resolved: {', '.join(unresolved[:_SHOWN])}{more}."
-        )
-    return told
+        listed = ", ".join(unresolved[:_SHOWN]) + more
+        lines.append(f"{_counted(len(unresolved), 'included file')} could not be resolved: {listed}.")
+    return lines
 
 
 def repository_of(site: Path) -> Path:
@@ -235,12 +235,12 @@ def _counted(number: int, what: str) -> str:
 
 
 def _normal(text: str) -> str:
-    """Return a text with the line ends that the Markdown reader gives it."""
+    """Normalise line ends."""
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def _fenced(text: str, file: Path, info: str) -> str:
-    """Return a fence with a file's text; an info string without a language gets that of the file's suffix."""
+    """Return a fence with a file's text; the suffix gives the language if the info string has none."""
     marks = "`" * (max([2, *(len(run) for run in re.findall(r"`{3,}", text))]) + 1)
     suffix = file.suffix.lower().removeprefix(".")
     language = "" if info[:1].strip() else _LANGUAGES.get(suffix, suffix)
@@ -251,7 +251,7 @@ _FENCE = re.compile(r"^[ \t>]*+(?P<marks>`{3,}+|~{3,}+)[ \t]*+(?P<info>[^`\s]*+)
 
 
 class _Fences:
-    """Where the fences of a text are; what is fenced as `mdx-code-block` is not code."""
+    """The code fences of a text; `mdx-code-block` fences are not code."""
 
     def __init__(self, text: str) -> None:
         self._starts: list[int] = []
@@ -272,21 +272,19 @@ class _Fences:
             self._ends.append(end)
 
     def hold(self, position: int) -> bool:
-        """Whether a position is within a fence."""
+        """Return whether a position is in a fence."""
         index = bisect_right(self._starts, position) - 1
         return index >= 0 and position < self._ends[index]
 
 
 def _in_order(found: Sequence[Directive]) -> list[Directive]:
-    """Sort directives and drop those that begin within another one."""
+    """Sort directives and drop those that overlap an earlier one."""
     kept: list[Directive] = []
     for directive in sorted(found, key=lambda directive: directive.start):
         if not kept or directive.start >= kept[-1].end:
             kept.append(directive)
     return kept
 
-
-# MkDocs ---------------------------------------------------------------------------------------------------------------------------
 
 _BRACES = re.compile(
     r"(?<![\\`])\{![+-]?>?(?P<path>[^\]\[|!{}\n]++)(?:\[ln:(?P<slice>[^\]\n]*+)\])?[ \t]*+(?:\|[^!{}\n]*+)?"
@@ -297,11 +295,13 @@ _VARIANTS = re.compile(
 )
 _LN = re.compile(r"\bln\[([^\]]*)\]")
 _SNIPPET = re.compile(
-    r"^(?P<prefix>[ \t>]*)(?P<escape>;*)-+8<-+(?:[ \t]+(?:\"(?P<double>[^\"\n]+)\"|'(?P<single>[^'\n]+)'))?[ \t]*$",
+    r"^(?P<prefix>[ \t>]*)(?P<escape>;*)-+8<-+"
+    r"(?:[ \t]+(?:\"(?P<double>[^\"\n]+)\"|'(?P<single>[^'\n]+)'))?[ \t]*$",
     re.MULTILINE,
 )
 _SECTION = re.compile(
-    r"(?P<escape>;?)-{1,40}8<-+[ \t]+\[[ \t]*(?P<type>start|end)[ \t]*:[ \t]*(?P<name>[A-Za-z][\w-]*)[ \t]*\]",
+    r"(?P<escape>;?)-{1,40}8<-+[ \t]+\[[ \t]*"
+    r"(?P<type>start|end)[ \t]*:[ \t]*(?P<name>[A-Za-z][\w-]*)[ \t]*\]",
     re.IGNORECASE,
 )
 _SNIPPET_PART = re.compile(r"(?P<path>.*?)(?P<part>(?::-?\d*){1,2}(?:,-?\d*(?::-?\d*)?)*|:[A-Za-z][\w-]*)?")
@@ -310,18 +310,18 @@ _TAG = re.compile(
 )
 _MARKER = r"\b{}=(?:\"((?:\\.|[^\"\\])*)\"|'((?:\\.|[^'\\])*)')"
 _PREFIX = re.compile(r"[ \t>]*")
-_FAR = 1_000  # characters; nobody looks for the ends of a longer line
+_FAR = 1_000  # characters that are searched for the start and end of a line
 
 BRACES, VARIANTS, SNIPPETS, TAGS = "{!", "{*", "8<-", "{%"
 
 
 @dataclass(frozen=True, slots=True)
 class MkDocsIncludes:
-    """Finds the directives of markdown-include and mdx_include, of FastAPI's variants, of pymdownx.snippets and of include plugins.
+    """Finds the directives of the include extensions and plugins of MkDocs.
 
-    `bases` has, for each syntax that the site's configuration turns on, the directories that its paths are relative to; None is that of
-    the including file. Then those of `usual` are tried. A syntax that is not turned on is included where its file is found; it is only
-    counted as unresolved outside code, because there it may be an example.
+    `bases` has the search directories of each syntax that the site turns on; None is the directory of the
+    including file. `usual` is searched next. Directives of other syntaxes are resolved if their file
+    exists; they count as unresolved only outside code, where they cannot be examples.
     """
 
     usual: tuple[Path, ...]
@@ -393,7 +393,7 @@ class MkDocsIncludes:
                 start, end, path.strip() or written, bases, select=select, prefix=prefix, counted=counted
             )
 
-        block = -1  # where the block form's list of files begins
+        block = -1  # start of the list of files in the block form
         for found in _SNIPPET.finditer(text):
             written = found["double"] or found["single"]
             if found["escape"] or (written and block >= 0):
@@ -422,7 +422,7 @@ class MkDocsIncludes:
             if TAGS not in self.bases and (
                 fences.hold(found.start()) or (prefix or "").startswith((" " * 4, "\t"))
             ):
-                continue  # code: most likely an example of a template
+                continue  # code: most likely an example
             yield Directive(
                 start,
                 end,
@@ -435,7 +435,7 @@ class MkDocsIncludes:
 
 
 def _whole_line(text: str, start: int, end: int) -> tuple[int, int, str | None]:
-    """Return where a directive begins and ends, with the indentation before it if it is alone on its lines; else that is None."""
+    """Return the span of a directive, and its indentation if it is alone on its lines, else None."""
     line, close = _line_start(text, start), text.find("\n", end, end + _FAR)
     close = min(len(text), end + _FAR) if close < 0 else close
     prefix = text[line:start]
@@ -445,13 +445,13 @@ def _whole_line(text: str, start: int, end: int) -> tuple[int, int, str | None]:
 
 
 def _line_start(text: str, position: int) -> int:
-    """Return where the line of a position begins, or a place far before it."""
+    """Return the start of the line of a position, or a position far before it."""
     far = max(position - _FAR, 0)
     return max(text.rfind("\n", far, position) + 1, far)
 
 
 def _lines(ranges: str, mark: str, *, gap: str = "\n", open_end: bool = False) -> Select:
-    """Select lines such as `1-3,5`; with `open_end` a single number is where the part begins."""
+    """Select lines such as `1-3,5`; with `open_end`, a single number selects everything from that line on."""
 
     def select(text: str) -> str | None:
         lines, parts = text.removesuffix("\n").split("\n"), []
@@ -486,7 +486,7 @@ def _section(name: str) -> Select:
 
 
 def _between(options: str) -> Select | None:
-    """Select what is behind `start="…"` and before `end="…"`, each time if both are given and come again."""
+    """Select the text between `start="…"` and `end="…"`; every occurrence if both are given."""
     marks = [re.search(_MARKER.format(name), options) for name in ("start", "end")]
     start, end = ("" if mark is None else (mark[1] or mark[2] or "") for mark in marks)
     start, end = (
@@ -504,8 +504,6 @@ def _between(options: str) -> Select | None:
 
     return select
 
-
-# Docusaurus -----------------------------------------------------------------------------------------------------------------------
 
 _IMPORT = re.compile(
     r"^[ \t]*import\s+(?P<name>\w+)\s+from\s+(?P<quote>['\"])(?P<path>[^'\"\n]+)(?P=quote);?[ \t]*$",
@@ -525,7 +523,7 @@ _SCRIPTS = ("", ".js", ".jsx", ".ts", ".tsx", ".mjs", ".json")
 
 @dataclass(frozen=True, slots=True)
 class DocusaurusIncludes:
-    """Finds `<X />` for partials (`import X from './_x.mdx'`) and `{X}` for files that are imported by raw-loader."""
+    """Finds `<X />` for partials (`import X from './_x.mdx'`) and `{X}` for raw-loader imports."""
 
     site: Path
 
@@ -540,7 +538,7 @@ class DocusaurusIncludes:
         partials = {
             one["name"]: one["path"]
             for one in imports
-            if one["path"].endswith((".md", ".mdx")) and "!" not in one["path"]
+            if one["path"].endswith(_MARKDOWN) and "!" not in one["path"]
         }
         raw = {one["name"]: path for one in imports if (path := _raw_path(one["path"]))}
         if not partials and not raw and "raw-loader" not in text:
@@ -623,7 +621,7 @@ def _raw_path(path: str) -> str:
 
 
 def _info(attributes: str) -> str:
-    """Return the info string of a fence from the attributes of a code block: its language and title, if it has them."""
+    """Return the info string of a fence, from the language and title attributes of a code block."""
     found = dict(_ATTRIBUTE.findall(attributes))
     named = re.search(r"language-([\w+-]+)", found.get("className", ""))
     language = found.get("language") or (named[1] if named else "")

@@ -1,4 +1,4 @@
-"""A MkDocs site: its pages, their addresses, and the titles that its navigation gives them."""
+"""A MkDocs site: its pages, their URLs, and the titles in its navigation."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urljoin
 
+from recto.book.parsing.formats import MARKDOWN
+from recto.book.parsing.frontmatter import PAGE_RELATIVE, load_yaml
 from recto.book.sources.directory import PageDirectory, Skipped, SourceFile, bounds_of, is_file
 from recto.book.sources.globs import any_of, ignored
 from recto.book.sources.includes import (
@@ -23,9 +25,8 @@ from recto.book.sources.options import BookFile, UnreadableSite, check_url, loca
 from recto.types import Page
 
 CONFIG_FILES = ("mkdocs.yml", "mkdocs.yaml")
-_EXTENSIONS = (".markdown", ".mdown", ".mkdn", ".mkd", ".md")
 _ALWAYS_IGNORED = (".*", "/templates/")
-_LARGEST = 1 << 20  # bytes; no configuration that is written by people comes near it
+_LARGEST = 1 << 20  # bytes; far more than any configuration has
 _MOST_PARENTS = 10
 _DEEPEST = 50
 _INCLUDING = {
@@ -33,11 +34,10 @@ _INCLUDING = {
     VARIANTS: ("markdown_include_variants",),
     SNIPPETS: ("pymdownx.snippets",),
 }
-_PAGE_RELATIVE = "!relative"  # `base_path: !relative` is the directory of the page
 
 
 class MkDocsSite:
-    """Finds the pages of a MkDocs site and acts as the rules for its one directory."""
+    """A MkDocs site; it is also the rules of its one directory."""
 
     def __init__(self, config_file: Path, book_file: BookFile, book: str) -> None:
         self.directory = config_file.parent
@@ -64,8 +64,8 @@ class MkDocsSite:
         """The directory of the pages."""
         return (self.directory / (_text(self._config, "docs_dir") or "docs")).resolve()
 
-    def shelves(self, path: Path) -> list[PageDirectory]:
-        """Return the directory with the pages, narrowed to `path` if that is within; nothing if it is elsewhere."""
+    def directories(self, path: Path) -> list[PageDirectory]:
+        """Return the directory of the pages, limited to `path`; nothing if `path` is elsewhere."""
         if path != self.directory and not path.is_relative_to(self.root):
             return []
         below = "" if path == self.directory else path.relative_to(self.root).as_posix().removeprefix(".")
@@ -78,7 +78,7 @@ class MkDocsSite:
         return [PageDirectory(self.root, self, below, bounds=bounds, includes=self._includes())]
 
     def _includes(self) -> Includes:
-        """Make what includes files, with the directories that the site's extensions and plugins look into."""
+        """Return the includes, with the directories that the site's extensions and plugins search."""
         extensions, plugins = _options(self._config, "markdown_extensions"), _options(self._config, "plugins")
         bases: dict[str, tuple[Path | None, ...]] = {}
         for syntax, names in _INCLUDING.items():
@@ -94,7 +94,7 @@ class MkDocsSite:
         return Includes(MkDocsIncludes((self.directory, self.root, repository), bases), repository, self.root)
 
     def _base(self, path: str) -> Path | None:
-        if path == _PAGE_RELATIVE:
+        if path == PAGE_RELATIVE:
             return None
         place = self.directory / path.replace("$config_dir", str(self.directory)).replace(
             "$docs_dir", str(self.root)
@@ -102,15 +102,15 @@ class MkDocsSite:
         return place.parent if is_file(place) else place
 
     def enters(self, folder: str) -> bool:
-        """Whether there may be pages below a directory."""
+        """Return whether a directory may hold pages."""
         return not folder.rpartition("/")[2].startswith(".") and folder != "templates"
 
     def wants(self, name: str) -> bool:
-        """Whether a file is a page."""
-        if not name.endswith(_EXTENSIONS) or self._ignored(name) or self._left_out(name):
+        """Return whether a file is a page."""
+        if not name.endswith(MARKDOWN.suffixes) or self._ignored(name) or self._left_out(name):
             return False
         folder, _, file = name.rpartition("/")
-        # Where both are there, MkDocs publishes the index.
+        # MkDocs publishes index.md if both exist.
         return not (
             file == "README.md"
             and is_file(self.root / folder / "index.md")
@@ -130,21 +130,21 @@ class MkDocsSite:
             module_keys=keys,
             text=written.text,
             revision=written.revision,
-            format="markdown",
+            format=MARKDOWN.name,
             anchors="python-markdown",
             lines=written.lines,
         )
 
     def module(self, path: str) -> str:
-        """Return the module of a page by its name within the book."""
+        """Return the module of a page by its path in the book."""
         return page_modules(path, self._book_file)[0]
 
     def navigation(self, names: Sequence[str]) -> Navigation:
-        """Order pages as the site's `nav` does; those that it does not list come after them."""
+        """Order pages as `nav` does; pages that it does not list come last."""
         return Navigation(by_navigation(names, self._sections), self._sections)
 
     def _relative(self, name: str) -> str:
-        """Return a page's address below that of the site."""
+        """Return the URL of a page relative to that of the site."""
         folder, _, file = name.rpartition("/")
         stem = file.rpartition(".")[0]
         stem = "index" if stem == "README" else stem
@@ -156,58 +156,29 @@ class MkDocsSite:
 
 
 def _load(file: Path, bounds: Path, depth: int = 0) -> dict[str, Any]:
-    """Read a configuration and those that it inherits from within the directory."""
-    import yaml
-
+    """Load a configuration and those that it inherits from in its directory."""
     try:
         if file.stat().st_size > _LARGEST:
             raise UnreadableSite(
-                f"{file.name} is larger than a configuration is",
+                f"{file.name} is larger than {_LARGEST >> 20} MiB",
                 hint="Give the directory of the pages itself.",
             )
-        values = yaml.load(file.read_bytes().decode("utf-8"), Loader=_tolerant_loader())  # noqa: S506 (a safe loader)
-    except (OSError, UnicodeDecodeError, yaml.YAMLError, ValueError, RecursionError) as error:
-        line = " ".join(str(error).split())[:200]
+        values = load_yaml(file.read_bytes().decode("utf-8"))
+    except (OSError, ValueError) as error:
         raise UnreadableSite(
-            f"{file.name} cannot be read: {line}",
+            f"{file.name} cannot be read: {str(error)[:200]}",
             hint="Repair it, or give the directory of the pages itself.",
         ) from error
-    values = values if isinstance(values, dict) else {}
     parent = values.pop("INHERIT", None)
     if not isinstance(parent, str):
         return values
     source = (file.parent / parent).resolve()
     if not source.is_relative_to(bounds) or not source.is_file() or depth >= _MOST_PARENTS:
         raise UnreadableSite(
-            f"{file.name}: INHERIT names {parent}, which is no file within {bounds.name}",
+            f"{file.name}: INHERIT names {parent}, which is not a file in {bounds.name}",
             hint="Give --site-url and the pages' directory.",
         )
     return {**_load(source, bounds, depth + 1), **values}
-
-
-def _tolerant_loader() -> Any:
-    """Return a safe YAML loader to which a tag it does not know is no error: the value behind it is not needed."""
-    import yaml
-
-    class Loader(yaml.SafeLoader):
-        pass
-
-    def environment(loader: Any, node: Any) -> Any:
-        """With no environment variable set, the last of a list is what is left."""
-        if isinstance(node, yaml.SequenceNode):
-            values = loader.construct_sequence(node)
-            return values[-1] if len(values) > 1 else None
-        return None
-
-    def relative(loader: Any, node: Any) -> str:
-        """Keep which directory a path is relative to."""
-        value = loader.construct_scalar(node) if isinstance(node, yaml.ScalarNode) else ""
-        return str(value or _PAGE_RELATIVE)
-
-    Loader.add_constructor("!ENV", environment)
-    Loader.add_constructor("!relative", relative)
-    Loader.add_multi_constructor("", lambda _loader, _suffix, _node: None)
-    return Loader
 
 
 def _text(config: dict[str, Any], key: str) -> str:
@@ -216,13 +187,13 @@ def _text(config: dict[str, Any], key: str) -> str:
 
 
 def _texts(value: Any) -> list[str]:
-    """Return a text or a list of texts as a list."""
+    """Return a string or a list of strings as a list."""
     values = value if isinstance(value, list) else [value]
     return [item for item in values if isinstance(item, str)]
 
 
 def _options(config: dict[str, Any], key: str) -> dict[str, dict[str, Any]]:
-    """Return the extensions or plugins of a configuration with their options; MkDocs takes a list or a mapping."""
+    """Return the extensions or plugins with their options; MkDocs accepts a list or a mapping."""
     value = config.get(key)
     items = [value] if isinstance(value, dict) else value if isinstance(value, list) else []
     pairs = [pair for item in items for pair in (item.items() if isinstance(item, dict) else [(item, None)])]
@@ -230,7 +201,7 @@ def _options(config: dict[str, Any], key: str) -> dict[str, dict[str, Any]]:
 
 
 def _nav_entries(nav: Any, sections: tuple[str, ...]) -> Iterator[tuple[str, str, tuple[str, ...]]]:
-    """Yield the files of the navigation, the titles they have there, and the titles of the sections above them."""
+    """Yield each file of the navigation, its title, and the titles of the sections above it."""
     if len(sections) > _DEEPEST:
         return
     if isinstance(nav, str):

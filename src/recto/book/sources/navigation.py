@@ -1,4 +1,4 @@
-"""The order in which a book is read, and the titles of its modules."""
+"""The reading order of a book and the titles of its modules."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _ROOT_TITLE = "Introduction"
 
 @dataclass(frozen=True, slots=True)
 class Navigation:
-    """What a site says of the order of its pages.
+    """The reading order of a site.
 
-    `names` are all pages in the order in which they are read; `sections` has, for pages that the navigation lists, the titles of the
-    sections above them, the outermost first; `labels` are titles of top directories.
+    `names` are all pages in reading order; `sections` has the titles of the sections above each page that the
+    navigation lists, outermost first; `labels` are the titles of top directories.
     """
 
     names: tuple[str, ...]
@@ -30,42 +30,42 @@ class Navigation:
 
 
 def by_navigation(names: Sequence[str], listed: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
-    """Order pages as the navigation lists them; the others come after them, in the order they have."""
+    """Order pages as the navigation lists them; pages that it does not list come last, in their own order."""
     there = set(names)
     return (*(name for name in listed if name in there), *(name for name in names if name not in listed))
 
 
-def module_titles(shelves: Sequence[tuple[PageDirectory, Navigation]]) -> dict[str, str]:
+def module_titles(directories: Sequence[tuple[PageDirectory, Navigation]]) -> dict[str, str]:
     """Return the title of each module.
 
-    It is the label of the module's directory, else the section of the navigation that holds its pages, else the title of the
-    directory's index page, else the directory's name.
+    It is the label of the module's directory, else the navigation section that holds its pages, else the
+    title of the directory's index page, else the directory's name.
     """
-    sections = _section_titles(shelves)
+    sections = _section_titles(directories)
     titles: dict[str, str] = {}
-    for shelf, navigation in shelves:
+    for directory, navigation in directories:
         for name in navigation.names:
-            module = shelf.rules.module(shelf.prefix + name)
+            module = directory.rules.module(directory.prefix + name)
             if titles.get(module):
                 continue
             top = name.split("/", maxsplit=1)[0] if "/" in name else ""
-            own = not shelf.prefix and module == (short_name(top) if top else ROOT_MODULE)
+            own = not directory.prefix and module == (short_name(top) if top else ROOT_MODULE)
             label = navigation.labels.get(top, "") if own else ""
-            title = label or sections.get(module, "") or (shelf.index_title(top) if own else "")
+            title = label or sections.get(module, "") or (directory.index_title(top) if own else "")
             titles[module] = title or (_ROOT_TITLE if own and not top else humanised(module))
     return titles
 
 
-def _section_titles(shelves: Sequence[tuple[PageDirectory, Navigation]]) -> dict[str, str]:
-    """Return the outermost section that holds most of a module's pages, or all of them if it lies within another one.
+def _section_titles(directories: Sequence[tuple[PageDirectory, Navigation]]) -> dict[str, str]:
+    """Return the outermost section that holds most of a module's pages, or all of them if it is nested.
 
-    No two modules have the same one. The pages at the top of a book belong to many sections, so that their module comes last.
+    No two modules share a section. The root module comes last, because its pages belong to many sections.
     """
     totals: Counter[str] = Counter()
     held: defaultdict[str, Counter[tuple[str, ...]]] = defaultdict(Counter)
-    for shelf, navigation in shelves:
+    for directory, navigation in directories:
         for name, sections in navigation.sections.items():
-            module = shelf.rules.module(shelf.prefix + name)
+            module = directory.rules.module(directory.prefix + name)
             totals[module] += 1
             held[module].update(sections[: depth + 1] for depth in range(len(sections)))
     most = {

@@ -1,4 +1,4 @@
-"""What every kind of book does alike: modules of pages, titles of those that state none, addresses of those that have none."""
+"""Site options, `recto.toml`, and the default modules, titles and URLs of pages."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ _TABLES = ("site", "modules")
 
 
 class UnreadableSite(ConfigurationError):
-    """A site's configuration says too little without being run; its pages can still be read as a plain tree."""
+    """The site's configuration cannot be used; its pages can still be read as a plain tree."""
 
 
 @dataclass(frozen=True, slots=True)
 class SiteOptions:
-    """Where and what of a site is meant, if its own configuration does not say it, or says it wrongly; "" and None say nothing."""
+    """What the user states about a site instead of its configuration; "" and None mean not stated."""
 
     url: str = ""
-    """The site's address with its base path, such as https://example.org/book/."""
+    """The URL of the site with its base path, such as https://example.org/book/."""
     route_base_path: str | None = None
     trailing_slash: bool | None = None
     version: str = ""
     locale: str = ""
 
     def over(self, other: SiteOptions) -> SiteOptions:
-        """Return these options, and the other ones where these say nothing."""
+        """Return these options, with `other` for those that are not stated."""
         own = {
             name: value
             for name in _names(SiteOptions)
@@ -48,14 +48,14 @@ NO_OPTIONS = SiteOptions()
 
 @dataclass(frozen=True, slots=True)
 class BookFile:
-    """What `recto.toml` says."""
+    """The content of `recto.toml`."""
 
     options: SiteOptions = NO_OPTIONS
     exclude: tuple[str, ...] = ()
     modules: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def module_of(self, path: str) -> str | None:
-        """Return the module that a page was put into; the longest path that fits decides."""
+        """Return the module that the file assigns to a page; the longest matching path wins."""
         fitting = [
             (len(folder), name)
             for name, folders in self.modules.items()
@@ -66,7 +66,7 @@ class BookFile:
 
 
 def read_book_file(*folders: Path) -> BookFile:
-    """Read the first `recto.toml` in these directories; none says nothing."""
+    """Read the first `recto.toml` in these directories; return an empty one if there is none."""
     for folder in folders:
         path = folder / BOOK_FILE
         if path.is_file():
@@ -75,7 +75,7 @@ def read_book_file(*folders: Path) -> BookFile:
 
 
 def check_url(url: str, origin: str) -> str:
-    """Refuse what is no address of a website; `origin` says where it came from."""
+    """Return a URL, or raise an error if it is not that of a website; `origin` says where it came from."""
     try:
         parts = urlsplit(url)
         usable = not url or (
@@ -159,7 +159,7 @@ def _switch(path: Path, table: dict[str, Any], key: str) -> bool | None:
 
 def _texts(path: Path, key: str, value: Any) -> tuple[str, ...]:
     if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-        raise _wrong(path, key, "a list of texts", 'Such as ["drafts/**"].')
+        raise _wrong(path, key, "a list of strings", 'Such as ["drafts/**"].')
     return tuple(value)
 
 
@@ -177,7 +177,7 @@ _GENERIC_NAMES = frozenset({"docs", "doc", "book", "content", "src", "site", "we
 
 
 def page_modules(path: str, book_file: BookFile, labels: tuple[str, ...] = ()) -> tuple[str, ...]:
-    """Return all names of a page's module, the canonical one first: what the book's owner says, else its top directory."""
+    """Return all names of a page's module, canonical one first: that of `recto.toml`, else its directory."""
     top = path.split("/", maxsplit=1)[0] if "/" in path else ""
     keys = (*module_keys(top), *(label.strip().lower() for label in labels)) if top else (ROOT_MODULE,)
     given = book_file.module_of(path)
@@ -185,18 +185,18 @@ def page_modules(path: str, book_file: BookFile, labels: tuple[str, ...] = ()) -
 
 
 def local_parts(path: str) -> list[str]:
-    """Return the parts of a page's own address; the page of a directory has the directory's."""
+    """Return the parts of a page's local URL; an index page has those of its directory."""
     parts = path.rpartition(".")[0].split("/")
     return parts[:-1] if parts[-1].lower() in INDEX_PAGES else parts
 
 
 def local_url(path: str) -> str:
-    """Return the address of a page that is published nowhere."""
+    """Return the URL of a page that is not published."""
     return "/".join((LOCAL_ADDRESS, *local_parts(path)))
 
 
 def title_of(path: str, book: str) -> str:
-    """Return a title by the name of a file, or of its directory if it is the directory's page."""
+    """Return a title from the name of a file, or of its directory if it is an index page."""
     parts = path.rpartition(".")[0].split("/")
     title = parts[-1]
     if title.lower() in INDEX_PAGES:
@@ -210,7 +210,7 @@ def humanised(name: str) -> str:
 
 
 def book_name(root: Path) -> str:
-    """Return the nearest name that says more than `docs`."""
+    """Return the name of the nearest directory that is not generic, such as `docs`."""
     for folder in (root, *root.parents):
         if folder.name and folder.name.lower() not in _GENERIC_NAMES:
             return folder.name

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+from recto.book.parsing.formats import MARKDOWN, MDX, format_of
 from recto.book.sources import mkdocs
 from recto.book.sources.directory import PageDirectory, Skipped, SourceFile, is_file
 from recto.book.sources.docusaurus import config as docusaurus_config
@@ -35,18 +36,17 @@ from recto.errors import ConfigurationError, InvalidArgument
 from recto.protocols import Source
 from recto.types import Failure, Page
 
-_EXTENSIONS = (".md", ".mdx")
 SKIPPED = frozenset({"node_modules", "build", "dist", "target", "__pycache__", "venv"})
 _PROJECT_ROOT = ".git"
 _SITES: tuple[tuple[tuple[str, ...], type[DocusaurusSite | mkdocs.MkDocsSite]], ...] = (
     (docusaurus_config.CONFIG_FILES, DocusaurusSite),
     (mkdocs.CONFIG_FILES, mkdocs.MkDocsSite),
 )
-_WANTED = "Give the directory that holds the book's Markdown files."
+_PATH_HINT = "Give the directory that holds the book's Markdown files."
 
 
 def open_book(path: Path, options: SiteOptions = NO_OPTIONS, book: str = "") -> Source:
-    """Open the book at a path: a site by its configuration, else a plain tree; options win over `recto.toml`, that over the site."""
+    """Open a book: a site if it has a configuration, else a plain tree; `options` override `recto.toml`."""
     check_url(options.url, "--site-url")
     with _readable(path):
         return _open_book(path, options, book)
@@ -73,7 +73,7 @@ def _open_book(path: Path, options: SiteOptions, book: str) -> Source:
 
 
 def _refuse_docusaurus_flags(options: SiteOptions, place: Path) -> None:
-    """A flag that would change nothing is told, not ignored."""
+    """Raise an error for a flag that would have no effect."""
     flags = {
         "--docs-version": options.version,
         "--locale": options.locale,
@@ -87,7 +87,7 @@ def _refuse_docusaurus_flags(options: SiteOptions, place: Path) -> None:
 
 
 def _sites_below(place: Path) -> list[str]:
-    """Tell of sites one level down: read as a plain tree, their pages have no published addresses, and versions are mixed."""
+    """Return notes on sites one level down, whose URLs and versions a plain tree does not know."""
     names = [name for names, _ in _SITES for name in names]
     folders = sorted(folder for folder in place.iterdir() if folder.is_dir()) if place.is_dir() else []
     sites = [
@@ -102,7 +102,7 @@ def _sites_below(place: Path) -> list[str]:
 
 
 def _open_site(site: Path, place: Path, options: SiteOptions, book: str) -> Source | None:
-    """Open a path as part of the site in a directory, if there is one and the path is one of its pages' places."""
+    """Open a path as part of the site in a directory; return None if it is not part of one."""
     folder = place if place.is_dir() else place.parent
     for names, make in _SITES:
         config = next((site / name for name in names if (site / name).is_file()), None)
@@ -112,50 +112,54 @@ def _open_site(site: Path, place: Path, options: SiteOptions, book: str) -> Sour
         book_file = BookFile(options.over(book_file.options), book_file.exclude, book_file.modules)
         name = book or book_name(site)
         opened = make(config, book_file, name)
-        shelves = opened.shelves(place)
-        if shelves and make is not DocusaurusSite:
+        directories = opened.directories(place)
+        if directories and make is not DocusaurusSite:
             _refuse_docusaurus_flags(options, place)
-        if shelves:
-            return Tree(shelves, name, place, opened.notes)
+        if directories:
+            return BookTree(directories, name, place, opened.notes)
     return None
 
 
 @contextmanager
 def _readable(path: Path) -> Iterator[None]:
-    """Say that a path cannot be read where the system says so."""
+    """Turn a system error into one that names the path."""
     try:
         yield
     except OSError as error:
         raise InvalidArgument(
-            f"{str(path)[:200]} cannot be read: {error.strerror or error}", hint=_WANTED
+            f"{str(path)[:200]} cannot be read: {error.strerror or error}", hint=_PATH_HINT
         ) from error
 
 
 def _existing(path: Path) -> Path:
     if not path.exists():
-        raise InvalidArgument(f"{path} does not exist", hint=_WANTED)
+        raise InvalidArgument(f"{path} does not exist", hint=_PATH_HINT)
     return path.resolve()
 
 
-class Tree:
-    """Yields the pages of directories in the order in which they are read."""
+class BookTree:
+    """Yields the pages of directories in reading order."""
 
     def __init__(
-        self, shelves: Sequence[PageDirectory], book: str, location: Path, notes: Sequence[str] = ()
+        self, directories: Sequence[PageDirectory], book: str, location: Path, notes: Sequence[str] = ()
     ) -> None:
-        """Find the files; a book without any is refused."""
+        """Find the files; raise an error if there are none."""
         self._book = book
         self._location = location
         self._failed: list[Failure] = []
         with _readable(location):
-            self._shelves = [(shelf, shelf.rules.navigation(shelf.names())) for shelf in shelves]
-        self._files = [(shelf, name) for shelf, navigation in self._shelves for name in navigation.names]
-        self._includes = [shelf.includes for shelf in shelves if shelf.includes is not None]
-        self._refused = [failure for shelf in shelves for failure in shelf.refused]
-        self._told = [*notes, *(note for shelf in shelves for note in shelf.notes)]
-        self._notes = list(self._told)
+            self._directories = [
+                (directory, directory.rules.navigation(directory.names())) for directory in directories
+            ]
+        self._files = [
+            (directory, name) for directory, navigation in self._directories for name in navigation.names
+        ]
+        self._includes = [directory.includes for directory in directories if directory.includes is not None]
+        self._refused = [failure for directory in directories for failure in directory.refused]
+        self._open_notes = [*notes, *(note for directory in directories for note in directory.notes)]
+        self._notes = list(self._open_notes)
         if not self._files:
-            hint = "; ".join([*map(str, self._refused[:3]), *self._told[:3]]) or _WANTED
+            hint = "; ".join([*map(str, self._refused[:3]), *self._open_notes[:3]]) or _PATH_HINT
             raise InvalidArgument(f"There is no .md or .mdx file in {location}", hint=hint)
 
     @property
@@ -180,7 +184,7 @@ class Tree:
 
     @property
     def unresolved_includes(self) -> int:
-        """How many included files could not be read in the last run."""
+        """The number of included files that could not be read in the last run."""
         return sum(len(includes.unresolved) for includes in self._includes)
 
     @property
@@ -189,19 +193,19 @@ class Tree:
         return {file: seen for includes in self._includes for file, seen in includes.files.items()}
 
     def __len__(self) -> int:
-        """How many files there are."""
+        """Return the number of files."""
         return len(self._files)
 
     def pages(self) -> Iterator[Page]:
-        """Yield each page; one that cannot be read is noted and left out."""
+        """Yield each page; record those that cannot be read in `failed`."""
         self._failed[:] = self._refused
-        titles, position = module_titles(self._shelves), 0
+        titles, position = module_titles(self._directories), 0
         for includes in self._includes:
             includes.reset()
-        left_out: Counter[str] = Counter()
+        skipped: Counter[str] = Counter()
         addresses: Counter[str] = Counter()
-        for shelf, name in self._files:
-            page = shelf.read(name)
+        for directory, name in self._files:
+            page = directory.read(name)
             if isinstance(page, Page):
                 addresses[page.url] += 1
                 position += 1
@@ -209,24 +213,24 @@ class Tree:
             elif isinstance(page, Failure):
                 self._failed.append(page)
             else:
-                left_out[page.reason] += 1
+                skipped[page.reason] += 1
         shared = [url for url, count in addresses.items() if count > 1]
-        self._notes[:] = [*self._told, *include_notes(self._includes)]
+        self._notes[:] = [*self._open_notes, *include_notes(self._includes)]
         self._notes.extend(
-            f"Left out: {count} {reason} page{'s' * (count > 1)}." for reason, count in left_out.items()
+            f"Left out: {count} {reason} page{'s' * (count > 1)}." for reason, count in skipped.items()
         )
         self._notes.extend(
             f"{addresses[url]} pages are published at the one address {url}." for url in shared[:5]
         )
 
 
-class MarkdownTree(Tree):
-    """A plain tree of Markdown files, or the docs of a site without its rules: addresses keep the files' names."""
+class MarkdownTree(BookTree):
+    """A plain tree of Markdown files, or the docs of a site without its rules; URLs follow the file names."""
 
     def __init__(
         self, path: Path, book: str = "", options: SiteOptions = NO_OPTIONS, notes: Sequence[str] = ()
     ) -> None:
-        """Find the pages' root: the directory itself, or `docs` within a site."""
+        """Find the root of the pages: the directory itself, or `docs` in a site."""
         with _readable(path):
             place = _existing(path)
             root = place if place.is_dir() else place.parent
@@ -239,20 +243,20 @@ class MarkdownTree(Tree):
             rules = _PlainRules(name, book_file, mdx=site is not None)
             bounds = repository_of(site or root)
             finder = DocusaurusIncludes(site) if site else MkDocsIncludes((root, root.parent, bounds))
-        shelf = PageDirectory(
+        directory = PageDirectory(
             root, rules, "" if place.is_dir() else place.name, includes=Includes(finder, bounds)
         )
-        super().__init__([shelf], name, place, notes)
+        super().__init__([directory], name, place, notes)
 
 
 class _PlainRules:
-    """No hidden files, no partials, nothing that a build made."""
+    """Rules for a plain tree: no hidden files, partials or build output."""
 
     def __init__(self, book: str, book_file: BookFile, *, mdx: bool) -> None:
         self._book = book
         self._book_file = book_file
         self._mdx = mdx
-        self._left_out = any_of(book_file.exclude)
+        self._excluded = any_of(book_file.exclude)
 
     def enters(self, folder: str) -> bool:
         name = folder.rpartition("/")[2]
@@ -260,9 +264,9 @@ class _PlainRules:
 
     def wants(self, name: str) -> bool:
         return (
-            name.lower().endswith(_EXTENSIONS)
+            format_of(name) is not None
             and not name.rpartition("/")[2].startswith((".", "_"))
-            and not self._left_out(name)
+            and not self._excluded(name)
         )
 
     def page(self, written: SourceFile) -> Page | Skipped:
@@ -275,9 +279,13 @@ class _PlainRules:
             module_keys=keys,
             text=written.text,
             revision=written.revision,
-            format="mdx" if self._mdx or written.name.lower().endswith(".mdx") else "markdown",
+            format=self._format(written.name),
             lines=written.lines,
         )
+
+    def _format(self, name: str) -> str:
+        found = format_of(name) or MARKDOWN
+        return MDX.name if self._mdx and found is MARKDOWN else found.name
 
     def module(self, path: str) -> str:
         return page_modules(path, self._book_file)[0]
@@ -286,7 +294,7 @@ class _PlainRules:
         return Navigation(tuple(names))
 
     def _url(self, path: str) -> str:
-        """Return the page's address below that of the site, if the book has one."""
+        """Return the URL of a page below that of the site, or a local one."""
         options = self._book_file.options
         if not options.url:
             return local_url(path)

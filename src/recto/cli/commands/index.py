@@ -13,6 +13,7 @@ from typing import Any
 import click
 
 from recto.api import SourceOptions, open_embedder, open_source, open_store, sample_source
+from recto.book.parsing.formats import page_suffixes
 from recto.book.sources.tree import SKIPPED
 from recto.cli import progress
 from recto.cli.output import in_line
@@ -31,7 +32,6 @@ from recto.settings import (
 )
 from recto.types import CostEstimate
 
-_TEXT = frozenset({".md", ".mdx"})
 _SETTINGS = frozenset({".json", ".yml", ".yaml", ".toml", ".js", ".ts", ".mjs", ".cjs", ".mts", ".cts"})
 _QUIET = 0.3  # seconds without a change after which an author has finished saving
 
@@ -78,9 +78,10 @@ class Tree:
         if self.root.is_file():
             yield str(self.root)
         else:
+            watched = {*page_suffixes(), *_SETTINGS}
             for folder, names, files in os.walk(self.root):
                 names[:] = [name for name in names if name not in SKIPPED and not name.startswith(".")]
-                kept = [name for name in files if _ending(name) in _TEXT | _SETTINGS]
+                kept = [name for name in files if _ending(name) in watched]
                 yield from (os.path.join(folder, name) for name in kept)  # noqa: PTH118 - many of them
         for entry in os.scandir(self.root.parent):
             if _ending(entry.name) in _SETTINGS:
@@ -327,7 +328,16 @@ class IndexCommand:
         return self._settings.home / "journal"
 
     def _work(self, source: Source) -> IndexJob:
-        return IndexJob(source, self._embedder, modules=self._request.modules, rebuild=self._request.rebuild)
+        from recto.evaluation.calibration import calibrate
+
+        request = self._request
+        return IndexJob(
+            source,
+            self._embedder,
+            modules=request.modules,
+            rebuild=request.rebuild,
+            calibrate=calibrate,
+        )
 
     def _point(self) -> None:
         store, name = self._store, self._collection

@@ -1,10 +1,10 @@
-"""Write the content of a page as lines of text: headings, paragraphs, lists, tables, code, groups, each with its place."""
+"""Render HTML as lines of Markdown-like text: headings, paragraphs, lists, tables, code and groups."""
 
 from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -18,7 +18,7 @@ _NO_LANGUAGE = frozenset({"default", "none", "notranslate", "plaintext"})
 
 
 def exact_text(node: LexborNode) -> str:
-    """Return the text of code, with its line breaks, however they are made, and without numbers of lines."""
+    """Return the text of code with its line breaks and without line numbers."""
     parts: list[str] = []
     stack: list[tuple[LexborNode, bool]] = [
         (child, False) for child in reversed(list(node.iter(include_text=True)))
@@ -41,10 +41,10 @@ def exact_text(node: LexborNode) -> str:
 
 
 def language(node: LexborNode) -> str:
-    """Return the language of code, as the class of an element within it or around it says."""
+    """Return the language of code, from the class of an element in it or around it."""
     inner = node.css_first("x-code")
     places = [inner, node]
-    for _ in range(7):  # numbered lines put a table around it
+    for _ in range(7):  # line numbers put a table around the code
         places.append(places[-1].parent if places[-1] is not None else None)
     for place in places:
         found = _LANGUAGE.search(place.attributes.get("class") or "") if place is not None else None
@@ -54,14 +54,14 @@ def language(node: LexborNode) -> str:
 
 
 def fence(text: str, shortest: int) -> str:
-    """Return a row of backticks that is longer than any within the text."""
+    """Return a run of backticks that is longer than any in the text."""
     longest = max((len(run) for run in re.findall("`+", text)), default=0)
     return "`" * max(shortest, longest + 1)
 
 
 @dataclass(slots=True)
-class Piece:
-    """Lines that belong together; children and anchors are counted from its first line; a heading has a level and its own id."""
+class TextBlock:
+    """A rendered block; children and anchors count from its first line; headings have a level and an id."""
 
     kind: str
     lines: list[str]
@@ -71,55 +71,50 @@ class Piece:
     id: str = ""
 
 
-def in_line(piece: Piece) -> str:
-    """Return a piece in one line, as a table's cell needs it."""
-    if piece.kind == "code":
-        code = " ".join(" ".join(piece.lines[1:-1]).split())
+def as_cell(block: TextBlock) -> str:
+    """Return a block on one line, for a table cell."""
+    if block.kind == "code":
+        code = " ".join(" ".join(block.lines[1:-1]).split())
         return f"{fence(code, 1)}{code}{fence(code, 1)}"
-    return " ".join(line.strip() for line in piece.lines if line.strip())
+    return " ".join(line.strip() for line in block.lines if line.strip())
 
 
-def all_anchors(pieces: Iterable[Piece]) -> list[tuple[int, str]]:
-    """Return the anchors of several pieces."""
-    return [anchor for piece in pieces for anchor in piece.anchors]
+def anchors_of(blocks: Iterable[TextBlock]) -> list[tuple[int, str]]:
+    """Return the anchors of several blocks."""
+    return [anchor for block in blocks for anchor in block.anchors]
 
 
-def append(target: Piece, piece: Piece, blank: bool = False) -> None:
-    """Write a piece below another."""
+def append(target: TextBlock, block: TextBlock, blank: bool = False) -> None:
+    """Append the lines of a block to another."""
     if blank and target.lines:
         target.lines.append("")
     start = len(target.lines)
-    target.lines += piece.lines
-    target.anchors += [(start + place, name) for place, name in piece.anchors]
+    target.lines += block.lines
+    target.anchors += [(start + place, name) for place, name in block.anchors]
 
 
-def stacked(kind: str, pieces: Iterable[Piece]) -> Piece:
-    """Join pieces; a list stands right below what introduces it, all else after a blank line."""
-    whole = Piece(kind, [])
-    for piece in pieces:
-        blank = piece.kind != "list" and kind != "list"
+def join_blocks(kind: str, blocks: Iterable[TextBlock]) -> TextBlock:
+    """Join blocks with blank lines, except before a list."""
+    whole = TextBlock(kind, [])
+    for block in blocks:
+        blank = block.kind != "list" and kind != "list"
         start = len(whole.lines) + (blank and bool(whole.lines))
-        append(whole, piece, blank)
-        whole.children.append(("list_item" if piece.kind == "item" else piece.kind, start, len(piece.lines)))
+        append(whole, block, blank)
+        whole.children.append(("list_item" if block.kind == "item" else block.kind, start, len(block.lines)))
     return whole
 
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from selectolax.lexbor import LexborNode
-
-_LEVELS = 2  # between a panel or a list of labels and the element that holds both
+_LEVELS = 2  # from a panel or a tab list up to the element that holds both
 
 
 class Tabs:
-    """Remembers the labels that were met, by the elements around them."""
+    """Remembers the labels of tab lists until their panels come."""
 
     def __init__(self) -> None:
         self._labels: dict[int, deque[str]] = {}
 
     def note(self, node: LexborNode, tag: str, attributes: Mapping[str, str | None]) -> bool:
-        """Remember the labels of an element; say whether it is a list of labels."""
+        """Remember the labels of a tab list; return whether the element is one."""
         names = (attributes.get("class") or "").split()
         plain = "tabs" in names and tag == "div" and all(child.tag == "label" for child in node.iter())
         if attributes.get("role") != "tablist" and "tabbed-labels" not in names and not plain:
@@ -133,7 +128,7 @@ class Tabs:
         return True
 
     def label(self, node: LexborNode, attributes: Mapping[str, str | None]) -> str:
-        """Return the label of a panel, nothing for any other element."""
+        """Return the label of a tab panel, or "" for any other element."""
         if not self._labels:
             return ""
         around = node.parent
@@ -153,13 +148,10 @@ class Tabs:
         return ""
 
 
-if TYPE_CHECKING:
-    from selectolax.lexbor import LexborNode
-
 _HEADINGS = {f"h{level}": level for level in range(1, 7)}
 _BLOCKS = words(
-    "p div section article main header address fieldset figure figcaption summary hr ul ol li dl dt dd table tbody thead tfoot tr td th "
-    "caption pre blockquote details aside hgroup center x-tabs"
+    "p div section article main header address fieldset figure figcaption summary hr ul ol li dl dt dd table "
+    "tbody thead tfoot tr td th caption pre blockquote details aside hgroup center x-tabs"
 )
 _GROUP = re.compile(
     r"(?:^|\s)(?:theme-admonition|admonition|custom-block|markdown-alert|starlight-aside|nextra-callout|callout)(?:\s|$)"
@@ -173,14 +165,14 @@ _PERMALINKS = frozenset({"#", "¶", "§", "🔗", ""})
 _MACHINE_ID = re.compile(r"__|:r|katex|mathjax|mjx|cb\d|id\d+$|fnref|tab(?:s|panel|bed)?-", re.IGNORECASE)
 _DEEPEST = 24
 _MOST_COLUMNS = 100
-_MOST_IDS = 50  # that wait for text to stand at
+_MOST_IDS = 50  # that wait for the next block
 _ORDINAL = re.compile(r"\d{1,9}")
 
 
 @dataclass(slots=True)
 class _Frame:
     kind: str
-    pieces: list[Piece] = field(default_factory=list)
+    blocks: list[TextBlock] = field(default_factory=list)
     inline: list[str] = field(default_factory=list)
     cells: list[str] = field(default_factory=list)
     anchors: list[tuple[int, str]] = field(default_factory=list)
@@ -189,19 +181,19 @@ class _Frame:
     id: str = ""
 
 
-def render(content: LexborNode) -> list[Piece]:
-    """Return headings and blocks in their order."""
-    return _Writer().write(content)
+def render(content: LexborNode) -> list[TextBlock]:
+    """Return the headings and blocks of an element in order."""
+    return _Renderer().write(content)
 
 
-class _Writer:
+class _Renderer:
     def __init__(self) -> None:
         self._frames = [_Frame("root")]
         self._pending: dict[str, None] = {}
         self._tabs = Tabs()
         self._whole = 0
 
-    def write(self, content: LexborNode) -> list[Piece]:
+    def write(self, content: LexborNode) -> list[TextBlock]:
         self._whole = content.mem_id
         stack: list[tuple[LexborNode, str]] = [(content, "")]
         while stack:
@@ -222,10 +214,10 @@ class _Writer:
                     stack.append((child, ""))
         self._flush()
         root = self._frames[0]
-        if self._pending and root.pieces:
-            last = root.pieces[-1]
+        if self._pending and root.blocks:
+            last = root.blocks[-1]
             last.anchors += [(len(last.lines) - 1, name) for name in self._pending]
-        return root.pieces
+        return root.blocks
 
     @property
     def _top(self) -> _Frame:
@@ -235,7 +227,7 @@ class _Writer:
         self._top.inline.append(_SPACE.sub(" ", text.translate(_INVISIBLE)))
 
     def _enter(self, node: LexborNode, tag: str) -> str:
-        """Begin an element; return what ends it, or nothing if what is within it is not to be read."""
+        """Begin an element; return how to end it, or "" to skip its content."""
         attributes = node.attributes
         if (
             self._tabs.note(node, tag, attributes)
@@ -253,7 +245,7 @@ class _Writer:
             self._code(node)
             return ""
         if label := self._tabs.label(node, attributes):
-            self._add(Piece("paragraph", [label]))
+            self._add(TextBlock("paragraph", [label]))
         if tag in _HEADINGS:
             return self._begin("heading", level=_HEADINGS[tag], id=attributes.get("id") or "")
         kind = self._container(tag, names, attributes)
@@ -281,7 +273,7 @@ class _Writer:
         return "frame"
 
     def _container(self, tag: str, names: str, attributes: dict[str, str | None]) -> str:
-        """Name the kind of block that an element makes of all that is within it."""
+        """Return the kind of block that an element makes of its content, or ""."""
         within = self._top.kind
         if tag in ("ul", "ol", "dl", "blockquote"):
             return tag
@@ -308,7 +300,7 @@ class _Writer:
             self._flush()
 
     def _flush(self) -> None:
-        """Make a paragraph of the text that has come together; a heading keeps it for itself."""
+        """Make a paragraph of the collected inline text; a heading keeps its own."""
         frame = self._top
         if frame.kind == "heading" or not frame.inline:
             return
@@ -319,13 +311,13 @@ class _Writer:
         frame.inline = []
         lines = [line for line in lines if line]
         if lines:
-            self._add(Piece("paragraph", lines))
+            self._add(TextBlock("paragraph", lines))
 
-    def _add(self, piece: Piece) -> None:
+    def _add(self, block: TextBlock) -> None:
         if self._pending:
-            piece.anchors = [(0, name) for name in self._pending] + piece.anchors
+            block.anchors = [(0, name) for name in self._pending] + block.anchors
             self._pending = {}
-        self._top.pieces.append(piece)
+        self._top.blocks.append(block)
 
     def _close(self, frame: _Frame) -> None:
         if frame.kind == "heading":
@@ -338,8 +330,8 @@ class _Writer:
             self._row(frame)
         elif frame.kind == "table":
             self._table(frame)
-        elif frame.pieces:
-            self._top.pieces.append(_joined(frame))
+        elif frame.blocks:
+            self._top.blocks.append(_joined(frame))
 
     def _heading(self, frame: _Frame) -> None:
         text = " ".join("".join(frame.inline).split())
@@ -350,66 +342,60 @@ class _Writer:
         own = frame.id or (extra[-1] if extra else "")
         anchors = [(0, name) for name in dict.fromkeys((*extra, own)) if name]
         if len(self._frames) == 1:
-            self._frames[0].pieces.append(
-                Piece("heading", [text], anchors=anchors, level=frame.level, id=own)
+            self._frames[0].blocks.append(
+                TextBlock("heading", [text], anchors=anchors, level=frame.level, id=own)
             )
         else:
-            self._top.pieces.append(Piece("paragraph", [f"{'#' * frame.level} {text}"], anchors=anchors))
-        self._top.pieces += frame.pieces
+            self._top.blocks.append(TextBlock("paragraph", [f"{'#' * frame.level} {text}"], anchors=anchors))
+        self._top.blocks += frame.blocks
 
     def _item(self, frame: _Frame) -> None:
-        if not frame.pieces:
+        if not frame.blocks:
             return
         around = self._top
-        mark = (
-            {"dt": "", "dd": ": "}.get(frame.kind)
-            if frame.kind != "li"
-            else f"{around.number}. "
-            if around.kind == "ol"
-            else "- "
-        )
+        mark = {"dt": "", "dd": ": "}.get(frame.kind, f"{around.number}. " if around.kind == "ol" else "- ")
         around.number += 1
-        piece = stacked("item", frame.pieces)
-        indent = " " * len(mark or "")
-        piece.lines = [
+        block = join_blocks("item", frame.blocks)
+        indent = " " * len(mark)
+        block.lines = [
             f"{mark}{line}" if place == 0 else f"{indent}{line}" if line else ""
-            for place, line in enumerate(piece.lines)
+            for place, line in enumerate(block.lines)
         ]
-        if frame.kind == "dd" and around.pieces:
-            append(around.pieces[-1], piece)
+        if frame.kind == "dd" and around.blocks:
+            append(around.blocks[-1], block)
         else:
-            around.pieces.append(piece)
+            around.blocks.append(block)
 
     def _cell(self, frame: _Frame) -> None:
         row = self._top
-        text = " ".join(in_line(piece) for piece in frame.pieces)
-        anchors = all_anchors(frame.pieces)
+        text = " ".join(as_cell(block) for block in frame.blocks)
+        anchors = anchors_of(frame.blocks)
         if len(row.cells) < _MOST_COLUMNS:
             row.cells += [text, *[""] * (frame.level - 1)]
             row.anchors += anchors
         else:
-            row.pieces.append(Piece("paragraph", [text], anchors=anchors))
+            row.blocks.append(TextBlock("paragraph", [text], anchors=anchors))
 
     def _row(self, frame: _Frame) -> None:
-        """Make a row of cells; what stands in none, or in one too many, shares the last."""
-        if frame.pieces:
-            frame.cells.append(" ".join(in_line(piece) for piece in frame.pieces))
-            frame.anchors += all_anchors(frame.pieces)
+        """Make a row of cells; text outside of cells goes into one more."""
+        if frame.blocks:
+            frame.cells.append(" ".join(as_cell(block) for block in frame.blocks))
+            frame.anchors += anchors_of(frame.blocks)
         if any(frame.cells):
-            self._top.pieces.append(
-                Piece("row", [cell.replace("|", "\\|") for cell in frame.cells], anchors=frame.anchors)
+            self._top.blocks.append(
+                TextBlock("row", [cell.replace("|", "\\|") for cell in frame.cells], anchors=frame.anchors)
             )
 
     def _table(self, frame: _Frame) -> None:
-        rows = [piece for piece in frame.pieces if piece.kind == "row"]
-        for piece in frame.pieces:
-            if piece.kind != "row":
-                self._top.pieces.append(piece)  # a caption, or what stands where only rows should
+        rows = [block for block in frame.blocks if block.kind == "row"]
+        for block in frame.blocks:
+            if block.kind != "row":
+                self._top.blocks.append(block)  # a caption, or misplaced text
         if not rows:
             return
         if any(above.kind == "td" for above in self._frames):
             self._add(
-                Piece(
+                TextBlock(
                     "paragraph",
                     [" ".join(cell.replace("\\|", "|") for cell in row.lines if cell) for row in rows],
                 )
@@ -418,7 +404,7 @@ class _Writer:
         width = max(len(row.lines) for row in rows)
         lines = [f"| {' | '.join(row.lines + [''] * (width - len(row.lines)))} |" for row in rows]
         anchors = [(place + (place > 0), name) for place, row in enumerate(rows) for _, name in row.anchors]
-        self._add(Piece("table", [lines[0], f"|{' --- |' * width}", *lines[1:]], anchors=anchors))
+        self._add(TextBlock("table", [lines[0], f"|{' --- |' * width}", *lines[1:]], anchors=anchors))
 
     def _enter_inline(self, node: LexborNode, tag: str, attributes: dict[str, str | None]) -> str:
         if tag == "br":
@@ -446,7 +432,7 @@ class _Writer:
             lines.pop(0)
         if lines:
             marks = fence(text, 3)
-            self._add(Piece("code", [marks + language(node), *lines, marks]))
+            self._add(TextBlock("code", [marks + language(node), *lines, marks]))
 
     def _note_id(self, node: LexborNode, tag: str, attributes: dict[str, str | None]) -> None:
         name = attributes.get("id") or (attributes.get("name") if tag == "x-link" else "") or ""
@@ -472,11 +458,11 @@ def _begins_with_heading(node: LexborNode) -> bool:
     return False
 
 
-def _joined(frame: _Frame) -> Piece:
-    """Make one block of a container's pieces."""
+def _joined(frame: _Frame) -> TextBlock:
+    """Join the blocks of a container."""
     if frame.kind in ("ul", "ol", "dl"):
-        return stacked("list", frame.pieces)
-    whole = stacked("group", frame.pieces)
+        return join_blocks("list", frame.blocks)
+    whole = join_blocks("group", frame.blocks)
     if frame.kind == "blockquote":
         whole.lines = [f"> {line}".rstrip() for line in whole.lines]
     return whole

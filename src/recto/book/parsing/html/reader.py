@@ -1,4 +1,4 @@
-"""Parse a page of a website into sections of blocks; its lines are those of the text that is made of it."""
+"""Parse a web page into sections of blocks; line numbers are those of the rendered text."""
 
 from __future__ import annotations
 
@@ -9,9 +9,12 @@ from html import unescape
 from typing import TYPE_CHECKING
 
 from recto.book.parsing.document import Block, Document, Section
-from recto.book.parsing.html.blocks import Piece, render
-from recto.book.parsing.html.tokens import Tag, main_content, tame, tokens, without_site_name
+from recto.book.parsing.html.blocks import TextBlock, render
+from recto.book.parsing.html.tokens import Tag, main_content, simplify, tokens, without_site_name
 from recto.errors import missing_extra
+
+if TYPE_CHECKING:
+    from selectolax.lexbor import LexborHTMLParser
 
 _REFRESH = re.compile(r"^\s*[\d.]+\s*[;,]\s*(?:url\s*=\s*)?[\"']?([^\"']+)", re.IGNORECASE)
 _MOST_LINKS = 20_000
@@ -20,7 +23,7 @@ _LISTING = re.compile(r"\bgeneratedIndexPage")
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """Addresses are as written; `base` is what they are relative to, if it is not the page."""
+    """The metadata and links of a page; URLs are as written, relative to `base` or to the page."""
 
     title: str = ""
     og_title: str = ""
@@ -33,7 +36,7 @@ class Head:
 
 
 def read_head(html: str) -> Head:
-    """Read what a page says of itself, wherever in it that stands; of two sayings the first counts."""
+    """Read the metadata and links of a page; the first of two values counts."""
     found: dict[str, str] = {}
     robots: set[str] = set()
     links: dict[str, None] = {}
@@ -59,7 +62,7 @@ def read_head(html: str) -> Head:
 
 
 def _said(tag: Tag) -> Iterator[tuple[str, str]]:
-    """Yield what a tag says, under the name it has in a `Head`."""
+    """Yield the fields of a `Head` that a tag states."""
     values = tag.attributes
     content = values.get("content", "")
     if tag.name == "title":
@@ -78,19 +81,15 @@ def _said(tag: Tag) -> Iterator[tuple[str, str]]:
         yield "refresh", address[1].strip()
 
 
-if TYPE_CHECKING:
-    from selectolax.lexbor import LexborHTMLParser
-
-
 def parse_html(html: str, *, title: str = "", url: str = "") -> Document:
-    """Parse a page; its title is its top heading, else what it is shared as, else its window's title, else `title`."""
+    """Parse a page; its title is the top heading, else `og:title`, else `<title>`, else `title`."""
     tree = _tree(html)
     content = main_content(tree)
-    pieces = render(content) if content is not None else []
+    rendered = render(content) if content is not None else []
     head = read_head(html)
-    stated = next((piece.lines[0] for piece in pieces if piece.level == 1), "") or _outer_heading(tree)
+    stated = next((block.lines[0] for block in rendered if block.level == 1), "") or _outer_heading(tree)
     stated = stated or without_site_name(head.og_title) or without_site_name(head.title) or title or url
-    return Document({}, stated, tuple(_sections(pieces, stated)))
+    return Document({}, stated, tuple(_sections(rendered, stated)))
 
 
 def _tree(html: str) -> LexborHTMLParser:
@@ -98,38 +97,38 @@ def _tree(html: str) -> LexborHTMLParser:
         from selectolax.lexbor import LexborHTMLParser
     except ImportError as error:
         raise missing_extra("Reading a website", "crawl") from error
-    return LexborHTMLParser(tame(html))
+    return LexborHTMLParser(simplify(html))
 
 
 def _outer_heading(tree: LexborHTMLParser) -> str:
-    """Return the top heading that some websites set above the content."""
+    """Return the top heading, which some websites put above the content."""
     found = tree.css_first("main h1") or tree.css_first("article h1")
     return " ".join(found.text().replace("\u200b", "").split()) if found is not None else ""
 
 
-def _sections(pieces: list[Piece], title: str) -> list[Section]:
-    """Put blocks under their headings and count their lines: each is followed by a blank one."""
+def _sections(rendered: list[TextBlock], title: str) -> list[Section]:
+    """Group blocks by heading and number their lines, with a blank line after each block."""
     sections: list[Section] = []
     path: list[tuple[int, str]] = []
     opened = Section((title,), 1, "", 1, ())
     blocks: list[Block] = []
     anchors: list[tuple[int, str]] = []
     line = 1
-    for piece in pieces:
-        if piece.kind == "heading":
+    for block in rendered:
+        if block.kind == "heading":
             if blocks:
                 sections.append(_closed(opened, blocks, anchors))
-                blocks, anchors = [], []  # those of a heading without text lead on to what follows
-            path = [(upper, text) for upper, text in path if upper < piece.level]
-            if piece.level > 1 or piece.lines[0] != title:
-                path.append((piece.level, piece.lines[0]))
+                blocks, anchors = [], []  # a heading without text passes its anchors on
+            path = [(upper, text) for upper, text in path if upper < block.level]
+            if block.level > 1 or block.lines[0] != title:
+                path.append((block.level, block.lines[0]))
             opened = Section(
-                (title, *(text for _, text in path)), piece.level, piece.id if path else "", line, ()
+                (title, *(text for _, text in path)), block.level, block.id if path else "", line, ()
             )
         else:
-            blocks.append(_block(piece, line))
-        anchors += [(line + place, name) for place, name in piece.anchors]
-        line += len(piece.lines) + 1
+            blocks.append(_block(block, line))
+        anchors += [(line + place, name) for place, name in block.anchors]
+        line += len(block.lines) + 1
     if blocks:
         sections.append(_closed(opened, blocks, anchors))
     elif sections and anchors:
@@ -149,8 +148,8 @@ def _closed(section: Section, blocks: list[Block], anchors: list[tuple[int, str]
     )
 
 
-def _block(piece: Piece, line: int) -> Block:
-    starts = tuple(line + start for _, start, _ in piece.children)
+def _block(source: TextBlock, line: int) -> Block:
+    starts = tuple(line + start for _, start, _ in source.children)
     return Block(
-        piece.kind, "\n".join(piece.lines), line, line + len(piece.lines) - 1, (starts,) if starts else ()
+        source.kind, "\n".join(source.lines), line, line + len(source.lines) - 1, (starts,) if starts else ()
     )

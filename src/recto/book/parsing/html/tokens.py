@@ -1,4 +1,4 @@
-"""Tell a page's content from what its website puts around it."""
+"""Tokenize HTML, simplify it for the parser, and find the main content of a page."""
 
 from __future__ import annotations
 
@@ -7,9 +7,12 @@ from collections.abc import Iterator, Mapping
 from html import escape, unescape
 from typing import TYPE_CHECKING, NamedTuple
 
+if TYPE_CHECKING:
+    from selectolax.lexbor import LexborHTMLParser, LexborNode
+
 
 def words(text: str) -> frozenset[str]:
-    """Return a set of words that are written in a row."""
+    """Return the words of a text as a set."""
     return frozenset(text.split())
 
 
@@ -19,23 +22,24 @@ _RAW = frozenset(
     {"script", "style", "iframe", "noframes", "noembed", "xmp", "textarea", "title", "plaintext"}
 )
 _KEPT = words(
-    "id class name role hidden style type encoding display href rel content property http-equiv colspan start aria-hidden"
+    "id class name role hidden style type encoding display href rel content property http-equiv colspan "
+    "start aria-hidden"
 )
 _LONGEST_VALUE = 2000  # characters; embedded pictures and data are not needed
 
 _VOID = frozenset({"br", "hr", "wbr"})
 _OMITTED = words(
-    "area b base basefont bgsound big body col em embed font frame frameset head html i img input keygen link meta nobr optgroup option "
-    "param picture s select small source strike strong track tt u"
+    "area b base basefont bgsound big body col em embed font frame frameset head html i img input keygen "
+    "link meta nobr optgroup option param picture s select small source strike strong track tt u"
 )
 _SIBLINGS = frozenset({"p", "li", "dt", "dd", "tr", "td", "th", "tbody", "thead", "tfoot"})
 _RENAMED = {"a": "x-link", "code": "x-code"}
 _DEEPEST = 300
-_MOST = 200_000  # elements; no page that is written by people comes near it
+_MOST = 200_000  # elements; far more than any hand-written page has
 
 
 class Tag(NamedTuple):
-    """A start tag, with the attributes that matter to a reader and, of a tag whose content is no markup, that content."""
+    """A start tag with the attributes that Recto uses; `raw` is the content of a tag such as `script`."""
 
     name: str
     attributes: Mapping[str, str] = {}
@@ -49,7 +53,7 @@ class End(NamedTuple):
 
 
 def tokens(html: str) -> Iterator[Tag | End | str]:
-    """Yield tags and the texts between them, entities not yet resolved; comments are left out."""
+    """Yield tags and the text between them, with entities as written and without comments."""
     position, length = 0, len(html)
     while position < length:
         start = html.find("<", position)
@@ -75,13 +79,13 @@ def tokens(html: str) -> Iterator[Tag | End | str]:
 
 
 def _after(html: str, mark: str, position: int) -> int:
-    """Return the place behind the next mark, or the end."""
+    """Return the position after the next mark, or the end."""
     found = html.find(mark, position)
     return len(html) if found < 0 else found + len(mark)
 
 
 def _tag(html: str, position: int) -> tuple[Tag, int]:
-    """Read a start tag and return it with the place behind it."""
+    """Read a start tag; return it and the position after it."""
     found = _NAME.match(html, position)
     name = found[0].lower() if found else ""
     position = found.end() if found else position
@@ -92,7 +96,7 @@ def _tag(html: str, position: int) -> tuple[Tag, int]:
         if key in _KEPT and key not in attributes:
             value = pair[2] or pair[3] or pair[4] or ""
             attributes[key] = unescape(value) if len(value) <= _LONGEST_VALUE else ""
-    position = min(position + 1, len(html))  # behind the closing sign
+    position = min(position + 1, len(html))  # after the >
     if name not in _RAW:
         return Tag(name, attributes), position
     closing = re.compile(f"</{name}(?=[\\s/>])", re.IGNORECASE).search(html, position)
@@ -100,11 +104,11 @@ def _tag(html: str, position: int) -> tuple[Tag, int]:
     return Tag(name, attributes, html[position:end]), end
 
 
-def tame(html: str) -> str:
-    """Write a page anew so that a parser builds a small tree of it: no emphasis, no pictures, no scripts, not too deep.
+def simplify(html: str) -> str:
+    """Simplify a page: drop emphasis, images, scripts and deep nesting.
 
-    A parser that follows the standard compares each attribute with all others of its tag, each tag with all that are open, and opens
-    emphasis again in every paragraph; on a page that is made to hurt, that takes hours and gigabytes.
+    A parser that follows the standard takes hours and gigabytes for a hostile page: it compares each
+    attribute with all others of its tag, each tag with all open ones, and reopens emphasis in each paragraph.
     """
     written: list[str] = []
     opened: list[str] = []
@@ -114,7 +118,7 @@ def tame(html: str) -> str:
         if isinstance(token, str):
             written.append(token)
         elif count >= _MOST:
-            written.append(" ")  # the words of the rest stay
+            written.append(" ")  # keep the text of the rest
         elif isinstance(token, End):
             _close(_RENAMED.get(token.name, token.name), written, opened, skipped)
         elif token.name in _RAW:
@@ -159,12 +163,7 @@ def _close(name: str, written: list[str], opened: list[str], skipped: dict[str, 
     written.append(f"</{name}>")
 
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from selectolax.lexbor import LexborHTMLParser, LexborNode
-
-# The most telling first: those of one generator, then those that many share.
+# Selectors of single generators first, then general ones.
 _CONTENT = (
     "article .theme-doc-markdown",  # Docusaurus
     "article .markdown",
@@ -183,19 +182,22 @@ _CONTENT = (
 )
 _CANDIDATES = 5
 _DROPPED_TAGS = words(
-    "nav footer aside script style template svg noscript iframe form button object audio video canvas dialog map menu"
+    "nav footer aside script style template svg noscript iframe form button object audio video canvas dialog "
+    "map menu"
 )
 _DROPPED_ROLES = frozenset(
     {"navigation", "search", "button", "contentinfo", "tablist", "doc-toc", "doc-backlink"}
 )
 _DROPPED_CLASSES = words(
-    "breadcrumbs breadcrumb theme-doc-breadcrumbs pagination pagination-nav theme-doc-footer theme-edit-this-page theme-doc-toc-mobile "
-    "theme-doc-version-badge theme-last-updated md-content__button md-source-file md-tags md-feedback headerlink hash-link header-anchor "
-    "anchorjs-link toc table-of-contents toctree-wrapper tocbox on-this-page sphinxsidebar related related-pages rst-footer-buttons "
-    "prev-next-area prev-next-footer edit-this-page edit-page-link last-updated last-update content-icon-container linenos linenodiv "
-    "lineno lang line-numbers-wrapper gutter line-number copy copybtn copy-button clipboard clip-button md-clipboard sr-only "
-    "skip-link skip-to-content footnote-backref MathJax MathJax_Preview MathJax_Display tabbed-labels nav-chapters nav-wrapper "
-    "VPDocFooter backlinks view-this-page page-toc visually-hidden"
+    "breadcrumbs breadcrumb theme-doc-breadcrumbs pagination pagination-nav theme-doc-footer "
+    "theme-edit-this-page theme-doc-toc-mobile theme-doc-version-badge theme-last-updated "
+    "md-content__button md-source-file md-tags md-feedback headerlink hash-link header-anchor "
+    "anchorjs-link toc table-of-contents toctree-wrapper tocbox on-this-page sphinxsidebar related "
+    "related-pages rst-footer-buttons prev-next-area prev-next-footer edit-this-page edit-page-link "
+    "last-updated last-update content-icon-container linenos linenodiv lineno lang line-numbers-wrapper "
+    "gutter line-number copy copybtn copy-button clipboard clip-button md-clipboard sr-only skip-link "
+    "skip-to-content footnote-backref MathJax MathJax_Preview MathJax_Display tabbed-labels nav-chapters "
+    "nav-wrapper VPDocFooter backlinks view-this-page page-toc visually-hidden"
 )
 _DROPPED_PREFIXES = (
     "tocCollapsible",
@@ -211,7 +213,7 @@ _SITE_NAME = re.compile(r"\s+[|\u2013\u2014\u00b7\u00bb\u2022-]\s+")
 
 
 def main_content(tree: LexborHTMLParser) -> LexborNode | None:
-    """Return the element that holds the page's content."""
+    """Return the element that holds the content of a page."""
     for selector in _CONTENT:
         found = tree.css(selector)[:_CANDIDATES]
         if found:
@@ -222,7 +224,7 @@ def main_content(tree: LexborHTMLParser) -> LexborNode | None:
 
 
 def is_dropped(tag: str, attributes: Mapping[str, str | None]) -> bool:
-    """Say whether an element is not content: navigation, controls, signs, or not to be seen."""
+    """Return whether an element is not content: navigation, a control, or hidden."""
     if not attributes:
         return tag in _DROPPED_TAGS
     role = attributes.get("role") or ""
@@ -235,21 +237,21 @@ def is_dropped(tag: str, attributes: Mapping[str, str | None]) -> bool:
     if contents or any(name in _DROPPED_CLASSES or name.startswith(_DROPPED_PREFIXES) for name in names):
         return True
     if role in _PANELS:
-        return False  # a tab that is not chosen is hidden, and still content
+        return False  # an inactive tab is hidden but still content
     return ("hidden" in attributes and attributes["hidden"] != "until-found") or bool(
         _UNSEEN.search(attributes.get("style") or "")
     )
 
 
 def without_site_name(title: str) -> str:
-    """Return a window's title without the name of the website behind it."""
+    """Return a page title without the name of the website at its end."""
     title = " ".join(title.split())
     ends = [found.start() for found in _SITE_NAME.finditer(title)]
     return title[: ends[-1]] if ends and ends[-1] > 0 else title
 
 
 def _densest(body: LexborNode) -> LexborNode:
-    """Return the innermost element that holds most of the text that is not in links."""
+    """Return the innermost element that holds most of the text outside links."""
     sizes: dict[int, int] = {}
     stack: list[tuple[LexborNode, bool, bool]] = [(body, False, False)]
     while stack:

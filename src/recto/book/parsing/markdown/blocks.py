@@ -1,4 +1,4 @@
-"""Paragraphs and underlined headings in one pass: each line is asked once whether something else begins there."""
+"""Block rules for markdown-it: admonitions, tabs, math, MDX, and a faster paragraph rule."""
 
 from __future__ import annotations
 
@@ -9,32 +9,33 @@ from typing import TYPE_CHECKING
 from recto.book.parsing.markdown.text import tag_end
 
 if TYPE_CHECKING:
+    from markdown_it import MarkdownIt
     from markdown_it.ruler import RuleOptionsType
     from markdown_it.rules_block import StateBlock
 
 INTERRUPTS: RuleOptionsType = {"alt": ["paragraph", "reference", "blockquote", "list"]}
-_SPENT = "looked at in vain"
-_BUDGET = 1_000_000
+_SPENT = "characters searched without a match"
+_BUDGET = 1_000_000  # characters that may be searched for closing marks that do not exist
 
 
 def rest(state: StateBlock, line: int) -> str:
-    """A line's text behind its indentation."""
+    """Return the text of a line after its indentation."""
     return state.src[state.bMarks[line] + state.tShift[line] : state.eMarks[line]]
 
 
 def first_marks(state: StateBlock, line: int, length: int) -> str:
-    """The first characters of a line's text, without a copy of a long line."""
+    """Return the first characters of a line's text, without copying a long line."""
     start = state.bMarks[line] + state.tShift[line]
     return state.src[start : min(start + length, state.eMarks[line])]
 
 
 def leaves(state: StateBlock, line: int) -> bool:
-    """Whether a line is written further left than what it would belong to."""
+    """Return whether a line is indented less than its container."""
     return state.sCount[line] < state.blkIndent and not state.isEmpty(line)
 
 
 def push(state: StateBlock, kind: str, start: int, end: int, content: str = "") -> bool:
-    """Take whole lines as one token."""
+    """Turn whole lines into one token."""
     token = state.push(kind, "", 0)
     token.map = [start, end]
     token.content = content
@@ -42,20 +43,16 @@ def push(state: StateBlock, kind: str, start: int, end: int, content: str = "") 
     return True
 
 
-def may_look(state: StateBlock) -> bool:
-    """Whether a rule may still search for an end that might not be there: on a page of broken marks it may not, at some point."""
+def may_search(state: StateBlock) -> bool:
+    """Return whether a rule may search for a closing mark; many unclosed ones use up the budget."""
     return int(state.env.get(_SPENT, 0)) < _BUDGET
 
 
-def in_vain(state: StateBlock, characters: int) -> bool:
-    """Note a search that found nothing; return False, as a rule does that does not apply."""
+def not_found(state: StateBlock, characters: int) -> bool:
+    """Charge a search without a match to the budget; return False, as a rule that does not apply."""
     state.env[_SPENT] = int(state.env.get(_SPENT, 0)) + characters
     return False
 
-
-if TYPE_CHECKING:
-    from markdown_it import MarkdownIt
-    from markdown_it.rules_block import StateBlock
 
 _FENCED = re.compile(r"(:{3,}|/{3,})[ \t]*(?:[A-Za-z][\w-]*(?:[ \t\[{|].*)?|\{.*|\|.*)?")
 _INDENTED = re.compile(r"(?:!!!|\?\?\?\+?|===[!+]?)[ \t]+(?=[\"'\w])")
@@ -71,11 +68,11 @@ def containers_plugin(md: MarkdownIt) -> None:
 
 
 def fenced(state: StateBlock, start: int, end: int, silent: bool) -> bool:
-    """`:::tip Title` to `:::`, `/// tip | Title` to `///`; one that nothing closes goes to the end of what it is in."""
+    """Parse `:::tip Title` to `:::`, `/// tip | Title` to `///`; without an end, to its container's."""
     if (
         state.is_code_block(start)
         or first_marks(state, start, 3) not in (":::", "///")
-        or not may_look(state)
+        or not may_search(state)
     ):
         return False
     text = rest(state, start).rstrip()
@@ -85,7 +82,7 @@ def fenced(state: StateBlock, start: int, end: int, silent: bool) -> bool:
     if silent:
         return True
     marks = found[1]
-    if text == marks:  # a closing line that closes nothing is no text
+    if text == marks:  # a closing line without an opening one
         return push(state, "stray", start, start + 1)
     line = start + 1
     while line < end and not leaves(state, line):
@@ -97,18 +94,18 @@ def fenced(state: StateBlock, start: int, end: int, silent: bool) -> bool:
             _nest(state, start, line, line + 1, 0)
             return True
         line += 1
-    in_vain(state, state.eMarks[line - 1] - state.bMarks[start])
+    not_found(state, state.eMarks[line - 1] - state.bMarks[start])
     _nest(state, start, line, line, 0)
     return True
 
 
 def _closes(text: str, marks: str) -> bool:
-    """Colons close what as many or fewer opened, slashes only what as many did."""
+    """Return whether a line closes a container: with at least as many colons, or as many slashes."""
     return text == marks or (marks[0] == ":" and not text.strip(":"))
 
 
 def indented(state: StateBlock, start: int, end: int, silent: bool) -> bool:
-    """`!!! note "Title"`, `??? note`, `=== "Tab"`, and what is indented below."""
+    """Parse `!!! note "Title"`, `??? note` and `=== "Tab"` with the indented lines below."""
     if (
         state.is_code_block(start)
         or first_marks(state, start, 3) not in ("!!!", "???", "===")
@@ -127,7 +124,7 @@ def indented(state: StateBlock, start: int, end: int, silent: bool) -> bool:
 
 
 def _nest(state: StateBlock, start: int, inner: int, end: int, indent: int) -> None:
-    """Read the lines between the first and `inner` as blocks of their own."""
+    """Parse the lines between the first and `inner` as nested blocks."""
     outside = state.parentType, state.lineMax, state.blkIndent
     opened = state.push("admonition_open", "div", 1)
     opened.map = [start, end]
@@ -139,9 +136,9 @@ def _nest(state: StateBlock, start: int, inner: int, end: int, indent: int) -> N
 
 
 def math(state: StateBlock, start: int, end: int, silent: bool) -> bool:
-    """Math that stands on lines of its own: nothing in it is a heading, a list or a rule."""
+    """Parse math on lines of its own, so that nothing in it becomes a heading, a list or a rule."""
     closing = _MATH.get(first_marks(state, start, 2))
-    if closing is None or state.is_code_block(start) or not may_look(state):
+    if closing is None or state.is_code_block(start) or not may_search(state):
         return False
     line = start
     while line < end and not leaves(state, line):
@@ -149,15 +146,11 @@ def math(state: StateBlock, start: int, end: int, silent: bool) -> bool:
         text = text[2:] if line == start else text
         if text.endswith(closing):
             return silent or push(state, "math", start, line + 1)
-        if closing in text:  # text goes on behind it
+        if closing in text:  # text follows
             return False
         line += 1
-    return in_vain(state, state.eMarks[line - 1] - state.bMarks[start])
+    return not_found(state, state.eMarks[line - 1] - state.bMarks[start])
 
-
-if TYPE_CHECKING:
-    from markdown_it import MarkdownIt
-    from markdown_it.rules_block import StateBlock
 
 _ESM = re.compile(
     r"import\s+(?:[\w*{].*\sfrom\s+)?['\"]|import\s+(?:[\w*]+\s*,?\s*)?\{"
@@ -173,7 +166,7 @@ _MAX_CODE_LINES = 500
 
 
 def mdx_plugin(md: MarkdownIt) -> None:
-    """Add the tokens `mdx_code` and `mdx_tag`; MDX has no indented code, so that rule goes."""
+    """Add the tokens `mdx_code` and `mdx_tag`; remove indented code, which MDX does not have."""
     md.disable("code")
     md.block.ruler.before("html_block", "mdx_esm", _esm)
     md.block.ruler.before("html_block", "mdx_comment", mdx_comment, INTERRUPTS)
@@ -182,7 +175,7 @@ def mdx_plugin(md: MarkdownIt) -> None:
 
 
 def unwrapped(source: str) -> str:
-    """Blank the two lines around what is fenced as `mdx-code-block`: Docusaurus reads it as if it were not fenced."""
+    """Blank the fence lines of `mdx-code-block`s, whose content Docusaurus renders."""
     if "mdx-code-block" not in source:
         return source
     lines = source.split("\n")
@@ -200,7 +193,7 @@ def unwrapped(source: str) -> str:
 
 
 def _esm(state: StateBlock, start: int, end: int, silent: bool) -> bool:
-    """`import` and `export` up to the blank line after which no brace is open; if one never closes, up to the first blank line."""
+    """Parse `import` and `export` up to a blank line outside braces, if the braces are closed."""
     if (
         state.parentType != "root"
         or state.src[state.bMarks[start] + state.tShift[start]] not in "ie"
@@ -214,25 +207,25 @@ def _esm(state: StateBlock, start: int, end: int, silent: bool) -> bool:
         text = rest(state, line)
         if not text.strip():
             blank = blank or line
-            if depth <= 0 or not may_look(state):
+            if depth <= 0 or not may_search(state):
                 break
         depth += _opened(text)
         line += 1
     if depth > 0:
-        in_vain(state, state.eMarks[line - 1] - state.bMarks[start])
+        not_found(state, state.eMarks[line - 1] - state.bMarks[start])
         line = blank or line
     return push(state, "mdx_code", start, line)
 
 
 def _opened(text: str) -> int:
-    """How many braces more a line of code opens than it closes, those within quotes left out."""
+    """Return how many more brackets a line of code opens than it closes, outside quotes."""
     text = _QUOTED.sub("", text)
     return sum(text.count(mark) for mark in "{[(") - sum(text.count(mark) for mark in "}])")
 
 
 def mdx_comment(state: StateBlock, start: int, end: int, silent: bool) -> bool:
-    """A comment in braces that stands on lines of its own."""
-    if not state.src.startswith("{/*", state.bMarks[start] + state.tShift[start]) or not may_look(state):
+    """Parse a comment in braces on lines of its own."""
+    if not state.src.startswith("{/*", state.bMarks[start] + state.tShift[start]) or not may_search(state):
         return False
     for line in range(start, end):
         text = rest(state, line).rstrip()
@@ -240,18 +233,18 @@ def mdx_comment(state: StateBlock, start: int, end: int, silent: bool) -> bool:
             if not text.endswith("*/}"):
                 return False
             return silent or push(state, "mdx_code", start, line + 1)
-    return in_vain(state, state.eMarks[end - 1] - state.bMarks[start])
+    return not_found(state, state.eMarks[end - 1] - state.bMarks[start])
 
 
 def _expression(state: StateBlock, start: int, end: int, silent: bool) -> bool:
-    """An expression in braces that stands on lines of its own: code, whose value only the built page knows."""
+    """Parse an expression in braces on lines of its own; only the built page has its value."""
     first = first_marks(state, start, 2)
-    # Two braces, or a brace and one of these marks, is a template's or an attribute's, not an expression's.
+    # These begin a template tag or an attribute list.
     if (
         silent
         or not first.startswith("{")
         or first[1:] in ("{", "%", "!", ":", "#", "")
-        or not may_look(state)
+        or not may_search(state)
     ):
         return False
     depth = 0
@@ -260,16 +253,16 @@ def _expression(state: StateBlock, start: int, end: int, silent: bool) -> bool:
         depth += _opened(text)
         if depth <= 0:
             return text.rstrip().endswith("}") and push(state, "mdx_code", start, line + 1)
-    return in_vain(state, state.eMarks[min(end, start + _MAX_CODE_LINES) - 1] - state.bMarks[start])
+    return not_found(state, state.eMarks[min(end, start + _MAX_CODE_LINES) - 1] - state.bMarks[start])
 
 
 def mdx_tag(state: StateBlock, start: int, end: int, silent: bool) -> bool:
-    """Tags, one or several, that stand on lines of their own; what is between them is Markdown."""
+    """Parse tags on lines of their own; the text between them is Markdown."""
     position = state.bMarks[start] + state.tShift[start]
     if (
         state.src[position : position + 1] != "<"
         or state.src[position + 1 : position + 2] == "!"
-        or not may_look(state)
+        or not may_search(state)
     ):
         return False
     text = rest(state, start)[:_MAX_TAG]
@@ -279,12 +272,12 @@ def mdx_tag(state: StateBlock, start: int, end: int, silent: bool) -> bool:
         text = "\n".join((text, *more))[:_MAX_TAG]
         lines = _lines_of_tags(text)
     if not lines:
-        return in_vain(state, len(text))
+        return not_found(state, len(text))
     return silent or push(state, "mdx_tag", start, start + lines, "\n".join(text.split("\n")[:lines]).strip())
 
 
 def _lines_of_tags(text: str) -> int | None:
-    """Return how many lines from the first on are nothing but tags, up to the first that ends with one; None if a tag goes on."""
+    """Return how many lines from the first are only tags; None if a tag is not closed."""
     position = 0
     while found := _TAG.match(text, position):
         closed = tag_end(text, found.end())
@@ -297,10 +290,6 @@ def _lines_of_tags(text: str) -> int | None:
             return text.count("\n", 0, position) + 1
     return 0
 
-
-if TYPE_CHECKING:
-    from markdown_it import MarkdownIt
-    from markdown_it.rules_block import StateBlock
 
 _UNDERLINE = re.compile(r"(?:=+|-+)[ \t]*")
 _BEGINNINGS = {
@@ -316,13 +305,13 @@ _BEGINNINGS = {
     "mdx_comment": "{",
     "mdx_tag": "<",
 }
-"""The marks that a rule's first line begins with, so that the others need not be asked; a rule that is not here may begin with any."""
+"""The characters that a block of each rule can begin with; a rule that is not listed may begin with any."""
 
 Rule = Callable[["StateBlock", int, int, bool], bool]
 
 
 def paragraphs_plugin(md: MarkdownIt) -> None:
-    """Replace the two rules that CommonMark's parser has for them, which go over the same lines one after the other."""
+    """Replace the rules for paragraphs and underlined headings, which scan the same lines twice, by one."""
     md.disable("lheading")
     interrupting: dict[str, list[Rule]] = {}
 
@@ -337,13 +326,13 @@ def paragraphs_plugin(md: MarkdownIt) -> None:
         return interrupting[mark]
 
     def paragraph(state: StateBlock, start: int, _: int, silent: bool) -> bool:  # noqa: ARG001
-        """Take lines up to a blank one, one where another block begins, or one that makes a heading of those above it."""
+        """Take lines up to a blank line, another block, or an underline that makes them a heading."""
         outside, state.parentType = state.parentType, "paragraph"
         end = state.lineMax
         line, level = start + 1, 0
         while line < end and not state.isEmpty(line):
             indent = state.sCount[line] - state.blkIndent
-            # What is indented far, or stands left of a quotation, is the paragraph's own in any case.
+            # A far indented line, or one left of a quotation, always continues the paragraph.
             if indent <= 3 and state.sCount[line] >= 0:
                 if indent >= 0 and (level := _underlines(state, line)):
                     break
@@ -361,7 +350,7 @@ def paragraphs_plugin(md: MarkdownIt) -> None:
 
 
 def _begins_table(state: StateBlock, line: int, end: int) -> bool:
-    """A table shows by its second line."""
+    """Return whether a table begins here, by its second line."""
     if (
         line + 1 >= end
         or state.isEmpty(line + 1)
@@ -374,7 +363,7 @@ def _begins_table(state: StateBlock, line: int, end: int) -> bool:
 
 
 def _underlines(state: StateBlock, line: int) -> int:
-    """Return the level of the heading that a line of dashes or equal signs makes."""
+    """Return the heading level of an underline, or 0."""
     start = state.bMarks[line] + state.tShift[line]
     if state.src[start] not in "=-" or not _UNDERLINE.fullmatch(state.src, start, state.eMarks[line]):
         return 0

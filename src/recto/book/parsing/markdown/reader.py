@@ -1,8 +1,6 @@
-"""Parse a page into front matter and sections of blocks, each with its lines in the source.
+"""Parse Markdown and MDX into front matter and sections of blocks, each with its lines in the source.
 
-A fence that is never closed runs to the end of what it is in, as CommonMark says and as every site shows the page: what looks like a
-heading in it has no anchor that could be opened, and may well be a comment of the code. Its text is kept, and the chunker divides it at
-blank lines as it divides all code that is too long.
+As in CommonMark, an unclosed fence runs to the end of its container, and `# …` in it is not a heading.
 """
 
 from __future__ import annotations
@@ -14,16 +12,18 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from recto.book.parsing.document import Block, Document, Section
-from recto.book.parsing.markdown.text import Lines
+from recto.book.parsing.frontmatter import split_front_matter, stated
+from recto.book.parsing.markdown.text import PageLines
 from recto.book.parsing.slugs import Slugs, slugger, split_explicit_id
 from recto.types import AnchorStyle
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
+    from markdown_it.rules_block import StateBlock
     from markdown_it.rules_inline import StateInline
+    from markdown_it.token import Token
 
 _MARKUP = re.compile(r"[\\`*_\[\]<>&{}$!~:\n]")
-_LONGEST = 2_000  # characters; nobody writes such a heading, and marks in it would cost a lot to match
 _MATH = re.compile(r"(\$+)(?!\$)[^$]+(?<!\$)\1(?!\$)")
 _FOOTNOTE = re.compile(r"\[\^[^\]\s]+\]")
 _COMMENT = re.compile(r"\{(/\*.*?\*/)\}", re.DOTALL)
@@ -35,14 +35,16 @@ _DIRECTIVE = re.compile(r"(?<!:):[A-Za-z](?:[\w-]*[A-Za-z0-9])?(?![\w:-])(?:\[[^
 def heading_texts(
     markdown: str, *, mdx: bool = False, alt: bool = True, references: dict[str, Any] | None = None
 ) -> tuple[str, str]:
-    """Return a heading as it is read and as its anchor is made from; the second has the texts of images if `alt`."""
-    if len(markdown) > _LONGEST or not _MARKUP.search(markdown):
+    """Return the visible text of a heading, and the text for its anchor, with alt texts if `alt`."""
+    if len(markdown) > _LONGEST_HEADING or not _MARKUP.search(markdown):
         return markdown.strip(), markdown
     shown, slugged = [], []
-    for child in _parser(mdx).parseInline(markdown, {"references": references or {}})[0].children or ():
+    for child in (
+        _heading_parser(mdx).parseInline(markdown, {"references": references or {}})[0].children or ()
+    ):
         if child.type in ("text", "code_inline", "math"):
             shown.append(child.content)
-            # Docusaurus reads `:word` in a heading as a directive, and leaves it out of the anchor.
+            # Docusaurus reads `:word` in a heading as a directive and omits it from the anchor.
             slugged.append(
                 _DIRECTIVE.sub("", child.content) if mdx and child.type == "text" else child.content
             )
@@ -63,7 +65,7 @@ def plain_text(markdown: str) -> str:
 
 
 @cache
-def _parser(mdx: bool) -> MarkdownIt:
+def _heading_parser(mdx: bool) -> MarkdownIt:
     from markdown_it import MarkdownIt
 
     parser = MarkdownIt("commonmark").enable("strikethrough")
@@ -76,7 +78,7 @@ def _parser(mdx: bool) -> MarkdownIt:
 
 
 def _rule(pattern: re.Pattern[str], kind: str) -> Callable[[StateInline, bool], bool]:
-    """Make a rule that takes what a pattern matches as one token."""
+    """Make a rule that turns each match of a pattern into one token."""
 
     def rule(state: StateInline, silent: bool) -> bool:
         found = pattern.match(state.src, state.pos, state.posMax)
@@ -91,26 +93,17 @@ def _rule(pattern: re.Pattern[str], kind: str) -> Callable[[StateInline, bool], 
     return rule
 
 
-if TYPE_CHECKING:
-    from markdown_it import MarkdownIt
-    from markdown_it.rules_block import StateBlock
-    from markdown_it.token import Token
-
-__all__ = ["parse", "plain_text"]
-
 _EMBEDDED_FILE = re.compile(r"data:[\w.+-]+/[\w.+-]+;base64,[A-Za-z0-9+/=]{64,}")
 _HTML_HEADING = re.compile(r"<h([1-6])(?:\s[^<>]*)?>(.*?)</h\1>", re.DOTALL | re.IGNORECASE)
 _CONTAINERS = {"bullet_list": "list", "ordered_list": "list", "blockquote": "group", "admonition": "group"}
 _KINDS = {"fence": "code", "code_block": "code", "html_block": "markup", "mdx_tag": "markup", **_CONTAINERS}
-_LONGEST_HEADING = 2_000  # characters; what is longer is text, whatever marks it begins with
-_MOST_LINES = (
-    200_000  # a page that has more, in the 4 MiB that it may have, is made of lines too short for any text
-)
-_DEEPEST = 60  # what is nested deeper is text of what it is in
+_LONGEST_HEADING = 2_000  # characters; anything longer is treated as text
+_MOST_LINES = 200_000  # a page with more is generated, and is not parsed
+_DEEPEST = 60  # deeper nesting is treated as text
 
 
 def parse(markdown: str, *, title: str = "", mdx: bool = False, anchors: AnchorStyle = "github") -> Document:
-    """Parse a page; its title is that of the front matter, else its first top heading, else the sidebar's, else `title`."""
+    """Parse a page; its title is `title` only if neither the front matter nor a top heading states one."""
     source = markdown.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n").replace("\0", "\ufffd")
     source = _EMBEDDED_FILE.sub("data:…", source)
     if mdx:
@@ -119,33 +112,34 @@ def parse(markdown: str, *, title: str = "", mdx: bool = False, anchors: AnchorS
         source = unwrapped(source)
     if source.count("\n") > _MOST_LINES:
         return _unstructured(source, title)
+    front_matter, body, count = split_front_matter(source)
+    source = "\n" * count + body  # line numbers stay those of the file
     env: dict[str, Any] = {}
-    tokens = _reader_parser(mdx).parse(source, env)
-    lines = Lines(source, mdx)
+    tokens = _page_parser(mdx).parse(source, env)
+    lines = PageLines(source, mdx)
     for token in tokens:
         lines.edit(token)
     headings = _Headings(mdx, anchors, env.get("references", {})).read(tokens)
-    front_matter = _front_matter(tokens)
     first = next((heading.text for heading in headings.values() if heading.level == 1 and heading.opens), "")
-    title = _stated(front_matter, "title") or first or _stated(front_matter, "sidebar_label") or title
+    stated_title, label = ((stated(front_matter, key) or "").strip() for key in ("title", "sidebar_label"))
+    title = (stated_title or first or label)[:_LONGEST_HEADING] or title
     return Document(front_matter, title, tuple(_Sections(lines, headings, title).read(tokens)))
 
 
 def _unstructured(source: str, title: str) -> Document:
-    """Take a page that no person wrote as text and nothing else."""
-    block = Lines(source, mdx=False).block("text", 0, source.count("\n") + 1)
+    """Return a page as one block of text."""
+    block = PageLines(source, mdx=False).block("text", 0, source.count("\n") + 1)
     return Document({}, title, (Section((title,), 1, "", 1, (block,)),) if block else ())
 
 
 @cache
-def _reader_parser(mdx: bool) -> MarkdownIt:
+def _page_parser(mdx: bool) -> MarkdownIt:
     from markdown_it import MarkdownIt
-    from mdit_py_plugins.front_matter import front_matter_plugin
 
     from recto.book.parsing.markdown.blocks import containers_plugin, mdx_plugin, paragraphs_plugin
 
     parser = MarkdownIt("commonmark", {"maxNesting": _DEEPEST}).enable("table").disable("inline")
-    parser.use(front_matter_plugin).use(containers_plugin).use(paragraphs_plugin)
+    parser.use(containers_plugin).use(paragraphs_plugin)
     parser.block.ruler.at("reference", _reference)
     if mdx:
         parser.use(mdx_plugin)
@@ -153,7 +147,7 @@ def _reader_parser(mdx: bool) -> MarkdownIt:
 
 
 def _reference(state: StateBlock, start: int, end: int, silent: bool) -> bool:
-    """A link's address is no text; a footnote, which is written like one, is."""
+    """Parse link reference definitions, but not footnotes, which look like them and are text."""
     from markdown_it.rules_block import reference
 
     return not state.src.startswith("[^", state.bMarks[start] + state.tShift[start]) and reference(
@@ -161,30 +155,9 @@ def _reference(state: StateBlock, start: int, end: int, silent: bool) -> bool:
     )
 
 
-def _front_matter(tokens: Sequence[Token]) -> dict[str, Any]:
-    if not tokens or tokens[0].type != "front_matter":
-        return {}
-    import yaml
-
-    try:
-        values = yaml.safe_load(tokens[0].content)
-    except (
-        yaml.YAMLError,
-        ValueError,
-        RecursionError,
-    ):  # dates that do not exist, numbers without end, nesting without end
-        return {}
-    return values if isinstance(values, dict) else {}
-
-
-def _stated(front_matter: dict[str, Any], key: str) -> str:
-    value = front_matter.get(key)
-    return str(value).strip()[:_LONGEST_HEADING] if isinstance(value, str | int | float) else ""
-
-
 @dataclass(frozen=True, slots=True)
 class _Heading:
-    """A heading, wherever it stands; only one at the top of the page opens a section."""
+    """A heading; only one that is not nested in a block `opens` a section."""
 
     text: str
     level: int
@@ -194,7 +167,7 @@ class _Heading:
 
 
 class _Headings:
-    """Reads the headings of a page in order, so that their anchors get the numbers that the published page has."""
+    """Reads the headings of a page in order, so that duplicate anchors get the published numbers."""
 
     def __init__(self, mdx: bool, style: AnchorStyle, references: dict[str, Any]) -> None:
         self._mdx, self._style, self._references = mdx, style, references
@@ -217,7 +190,7 @@ class _Headings:
                 and (html := self._html_heading(token.content))
             ):
                 text = " ".join(plain_text(html[2]).split())
-                if text:  # its id, if it states one, is found among those of all tags
+                if text:  # its id is collected with those of all tags
                     found[index] = _Heading(
                         text, int(html[1]), "", token.map[0] + 1 if token.map else 1, True
                     )
@@ -233,15 +206,15 @@ class _Headings:
         anchor = explicit or slugs.slug(slugged)
         level = int(token.tag[1])
         if self._mdx and level == 1 and self._style == "github":
-            anchor = ""  # Docusaurus counts it among the others, but shows it without an id
+            anchor = ""  # Docusaurus counts it, but renders it without an id
         return _Heading(text, level, anchor, token.map[0] + 1 if token.map else 1, token.level == 0)
 
 
 @dataclass(slots=True)
 class _Sections:
-    """Divides the tokens of a page into sections."""
+    """Groups the tokens of a page into sections."""
 
-    lines: Lines
+    lines: PageLines
     headings: dict[int, _Heading]
     title: str
     path: list[tuple[int, str]] = field(default_factory=list)
@@ -253,8 +226,8 @@ class _Sections:
     def read(self, tokens: Sequence[Token]) -> list[Section]:
         """Return the sections that have text.
 
-        A heading without text is part of the paths of the sections below it, and its anchor belongs to the first of them. If there is
-        none below it, the heading itself is its text, so that it can be found.
+        A heading without text appears in the heading paths below it, and its anchor belongs to the first
+        section below it. If there is none, the heading becomes the text of its section and can be found.
         """
         sections, ends = list[Section](), list[int]()
         opened, blocks = Section((self.title,), 1, "", 1, ()), list[Block]()
@@ -277,7 +250,7 @@ class _Sections:
         return self._with_anchors(sections, ends)
 
     def _heading_block(self, section: Section) -> list[Block]:
-        """Return the heading of a section as its only block; the page's own title is not one."""
+        """Return the heading of a section as its only block; the page title does not count."""
         if len(section.headings) <= 1:
             return []
         block = self.lines.block("heading", section.line - 1, section.line)
@@ -289,9 +262,9 @@ class _Sections:
             self.path.append((heading.level, heading.text))
         anchor = heading.anchor
         if not anchor and heading.level > 1:
-            # A heading in HTML is opened by the id that it states, or not at all: then the anchor above it is the nearest.
+            # An HTML heading has an anchor only if it states an id; otherwise use the one above it.
             anchor = self._ids.get(heading.line, before)
-        # The page's own title needs no anchor: its address is the page's.
+        # The page title needs no anchor: the page URL opens it.
         return Section(
             (self.title, *(text for _, text in self.path)),
             heading.level,
@@ -301,7 +274,7 @@ class _Sections:
         )
 
     def _block(self, tokens: Sequence[Token], index: int, after: int) -> Block | None:
-        """Return the block that begins at a token, with those inside it."""
+        """Return the block that begins at a token, with its nested blocks."""
         token = tokens[index]
         if token.map is None or token.nesting < 0:
             return None
@@ -317,7 +290,7 @@ class _Sections:
         )
 
     def _with_anchors(self, sections: list[Section], ends: list[int]) -> list[Section]:
-        """Give each anchor to the first section that ends below it, or to the last; `ends` are the lines of the headings behind them."""
+        """Assign each anchor to the section that holds its line; `ends` are the lines where sections end."""
         every = [(heading.line, heading.anchor) for heading in self.headings.values() if heading.anchor]
         every = sorted(dict.fromkeys([*every, *self.lines.ids]), key=lambda anchor: anchor[0])
         position, found = 0, list[Section]()
@@ -332,7 +305,7 @@ class _Sections:
 
 
 def _after(tokens: Sequence[Token], index: int) -> int:
-    """Return the index behind a token and all that is nested in it."""
+    """Return the index after a token and everything nested in it."""
     depth = 0
     while index < len(tokens):
         depth += tokens[index].nesting

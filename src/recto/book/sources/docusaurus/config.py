@@ -1,11 +1,11 @@
-"""The sidebars of a Docusaurus site: the order of its docs, and the labels above them."""
+"""The configuration of a Docusaurus site: its docs, their versions and their sidebars."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from recto.book.sources.docusaurus.javascript import (
     Value,
     from_json,
     read_exported,
-    shown,
+    to_text,
     unknown,
 )
 from recto.book.sources.options import SiteOptions, UnreadableSite
@@ -25,8 +25,10 @@ CONFIG_FILES = tuple(
     f"docusaurus.config.{extension}" for extension in ("js", "ts", "mjs", "cjs", "mts", "cts")
 )
 DEFAULT_ID = "default"
+CURRENT = "current"
 PLAIN = "Give the directory of the pages itself; --site-url says where they are published."
-_LARGEST = 1 << 20  # bytes; no configuration that is written by people comes near it
+_LARGEST = 1 << 20  # bytes; far more than any configuration has
+_DEEPEST = 20  # categories in categories
 _INCLUDE = ("**/*.{md,mdx}",)
 _EXCLUDE = ("**/_*.{js,jsx,ts,tsx,md,mdx}", "**/_*/**", "**/*.test.{js,jsx,ts,tsx}", "**/__tests__/**")
 _CLASSIC = re.compile(r"(?:@docusaurus/)?(?:preset-)?classic|.*preset-classic.*")
@@ -45,7 +47,7 @@ _FLAGS = {
 
 @dataclass(frozen=True, slots=True)
 class Docs:
-    """One instance of the docs plugin; `options` keeps what only matters for some versions."""
+    """One instance of the docs plugin; `options` are its own options."""
 
     id: str
     path: str
@@ -57,7 +59,7 @@ class Docs:
 
 
 class DocusaurusConfig:
-    """A site's configuration; a value that matters and cannot be read is an error that names the flag for it."""
+    """A site's configuration; a value that cannot be evaluated is an error that names the flag for it."""
 
     def __init__(self, file: Path, options: SiteOptions) -> None:
         self.file = file
@@ -72,7 +74,7 @@ class DocusaurusConfig:
             )
 
     def url(self) -> str:
-        """Return the site's address without its base path, or nothing if it has none."""
+        """Return the URL of the site without its base path, or ""."""
         return self.text(self._root.get("url"), "url").rstrip("/")
 
     def base_url(self) -> str:
@@ -80,54 +82,49 @@ class DocusaurusConfig:
         return self.text(self._root.get("baseUrl"), "baseUrl") or "/"
 
     def trailing_slash(self) -> bool | None:
-        """Return the rule for a slash at the end of an address."""
+        """Return whether URLs end with a slash; None if the file names decide."""
         return self.switch(self._root.get("trailingSlash"), "trailingSlash")
 
     def markdown_format(self) -> str:
-        """Return how pages are read: `mdx`, `md` or `detect`."""
+        """Return how to read pages: `mdx`, `md` or `detect`."""
         value = self._root.get("markdown", "format")
         if isinstance(value.data, Unknown):
-            self.notes.append(
-                f"markdown.format cannot be read without running it ({value.data.source}); pages are read as MDX."
-            )
+            self._note_unread("markdown.format", value.data, "pages are read as MDX")
             return "mdx"
         return value.data if isinstance(value.data, str) else "mdx"
 
     def locale(self, *keys: str) -> Value:
-        """Return a value of the internationalisation."""
+        """Return a value of `i18n`."""
         return self._root.get("i18n", *keys)
 
     def docs(self) -> list[Docs]:
-        """Return the instances of the docs plugin, that of the preset first."""
+        """Return the instances of the docs plugin, the preset's first."""
         found = [self._docs(options) for options in self._preset_options()]
         found += [self._docs(options) for options in self._plugin_options()]
         route = self._options.route_base_path
         if found and route is not None:
             chosen = next((docs for docs in found if docs.id == DEFAULT_ID), found[0])
-            found = [
-                Docs(d.id, d.path, route, d.include, d.exclude, d.numbered, d.options) if d is chosen else d
-                for d in found
-            ]
+            found = [replace(docs, route=route) if docs is chosen else docs for docs in found]
         return found
 
     def text(self, value: Value, key: str) -> str:
-        """Return a text; nothing is an empty one."""
+        """Return a string; "" if the value is missing."""
         found = self.known(value, key)
         if found.missing:
             return ""
         if not isinstance(found.data, str):
             raise self.error(
-                key, shown(found.data) if isinstance(found.data, bool | float) else "…", "is not text"
+                key, to_text(found.data) if isinstance(found.data, bool | float) else "…", "is not text"
             )
         return found.data
 
     def switch(self, value: Value, key: str) -> bool | None:
-        """Return true, false, or None for what is not said."""
+        """Return a boolean; None if the value is missing."""
         found = self.known(value, key)
         return None if found.missing else bool(found.truth)
 
     def texts(self, value: Value, key: str) -> tuple[str, ...] | None:
-        """Return a list of texts, or None for what is not said."""
+        """Return a list of strings; None if the value is missing."""
         found = self.known(value, key)
         if found.missing:
             return None
@@ -137,7 +134,7 @@ class DocusaurusConfig:
         return tuple(self.text(item, key) for item in items)
 
     def known(self, value: Value, key: str) -> Value:
-        """Return a value that can be used; note it if it depends on the environment."""
+        """Return a value, or raise an error if it is unknown; note that it depends on the environment."""
         if isinstance(value.data, Unknown):
             raise self.error(key, value.data.source, "cannot be read without running it")
         if value.environment:
@@ -146,7 +143,7 @@ class DocusaurusConfig:
         return value
 
     def error(self, key: str, source: str, what: str) -> ConfigurationError:
-        """Return the error for a value that cannot be used, with the flag that gives it."""
+        """Return the error for an unusable value; its hint names the flag for it."""
         flag = _FLAGS.get(key.rpartition(".")[2])
         message = f"{self.file.name}: {key} {what}: {source}"
         return (
@@ -154,6 +151,9 @@ class DocusaurusConfig:
             if flag
             else UnreadableSite(message, hint=PLAIN)
         )
+
+    def _note_unread(self, key: str, value: Unknown, instead: str) -> None:
+        self.notes.append(f"{key} cannot be read without running it ({value.source}); {instead}.")
 
     def _preset_options(self) -> Iterator[Value]:
         presets, unread = self._items("presets")
@@ -182,11 +182,12 @@ class DocusaurusConfig:
         unread = [source for source in unread if not _PLUGIN_CODE.match(source)]
         if unread:
             self.notes.append(
-                f"plugins cannot all be read without running them ({', '.join(unread[:3])}); docs in those are left out."
+                f"plugins cannot all be read without running them ({', '.join(unread[:3])}); "
+                "docs in those are left out."
             )
 
     def _items(self, key: str) -> tuple[list[tuple[str, Value]], list[str]]:
-        """Return the names of presets or plugins with their options, and the source of those that cannot be read."""
+        """Return presets or plugins with their options, and the source of those that are unknown."""
         value = self._root.get(key)
         found: list[tuple[str, Value]] = []
         unread = (
@@ -200,33 +201,32 @@ class DocusaurusConfig:
                 unread.append(name.data.source)
         return found, unread
 
+    def _exclude(self, options: Value) -> tuple[str, ...]:
+        stated = self.texts(options.get("exclude"), "docs.exclude")
+        return _EXCLUDE if stated is None else stated
+
     def _docs(self, options: Value) -> Docs:
         route = options.get("routeBasePath")
-        given = self._options.route_base_path is not None and isinstance(route.data, Unknown)
+        if self._options.route_base_path is not None and isinstance(route.data, Unknown):
+            route = Value("")  # the flag replaces it
+        elif route.missing:
+            route = replace(route, data="docs")
         numbers = options.get("numberPrefixParser")
         if isinstance(numbers.data, Unknown):
-            self.notes.append(
-                f"numberPrefixParser cannot be read without running it ({numbers.data.source}); the usual one is used."
-            )
+            self._note_unread("numberPrefixParser", numbers.data, "the usual one is used")
         return Docs(
             id=self.text(options.get("id"), "docs.id") or DEFAULT_ID,
             path=(self.text(options.get("path"), "docs.path") or "docs").strip("/").removeprefix("./"),
-            route=""
-            if given
-            else "docs"
-            if self.known(route, "docs.routeBasePath").missing
-            else self.text(route, "docs.routeBasePath"),
+            route=self.text(route, "docs.routeBasePath"),
             include=self.texts(options.get("include"), "docs.include") or _INCLUDE,
-            exclude=_EXCLUDE
-            if (excluded := self.texts(options.get("exclude"), "docs.exclude")) is None
-            else excluded,
+            exclude=self._exclude(options),
             numbered=numbers.data is not False,
             options=options,
         )
 
 
 class _JsonBeside:
-    """Reads JSON files of the site's own directory."""
+    """Loads JSON files in the site's directory."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -248,18 +248,15 @@ class _JsonBeside:
 def _text(file: Path) -> str:
     try:
         if file.stat().st_size > _LARGEST:
-            raise UnreadableSite(f"{file.name} is larger than a configuration is", hint=PLAIN)
+            raise UnreadableSite(f"{file.name} is larger than {_LARGEST >> 20} MiB", hint=PLAIN)
         return file.read_bytes().decode("utf-8", "replace")
     except OSError as error:
         raise UnreadableSite(f"{file.name} cannot be read: {error.strerror or error}", hint=PLAIN) from error
 
 
-CURRENT = "current"
-
-
 @dataclass(frozen=True, slots=True)
 class Versions:
-    """`last` is the version without a name in its address, `chosen` the one that is read."""
+    """The versions of docs: `last` has no version in its URL, `chosen` is the one to read."""
 
     names: tuple[str, ...]
     last: str
@@ -267,7 +264,7 @@ class Versions:
     routes: Mapping[str, str] = field(default_factory=dict)
 
     def route(self, version: str) -> str:
-        """Return the part of the address that names a version."""
+        """Return the part of the URL that names a version."""
         if version in self.routes:
             return self.routes[version]
         return "" if version == self.last else "next" if version == CURRENT else version
@@ -286,13 +283,11 @@ def read_versions(config: DocusaurusConfig, site: Path, docs: Docs, asked: str) 
             f"The docs in {docs.path} have no version",
             hint="Set includeCurrentVersion, or add to versions.json.",
         )
-    if len(names) == 1:  # whatever the rest says, there is nothing to choose from
+    if len(names) == 1:  # nothing to choose from
         last = options.get("lastVersion")
         if not last.missing and last.data != names[0]:
             written = last.data.source if isinstance(last.data, Unknown) else last.plain
-            config.notes.append(
-                f"docs.lastVersion is {written}; only version {names[0]} is here, and is read as what readers get."
-            )
+            config.notes.append(f"docs.lastVersion is {written}; only version {names[0]} exists and is read.")
         return Versions((names[0],), names[0], names[0], _routes(config, docs, names))
     only, last = options.get("onlyIncludeVersions"), options.get("lastVersion")
     unread = [
@@ -301,14 +296,14 @@ def read_versions(config: DocusaurusConfig, site: Path, docs: Docs, asked: str) 
         if isinstance(value.data, Unknown)
     ]
     if unread and not asked:
-        config.known(options.get(unread[-1]), f"docs.{unread[-1]}")  # says what cannot be read and what to do
+        config.known(options.get(unread[-1]), f"docs.{unread[-1]}")  # raises an error that says what to do
     wanted = None if "onlyIncludeVersions" in unread else config.texts(only, "docs.onlyIncludeVersions")
     names = [name for name in names if wanted is None or name in wanted] or names
     stated = "" if "lastVersion" in unread else config.text(last, "docs.lastVersion")
     usual = next((name for name in names if name != CURRENT), CURRENT)
     if unread:
         config.notes.append(
-            f"docs.{unread[-1]} cannot be read; version {usual} is taken for the one without a version in its address."
+            f"docs.{unread[-1]} cannot be read; URLs of version {usual} are assumed to have no version."
         )
     if stated and stated not in names:
         raise ConfigurationError(
@@ -339,7 +334,7 @@ def _released(site: Path, docs: Docs) -> list[str]:
 
 
 def _usable(name: object) -> bool:
-    """A version is a directory's name and nothing else."""
+    """Return whether a version is a plain directory name."""
     return (
         isinstance(name, str)
         and bool(name.strip())
@@ -349,7 +344,7 @@ def _usable(name: object) -> bool:
 
 
 def _routes(config: DocusaurusConfig, docs: Docs, names: list[str]) -> dict[str, str]:
-    """Return the parts of addresses that the configuration sets itself."""
+    """Return the URL parts of versions that the configuration sets."""
     found = {name: docs.options.get("versions", name, "path") for name in names}
     return {
         name: config.text(value, f"docs.versions.{name}.path")
@@ -358,13 +353,9 @@ def _routes(config: DocusaurusConfig, docs: Docs, names: list[str]) -> dict[str,
     }
 
 
-_SIDEBARS_LARGEST = 1 << 20  # bytes
-_DEEPEST = 20
-
-
 @dataclass(frozen=True, slots=True)
 class SidebarItem:
-    """A doc by its id, or all docs in a directory that are listed automatically; `sections` are the labels above it."""
+    """A doc by its id, or all docs in a directory; `sections` are the labels above it."""
 
     target: str
     sections: tuple[str, ...]
@@ -372,9 +363,9 @@ class SidebarItem:
 
 
 def read_sidebars(file: Path, bounds: Path) -> list[SidebarItem] | None:
-    """Read a file of sidebars as text; None if it cannot be read without running it."""
+    """Read a sidebar file without running it; return None if that is not possible."""
     try:
-        if not file.resolve().is_relative_to(bounds) or file.stat().st_size > _SIDEBARS_LARGEST:
+        if not file.resolve().is_relative_to(bounds) or file.stat().st_size > _LARGEST:
             return None
         text = file.read_bytes().decode("utf-8")
         value = from_json(json.loads(text)) if file.suffix == ".json" else read_exported(text, _no_imports)

@@ -12,13 +12,14 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from recto.book.parsing.formats import MARKDOWN, MDX, format_of
 from recto.book.parsing.frontmatter import load_mapping, split_front_matter, stated
 from recto.book.sources.directory import Skipped, SourceFile
 from recto.book.sources.docusaurus.config import Docs, SidebarItem
 from recto.book.sources.globs import any_of
 from recto.book.sources.navigation import Navigation, by_navigation
 from recto.book.sources.options import BookFile, local_url, page_modules, title_of
-from recto.types import Page, PageFormat
+from recto.types import Page
 
 _DATE_OR_VERSION = re.compile(r"[0-9]+[-_.][0-9]+")
 _NUMBERED = re.compile(r"[0-9]+\s*[-_.]+\s*([^-_.\s].*)", re.DOTALL)
@@ -26,7 +27,7 @@ _NOT_ENCODED = ";/?:@&=+$,#-_.!~*'()"  # as encodeURI
 
 
 def without_number(name: str) -> str:
-    """Drop a number that only orders a file or directory; dates and versions stay."""
+    """Drop a number prefix from a name; dates and versions stay."""
     if _DATE_OR_VERSION.match(name):
         return name
     found = _NUMBERED.fullmatch(name)
@@ -34,12 +35,12 @@ def without_number(name: str) -> str:
 
 
 def number_of(name: str) -> float | None:
-    """Return the number that orders a file or directory, if its name begins with one."""
+    """Return the number prefix of a name, or None."""
     return None if without_number(name) == name else float(re.split(r"\D", name, maxsplit=1)[0])
 
 
 def slug(name: str, front_matter: dict[str, Any], *, numbered: bool = True) -> str:
-    """Return the path of a page below that of its docs, with a slash before it."""
+    """Return the path of a page relative to its docs, with a leading slash."""
     own = stated(front_matter, "slug")
     if own and own.startswith("/"):
         return own
@@ -69,30 +70,30 @@ def _resolved(path: str, folder: str) -> str:
 
 
 def join(*parts: str) -> str:
-    """Join parts of an address's path with single slashes."""
+    """Join parts of a URL path with single slashes."""
     return re.sub(r"/+", "/", "/".join(("", *(part for part in parts if part))))
 
 
 def with_slash(path: str, base: str, trailing: bool | None) -> str:
-    """Apply the site's rule for a slash at the end; the site's own root keeps it."""
+    """Apply the site's rule for trailing slashes; the root keeps its own."""
     if trailing is None or path in ("/", base):
         return path
     return path if trailing and path.endswith("/") else f"{path}/" if trailing else path.removesuffix("/")
 
 
 def encoded(path: str) -> str:
-    """Return a path as a browser writes it."""
+    """Return a URL path, percent-encoded as a browser does."""
     return quote(path, safe=_NOT_ENCODED)
 
 
 _CATEGORY_FILES = ("_category_.json", "_category_.yml", "_category_.yaml")
 _LARGEST_LABEL = 1 << 16
-_HEAD = 1 << 14  # bytes of a page in which its front matter ends
+_HEAD = 1 << 14  # bytes of a page that are searched for front matter
 
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """Where pages are published: `base` is the path of the site in one language, `route` that of one instance's version in it."""
+    """Where pages are published: `base` is the URL path of the language, `route` that of the version."""
 
     url: str
     base: str
@@ -126,38 +127,35 @@ class DocsRules:
         self._excluded = any_of((*docs.exclude, *book_file.exclude))
 
     def enters(self, folder: str) -> bool:
-        """Whether there may be pages below a directory."""
+        """Return whether a directory may hold pages."""
         return not folder.rpartition("/")[2].startswith(".") and not self._excluded(f"{folder}/ ")
 
     def wants(self, name: str) -> bool:
-        """Whether a file is a page."""
+        """Return whether a file is a page."""
         hidden = name.rpartition("/")[2].startswith(".")
         return (
-            not hidden
-            and name.endswith((".md", ".mdx"))
-            and self._included(name)
-            and not self._excluded(name)
+            not hidden and format_of(name) is not None and self._included(name) and not self._excluded(name)
         )
 
-    def page(self, written: SourceFile) -> Page | Skipped:
-        """Make the page of a file; drafts are not published, and what is unlisted is not meant to be found."""
-        front_matter = split_front_matter(written.text)[0]
+    def page(self, file: SourceFile) -> Page | Skipped:
+        """Make the page of a file; skip drafts and unlisted pages."""
+        front_matter = split_front_matter(file.text)[0]
         for reason in ("draft", "unlisted"):
             if front_matter.get(reason) is True:
                 return Skipped(reason)
-        keys = page_modules(written.path, self._book_file, self._top_labels(written.name))
+        keys = page_modules(file.path, self._book_file, self._top_labels(file.name))
         return Page(
-            path=written.path,
-            url=self._url(written.name, front_matter) if self._published.url else local_url(written.path),
-            title=title_of(written.name, self._book),
+            path=file.path,
+            url=self._url(file.name, front_matter) if self._published.url else local_url(file.path),
+            title=title_of(file.name, self._book),
             module=keys[0],
             module_keys=keys,
-            text=written.text,
-            revision=written.revision,
-            format=self._format(written.name, front_matter),
+            text=file.text,
+            revision=file.revision,
+            format=self._format(file.name, front_matter),
             version=self._published.version,
             locale=self._published.locale,
-            lines=written.lines,
+            lines=file.lines,
         )
 
     def _url(self, name: str, front_matter: dict[str, Any]) -> str:
@@ -165,16 +163,17 @@ class DocsRules:
         path = join(place.route, slug(name, front_matter, numbered=self._docs.numbered))
         return place.url + encoded(with_slash(path, place.base, place.slash))
 
-    def _format(self, name: str, front_matter: dict[str, Any]) -> PageFormat:
+    def _format(self, name: str, front_matter: dict[str, Any]) -> str:
+        by_suffix = format_of(name) or MDX
+        if by_suffix not in (MARKDOWN, MDX):
+            return by_suffix.name
         own = front_matter.get("mdx")
         chosen = own.get("format") if isinstance(own, dict) else None
         chosen = chosen if chosen in ("md", "mdx", "detect") else self._published.format
-        if chosen == "detect":
-            return "markdown" if name.endswith(".md") else "mdx"
-        return "markdown" if chosen == "md" else "mdx"
+        return (by_suffix if chosen == "detect" else MARKDOWN if chosen == "md" else MDX).name
 
     def _top_labels(self, name: str) -> tuple[str, ...]:
-        """Return the label that a page's top directory has in the sidebar."""
+        """Return the sidebar label of a page's top directory."""
         label = self._label(name.split("/", maxsplit=1)[0]) if "/" in name else ""
         return (label,) if label else ()
 
@@ -183,7 +182,7 @@ class DocsRules:
         return label if isinstance(label, str) else ""
 
     def _category(self, folder: str) -> dict[str, Any]:
-        """Return what the category file of a directory says."""
+        """Return the content of a directory's category file."""
         if folder not in self._categories:
             self._categories[folder] = self._read_category(folder)
         return self._categories[folder]
@@ -195,20 +194,16 @@ class DocsRules:
                     text = file.read_text("utf-8")
                     values = json.loads(text) if file.suffix == ".json" else load_mapping(text)
                     return values if isinstance(values, dict) else {}
-            except (
-                OSError,
-                ValueError,
-                RecursionError,
-            ):  # a label is a convenience; the page is read without it
+            except (OSError, ValueError, RecursionError):  # the label is optional
                 continue
         return {}
 
     def module(self, path: str) -> str:
-        """Return the module of a page by its name within the book."""
+        """Return the module of a page by its path in the book."""
         return page_modules(path, self._book_file)[0]
 
     def navigation(self, names: Sequence[str]) -> Navigation:
-        """Order pages as the sidebar does: by its list, and where that is made automatically, by positions, number prefixes and names."""
+        """Order pages as the sidebar does: as listed, or by positions, number prefixes and names."""
         heads = {name: self._head(name) for name in names}
         ordered = sorted(names, key=lambda name: self._place(name, heads[name]))
         ids = {name.rpartition(".")[0]: name for name in ordered} | {
@@ -230,7 +225,7 @@ class DocsRules:
         return Navigation(by_navigation(ordered, listed), listed, labels)
 
     def _head(self, name: str) -> dict[str, Any]:
-        """Return the front matter of a page if it says anything of its order or its id."""
+        """Return the front matter of a page if it may state a position or an id."""
         for folder in self._folders:
             try:
                 with (folder / name).open("rb") as file:
@@ -248,7 +243,7 @@ class DocsRules:
         return "/".join([*parts[:-1], stated(head, "id") or parts[-1]])
 
     def _place(self, name: str, head: dict[str, Any]) -> list[tuple[float, str]]:
-        """Return what orders a page among others: of each directory above it and of itself the position and the name."""
+        """Return the sort key of a page: position and name of each directory above it and of itself."""
         *folders, file = name.split("/")
         stem = file.rpartition(".")[0]
         places = [

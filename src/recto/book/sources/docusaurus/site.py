@@ -1,4 +1,4 @@
-"""A Docusaurus site: which directories hold the pages of a version and a language, and where each is published."""
+"""A Docusaurus site: the directories of one version in one language, and their URLs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _PLUGIN = "docusaurus-plugin-content-docs"
 
 
 class DocusaurusSite:
-    """Finds the pages of one version in one language."""
+    """A Docusaurus site in one version and one language."""
 
     def __init__(self, config_file: Path, book_file: BookFile, book: str) -> None:
         self.directory = config_file.parent
@@ -50,29 +50,29 @@ class DocusaurusSite:
 
     @property
     def notes(self) -> list[str]:
-        """What had to be assumed."""
+        """What Recto had to assume."""
         return list(dict.fromkeys(self._config.notes))
 
-    def shelves(self, path: Path) -> list[PageDirectory]:
-        """Return the directories with pages: all of the site, or those that hold `path`, narrowed to it."""
+    def directories(self, path: Path) -> list[PageDirectory]:
+        """Return the directories of pages: all of the site, or the one that holds `path`, limited to it."""
         if path == self.directory:
-            shelves = [self._shelf(docs, self._versions[docs.id].chosen) for docs in self._docs]
+            directories = [self._page_directory(docs, self._versions[docs.id].chosen) for docs in self._docs]
         else:
-            shelves = [shelf for docs in self._docs for shelf in self._holding(docs, path)][:1]
-        there = [shelf for shelf in shelves if shelf.root.is_dir()]
-        for shelf in shelves:
-            if shelf not in there:
+            directories = [found for docs in self._docs for found in self._holding(docs, path)][:1]
+        there = [directory for directory in directories if directory.root.is_dir()]
+        for directory in directories:
+            if directory not in there:
                 self._config.notes.append(
-                    f"There is no directory {self._relative(shelf.root)}; its docs are left out."
+                    f"There is no directory {self._relative(directory.root)}; its docs are left out."
                 )
-        return there or shelves[:1]
+        return there or directories[:1]
 
     def _holding(self, docs: Docs, path: Path) -> list[PageDirectory]:
-        """Return the docs of an instance that a path is in: of the version that lies there, unless another one is asked for."""
+        """Return the docs directory that holds a path, in its own version or in the one asked for."""
         versions = self._versions[docs.id]
         for version in versions.names:
-            shelf = self._shelf(docs, version)
-            root = shelf.root.resolve()
+            directory = self._page_directory(docs, version)
+            root = directory.root.resolve()
             if not path.is_relative_to(root):
                 continue
             below = path.relative_to(root).as_posix().removeprefix(".")
@@ -82,16 +82,16 @@ class DocusaurusSite:
                         f"{path} belongs to version {version}, not {versions.chosen}",
                         hint="Leave out --docs-version.",
                     )
-                return [self._shelf(docs, versions.chosen)]
+                return [self._page_directory(docs, versions.chosen)]
             if version != versions.chosen:
                 self._config.notes.append(
-                    f"{self._relative(root)} is version {version}; readers get version {versions.chosen}, which is read if the site's "
-                    "directory is given."
+                    f"{self._relative(root)} is version {version}; readers get version {versions.chosen}, "
+                    "which is read if the site's directory is given."
                 )
-            return [replace(shelf, below=below)]
+            return [replace(directory, below=below)]
         return []
 
-    def _shelf(self, docs: Docs, version: str) -> PageDirectory:
+    def _page_directory(self, docs: Docs, version: str) -> PageDirectory:
         own = "" if docs.id == DEFAULT_ID else f"{docs.id}_"
         below = CURRENT if version == CURRENT else f"version-{version}"
         root = (
@@ -125,7 +125,7 @@ class DocusaurusSite:
         )
 
     def _sidebar(self, docs: Docs, version: str, own: str) -> list[SidebarItem]:
-        """Read the sidebars of a version; without any, or where they cannot be read, the order is that of the files."""
+        """Read the sidebars of a version; return nothing if there are none or they cannot be read."""
         stated = docs.options.get("sidebarPath").data
         written = re.search(r"['\"]([^'\"]+)['\"]", stated.source) if isinstance(stated, Unknown) else None
         path = stated if isinstance(stated, str) else written[1] if written else ""
@@ -149,7 +149,7 @@ class DocusaurusSite:
         )
 
     def _prefix(self, docs: Docs) -> str:
-        """The main docs have names of their own; those of further instances begin with their path."""
+        """Return what page names begin with: nothing for the main docs, the path for other instances."""
         main = next((other for other in self._docs if other.id == DEFAULT_ID), self._docs[0])
         if docs is main:
             return ""
@@ -166,8 +166,9 @@ class DocusaurusSite:
             raise _unknown_choice(f"There is no version {asked} of these docs", asked, names)
         for docs in self._docs:
             if asked not in self._versions[docs.id].names:
+                chosen = self._versions[docs.id].chosen
                 self._config.notes.append(
-                    f"The docs in {docs.path} have no version {asked}; version {self._versions[docs.id].chosen} is read."
+                    f"The docs in {docs.path} have no version {asked}; version {chosen} is read."
                 )
 
     def _chosen_locale(self) -> Published:
@@ -201,7 +202,7 @@ class DocusaurusSite:
         return list(self._config.texts(value, "i18n.locales") or (first,))
 
     def _address(self, locale: str, segment: str) -> tuple[str, str]:
-        """Return a language's address and its base path."""
+        """Return the URL of a language and its base path."""
         own = self._config.locale("localeConfigs", locale)
         if self._options.url:
             parts = urlsplit(self._options.url)

@@ -1,4 +1,4 @@
-"""Pages that were read before: so that a website is asked only for what has changed, and an interrupted run goes on."""
+"""The page cache: request only changed pages, and resume an interrupted crawl."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from recto.book.sources.website.fetch import Reply
 from recto.errors import StorageError
 
 _FORMAT = 1
-_FRESH = 3600.0  # seconds for which a page of an interrupted run is not asked for again
+_FRESH = 3600.0  # seconds in which an interrupted run can be resumed
 _SUFFIX = ".page.json"
 _RUN = "run.json"
 _LARGEST = 64 << 20
@@ -24,7 +24,7 @@ _KEPT_HEADERS = ("etag", "last-modified", "content-type", "x-robots-tag")
 
 
 class PageCache:
-    """A directory with one file for each address; without a directory it holds nothing."""
+    """A directory with one file per URL; without a directory it caches nothing."""
 
     def __init__(self, directory: Path | None, clock: Callable[[], float] = time.time) -> None:
         self._directory = directory
@@ -33,7 +33,7 @@ class PageCache:
         self._since = float("inf")
 
     def begin(self) -> None:
-        """Begin a run, or go on with one that was interrupted not long ago."""
+        """Begin a run, or resume one that was interrupted recently."""
         if self._directory is None:
             return
         run = _read(self._directory / _RUN)
@@ -43,7 +43,7 @@ class PageCache:
         self._write(_RUN, {"format": _FORMAT, "started": self._since, "finished": False})
 
     def finish(self) -> None:
-        """Note that the run came to its end, and drop pages that were not met in it."""
+        """Mark the run as finished and delete pages that it did not use."""
         if self._directory is None:
             return
         for file in self._directory.glob(f"*{_SUFFIX}"):
@@ -52,7 +52,7 @@ class PageCache:
         self._write(_RUN, {"format": _FORMAT, "started": self._since, "finished": True})
 
     def get(self, url: str) -> tuple[Reply | None, bool]:
-        """Return what was read from an address, and whether this run, before it was interrupted, did so."""
+        """Return the cached reply of a URL, and whether this run fetched it before an interruption."""
         if self._directory is None:
             return None, False
         name = _name(url)
@@ -68,11 +68,11 @@ class PageCache:
             if hashlib.sha256(body).hexdigest() != entry["sha256"]:
                 return None, False
             return reply, self._since <= float(entry["fetched"]) <= self._clock()
-        except (KeyError, TypeError, ValueError, zlib.error):  # damaged: as if it were not there
+        except (KeyError, TypeError, ValueError, zlib.error):  # damaged
             return None, False
 
     def put(self, url: str, reply: Reply) -> None:
-        """Keep what was read."""
+        """Cache a reply."""
         entry = {
             "format": _FORMAT,
             "url": url,
@@ -94,7 +94,7 @@ class PageCache:
             replace_text(self._directory / name, json.dumps(value))
         except OSError as error:
             raise StorageError(
-                f"The pages that are read cannot be kept in {self._directory}: {error.strerror or error}",
+                f"Pages cannot be cached in {self._directory}: {error.strerror or error}",
                 hint="Free some space, or set RECTO_HOME to a directory that can be written to.",
             ) from error
 

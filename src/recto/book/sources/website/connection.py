@@ -1,4 +1,4 @@
-"""Connections that go only where they may and never outlast their request; needs the extra `crawl`."""
+"""Connections with an address check and a deadline per request; needs the extra `crawl`."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ _READ_AT_ONCE = 64 << 10
 
 
 class AddressRefused(httpcore.ConnectError):
-    """A host whose name leads into a network that is not public."""
+    """A host name that resolves to an address that is not public."""
 
 
 class Deadline:
-    """The moment at which the request in hand must be over."""
+    """The deadline of the current request."""
 
     def __init__(self) -> None:
         self._end = 0.0
 
     def begin(self, seconds: float) -> None:
-        """Give a new request its time."""
+        """Start the time of a new request."""
         self._end = time.monotonic() + seconds
 
     def left(self) -> float:
-        """Return the seconds that are left; there must be some."""
+        """Return the seconds that are left; raise a timeout if there are none."""
         left = self._end - time.monotonic()
         if left <= 0:
             raise httpcore.ReadTimeout("the time for the request is over")
@@ -39,7 +39,7 @@ class Deadline:
 
 
 class GuardedBackend(httpcore.NetworkBackend):
-    """Looks a host up once, checks every address, and connects to what was checked: a second answer cannot differ."""
+    """Resolves a host once, checks every address, and connects to the checked ones (no DNS rebinding)."""
 
     def __init__(
         self, resolve: Resolve, deadline: Deadline, allows: Callable[[str], bool] = is_public
@@ -57,7 +57,7 @@ class GuardedBackend(httpcore.NetworkBackend):
         local_address: str | None = None,
         socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
     ) -> httpcore.NetworkStream:
-        """Connect to the first address of a host that answers."""
+        """Connect to the first address of a host that accepts."""
         try:
             addresses = self._resolve(host.strip("[]"), port)
         except (OSError, UnicodeError) as error:
@@ -81,22 +81,22 @@ class GuardedBackend(httpcore.NetworkBackend):
 
 
 class _TimedStream(httpcore.NetworkStream):
-    """Waits only as long as its request may last, whatever it is told."""
+    """Replaces every timeout by the time that is left for the request."""
 
     def __init__(self, stream: httpcore.NetworkStream, deadline: Deadline) -> None:
         self._stream = stream
         self._deadline = deadline
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:  # noqa: ARG002
-        """Read what is there."""
+        """Read available bytes."""
         return self._stream.read(min(max_bytes, _READ_AT_ONCE), self._deadline.left())
 
     def write(self, buffer: bytes, timeout: float | None = None) -> None:  # noqa: ARG002
-        """Write all."""
+        """Write all bytes."""
         self._stream.write(buffer, self._deadline.left())
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         self._stream.close()
 
     def start_tls(
@@ -105,18 +105,18 @@ class _TimedStream(httpcore.NetworkStream):
         server_hostname: str | None = None,
         timeout: float | None = None,  # noqa: ARG002
     ) -> httpcore.NetworkStream:
-        """Go on in secret."""
+        """Switch to TLS."""
         return _TimedStream(
             self._stream.start_tls(ssl_context, server_hostname, self._deadline.left()), self._deadline
         )
 
     def get_extra_info(self, info: str) -> Any:
-        """Tell what the connection knows of itself."""
+        """Return information about the connection."""
         return self._stream.get_extra_info(info)
 
 
 def open_pool(resolve: Resolve, deadline: Deadline, *, allow_private: bool) -> httpcore.ConnectionPool:
-    """Return connections that certificates of the system and of the usual authorities are trusted on."""
+    """Return a connection pool that trusts the usual authorities and the system's certificates."""
     context = httpcore.default_ssl_context()
     context.load_default_certs()
     backend = GuardedBackend(resolve, deadline, (lambda _: True) if allow_private else is_public)

@@ -1,4 +1,4 @@
-"""One run over a website: find its pages by the sitemap or by links, and ask for one after the other."""
+"""Crawl a website: find its pages by sitemap or by links, and fetch them one by one."""
 
 from __future__ import annotations
 
@@ -37,18 +37,18 @@ _FILE = re.compile(
     re.IGNORECASE,
 )
 _LISTS = re.compile(
-    r"(?:(?:docs?|blog|[a-z]{2})/)?(?:tags?|search|_modules|_sources|_static|authors|archive)(?:/|$)"  # of a whole site
+    r"(?:(?:docs?|blog|[a-z]{2})/)?(?:tags?|search|_modules|_sources|_static|authors|archive)(?:/|$)"
     r"|(?:.*/)?(?:search|genindex(?:-.*)?|py-modindex|modindex|print|404|toc)$"
 )
 _BLOG = re.compile(r"(?:[a-z]{2}/)?blog(?:/|$)")
 
-FILES = "files that are no pages"
+FILES = "files that are not pages"
 LISTS = "lists of other pages (tags, search, indexes)"
 BLOG = "pages of the blog"
 
 
 def reason(path: str) -> str:
-    """Say what a page is, by its path in the book, if it is not read; nothing if it is."""
+    """Return why a path is skipped, or "" if it is a page to read."""
     path = path.partition("?")[0]
     if _FILE.search(path):
         return FILES
@@ -62,7 +62,7 @@ _RULES = frozenset({"text/plain", "text/html", "application/octet-stream", "text
 
 
 def read_robots(fetcher: Fetcher, host: str) -> robots.Robots:
-    """Read a website's rules; one whose rules cannot be asked for is not read at all."""
+    """Read robots.txt; raise an error if it cannot be fetched."""
     address = f"{host}/robots.txt"
     try:
         reply = fetcher.get(address, _RULES, robots.LARGEST * 2)
@@ -89,7 +89,7 @@ def sitemap_pages(
     admit: Admit,
     note: Callable[[str], None],
 ) -> list[str]:
-    """Return the addresses that sitemaps name: those of robots.txt, else the one at the book's address, else the one of the host."""
+    """Return the URLs in the sitemaps: those of robots.txt, else the book's own, else the host's."""
 
     def own(url: str) -> str:
         return scope.own(normal(url, f"{scope.host}/"))
@@ -101,7 +101,7 @@ def sitemap_pages(
         except OtherContent:
             return None
         except FetchFailed as failure:
-            # What it named must not vanish from the index because it fails today.
+            # A failing sitemap must not remove its pages from the index.
             note(
                 f"The sitemap {url} cannot be read: {failure.reason}"
                 + ("; its last version is used." if earlier else ".")
@@ -125,11 +125,9 @@ def sitemap_pages(
 
 
 _GONE_STATUS = (404, 410)
-_TELL_EVERY = 100
-_GIVE_UP = 8  # pages in a row without an answer
-_PARTIAL = (
-    0.5  # a sitemap that lacks more than this share of what the first page links to is not the whole site
-)
+_REPORT_EVERY = 100
+_GIVE_UP = 8  # pages in a row without a reply
+_PARTIAL = 0.5  # a sitemap that lacks more than this share of the first page's links is incomplete
 _OUTER = re.compile(
     r"docs?|documentation|book|latest|stable|current|main|master|en|v?\d+(?:\.\d+)+|v\d+", re.IGNORECASE
 )
@@ -142,7 +140,7 @@ _WITH_QUERY = "links with a query"
 
 
 class Crawl:
-    """One run over a website."""
+    """One crawl of a website."""
 
     def __init__(
         self,
@@ -173,7 +171,7 @@ class Crawl:
         self._silent = 0
 
     def run(self) -> Iterator[Page]:
-        """Read what may be read, find the pages, then ask for one after the other."""
+        """Read robots.txt, find the pages, then yield them one by one."""
         self._robots = read_robots(self._fetcher, self._scope.host)
         self._fetcher.delay = max(self._options.delay, min(self._robots.delay, self._options.max_delay))
         self._cache.begin()
@@ -188,15 +186,14 @@ class Crawl:
                 yield page
             self._report(asked)
         if self._queue:
-            self._notes.append(
-                f"At least {len(self._queue)} more pages were not read: the limit is {self._options.max_pages} pages."
-            )
+            limit = f"the limit is {self._options.max_pages} pages"
+            self._notes.append(f"At least {len(self._queue)} more pages were not read: {limit}.")
         if not yielded:
             raise self._nothing()
         self._cache.finish()
 
     def all_notes(self) -> list[str]:
-        """Say what a person should know."""
+        """Return the notes of the run and the counts of skipped pages."""
         counts = [
             f"Left out: {count} {what}." for what, count in sorted(self._left_out.items()) if what != FILES
         ]
@@ -205,7 +202,7 @@ class Crawl:
     def _report(self, asked: int) -> None:
         if self._progress is not None:
             self._progress(asked, asked + len(self._queue))
-        if asked % _TELL_EVERY == 0:
+        if asked % _REPORT_EVERY == 0:
             self._notify(f"{asked} pages of {self._url} read, {len(self._queue)} known to be left")
 
     def _nothing(self) -> InvalidArgument | Unreachable:
@@ -224,7 +221,7 @@ class Crawl:
         )
 
     def _first(self) -> Reply | FetchFailed:
-        """Ask for the address that was given; where it leads decides what the website is."""
+        """Fetch the given URL; its redirects decide which website this is."""
         if not self._robots.allows(self._url):
             return FetchFailed(_FORBIDDEN)
         try:
@@ -246,7 +243,7 @@ class Crawl:
         return reply
 
     def _ask(self, url: str) -> Reply:
-        """Return a page as it is now; one that has not changed, or was read before the run was interrupted, is not sent again."""
+        """Return the current reply of a URL, from the cache if it is unchanged or fetched in this run."""
         earlier, fresh = self._cache.get(url)
         if earlier is not None and fresh:
             return earlier
@@ -258,13 +255,13 @@ class Crawl:
         return reply
 
     def _admit(self, target: str) -> str:
-        """Say why a redirect is not followed."""
+        """Return why a redirect is not followed, or ""."""
         if not self._scope.own(target):
             return f"it redirects to {target}"
         return "" if self._robots.allows(target) else _FORBIDDEN
 
     def _discover(self, first: Reply | FetchFailed) -> None:
-        """Fill the queue from sitemaps, else leave it to links; the address that was given comes first."""
+        """Fill the queue from the sitemaps, or prepare to follow links; the given URL comes first."""
         address = self._scope.own(first.url if isinstance(first, Reply) else "") or self._url
         if (
             not isinstance(first, Reply) or first.status not in _GONE_STATUS
@@ -282,7 +279,8 @@ class Crawl:
             self._add(url)
         if listed and not inside:
             self._notes.append(
-                f"The sitemap names {len(listed)} addresses, none of them below {self._url}; links were followed instead."
+                f"The sitemap names {len(listed)} addresses, none of them below {self._url}; "
+                "links were followed instead."
             )
         self._follow = not inside or self._is_partial(first)
         if inside and self._follow:
@@ -293,7 +291,7 @@ class Crawl:
         )
 
     def _is_partial(self, first: Reply | FetchFailed) -> bool:
-        """Whether the sitemap lacks most of what the first page links to, as where it names only versions."""
+        """Return whether the sitemap lacks most links of the first page, as one that lists only versions."""
         if not isinstance(first, Reply) or first.status != 200:
             return False
         paths = {self._scope.path(url) for url in self._links(_head(first), first.url)}
@@ -301,7 +299,7 @@ class Crawl:
         return bool(links) and len(links - self._known) > _PARTIAL * len(links)
 
     def _add(self, url: str) -> None:
-        """Put a page of the book into the queue, unless it is known or left out."""
+        """Queue a page of the book, unless it is known or skipped."""
         path = self._scope.path(url)
         if path in self._known:
             return
@@ -316,7 +314,7 @@ class Crawl:
             self._folders.add(segments[0])
 
     def _links(self, head: Head, url: str) -> list[str]:
-        """Return the pages of the book that a page leads to."""
+        """Return the pages of the book that a page links to."""
         base = normal(head.base, url) or url
         found = (
             self._scope.own(address)
@@ -326,7 +324,7 @@ class Crawl:
         return [address for address in found if address and self._scope.contains(address)]
 
     def _page(self, url: str) -> Page | None:
-        """Read one page, or note why it is left out."""
+        """Fetch one page, or count why it is skipped."""
         path = self._scope.path(url)
         if self._silent >= _GIVE_UP:
             self.failed.append(Failure(path, "it was not asked for: the website had stopped answering"))
@@ -354,12 +352,12 @@ class Crawl:
         self._silent = self._silent + 1 if isinstance(failure, NotAnswered) else 0
         self.failed.append(Failure(path, failure.reason))
         earlier, _ = self._cache.get(url)
-        if earlier is not None and self._follow:  # what only this page leads to is still there
+        if earlier is not None and self._follow:  # keep pages that only this one links to
             for link in self._links(_head(earlier), earlier.url):
                 self._add(link)
 
     def _text(self, reply: Reply, path: str) -> str | None:
-        """Return the text of an answer, nothing for a page that is gone."""
+        """Return the text of a reply; None if the page is gone."""
         if reply.status in _GONE_STATUS:
             self._left_out[_GONE] += 1
             return None
@@ -403,7 +401,7 @@ class Crawl:
         return self._named(self._canonical(head, address), reply, text, head.title)
 
     def _canonical(self, head: Head, address: str) -> str:
-        """Return the address that a page calls its own, if it is in the book; a site whose pages all name the first one errs."""
+        """Return the canonical URL of a page, if it is in the book and not just the first page."""
         stated = self._scope.own(normal(head.canonical, address)) if head.canonical else ""
         if not stated or not self._scope.contains(stated) or self._scope.path(stated) == "index":
             return address
@@ -442,7 +440,7 @@ def _head(reply: Reply) -> Head:
 
 
 def _inner(path: str) -> list[str]:
-    """Return the segments of a path below those that only say which edition of the book it is."""
+    """Return the segments of a path without those of the edition, such as `en/latest`."""
     segments = path.partition("?")[0].split("/")
     while len(segments) > 1 and _OUTER.fullmatch(segments[0]):
         segments = segments[1:]

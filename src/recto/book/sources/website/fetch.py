@@ -1,6 +1,6 @@
-"""Ask a website for one address at a time: slowly, within bounds, and never more than text.
+"""Fetch one URL at a time, politely and within limits.
 
-Proxies that the environment names are not used: through one, nobody could check which address is really asked.
+Proxies of the environment are not used: behind one, the address of a host cannot be checked.
 """
 
 from __future__ import annotations
@@ -22,10 +22,13 @@ from recto import __version__
 from recto.book.sources.website.urls import normal
 from recto.errors import missing_extra
 
+if TYPE_CHECKING:
+    import httpcore
+
 
 @dataclass(frozen=True, slots=True)
 class CrawlOptions:
-    """Seconds and bytes; `timeout` is for a whole request, from connecting to the last byte."""
+    """Limits of a crawl, in seconds and bytes; `timeout` covers a whole request."""
 
     max_pages: int = 2000
     max_bytes: int = 4 << 20
@@ -40,7 +43,7 @@ class CrawlOptions:
 
 
 Resolve = Callable[[str, int], list[str]]
-"""Turns the name of a host and a port into numbered addresses; raises OSError."""
+"""Resolves a host and a port to IP addresses; raises OSError."""
 
 _Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 _NAT64 = (ipaddress.IPv6Network("64:ff9b::/96"), ipaddress.IPv6Network("64:ff9b:1::/48"))
@@ -48,13 +51,13 @@ _COMPATIBLE = ipaddress.IPv6Network("::/96")
 
 
 def resolve(host: str, port: int) -> list[str]:
-    """Ask the system for a host's addresses; how long that may take is for the system to say."""
+    """Resolve a host with the system's resolver."""
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(entry[4][0]) for entry in found))
 
 
 def is_public(address: str) -> bool:
-    """Say whether an address is one of the open internet, whatever form it comes in."""
+    """Return whether an IP address is public, in whatever form it is written."""
     try:
         parsed = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:
@@ -63,7 +66,7 @@ def is_public(address: str) -> bool:
 
 
 def _embedded(address: _Address) -> list[ipaddress.IPv4Address]:
-    """Return the older addresses that a newer one leads to."""
+    """Return the IPv4 addresses that an IPv6 address embeds."""
     if isinstance(address, ipaddress.IPv4Address):
         return []
     found = [address.ipv4_mapped, address.sixtofour, *(address.teredo or ())]
@@ -76,7 +79,7 @@ def _is_open(address: _Address) -> bool:
     if isinstance(address, ipaddress.IPv6Address) and (
         address.ipv4_mapped or any(address in network for network in _NAT64)
     ):
-        return True  # it is what is embedded in it that counts
+        return True  # the embedded address decides
     refused = (
         address.is_private,
         address.is_loopback,
@@ -95,11 +98,11 @@ _MARKS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codec
 _WEB = re.compile(
     r"utf-8|utf-16(?:-[lb]e)?|iso8859-\d+|cp125\d|cp874|cp932|cp949|koi8-[ru]|gb2312|gbk|gb18030|big5|euc_jp|euc_kr|shift_jis"
 )
-_ONE_IN = 100  # more wrong bytes than this, and it is no text
+_ONE_IN = 100  # with more than one wrong character in so many, it is not text
 
 
 def decode(body: bytes, content_type: str) -> tuple[str, int]:
-    """Return the text, and how many characters of it could not be read; UnicodeError if it is no text at all."""
+    """Return the text and the number of undecodable characters; raise UnicodeError if it is not text."""
     for mark, name in _MARKS:
         if body.startswith(mark):
             return _decoded(body[len(mark) :], name)
@@ -112,12 +115,12 @@ def decode(body: bytes, content_type: str) -> tuple[str, int]:
 
 
 def _known(name: str) -> str:
-    """Return an encoding's name if pages are written in it; others are slow, or no encodings of text."""
+    """Return the Python name of an encoding that is used on the web, or ""."""
     try:
         known = codecs.lookup(name).name if name else ""
     except LookupError:
         return ""
-    # What calls itself Latin-1 or ASCII on the web has always been Windows' superset of it.
+    # On the web, Latin-1 and ASCII mean Windows-1252.
     return "cp1252" if known in ("iso8859-1", "ascii") else known if _WEB.fullmatch(known) else ""
 
 
@@ -132,9 +135,6 @@ def _decoded(body: bytes, name: str) -> tuple[str, int]:
     return text, wrong
 
 
-if TYPE_CHECKING:
-    import httpcore
-
 HTML = frozenset({"text/html", "application/xhtml+xml"})
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _MOST_REDIRECTS = 5
@@ -143,12 +143,12 @@ _GZIP = 16 + zlib.MAX_WBITS
 _ANY = 32 + zlib.MAX_WBITS  # gzip or zlib, as the data says
 
 Admit = Callable[[str], str]
-"""Says why an address that is redirected to is not asked for; nothing if it is."""
+"""Returns why a redirect is not followed, or ""."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What came back; a status that is neither 200 nor 304 comes without a body."""
+    """A response; it has a body only if the status is 200."""
 
     url: str
     status: int
@@ -158,7 +158,7 @@ class Reply:
 
 
 class FetchFailed(Exception):
-    """An address that gave nothing that can be used; `status` is that of the answer, if there was one."""
+    """A URL that could not be fetched; `status` is that of the response, if there was one."""
 
     def __init__(self, reason: str, *, status: int = 0, url: str = "") -> None:
         super().__init__(reason)
@@ -168,7 +168,7 @@ class FetchFailed(Exception):
 
 
 class NotAnswered(FetchFailed):
-    """A failure that may pass: no answer, or one that says `later`; `wait` is how much later."""
+    """A transient failure: no response, or one that asks to retry after `wait` seconds."""
 
     def __init__(self, reason: str, *, status: int = 0, wait: float | None = None) -> None:
         super().__init__(reason, status=status)
@@ -176,15 +176,15 @@ class NotAnswered(FetchFailed):
 
 
 class Elsewhere(FetchFailed):
-    """A redirect to what is not asked for; `url` is where it leads."""
+    """A redirect that is not followed; `url` is its target."""
 
 
 class OtherContent(FetchFailed):
-    """Something that is not of the kind that was asked for."""
+    """A response of another content type."""
 
 
 class Fetcher:
-    """Holds the connections to a website; one request at a time, with a pause between two."""
+    """Fetches URLs, one request at a time, with a pause between two."""
 
     def __init__(
         self, options: CrawlOptions, resolve: Resolve = resolve, sleep: Callable[[float], None] = time.sleep
@@ -218,7 +218,7 @@ class Fetcher:
         admit: Admit | None = None,
         earlier: Reply | None = None,
     ) -> Reply:
-        """Ask for an address, again a few times if that may help; what is as it was `earlier` has the status 304."""
+        """Fetch a URL, with retries; the status is 304 if it has not changed since `earlier`."""
         for attempt in range(1, self._options.tries + 1):
             try:
                 return self._follow(url, kinds, limit, admit, earlier)
@@ -238,9 +238,8 @@ class Fetcher:
                 return reply
             target = normal(reply.headers.get("location", ""), url)
             if not target:
-                raise FetchFailed(
-                    f"it redirects to an address that is not followed: {reply.headers.get('location', '')[:200]}"
-                )
+                location = reply.headers.get("location", "")[:200]
+                raise FetchFailed(f"it redirects to an address that is not followed: {location}")
             if admit is not None and (reason := admit(target)):
                 raise Elsewhere(reason, url=target)
             url = target
@@ -304,7 +303,7 @@ class Fetcher:
 
 
 def _body(response: httpcore.Response, encoding: str, limit: int) -> bytes:
-    """Read a body as far as its size allows, as sent and as unpacked."""
+    """Read a body of at most `limit` bytes, as sent and as decompressed."""
     too_large = FetchFailed(f"it is larger than {limit / (1 << 20):g} MiB")
     encoding = encoding.strip().lower()
     if encoding not in ("", "identity", "gzip", "x-gzip", "deflate"):
@@ -321,7 +320,7 @@ def _body(response: httpcore.Response, encoding: str, limit: int) -> bytes:
     except OverflowError:
         raise too_large from None
     except zlib.error as error:
-        if encoding == "deflate":  # some servers leave the wrapping out
+        if encoding == "deflate":  # some servers omit the zlib header
             try:
                 return unpacked(bytes(received), limit, -zlib.MAX_WBITS)
             except (zlib.error, OverflowError):
@@ -330,7 +329,7 @@ def _body(response: httpcore.Response, encoding: str, limit: int) -> bytes:
 
 
 def unpacked(data: bytes, limit: int, window: int = _GZIP) -> bytes:
-    """Unpack data of at most `limit` bytes; OverflowError if there are more, zlib.error if it is damaged or ends early."""
+    """Decompress at most `limit` bytes; raise OverflowError for more, zlib.error for damaged data."""
     whole = bytearray()
     while data:
         stream = zlib.decompressobj(window)
@@ -344,7 +343,7 @@ def unpacked(data: bytes, limit: int, window: int = _GZIP) -> bytes:
 
 
 def _retry_after(value: str) -> float | None:
-    """Return how many seconds a server wants to be left alone."""
+    """Return the seconds of a Retry-After header, or None."""
     value = value.strip()
     if value.isascii() and value.isdigit():
         return float(value[:9])

@@ -1,4 +1,4 @@
-"""What a website lets programs read: robots.txt, as RFC 9309 has it."""
+"""Parse robots.txt (RFC 9309)."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ _MOST_RULES = 5000
 
 @dataclass(frozen=True, slots=True)
 class Robots:
-    """The rules for one agent; a rule is whether it allows, and its pattern."""
+    """The rules for one agent; a rule is (allowed, pattern)."""
 
     rules: tuple[tuple[bool, str], ...] = ()
     delay: float = 0.0
     sitemaps: tuple[str, ...] = ()
 
     def allows(self, url: str) -> bool:
-        """Whether an address may be asked for: the longest pattern that fits decides, and allowing wins a tie."""
+        """Return whether a URL may be fetched: the longest matching pattern wins, then `allow`."""
         parts = urlsplit(url)
-        path = _spelled((parts.path or "/") + (f"?{parts.query}" if parts.query else ""))
-        fitting = [(len(pattern), allowed) for allowed, pattern in self.rules if _fits(pattern, path)]
-        return max(fitting)[1] if fitting else True
+        path = _normalised((parts.path or "/") + (f"?{parts.query}" if parts.query else ""))
+        matching = [(len(pattern), allowed) for allowed, pattern in self.rules if _matches(pattern, path)]
+        return max(matching)[1] if matching else True
 
 
 def parse_robots(text: str, agent: str) -> Robots:
-    """Read the groups that name an agent, else those for all."""
+    """Return the rules of an agent, else those for all agents."""
     rules: dict[str, list[tuple[bool, str]]] = {}
     delays: dict[str, float] = {}
     sitemaps: list[str] = []
@@ -48,7 +48,7 @@ def parse_robots(text: str, agent: str) -> Robots:
             in_rules = True
             for name in named:
                 if value and len(rules[name]) < _MOST_RULES:
-                    rules[name].append((key == "allow", _spelled(value)))
+                    rules[name].append((key == "allow", _normalised(value)))
         elif key == "crawl-delay":
             in_rules = True
             delays |= dict.fromkeys(named, _seconds(value))
@@ -62,13 +62,13 @@ def _seconds(value: str) -> float:
     return float(value) if re.fullmatch(r"\d{1,6}(?:\.\d{1,6})?", value) else 0.0
 
 
-def _spelled(path: str) -> str:
-    """Spell percent signs in one way, so that patterns and paths can be compared."""
+def _normalised(path: str) -> str:
+    """Normalise percent-encoding, so that patterns and paths can be compared."""
     return quote(unquote(path, errors="surrogateescape"), safe="/*$?&=:@!,;~+'()%", errors="surrogateescape")
 
 
-def _fits(pattern: str, path: str) -> bool:
-    """Whether a pattern fits the beginning of a path; a star is any text, a dollar sign the end."""
+def _matches(pattern: str, path: str) -> bool:
+    """Return whether a pattern matches the start of a path; `*` is any text, `$` the end."""
     ends = pattern.endswith("$")
     first, *others = pattern.removesuffix("$").split("*")
     if not path.startswith(first):

@@ -1,4 +1,4 @@
-"""A book on a website."""
+"""A book that is published on a website."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from recto.types import Failure, Page
 
 
 class WebsiteSource:
-    """Yields the pages below an address; `progress` is called with how many were asked for and how many are known."""
+    """Yields the pages below a URL; `progress` is called with the numbers of fetched and known pages."""
 
     def __init__(
         self,
@@ -49,12 +49,12 @@ class WebsiteSource:
 
     @property
     def book(self) -> str:
-        """The book's name: its address, without the scheme."""
+        """The book's name: its URL without the scheme."""
         return self._book
 
     @property
     def location(self) -> str:
-        """The address."""
+        """The URL."""
         return self._url
 
     @property
@@ -64,11 +64,11 @@ class WebsiteSource:
 
     @property
     def notes(self) -> list[str]:
-        """What was left out, and why."""
+        """What was skipped, and why."""
         return self._notes
 
     def pages(self) -> Iterator[Page]:
-        """Yield each page as it is read."""
+        """Yield each page as it is fetched."""
         self._failed.clear()
         self._notes.clear()
         cache = PageCache(self._cache, self._clock)

@@ -1,4 +1,4 @@
-"""Sitemaps: lists of a website's addresses, read by a parser that opens nothing and within bounds."""
+"""Parse sitemaps within limits and without external entities."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ _LONGEST_ADDRESS = 2000
 
 
 class SitemapRefused(Exception):
-    """A sitemap that cannot be used, or not to its end."""
+    """A sitemap that cannot be read completely."""
 
 
 @dataclass(slots=True)
 class Listed:
-    """The addresses of pages and of further sitemaps; `flaw` says why there may be more."""
+    """The URLs of pages and of more sitemaps; `flaw` says why the list may be incomplete."""
 
     pages: list[str] = field(default_factory=list)
     sitemaps: list[str] = field(default_factory=list)
@@ -42,7 +42,7 @@ class Listed:
 
 
 def parse_sitemap(data: bytes) -> Listed:
-    """Read a sitemap, plain or packed; what comes before a flaw counts."""
+    """Parse a sitemap, plain or gzipped; keep what comes before an error."""
     listed = Listed()
     if data[:2] == b"\x1f\x8b":
         try:
@@ -101,10 +101,10 @@ def _scan(data: bytes, listed: Listed) -> None:
 def collect(
     starts: Iterable[str], read: Callable[[str], Listed | None], own: Callable[[str], str], seen: set[str]
 ) -> tuple[list[str], list[str]]:
-    """Follow sitemaps to further ones; return the addresses of pages and what went wrong on the way.
+    """Read sitemaps and those that they list; return the URLs of pages, and notes on errors.
 
-    `read` returns what a sitemap lists, or nothing; `own` returns the address of a further one, or nothing if it is on another host;
-    those in `seen` were read before.
+    `read` returns the content of a sitemap, or None; `own` returns the URL of another sitemap, or "" if it
+    is on another host; `seen` are the sitemaps that were read before.
     """
     queue = deque((start, 1) for start in starts)
     pages: dict[str, None] = {}

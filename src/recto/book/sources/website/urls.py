@@ -1,4 +1,4 @@
-"""Addresses of a website: one spelling for each, and which of them belong to the book."""
+"""Normalise the URLs of a website and decide which belong to the book."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _PAGE = re.compile(r"\.(?:html?|xhtml)$", re.IGNORECASE)
 
 
 def normal(url: str, base: str = "") -> str:
-    """Return the one spelling of an address, without its fragment; nothing if it is none that may be asked for."""
+    """Return a normalised URL without its fragment; "" if it cannot be fetched."""
     try:
         parts = urlsplit(urljoin(base, url.strip()) if base else url.strip())
         host, port = (parts.hostname or "").rstrip("."), parts.port
@@ -47,7 +47,7 @@ def _without_dots(path: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """The part of a website that is the book: all that lies below the address that was given."""
+    """The part of a website that is the book: everything below the given URL."""
 
     scheme: str
     place: str
@@ -55,7 +55,7 @@ class Scope:
 
     @staticmethod
     def of(url: str) -> Scope:
-        """Return what lies below an address; that of a file stands for its directory."""
+        """Return the scope of a URL; a file stands for its directory."""
         parts = urlsplit(url)
         folder, _, last = parts.path.rpartition("/")
         return Scope(
@@ -64,13 +64,13 @@ class Scope:
 
     @property
     def host(self) -> str:
-        """The website's own address."""
+        """The URL of the website's root."""
         return f"{self.scheme}://{self.place}"
 
     def own(self, url: str) -> str:
-        """Return an address on this host with its scheme, nothing for one on another host."""
+        """Return a URL on this host with the scope's scheme; "" if it is on another host."""
         parts = urlsplit(url)
-        # A host that is reached by both schemes is one; with a port it is what it says.
+        # http and https are the same host, unless a port is given.
         if parts.netloc != self.place or (
             parts.scheme != self.scheme and ":" in self.place.rpartition("]")[2]
         ):
@@ -78,12 +78,12 @@ class Scope:
         return urlunsplit((self.scheme, *parts[1:]))
 
     def contains(self, url: str) -> bool:
-        """Whether a page on this host belongs to the book."""
+        """Return whether a page on this host belongs to the book."""
         path = urlsplit(url).path
         return path.startswith(self.prefix) or f"{path}/" == self.prefix
 
     def path(self, url: str) -> str:
-        """Name a page within the book: spellings of one page share a name, the first page is `index`."""
+        """Return the path of a page in the book; URLs of the same page share a path, the first is `index`."""
         parts = urlsplit(url)
         path = _INDEX.sub(r"\1", parts.path[len(self.prefix) :]).strip("/")
         path = _PAGE.sub("", path) or "index"

@@ -1,0 +1,148 @@
+"""Mermaid diagrams: the labels that a reader sees in them."""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Callable, Sequence
+
+_ENTITY = re.compile(r"&(?:#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});")
+_FLOW = ("graph", "flowchart")
+_OUTLINES = ("mindmap", "timeline", "kanban")
+_PLANS = ("gantt", "journey")
+_SKIPPED = re.compile(
+    r"(?:%%|---|style\b|classDef\b|class\s+[\w,]+\s+\w+$|click\b|linkStyle\b|direction\b|end\b|autonumber\b|activate\b|deactivate\b|"
+    r"dateFormat\b|axisFormat\b|tickInterval\b|excludes\b|todayMarker\b|hide\b|cssClass\b|\}$|\{$|\[\*\]\s*-->\s*\[\*\]$)"
+)
+_EDGE_TEXT = re.compile(
+    r"\|\"?([^|\"]+)\"?\||(?:--|==|-\.)\s*\"?([^-=.>|\"\s][^=>|\"]*?)\"?\s*(?:-->|---|==>|===|\.->|\.-)"
+)
+_ARROW = re.compile(r"[<ox]?(?:--+|==+|-\.+-?)[>ox]?|~~~|&")
+_NODE = re.compile(
+    r"([\w.-]*\w)?\s?(?:@\{[^}]*?label:\s*\"([^\"]*)\"[^}]*\}|\({1,3}\[?\"?([^\"()\[\]]+)\"?\]?\){1,3}|"
+    r"\[{1,2}[(/\\]?\"([^\"]*)\"[)/\\]?\]{1,2}|"
+    r"\[{1,2}[(/\\]?([^\[\]\"]+?)[)/\\]?\]{1,2}|\{{1,2}\"?([^{}\"]+)\"?\}{1,2}|(?<=\w)>\"?([^\[\]\"]+)\"?\])(?::::\w+)?"
+)  # bounded repeats, so that a line of brackets does not backtrack for ever
+_NAME = re.compile(r"[A-Za-z_][\w.-]*")
+_SEQUENCE = re.compile(r"(\w[\w .]*?)\s*(?:<<)?(?:--?>>?|--?x|--?\))[+-]?\s*(\w[\w .]*?)\s*:\s*(.*)")
+_PARTICIPANT = re.compile(r"(?:create\s+)?(?:participant|actor)\s+(\w[\w .]*?)(?:\s+as\s+(.+))?")
+_KEYWORD = re.compile(
+    r"(?:title|accTitle:?|accDescr:?|section|loop|alt|else|opt|par|and|critical|option|break|rect|box|state|subgraph|namespace|note|Note|x-axis|"
+    r"y-axis|quadrant-\d|class)\s+(?:(?:over|left of|right of)\s+[\w, ]+:?\s*)?(.*)"
+)
+_QUOTED = re.compile(r"\"([^\"]+)\"")
+_TAG = re.compile(r"<[^<>]*>")
+_SYNTAX = re.compile(r"[<>|o}{*.=~-]{2,}|[{}\[\]()|*;]|\bas\b|:::\w+")
+_LONGEST_LINE = 2_000
+
+
+def diagram_labels(lines: Sequence[str]) -> list[str] | None:
+    """Return the labels of each line of a diagram; None if no line has any."""
+    kind, first = _kind(lines)
+    if not kind:
+        return None
+    read: Callable[[str], str]
+    if kind.startswith(_FLOW):
+        read = _Flow("\n".join(lines[first + 1 :])).line
+    elif kind == "sequenceDiagram":
+        read = _Sequence(lines).line
+    elif kind in _OUTLINES:
+        read = _outline
+    elif kind in _PLANS:
+        read = _plan
+    else:
+        read = _any
+    words = ["" for _ in lines]
+    for number in range(first, len(lines)):
+        line = lines[number].strip().rstrip(";")
+        if number == first:
+            line = line[len(kind) :].strip() if kind == "pie" else ""
+        if line and len(line) <= _LONGEST_LINE and not _SKIPPED.match(line):
+            words[number] = " ".join(unescaped(_TAG.sub(" ", read(line))).replace("\\n", " ").split())
+    return words if any(words) else None
+
+
+def _kind(lines: Sequence[str]) -> tuple[str, int]:
+    """Return the type of a diagram and the line that states it, after comments and front matter."""
+    settings = False
+    for number, line in enumerate(lines):
+        text = line.strip()
+        if text == "---":
+            settings = not settings
+        elif text and not settings and not text.startswith("%%"):
+            return text.split()[0].rstrip(";:"), number
+    return "", 0
+
+
+class _Flow:
+    """Reads a flow chart; a node without a label is shown by its name."""
+
+    def __init__(self, text: str) -> None:
+        self._shown = (
+            {found[1] for found in _NODE.finditer(text) if found[1]} if len(text) < 100_000 else set[str]()
+        )
+
+    def line(self, text: str) -> str:
+        if text.startswith("subgraph"):
+            labelled = _NODE.search(text[8:])
+            return next(filter(None, labelled.groups()[1:]), "") if labelled else text[8:].strip().strip('"')
+        labels: list[tuple[int, str]] = []
+
+        def note(found: re.Match[str]) -> str:
+            label = next((group for group in found.groups()[found.re is _NODE :] if group), "")
+            labels.append((found.start(), label.strip()))
+            return " " * len(found[0])
+
+        rest = _NODE.sub(note, text)
+        rest = _EDGE_TEXT.sub(note, rest)
+        for name in _NAME.finditer(_ARROW.sub(lambda found: " " * len(found[0]), rest)):
+            if name[0] not in self._shown:
+                self._shown.add(name[0])
+                labels.append((name.start(), name[0]))
+        return ", ".join(label for _, label in sorted(labels) if label)
+
+
+class _Sequence:
+    """Reads a sequence diagram; a participant is shown by its alias."""
+
+    def __init__(self, lines: Sequence[str]) -> None:
+        named = (_PARTICIPANT.fullmatch(line.strip()) for line in lines if len(line) <= _LONGEST_LINE)
+        self._names = {found[1]: found[2] for found in named if found and found[2]}
+
+    def line(self, text: str) -> str:
+        if participant := _PARTICIPANT.fullmatch(text):
+            return participant[2] or participant[1]
+        if message := _SEQUENCE.fullmatch(text):
+            sender, receiver = (self._names.get(name, name) for name in (message[1], message[2]))
+            return f"{sender}, {receiver}: {message[3]}"
+        keyword = _KEYWORD.fullmatch(text)
+        return keyword[1] if keyword else text
+
+
+def _outline(text: str) -> str:
+    """Return the text of a line of a mind map or a timeline."""
+    if shaped := _NODE.fullmatch(text):
+        return next(filter(None, shaped.groups()[1:]), text)
+    return re.sub(r"^(?:title|section)\s+|::icon\(.*\)", "", text)
+
+
+def _plan(text: str) -> str:
+    """Return the name of a task, without its dates and scores."""
+    return re.sub(r"^(?:title|section)\s+", "", text).split(":")[0]
+
+
+def _any(text: str) -> str:
+    """Return the words of a line of any other diagram."""
+    keyword = _KEYWORD.fullmatch(text)
+    text = keyword[1] if keyword else text
+    return _SYNTAX.sub(" ", _QUOTED.sub(r" \1 ", text)).replace(" : ", ": ")
+
+
+def unescaped(text: str) -> str:
+    """Replace HTML entities by their characters, except those that would break the line."""
+
+    def character(entity: re.Match[str]) -> str:
+        written = html.unescape(entity[0])
+        return written.replace("\xa0", " ") if written.isprintable() or written == "\xa0" else entity[0]
+
+    return _ENTITY.sub(character, text)
