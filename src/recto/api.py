@@ -173,14 +173,14 @@ def connect(
     try:
         retriever.open()
     except CollectionMissing:
-        if not _is_first_run(settings, retriever.collection, store):
+        if not is_first_run(settings, retriever.collection, store):
             raise
         _first_run(settings.home, retriever, embedder, store, notify)
     return retriever
 
 
-def _is_first_run(settings: Settings, collection: str, store: Store) -> bool:
-    """Whether nothing is indexed and one of the default names is asked for."""
+def is_first_run(settings: Settings, collection: str, store: Store) -> bool:
+    """Return whether nothing is indexed and a default collection is requested."""
     return (
         settings.store == "edge"
         and collection in DEFAULT_COLLECTIONS

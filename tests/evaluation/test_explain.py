@@ -126,7 +126,7 @@ def test_filters_that_leave_it_out(house_retriever: Retriever) -> None:
     ).expected
     assert expected is not None
     assert expected.verdict is Verdict.FILTERED_OUT
-    assert expected.message == "It is of module 'garden', which --module kitchen leaves out."
+    assert expected.message == "Its module 'garden' is excluded by --module kitchen."
     assert expected.rank == 1, "the rank that it would have"
     expected = explain(
         house_retriever, "compost", filters=Filters(page_url="local://docs/docs/welcome"), expect=place
