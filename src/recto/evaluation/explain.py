@@ -237,7 +237,7 @@ def explain(
     expected = _Search(retriever, index, vector, lexical, explanation).expected(expect, passage)
     if expected.hit is not None:
         expected = replace(expected, words=found_words(analyzed_text(expected.hit.chunk), words))
-    _note(steps, "find the expected page", began)
+    _note(steps, "look for the expected place", began)
     return replace(explanation, expected=expected, steps=tuple(steps))
 
 
