@@ -1,11 +1,11 @@
-"""Look at the collection that is searched: `python check_qdrant.py`."""
+"""Check the collection: `python check_qdrant.py`."""
 
 import json
 import sys
 
 
 def main() -> None:
-    """Run the command; a Python that does not have Recto is told so in JSON, too."""
+    """Run the command; if Recto is not installed, print that as JSON."""
     try:
         from recto.contracts.retrieval_test.inspection import main as run
     except ImportError as missing:

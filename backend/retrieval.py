@@ -5,8 +5,8 @@
     query = "What is ROS 2?"
     print(format_results(query, search_qdrant(embed_query(query), top_k=5), top_k=5))
 
-They run on what is configured: Cohere and Qdrant, or the embedded engine with its local model. What they open stays open for the next
-call and is closed when the program ends; they may be called from many threads.
+They use the configured profile: Cohere and Qdrant, or the embedded engine with its local model. Connections
+stay open between calls and close when the program ends. You can call the functions from many threads.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ atexit.register(_backend.close)
 def embed_query(query_text: str) -> list[float]:
     """Generate the embedding vector of a query of 1 to 2000 characters.
 
-    The vector is as long as the model's are: 1024 numbers with Cohere's embed-english-v3.0, 384 with the embedded engine's local model.
-    Cohere is given 10 seconds, everything included.
+    The vector has 1024 numbers with Cohere's embed-english-v3.0, and 384 with the local model. A call to
+    Cohere takes at most 10 seconds, retries included.
 
     Raises:
         ValueError: If the query is None, empty or too long.
@@ -65,24 +65,24 @@ def embed_query(query_text: str) -> list[float]:
 def search_qdrant(
     query_embedding: list[float], top_k: int = DEFAULT_TOP_K, collection_name: str = DEFAULT_COLLECTION
 ) -> list[SearchResult]:
-    """Return the chunks most similar to a vector from `embed_query`, best first: `top_k` of them, or all if there are fewer.
+    """Return the `top_k` chunks most similar to a vector from `embed_query`, best first.
 
-    COLLECTION_NAME stands in for the default collection. Qdrant is given 5 seconds for each of at most three tries.
+    COLLECTION_NAME replaces the default collection. Each of up to three attempts has a timeout of 5 seconds.
 
     Raises:
         ValueError: If top_k is not between 1 and 50, or the vector does not fit the collection.
-        QdrantAPIError: If the search failed: the collection is missing, empty, of another model, or cannot be reached.
+        QdrantAPIError: If the collection is missing, empty, made with another model, or cannot be reached.
 
     """
     return _backend.search(query_embedding, top_k, collection_name)
 
 
 def format_results(query: str, results: list[SearchResult], top_k: int) -> dict[str, Any]:
-    """Return results as a dict that can be written as JSON; the same input always gives the same output.
+    """Return results as a dict that serialises to JSON; the same input always gives the same output.
 
     Raises:
-        ValueError: If the query or top_k is not what the other functions take.
-        QdrantAPIError: If the results are not in order, or not whole.
+        ValueError: If the query or top_k is invalid.
+        QdrantAPIError: If the results are not in order, or incomplete.
 
     """
     text, limit = checked_query(query), checked_top_k(top_k)
@@ -93,5 +93,5 @@ def format_results(query: str, results: list[SearchResult], top_k: int) -> dict[
 
 
 def close() -> None:
-    """Let go of connections and the model; the next call reads the settings and opens them again."""
+    """Close the connections and the model; the next call opens them again."""
     _backend.close()

@@ -1,11 +1,11 @@
-"""Test retrieval: `python test_retrieval.py --query "What is ROS 2?"`, or `--test-suite test_queries.json`."""
+"""Test retrieval: `python test_retrieval.py --query TEXT`, or `--test-suite test_queries.json`."""
 
 import json
 import sys
 
 
 def main() -> None:
-    """Run the command; a Python that does not have Recto is told so in JSON, too."""
+    """Run the command; if Recto is not installed, print that as JSON."""
     try:
         from recto.contracts.retrieval_test.cli import main as run
     except ImportError as missing:

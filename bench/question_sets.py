@@ -15,7 +15,7 @@ from statistics import fmean
 from recto._util.names import page_key
 from recto.evaluation.binding import heading_key
 from recto.evaluation.calibration import auroc
-from recto.evaluation.statistics import Estimate
+from recto.evaluation.statistics import ScoreEstimate
 from recto.evaluation.suites import Expectation, load_strict_suite
 from recto.types import HEADING_SEPARATOR
 
@@ -201,7 +201,7 @@ def measure(books: Sequence[Book], answers: Mapping[str, Sequence[Answer]]) -> R
     return Result(scores, values)
 
 
-def lead(mine: Result, theirs: Result, measure: str = "page MRR") -> Estimate:
+def lead(mine: Result, theirs: Result, measure: str = "page MRR") -> ScoreEstimate:
     """Return how much higher the first result's mean over books is, with a paired bootstrap interval, stratified by book."""
     import numpy as np
 
@@ -213,4 +213,4 @@ def lead(mine: Result, theirs: Result, measure: str = "page MRR") -> Estimate:
         means.append(deltas.mean())
         resampled += deltas[generator.integers(0, len(deltas), (_RESAMPLES, len(deltas)))].mean(axis=1)
     low, high = np.quantile(resampled / len(means), [0.025, 0.975])
-    return Estimate(float(np.mean(means)), float(low), float(high), sum(map(len, mine.scores.values())))
+    return ScoreEstimate(float(np.mean(means)), float(low), float(high), sum(map(len, mine.scores.values())))

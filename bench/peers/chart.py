@@ -6,8 +6,8 @@ from math import log10
 
 from bench.peers.figures import Figure, Results, ratio
 from bench.peers.listing import SELF, System
+from bench.peers.svg import Markup, element, joined
 from bench.peers.works import indexing, installing, querying, starting
-from recto.evaluation.report.page import Markup, element, joined
 
 _ROW, _GAP, _TOP = 20, 34, 46
 _LEFT, _WIDTH, _RIGHT = 270, 420, 90

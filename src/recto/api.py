@@ -13,7 +13,7 @@ from recto import plugins
 from recto.book.sources.location import SourceOptions, open_source, sample_source
 from recto.errors import CollectionMissing
 from recto.plugins import Notify
-from recto.protocols import Embedder, PrivateStore, Source, Store
+from recto.protocols import Embedder, Rollback, Source, Store
 from recto.search.retriever import Retriever
 from recto.settings import (
     DEFAULT_COLLECTIONS,
@@ -223,16 +223,16 @@ def open_collection(
     try:
         retriever.open()
     except CollectionMissing:
-        if not _is_first_run(retriever.collection, store):
+        if not is_first_run(retriever.collection, store):
             raise
         _first_run(settings.home, retriever, embedder, store, notify)
     return retriever
 
 
-def _is_first_run(collection: str, store: Store) -> bool:
+def is_first_run(collection: str, store: Store) -> bool:
     """Return whether a private store is empty and one of the default names is asked for."""
     return (
-        isinstance(store, PrivateStore)
+        isinstance(store, Rollback)
         and collection in DEFAULT_COLLECTIONS
         and not set(store.collections()) - {SAMPLE_COLLECTION}
     )

@@ -20,6 +20,7 @@ from recto.types import (
     IndexInfo,
     IndexQuery,
     Page,
+    PayloadSchema,
     SparseVector,
     Vector,
 )
@@ -239,19 +240,39 @@ class Store(Protocol):
 
 
 @runtime_checkable
-class PrivateStore(Protocol):
-    """A store that belongs to this user and machine alone, so that Recto may put the sample book there."""
+class Rollback(Protocol):
+    """A store that keeps earlier generations of a collection."""
 
     def rollback(self, name: str) -> IndexInfo:
-        """Make the generation before the current one current again."""
+        """Publish the previous generation again."""
 
 
 @runtime_checkable
-class PreparableStore(Protocol):
-    """A store whose collections need payload indexes for filters."""
+class Versioned(Protocol):
+    """A store that knows the version of its engine."""
 
-    def prepare(self, name: str) -> Sequence[str]:
+    def version(self) -> str:
+        """Return the engine's version; a server is asked for it."""
+
+
+@runtime_checkable
+class Preparable(Protocol):
+    """A store whose filters need payload indexes: one on a server."""
+
+    def missing_fields(self, name: str) -> tuple[str, ...]:
+        """Name the fields that filters use and that have no payload index."""
+
+    def prepare(self, name: str) -> tuple[str, ...]:
         """Create the missing payload indexes of a collection and return their fields."""
+
+
+@runtime_checkable
+class SchemaInfo(Protocol):
+    """An index that may hold payloads of another pipeline."""
+
+    @property
+    def payload_schema(self) -> PayloadSchema:
+        """How the payloads are read."""
 
 
 class Source(Protocol):

@@ -146,6 +146,16 @@ class SparseVector:
 
 
 @dataclass(frozen=True, slots=True)
+class PayloadSchema:
+    """How an index reads payloads; `missing` names the required fields that no payload field holds."""
+
+    dialect: str
+    own: bool
+    missing: tuple[str, ...]
+    description: str
+
+
+@dataclass(frozen=True, slots=True)
 class IndexQuery:
     """One query as an index sees it: a dense vector, a lexical one, or both."""
 

@@ -1,4 +1,4 @@
-"""The query contract: every example runs verbatim and gives what its document shows; every code and message is as written."""
+"""Document 000: every example runs verbatim, with the output, exit codes and messages of the document."""
 
 from __future__ import annotations
 
@@ -361,7 +361,8 @@ def test_output_that_goes_nowhere(sample_home: Path) -> None:
 def test_a_working_directory_that_is_gone(sample_home: Path) -> None:
     program = shlex.quote(str(Path(sys.executable).with_name("recto")))
     done = in_shell(
-        f"mkdir -p $RECTO_HOME/gone && cd $RECTO_HOME/gone && rmdir $RECTO_HOME/gone && {program} search robot",
+        "mkdir -p $RECTO_HOME/gone && cd $RECTO_HOME/gone && rmdir $RECTO_HOME/gone && "
+        f"{program} search robot",
         sample_home,
     )
     assert done.returncode == 0, done.stderr

@@ -12,10 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from recto._util.numbers import percentile
 from recto.book.sources.tree import open_book
 from recto.errors import CollectionEmpty, ConfigurationError, EmbeddingError
 from recto.evaluation import calibration as module
-from recto.evaluation.calibration import all_probes, auroc, calibrate, off_topic_probes, percentile
+from recto.evaluation.calibration import all_probes, auroc, calibrate, off_topic_probes
 from recto.indexing.indexer import IndexJob, index_book
 from recto.protocols import Embedder
 from recto.search.retriever import Retriever
@@ -124,7 +125,8 @@ def test_an_index_run_survives_a_failure(small_book: Path, home: Path, embedder:
     )
     assert report.published
     assert report.notes == (
-        "The level of noise was not measured (the service is down); `recto calibrate --collection garden` does it later.",
+        "The level of noise was not measured (the service is down); "
+        "`recto calibrate --collection garden` does it later.",
     )
     assert store.open("garden").info.calibration is None
     assert store.open("garden").info.noise_floor is None

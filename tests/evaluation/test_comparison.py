@@ -15,7 +15,7 @@ from recto.errors import InvalidArgument, StorageError
 from recto.evaluation.baseline import Baseline, Comparison, compare, load_baseline, save_baseline
 from recto.evaluation.gate import checks
 from recto.evaluation.measures import DEFAULT_MEASURES, Judged
-from recto.evaluation.runs import Answer, Found, Run, run_suite
+from recto.evaluation.runs import FoundChunk, QueryResult, Run, run_suite
 from recto.evaluation.suites import load_suite
 from recto.search.retriever import Retriever
 from tests.running import ROOT
@@ -25,7 +25,7 @@ QUESTIONS = 200
 
 
 @cache
-def answer(number: int, rank: int | None) -> Answer:
+def answer(number: int, rank: int | None) -> QueryResult:
     """A question whose one target came at a rank, or not at all."""
     gains = tuple(float(place == rank) for place in range(1, DEPTH + 1))
     judged = Judged(gains, (1.0,))
@@ -33,10 +33,10 @@ def answer(number: int, rank: int | None) -> Answer:
         str(measure): value for measure in DEFAULT_MEASURES if (value := measure.of(judged)) is not None
     }
     found = tuple(
-        Found("right" if gain else f"wrong-{place}", "", "m", 0.9 - place / 100, str(place))
+        FoundChunk("right" if gain else f"wrong-{place}", "", "m", 0.9 - place / 100, str(place))
         for place, gain in enumerate(gains)
     )
-    return Answer(
+    return QueryResult(
         f"q{number:04}",
         f"question {number}",
         ("right",),
@@ -209,7 +209,7 @@ def test_five_points_lost_are_caught() -> None:
 
 
 def test_five_points_lost_in_noise_are_caught_as_often_as_an_exact_test_can() -> None:
-    """Twice as many questions change as are lost on balance; documented beside the gate, so that nobody relies on more."""
+    """Document the power of the gate when twice as many questions change as are lost on balance."""
     power = frequency(lambda numbers: flipped(numbers, suite_of(numbers), 0.075, 0.025))
     assert 0.5 <= power <= 0.9
 

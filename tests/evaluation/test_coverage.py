@@ -1,4 +1,4 @@
-"""Coverage by a book's own words: sections that come, that do not, that stand twice, that others stand before."""
+"""Coverage: sections that are reached, unreachable, duplicated, or outranked by another module."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_headings_without_text_count_and_are_found_through_their_subsections() -
         chunk(0, text="Text."), headings=("T", "Empty", "Full"), anchor="full", anchors=("full", "empty")
     )
     empty, full = sections_of([below])
-    assert (empty.headings, empty.place, empty.has_text) == (("T", "Empty"), f"{below.page_url}#empty", False)
+    assert (empty.headings, empty.link, empty.has_text) == (("T", "Empty"), f"{below.page_url}#empty", False)
     assert (full.headings, full.anchor, full.has_text) == (("T", "Empty", "Full"), "full", True)
     assert empty.holds(below)
     assert sections_of(
@@ -105,7 +105,7 @@ def test_copies_are_found(tmp_path: Path, embedder: Embedder) -> None:
     assert {
         (reached.section.page_url.rpartition("/")[2], reached.section.anchor) for reached in found.duplicates
     } == {(page, anchor) for page in ("01-soil", "05-soil-again") for anchor in ("", "compost", "mulch")}
-    mulch = next(reached for reached in found.duplicates if reached.section.place.endswith("01-soil#mulch"))
+    mulch = next(reached for reached in found.duplicates if reached.section.link.endswith("01-soil#mulch"))
     assert mulch.copies == ("local://docs/docs/module-3-workshop/05-soil-again#mulch",)
 
 

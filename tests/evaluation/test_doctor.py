@@ -1,4 +1,4 @@
-"""The doctor on healthy and on broken set-ups: everything is told apart, named, and has its repair."""
+"""The doctor on healthy and broken collections: every problem is named and has a repair."""
 
 from __future__ import annotations
 
@@ -125,8 +125,8 @@ BROKEN: dict[str, tuple[breaking.Breaker, set[str], str]] = {
         f"it is the text of {BREAD}",
     ),
     "passages shuffled": (breaking.with_passages_shuffled(SEEDS), {"shuffled_passages", "wrong_id"}, SEEDS),
-    "modules emptied": (breaking.without_module, {"no_module"}, "passage"),
-    "noise_floor": (breaking.with_noise(0.05), {"vector_of_another_text"}, "passage"),
+    "modules emptied": (breaking.without_module, {"no_module"}, "chunk"),
+    "noise": (breaking.with_noise(0.05), {"vector_of_another_text"}, "chunk"),
     "a passage dropped": (
         breaking.without_a_passage,
         {"missing_passages", "not_as_published", "changed"},

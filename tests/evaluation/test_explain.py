@@ -76,7 +76,7 @@ def test_a_chunk_without_a_word_of_the_query_has_no_lexical_rank(house_retriever
     expected = explain(house_retriever, "kitchen leaves", expect=place, mode="lexical").expected
     assert expected is not None
     assert (expected.verdict, expected.rank) == (Verdict.TOO_LOW, None)
-    assert expected.message == "It has none of the words of the query."
+    assert expected.message == "It contains none of the query's words."
     assert expected.lexical == Leg(None, None)
     assert expected.dense is not None
     assert expected.dense.rank is not None
@@ -126,7 +126,7 @@ def test_filters_that_leave_it_out(house_retriever: Retriever) -> None:
     ).expected
     assert expected is not None
     assert expected.verdict is Verdict.FILTERED_OUT
-    assert expected.message == "It is of module 'garden', which --module kitchen leaves out."
+    assert expected.message == "Its module 'garden' is excluded by --module kitchen."
     assert expected.rank == 1, "the rank that it would have"
     expected = explain(
         house_retriever, "compost", filters=Filters(page_url="local://docs/docs/welcome"), expect=place
@@ -167,7 +167,7 @@ def test_deep_ranks_are_searched_for(house_retriever: Retriever, monkeypatch: py
 
     place = Place("module-3-workshop/04-electricity", "lamps")
     whole = explain(house_retriever, "How is compost made?", expect=place).expected
-    monkeypatch.setattr(module, "_FIRST_LOOK", 1)
+    monkeypatch.setattr(module, "_FIRST_LIMIT", 1)
     step_by_step = explain(house_retriever, "How is compost made?", expect=place).expected
     assert whole is not None
     assert step_by_step is not None

@@ -88,7 +88,7 @@ def test_a_page_that_was_edited_is_no_damage(house: Path, tmp_path: Path) -> Non
     (tmp_path / "book" / soil).write_text("# Soil\n\nQuite another page.\n")
     index = EdgeStore(house / "home").open("house")
     found = examine(index, None, open_book(tmp_path / "book"))
-    assert {issue.trouble for issue in found.issues} == {IssueKind.NOT_IN_SOURCE}
+    assert {issue.kind for issue in found.issues} == {IssueKind.NOT_IN_SOURCE}
     assert examine(index, None, open_book(tmp_path / "book"), changed=frozenset({soil})).issues == ()
 
 
@@ -106,9 +106,9 @@ def test_lines_that_are_wrong_are_told_from_texts_that_are_gone(house: Path, tmp
     (issue, *_) = [
         issue
         for issue in examine(store.open("broken"), None, open_book(house / "book")).issues
-        if "line" in issue.trouble
+        if "line" in issue.kind
     ]
-    assert issue.trouble is IssueKind.OTHER_LINES
+    assert issue.kind is IssueKind.OTHER_LINES
     assert issue.places == ("module-3-workshop/04-electricity.md, lines 1 to 1",)
 
 
@@ -118,7 +118,7 @@ def test_every_share_of_noise_is_found_and_counted(house: Path, tmp_path: Path, 
     for seed in range(3):
         breaking.publish_broken(store, "house", "broken", breaking.with_noise(0.25, seed))
         (issue,) = examine(store.open("broken"), embedder).issues
-        assert issue.trouble is IssueKind.OTHER_VECTOR
+        assert issue.kind is IssueKind.OTHER_VECTOR
         assert issue.count == round(0.25 * store.open("broken").count())
 
 
@@ -134,7 +134,7 @@ def test_vectors_of_two_pages_exchanged(house: Path, tmp_path: Path, embedder: E
 
     breaking.publish_broken(store, "house", "broken", exchanged)
     (issue,) = examine(store.open("broken"), embedder).issues
-    assert issue.trouble is IssueKind.OTHER_VECTOR
+    assert issue.kind is IssueKind.OTHER_VECTOR
     assert {"knives" in place or "jam" in place for place in issue.places} == {True}
 
 
@@ -166,7 +166,7 @@ def test_fields_that_are_wrong(house: Path, tmp_path: Path) -> None:
         ]
 
     breaking.publish_broken(store, "house", "broken", spoilt)
-    troubles = {issue.trouble for issue in examine(store.open("broken")).issues}
+    troubles = {issue.kind for issue in examine(store.open("broken")).issues}
     assert {
         IssueKind.NO_TITLE,
         IssueKind.BAD_URL,

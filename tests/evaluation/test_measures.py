@@ -1,4 +1,4 @@
-"""Measures: names that read back, values that agree with an independent judge, means that say how sure they are."""
+"""Measures: names read back, values agree with ir-measures, and means have confidence intervals."""
 
 from __future__ import annotations
 

@@ -46,12 +46,12 @@ def test_a_run_measures_every_question(retriever: Retriever) -> None:
     assert len(run.answers) == len(HELD_OUT.expectations) == 100
     assert list(run.scores()) == ["Hit@1", "Hit@5", "Recall@5", "MRR", "nDCG@10", "ModuleAccuracy"]
     contract = validate(retriever, HELD_OUT)
-    assert [answer.passed for answer in run.answers] == [verdict.passed for verdict in contract.verdicts], (
+    assert [answer.passed for answer in run.answers] == [answer.passed for answer in contract.answers], (
         "one idea of passing"
     )
     assert run.scores()["Hit@1"].mean == contract.page_hits(1)
     assert run.scores()["Hit@5"].mean == contract.page_hits(5)
-    assert run.scores()["ModuleAccuracy"].mean == contract.accuracy == run.share
+    assert run.scores()["ModuleAccuracy"].mean == contract.share == run.share
     assert sum(run.ranks().values()) == 100
     assert run.ranks()["1"] == round(100 * run.scores()["Hit@1"].mean)
     assert sum(count for row in run.confusion().values() for count in row.values()) == 100

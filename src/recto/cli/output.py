@@ -8,7 +8,7 @@ import textwrap
 from collections.abc import Iterator
 from typing import Any
 
-from recto.evaluation.runs import ValidationReport, Verdict
+from recto.evaluation.runs import QueryResult, Run
 from recto.types import Filters, Hit, Outcome, SearchResponse
 
 _WIDTH = 78
@@ -65,48 +65,48 @@ def filters_dict(filters: Filters) -> dict[str, Any]:
     return found
 
 
-def validation_text(report: ValidationReport, *, verbose: bool) -> str:
+def validation_text(run: Run, *, verbose: bool) -> str:
     """Return a validation run as the contract's report."""
     lines = ["Running Retrieval Validation Suite...", ""]
-    for verdict in report.verdicts:
-        lines += [*_verdict_lines(verdict, verbose=verbose), ""]
-    total = len(report.verdicts)
+    for answer in run.answers:
+        lines += [*_answer_lines(answer, verbose=verbose), ""]
+    total = len(run.answers)
     lines += [_RULE, "Validation Complete!", _RULE]
     lines += [
         f"  Total Tests:  {total}",
-        f"  Passed:       {report.passed}",
-        f"  Failed:       {total - report.passed}",
+        f"  Passed:       {run.passed}",
+        f"  Failed:       {total - run.passed}",
     ]
-    lines += [f"  Accuracy:     {report.accuracy:.1%}"]
-    if (first := report.page_hits(1)) is not None and (top := report.page_hits(5)) is not None:
+    lines += [f"  Accuracy:     {run.share or 0.0:.1%}"]
+    if (first := run.page_hits(1)) is not None and (top := run.page_hits(5)) is not None:
         lines += [f"  Right page:   {first:.1%} first, {top:.1%} in the top 5"]
-    lines += [f"  Duration:     {report.seconds:.2f}s", _RULE]
+    lines += [f"  Duration:     {run.seconds:.2f}s", _RULE]
     return "\n".join(lines)
 
 
-def validation_json(report: ValidationReport) -> str:
+def validation_json(run: Run) -> str:
     """Return a validation run for a script."""
     data = {
-        "suite": report.suite,
-        "collection": report.collection,
-        "total": len(report.verdicts),
-        "passed": report.passed,
-        "failed": len(report.verdicts) - report.passed,
-        "accuracy": round(report.accuracy, 4),
-        "page_hit_at_1": report.page_hits(1),
-        "page_hit_at_5": report.page_hits(5),
-        "duration_s": round(report.seconds, 3),
+        "suite": run.suite,
+        "collection": run.collection,
+        "total": len(run.answers),
+        "passed": run.passed,
+        "failed": len(run.answers) - run.passed,
+        "accuracy": round(run.share or 0.0, 4),
+        "page_hit_at_1": run.page_hits(1),
+        "page_hit_at_5": run.page_hits(5),
+        "duration_s": round(run.seconds, 3),
         "tests": [
             {
-                "query": verdict.expectation.query,
-                "passed": verdict.passed,
-                "expected": verdict.expectation.expected,
-                "actual": verdict.actual,
-                "score": clamped(verdict.score),
-                "result_count": len(verdict.response.hits),
-                "query_time_ms": round(verdict.response.timings.total_ms, 2),
+                "query": answer.query,
+                "passed": answer.passed,
+                "expected": answer.expected,
+                "actual": answer.actual,
+                "score": clamped(answer.score),
+                "result_count": len(answer.found),
+                "query_time_ms": round(answer.ms, 2),
             }
-            for verdict in report.verdicts
+            for answer in run.answers
         ],
     }
     return json.dumps(data, indent=2, ensure_ascii=False)
@@ -141,13 +141,13 @@ def _hit_lines(number: int, hit: Hit, response: SearchResponse, *, verbose: bool
         yield from _quoted("    Text: ", chunk.text)
 
 
-def _verdict_lines(verdict: Verdict, *, verbose: bool) -> Iterator[str]:
-    yield f'[{"PASS" if verdict.passed else "FAIL"}] "{shown(verdict.expectation.query)}"'
-    expected, actual = in_line(verdict.expectation.expected), in_line(verdict.actual)
-    yield f"       Expected: {expected} | Actual: {actual} | Score: {clamped(verdict.score):.3f}"
-    if verbose and verdict.response.hits:
-        chunk, timings = verdict.response.hits[0].chunk, verdict.response.timings
-        yield f"       Results: {len(verdict.response.hits)} | Time: {timings.total_ms:.1f}ms"
+def _answer_lines(answer: QueryResult, *, verbose: bool) -> Iterator[str]:
+    yield f'[{"PASS" if answer.passed else "FAIL"}] "{shown(answer.query)}"'
+    expected, actual = in_line(answer.expected), in_line(answer.actual)
+    yield f"       Expected: {expected} | Actual: {actual} | Score: {clamped(answer.score):.3f}"
+    if verbose and answer.response and answer.response.hits:
+        chunk = answer.response.hits[0].chunk
+        yield f"       Results: {len(answer.found)} | Time: {answer.ms:.1f}ms"
         yield f"       Title: {in_line(chunk.page_title)}"
         yield f"       URL: {in_line(chunk.page_url)}"
         yield from _quoted("       Text: ", chunk.text)

@@ -1,4 +1,4 @@
-"""`retrieve.py`: the query command of the contract."""
+"""`retrieve.py`: document 000's command."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def retrieve(
     verbose: bool,
     as_json: bool,
 ) -> int:
-    """Find the passages of the book that answer QUERY."""
+    """Find the chunks of the book that answer QUERY."""
     if validating:
         return commands.validate(suite, collection, verbose=verbose, as_json=as_json)
     if suite is not None:

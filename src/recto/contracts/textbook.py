@@ -1,4 +1,4 @@
-"""The class of the fourth contract: `TextbookRetriever` and its results, a façade over the core."""
+"""Document 004: `TextbookRetriever` and its results."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+from recto._util.numbers import clamp
 from recto.errors import InvalidArgument, RectoError
 from recto.search.query import CONTRACT_MODES, check_mode
 from recto.settings import Settings, check_collection_name, load_settings
@@ -27,7 +28,7 @@ _LOG = logging.getLogger("recto")
 
 @dataclass(frozen=True, slots=True)
 class RetrievalResult:
-    """One passage of the book; `metadata` holds `module_name` and whatever else a citation needs."""
+    """One result; `metadata` has `module_name` and what else a citation needs."""
 
     content: str
     url: str
@@ -39,7 +40,7 @@ class RetrievalResult:
 
 
 class RetrievalResults(list[RetrievalResult]):
-    """The results, best first; `response` is the whole answer: why there are none (`message`), warnings, times, the noise level."""
+    """The results, best first; `response` has the search's message, warnings, timings and noise floor."""
 
     def __init__(self, response: SearchResponse) -> None:
         super().__init__(_result(hit) for hit in response.hits)
@@ -52,10 +53,10 @@ class RetrievalResults(list[RetrievalResult]):
 
 
 class TextbookRetriever:
-    """Searches a textbook as the environment and `.env` configure it; may be shared by threads and used from any event loop.
+    """Searches a textbook with the settings of the environment and `.env`; safe for threads and event loops.
 
-    Making one is light: it connects when it is first asked. What goes wrong is a `RectoError` with a hint, and the next call tries again.
-    Results are ranked by cosine similarity; pass `mode="hybrid"` to rank them by the words of the query, too.
+    It connects on first use. Errors are `RectoError`s with a hint, and the next call tries again. Results are
+    ranked by cosine similarity; pass `mode="hybrid"` to add the lexical score.
     """
 
     def __init__(
@@ -73,19 +74,19 @@ class TextbookRetriever:
 
     @property
     def qdrant_client(self) -> Any:
-        """The official client of the Qdrant server; embedded, the store that stands in its place."""
+        """The official Qdrant client, or the store if the profile is embedded."""
         store = self._retriever().store
         return getattr(store, "client", store)
 
     @property
     def cohere_client(self) -> Any:
-        """The official Cohere client, or None where a local model embeds."""
+        """The official Cohere client, or None with a local model."""
         return getattr(self._retriever().embedder, "client", None)
 
     def search(
         self, query: str, top_k: int = DEFAULT_TOP_K, filters: Mapping[str, Any] | None = None
     ) -> RetrievalResults:
-        """Return the passages nearest to a question; `filters` may have `module` (one or several names) and `url`."""
+        """Return the chunks nearest to a query; `filters` may have `module` (one or several) and `url`."""
         return RetrievalResults(
             self._retriever().search(query, _checked(top_k), _filters(filters), mode=self.mode)
         )
@@ -93,7 +94,7 @@ class TextbookRetriever:
     def search_by_module(
         self, query: str, module_ids: Sequence[str], top_k: int = DEFAULT_TOP_K
     ) -> RetrievalResults:
-        """Return the passages nearest to a question from any of the modules, by short or directory name."""
+        """Return the nearest chunks of the given modules, named by short or directory name."""
         return RetrievalResults(
             self._retriever().search(query, _checked(top_k), _modules(module_ids), mode=self.mode)
         )
@@ -101,13 +102,13 @@ class TextbookRetriever:
     def search_with_selection(
         self, selected_text: str, context_query: str | None = None, top_k: int = DEFAULT_TOP_K
     ) -> RetrievalResults:
-        """Return passages that go with a selected text, with or without a question about it; those that hold it are left out."""
+        """Return chunks related to a selected text, without those that contain it."""
         return RetrievalResults(
             self._retriever().related(selected_text, context_query, _checked(top_k), mode=self.mode)
         )
 
     def validate_connection(self) -> bool:
-        """Say whether a question can be answered now; if not, `connection_error` says why, and so does the log."""
+        """Return whether a search works now; if not, `connection_error` and the log say why."""
         try:
             self._retriever().search(_PROBE, 1, mode=self.mode)
         except RectoError as error:
@@ -118,7 +119,7 @@ class TextbookRetriever:
     async def asearch(
         self, query: str, top_k: int = DEFAULT_TOP_K, filters: Mapping[str, Any] | None = None
     ) -> RetrievalResults:
-        """Search without holding up the event loop."""
+        """Search without blocking the event loop."""
         return RetrievalResults(
             await (await self._aretriever()).asearch(
                 query, _checked(top_k), _filters(filters), mode=self.mode
@@ -128,7 +129,7 @@ class TextbookRetriever:
     async def asearch_by_module(
         self, query: str, module_ids: Sequence[str], top_k: int = DEFAULT_TOP_K
     ) -> RetrievalResults:
-        """Search modules without holding up the event loop."""
+        """Search modules without blocking the event loop."""
         return RetrievalResults(
             await (await self._aretriever()).asearch(
                 query, _checked(top_k), _modules(module_ids), mode=self.mode
@@ -138,7 +139,7 @@ class TextbookRetriever:
     async def asearch_with_selection(
         self, selected_text: str, context_query: str | None = None, top_k: int = DEFAULT_TOP_K
     ) -> RetrievalResults:
-        """Return passages that go with a selected text without holding up the event loop."""
+        """Return chunks related to a selected text without blocking the event loop."""
         return RetrievalResults(
             await (await self._aretriever()).arelated(
                 selected_text, context_query, _checked(top_k), mode=self.mode
@@ -146,7 +147,7 @@ class TextbookRetriever:
         )
 
     async def avalidate_connection(self) -> bool:
-        """Say whether a question can be answered now without holding up the event loop."""
+        """Return whether a search works now without blocking the event loop."""
         try:
             await (await self._aretriever()).asearch(_PROBE, 1, mode=self.mode)
         except RectoError as error:
@@ -155,35 +156,35 @@ class TextbookRetriever:
         return True
 
     def close(self) -> None:
-        """Let go of connections and open indexes; the next call opens them again."""
+        """Close connections and open indexes; the next call opens them again."""
         with self._connecting:
             if self._connected is not None:
                 self._connected.close()
 
     async def aclose(self) -> None:
-        """Let go of what calls in this event loop have opened, and of the rest."""
+        """Close the connections of this event loop, and all others."""
         if self._connected is not None:
             await self._connected.aclose()
         self.close()
 
     def __enter__(self) -> Self:
-        """Use it in a `with` block."""
+        """Return itself."""
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Close it."""
+        """Close connections and open indexes."""
         self.close()
 
     async def __aenter__(self) -> Self:
-        """Use it in an `async with` block."""
+        """Return itself."""
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Close it."""
+        """Close connections and open indexes."""
         await self.aclose()
 
     def _retriever(self) -> Retriever:
@@ -228,7 +229,7 @@ def _result(hit: Hit) -> RetrievalResult:
         "dense": hit.dense,
         "lexical": hit.lexical,
     }
-    score = min(max(hit.score, 0.0), 1.0)
+    score = clamp(hit.score)
     return RetrievalResult(
         chunk.text, chunk.page_url, chunk.page_title, score, chunk.chunk_index, chunk.total_chunks, metadata
     )
@@ -262,18 +263,16 @@ def _filters(filters: Mapping[str, Any] | None) -> Filters:
     ]
     pages = [filters[key] for key in _PAGE_KEYS if filters.get(key) is not None]
     if any(not isinstance(page, str) or not page.strip() for page in pages) or len(set(pages)) > 1:
-        raise InvalidArgument(
-            "filters['url'] must be one page's address", hint="Take it from a result's url."
-        )
+        raise InvalidArgument("filters['url'] must be one page's address", hint="Use the url of a result.")
     return Filters(tuple(modules), pages[0] if pages else None)
 
 
 def _modules(names: Sequence[str]) -> Filters:
-    """Take one name for a list of it: letters are no modules."""
+    """Return the filter; a string is one name, not a list of letters."""
     listed = [names] if isinstance(names, str) else list(names) if isinstance(names, Iterable) else []
     if not listed or any(not isinstance(name, str) or not name.strip() for name in listed):
         raise InvalidArgument(
-            "Modules must be names, at least one",
-            hint="Such as ['ros2', 'module-3-isaac']; search() looks everywhere.",
+            "Modules must be one or more names",
+            hint="Such as ['ros2', 'module-3-isaac']; search() searches all modules.",
         )
     return Filters(tuple(listed))

@@ -1,32 +1,37 @@
-"""Compare two runs of a suite, question by question and measure by measure, and say whether anything was really lost.
+"""Save a run as a baseline, and compare a later run with it, question by question and measure by measure.
 
-A loss is real if chance hardly explains it: the deltas of the questions that both runs answer are put to the one-sided sign-flip test, the
-watched measures share one risk of 5 % (Holm), and a fall of less than one point is nobody's business. The interval beside each delta is a
-paired bootstrap's.
+A drop is significant if the one-sided sign-flip test on the paired deltas rejects chance, with Holm's
+correction over the gated measures at 5 %. Drops of less than one point are ignored. Intervals are paired
+bootstraps.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from recto._util.files import replace_text
 from recto.errors import InvalidArgument, StorageError
 from recto.evaluation.measures import GATED_MEASURES, Measure
-from recto.evaluation.runs import Answer, Run
-from recto.evaluation.statistics import Estimate, estimate, holm, p_value_of_loss
+from recto.evaluation.runs import QueryResult, Run
+from recto.evaluation.statistics import ScoreEstimate, estimate, holm, p_value_of_loss
+
+Key = TypeVar("Key", bound=Hashable)
 
 FORMAT = "recto-baseline-1"
 _HINT = "Write it again with `recto validate --suite FILE --baseline FILE --update-baseline`."
-_LARGEST = 512 * 1024 * 1024
+_MAX_BYTES = 512 * 1024 * 1024
+
+RISK = 0.05
+_MIN_DROP = 0.01
 
 
 @dataclass(frozen=True, slots=True)
-class Remembered:
-    """One question's answer: what was expected, what came (places with scores, best first), what it measured."""
+class BaselineResult:
+    """The part of a question's result that a comparison needs; `found` are links with scores, best first."""
 
     query: str
     targets: tuple[str, ...]
@@ -35,11 +40,11 @@ class Remembered:
     measures: dict[str, float]
 
     @staticmethod
-    def of(answer: Answer, top_k: int) -> Remembered:
-        """Keep of an answer what a comparison needs."""
-        found = tuple((one.place, round(one.score, 4)) for one in answer.found[:top_k])
+    def of(answer: QueryResult, top_k: int) -> BaselineResult:
+        """Keep what a comparison needs."""
+        found = tuple((one.link, round(one.score, 4)) for one in answer.found[:top_k])
         targets = tuple(dict.fromkeys((*answer.targets, *answer.modules)))
-        return Remembered(
+        return BaselineResult(
             answer.query,
             targets,
             answer.rank,
@@ -50,7 +55,7 @@ class Remembered:
 
 @dataclass(frozen=True, slots=True)
 class Baseline:
-    """The answers of one run by the questions' keys, and what made them."""
+    """The results of one run by question key, and the index that they come from."""
 
     suite: str
     suite_digest: str
@@ -58,23 +63,23 @@ class Baseline:
     index: dict[str, Any]
     top_k: int
     depth: int
-    answers: dict[str, Remembered]
+    answers: dict[str, BaselineResult]
 
     @staticmethod
     def of(run: Run) -> Baseline:
-        """Keep of a run what a later one is compared with."""
+        """Keep what a later run is compared with."""
         made = run.fingerprint
         index = (
             {}
             if made is None
             else {"model": str(made.embedder), "chunker": made.chunker, "content_hash": made.content_hash}
         )
-        answers = {answer.key: Remembered.of(answer, run.top_k) for answer in run.answers}
+        answers = {answer.key: BaselineResult.of(answer, run.top_k) for answer in run.answers}
         return Baseline(run.suite, run.suite_digest, run.collection, index, run.top_k, run.depth, answers)
 
 
 def save_baseline(path: Path, baseline: Baseline) -> None:
-    """Write a baseline, at once and whole; one line for each result, so that a diff shows what changed."""
+    """Write a baseline atomically, one line per result, so that a diff shows what changed."""
     head = {
         "format": FORMAT,
         "suite": {"name": baseline.suite, "digest": baseline.suite_digest},
@@ -106,10 +111,10 @@ def save_baseline(path: Path, baseline: Baseline) -> None:
 
 
 def load_baseline(path: Path) -> Baseline:
-    """Read a baseline's file."""
+    """Read a baseline."""
     try:
-        if path.stat().st_size > _LARGEST:
-            raise InvalidArgument(f"The baseline {path} is larger than {_LARGEST >> 20} MiB", hint=_HINT)
+        if path.stat().st_size > _MAX_BYTES:
+            raise InvalidArgument(f"The baseline {path} is larger than {_MAX_BYTES >> 20} MiB", hint=_HINT)
         data = json.loads(path.read_text("utf-8"))
     except OSError as error:
         raise InvalidArgument(
@@ -120,16 +125,16 @@ def load_baseline(path: Path) -> Baseline:
     if not isinstance(data, dict) or data.get("format") != FORMAT:
         raise InvalidArgument(f"{path} is not a baseline of the format {FORMAT}", hint=_HINT)
     try:
-        return _understood(data)
+        return _parse(data)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise InvalidArgument(
             f"The baseline {path} is damaged: {type(error).__name__}: {error}", hint=_HINT
         ) from error
 
 
-def _understood(data: dict[str, Any]) -> Baseline:
+def _parse(data: dict[str, Any]) -> Baseline:
     answers = {
-        str(entry["id"]): Remembered(
+        str(entry["id"]): BaselineResult(
             str(entry["query"]),
             tuple(map(str, entry["expect"])),
             None if entry["rank"] is None else int(entry["rank"]),
@@ -161,13 +166,9 @@ def _entry(entry: dict[str, Any]) -> str:
     )
 
 
-RISK = 0.05
-LEAST_LOSS = 0.01
-
-
 @dataclass(frozen=True, slots=True)
 class Change:
-    """How one question's results changed: places that entered and left the top k, and where the first target was and is."""
+    """How one question's results changed: links that entered or left the top k, and the target's rank."""
 
     key: str
     query: str
@@ -189,12 +190,12 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Delta:
-    """How a measure's mean changed over the questions in both runs; `chance` is that of such a fall without any loss."""
+    """How a measure's mean changed over the questions of both runs."""
 
     measure: str
     before: float
     now: float
-    delta: Estimate
+    delta: ScoreEstimate
     p_value: float
     gated: bool
     significant_drop: bool
@@ -212,7 +213,7 @@ class Delta:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """What changed between a baseline and a run; questions that only one side has, or expects otherwise, are not compared."""
+    """The changes from a baseline to a run; questions with other expectations are not compared."""
 
     against: str
     compared: int
@@ -225,7 +226,7 @@ class Comparison:
 
     @property
     def losses(self) -> tuple[Delta, ...]:
-        """The gated measures that were really lost."""
+        """The gated measures with a significant drop."""
         return tuple(delta for delta in self.deltas if delta.significant_drop)
 
     def to_dict(self) -> dict[str, Any]:
@@ -246,11 +247,11 @@ def compare(run: Run, baseline: Baseline, gated: Sequence[Measure] = GATED_MEASU
     """Compare a run with a baseline."""
     if run.depth != baseline.depth or run.top_k != baseline.top_k:
         raise InvalidArgument(
-            f"The baseline was made with --top-k {baseline.top_k} and looks at {baseline.depth} results, this run with "
-            f"--top-k {run.top_k} and {run.depth}",
+            f"The baseline was made with --top-k {baseline.top_k} and {baseline.depth} results per question, "
+            f"this run with --top-k {run.top_k} and {run.depth}",
             hint="Use the same --top-k and --measure, or write the baseline again with --update-baseline.",
         )
-    now = {answer.key: Remembered.of(answer, run.top_k) for answer in run.answers}
+    now = {answer.key: BaselineResult.of(answer, run.top_k) for answer in run.answers}
     both = [key for key in now if key in baseline.answers]
     alike = [key for key in both if set(now[key].targets) == set(baseline.answers[key].targets)]
     otherwise = tuple(sorted(set(both) - set(alike)))
@@ -268,6 +269,20 @@ def compare(run: Run, baseline: Baseline, gated: Sequence[Measure] = GATED_MEASU
         expected_otherwise=otherwise,
         same_suite=run.suite_digest == baseline.suite_digest,
     )
+
+
+def changed_scores(
+    before: Mapping[Key, float], now: Mapping[Key, float], tolerance: float
+) -> Iterator[tuple[Key, float, float | None]]:
+    """Yield the results that are gone (None) or whose score moved by more than `tolerance`, with both scores.
+
+    Results whose scores are within the tolerance of the last one may drop out: they nearly tie with it.
+    """
+    last = min(now.values(), default=0.0)
+    for key, old in before.items():
+        new = now.get(key)
+        if (new is None and old > last + tolerance) or (new is not None and abs(new - old) > tolerance):
+            yield key, old, new
 
 
 def _deltas(
@@ -293,14 +308,14 @@ def _deltas(
     watched = [number for number, delta in enumerate(found) if delta.gated]
     for number, real in zip(watched, holm([found[number].p_value for number in watched], RISK), strict=True):
         one = found[number]
-        lost = real and one.delta.mean <= -LEAST_LOSS
+        lost = real and one.delta.mean <= -_MIN_DROP
         found[number] = Delta(
             one.measure, one.before, one.now, one.delta, one.p_value, gated=True, significant_drop=lost
         )
     return tuple(found)
 
 
-def _change(key: str, before: Remembered, now: Remembered) -> Change | None:
+def _change(key: str, before: BaselineResult, now: BaselineResult) -> Change | None:
     old, new = [place for place, _ in before.found], [place for place, _ in now.found]
     entered, left = (
         tuple(dict.fromkeys(place for place in one if place not in other))

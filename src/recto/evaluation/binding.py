@@ -1,7 +1,7 @@
-"""Bind a suite to an index: look up every place that it names, in one pass over the chunks.
+"""Bind a suite to an index: look up every target that it names, in one pass over the chunks.
 
-A question is judged by the finest places that it names: passages, else pages and sections, else modules. A place that the index does not
-hold is not a failure of retrieval: it is unmeasured, and is told with the nearest place that exists.
+A question is judged by its finest targets: passages, else pages and sections, else modules. A target that is
+not in the index is not a failure of retrieval: it is unmeasured, and reported with the nearest existing name.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from recto._util.names import filter_keys, nearest, page_key
+from recto._util.text import with_anchor, without_space
 from recto.evaluation.measures import Judged
 from recto.evaluation.suites import Expectation, Suite
 from recto.protocols import Index
@@ -21,15 +22,21 @@ from recto.types import HEADING_SEPARATOR, Chunk
 
 _KEY = 16
 _EDGE = 2 * _KEY
-_SPACE = re.compile(r"\s+")
 _Place = tuple[str, int]
+
+_SUGGESTIONS = 50
+"""Missing targets that get a suggestion; a suite of another book would take too long."""
+
+_HEADING_ID = re.compile(r"\s*\{[\s:/*]*#[^}]*\}\s*$")
+_LINK = re.compile(r"\[([^\]]*)\](?:\([^)]*\)|\[[^\]]*\])")
+_MARKUP = re.compile(r"[`*\\]")
 
 
 class PassageFinder:
-    """Looks for all passages in every chunk that it is shown."""
+    """Finds passages in chunks, including passages that two neighbouring chunks share."""
 
     def __init__(self, passages: Iterable[str]) -> None:
-        self._passages = {passage: _dense(passage) for passage in dict.fromkeys(passages)}
+        self._passages = {passage: without_space(passage) for passage in dict.fromkeys(passages)}
         self._found: dict[str, set[str]] = {passage: set() for passage in self._passages}
         self._short = {passage: text for passage, text in self._passages.items() if len(text) <= _EDGE}
         self._begins: dict[str, list[str]] = defaultdict(list)
@@ -44,10 +51,10 @@ class PassageFinder:
         self._tails: dict[tuple[str, _Place], int] = {}
 
     def look(self, chunk: Chunk) -> None:
-        """Look at one chunk."""
+        """Search one chunk."""
         if not self._passages:
             return
-        text, place = _dense(chunk.text), (chunk.page_url, chunk.chunk_index)
+        text, place = without_space(chunk.text), (chunk.page_url, chunk.chunk_index)
         self._ids[place] = chunk.id
         self._edges[place] = (text[:_EDGE], text[-_EDGE:])
         for passage, dense in self._short.items():
@@ -70,7 +77,7 @@ class PassageFinder:
                     self._tails[passage, place] = start + _KEY
 
     def found(self) -> dict[str, frozenset[str]]:
-        """Return the ids of the chunks that hold each passage, whole or one half of it."""
+        """Return the ids of the chunks that contain each passage, or a part of it."""
         for (passage, place), length in self._heads.items():
             self._join(passage, place, _next(place), length, None)
         for (passage, place), length in self._tails.items():
@@ -83,7 +90,7 @@ class PassageFinder:
         return {passage: frozenset(ids) for passage, ids in self._found.items()}
 
     def _join(self, passage: str, one: _Place, other: _Place, head: int | None, tail: int | None) -> None:
-        """Note two neighbours that hold a passage together; the half that is not known is shorter than a key, or was not seen."""
+        """Record two neighbours that share a passage; compare a part that is shorter than a key directly."""
         if one not in self._ids or other not in self._ids:
             return
         dense = self._passages[passage]
@@ -105,10 +112,6 @@ def _longest(dense: str, fits: Callable[[int], bool]) -> int:
     return next((size for size in range(min(_KEY, len(dense)), 0, -1) if fits(size)), 0)
 
 
-def _dense(text: str) -> str:
-    return _SPACE.sub("", text)
-
-
 def _next(place: _Place) -> _Place:
     return place[0], place[1] + 1
 
@@ -117,17 +120,12 @@ def _previous(place: _Place) -> _Place:
     return place[0], place[1] - 1
 
 
-_SUGGESTIONS = 50
-"""For so many missing places the nearest one is looked for; a suite of another book would take for ever."""
-
-_HEADING_ID = re.compile(r"\s*\{[\s:/*]*#[^}]*\}\s*$")
-_LINK = re.compile(r"\[([^\]]*)\](?:\([^)]*\)|\[[^\]]*\])")
-_MARKUP = re.compile(r"[`*\\]")
-
-
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A place of the book that exists in the index: a module, a page, a section of it, or the chunks of a passage."""
+    """A part of the book that a question accepts: a module, a page, a section, or a passage.
+
+    A passage is a set of chunk ids (from `bind`) or a text. With `path_end`, `page` may be the end of a path.
+    """
 
     name: str
     module: str = ""
@@ -135,23 +133,33 @@ class Target:
     anchor: str = ""
     heading: str = ""
     chunks: frozenset[str] = frozenset()
+    text: str = ""
+    path_end: bool = False
 
     def holds(self, chunk: Chunk) -> bool:
-        """Whether a chunk is from there."""
+        """Return whether a chunk belongs to this target."""
         if self.chunks:
             return chunk.id in self.chunks
+        if self.text:
+            return self.text in without_space(chunk.text).casefold()
         if self.page:
             return (
-                self.page == page_key(chunk.page_url)
+                self._is_page(chunk)
                 and (not self.anchor or self.anchor in anchors_of(chunk))
                 and (not self.heading or self.heading in map(heading_key, chunk.headings))
             )
         return self.module in chunk.module_keys
 
+    def _is_page(self, chunk: Chunk) -> bool:
+        keys = (page_key(chunk.page_url), page_key(chunk.source))
+        return self.page in keys or (
+            self.path_end and any(key.endswith(f"/{self.page.lstrip('/')}") for key in keys)
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """A place that a question names and the index does not hold."""
+    """A target of a question that is not in the index."""
 
     key: str
     query: str
@@ -159,7 +167,7 @@ class Missing:
     near: str = ""
 
     def __str__(self) -> str:
-        """One sentence for a report."""
+        """Return a sentence for a report."""
         return f"{self.target!r} is not in the index" + (
             f"; the nearest is {self.near!r}" if self.near else ""
         )
@@ -171,7 +179,7 @@ class Missing:
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """A question with the places that exist, and those that do not."""
+    """A question with its targets that exist, and those that do not."""
 
     expectation: Expectation
     targets: tuple[Target, ...]
@@ -180,13 +188,13 @@ class Bound:
 
     @property
     def measured(self) -> bool:
-        """Whether there is anything to judge it by: a place, and a module if one is named."""
+        """Whether the question can be judged: it has a target, and a module if it names one."""
         return self.expectation.nothing or (
             bool(self.targets) and bool(self.modules or not self.expectation.modules)
         )
 
     def judge(self, chunks: Iterable[Chunk]) -> Judged:
-        """Give each result its gain: 1 for reaching a target that none before it has reached."""
+        """Return the gain of each result: 1 if it reaches a target that no earlier result reached."""
         open_targets, gains, module = list(self.targets), [], None
         for chunk in chunks:
             if module is None:
@@ -200,43 +208,71 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class BoundSuite:
-    """A suite whose places were looked up in one index."""
+    """A suite whose targets were looked up in one index."""
 
     suite: Suite
     questions: tuple[Bound, ...]
 
     @property
     def unmeasured(self) -> tuple[Bound, ...]:
-        """The questions of which no place exists."""
+        """The questions without an existing target."""
         return tuple(bound for bound in self.questions if not bound.measured)
 
     @property
     def partial(self) -> tuple[Missing, ...]:
-        """Places that do not exist, of questions that others of their places still measure."""
+        """The missing targets of questions that still have others."""
         return tuple(missing for bound in self.questions if bound.measured for missing in bound.missing)
 
 
 def bind(suite: Suite, index: Index) -> BoundSuite:
-    """Look up every place of a suite; the index is read once, and its texts are not kept."""
+    """Look up every target of a suite in one pass over the index."""
     book = _Book(suite)
     for chunk in index.scroll():
         book.look(chunk)
     return BoundSuite(suite, tuple(book.bound(expectation) for expectation in suite.expectations))
 
 
+def bind_by_name(expectation: Expectation, suite: Suite | None = None) -> Bound:
+    """Accept the modules, pages and passages of a question as they are named, without reading the index."""
+    modules = tuple(map(module_target, expectation.modules))
+    if expectation.passages:
+        targets = tuple(map(passage_target, expectation.passages))
+    elif expectation.pages:
+        targets = tuple(page_target(suite.page(page) if suite else page) for page in expectation.pages)
+    else:
+        targets = modules
+    return Bound(expectation, targets, frozenset(target.module for target in modules))
+
+
+def module_target(name: str) -> Target:
+    """Return the target for a module's name."""
+    return Target(name, module=filter_keys([name])[0])
+
+
+def page_target(name: str, *, path_end: bool = False) -> Target:
+    """Return the target for a page's URL or path; headings and anchors in the name are ignored."""
+    page = name.partition(HEADING_SEPARATOR)[0]
+    return Target(name, page=page_key(page), path_end=path_end)
+
+
+def passage_target(text: str) -> Target:
+    """Return the target for a quoted text, whatever its white space and case."""
+    return Target(text, text=without_space(text).casefold())
+
+
 def anchors_of(chunk: Chunk) -> frozenset[str]:
-    """Return all anchors that lead to a chunk; an index of an earlier version knows one at most."""
+    """Return all anchors of a chunk; an index of an earlier version has at most one."""
     return frozenset(unquote(anchor) for anchor in (chunk.anchor, *chunk.anchors) if anchor)
 
 
 def heading_key(heading: str) -> str:
-    """Return the form in which a heading in Markdown and the same heading as shown are equal, in any case."""
+    """Return a heading without markup and case, for comparison."""
     text = _LINK.sub(r"\1", _HEADING_ID.sub("", heading))
     return " ".join(_MARKUP.sub("", text).casefold().split())
 
 
 class _Book:
-    """What of an index a suite needs to know: names of modules and pages, anchors of the pages asked for, where passages are."""
+    """The modules, pages, anchors, headings and passages of an index that a suite needs."""
 
     def __init__(self, suite: Suite) -> None:
         self._suite = suite
@@ -304,7 +340,7 @@ class _Book:
         return Target(name, page=key, anchor=anchor, heading=heading)
 
     def _parts(self, name: str) -> tuple[str | None, str, str]:
-        """Return the known page that a place is on, its anchor, and its heading as it is compared."""
+        """Return the key of a target's page, its anchor, and its heading for comparison."""
         place, _, heading = self._suite.page(name).partition(HEADING_SEPARATOR)
         page, _, anchor = place.partition("#")
         return self._pages.get(page_key(page)), unquote(anchor), heading_key(heading)
@@ -328,14 +364,14 @@ class _Book:
             return f"{page}{HEADING_SEPARATOR}{near}" if near else page
         if key is not None:
             near = nearest(anchor, sorted(self._anchors[key]))
-            return f"{page}#{near}" if near else page
+            return with_anchor(page, near or "")
         last = page_key(page).rpartition("/")[2]
         namesakes = sorted(known for known in self._pages if known.rpartition("/")[2] == last)
         return namesakes[0] if namesakes else nearest(page_key(page), sorted(self._pages)) or ""
 
 
 def _distinct(targets: list[Target]) -> tuple[Target, ...]:
-    """Leave out a place that is named twice, and a section whose whole page is accepted."""
+    """Drop duplicates, and sections whose whole page is accepted."""
     whole = {target.page for target in targets if target.page and not (target.anchor or target.heading)}
     kept: dict[Target, Target] = {}
     for target in targets:

@@ -1,8 +1,8 @@
-"""Where noise ends: what questions about other things score in this index, against what the book's own questions score.
+"""Calibrate an index: compare the scores of off-topic queries with those of queries about the book.
 
-A cosine means nothing by itself: one model gives 0.7 to any two English sentences, another 0.3 to an answer. So each index is measured.
-Off-topic questions are a fixed list from far-away fields; one is left out if the book speaks of its subject. In-book questions are
-headings and first sentences of sampled passages, each scored against its own passage.
+A cosine means nothing by itself: one model gives 0.7 to any two English sentences, another 0.3 to an answer.
+Off-topic queries are a fixed list; those whose subject is in the book are skipped. In-book queries are
+headings and first sentences of sampled chunks, each scored against its own chunk.
 """
 
 from __future__ import annotations
@@ -13,8 +13,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from importlib.resources import files
 from itertools import islice
+from operator import mul
 from typing import TypeVar
 
+from recto._util.numbers import percentile
 from recto.errors import CollectionEmpty, EmbeddingError
 from recto.protocols import Embedder, Index
 from recto.search.lexical import analyze_query
@@ -30,9 +32,20 @@ _ENDS = re.compile(r"(?<=[.!?])[\"')\]*_]*\s+(?=[\"'(*_]*[A-Z0-9])")
 _SHORTEST = 20  # characters; less is a label, not a sentence
 _LONGEST = 300
 
+_QUESTIONS = 32  # with the in-book ones, a single call to a service that takes 96 texts
+_IN_BOOK = 16
+_FEWEST = 8  # with fewer, a 95th percentile means nothing
+_SAMPLE = (
+    2000  # chunks to check for the subjects; ids are hashes, so the first ones come from all over the book
+)
+_PERCENTILE = 0.95
+_LEAST_SPREAD = 0.01
+Item = TypeVar("Item")
+_WORD = re.compile(r"[a-z]+")
+
 
 def first_sentence(text: str) -> str:
-    """Return the first sentence of a passage's prose, without its markup; the first words where it is all code or a table."""
+    """Return the first sentence of a text without markup, or the first words if it is all code or a table."""
     prose = " ".join(_LINK.sub(r"\1", _MARKS.sub("", _FENCE.sub("", text))).split())
     for sentence in _ENDS.split(prose):
         if len(sentence) >= _SHORTEST:
@@ -41,7 +54,7 @@ def first_sentence(text: str) -> str:
 
 
 def heading_question(chunk: Chunk) -> str:
-    """Return the path of headings that leads to a passage, or its page's title where it has none."""
+    """Return the heading path of a chunk, or its page's title if it has none."""
     return (chunk.heading_path or chunk.page_title)[:MAX_QUERY].strip()
 
 
@@ -53,27 +66,16 @@ def _cut(sentence: str) -> str:
     )
 
 
-_QUESTIONS = 32  # with the in-book ones a single call for a service that takes 96 texts
-_IN_BOOK = 16
-_FEWEST = 8  # fewer questions say nothing of a twentieth
-_SAMPLE = 2000  # passages that are looked through for the subjects; ids are hashes, so the first ones are from all over the book
-_PERCENTILE = 0.95
-_LEAST_SPREAD = 0.01
-Item = TypeVar("Item")
-
-_WORD = re.compile(r"[a-z]+")
-
-
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """A question from a far-away field and the words that a book about that field would have."""
+    """An off-topic query, and the words that a book about its subject would have."""
 
     ask: str
     subject: frozenset[str]
 
 
 def calibrate(embedder: Embedder, index: Index) -> Calibration:
-    """Measure an index: one pass through the model, one call of the engine."""
+    """Measure the noise floor of an index, with one call to the model and one to the engine."""
     sample = list(islice(index.scroll(), _SAMPLE))
     if not sample:
         raise CollectionEmpty(f"Collection '{index.info.collection}' is empty", hint="Index a book first.")
@@ -81,8 +83,8 @@ def calibrate(embedder: Embedder, index: Index) -> Calibration:
     in_book = _in_book(sample)
     if len(off_topic) < _FEWEST or not in_book:
         raise EmbeddingError(
-            "There are too few questions that the book does not speak of",
-            hint="Scores of a book about everything cannot be told from noise.",
+            "Too few off-topic queries are left: the book covers most of their subjects",
+            hint="Search works without a noise floor.",
         )
     vectors = embedder.embed_queries([*off_topic, *(question for question, _ in in_book)])
     found = index.query_batch(vectors[: len(off_topic)], 1)
@@ -114,39 +116,31 @@ def calibrate(embedder: Embedder, index: Index) -> Calibration:
 
 
 def off_topic_probes(sample: Sequence[Chunk]) -> list[Probe]:
-    """Return the questions whose subjects a book does not speak of, spread over the whole list."""
+    """Return off-topic queries whose subjects are not in the book, spread over the whole list."""
     words = {word for chunk in sample for word in _WORD.findall(f"{chunk.heading_path} {chunk.text}".lower())}
     usable = [probe for probe in all_probes() if probe.subject.isdisjoint(words)]
     return spread(usable, _QUESTIONS)
 
 
 def all_probes() -> list[Probe]:
-    """Read the list of questions from far-away fields."""
+    """Read the list of off-topic queries."""
     data = json.loads(files("recto.evaluation").joinpath("off_topic.json").read_text("utf-8"))
     return [Probe(entry["ask"], frozenset(entry["subject"])) for entry in data["probes"]]
 
 
-def percentile(ordered: Sequence[float], share: float) -> float:
-    """Return the value below which a share of the ordered values lies, between two of them where need be."""
-    place = share * (len(ordered) - 1)
-    below = int(place)
-    above = min(below + 1, len(ordered) - 1)
-    return ordered[below] + (ordered[above] - ordered[below]) * (place - below)
-
-
 def auroc(signal: Sequence[float], noise: Sequence[float]) -> float:
-    """Return how often a signal is above a noise; a tie is half (the area under the ROC curve)."""
+    """Return the area under the ROC curve: how often a signal is above a noise, a tie counting half."""
     wins = sum((one > other) + (one == other) / 2 for one in signal for other in noise)
     return wins / (len(signal) * len(noise)) if signal and noise else 0.0
 
 
 def cosine(one: Vector, other: Vector) -> float:
-    """Compare two vectors of length one."""
-    return sum(left * right for left, right in zip(one, other, strict=True))
+    """Return the cosine similarity of two unit vectors; 0 if their dimensions differ."""
+    return sum(map(mul, one, other)) if len(one) == len(other) else 0.0
 
 
 def _in_book(sample: Sequence[Chunk]) -> list[tuple[str, Chunk]]:
-    """Ask for sampled passages, in turn by their headings and by their first sentences."""
+    """Return queries for sampled chunks: headings and first sentences in turn."""
     chosen = spread([chunk for chunk in sample if chunk.text.strip()], _IN_BOOK)
     asked = (
         (heading_question(chunk) if number % 2 else first_sentence(chunk.text), chunk)
@@ -156,7 +150,7 @@ def _in_book(sample: Sequence[Chunk]) -> list[tuple[str, Chunk]]:
 
 
 def spread(items: Sequence[Item], most: int) -> list[Item]:
-    """Take a number of items from the whole length of a list."""
+    """Take items evenly from the whole list."""
     if len(items) <= most:
         return list(items)
     return [items[number * len(items) // most] for number in range(most)]

@@ -1,4 +1,4 @@
-"""Ask for every heading of a book by its own words, and list those that are not found: gaps that no suite of questions shows."""
+"""Search for every section of a book by its heading and first sentence, and list those that are not found."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
+from recto._util.text import with_anchor
 from recto.evaluation.calibration import first_sentence, heading_question
 from recto.evaluation.integrity import similar
 from recto.protocols import Index
@@ -15,19 +16,19 @@ from recto.search.retriever import Retriever
 from recto.types import HEADING_SEPARATOR, Chunk, Hit, Mode, Vector
 
 WITHIN = 5
-"""A section is reached if it is among so many first hits."""
+"""A section is reached if it is among this many first hits."""
 
-_BATCH = 32  # sections that are asked for at a time, each by two questions
+_BATCH = 32  # sections per batch, each with two queries
 _SAME_VECTOR = 0.98
 _SAME_TEXT = 0.9
-_COPIES = 4  # nearest passages that are compared with a section's own
+_COPIES = 4  # nearest chunks that are compared with a section's own
 
 Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Section:
-    """A heading of the book; `chunk_id` is its first chunk, or the first one below it if the heading has no text of its own."""
+class CoverageSection:
+    """A section of the book; `chunk_id` is its first chunk, or the first one below it if it has no text."""
 
     module: str
     page_url: str
@@ -41,12 +42,12 @@ class Section:
     has_text: bool = True
 
     @property
-    def place(self) -> str:
-        """The address that opens it."""
-        return f"{self.page_url}#{self.anchor}" if self.anchor else self.page_url
+    def link(self) -> str:
+        """The URL that opens it."""
+        return with_anchor(self.page_url, self.anchor)
 
     def holds(self, chunk: Chunk) -> bool:
-        """Whether a chunk is of this section; one without text of its own is found through the sections below it."""
+        """Return whether a chunk belongs to this section, or to one below it if it has no text."""
         if chunk.page_url != self.page_url:
             return False
         if not self.has_text:
@@ -56,9 +57,9 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Reached:
-    """How a section came: its rank by heading and by first sentence (None is beyond `WITHIN`), what came first, and its copies."""
+    """The ranks of a section by each query (None beyond `WITHIN`), the first results, and its copies."""
 
-    section: Section
+    section: CoverageSection
     heading_rank: int | None
     sentence_rank: int | None
     first: tuple[Chunk, ...]
@@ -66,19 +67,19 @@ class Reached:
 
     @property
     def unreachable(self) -> bool:
-        """Whether neither question brings it."""
+        """Whether neither query returns it."""
         return self.heading_rank is None and self.sentence_rank is None
 
     @property
     def shadowed_by(self) -> str:
-        """The module whose passages come before it whatever is asked, or nothing."""
+        """The module that always outranks it, or an empty string."""
         modules = {chunk.module_name for chunk in self.first}
         return modules.pop() if len(modules) == 1 and self.section.module not in modules else ""
 
 
 @dataclass(frozen=True, slots=True)
 class PageCoverage:
-    """One row of the heat map: how many sections a page has, and how many come by each question."""
+    """One page of the heat map: its sections, and how many of them each query returns."""
 
     module: str
     page_url: str
@@ -90,42 +91,42 @@ class PageCoverage:
 
     @property
     def heat(self) -> float:
-        """The share of questions that bring their section."""
+        """The share of queries that return their section."""
         return (self.by_heading + self.by_sentence) / (2 * self.sections)
 
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """Which headings of a book are found in a mode."""
+    """Which sections of a book are found in a mode."""
 
     collection: str
     sections: tuple[Reached, ...]
     confusion: dict[str, dict[str, int]]
-    """For each module, from which modules the first hits came."""
+    """For each module, the modules of the first hits."""
     mode: Mode = "hybrid"
 
     @property
     def unreachable(self) -> list[Reached]:
-        """Sections that do not come by any question of their own."""
+        """Sections that neither of their queries returns."""
         return [reached for reached in self.sections if reached.unreachable]
 
     @property
     def duplicates(self) -> list[Reached]:
-        """Sections that stand elsewhere in nearly the same words."""
+        """Sections whose text is nearly the same elsewhere."""
         return [reached for reached in self.sections if reached.copies]
 
     @property
     def shadowed(self) -> list[Reached]:
-        """Sections before which another module always comes."""
+        """Sections that are always outranked by another module."""
         return [reached for reached in self.sections if reached.shadowed_by]
 
     @property
     def share(self) -> float:
-        """The share of sections that come by at least one question."""
+        """The share of sections that at least one query returns."""
         return 1 - len(self.unreachable) / len(self.sections) if self.sections else 1.0
 
     def pages(self) -> list[PageCoverage]:
-        """Return the heat map, in the order of the pages' addresses within their modules."""
+        """Return the heat map, ordered by module and page URL."""
         rows: dict[tuple[str, str], list[Reached]] = {}
         for reached in self.sections:
             rows.setdefault((reached.section.module, reached.section.page_url), []).append(reached)
@@ -133,26 +134,26 @@ class Coverage:
 
 
 def cover(retriever: Retriever, progress: Progress | None = None, mode: Mode = "hybrid") -> Coverage:
-    """Ask for every section in a mode, in batches; of what was found only the verdict is kept."""
+    """Search for every section in batches."""
     index = retriever.open()
     sections = sections_of(index.scroll())
-    verdicts: list[Reached] = []
+    results: list[Reached] = []
     confusion: dict[str, Counter[str]] = {}
     for start in range(0, len(sections), _BATCH):
         batch = sections[start : start + _BATCH]
         for reached in _ask(retriever, index, batch, mode):
-            verdicts.append(reached)
+            results.append(reached)
             row = confusion.setdefault(reached.section.module, Counter())
             row.update(chunk.module_name for chunk in reached.first)
         if progress:
-            progress(len(verdicts), len(sections))
+            progress(len(results), len(sections))
     matrix = {module: dict(sorted(row.items())) for module, row in sorted(confusion.items())}
-    return Coverage(index.info.collection, tuple(verdicts), matrix, mode)
+    return Coverage(index.info.collection, tuple(results), matrix, mode)
 
 
-def sections_of(chunks: Iterable[Chunk]) -> list[Section]:
-    """Return every heading of the book in order, those without text of their own included."""
-    found: dict[tuple[str, str, tuple[str, ...]], Section] = {}
+def sections_of(chunks: Iterable[Chunk]) -> list[CoverageSection]:
+    """Return every section of the book in order, including those without text."""
+    found: dict[tuple[str, str, tuple[str, ...]], CoverageSection] = {}
     for chunk in chunks:
         _note(found, (chunk.page_url, chunk.anchor, chunk.headings), chunk, chunk.headings)
         for depth in range(2, len(chunk.headings)):
@@ -176,18 +177,18 @@ def sections_of(chunks: Iterable[Chunk]) -> list[Section]:
 
 
 def _note(
-    found: dict[tuple[str, str, tuple[str, ...]], Section],
+    found: dict[tuple[str, str, tuple[str, ...]], CoverageSection],
     key: tuple[str, str, tuple[str, ...]],
     chunk: Chunk,
     headings: tuple[str, ...],
     *,
     has_text: bool = True,
 ) -> None:
-    """Keep the first chunk of a heading."""
+    """Record the first chunk of a section."""
     known = found.get(key)
     if known is not None and known.chunk_index <= chunk.chunk_index:
         return
-    found[key] = Section(
+    found[key] = CoverageSection(
         module=chunk.module_name,
         page_url=chunk.page_url,
         page_title=chunk.page_title,
@@ -202,7 +203,7 @@ def _note(
 
 
 def _own_anchor(chunk: Chunk, heading: str) -> str:
-    """Return the anchor of a heading without text, which the first chunk below it carries beside its own."""
+    """Return the anchor of a heading without text; the first chunk below it has it among its own."""
     letters = "".join(filter(str.isalnum, heading)).lower()
     others = (anchor for anchor in chunk.anchors if "".join(filter(str.isalnum, anchor)).lower() == letters)
     return next(others, "")
@@ -210,7 +211,7 @@ def _own_anchor(chunk: Chunk, heading: str) -> str:
 
 @dataclass(slots=True)
 class _Asked:
-    """The questions of a batch, without the empty ones, and what they found."""
+    """The non-empty queries of a batch, and their hits."""
 
     texts: list[str] = field(default_factory=list)
     found: list[list[Hit]] = field(default_factory=list)
@@ -219,7 +220,7 @@ class _Asked:
         return self.found[self.texts.index(text.strip())] if text.strip() else []
 
 
-def _ask(retriever: Retriever, index: Index, batch: Sequence[Section], mode: Mode) -> list[Reached]:
+def _ask(retriever: Retriever, index: Index, batch: Sequence[CoverageSection], mode: Mode) -> list[Reached]:
     asked = _Asked(
         list(
             dict.fromkeys(
@@ -234,13 +235,11 @@ def _ask(retriever: Retriever, index: Index, batch: Sequence[Section], mode: Mod
     return [_reached(section, asked, next(near) if section.chunk_id in vectors else []) for section in batch]
 
 
-def _reached(section: Section, asked: _Asked, near: Sequence[Hit]) -> Reached:
+def _reached(section: CoverageSection, asked: _Asked, near: Sequence[Hit]) -> Reached:
     by_heading, by_sentence = asked.hits(section.by_heading), asked.hits(section.by_sentence)
     text = next((hit.chunk.text for hit in near if hit.chunk.id == section.chunk_id), None)
     others = (hit.chunk for hit in near if not section.holds(hit.chunk))
-    copies = [
-        _place(chunk) for chunk in others if text is not None and similar(text, chunk.text) >= _SAME_TEXT
-    ]
+    copies = [chunk.link for chunk in others if text is not None and similar(text, chunk.text) >= _SAME_TEXT]
     return Reached(
         section,
         _rank(section, by_heading),
@@ -252,12 +251,8 @@ def _reached(section: Section, asked: _Asked, near: Sequence[Hit]) -> Reached:
     )
 
 
-def _rank(section: Section, hits: Sequence[Hit]) -> int | None:
+def _rank(section: CoverageSection, hits: Sequence[Hit]) -> int | None:
     return next((rank for rank, hit in enumerate(hits, 1) if section.holds(hit.chunk)), None)
-
-
-def _place(chunk: Chunk) -> str:
-    return f"{chunk.page_url}#{chunk.anchor}" if chunk.anchor else chunk.page_url
 
 
 def _row(module: str, url: str, found: Sequence[Reached]) -> PageCoverage:

@@ -1,4 +1,4 @@
-"""Why a search answers as it does: ranks, margins, near misses, matched words; where an expected place is, or why it cannot come."""
+"""Explain a search: ranks, margins, near misses and matched words, and why an expected page is not found."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from enum import StrEnum
 from time import perf_counter
 
 from recto._util.names import filter_keys, nearest, page_key
+from recto._util.text import with_anchor
 from recto.errors import InvalidArgument
+from recto.evaluation.binding import passage_target
 from recto.evaluation.calibration import cosine
 from recto.protocols import Index
 from recto.search.fusion import rank
@@ -19,6 +21,9 @@ from recto.search.retriever import Retriever
 from recto.search.snippets import found_words, words_to_match
 from recto.types import NO_FILTERS, Chunk, Filters, Hit, IndexQuery, Mode
 
+_NEAR_MISSES = 5
+_FIRST_LIMIT = 200  # hits requested first for an expected page; then more, up to all
+
 
 @dataclass(frozen=True, slots=True)
 class Place:
@@ -28,13 +33,13 @@ class Place:
     anchor: str = ""
 
     def __str__(self) -> str:
-        """The way it was written."""
-        return f"{self.page}#{self.anchor}" if self.anchor else self.page
+        """Return `page#anchor`."""
+        return with_anchor(self.page, self.anchor)
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """The passages of a place; where there are none, `missing` says why and `near` what was perhaps meant."""
+class PlaceChunks:
+    """The chunks of a page or section; if there are none, `missing` says why and `near` is a guess."""
 
     chunks: tuple[Chunk, ...]
     missing: str = ""
@@ -52,27 +57,29 @@ def parse_place(text: str) -> Place:
     return Place(page, anchor)
 
 
-def find_place(index: Index, place: Place) -> Found:
-    """Return the passages of a place, or say what of it is not in the index."""
+def find_place(index: Index, place: Place) -> PlaceChunks:
+    """Return the chunks of a page or section, or say what is not in the index."""
     chunks = list(index.scroll(Filters(page_url=place.page))) or _by_path(index, place.page)
     if isinstance(chunks, str):
-        return Found((), f"There is no page '{place.page}' in the index.", chunks)
+        return PlaceChunks((), f"There is no page '{place.page}' in the index.", chunks)
     if not place.anchor:
-        return Found(tuple(chunks))
+        return PlaceChunks(tuple(chunks))
     there = tuple(chunk for chunk in chunks if place.anchor in (chunk.anchor, *chunk.anchors))
     if there:
-        return Found(there)
+        return PlaceChunks(there)
     anchors = dict.fromkeys(anchor for chunk in chunks for anchor in (chunk.anchor, *chunk.anchors) if anchor)
     if not anchors:
-        return Found(tuple(chunks), f"No anchors are stored for '{place.page}', so the whole page counts.")
+        return PlaceChunks(
+            tuple(chunks), f"No anchors are stored for '{place.page}', so the whole page counts."
+        )
     near = nearest(place.anchor, anchors)
-    return Found(
-        (), f"There is no '#{place.anchor}' on '{place.page}'.", f"{place.page}#{near}" if near else ""
+    return PlaceChunks(
+        (), f"There is no '#{place.anchor}' on '{place.page}'.", with_anchor(place.page, near) if near else ""
     )
 
 
 def _by_path(index: Index, page: str) -> list[Chunk] | str:
-    """Return the passages of the page with a path in the book, or the nearest name that there is."""
+    """Return the chunks of the page with a path in the book, or the nearest name that exists."""
     wanted = page_key(page)
     known: dict[str, str] = {}
     found: list[Chunk] = []
@@ -85,7 +92,7 @@ def _by_path(index: Index, page: str) -> list[Chunk] | str:
 
 
 def _nearest(wanted: str, known: dict[str, str]) -> str:
-    """Guess by the whole name, else by its last part: people leave out what stands before it."""
+    """Guess by the whole name, else by its last part: people often leave out the rest."""
     meant = nearest(wanted, known)
     if meant is None:
         last = {_last(name): name for name in known}
@@ -97,12 +104,8 @@ def _last(name: str) -> str:
     return name.rpartition("/")[2]
 
 
-_NEAR_MISSES = 5
-_FIRST_LOOK = 200  # hits that are looked at for an expected place; then more, up to all
-
-
 class Verdict(StrEnum):
-    """What became of an expected place."""
+    """The outcome for an expected page, section or passage."""
 
     FOUND = "found"
     TOO_LOW = "too_low"
@@ -114,7 +117,7 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
-    """A hit with its rank, its lead (by how much it is above the next one), and the words of the query that it has."""
+    """A hit with its rank, its lead over the next hit, and the query words that it contains."""
 
     rank: int
     hit: Hit
@@ -124,7 +127,7 @@ class Ranked:
 
 @dataclass(frozen=True, slots=True)
 class Leg:
-    """Where a chunk is in one of the two rankings that a hybrid search adds up; without a rank it is not in it."""
+    """The rank and score of a chunk in the dense or the lexical ranking; None if it is not in it."""
 
     rank: int | None
     score: float | None
@@ -132,9 +135,9 @@ class Leg:
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """Where an expected place is: its best chunk's rank and score, and how much it lacks for the last place that is shown.
+    """The rank and score of an expected page's best chunk, and how much it lacks to be shown.
 
-    `dense` and `lexical` are where that chunk is in the two rankings alone; `words` are the words of the query that it has.
+    `dense` and `lexical` are its positions in the two rankings; `words` are the query words that it contains.
     """
 
     wanted: str
@@ -152,7 +155,7 @@ class Expected:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What a step took."""
+    """The duration of a step."""
 
     name: str
     milliseconds: float
@@ -160,7 +163,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """A search in full: what is shown, what came just below, what was expected."""
+    """A search in full: the hits shown, the near misses, and the expected page."""
 
     query: str
     collection: str
@@ -182,7 +185,7 @@ class Explanation:
 
     @property
     def found(self) -> bool:
-        """Whether what was expected is shown; without an expectation, whether anything is."""
+        """Whether the expected page is shown; without an expectation, whether any hit is."""
         return self.expected.verdict is Verdict.FOUND if self.expected else bool(self.shown)
 
 
@@ -195,7 +198,7 @@ def explain(
     passage: str = "",
     mode: Mode = "hybrid",
 ) -> Explanation:
-    """Search as `Retriever.search` does, and look at everything around it."""
+    """Search like `Retriever.search`, and explain the ranking."""
     text = check_query(query)
     check_search(top_k, filters, None, mode=mode)
     steps: list[Step] = []
@@ -239,7 +242,7 @@ def explain(
 
 
 class _Search:
-    """Looks for what was expected, once the query has its vector."""
+    """Finds an expected page, section or passage in the ranking of an embedded query."""
 
     def __init__(
         self,
@@ -256,12 +259,12 @@ class _Search:
         self._explanation = explanation
 
     def expected(self, place: Place | None, passage: str) -> Expected:
-        """Say what became of a place, of a passage, or of a passage at a place."""
+        """Return the outcome for a page, a passage, or a passage on a page."""
         wanted = str(place) if place else f'"{passage}"'
         found = (
             find_place(self._index, place)
             if place
-            else Found(tuple(self._with_passage(self._index.scroll(), passage)))
+            else PlaceChunks(tuple(self._with_passage(self._index.scroll(), passage)))
         )
         if place and found.missing and not found.chunks:
             verdict = Verdict.NO_ANCHOR if "#" in found.missing else Verdict.NO_PAGE
@@ -279,28 +282,30 @@ class _Search:
 
     @staticmethod
     def _with_passage(chunks: Iterable[Chunk], passage: str) -> list[Chunk]:
-        """Return the chunks that hold a quoted text, whatever its white space and case."""
-        wanted = _plain(passage)
-        return [chunk for chunk in chunks if wanted in _plain(chunk.text)]
+        """Return the chunks that contain a quoted text, ignoring white space and case."""
+        wanted = passage_target(passage)
+        return [chunk for chunk in chunks if wanted.holds(chunk)]
 
     def _no_passage(self, wanted: str, passage: str, chunks: Sequence[Chunk]) -> Expected:
-        """Show what comes nearest to a text that is in no chunk."""
+        """Return the chunk nearest to a text that no chunk contains."""
         vector = self._retriever.embedder.embed_query(passage)
         near = self._index.query(vector, 1)
-        where = f"no passage of {chunks[0].link}" if chunks else "no passage of the index"
-        message = f"The quoted text is in {where}. It may have been changed, or stand in two passages; a shorter quotation may be found."
+        where = f"no chunk of {chunks[0].link}" if chunks else "no chunk of the index"
+        message = f"The quoted text is in {where}. It may have changed, or span two chunks: quote less."
         return Expected(wanted, Verdict.NO_PASSAGE, message, near[0].chunk.link if near else "")
 
     def _excluded(self, chunks: Sequence[Chunk]) -> str:
-        """Say which filter lets none of the chunks through, if one does."""
+        """Say which filter excludes all of the chunks, if one does."""
         filters = self._explanation.filters
         asked = set(filter_keys(filters.modules))
         if asked and all(asked.isdisjoint(chunk.module_keys) for chunk in chunks):
-            return f"It is of module '{chunks[0].module_name}', which --module {', '.join(filters.modules)} leaves out."
+            return (
+                f"Its module '{chunks[0].module_name}' is excluded by --module {', '.join(filters.modules)}."
+            )
         if filters.page_url is not None and all(
             page_key(chunk.page_url) != page_key(filters.page_url) for chunk in chunks
         ):
-            return f"It is on {chunks[0].page_url}, which --url {filters.page_url} leaves out."
+            return f"Its page {chunks[0].page_url} is excluded by --url {filters.page_url}."
         return ""
 
     def _ranked(self, wanted: str, chunks: Sequence[Chunk], filters: Filters) -> Expected:
@@ -308,9 +313,9 @@ class _Search:
         listed = self._up_to({chunk.id for chunk in chunks}, mode, filters)
         if not listed:
             nearest = self._nearest(chunks)
-            message = "The search does not return it, however many hits are asked for."
+            message = "The search does not return it, whatever the top k."
             if mode == "lexical":
-                message = "It has none of the words of the query."
+                message = "It contains none of the query's words."
             return self._with_legs(Expected(wanted, Verdict.TOO_LOW, message, hit=nearest), nearest, filters)
         *above, best = listed
         place = Expected(
@@ -329,7 +334,7 @@ class _Search:
         )
 
     def _with_legs(self, expected: Expected, hit: Hit, filters: Filters) -> Expected:
-        """Add where a chunk is in the dense ranking and in the lexical one."""
+        """Add the positions of a chunk in the dense and the lexical ranking."""
         dense = self._leg(hit, "dense", filters)
         if dense.score is None:
             dense = replace(dense, score=hit.dense)
@@ -342,7 +347,7 @@ class _Search:
         return Leg(len(listed), listed[-1].score) if listed else Leg(None, None)
 
     def _nearest(self, chunks: Sequence[Chunk]) -> Hit:
-        """Return the most similar of some chunks by their stored vectors, without a search."""
+        """Return the chunk most similar to the query by stored vectors, without a search."""
         vectors = self._index.vectors([chunk.id for chunk in chunks])
         similar = [
             (cosine(self._vector, vectors[chunk.id]), chunk) for chunk in chunks if chunk.id in vectors
@@ -351,8 +356,8 @@ class _Search:
         return Hit(score, chunk, score)
 
     def _up_to(self, wanted: set[str], mode: Mode, filters: Filters) -> list[Hit]:
-        """Return the hits up to the first wanted one, asking for more and more of them; nothing if it never comes."""
-        limit, everything = _FIRST_LOOK, self._explanation.chunks
+        """Return the hits up to the first wanted one, with a growing limit; empty if it never appears."""
+        limit, everything = _FIRST_LIMIT, self._explanation.chunks
         while True:
             hits = self._hits(limit, mode, filters)
             for place, hit in enumerate(hits, 1):
@@ -398,7 +403,3 @@ def _note(steps: list[Step], name: str, began: float) -> float:
     now = perf_counter()
     steps.append(Step(name, (now - began) * 1e3))
     return now
-
-
-def _plain(text: str) -> str:
-    return " ".join(text.split()).lower()

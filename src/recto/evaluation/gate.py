@@ -18,18 +18,18 @@ _EXPRESSION = re.compile(r"\s*([^<>=\s]+)\s*(>=|>)\s*([0-9.]+)(%?)\s*")
 
 @dataclass(frozen=True, slots=True)
 class Threshold:
-    """The least that a measure's mean has to be, such as `Hit@5>=0.9`."""
+    """The minimum of a measure's mean, such as `Hit@5>=0.9`."""
 
     measure: Measure
     least: float
     strict: bool = False
 
     def __str__(self) -> str:
-        """The expression, which `parse_threshold` reads."""
+        """Return the expression; `parse_threshold` reads it back."""
         return f"{self.measure}{'>' if self.strict else '>='}{self.least:g}"
 
     def met_by(self, value: float) -> bool:
-        """Whether a mean is enough; a share that rounds to it is."""
+        """Return whether a mean is high enough, allowing for rounding errors."""
         return (
             value > self.least
             if self.strict
@@ -39,7 +39,7 @@ class Threshold:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One condition of the gate, whether it holds, and the numbers behind it."""
+    """One condition of the gate, whether it holds, and why."""
 
     name: str
     holds: bool
@@ -68,7 +68,7 @@ def parse_threshold(expression: str) -> Threshold:
 def checks(
     run: Run, thresholds: Sequence[Threshold] = (), comparison: Comparison | None = None
 ) -> tuple[Check, ...]:
-    """Return all conditions of the gate; a run with nothing measured, or nothing compared, never passes."""
+    """Return all conditions of the gate; a run without measured or compared questions never passes."""
     found = [_measured(run)]
     scores = run.scores()
     for threshold in thresholds:
@@ -82,7 +82,7 @@ def checks(
         found.append(Check(str(threshold), holds, reason))
     if not thresholds and run.share is not None:
         reason = f"{run.passed} of {len(run.judged)} questions passed"
-        found.append(Check(f"at least {run.threshold:.0%} pass", run.share >= run.threshold - 1e-9, reason))
+        found.append(Check(f"at least {run.threshold:.0%} pass", run.sufficient, reason))
     return (*found, *_losses(comparison)) if comparison else tuple(found)
 
 
@@ -95,9 +95,9 @@ def _measured(run: Run) -> Check:
             reason="nothing in this suite can be measured on this index",
         )
     reason = (
-        f"{gone} question{'' if gone == 1 else 's'} UNMEASURED: what is expected is not in the index"
+        f"{gone} question{'' if gone == 1 else 's'} UNMEASURED: their targets are not in the index"
         if gone
-        else "all places exist"
+        else "all targets exist"
     )
     return Check("everything is measured", holds=not gone, reason=reason)
 
@@ -110,7 +110,8 @@ def _losses(comparison: Comparison) -> list[Check]:
         Check(
             f"no loss of {delta.measure}",
             not delta.significant_drop,
-            f"{delta.before:.3f} -> {delta.now:.3f}, {delta.delta.mean:+.3f} [{delta.delta.low:+.3f}, {delta.delta.high:+.3f}], "
+            f"{delta.before:.3f} -> {delta.now:.3f}, {delta.delta.mean:+.3f} "
+            f"[{delta.delta.low:+.3f}, {delta.delta.high:+.3f}], "
             f"p = {delta.p_value:.3f} over {delta.delta.count} questions",
         )
         for delta in watched

@@ -1,4 +1,4 @@
-"""Whether an index still holds what was put into it: every passage's text, place, number and vector."""
+"""Check that an index still contains what was published: texts, fields, order and vectors of all chunks."""
 
 from __future__ import annotations
 
@@ -17,10 +17,31 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from recto.book.chunking import chunk_id
+from recto.evaluation.calibration import cosine
 from recto.protocols import Embedder, Index, Source
 from recto.types import HEADING_SEPARATOR, Chunk, Page, Vector
 
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
 _EXAMPLES = 5
+_WORD = re.compile(r"\w+")
+_HERE = 0.8  # share of a chunk's words that its lines must contain
+_REPEATED = ("|", "```", "~~~", ":::", "<", "#", "!!!", "???", "===", "participant ", "actor ")
+"""Prefixes of lines that the chunker may repeat, such as table headers."""
+
+_PAGES = 32  # pages whose shortest chunk is embedded again
+_SUSPECTS = 6  # chunks that are farthest from the others: noise is among them, if there is any
+_KEPT = 4000  # vectors from which the mean is computed
+_LENGTH_OFF = 0.01
+_SAME = 0.97  # least cosine of the same text and model, in any precision
+_FOREIGN_SAME = 0.5  # the same for foreign chunks, which may be embedded with more text around them
+_OUTLIER = 6.0  # median absolute deviations below the median
+MOST = 10_000
+"""Chunks to check in a large index, unless all are requested."""
+
+_BATCH = 256
+Progress = Callable[[int, int], None]
 
 
 class IssueKind(StrEnum):
@@ -47,45 +68,45 @@ class IssueKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Issue:
-    """A kind of damage, how often it was found, and some of the places."""
+    """A kind of damage, its count, and a few examples."""
 
-    trouble: IssueKind
+    kind: IssueKind
     count: int
     places: tuple[str, ...]
 
 
 @dataclass(slots=True)
 class Issues:
-    """Counts troubles while an index is read; only a few places of each are kept."""
+    """Counts issues while an index is read; keeps a few examples of each."""
 
     _counts: dict[IssueKind, int] = field(default_factory=dict)
     _places: dict[IssueKind, dict[str, None]] = field(default_factory=dict)
 
-    def add(self, trouble: IssueKind, place: str, count: int = 1) -> None:
-        """Note one more."""
-        self._counts[trouble] = self._counts.get(trouble, 0) + count
-        places = self._places.setdefault(trouble, {})
+    def add(self, kind: IssueKind, place: str, count: int = 1) -> None:
+        """Count an issue."""
+        self._counts[kind] = self._counts.get(kind, 0) + count
+        places = self._places.setdefault(kind, {})
         if len(places) < _EXAMPLES:
             places[place] = None
 
     def listed(self) -> tuple[Issue, ...]:
-        """Return what was noted, in the order of the kinds."""
+        """Return the issues in the order of their kinds."""
         return tuple(
-            Issue(trouble, self._counts[trouble], tuple(self._places[trouble]))
-            for trouble in IssueKind
-            if trouble in self._counts
+            Issue(kind, self._counts[kind], tuple(self._places[kind]))
+            for kind in IssueKind
+            if kind in self._counts
         )
 
 
 def place(chunk: Chunk) -> str:
-    """Name a passage for people."""
-    return f"{chunk.page_url or chunk.source or chunk.id} (passage {chunk.chunk_index})"
+    """Describe a chunk for people."""
+    return f"{chunk.page_url or chunk.source or chunk.id} (chunk {chunk.chunk_index})"
 
 
 def embedded_text(chunk: Chunk) -> str | None:
-    """Return the text that was embedded for one of Recto's chunks: the one that its hash was made of, or None if that is another.
+    """Return the text that was embedded for a chunk, by its content hash; None if the text has changed.
 
-    A heading path that is too long for the model's window was shortened: outer headings first, then the last one by halves.
+    The chunker shortens a heading path that is too long: outer headings first, then the last one by halves.
     """
     headings = chunk.headings
     paths = [HEADING_SEPARATOR.join(headings[start:]) for start in range(max(len(headings), 1))]
@@ -97,45 +118,37 @@ def embedded_text(chunk: Chunk) -> str | None:
     )
 
 
-_WORD = re.compile(r"\w+")
-
-
 def words(text: str) -> Counter[str]:
-    """Count the words of a text; entities count as what they stand for."""
+    """Count the words of a text, with HTML entities decoded."""
     return Counter(_WORD.findall((html.unescape(text) if "&" in text else text).lower()))
 
 
 def contained(part: Counter[str], whole: Counter[str]) -> float:
-    """Return the share of a text's different words that another text has, too."""
+    """Return the share of a text's distinct words that another text contains."""
     return len(part.keys() & whole.keys()) / len(part) if part else 1.0
 
 
 def similar(one: str, other: str) -> float:
-    """Return the share of words that two texts have in common, of all that either has."""
+    """Return the share of words that two texts have in common (Jaccard index of word counts)."""
     left, right = words(one), words(other)
     either = (left | right).total()
     return (left & right).total() / either if either else 1.0
 
 
-_HERE = 0.8  # share of a passage's words that its lines must have
-_REPEATED = ("|", "```", "~~~", ":::", "<", "#", "!!!", "???", "===", "participant ", "actor ")
-"""How lines begin that may be stored again with what comes after them."""
-
-
 @dataclass(slots=True)
 class SourceCheck:
-    """Takes the passages of an index and compares them with the pages of a book."""
+    """Compares the chunks of an index with the pages of a book."""
 
     changed: frozenset[str] = frozenset()
-    """Paths of pages that were edited since: a text that is not there any more is no damage."""
+    """Paths of pages that were edited since: a missing text there is no damage."""
     _chunks: dict[str, list[Chunk]] = field(default_factory=dict)
 
     def add(self, chunk: Chunk) -> None:
-        """Take a passage."""
+        """Add a chunk."""
         self._chunks.setdefault(chunk.source, []).append(chunk)
 
     def compare(self, source: Source, issues: Issues) -> int:
-        """Read the book once and return how many passages were compared; what is not on its page is looked for on the others."""
+        """Read the book once and return the number of compared chunks; find the pages of misplaced ones."""
         lost: list[tuple[Chunk, Counter[str]]] = []
         everything: dict[str, Counter[str]] = {}
         compared = 0
@@ -171,7 +184,7 @@ class SourceCheck:
 
 
 class _Lines:
-    """The words of a page by its lines; a page that partials were put into has the lines of its own file."""
+    """The words of a page by line; line numbers are those of its own file, without included files."""
 
     def __init__(self, page: Page) -> None:
         self._lines = page.text.split("\n")
@@ -180,25 +193,13 @@ class _Lines:
         self._repeated = words("\n".join(repeated))
 
     def between(self, first: int, last: int) -> Counter[str]:
-        """Count the words from one line to another, and those that may be repeated from elsewhere."""
+        """Count the words of a range of lines, and of lines that the chunker may repeat."""
         lines = self._lines[bisect_left(self._numbers, first) : bisect_right(self._numbers, last)]
         return words("\n".join(lines)) + self._repeated
 
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-_PAGES = 32  # pages of which the shortest passage is embedded again
-_SUSPECTS = 6  # passages that are far from all others; noise is among them, if there is any
-_KEPT = 4000  # vectors from which the middle is taken
-_LENGTH_OFF = 0.01
-_SAME = 0.97  # the same model gives the same text at least this cosine, in any precision
-_FOREIGN_SAME = 0.5  # of unknown texts around the passage: below this it cannot be the same model
-_OUTLIER = 6.0  # median absolute deviations below the median
-
-
 class VectorCheck:
-    """Takes passages batch by batch and keeps only those that will be embedded again."""
+    """Checks vectors batch by batch, and keeps the chunks to embed again."""
 
     def __init__(self, *, own: bool) -> None:
         self._own = own
@@ -211,7 +212,7 @@ class VectorCheck:
         self._suspects: list[tuple[float, str, Chunk, Vector]] = []
 
     def add(self, chunks: Sequence[Chunk], vectors: Mapping[str, Vector], issues: Issues) -> None:
-        """Look at the vectors of some passages: finite, of length one, and how far from the others."""
+        """Check that the vectors of some chunks are finite and normalised."""
         import numpy as np
 
         usable: list[Chunk] = []
@@ -232,11 +233,11 @@ class VectorCheck:
             self._settle()
 
     def compare(self, embedder: Embedder, issues: Issues) -> tuple[float | None, int]:
-        """Embed the kept passages again; return the middle of the cosines, and how many there were."""
+        """Embed the kept chunks again; return the median cosine, and the number of chunks."""
         self._settle()
         suspects = {chunk.id: (chunk, vector) for _, _, chunk, vector in self._suspects}
         sampled = {chunk.id: (chunk, self._stored[chunk.page_url]) for _, chunk in self._shortest.values()}
-        # A text that is not the one that was embedded is told of already; its vector says nothing more.
+        # A changed text is reported already; its vector tells nothing more.
         texts = {
             id: embedded_text(chunk) if self._own else chunk.text
             for id, (chunk, _) in (suspects | sampled).items()
@@ -250,7 +251,7 @@ class VectorCheck:
         if not known:
             return None, 0
         fresh = dict(zip(known, embedder.embed_documents(list(known.values())), strict=True))
-        cosines = {id: _cosine(fresh[id], (suspects | sampled)[id][1]) for id in known}
+        cosines = {id: cosine(fresh[id], (suspects | sampled)[id][1]) for id in known}
         agreement = (
             median(cosines[id] for id in known if id in sampled)
             if set(known) & set(sampled)
@@ -268,11 +269,11 @@ class VectorCheck:
                 issues.add(IssueKind.OTHER_VECTOR, place((suspects | sampled)[id][0]))
             more = sum(id not in known for id in self._outliers())
             if more and any(id in suspects for id in wrong):
-                issues.add(IssueKind.OTHER_VECTOR, "others that are as far from all passages", more)
+                issues.add(IssueKind.OTHER_VECTOR, "others that are as far from all chunks", more)
         return agreement, len(known)
 
     def _keep_shortest(self, chunk: Chunk, vector: Vector) -> None:
-        """Keep the shortest passage of a page: it is the cheapest to embed, and shows an exchange of pages as well as any."""
+        """Keep the shortest chunk of a page: it is the cheapest to embed, and reveals swapped pages, too."""
         known = self._shortest.get(chunk.page_url)
         if known is None and len(self._shortest) >= _PAGES:
             return
@@ -281,7 +282,7 @@ class VectorCheck:
             self._stored[chunk.page_url] = vector
 
     def _settle(self) -> None:
-        """Measure how near the waiting vectors are to the middle of all, and keep the farthest."""
+        """Compare the waiting vectors with the mean, and keep the farthest."""
         import numpy as np
 
         if not self._waiting:
@@ -297,29 +298,15 @@ class VectorCheck:
         self._waiting = []
 
     def _outliers(self) -> list[str]:
-        """Name the vectors that are much farther from the middle than is usual."""
+        """Return the ids of vectors that are unusually far from the mean."""
         middle = median(self._near.values())
         usual = median(abs(near - middle) for near in self._near.values())
         return [id for id, near in self._near.items() if near < middle - _OUTLIER * usual]
 
 
-def _cosine(one: Vector, other: Vector) -> float:
-    return (
-        sum(left * right for left, right in zip(one, other, strict=True)) if len(one) == len(other) else 0.0
-    )
-
-
-MOST = 10_000
-"""Passages that are checked of a large index, unless all are asked for."""
-
-_BATCH = 256
-
-Progress = Callable[[int, int], None]
-
-
 @dataclass(frozen=True, slots=True)
 class Integrity:
-    """What a check found; `agreement` is the middle cosine between stored and fresh vectors of the same texts."""
+    """The result of a check; `agreement` is the median cosine of stored and fresh vectors."""
 
     chunks: int
     checked: int
@@ -330,7 +317,7 @@ class Integrity:
 
     @property
     def complete(self) -> bool:
-        """Whether every passage was looked at."""
+        """Whether every chunk was checked."""
         return self.checked == self.chunks
 
 
@@ -343,10 +330,10 @@ def examine(
     everything: bool = False,
     progress: Progress | None = None,
 ) -> Integrity:
-    """Read an index once, batch by batch; with an embedder also compare vectors, with a source also compare texts.
+    """Read an index once in batches; with an embedder also compare vectors, with a source also compare texts.
 
-    Pages that were `changed` since in the source are not compared with it. Of a collection that Recto did not make only that is checked
-    which every pipeline must keep.
+    Pages in `changed` were edited since and are not compared with the source. Collections of other pipelines
+    get only the checks that apply to every pipeline.
     """
     total = index.count()
     issues = Issues()
@@ -406,7 +393,7 @@ def _is_address(url: str, *, strict: bool) -> bool:
 
 
 class _Pages:
-    """Which numbers the passages of each page have: they must be 0 to n-1, each once, in the order of their lines."""
+    """The chunk indexes of each page: they must be 0 to n-1, each once, in the order of their lines."""
 
     def __init__(self, *, own: bool) -> None:
         self._own = own
@@ -447,7 +434,7 @@ class _Pages:
 
 
 def _check_whole(index: Index, content: int, issues: Issues) -> None:
-    """Compare all ids and hashes with what was published."""
+    """Compare all ids and hashes with the published content hash."""
     made = index.info.fingerprint
     if made is not None and made.content_hash != f"{content:064x}":
         issues.add(IssueKind.NOT_AS_PUBLISHED, index.info.collection)

@@ -1,8 +1,8 @@
 """Measures as values: `nDCG@10` is a measure, its text is its name, and the name reads back as the measure.
 
-A result's gain says how much it is worth: 1 or 0, or a grade. Hits are chunks and targets are places of the book, so a result gains only
-if it reaches a target that no earlier result has reached: a second chunk of the same page is worth nothing, yet takes its place in the
-ranking, as it does on a reader's screen. All targets together are the ideal gains.
+The gain of a result is 1 or 0, or a grade. Hits are chunks, but targets are pages or sections, so a result
+gains only if it reaches a target that no earlier result reached: a second chunk of the same page gains
+nothing, but takes up a rank. All targets together are the ideal gains.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from recto.errors import InvalidArgument
 
 MISSING = 0.0
-"""What a question counts that a run does not answer."""
+"""The value of a question without results."""
 
 _NAME = re.compile(r"\s*([A-Za-z]+)(?:@([0-9]{1,4}))?\s*")
 _MOST = 1000
@@ -23,9 +23,9 @@ _MOST = 1000
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """The gains of a question's results in their order, those of all its targets, and whether the first result's module is right.
+    """The gains of a question's results and of its targets, and whether the first result's module is right.
 
-    `module` is None where no module is expected; `ideal` is empty where no place is expected, and then no rank is measured.
+    `module` is None if no module is expected; `ideal` is empty if no target is expected.
     """
 
     gains: tuple[float, ...]
@@ -35,17 +35,17 @@ class Judged:
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """A kind of measure, and how many results it looks at."""
+    """A kind of measure, and its cutoff."""
 
     kind: str
     cutoff: int | None = None
 
     def __str__(self) -> str:
-        """The name, which `parse_measure` reads."""
+        """Return the name; `parse_measure` reads it back."""
         return self.kind if self.cutoff is None else f"{self.kind}@{self.cutoff}"
 
     def of(self, judged: Judged) -> float | None:
-        """Return the value for one question, or None where it does not apply."""
+        """Return the value for one question, or None if the measure does not apply."""
         if self.kind == "ModuleAccuracy":
             return None if judged.module is None else float(judged.module)
         if not judged.ideal:
@@ -55,7 +55,7 @@ class Measure:
     def per_query(
         self, ideal: Mapping[str, Sequence[float]], gains: Mapping[str, Sequence[float]]
     ) -> dict[str, float]:
-        """Return the value for every judged question; one that the run has no results for counts as missing."""
+        """Return the value for every judged question; a question without results counts as `MISSING`."""
         values = {
             query: self.of(Judged(tuple(gains.get(query, ())), tuple(best))) for query, best in ideal.items()
         }
@@ -63,7 +63,7 @@ class Measure:
 
 
 def parse_measure(name: str) -> Measure:
-    """Read a measure's name; case does not matter, and the names that trec_eval and ir-measures use are known too."""
+    """Parse a measure's name, in any case; names of trec_eval and ir-measures work, too."""
     found = _NAME.fullmatch(name)
     kind = _SPELLINGS.get(found[1].lower()) if found else None
     if found is None or kind is None:
@@ -158,4 +158,4 @@ DEFAULT_MEASURES = (
     Measure("ModuleAccuracy"),
 )
 GATED_MEASURES = (Measure("MRR"), Measure("Hit", 5))
-"""Few on purpose: every further measure that is watched makes a false alarm likelier or a real loss harder to see."""
+"""Few on purpose: every further gated measure makes false alarms likelier or real drops harder to detect."""

@@ -1,4 +1,4 @@
-"""Ask two indexes the same questions in every mode and list where they differ."""
+"""Search two indexes for the same queries in every mode, and list the differences."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _BATCH = 8  # queries; each is up to three searches in one request, which has a 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A question that two indexes answer differently, and how."""
+    """A query with different results in two indexes."""
 
     query: str
     what: str
@@ -23,7 +23,7 @@ class Difference:
 def compare(
     embedder: Embedder, left: Index, right: Index, suite: Suite, top_k: int
 ) -> dict[Mode, list[Difference]]:
-    """Embed every question once, search both in each mode that both have, and return the differences in ids and scores."""
+    """Search both indexes in each mode that both support, and return the differences in ids and scores."""
     found: dict[Mode, list[Difference]] = {mode: [] for mode in shared_modes(left, right)}
     for start in range(0, len(suite.expectations), _BATCH):
         queries = [expectation.query for expectation in suite.expectations[start : start + _BATCH]]

@@ -1,4 +1,4 @@
-"""Keep the last coverage and the last validation of each collection, for those who look at an index without measuring it."""
+"""Save the last coverage and validation of each collection, for the health page."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from recto.errors import StorageError
 
 if TYPE_CHECKING:
     from recto.evaluation.coverage import Coverage, Reached
-    from recto.evaluation.runs import Answer, Run, ValidationReport
+    from recto.evaluation.runs import QueryResult, Run
     from recto.types import IndexInfo
 
 _FORMAT = 1
@@ -21,7 +21,7 @@ _COVERAGE, _SUITE = "coverage", "suite"
 
 
 def keep_coverage(home: Path, info: IndexInfo, found: Coverage) -> None:
-    """Keep which sections of a book could be reached."""
+    """Save which sections of a book are reached."""
     pages: dict[str, dict[str, Any]] = {}
     for reached in found.sections:
         section = reached.section
@@ -45,7 +45,7 @@ def keep_coverage(home: Path, info: IndexInfo, found: Coverage) -> None:
 
 
 def keep_run(home: Path, info: IndexInfo, run: Run) -> None:
-    """Keep how a suite went."""
+    """Save the results of a suite."""
     failed = [
         {"query": answer.query, "reason": _why(answer)} for answer in run.answers if answer.passed is False
     ]
@@ -63,36 +63,13 @@ def keep_run(home: Path, info: IndexInfo, run: Run) -> None:
     )
 
 
-def keep_report(home: Path, info: IndexInfo, report: ValidationReport) -> None:
-    """Keep how the documented questions went."""
-    failed = [
-        {"query": verdict.expectation.query, "reason": f"the first passage is from {verdict.actual}"}
-        for verdict in report.verdicts
-        if not verdict.passed
-    ]
-    measures = {"Accuracy": round(report.accuracy, 6)}
-    total = len(report.verdicts)
-    _keep(
-        home,
-        info,
-        _SUITE,
-        {
-            "name": report.suite,
-            "passed": report.passed,
-            "total": total,
-            "measures": measures,
-            "failed": failed,
-        },
-    )
-
-
 def read_coverage(home: Path, info: IndexInfo) -> dict[str, Any] | None:
-    """Return the last coverage of a collection, if there is one; `current` tells whether it is of this very index."""
+    """Return the last coverage of a collection; `current` says whether it belongs to this generation."""
     return _read(home, info, _COVERAGE, ("made_at", "generation", "pages", "reached", "total"))
 
 
 def read_suite(home: Path, info: IndexInfo) -> dict[str, Any] | None:
-    """Return the last run of a suite, if there is one; see `read_coverage`."""
+    """Return the last run of a suite; see `read_coverage`."""
     return _read(
         home, info, _SUITE, ("made_at", "generation", "name", "passed", "total", "measures", "failed")
     )
@@ -119,12 +96,7 @@ def _read(home: Path, info: IndexInfo, kind: str, fields: tuple[str, ...]) -> di
         if data["format"] != _FORMAT:
             return None
         return {name: data[name] for name in fields} | {"current": data["generation"] == info.generation}
-    except (
-        OSError,
-        ValueError,
-        KeyError,
-        TypeError,
-    ):  # none yet, or one that another version wrote; it is made again by its command
+    except (OSError, ValueError, KeyError, TypeError):  # none yet, or written by another version
         return None
 
 
@@ -140,9 +112,9 @@ def _state(reached: Reached) -> str:
     return "shadowed" if reached.shadowed_by else "reached"
 
 
-def _why(answer: Answer) -> str:
-    """Say in one line what came instead."""
+def _why(answer: QueryResult) -> str:
+    """Say in one line what was found instead."""
     if answer.nothing:
-        return "something came, though nothing in the book answers it"
-    first = f"first came {answer.found[0].place}" if answer.found else "nothing came"
-    return f"expected {answer.expected}; {first}"
+        return "results above the noise floor, although the book does not cover the query"
+    first = answer.found[0].link if answer.found else "nothing"
+    return f"expected {answer.expected}; the first result is {first}"

@@ -1,30 +1,35 @@
-"""Run a suite: the contract's report of first passages, and the full run that measures, baselines and gates are made from."""
+"""Run a suite: ask its questions in batches, judge the results, and aggregate them."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from sys import intern
 from time import perf_counter
 from typing import Any
 
-from recto._util.names import filter_keys, page_key
-from recto.errors import InvalidArgument
-from recto.evaluation.binding import Bound, BoundSuite, Missing, bind
+from recto._util.text import with_anchor
+from recto.errors import InvalidArgument, RectoError
+from recto.evaluation.binding import Bound, BoundSuite, Missing, bind, bind_by_name
 from recto.evaluation.measures import DEFAULT_MEASURES, Measure
-from recto.evaluation.statistics import Estimate, estimate
+from recto.evaluation.statistics import ScoreEstimate, estimate
 from recto.evaluation.suites import DEFAULT_THRESHOLD, Expectation, Suite
 from recto.protocols import Progress
 from recto.search.query import DEFAULT_TOP_K, MAX_TOP_K
 from recto.search.response import LINE
 from recto.search.retriever import Retriever
-from recto.types import HEADING_SEPARATOR, Chunk, Filters, Fingerprint, Hit, Mode, SearchResponse
+from recto.types import Filters, Fingerprint, Hit, Mode, SearchResponse
+
+Search = Callable[[Sequence[Expectation]], Iterable[SearchResponse | RectoError]]
+"""Answers questions that have the same filters, in their order."""
+
+_BATCH = 32
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """One result: where it is from, and how near it was."""
+class FoundChunk:
+    """One result of a question: where it is from, and its score."""
 
     page: str
     anchor: str
@@ -33,11 +38,11 @@ class Found:
     chunk_id: str
 
     @staticmethod
-    def of(hit: Hit) -> Found:
-        """Take from a hit what a report needs; its text is let go."""
+    def of(hit: Hit) -> FoundChunk:
+        """Take from a hit what a report needs; its text is not kept."""
         chunk = hit.chunk
-        # Interned: a large suite meets the same places over and over.
-        return Found(
+        # Interned: the results of a large suite repeat the same URLs.
+        return FoundChunk(
             intern(chunk.page_url),
             intern(chunk.anchor),
             intern(chunk.module_name),
@@ -46,14 +51,14 @@ class Found:
         )
 
     @property
-    def place(self) -> str:
-        """The address that opens it."""
-        return f"{self.page}#{self.anchor}" if self.anchor else self.page
+    def link(self) -> str:
+        """The URL that opens the section."""
+        return with_anchor(self.page, self.anchor)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values."""
         return {
-            "place": self.place,
+            "place": self.link,
             "module": self.module,
             "score": round(self.score, 6),
             "chunk_id": self.chunk_id,
@@ -61,8 +66,12 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """How one question went; `ranks` are the places of results that reach a target, `passed` is None where nobody can judge."""
+class QueryResult:
+    """The outcome of one question.
+
+    `ranks` are the ranks of results that reach a target. `passed` is None if the question cannot be judged.
+    `response` is set only if the run keeps responses, `error` only if the search failed.
+    """
 
     key: str
     query: str
@@ -70,23 +79,38 @@ class Answer:
     expected: str
     modules: tuple[str, ...]
     tags: tuple[str, ...]
-    found: tuple[Found, ...]
+    found: tuple[FoundChunk, ...]
     ranks: tuple[int, ...]
     passed: bool | None
     measures: dict[str, float]
     ms: float
     nothing: bool = False
     module_right: bool | None = None
+    expects_page: bool = False
+    response: SearchResponse | None = None
+    error: RectoError | None = None
 
     @property
     def rank(self) -> int | None:
-        """Where the first target came."""
+        """The rank of the first result that reaches a target."""
         return self.ranks[0] if self.ranks else None
 
     @property
     def outcome(self) -> str:
         """One word for a report."""
         return "not judged" if self.passed is None else "passed" if self.passed else "failed"
+
+    @property
+    def actual(self) -> str:
+        """The module of the first result if a module is expected, else its page."""
+        if not self.found:
+            return "(no results)"
+        return self.found[0].module if self.modules else self.found[0].page
+
+    @property
+    def score(self) -> float:
+        """The score of the first result."""
+        return self.found[0].score if self.found else 0.0
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values."""
@@ -107,7 +131,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """All answers of a suite on one index, and what could not be measured."""
+    """The results of a suite on one index, and what could not be measured."""
 
     suite: str
     suite_digest: str
@@ -118,14 +142,14 @@ class Run:
     depth: int
     threshold: float
     measures: tuple[Measure, ...]
-    answers: tuple[Answer, ...]
+    answers: tuple[QueryResult, ...]
     unmeasured: tuple[Missing, ...]
     partial: tuple[Missing, ...]
     seconds: float
     mode: Mode = "hybrid"
 
     @property
-    def judged(self) -> tuple[Answer, ...]:
+    def judged(self) -> tuple[QueryResult, ...]:
         """The answers that passed or failed."""
         return tuple(answer for answer in self.answers if answer.passed is not None)
 
@@ -139,26 +163,36 @@ class Run:
         """The share of judged answers that passed; None where there is nothing to judge."""
         return self.passed / len(self.judged) if self.judged else None
 
-    def scores(self) -> dict[str, Estimate]:
+    @property
+    def sufficient(self) -> bool:
+        """Whether enough answers passed for the suite's threshold."""
+        return self.share is not None and self.share >= self.threshold - 1e-9
+
+    def page_hits(self, within: int) -> float | None:
+        """Return the share of questions whose page is in the first results; None if none expects a page."""
+        ranks = [answer.rank for answer in self.answers if answer.expects_page]
+        return sum(rank is not None and rank <= within for rank in ranks) / len(ranks) if ranks else None
+
+    def scores(self) -> dict[str, ScoreEstimate]:
         """Return each measure's mean over the questions that it applies to."""
         return _scores(self.measures, self.answers)
 
-    def by_tag(self) -> dict[str, dict[str, Estimate]]:
+    def by_tag(self) -> dict[str, dict[str, ScoreEstimate]]:
         """Return the means of each tag's questions."""
         return self._grouped(lambda answer: answer.tags)
 
-    def by_module(self) -> dict[str, dict[str, Estimate]]:
+    def by_module(self) -> dict[str, dict[str, ScoreEstimate]]:
         """Return the means of each expected module's questions."""
         return self._grouped(lambda answer: answer.modules)
 
     def ranks(self) -> dict[str, int]:
-        """Count how often the first target came at which rank; `none` is not within the depth."""
+        """Count the questions by the rank of their first target; `none` is beyond the depth."""
         counted = Counter(answer.rank for answer in self.answers if answer.targets)
-        places = {str(rank): counted[rank] for rank in range(1, self.depth + 1)}
-        return places | {"none": counted[None]}
+        by_rank = {str(rank): counted[rank] for rank in range(1, self.depth + 1)}
+        return by_rank | {"none": counted[None]}
 
     def confusion(self) -> dict[str, dict[str, int]]:
-        """Count, for each expected module, which module the first result was from."""
+        """Count, for each expected module, the modules of the first results."""
         table: dict[str, Counter[str]] = {}
         for answer in self.answers:
             if answer.modules:
@@ -167,8 +201,8 @@ class Run:
                 table.setdefault(expected, Counter())[actual] += 1
         return {expected: dict(sorted(row.items())) for expected, row in sorted(table.items())}
 
-    def worst(self, most: int = 10) -> tuple[Answer, ...]:
-        """Return the answers in which the expected place came latest or not at all, failures first."""
+    def worst(self, most: int = 10) -> tuple[QueryResult, ...]:
+        """Return the questions whose target ranks lowest or is not found, failures first."""
         bad = [
             answer
             for answer in self.answers
@@ -210,15 +244,15 @@ class Run:
             "queries": [answer.to_dict() for answer in self.answers],
         }
 
-    def _grouped(self, names: Callable[[Answer], Iterable[str]]) -> dict[str, dict[str, Estimate]]:
-        groups: dict[str, list[Answer]] = {}
+    def _grouped(self, names: Callable[[QueryResult], Iterable[str]]) -> dict[str, dict[str, ScoreEstimate]]:
+        groups: dict[str, list[QueryResult]] = {}
         for answer in self.answers:
             for name in names(answer):
                 groups.setdefault(name, []).append(answer)
         return {name: _scores(self.measures, groups[name]) for name in sorted(groups)}
 
 
-def _scores(measures: Iterable[Measure], answers: Iterable[Answer]) -> dict[str, Estimate]:
+def _scores(measures: Iterable[Measure], answers: Iterable[QueryResult]) -> dict[str, ScoreEstimate]:
     values = {
         str(measure): [answer.measures[str(measure)] for answer in answers if str(measure) in answer.measures]
         for measure in measures
@@ -226,106 +260,28 @@ def _scores(measures: Iterable[Measure], answers: Iterable[Answer]) -> dict[str,
     return {name: found for name, numbers in values.items() if (found := estimate(numbers)) is not None}
 
 
-def _plain(scores: dict[str, Estimate]) -> dict[str, Any]:
+def _plain(scores: dict[str, ScoreEstimate]) -> dict[str, Any]:
     return {name: score.to_dict() for name, score in scores.items()}
-
-
-_BATCH = 32
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """One question's outcome; `page_rank` is where an expected page came, if the suite names one and it was found."""
-
-    expectation: Expectation
-    response: SearchResponse
-    passed: bool
-    page_rank: int | None
-
-    @property
-    def actual(self) -> str:
-        """Where the first passage is from, in the terms of what was expected."""
-        if not self.response.hits:
-            return "(no results)"
-        chunk = self.response.hits[0].chunk
-        return chunk.module_name if self.expectation.modules else chunk.page_url
-
-    @property
-    def score(self) -> float:
-        """The first passage's score."""
-        return self.response.hits[0].score if self.response.hits else 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class ValidationReport:
-    """All outcomes of a suite."""
-
-    suite: str
-    collection: str
-    verdicts: tuple[Verdict, ...]
-    seconds: float
-
-    @property
-    def passed(self) -> int:
-        """How many questions passed."""
-        return sum(verdict.passed for verdict in self.verdicts)
-
-    @property
-    def accuracy(self) -> float:
-        """The share that passed."""
-        return self.passed / len(self.verdicts)
-
-    @property
-    def sufficient(self) -> bool:
-        """Whether the share reaches the contract's threshold."""
-        return self.accuracy >= DEFAULT_THRESHOLD
-
-    def page_hits(self, within: int) -> float | None:
-        """The share of questions whose expected page came within the first results; None where no page is expected."""
-        asked = [verdict for verdict in self.verdicts if verdict.expectation.pages]
-        if not asked:
-            return None
-        return sum(verdict.page_rank is not None and verdict.page_rank <= within for verdict in asked) / len(
-            asked
-        )
-
-
-def validate(
-    retriever: Retriever, suite: Suite, progress: Progress | None = None, mode: Mode = "dense"
-) -> ValidationReport:
-    """Ask all questions of a suite, and look only at where the first passages are from; the query contract is dense."""
-    if any(expectation.nothing for expectation in suite.expectations):
-        raise InvalidArgument(
-            'This report knows no questions that expect "nothing"',
-            hint="Run them with `recto validate --suite`.",
-        )
-    began = perf_counter()
-    verdicts: dict[int, Verdict] = {}
-    for numbers, responses in _asked(retriever, suite.expectations, DEFAULT_TOP_K, mode):
-        for number, response in zip(numbers, responses, strict=True):
-            verdicts[number] = _verdict(suite, suite.expectations[number], response)
-        if progress:
-            progress(len(verdicts), len(suite.expectations))
-    ordered = tuple(verdicts[number] for number in range(len(suite.expectations)))
-    return ValidationReport(suite.name, retriever.collection, ordered, perf_counter() - began)
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How a suite is run: how many results are shown, what is measured, and the score below which an index returns noise."""
+    """How to run a suite; `noise_floor` overrides the index's own."""
 
     top_k: int = DEFAULT_TOP_K
     measures: tuple[Measure, ...] = field(default=DEFAULT_MEASURES)
     noise_floor: float | None = None
     mode: Mode = "hybrid"
+    keep_responses: bool = False
 
     @property
     def depth(self) -> int:
-        """How many results are asked for: as many as are shown, or as the deepest measure looks at."""
+        """How many results to request: enough to show, and enough for the deepest measure."""
         return min(MAX_TOP_K, max(self.top_k, *(measure.cutoff or 1 for measure in self.measures), 1))
 
 
 DEFAULT_OPTIONS = Options()
+_CONTRACT_MEASURES = (Measure("ModuleAccuracy"), Measure("Hit", 1), Measure("Hit", 5))
 
 
 def run_suite(
@@ -334,19 +290,16 @@ def run_suite(
     options: Options = DEFAULT_OPTIONS,
     progress: Progress | None = None,
 ) -> Run:
-    """Ask the questions of a suite whose places exist, in batches, and measure the answers."""
+    """Ask the questions whose targets exist, in batches, and measure the results."""
     began = perf_counter()
     index = retriever.open()
     bound = bind(suite, index) if isinstance(suite, Suite) else suite
-    asked = [question for question in bound.questions if question.measured]
-    answers: dict[int, Answer] = {}
-    for numbers, responses in _asked(
-        retriever, [question.expectation for question in asked], options.depth, options.mode
-    ):
-        for number, response in zip(numbers, responses, strict=True):
-            answers[number] = _answer(asked[number], response, options)
-        if progress:
-            progress(len(answers), len(asked))
+
+    def search(batch: Sequence[Expectation]) -> Sequence[SearchResponse]:
+        queries = [question.query for question in batch]
+        return retriever.search_batch(queries, options.depth, batch[0].filters, mode=options.mode)
+
+    answers = ask([question for question in bound.questions if question.measured], search, options, progress)
     return Run(
         suite=bound.suite.name,
         suite_digest=bound.suite.digest,
@@ -357,7 +310,7 @@ def run_suite(
         depth=options.depth,
         threshold=bound.suite.threshold,
         measures=options.measures,
-        answers=tuple(answers[number] for number in range(len(asked))),
+        answers=answers,
         unmeasured=tuple(missing for question in bound.unmeasured for missing in question.missing),
         partial=bound.partial,
         seconds=perf_counter() - began,
@@ -365,84 +318,85 @@ def run_suite(
     )
 
 
-def _asked(
-    retriever: Retriever, questions: Sequence[Expectation], top_k: int, mode: Mode
-) -> Iterator[tuple[list[int], list[SearchResponse]]]:
-    """Ask in batches of questions that are narrowed alike; yields their numbers and the responses."""
+def validate(
+    retriever: Retriever, suite: Suite, progress: Progress | None = None, mode: Mode = "dense"
+) -> Run:
+    """Run a suite as document 000 has it: dense, 80 % must pass, and what is not in the index fails."""
+    if any(expectation.nothing for expectation in suite.expectations):
+        raise InvalidArgument(
+            'This report does not support questions that expect "nothing"',
+            hint="Run them with `recto validate --suite`.",
+        )
+    questions = tuple(bind_by_name(expectation, suite) for expectation in suite.expectations)
+    bound = BoundSuite(replace(suite, threshold=DEFAULT_THRESHOLD), questions)
+    return run_suite(
+        retriever, bound, Options(measures=_CONTRACT_MEASURES, mode=mode, keep_responses=True), progress
+    )
+
+
+def ask(
+    questions: Sequence[Bound],
+    search: Search,
+    options: Options = DEFAULT_OPTIONS,
+    progress: Progress | None = None,
+) -> tuple[QueryResult, ...]:
+    """Search in batches of questions with the same filters, and judge each; an error fails its question."""
     groups: dict[Filters, list[int]] = {}
     for number, question in enumerate(questions):
-        groups.setdefault(question.filters, []).append(number)
-    for filters, numbers in groups.items():
+        groups.setdefault(question.expectation.filters, []).append(number)
+    results: dict[int, QueryResult] = {}
+    for numbers in groups.values():
         for start in range(0, len(numbers), _BATCH):
             batch = numbers[start : start + _BATCH]
-            yield (
-                batch,
-                retriever.search_batch(
-                    [questions[number].query for number in batch], top_k, filters, mode=mode
-                ),
-            )
+            outcomes = search([questions[number].expectation for number in batch])
+            for number, outcome in zip(batch, outcomes, strict=True):
+                results[number] = _judge(questions[number], outcome, options)
+            if progress:
+                progress(len(results), len(questions))
+    return tuple(results[number] for number in range(len(questions)))
 
 
-def _answer(bound: Bound, response: SearchResponse, options: Options) -> Answer:
+def _judge(bound: Bound, outcome: SearchResponse | RectoError, options: Options) -> QueryResult:
     expectation = bound.expectation
-    judged = bound.judge(hit.chunk for hit in response.hits)
-    values = {
-        str(measure): value for measure in options.measures if (value := measure.of(judged)) is not None
-    }
-    if expectation.nothing:
+    response = outcome if isinstance(outcome, SearchResponse) else None
+    hits = response.hits if response else ()
+    judged = bound.judge(hit.chunk for hit in hits)
+    passed: bool | None = judged.gains[:1] == (1.0,)
+    if response is None:
+        passed = False
+    elif expectation.nothing:
         passed = _covers_nothing(response, options.noise_floor)
-    else:
-        passed = judged.module if judged.module is not None else judged.gains[:1] == (1.0,)
-    return Answer(
+    elif judged.module is not None:
+        passed = judged.module
+    return QueryResult(
         key=expectation.key,
         query=expectation.query,
         targets=tuple(target.name for target in bound.targets),
         expected=expectation.expected,
         modules=tuple(sorted(bound.modules)),
         tags=expectation.tags,
-        found=tuple(map(Found.of, response.hits)),
+        found=tuple(map(FoundChunk.of, hits)),
         ranks=tuple(rank for rank, gain in enumerate(judged.gains, 1) if gain > 0),
         passed=passed,
-        measures=values,
-        ms=response.timings.total_ms,
+        measures={
+            str(measure): value for measure in options.measures if (value := measure.of(judged)) is not None
+        },
+        ms=response.timings.total_ms if response else 0.0,
         nothing=expectation.nothing,
         module_right=judged.module,
+        expects_page=bool(expectation.pages),
+        response=response if options.keep_responses else None,
+        error=outcome if isinstance(outcome, RectoError) else None,
     )
 
 
-def _covers_nothing(response: SearchResponse, noise: float | None) -> bool | None:
-    """Whether a response says that the book does not cover the query: by the given noise floor, else by its answerability."""
+def _covers_nothing(response: SearchResponse, noise_floor: float | None) -> bool | None:
+    """Return whether the book does not cover the query, by the noise floor or by answerability."""
     if response.mode == "lexical":
-        return None  # words alone do not tell
-    if noise is not None:
+        return None  # lexical scores do not show whether a book covers a query
+    if noise_floor is not None:
         cosines = [hit.score if hit.dense is None else hit.dense for hit in response.hits]
-        return max(cosines, default=-1.0) < noise
+        return max(cosines, default=-1.0) < noise_floor
     if response.answerable is not None:
         return response.answerable < LINE
     return None if response.noise_floor is None else _covers_nothing(response, response.noise_floor)
-
-
-def _verdict(suite: Suite, expectation: Expectation, response: SearchResponse) -> Verdict:
-    pages = tuple(map(suite.page, expectation.pages))
-    ranks = [rank for rank, hit in enumerate(response.hits, 1) if _is_page(hit.chunk, pages)]
-    page_rank = ranks[0] if ranks else None
-    if expectation.modules:
-        keys = set(filter_keys(expectation.modules))
-        passed = bool(response.hits) and not keys.isdisjoint(response.hits[0].chunk.module_keys)
-    elif expectation.passages:
-        passed = bool(response.hits) and any(
-            _dense(passage) in _dense(response.hits[0].chunk.text) for passage in expectation.passages
-        )
-    else:
-        passed = page_rank == 1
-    return Verdict(expectation, response, passed, page_rank)
-
-
-def _dense(text: str) -> str:
-    return "".join(text.split())
-
-
-def _is_page(chunk: Chunk, pages: tuple[str, ...]) -> bool:
-    """A page is named by its address or by its path in the book, without the extension."""
-    names = {page_key(chunk.page_url), page_key(chunk.source)}
-    return any(page_key(page.partition(HEADING_SEPARATOR)[0]) in names for page in pages)

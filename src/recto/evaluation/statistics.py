@@ -1,7 +1,7 @@
-"""What a mean is worth: percentile-bootstrap intervals, and an exact test of whether paired values fell.
+"""Confidence intervals by percentile bootstrap, and a test of whether paired values dropped.
 
-Resampling questions and counting how often each distinct value is drawn are the same thing, so whole resamples are drawn as counts; that
-keeps a suite of a hundred thousand questions as fast as one of a hundred. All numbers are the same in every run.
+A resample only depends on how often each distinct value is drawn, so resamples are drawn as counts: a suite
+of a hundred thousand questions is as fast as one of a hundred. Random numbers are the same in every run.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ _RESAMPLES = 4000
 _SEED = 20_260_101
 _CELLS = 2_000_000
 _DRAWS = 20_000_000
-"""What one interval may take; only a suite with very many distinct values gets fewer resamples for it."""
+"""The limit of draws per interval; a suite with very many distinct values gets fewer resamples."""
 
 
 @dataclass(frozen=True, slots=True)
-class Estimate:
-    """A mean over so many questions, with the interval that 95 % of resampled suites fall into."""
+class ScoreEstimate:
+    """A mean over `count` questions with its 95 % confidence interval."""
 
     mean: float
     low: float
@@ -40,22 +40,22 @@ class Estimate:
         }
 
 
-def estimate(values: Sequence[float]) -> Estimate | None:
-    """Return the mean of a question's values and its percentile-bootstrap interval; None where there are none."""
+def estimate(values: Sequence[float]) -> ScoreEstimate | None:
+    """Return the mean of values with its percentile-bootstrap interval; None without values."""
     if not values:
         return None
     import numpy as np
 
     means = _resampled(np.asarray(values, dtype=np.float64))
     low, high = np.quantile(means, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
-    return Estimate(math.fsum(values) / len(values), float(low), float(high), len(values))
+    return ScoreEstimate(math.fsum(values) / len(values), float(low), float(high), len(values))
 
 
 def p_value_of_loss(deltas: Sequence[float]) -> float:
-    """Return how likely a fall as deep as this one is if neither side is better: the one-sided sign-flip test of paired values.
+    """Return the one-sided p-value of a drop, by the sign-flip test of paired values.
 
-    Under that hypothesis each delta could as well have had the other sign. For values that are 0 or 1 this is the exact McNemar test; for
-    others the signs are drawn, one draw for all deltas of a size.
+    If neither side is better, each delta could as well have the other sign. For values of 0 or 1 this is the
+    exact McNemar test; for others the signs are drawn at random, one draw for all deltas of a size.
     """
     changed = [delta for delta in deltas if abs(delta) > 1e-12]
     if not changed:
@@ -76,11 +76,11 @@ def p_value_of_loss(deltas: Sequence[float]) -> float:
     return float((1 + np.count_nonzero(drawn <= observed + 1e-9)) / (1 + _RESAMPLES))
 
 
-def holm(chances: Sequence[float], level: float) -> list[bool]:
-    """Tell which of several findings hold if all of them together may be wrong with the chance `level` (Holm's method)."""
-    holds = [False] * len(chances)
-    for place, number in enumerate(sorted(range(len(chances)), key=lambda index: chances[index])):
-        if chances[number] > level / (len(chances) - place):
+def holm(p_values: Sequence[float], level: float) -> list[bool]:
+    """Return which of several hypotheses to reject at a family-wise error rate of `level` (Holm's method)."""
+    holds = [False] * len(p_values)
+    for place, number in enumerate(sorted(range(len(p_values)), key=lambda index: p_values[index])):
+        if p_values[number] > level / (len(p_values) - place):
             break
         holds[number] = True
     return holds

@@ -1,4 +1,4 @@
-"""Look a suite over: what is wrong with it, and what is only doubtful."""
+"""Draft a suite from an index, and lint a suite."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from recto._util.names import page_key
+from recto._util.text import with_anchor
 from recto.evaluation.binding import bind
 from recto.evaluation.suites import Expectation, Suite, survey
 from recto.protocols import Index
@@ -18,7 +19,7 @@ from recto.types import Chunk
 
 _PER_PAGE = 40
 _PLACES = 3
-"""An identifier that stands in more sections than these does not lead to any of them."""
+"""An identifier in more sections than this is not specific to any of them."""
 
 _FENCE = re.compile(r"^(```|~~~).*?^\1[`~]*\s*$", re.MULTILINE | re.DOTALL)
 _DEFINITION = re.compile(
@@ -46,7 +47,7 @@ class _Draft:
 
 
 def draft(index: Index, count: int, name: str = "drafted") -> Suite:
-    """Return up to `count` questions, the same ones for the same index, spread over its modules, pages and kinds of questions."""
+    """Draft up to `count` questions, spread over modules, pages and kinds, always the same for an index."""
     drafts: list[_Draft] = []
     per_page: dict[str, int] = {}
     identifiers: dict[str, list[_Draft]] = {}
@@ -83,7 +84,7 @@ def _order(one: _Draft) -> tuple[str, int, str, str]:
 
 
 def _spread(drafts: list[_Draft]) -> Iterator[_Draft]:
-    """Take turns: between modules, within a module between its pages, within a page between the kinds of questions."""
+    """Alternate between modules, within a module between pages, within a page between kinds of questions."""
     modules: dict[str, dict[str, dict[str, list[_Draft]]]] = {}
     for one in drafts:
         modules.setdefault(one.module, {}).setdefault(one.order[0], {}).setdefault(one.kind, []).append(one)
@@ -101,7 +102,7 @@ def _definitions(chunk: Chunk) -> Iterator[_Draft]:
         if len(term) < 3 or _NO_TERM.match(term):
             continue
         inside = term[0].lower() + term[1:]
-        if inside in prose:  # only the sentence's beginning made it a capital
+        if inside in prose:  # it is capitalised only at the start of a sentence
             term = inside
         article = f"{found['article'].lower()} " if found["article"] else ""
         yield _drafted(chunk, f"What {found['verb']} {article}{term}?", "definition")
@@ -119,7 +120,7 @@ def _headings(chunk: Chunk) -> Iterator[_Draft]:
     elif heading.lower().startswith("how to "):
         yield _drafted(chunk, f"How do I {heading[7:]}?", "heading")
     elif words[0].lower() in {"how", "what", "when", "where", "which", "who", "why"}:
-        return  # nearly the question itself
+        return  # it is a question already
     elif words[0].endswith("ing"):
         yield _drafted(chunk, f"How does one go about {words[0].lower()} {' '.join(words[1:])}?", "heading")
     else:
@@ -137,13 +138,13 @@ def _identifiers(chunk: Chunk) -> Iterator[_Draft]:
 
 def _drafted(chunk: Chunk, query: str, kind: str) -> _Draft:
     page = page_key(chunk.source) if chunk.source else chunk.page_url
-    place = f"{page}#{chunk.anchor}" if chunk.anchor else page
+    place = with_anchor(page, chunk.anchor)
     return _Draft(query[:MAX_QUERY], kind, chunk.module_name, place, (chunk.page_url, chunk.chunk_index))
 
 
 @dataclass(frozen=True, slots=True)
 class Lint:
-    """What was found; `problems` make the suite fail, `warnings` make it weaker than it looks."""
+    """The result of linting: `problems` fail the suite, `warnings` weaken it."""
 
     questions: int
     problems: tuple[str, ...]
@@ -155,12 +156,12 @@ class Lint:
 
 
 def lint(path: Path, index: Index | None = None) -> Lint:
-    """Read a suite's file, and look up its places if there is an index."""
+    """Check a suite's file, and look up its targets if there is an index."""
     suite, problems = survey(path)
     warnings = []
     if drafted := sum(expectation.drafted for expectation in suite.expectations):
         warnings.append(
-            f'{drafted} of {len(suite.expectations)} questions are drafts: go through them and remove "drafted"'
+            f'{drafted} of {len(suite.expectations)} questions are drafts: review them and remove "drafted"'
         )
     if index is not None and suite.expectations:
         bound = bind(suite, index)
@@ -171,7 +172,7 @@ def lint(path: Path, index: Index | None = None) -> Lint:
             for missing in question.missing
         ]
         warnings += [
-            f"{places[missing.key]}: {missing}; the other places still measure it"
+            f"{places[missing.key]}: {missing}; its other targets still measure it"
             for missing in bound.partial
         ]
         warnings += _too_easy(suite, index)
@@ -179,23 +180,23 @@ def lint(path: Path, index: Index | None = None) -> Lint:
 
 
 def _too_easy(suite: Suite, index: Index) -> list[str]:
-    """Name the questions that are a heading of the book, word for word: they prove little."""
+    """Name the questions that are literally a heading of the book: they prove little."""
     asked = {_words(expectation.query): expectation for expectation in suite.expectations}
     copied = {
         words
         for chunk in index.scroll()
-        for heading in _linting_headings(chunk)
+        for heading in _all_headings(chunk)
         if (words := _words(heading)) in asked
     }
     return [
-        f"{expectation.place}: {expectation.query!r} is a heading of the book, word for word; ask as a reader would"
+        f"{expectation.place}: {expectation.query!r} is literally a heading of the book: ask as a reader"
         for words, expectation in asked.items()
         if words in copied
     ]
 
 
-def _linting_headings(chunk: Chunk) -> list[str]:
-    """A chunk's headings, and those of the sections that were joined to it."""
+def _all_headings(chunk: Chunk) -> list[str]:
+    """Return a chunk's headings, and those inside its text."""
     return [*chunk.headings, *re.findall(r"^#+ (.+)$", chunk.text, re.MULTILINE)]
 
 

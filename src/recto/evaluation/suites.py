@@ -1,4 +1,4 @@
-"""A suite: questions with expectations that are bound to the book, never to chunks."""
+"""Suites: questions with expectations that are bound to the book, never to chunks."""
 
 from __future__ import annotations
 
@@ -14,12 +14,16 @@ from pathlib import Path
 from typing import Any
 
 from recto._util.names import nearest, page_key
+from recto._util.text import encodable, with_anchor
 from recto.errors import InvalidArgument, InvalidQuery
 from recto.search.query import check_query
 from recto.types import HEADING_SEPARATOR, NO_FILTERS, Filters
 
-SHAPE = 'A suite looks like {"queries": [{"query": "What is ROS 2?", "expect": {"module": "ros2"}}]}; "page" may stand beside "module".'
-_LARGEST = 64 * 1024 * 1024
+SHAPE = (
+    'A suite looks like {"queries": [{"query": "What is ROS 2?", "expect": {"module": "ros2"}}]}; '
+    'you can add a "page" to the "module".'
+)
+MAX_BYTES = 64_000_000
 _LISTED = ("module", "page")
 _COLUMNS = (
     "id",
@@ -35,61 +39,75 @@ _COLUMNS = (
 )
 _TRUE, _FALSE = {"true", "yes", "1"}, {"", "false", "no", "0"}
 
+FORMAT = "recto-suite-1"
+DEFAULT_THRESHOLD = 0.8
+_SUITE_KEYS = ("$schema", "format", "name", "description", "aliases", "threshold", "queries")
+_ENTRY_KEYS = ("id", "query", "expect", "nothing", "tags", "filters", "drafted", "note")
+_EXPECT_KEYS = ("module", "page", "passage", "nothing")
+_QUESTION_KEYS = ("id", "question", "type", "match", "expected", "evidence")
+_QUESTION_SHAPE = (
+    'A question looks like {"question": "What is ROS 2?", "match": "any", '
+    '"expected": [{"page": "intro.md", "section": "ROS 2"}]}; '
+    'without a section the whole page counts, and "match": "none" expects nothing.'
+)
+
 
 @dataclass(frozen=True, slots=True)
-class Raw:
-    """What a file holds, not yet understood: what is said of the whole suite, and the entries with their places."""
+class SuiteFile:
+    """The parsed content of a suite's file: its header, and its entries with their positions in the file."""
 
     origin: str
     header: dict[str, Any]
     entries: list[tuple[str, Any]] = field(default_factory=list)
 
 
-def read_raw(path: Path) -> Raw:
-    """Read a suite's file by what its name ends with: `.jsonl`, `.csv`, and JSON for anything else."""
+def read_file(path: Path, max_bytes: int = MAX_BYTES) -> str:
+    """Read a UTF-8 text file of limited size."""
     try:
         with path.open("rb") as stream:
-            data = stream.read(_LARGEST + 1)
-    except (OSError, ValueError) as error:  # a name with a NUL in it is a ValueError
+            data = stream.read(max_bytes + 1)
+    except (OSError, ValueError) as error:  # a path with a NUL byte is a ValueError
         reason = error.strerror if isinstance(error, OSError) and error.strerror else error
-        raise InvalidArgument(f"The suite {path} cannot be read: {reason}", hint="Check the path.") from error
-    if len(data) > _LARGEST:
+        raise InvalidArgument(f"{path} cannot be read: {reason}", hint="Check the path.") from error
+    if len(data) > max_bytes:
         raise InvalidArgument(
-            f"The suite {path} is larger than {_LARGEST >> 20} MiB", hint="Split it into several suites."
+            f"{path} is larger than {max_bytes // 1_000_000} MB", hint="Split it into several files."
         )
     try:
-        text = data.decode("utf-8-sig")
+        return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
         raise InvalidArgument(
-            f"The suite {path} is not UTF-8 text: line {line}", hint="Save it as UTF-8."
+            f"{path}, byte {error.start + 1}: not UTF-8 text", hint="Save the file as UTF-8."
         ) from error
-    kind = path.suffix.lower()
-    return (_lines if kind in {".jsonl", ".ndjson"} else _table if kind == ".csv" else read_json)(
-        text, str(path)
-    )
 
 
-def read_json(text: str, origin: str) -> Raw:
-    """Read one JSON object with the list `queries`."""
-    data = _parsed(text, origin)
+def read_suite_file(path: Path, max_bytes: int = MAX_BYTES) -> SuiteFile:
+    """Read a suite's file by its extension: `.jsonl`, `.csv`, and JSON for anything else."""
+    text, origin, kind = read_file(path, max_bytes), str(path), path.suffix.lower()
+    if kind in {".jsonl", ".ndjson"}:
+        return _read_lines(text, origin)
+    return _read_table(text, origin) if kind == ".csv" else suite_file(parse_json(text, origin), origin)
+
+
+def suite_file(data: Any, origin: str) -> SuiteFile:
+    """Read the JSON value of a suite: an object with the list `queries`."""
     entries = data.get("queries") if isinstance(data, dict) else None
     if not isinstance(entries, list) or not entries:
         raise InvalidArgument(f"{origin}: there are no queries in it", hint=SHAPE)
     header = {key: value for key, value in data.items() if key != "queries"}
-    return Raw(
+    return SuiteFile(
         origin, header, [(f"{origin}, query {number}", entry) for number, entry in enumerate(entries, 1)]
     )
 
 
-def _lines(text: str, origin: str) -> Raw:
-    """Read an entry from every line; a first line without a query speaks of the whole suite."""
-    raw = Raw(origin, {})
+def _read_lines(text: str, origin: str) -> SuiteFile:
+    """Read an entry from every line; a first line without a query is the suite's header."""
+    raw = SuiteFile(origin, {})
     for number, line in enumerate(text.split("\n"), 1):
         if not line.strip():
             continue
         place = f"{origin}, line {number}"
-        entry = _parsed(line, origin, number)
+        entry = parse_json(line, origin, number)
         if (
             not raw.entries
             and not raw.header
@@ -104,8 +122,8 @@ def _lines(text: str, origin: str) -> Raw:
     return raw
 
 
-def _table(text: str, origin: str) -> Raw:
-    """Read an entry from every row; the first row names the columns, several modules or pages are separated by `|`."""
+def _read_table(text: str, origin: str) -> SuiteFile:
+    """Read an entry from every CSV row; the first row names the columns, `|` separates several names."""
     hint = f"The first row names the columns: {', '.join(_COLUMNS)}."
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     try:
@@ -121,7 +139,7 @@ def _table(text: str, origin: str) -> Raw:
         raise InvalidArgument(f"{origin}, line {reader.line_num}: {error}", hint=hint) from error
     if not entries:
         raise InvalidArgument(f"{origin}: there are no queries in it", hint=hint)
-    return Raw(origin, {}, entries)
+    return SuiteFile(origin, {}, entries)
 
 
 def _rows(reader: Any, columns: list[str], origin: str) -> Iterator[tuple[str, Any]]:
@@ -175,43 +193,32 @@ def _flag(cell: str, place: str, name: str) -> bool:
     raise InvalidArgument(f'{place}: "{name}" is {cell[:40]!r}', hint="Write true or false.")
 
 
-def _parsed(text: str, origin: str, line: int | None = None) -> Any:
+def parse_json(text: str, origin: str, line: int | None = None, *, hint: str = SHAPE) -> Any:
+    """Parse JSON; an error says where in the file it is."""
     try:
-        return json.loads(text, object_pairs_hook=_once)
+        return json.loads(text, object_pairs_hook=_unique_keys)
     except json.JSONDecodeError as error:
         raise InvalidArgument(
-            f"{origin}, line {line or error.lineno}, column {error.colno}: {error.msg}", hint=SHAPE
+            f"{origin}, line {line or error.lineno}, column {error.colno}: {error.msg}", hint=hint
         ) from error
     except RecursionError as error:
-        raise InvalidArgument(f"{origin}: nested too deeply", hint=SHAPE) from error
-    except ValueError as error:  # a number without end, or a key that is there twice
-        raise InvalidArgument(f"{origin}{f', line {line}' if line else ''}: {error}", hint=SHAPE) from error
+        raise InvalidArgument(f"{origin}: nested too deeply", hint=hint) from error
+    except ValueError as error:  # a number with too many digits, or a duplicate key
+        raise InvalidArgument(f"{origin}{f', line {line}' if line else ''}: {error}", hint=hint) from error
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
         seen: set[str] = set()
         twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
-        raise ValueError(f'"{twice}" is there twice in one entry')
+        raise ValueError(f'"{twice}" is there twice in one object')
     return found
-
-
-FORMAT = "recto-suite-1"
-DEFAULT_THRESHOLD = 0.8
-_SUITE_KEYS = ("$schema", "format", "name", "description", "aliases", "threshold", "queries")
-_ENTRY_KEYS = ("id", "query", "expect", "nothing", "tags", "filters", "drafted", "note")
-_EXPECT_KEYS = ("module", "page", "passage", "nothing")
-_QUESTION_KEYS = ("id", "question", "type", "match", "expected", "evidence")
-_QUESTION_SHAPE = (
-    'A question looks like {"question": "What is ROS 2?", "match": "any", "expected": [{"page": "intro.md", "section": "ROS 2"}]}; '
-    'without a section the whole page counts, and "match": "none" expects nothing.'
-)
 
 
 @dataclass(frozen=True, slots=True)
 class Expectation:
-    """A question, and the places of which one must come first; `passages` are finer than `pages`, and pages than `modules`."""
+    """A question and its targets, one of which must be the first result; passages are finer than pages."""
 
     query: str
     modules: tuple[str, ...] = ()
@@ -226,12 +233,12 @@ class Expectation:
 
     @property
     def expected(self) -> str:
-        """What is expected, in a report's words."""
+        """The expectation as text, for reports."""
         return "nothing" if self.nothing else " or ".join(self.modules or self.pages or self.passages)
 
     @property
     def key(self) -> str:
-        """What the question is known by from run to run."""
+        """The identity of the question across runs: its id, or its query and filters."""
         if self.id:
             return self.id
         narrowed = [
@@ -241,7 +248,7 @@ class Expectation:
         return f"{self.query} [{', '.join(narrowed)}]" if narrowed else self.query
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the entry as a suite's file has it."""
+        """Return the entry of a suite's file."""
         expect: dict[str, Any] = {
             key: names[0] if len(names) == 1 else list(names)
             for key, names in (("module", self.modules), ("page", self.pages), ("passage", self.passages))
@@ -261,7 +268,7 @@ class Expectation:
 
 @dataclass(frozen=True)
 class Suite:
-    """Named expectations in order, where renamed pages are now, and the share of questions that has to pass."""
+    """Expectations in order, aliases of renamed pages, and the share of questions that must pass."""
 
     name: str
     expectations: tuple[Expectation, ...]
@@ -270,12 +277,12 @@ class Suite:
 
     @cached_property
     def digest(self) -> str:
-        """What two suites of the same questions and expectations have in common, whatever file format they are in."""
+        """A hash of the questions and expectations, independent of the file format."""
         data = [sorted(self.aliases.items()), [expectation.to_dict() for expectation in self.expectations]]
         return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()
 
     def page(self, name: str) -> str:
-        """Return where a page is now: `aliases` are followed, for a page with its sections or for one section."""
+        """Return the current name of a page or section, following `aliases`."""
         name, separator, heading = name.partition(HEADING_SEPARATOR)
         return f"{self._current(name)}{separator}{heading}"
 
@@ -288,10 +295,10 @@ class Suite:
                 page, _, other = moved.partition("#")
                 anchor = other or anchor
             else:
-                return f"{page}#{anchor}" if anchor else page
+                return with_anchor(page, anchor)
         raise InvalidArgument(
-            f'"aliases" lead in a circle from {name!r}',
-            hint="Let every old page lead to the page that exists now.",
+            f'"aliases" form a circle from {name!r}',
+            hint="Map every old page to the page that exists now.",
         )
 
     @cached_property
@@ -299,7 +306,7 @@ class Suite:
         return {_alias_key(old): new for old, new in self.aliases.items()}
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the suite as its file has it."""
+        """Return the content of a suite's file."""
         data: dict[str, Any] = {"format": FORMAT, "name": self.name}
         if self.aliases:
             data["aliases"] = dict(self.aliases)
@@ -311,65 +318,57 @@ class Suite:
 def documented_suite() -> Suite:
     """Return the five queries of the query contract."""
     text = files("recto.evaluation").joinpath("documented.json").read_text("utf-8")
-    return _whole(read_json(text, "documented.json"))
+    return _parse_suite(suite_file(parse_json(text, "documented.json"), "documented.json"))
 
 
 def load_suite(path: Path) -> Suite:
-    """Read a suite's file; what cannot be understood is an error that names its place."""
-    return _whole(read_raw(path))
+    """Read a suite's file; an error names the position in the file."""
+    return _parse_suite(read_suite_file(path))
 
 
 def load_strict_suite(path: Path) -> Suite:
-    """Read a suite's file in which no question is asked twice."""
+    """Read a suite's file, and refuse duplicate questions."""
     suite = load_suite(path)
     for message in duplicates(suite):
-        raise InvalidArgument(message, hint="Join the two entries, or narrow one of them by filters.")
+        raise InvalidArgument(message, hint="Merge the two entries, or add filters to one of them.")
     return suite
 
 
 def survey(path: Path) -> tuple[Suite, list[str]]:
-    """Read a suite's file and return what can be understood of it, and all that is wrong with it."""
+    """Read a suite's file, and return its valid entries and all problems."""
     problems: list[str] = []
-    suite = _understood(read_raw(path), problems)
+    suite = _parse_suite(read_suite_file(path), problems)
     return suite, problems + duplicates(suite)
 
 
 def duplicates(suite: Suite) -> list[str]:
-    """Name the questions that are asked twice with the same filters, with both places."""
+    """Describe duplicate questions (with the same filters), with both positions."""
     seen: dict[tuple[str, Filters], Expectation] = {}
     found = []
     for expectation in suite.expectations:
         asked = (" ".join(expectation.query.casefold().split()), expectation.filters)
         if asked in seen:
             found.append(
-                f"{expectation.place}: the question {expectation.query!r} is the one of {seen[asked].place}"
+                f"{expectation.place}: the question {expectation.query!r} is already in {seen[asked].place}"
             )
         seen.setdefault(asked, expectation)
     return found
 
 
-def _whole(raw: Raw) -> Suite:
-    return _understood(raw, None)
-
-
-def _understood(raw: Raw, problems: list[str] | None) -> Suite:
-    """Understand the header, then every entry; what is wrong is raised, or noted in `problems` and left out."""
-    _check_keys(raw.header, _SUITE_KEYS, raw.origin)
-    name, told = raw.header.get("name"), raw.header.get("format", FORMAT)
-    if told != FORMAT:
+def _parse_suite(raw: SuiteFile, problems: list[str] | None = None) -> Suite:
+    """Parse the header and every entry; raise what is wrong, or add it to `problems` and skip the entry."""
+    check_keys(raw.header, _SUITE_KEYS, raw.origin)
+    name, format = raw.header.get("name"), raw.header.get("format", FORMAT)
+    if format != FORMAT:
         raise InvalidArgument(
-            f"{raw.origin}: its format is {told!r}", hint=f"This version of Recto reads {FORMAT}."
+            f"{raw.origin}: its format is {format!r}", hint=f"This version of Recto reads {FORMAT}."
         )
     expectations: list[Expectation] = []
     ids: dict[str, str] = {}
     for place, entry in raw.entries:
         try:
             expectation = _expectation(entry, place)
-            if expectation.id and ids.setdefault(expectation.id, place) != place:
-                raise InvalidArgument(
-                    f'{place}: the id "{expectation.id}" is the one of {ids[expectation.id]}',
-                    hint="Give each its own.",
-                )
+            check_id(expectation.id, place, ids)
         except InvalidArgument as error:
             if problems is None:
                 raise
@@ -396,13 +395,15 @@ def _expectation(entry: Any, place: str) -> Expectation:
     expect = entry.get("expect", {}) if isinstance(entry, dict) else None
     if not isinstance(entry, dict) or not isinstance(expect, dict) or not {"expect", "nothing"} & set(entry):
         raise InvalidArgument(f'{place}: it needs a "query" and an "expect"', hint=SHAPE)
-    _check_keys(entry, _ENTRY_KEYS, place)
-    _check_keys(expect, _EXPECT_KEYS, place)
+    check_keys(entry, _ENTRY_KEYS, place)
+    check_keys(expect, _EXPECT_KEYS, place, '"{key}" cannot be expected')
     try:
         query = check_query(entry.get("query", ""))
     except InvalidQuery as error:
         raise InvalidArgument(f"{place}: {error.message}", hint=SHAPE) from error
-    modules, pages, passages = (_names(expect.get(key), place, key) for key in ("module", "page", "passage"))
+    modules, pages, passages = (
+        parse_names(expect.get(key), place, key) for key in ("module", "page", "passage")
+    )
     nothing = _yes(expect, place, "nothing") or _yes(entry, place, "nothing")
     if nothing and (modules or pages or passages):
         raise InvalidArgument(
@@ -417,7 +418,7 @@ def _expectation(entry: Any, place: str) -> Expectation:
             f'{place}: a "page" begins with its path or address, before the "#"',
             hint='Such as "intro#goals".',
         )
-    drafted, tags = _yes(entry, place, "drafted"), _names(entry.get("tags"), place, "tags")
+    drafted, tags = _yes(entry, place, "drafted"), parse_names(entry.get("tags"), place, "tags")
     id = entry.get("id", "")
     if not isinstance(id, str) or ("id" in entry and not id.strip()):
         raise InvalidArgument(f'{place}: "id" must be text', hint=SHAPE)
@@ -426,8 +427,8 @@ def _expectation(entry: Any, place: str) -> Expectation:
 
 
 def _from_question(entry: dict[str, Any], place: str) -> dict[str, Any]:
-    """Return a reader's question as a suite's entry; a section is named by its heading, as `page > heading`."""
-    _check_keys(entry, _QUESTION_KEYS, place)
+    """Convert a reader's question to a suite's entry; a section is named `page > heading`."""
+    check_keys(entry, _QUESTION_KEYS, place)
     expected, match = entry.get("expected", []), entry.get("match", "any")
     if match not in {"any", "all", "none"}:
         raise InvalidArgument(f'{place}: "match" must be any, all or none', hint=_QUESTION_SHAPE)
@@ -452,7 +453,7 @@ def _from_question(entry: dict[str, Any], place: str) -> dict[str, Any]:
 
 
 def _is_place(value: Any) -> bool:
-    """Whether a value is a page with, perhaps, a section."""
+    """Return whether a value is a page with an optional section."""
     return (
         isinstance(value, dict)
         and {"page"} <= set(value) <= {"page", "section"}
@@ -461,21 +462,31 @@ def _is_place(value: Any) -> bool:
     )
 
 
+def check_id(id: str, place: str, ids: dict[str, str]) -> None:
+    """Refuse an id that an earlier entry has; `ids` are those seen so far, with their positions."""
+    if id and ids.setdefault(id, place) != place:
+        first = ids[id].rpartition(", ")[2]
+        raise InvalidArgument(
+            f'{place}: the id "{id}" is already that of {first}', hint="Give every entry its own id."
+        )
+
+
 def _filters(value: Any, place: str) -> Filters:
     if not isinstance(value, dict):
         raise InvalidArgument(
             f'{place}: "filters" must be like {{"module": "ros2", "url": "..."}}', hint=SHAPE
         )
-    _check_keys(value, ("module", "url"), place)
-    urls = _names(value.get("url"), place, "url")
+    check_keys(value, ("module", "url"), place)
+    urls = parse_names(value.get("url"), place, "url")
     if len(urls) > 1:
         raise InvalidArgument(
-            f'{place}: "url" must be one address', hint="A search is narrowed to one page at most."
+            f'{place}: "url" must be one address', hint="A search filters by one page at most."
         )
-    return Filters(_names(value.get("module"), place, "module"), urls[0] if urls else None)
+    return Filters(parse_names(value.get("module"), place, "module"), urls[0] if urls else None)
 
 
-def _names(value: Any, place: str, key: str) -> tuple[str, ...]:
+def parse_names(value: Any, place: str, key: str) -> tuple[str, ...]:
+    """Parse one name or a list of names."""
     names = [value] if isinstance(value, str) else [] if value is None else value
     if not isinstance(names, list) or not all(isinstance(name, str) and name.strip() for name in names):
         raise InvalidArgument(f'{place}: "{key}" must be a name or a list of names', hint=SHAPE)
@@ -483,7 +494,7 @@ def _names(value: Any, place: str, key: str) -> tuple[str, ...]:
 
 
 def _clean(text: str) -> str:
-    return text.encode("utf-8", "replace").decode("utf-8").strip()  # half of a surrogate pair is no character
+    return encodable(text).strip()
 
 
 def _yes(entry: dict[str, Any], place: str, key: str) -> bool:
@@ -498,7 +509,7 @@ def _aliases(value: Any, origin: str) -> dict[str, str]:
         isinstance(new, str) and new.strip() and old.strip() for old, new in value.items()
     ):
         raise InvalidArgument(
-            f'{origin}: "aliases" must lead from old pages to new ones',
+            f'{origin}: "aliases" must map old pages to new ones',
             hint='Such as {"old-page": "new-page"}.',
         )
     return {_clean(old): _clean(new) for old, new in value.items()}
@@ -506,23 +517,26 @@ def _aliases(value: Any, origin: str) -> dict[str, str]:
 
 def _alias_key(name: str) -> str:
     page, _, anchor = name.partition("#")
-    return f"{page_key(page)}#{anchor}" if anchor else page_key(page)
+    return with_anchor(page_key(page), anchor)
 
 
 def _threshold(value: Any, origin: str) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
         raise InvalidArgument(
             f'{origin}: "threshold" must be a share between 0 and 1',
-            hint="It is the share of questions that has to pass.",
+            hint="It is the share of questions that must pass.",
         )
     return float(value)
 
 
-def _check_keys(entry: dict[str, Any], known: tuple[str, ...], place: str) -> None:
+def check_keys(
+    entry: dict[str, Any], known: tuple[str, ...], place: str, problem: str = 'there is no "{key}"'
+) -> None:
+    """Refuse an unknown key, and suggest the nearest known one."""
     for key in entry:
         if key not in known:
             near = nearest(key, known)
             raise InvalidArgument(
-                f'{place}: "{key}" is not known' + (f'; did you mean "{near}"?' if near else ""),
+                f"{place}: {problem.format(key=key)}" + (f'; did you mean "{near}"?' if near else ""),
                 hint=f"Known: {', '.join(known)}.",
             )

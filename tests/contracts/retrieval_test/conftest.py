@@ -1,4 +1,4 @@
-"""The contract's commands in this process, each in a directory of its own; whatever they print is checked against the schema."""
+"""Run the contract's commands in this process, each in its own directory, and validate their JSON."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from jsonschema import Draft202012Validator
 
 from recto.book.sources.tree import MarkdownTree
 from recto.contracts.retrieval_test.cli import command as test_command
-from recto.contracts.retrieval_test.cli import run
 from recto.contracts.retrieval_test.inspection import command as check_command
+from recto.contracts.retrieval_test.program import run
 from recto.embedders.cohere import PACES, CohereEmbedder
 from recto.indexing.indexer import IndexJob, index_book
 from recto.settings import ServerOptions

@@ -1,4 +1,4 @@
-"""The contract on Cohere and Qdrant: every failure of either is JSON with exit code 2, and tells which of them it was."""
+"""The contract on Cohere and Qdrant: every failure is JSON with exit code 2 that names the failed service."""
 
 from __future__ import annotations
 

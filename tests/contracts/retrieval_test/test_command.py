@@ -1,4 +1,4 @@
-"""The command under hostile hands: odd queries, bad flags, files that cannot be written, a closed output; always JSON."""
+"""The command with odd queries, bad flags, unwritable files and a closed output: always JSON."""
 
 from __future__ import annotations
 

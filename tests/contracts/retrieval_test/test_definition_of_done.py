@@ -1,4 +1,4 @@
-"""The contract's definition of done: one test for each of its boxes, on the embedded engine with the real model."""
+"""The contract's definition of done: one test for each box, on the embedded engine with the real model."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ CONTRACT = [
 def whole(
     sample_home: Path, tmp_path_factory: pytest.TempPathFactory, schema: Draft202012Validator
 ) -> Outcome:
-    """The whole suite, as the runbook has it: in the precision that this machine computes fastest, on an index in fp32."""
+    """Run the whole suite as the runbook does: in this machine's fastest precision, on an fp32 index."""
     desk = tmp_path_factory.mktemp("suite")
     script, expected = BACKEND / "test_retrieval.py", BACKEND / "expected_results.json"
     done = subprocess.run(

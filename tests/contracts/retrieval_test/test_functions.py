@@ -147,7 +147,10 @@ def test_the_cores_deadlines_are_the_contracts() -> None:
 
 
 def test_importing_opens_nothing(home: Path) -> None:
-    code = "import sys, retrieval, test_retrieval, check_qdrant; print(*sorted({name.split('.')[0] for name in sys.modules}))"
+    code = (
+        "import sys, retrieval, test_retrieval, check_qdrant; "
+        "print(*sorted({name.split('.')[0] for name in sys.modules}))"
+    )
     done = subprocess.run(
         [sys.executable, "-c", code],
         cwd=BACKEND,

@@ -8,13 +8,15 @@ import re
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
-from recto.contracts.retrieval_test.cli import LOG_FILE, command, logging_to, run
+from recto.contracts.retrieval_test.cli import command
+from recto.contracts.retrieval_test.program import LOG_FILE, logging_to, run
 from tests.conftest import QDRANT_KEY
 from tests.contracts.retrieval_test.conftest import Call
 from tests.running import ROOT
 
 LINE = re.compile(
-    r"\[\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z\] \[(?:DEBUG|INFO|WARNING|ERROR)\] \[(?:EMBED|SEARCH|FORMAT|CLI)\] .+"
+    r"\[\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z\] "
+    r"\[(?:DEBUG|INFO|WARNING|ERROR)\] \[(?:EMBED|SEARCH|FORMAT|CLI)\] .+"
 )
 EMBED = logging.getLogger("recto.contracts.retrieval_test.embed")
 

@@ -1,4 +1,4 @@
-"""The folder's own page: every command and piece of Python runs, every JSON is what it says, the table of results is true."""
+"""backend/README.md: every command and example runs, every JSON is valid, and the results are current."""
 
 from __future__ import annotations
 

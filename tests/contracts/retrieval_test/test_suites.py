@@ -1,19 +1,23 @@
-"""Suites: files of every broken kind, the pace of a run, its figures, and the comparison with a kept run."""
+"""Suites: invalid files, the pace of a run, its metrics, and the comparison with a baseline."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from recto.contracts.retrieval_test.contract import Metadata, QdrantAPIError, SearchResult, response_of
-from recto.contracts.retrieval_test.runs import percentile, run_cases, summary, turns
-from recto.contracts.retrieval_test.service import Answered
+from recto._util.numbers import nearest_rank as percentile
+from recto.contracts.retrieval_test.contract import QdrantAPIError
+from recto.contracts.retrieval_test.runs import run_cases, summary, turns
+from recto.contracts.retrieval_test.service import FormattedResponse, format_response
 from recto.contracts.retrieval_test.suites import Cases, parse_cases
+from recto.types import Hit
 from tests.contracts.retrieval_test.conftest import BACKEND, Call
+from tests.making import chunk
 
 ONE = {"id": "one", "query": "robot"}
 
@@ -176,15 +180,9 @@ def test_a_delay_overrides_the_pace(told: list[str], paid: bool) -> None:
     assert clock.slept == []
 
 
-def answered(query: str, top_k: int, score: float = 0.5) -> Answered:
-    found = (
-        SearchResult(
-            1, score, "Text", Metadata("https://b.example.org/docs/a", "A", 0, 1, "docs/a.md"), ("ros2",)
-        ),
-    )
-    return Answered(
-        response_of(query, found, top_k), found, {"embed": 1.0, "search": 2.0, "format": 0.5, "total": 3.5}
-    )
+def answered(query: str, top_k: int, score: float = 0.5) -> FormattedResponse:
+    found = replace(chunk(0), page_url="https://b.example.org/docs/a", source="docs/a.md")
+    return format_response(query, [Hit(score, found)], top_k, embed_ms=1.0, search_ms=2.0)
 
 
 def cases(*entries: dict[str, Any]) -> Cases:
@@ -218,7 +216,7 @@ def test_how_a_page_is_named(page: str, met: bool) -> None:
 
 
 def test_an_api_error_can_be_expected() -> None:
-    def fail(query: str, top_k: int) -> Answered:
+    def fail(query: str, top_k: int) -> FormattedResponse:
         raise QdrantAPIError("no")
 
     suite = cases({"query": "robot", "expect": {"error": "api"}}, {"query": "robot"})

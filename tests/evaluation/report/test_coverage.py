@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from recto.evaluation.coverage import Coverage, Reached, cover
-from recto.evaluation.report.coverage import coverage_page
+from recto.evaluation.report.html import coverage_page
 from recto.protocols import Embedder
 from recto.search.retriever import Retriever
 from recto.stores.edge.store import EdgeStore
@@ -80,7 +80,7 @@ def test_the_matrix(sound: Coverage, info: IndexInfo) -> None:
 def test_the_lists(sound: Coverage, info: IndexInfo) -> None:
     found = with_holes(sound)
     tree = read(page(found, info))
-    lost, twice, hidden = (one.section.place for one in found.sections[:3])
+    lost, twice, hidden = (one.section.link for one in found.sections[:3])
     assert f"{lost} " in said(tree, "#unreachable")
     assert "none none local://docs/docs/a#section-3" in said(tree, "#unreachable")
     assert twice in said(tree, "#duplicates")

@@ -12,8 +12,8 @@ import pytest
 from recto.evaluation.baseline import Baseline, Comparison, compare
 from recto.evaluation.binding import Missing
 from recto.evaluation.gate import checks, parse_threshold
-from recto.evaluation.report.validation import validation_page
-from recto.evaluation.runs import Answer, Found, Options, Run, run_suite
+from recto.evaluation.report.html import validation_page
+from recto.evaluation.runs import FoundChunk, Options, QueryResult, Run, run_suite
 from recto.evaluation.suites import load_suite
 from recto.protocols import Embedder
 from recto.search.retriever import Retriever
@@ -155,7 +155,7 @@ def test_the_worst_with_what_was_found_instead(run: Run) -> None:
     )
     text = " ".join(article.text(separator=" ").split())
     for found in answer.found[: run.top_k]:
-        assert found.place in text
+        assert found.link in text
         assert f"{found.score:.3f} noise" in text
     assert "expected module-1-garden/04-roses" in text
     assert len(article.css("line.mark")) == len(article.css("tbody tr"))
@@ -174,8 +174,8 @@ def test_what_changed(run: Run) -> None:
         assert f"{delta.before:.3f} {delta.now:.3f} {interval} {change.count} {delta.p_value:.3f}" in text
     headings = [node.text() for node in nodes(tree, "#comparison h3")]
     assert headings == [
-        "Worse: the expected place came later (1 question)",
-        "Better: the expected place came earlier (1 question)",
+        "Worse: the expected result came later (1 question)",
+        "Better: the expected result came earlier (1 question)",
     ]
     worse, better = nodes(tree, "#comparison h3 ~ .box")[:2]
     assert "when are beans sown" in worse.text()
@@ -211,11 +211,11 @@ def test_the_same_run_gives_the_same_bytes(run: Run) -> None:
 def hostile(run: Run) -> Run:
     nasty = HOSTILE + TRICKS
     found = (
-        Found("javascript:alert(1)", nasty, nasty, 0.9, nasty),
-        Found(f"https://example.org/{nasty}", "", nasty, 0.8, nasty),
-        Found("https://example.org/page", "part", "m", -0.2, "c"),
+        FoundChunk("javascript:alert(1)", nasty, nasty, 0.9, nasty),
+        FoundChunk(f"https://example.org/{nasty}", "", nasty, 0.8, nasty),
+        FoundChunk("https://example.org/page", "part", "m", -0.2, "c"),
     )
-    answer = Answer(
+    answer = QueryResult(
         nasty,
         f"{nasty} asked",
         (nasty,),
@@ -265,7 +265,7 @@ def test_hostile_text_stays_text(run: Run) -> None:
 
 @pytest.mark.parametrize("count", [0, 1, 2])
 def test_odd_runs(run: Run, count: int) -> None:
-    bare = Answer("k", "", (), "nothing", (), (), (), (), None, {}, 0.0, nothing=True)
+    bare = QueryResult("k", "", (), "nothing", (), (), (), (), None, {}, 0.0, nothing=True)
     for answers in (run.answers[:count], (bare,) * count, run.answers[-count:]):
         odd = replace(run, answers=answers, fingerprint=None, measures=run.measures[: count + 1])
         tree = read(page(odd, None, None))

@@ -11,7 +11,7 @@ from recto.api import open_store
 from recto.cli.commands.index import counted
 from recto.cli.runner import Exit, notify, warn
 from recto.errors import InvalidArgument, RectoError
-from recto.protocols import PrivateStore, Store
+from recto.protocols import Rollback, Store
 from recto.settings import load_settings
 
 
@@ -68,7 +68,7 @@ def _row_text(row: dict[str, Any]) -> str:
 def rollback(collection: str) -> Exit:
     """Go back one generation."""
     store = open_store(load_settings(), notify)
-    if not isinstance(store, PrivateStore):
+    if not isinstance(store, Rollback):
         raise InvalidArgument(
             "Only an embedded index can be rolled back", hint="Index the book again instead."
         )

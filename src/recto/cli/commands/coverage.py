@@ -50,10 +50,9 @@ def coverage(
 
     keep(lambda home: records.keep_coverage(home, info, found))
     if html:
-        from recto.evaluation.report.coverage import coverage_page
-        from recto.evaluation.report.page import write
+        from recto.evaluation.report.html import coverage_page, write_page
 
-        write(html, coverage_page(found, info, least=fail_under, when=datetime.now(UTC)))
+        write_page(html, coverage_page(found, info, least=fail_under, when=datetime.now(UTC)))
     click.echo(
         json.dumps(_data(found), indent=2, ensure_ascii=False)
         if as_json
@@ -132,7 +131,7 @@ def _listing(
     yield f"{title}: {len(found)}"
     shown = found if verbose else found[:_LISTED]
     for reached in shown:
-        yield in_line(f"{reached.section.place} ({' > '.join(reached.section.headings)}): {why(reached)}")
+        yield in_line(f"{reached.section.link} ({' > '.join(reached.section.headings)}): {why(reached)}")
     if len(shown) < len(found):
         yield f"... and {len(found) - len(shown)} more; --verbose lists them"
 
@@ -176,7 +175,7 @@ def _data(found: Coverage) -> dict[str, Any]:
 def _section(reached: Reached) -> dict[str, Any]:
     section = reached.section
     return {
-        "place": section.place,
+        "place": section.link,
         "module": section.module,
         "headings": list(section.headings),
         "heading_rank": reached.heading_rank,

@@ -117,15 +117,15 @@ def validate(suite_file: Path | None, collection: str | None, *, verbose: bool, 
         for warning in retriever.open().info.warnings:
             warn(warning)
         retriever.warm_up()  # so that the first question's time is a question's time
-        from recto.evaluation import runs as validation
+        from recto.evaluation.runs import validate as run_validation
 
-        report = validation.validate(retriever, suite)
+        run = run_validation(retriever, suite)
         info = retriever.open().info
     from recto.cli.runner import keep
     from recto.evaluation import records
 
-    keep(lambda home: records.keep_report(home, info, report))
+    keep(lambda home: records.keep_run(home, info, run))
     from recto.cli import output as render
 
-    click.echo(render.validation_json(report) if as_json else render.validation_text(report, verbose=verbose))
-    return Exit.OK if report.sufficient else Exit.VALIDATION_FAILED
+    click.echo(render.validation_json(run) if as_json else render.validation_text(run, verbose=verbose))
+    return Exit.OK if run.sufficient else Exit.VALIDATION_FAILED

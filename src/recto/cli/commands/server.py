@@ -13,7 +13,7 @@ from recto.api import open_embedder, open_store
 from recto.cli.runner import Exit, notify
 from recto.errors import InvalidArgument
 from recto.evaluation.suites import documented_suite, load_suite
-from recto.protocols import PreparableStore, Store
+from recto.protocols import Preparable, Store
 from recto.search.retriever import check_fingerprint
 from recto.settings import QUERY_COLLECTION, Settings, load_settings
 from recto.types import MODES
@@ -93,7 +93,7 @@ def prepare(collection: str | None) -> Exit:
     """Create missing payload indexes on a server's collection."""
     settings = _settings()
     store = open_store(settings, notify)
-    if not isinstance(store, PreparableStore):
+    if not isinstance(store, Preparable):
         raise InvalidArgument("This store needs no payload indexes", hint="There is nothing to do.")
     fields = store.prepare(collection or settings.collection_or(QUERY_COLLECTION))
     click.echo(

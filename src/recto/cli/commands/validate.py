@@ -21,8 +21,8 @@ from recto.evaluation import records
 from recto.evaluation.baseline import Comparison
 from recto.evaluation.gate import Check
 from recto.evaluation.measures import DEFAULT_MEASURES, GATED_MEASURES, Measure, parse_measure
-from recto.evaluation.runs import Answer, Run
-from recto.evaluation.statistics import Estimate
+from recto.evaluation.runs import QueryResult, Run
+from recto.evaluation.statistics import ScoreEstimate
 from recto.settings import check_collection_name
 
 _WIDTH = 80
@@ -105,7 +105,7 @@ def _changes(comparison: Comparison, *, verbose: bool) -> Iterator[str]:
             yield from (f"    {sign} {_cut(place, _WIDTH - 6)}" for place in places)
 
 
-def _groups(title: str, groups: dict[str, dict[str, Estimate]]) -> list[str]:
+def _groups(title: str, groups: dict[str, dict[str, ScoreEstimate]]) -> list[str]:
     names = [name for scores in groups.values() for name in scores]
     columns = [name for name in dict.fromkeys(names) if name != "ModuleAccuracy" or title == "Module"][:6]
     if not columns:
@@ -120,7 +120,7 @@ def _groups(title: str, groups: dict[str, dict[str, Estimate]]) -> list[str]:
     ]
 
 
-def _cell(score: Estimate | None) -> str:
+def _cell(score: ScoreEstimate | None) -> str:
     return f"{'-':>10}" if score is None else f"{score.mean:>10.3f}"
 
 
@@ -133,7 +133,7 @@ def _ranks(run: Run) -> list[str]:
     return _wrapped(f"Questions by the rank of their first expected place: {line}", "") if counts else []
 
 
-def _answers(title: str, answers: Iterable[Answer]) -> Iterator[str]:
+def _answers(title: str, answers: Iterable[QueryResult]) -> Iterator[str]:
     for number, answer in enumerate(answers):
         if number == 0:
             yield title
@@ -144,7 +144,7 @@ def _answers(title: str, answers: Iterable[Answer]) -> Iterator[str]:
             f"expected: {wanted}" + ("" if answer.nothing else f" | rank: {answer.rank or 'none'}"), "       "
         )
         if answer.found and answer.rank != 1:
-            yield f"       found: {answer.found[0].score:.3f} {_cut(answer.found[0].place, _WIDTH - 20)}"
+            yield f"       found: {answer.found[0].score:.3f} {_cut(answer.found[0].link, _WIDTH - 20)}"
 
 
 def _missing(run: Run) -> Iterator[str]:
@@ -241,8 +241,7 @@ def validate(request: Request, *, verbose: bool, as_json: bool) -> Exit:
 
         write(request.junit, junit_xml(run, gate))
     if request.html:
-        from recto.evaluation.report.page import write as write_page
-        from recto.evaluation.report.validation import validation_page
+        from recto.evaluation.report.html import validation_page, write_page
 
         write_page(
             request.html, validation_page(run, gate, comparison, noise_floor=noise, when=datetime.now(UTC))

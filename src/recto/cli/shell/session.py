@@ -39,7 +39,7 @@ class Latency:
         )
         if not self._times:
             return f"{ready}No searches yet."
-        from recto.evaluation.calibration import percentile
+        from recto._util.numbers import percentile
 
         count = len(self._times)
         lines = [f"{ready}{count} search{'' if count == 1 else 'es'}, in milliseconds:"]

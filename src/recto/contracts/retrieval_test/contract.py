@@ -1,4 +1,4 @@
-"""What every query, vector, result and response must be; checked at run time, so that a broken promise is an error and no answer."""
+"""Document 003's types, errors and checks of queries, vectors, results and responses."""
 
 from __future__ import annotations
 
@@ -10,23 +10,51 @@ from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 from urllib.parse import quote, urlsplit
 
+from recto._util.numbers import clamp
+from recto._util.text import encodable
 from recto.errors import ErrorKind, InvalidArgument, InvalidQuery, RectoError
 from recto.search.query import FLAGS, check_query, check_top_k
 from recto.types import Hit
 
+SCHEMA_VERSION = "1.0"
+DEFAULT_COLLECTION = "website_embeddings"
+DEFAULT_TOP_K = 5
+MAX_TOP_K = 50
+_SAFE_IN_URL = "/:?#[]@!$&'()*+,;=%-._~"
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*")
+_FOREIGN = "The collection has points that Recto cannot read. Make a new one with `recto index PATH`."
+_INJECTION = re.compile(
+    r"(?i)\b(?:union\s+select|drop\s+table|insert\s+into|delete\s+from|or\s+1\s*=\s*1)\b|<script\b|\$\{jndi:|\{\{.*\}\}|;\s*--"
+)
+RESPONSE_FIELDS: Mapping[str, type] = {
+    "schema_version": str,
+    "query": str,
+    "top_k": int,
+    "result_count": int,
+    "results": list,
+}
+RESULT_FIELDS: Mapping[str, type] = {"rank": int, "score": float, "text": str, "metadata": dict}
+METADATA_FIELDS: Mapping[str, type] = {
+    "url": str,
+    "page_title": str,
+    "chunk_index": int,
+    "total_chunks": int,
+    "source": str,
+}
+
 
 class QueryError(InvalidQuery, ValueError):
-    """The query is empty, too long, or no text."""
+    """The query is empty, too long, or not a string."""
 
 
 class ArgumentError(InvalidArgument, ValueError):
-    """A number of results or a vector that cannot be searched with."""
+    """The number of results or the vector is invalid."""
 
     label = ""
 
 
 class APIError(RectoError):
-    """An engine could not do its part; `reason` tells a missing collection from an empty one and from a broken connection."""
+    """Embedding or search failed; `reason` is the kind of the underlying error."""
 
     kind = ErrorKind.CONNECTION
     label = ""
@@ -38,50 +66,41 @@ class APIError(RectoError):
 
     @classmethod
     def of(cls, error: RectoError) -> APIError:
-        """Return the contract's error for one of the core's, whose messages never have a key in them."""
+        """Return the contract's error for a core error, whose message never contains a key."""
         return cls(str(error), hint=error.hint, reason=error.kind)
 
 
 class CohereAPIError(APIError):
-    """The query could not be embedded: by Cohere, or by the local model where that is configured."""
+    """Cohere, or the configured local model, could not embed the query."""
 
     component = "EMBED"
 
 
 class QdrantAPIError(APIError):
-    """The collection could not be searched: on a Qdrant server, or in the embedded engine where that is configured."""
+    """Qdrant, or the configured embedded engine, could not search the collection."""
 
     component = "SEARCH"
 
 
 class ResponseError(APIError):
-    """What would be answered is not what the contract promises."""
+    """The response does not conform to the contract."""
 
     component = "FORMAT"
 
 
 def error_document(message: str, hint: str, kind: str, component: str = "CLI") -> dict[str, Any]:
-    """Return what is printed instead of results."""
+    """Return the JSON of an error."""
     return {"error": {"kind": kind, "component": component, "message": message, "hint": hint}}
 
 
 def kind_of(error: RectoError) -> str:
-    """Return the kind that a script can act on."""
+    """Return the kind of an error, for scripts."""
     return (error.reason if isinstance(error, APIError) else error.kind).value
-
-
-SCHEMA_VERSION = "1.0"
-DEFAULT_COLLECTION = "website_embeddings"
-DEFAULT_TOP_K = 5
-MAX_TOP_K = 50
-
-_SAFE_IN_URL = "/:?#[]@!$&'()*+,;=%-._~"
-_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*")
 
 
 @dataclass(frozen=True, slots=True)
 class Metadata:
-    """Where a passage stands."""
+    """The source of a result."""
 
     url: str
     page_title: str
@@ -92,7 +111,7 @@ class Metadata:
 
 @dataclass(frozen=True, slots=True)
 class SearchResult:
-    """One passage; `modules` are the names of the book's part that it is from, which the JSON does not show."""
+    """One result; `modules` are the names of its module, which the JSON does not contain."""
 
     rank: int
     score: float
@@ -102,12 +121,12 @@ class SearchResult:
 
 
 def results_of(hits: Sequence[Hit]) -> list[SearchResult]:
-    """Return hits as the contract has them, in their order; what another pipeline did not store is filled in."""
+    """Convert hits to the contract's results, and fill in fields that other pipelines do not store."""
     return [_result(rank, hit) for rank, hit in enumerate(hits, 1)]
 
 
 def response_of(query: str, results: Sequence[SearchResult], top_k: int) -> dict[str, Any]:
-    """Return the flat response; the same input always gives the same output."""
+    """Return the JSON response."""
     return {
         "schema_version": SCHEMA_VERSION,
         "query": query,
@@ -126,7 +145,7 @@ def response_of(query: str, results: Sequence[SearchResult], top_k: int) -> dict
 
 
 def valid_url(url: str) -> bool:
-    """Whether a text is an absolute address without characters that an address cannot have."""
+    """Return whether a text is an absolute URL without invalid characters."""
     try:
         parts = urlsplit(url)
     except ValueError:
@@ -144,20 +163,18 @@ def _result(rank: int, hit: Hit) -> SearchResult:
     url = _address(chunk.page_url, chunk.id)
     metadata = Metadata(
         url=url,
-        page_title=_text(chunk.page_title).strip() or url,
+        page_title=encodable(chunk.page_title).strip() or url,
         chunk_index=chunk.chunk_index,
         total_chunks=max(chunk.total_chunks, chunk.chunk_index + 1),
-        source=_text(chunk.source) or url,
+        source=encodable(chunk.source) or url,
     )
-    # A score is shown to six places: what is behind them differs between machines.
-    return SearchResult(
-        rank, round(min(1.0, max(0.0, hit.score)), 6), _text(chunk.text), metadata, chunk.module_keys
-    )
+    # Six decimals: further ones differ between machines.
+    return SearchResult(rank, round(clamp(hit.score), 6), encodable(chunk.text), metadata, chunk.module_keys)
 
 
 def _address(url: str, id: str) -> str:
-    """Return an absolute address: a path without a host, as some pipelines store it, is one in the local book."""
-    url = _text(url).strip()
+    """Return an absolute URL; a path without a host, as some pipelines store it, becomes a `local://` URL."""
+    url = encodable(url).strip()
     if valid_url(url):
         return url
     escaped = quote(url.replace("\\", "/"), safe=_SAFE_IN_URL)
@@ -167,35 +184,8 @@ def _address(url: str, id: str) -> str:
     return f"local://{path}" if path else f"local://chunk/{quote(id, safe='')}"
 
 
-def _text(text: str) -> str:
-    """Return a text that can be written as UTF-8: half of a surrogate pair is no character."""
-    return text.encode("utf-8", "replace").decode("utf-8")
-
-
-_FOREIGN = "The collection holds points that Recto cannot show; `recto index PATH` makes a new one."
-_INJECTION = re.compile(
-    r"(?i)\b(?:union\s+select|drop\s+table|insert\s+into|delete\s+from|or\s+1\s*=\s*1)\b|<script\b|\$\{jndi:|\{\{.*\}\}|;\s*--"
-)
-
-RESPONSE_FIELDS: Mapping[str, type] = {
-    "schema_version": str,
-    "query": str,
-    "top_k": int,
-    "result_count": int,
-    "results": list,
-}
-RESULT_FIELDS: Mapping[str, type] = {"rank": int, "score": float, "text": str, "metadata": dict}
-METADATA_FIELDS: Mapping[str, type] = {
-    "url": str,
-    "page_title": str,
-    "chunk_index": int,
-    "total_chunks": int,
-    "source": str,
-}
-
-
 def checked_query(query: Any) -> str:
-    """Return the text that is searched for, or say why there is none."""
+    """Return the stripped query, or raise."""
     try:
         return check_query("" if query is None else query)
     except InvalidQuery as error:
@@ -203,7 +193,7 @@ def checked_query(query: Any) -> str:
 
 
 def checked_top_k(top_k: Any) -> int:
-    """Return the number of results, or say why it cannot be asked for."""
+    """Return the number of results, or raise."""
     try:
         check_top_k(top_k, MAX_TOP_K, FLAGS.top_k)
     except InvalidArgument as error:
@@ -212,20 +202,21 @@ def checked_top_k(top_k: Any) -> int:
 
 
 def looks_like_injection(query: str) -> bool:
-    """Whether a query has the look of an attack; it is searched for like any other text, and worth a line in the log."""
+    """Return whether a query looks like an attack; it is logged, and searched like any other."""
     return _INJECTION.search(query) is not None
 
 
 def check_embedding(vector: Sequence[Any], dim: int) -> None:
-    """Refuse a vector of the embedder that does not have the model's dimension or is not finite."""
+    """Raise if an embedder's vector has the wrong dimension or is not finite."""
     if problem := _vector_problem(vector, dim):
         raise CohereAPIError(
-            f"The embedder's answer cannot be used: {problem}", hint="Try again; check RECTO_MODEL."
+            f"The embedder returned a vector that cannot be used: {problem}",
+            hint="Try again; check RECTO_MODEL.",
         )
 
 
 def checked_vector(vector: Any, dim: int | None) -> list[float]:
-    """Return a caller's vector if it fits the collection, or say why it does not."""
+    """Return a caller's vector, or raise if it does not fit the collection."""
     if not isinstance(vector, list | tuple):
         raise ArgumentError(
             f"query_embedding must be a list of numbers, not {type(vector).__name__}",
@@ -239,14 +230,14 @@ def checked_vector(vector: Any, dim: int | None) -> list[float]:
 
 
 def check_results(results: Sequence[SearchResult], top_k: int) -> None:
-    """Refuse results that are not what a search promises."""
+    """Raise if results are not in order, or have an invalid score or field."""
     if len(results) > top_k:
         raise _broken(f"{len(results)} results where at most {top_k} were asked for")
     best = math.inf
     for place, result in enumerate(results, 1):
         if result.rank != place:
             raise _broken(f"result {place} has rank {result.rank}")
-        if not 0.0 <= result.score <= 1.0:  # which a number that is none fails too
+        if not 0.0 <= result.score <= 1.0:  # also false for NaN
             raise _broken(f"result {place} has a score of {result.score}")
         if result.score > best:
             raise _broken(f"result {place} has a higher score than the one before it")
@@ -261,7 +252,7 @@ def check_results(results: Sequence[SearchResult], top_k: int) -> None:
 
 
 def check_response(response: Mapping[str, Any]) -> None:
-    """Refuse a response that is not JSON or lacks a field of the contract."""
+    """Raise if a response does not serialise to JSON or lacks a field."""
     try:
         again = json.loads(json.dumps(response, allow_nan=False))
     except (TypeError, ValueError) as error:

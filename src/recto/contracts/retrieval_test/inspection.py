@@ -1,4 +1,4 @@
-"""`check_qdrant.py`: tell whether the collection is there, is filled, and fits the model that embeds the queries."""
+"""`check_qdrant.py`: check that the collection exists, is not empty, and fits the query model."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from typing import Any
 
 import click
 
-from recto.contracts.retrieval_test.cli import Exit, Run, entry, notify
 from recto.contracts.retrieval_test.contract import DEFAULT_COLLECTION, SCHEMA_VERSION, QdrantAPIError
+from recto.contracts.retrieval_test.program import CommandState, ExitCode, entry, notify
 from recto.errors import RectoError
+from recto.protocols import Preparable
 
 _EPILOG = """\b
 Exit codes: 0 the collection can be searched, 1 invalid arguments, 2 it cannot;
@@ -22,11 +23,11 @@ the JSON says why: missing, empty, another model, no connection.
     metavar="NAME",
     default=DEFAULT_COLLECTION,
     show_default=True,
-    help="The collection to look at.",
+    help="The collection to check.",
 )
 @click.pass_obj
-def command(run: Run, collection: str) -> Exit:
-    """Look at the collection that is searched, and print JSON."""
+def command(state: CommandState, collection: str) -> ExitCode:
+    """Check the collection, and print JSON."""
     from recto.contracts.retrieval_test.service import Backend
 
     with Backend(notify=notify) as backend:
@@ -48,10 +49,10 @@ def command(run: Run, collection: str) -> Exit:
         except RectoError as error:
             notify(f"[WARNING] The modules cannot be counted: {error}")
             modules = {}
-        run.document = {
+        state.document = {
             "schema_version": SCHEMA_VERSION,
             "collection": backend.collection(collection),
-            "store": settings.qdrant_url if settings.store == "server" else "embedded",
+            "store": settings.qdrant_url if isinstance(backend.store, Preparable) else "embedded",
             "points": info.chunks,
             "dim": info.dim or backend.dim,
             "distance": "cosine",
@@ -61,7 +62,7 @@ def command(run: Run, collection: str) -> Exit:
             "modules": modules,
             "warnings": list(info.warnings),
         }
-    return Exit.OK
+    return ExitCode.OK
 
 
 main = entry(command, "check_qdrant.py")

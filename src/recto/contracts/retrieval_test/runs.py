@@ -1,64 +1,79 @@
-"""A run that is kept, and the differences of a later run from it."""
+"""Run a suite of document 003 with the evaluation runner, and format its JSON and its baseline."""
 
 from __future__ import annotations
 
 import logging
-import math
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from recto._util.names import filter_keys, page_key
+from recto._util.numbers import nearest_rank
 from recto._util.retry import Notify
 from recto.contracts.retrieval_test.contract import (
     DEFAULT_TOP_K,
     SCHEMA_VERSION,
     APIError,
-    SearchResult,
     checked_query,
     error_document,
     kind_of,
 )
-from recto.contracts.retrieval_test.service import COMPONENTS, Answered
-from recto.contracts.retrieval_test.suites import Case, Cases, read_json
+from recto.contracts.retrieval_test.service import COMPONENTS, FormattedResponse
+from recto.contracts.retrieval_test.suites import MAX_BYTES, Case, Cases
 from recto.embedders.cohere import Pace, Pacer
 from recto.errors import InvalidArgument, RectoError
+from recto.evaluation.baseline import changed_scores
+from recto.evaluation.binding import Target, bind_by_name, module_target, page_target, passage_target
+from recto.evaluation.runs import Options, QueryResult
+from recto.evaluation.runs import ask as run_questions
+from recto.evaluation.suites import Expectation, parse_json, read_file
 
 QUERIES_PER_MINUTE = 10
-"""What a suite asks of Cohere at most, unless --delay says otherwise."""
+"""The default rate of a suite's queries to Cohere; --delay overrides it."""
 
+TARGETS_MS = {
+    "embed": {"p95": 500, "p99": 1000},
+    "search": {"p95": 300, "p99": 500},
+    "total": {"p95": 2000, "p99": 3000},
+}
+"""The latency targets of document 003; a run reports them, but does not fail on them."""
+
+TOLERANCE = 0.04
+"""How far a score may move: int8 and fp32 of the same model differ by up to 0.036 in the committed suite."""
+
+Ask = Callable[[str, int], FormattedResponse]
 Turn = Callable[[], None]
 """Waits until the next query may be sent."""
 
 _CLI = logging.getLogger("recto.contracts.retrieval_test.cli")
+_SHAPE = "Make it with --test-suite FILE --update-expected FILE."
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
-    """What became of one query: an answer or an error, and the expectations that it does not meet."""
+class CaseResult:
+    """The result of one query, and the expectations that it does not meet."""
 
     case: Case
     top_k: int
-    outcome: Answered | RectoError
+    result: QueryResult
     unmet: tuple[str, ...]
 
     @property
-    def answered(self) -> Answered | None:
-        """The answer, if there is one."""
-        return self.outcome if isinstance(self.outcome, Answered) else None
+    def response(self) -> FormattedResponse | None:
+        """The response, unless the query failed."""
+        return self.result.response if isinstance(self.result.response, FormattedResponse) else None
 
     @property
     def passed(self) -> bool:
-        """Whether all that was expected is so."""
+        """Whether all expectations are met."""
         return not self.unmet
 
     @property
     def failed_api(self) -> bool:
-        """Whether an engine failed where no error was expected."""
-        return isinstance(self.outcome, APIError) and not self.case.expect.error
+        """Whether an engine failed although no error is expected."""
+        return isinstance(self.result.error, APIError) and not self.case.error
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values."""
@@ -69,13 +84,14 @@ class Verdict:
             "passed": self.passed,
             "expected": dict(self.case.given),
             "unmet": list(self.unmet),
-            "latency_ms": self.answered.latency_ms if self.answered else None,
-            "response": self.outcome.response
-            if isinstance(self.outcome, Answered)
-            else self._refusal(self.outcome),
+            "latency_ms": self.response.latency_ms if self.response else None,
+            "response": self.response.document if self.response else self._error_document(),
         }
 
-    def _refusal(self, error: RectoError) -> dict[str, Any]:
+    def _error_document(self) -> dict[str, Any]:
+        error = self.result.error
+        if error is None:
+            return {}
         document = error_document(str(error), error.hint, kind_of(error), getattr(error, "component", "CLI"))
         shown = self.case.query if len(self.case.query) <= 200 else f"{self.case.query[:200]}…"
         return {"schema_version": SCHEMA_VERSION, "query": shown, "top_k": self.top_k, **document}
@@ -89,7 +105,7 @@ def turns(
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Turn:
-    """Return what waits before each query: the given delay between two, else ten a minute of a paid service, else nothing."""
+    """Return the wait before each query: `delay`, else ten queries a minute if `paid`, else none."""
     if delay is not None:
         last: list[float] = []
 
@@ -105,115 +121,94 @@ def turns(
     return lambda: pacer.wait(1, 0)
 
 
-def run_cases(
-    suite: Cases, ask: Callable[[str, int], Answered], turn: Turn, top_k: int = DEFAULT_TOP_K
-) -> list[Verdict]:
-    """Ask all queries in their order; a query that fails does not stop the others."""
-    asked: list[tuple[Case, int, Answered | RectoError]] = []
-    for number, case in enumerate(suite.cases, 1):
-        limit = case.top_k or top_k
-        asked.append((case, limit, _asked(ask, turn, case, limit)))
-        _CLI.debug("%d of %d: %s", number, len(suite.cases), case.id)
+def run_cases(suite: Cases, ask: Ask, turn: Turn, top_k: int = DEFAULT_TOP_K) -> list[CaseResult]:
+    """Run all queries in order; a query that fails does not stop the others."""
+    limits = {case.key: case.top_k or top_k for case in suite.cases}
+
+    def search(batch: Sequence[Expectation]) -> Iterator[FormattedResponse | RectoError]:
+        for question in batch:
+            try:
+                checked_query(question.query)  # an invalid query costs no call, so it does not wait
+                turn()
+                yield ask(question.query, limits[question.key])
+            except (APIError, InvalidArgument) as error:
+                _CLI.info("%s: %s", question.key, error)
+                yield error
+
+    questions = [bind_by_name(case) for case in suite.cases]
+    found = run_questions(questions, search, Options(top_k, measures=(), keep_responses=True))
+    results = [
+        CaseResult(case, limits[case.key], result, ())
+        for case, result in zip(suite.cases, found, strict=True)
+    ]
     best = {
-        case.id: found.results[0].score
-        for case, _, found in asked
-        if isinstance(found, Answered) and found.results
+        one.case.id: one.response.results[0].score for one in results if one.response and one.response.results
     }
-    return [Verdict(case, limit, outcome, _unmet(case, outcome, best)) for case, limit, outcome in asked]
+    return [replace(one, unmet=_unmet(one, best)) for one in results]
 
 
-def _asked(ask: Callable[[str, int], Answered], turn: Turn, case: Case, limit: int) -> Answered | RectoError:
-    try:
-        checked_query(case.query)  # what is refused here costs no call, so it waits for none
-        turn()
-        return ask(case.query, limit)
-    except (APIError, InvalidArgument) as error:
-        _CLI.info("%s: %s", case.id, error)
-        return error
+def _unmet(one: CaseResult, best: Mapping[str, float]) -> tuple[str, ...]:
+    case, response = one.case, one.response
+    if response is None:
+        kind = "api" if isinstance(one.result.error, APIError) else "argument"
+        return () if case.error == kind else (str(one.result.error),)
+    count = len(response.results)
+    if case.error:
+        return (f"expected an error of kind {case.error}, got {count} results",)
+    chunks = [hit.chunk for hit in response.hits[: case.within]]
 
+    def missed(targets: Sequence[Target]) -> bool:
+        return bool(targets) and not any(target.holds(chunk) for target in targets for chunk in chunks)
 
-def _unmet(case: Case, outcome: Answered | RectoError, best: Mapping[str, float]) -> tuple[str, ...]:
-    expect = case.expect
-    if isinstance(outcome, RectoError):
-        kind = "api" if isinstance(outcome, APIError) else "argument"
-        return () if expect.error == kind else (str(outcome),)
-    if expect.error:
-        return (f"expected an error of kind {expect.error}, got {len(outcome.results)} results",)
-    unmet: list[str] = []
-    first = outcome.results[: expect.within]
-    if len(outcome.results) < expect.min_results:
-        unmet.append(f"expected at least {expect.min_results} results, got {len(outcome.results)}")
-    if expect.pages and not _from_page(first, expect.pages):
-        unmet.append(f"none of the first {expect.within} results is from {' or '.join(expect.pages)}")
-    if expect.modules and not _from_module(first, expect.modules):
-        unmet.append(
-            f"none of the first {expect.within} results is from module {' or '.join(expect.modules)}"
-        )
-    if expect.text and not any(_flat(expect.text) in _flat(result.text) for result in first):
-        unmet.append(f"none of the first {expect.within} results says {expect.text!r}")
+    none = f"none of the first {case.within} results"
+    unmet = [f"expected at least {case.min_results} results, got {count}"] if count < case.min_results else []
+    if missed([page_target(page, path_end=True) for page in case.pages]):
+        unmet.append(f"{none} is from {' or '.join(case.pages)}")
+    if missed([module_target(module) for module in case.modules]):
+        unmet.append(f"{none} is from module {' or '.join(case.modules)}")
+    if missed([passage_target(text) for text in case.passages]):
+        unmet.append(f"{none} says {case.passages[0]!r}")
     unmet += [
         f"its best score is not below that of {other}"
-        for other in expect.weaker_than
+        for other in case.weaker_than
         if case.id in best and not best[case.id] < best.get(other, 0.0)
     ]
     return tuple(unmet)
 
 
-def _from_page(results: Sequence[SearchResult], pages: Sequence[str]) -> bool:
-    """A page is named by its address, or by the end of its path without the extension."""
-    wanted = [page_key(page) for page in pages]
-    found = {
-        key for result in results for key in (page_key(result.metadata.url), page_key(result.metadata.source))
-    }
-    return any(key == page or key.endswith(f"/{page.lstrip('/')}") for key in found for page in wanted)
-
-
-def _from_module(results: Sequence[SearchResult], modules: Sequence[str]) -> bool:
-    wanted = set(filter_keys(modules))
-    return any(not wanted.isdisjoint(result.modules) for result in results)
-
-
-def _flat(text: str) -> str:
-    return " ".join(text.split()).casefold()
-
-
-TARGETS_MS = {
-    "embed": {"p95": 500, "p99": 1000},
-    "search": {"p95": 300, "p99": 500},
-    "total": {"p95": 2000, "p99": 3000},
-}
-"""The contract's targets; they are reported, they do not decide."""
-
-_SUMMARY_CLI = logging.getLogger("recto.contracts.retrieval_test.cli")
-
-
-def batch_document(suite: Cases, collection: str, model: str, verdicts: Sequence[Verdict]) -> dict[str, Any]:
-    """Return what a suite's run prints."""
+def batch_document(
+    suite: Cases, collection: str, model: str, results: Sequence[CaseResult]
+) -> dict[str, Any]:
+    """Return the JSON of a suite's run."""
     return {
         "schema_version": SCHEMA_VERSION,
         "suite": suite.name,
         "collection": collection,
         "model": model,
-        "summary": summary(verdicts),
-        "queries": [verdict.to_dict() for verdict in verdicts],
+        "summary": summary(results),
+        "queries": [result.to_dict() for result in results],
     }
 
 
-def summary(verdicts: Sequence[Verdict]) -> dict[str, Any]:
-    """Return the metrics; success is a valid query that was answered, or one that was rightly refused."""
-    passed = sum(verdict.passed for verdict in verdicts)
+def summary(results: Sequence[CaseResult]) -> dict[str, Any]:
+    """Return the metrics of a run; a query succeeds if it gets a response, or an error that is expected."""
+    count, passed = len(results), sum(result.passed for result in results)
     succeeded = sum(
-        verdict.answered is not None or (verdict.passed and bool(verdict.case.expect.error))
-        for verdict in verdicts
+        result.response is not None or (result.passed and bool(result.case.error)) for result in results
     )
-    latency = {name: _latency(verdicts, name) for name in COMPONENTS}
-    figures = {
-        "query_count": len(verdicts),
+    latency = {name: _latency(results, name) for name in COMPONENTS}
+    total = latency["total"]
+    _CLI.info(
+        "%d queries, %d passed, %d failed; total mean %.1f ms, p95 %.1f ms, p99 %.1f ms",
+        *(count, passed, count - passed, total["mean"], total["p95"], total["p99"]),
+    )
+    return {
+        "query_count": count,
         "passed": passed,
-        "failed": len(verdicts) - passed,
-        "pass_rate": round(passed / len(verdicts), 4),
-        "success_rate": round(succeeded / len(verdicts), 4),
-        "failure_rate": round(1 - succeeded / len(verdicts), 4),
+        "failed": count - passed,
+        "pass_rate": round(passed / count, 4),
+        "success_rate": round(succeeded / count, 4),
+        "failure_rate": round(1 - succeeded / count, 4),
         "latency_ms": latency,
         "latency_targets_ms": TARGETS_MS,
         "within_targets": {
@@ -223,56 +218,37 @@ def summary(verdicts: Sequence[Verdict]) -> dict[str, Any]:
             for name, targets in TARGETS_MS.items()
         },
         "top_k_distribution": {
-            str(top_k): count
-            for top_k, count in sorted(Counter(verdict.top_k for verdict in verdicts).items())
+            str(top_k): number for top_k, number in sorted(Counter(one.top_k for one in results).items())
         },
     }
-    total = latency["total"]
-    _SUMMARY_CLI.info(
-        "%d queries, %d passed, %d failed; total mean %.1f ms, p95 %.1f ms, p99 %.1f ms",
-        *(len(verdicts), passed, len(verdicts) - passed, total["mean"], total["p95"], total["p99"]),
-    )
-    return figures
 
 
-def percentile(values: Sequence[float], share: float) -> float:
-    """Return the smallest value that so large a share of all does not exceed."""
-    ordered = sorted(values)
-    return ordered[max(0, math.ceil(share * len(ordered)) - 1)]
-
-
-def _latency(verdicts: Sequence[Verdict], component: str) -> dict[str, float]:
-    values = [verdict.answered.latency_ms[component] for verdict in verdicts if verdict.answered]
+def _latency(results: Sequence[CaseResult], component: str) -> dict[str, float]:
+    values = [result.response.latency_ms[component] for result in results if result.response]
     if not values:
         return {"count": 0, "mean": 0.0, "p95": 0.0, "p99": 0.0, "max": 0.0}
     return {
         "count": len(values),
         "mean": round(sum(values) / len(values), 3),
-        "p95": percentile(values, 0.95),
-        "p99": percentile(values, 0.99),
+        "p95": nearest_rank(values, 0.95),
+        "p99": nearest_rank(values, 0.99),
         "max": max(values),
     }
 
 
-TOLERANCE = 0.04
-"""How far a score may move: int8 and fp32 of the same model differ by up to 0.036 in the committed suite."""
-
-_SHAPE = "Make it with --test-suite FILE --update-expected FILE."
-
-
-def baseline_document(suite: Cases, model: str, verdicts: Sequence[Verdict]) -> dict[str, Any]:
-    """Return what is kept of a run: where each result is from and its score, no text and no times."""
+def baseline_document(suite: Cases, model: str, results: Sequence[CaseResult]) -> dict[str, Any]:
+    """Return the baseline of a run: the URL, chunk and score of each result, without texts and times."""
     return {
         "schema_version": SCHEMA_VERSION,
         "suite": suite.name,
         "model": model,
-        "queries": {verdict.case.id: _kept(verdict) for verdict in verdicts},
+        "queries": {result.case.id: _kept(result) for result in results},
     }
 
 
 def load_baseline(path: Path) -> Mapping[str, Any]:
-    """Read a kept run."""
-    data = read_json(path, "--expected", _SHAPE)
+    """Read a baseline's file."""
+    data = parse_json(read_file(path, MAX_BYTES), str(path), hint=_SHAPE)
     queries = data.get("queries") if isinstance(data, dict) else None
     if not isinstance(queries, dict) or not isinstance(data.get("model"), str):
         raise InvalidArgument(f"{path}: it has no model and no queries", hint=_SHAPE)
@@ -282,36 +258,32 @@ def load_baseline(path: Path) -> Mapping[str, Any]:
     return {"model": data["model"], "queries": queries}
 
 
-def compared(verdicts: Sequence[Verdict], baseline: Mapping[str, Any], model: str) -> list[Verdict]:
-    """Return the verdicts with every difference from a kept run among what is unmet."""
+def compared(results: Sequence[CaseResult], baseline: Mapping[str, Any], model: str) -> list[CaseResult]:
+    """Add every difference from a baseline to what is unmet."""
     if baseline["model"] != model:
         raise InvalidArgument(
-            f"The expected results are of {baseline['model']}, but {model} is in use: they cannot be compared",
+            f"The expected results of {baseline['model']} cannot be compared with those of {model}",
             hint=_SHAPE,
         )
     queries = baseline["queries"]
-    if gone := sorted(set(queries) - {verdict.case.id for verdict in verdicts}):
+    if gone := sorted(set(queries) - {result.case.id for result in results}):
         raise InvalidArgument(
             f'The expected results have a query "{gone[0]}" that is not in the suite', hint=_SHAPE
         )
     return [
-        replace(verdict, unmet=(*verdict.unmet, *_differences(verdict, queries.get(verdict.case.id))))
-        for verdict in verdicts
+        replace(result, unmet=(*result.unmet, *_differences(result, queries.get(result.case.id))))
+        for result in results
     ]
 
 
-def _kept(verdict: Verdict) -> dict[str, Any]:
-    if verdict.answered is None:
-        return {"error": "argument" if verdict.case.expect.error == "argument" else "api"}
+def _kept(result: CaseResult) -> dict[str, Any]:
+    if result.response is None:
+        return {"error": "argument" if result.case.error == "argument" else "api"}
     return {
-        "query": verdict.answered.response["query"],
+        "query": result.response.query,
         "results": [
-            {
-                "url": result.metadata.url,
-                "chunk_index": result.metadata.chunk_index,
-                "score": round(result.score, 4),
-            }
-            for result in verdict.answered.results
+            {"url": one.metadata.url, "chunk_index": one.metadata.chunk_index, "score": round(one.score, 4)}
+            for one in result.response.results
         ],
     }
 
@@ -331,27 +303,22 @@ def _is_kept(kept: Any) -> bool:
     )
 
 
-def _differences(verdict: Verdict, kept: Mapping[str, Any] | None) -> list[str]:
-    """Compare by places in the book; two passages whose scores nearly tie may change places, or the last of them fall out."""
+def _differences(result: CaseResult, kept: Mapping[str, Any] | None) -> list[str]:
+    response = result.response
     if kept is None:
         return ["the expected results do not have this query"]
-    if "results" not in kept or verdict.answered is None:
-        same = ("results" not in kept) == (verdict.answered is None)
+    if "results" not in kept or response is None:
+        same = ("results" not in kept) == (response is None)
         return [] if same else ["an error on one side, results on the other"]
-    if kept.get("query") != verdict.answered.response["query"]:
+    if kept.get("query") != response.query:
         return ["the expected results are those of another query text"]
-    found = {
-        (result.metadata.url, result.metadata.chunk_index): result.score
-        for result in verdict.answered.results
-    }
-    if len(found) != len(kept["results"]):
-        return [f"{len(found)} results where {len(kept['results'])} were expected"]
-    last = min(found.values(), default=0.0)
-    differences = []
-    for result in kept["results"]:
-        place, score = (result["url"], result["chunk_index"]), result["score"]
-        if place not in found and score > last + TOLERANCE:
-            differences.append(f"chunk {place[1]} of {place[0]} ({score:.4f}) is no longer found")
-        elif place in found and abs(found[place] - score) > TOLERANCE:
-            differences.append(f"chunk {place[1]} of {place[0]} has {found[place]:.4f}, expected {score:.4f}")
-    return differences
+    now = {(one.metadata.url, one.metadata.chunk_index): one.score for one in response.results}
+    if len(now) != len(kept["results"]):
+        return [f"{len(now)} results where {len(kept['results'])} were expected"]
+    before = {(one["url"], one["chunk_index"]): float(one["score"]) for one in kept["results"]}
+    return [
+        f"chunk {chunk} of {url} ({old:.4f}) is no longer found"
+        if new is None
+        else f"chunk {chunk} of {url} has {new:.4f}, expected {old:.4f}"
+        for (url, chunk), old, new in changed_scores(before, now, TOLERANCE)
+    ]

@@ -1,17 +1,16 @@
-"""Ask one question from end to end, with the time of every step."""
+"""Embed, search and format for document 003, with the time of each step."""
 
 from __future__ import annotations
 
 import logging
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from time import perf_counter
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from recto._util.retry import Notify
-from recto.contracts.retrieval_test import contract as checks
 from recto.contracts.retrieval_test.contract import (
     DEFAULT_COLLECTION,
     DEFAULT_TOP_K,
@@ -19,27 +18,32 @@ from recto.contracts.retrieval_test.contract import (
     CohereAPIError,
     QdrantAPIError,
     SearchResult,
+    check_embedding,
     check_response,
+    check_results,
     checked_query,
     checked_top_k,
+    checked_vector,
+    looks_like_injection,
     response_of,
     results_of,
 )
 from recto.errors import InvalidArgument, RectoError
 from recto.settings import Settings, check_collection_name, load_settings
-from recto.types import Mode
+from recto.types import NO_FILTERS, Hit, Mode, Outcome, SearchResponse, Timings
 
 if TYPE_CHECKING:
     from recto.protocols import Embedder, Index, Store
     from recto.search.retriever import Retriever
-    from recto.types import Mode
 
-_EMBED = logging.getLogger("recto.contracts.retrieval_test.embed")
-_SEARCH = logging.getLogger("recto.contracts.retrieval_test.search")
+COMPONENTS = ("embed", "search", "format", "total")
+_SLOW_MS = 2000.0
+_LOG = logging.getLogger("recto.contracts.retrieval_test")
+_CLI, _EMBED, _SEARCH, _FORMAT = map(_LOG.getChild, ("cli", "embed", "search", "format"))
 
 
 class Backend:
-    """Embeds queries and searches collections as the settings say."""
+    """Embeds queries and searches collections with the configured embedder and store."""
 
     def __init__(self, settings: Settings | None = None, notify: Notify = _SEARCH.info) -> None:
         self._given = settings
@@ -52,7 +56,7 @@ class Backend:
 
     @property
     def settings(self) -> Settings:
-        """What is configured; read once."""
+        """The settings, loaded on first use."""
         with self._opening:
             if self._settings is None:
                 self._settings = load_settings()
@@ -60,19 +64,24 @@ class Backend:
 
     @property
     def model(self) -> str:
-        """The embedding model, as results of different models are told apart."""
+        """The name of the embedding model."""
         return self._open_embedder().fingerprint.model
 
     @property
+    def store(self) -> Store | None:
+        """The store, if a collection was opened."""
+        return self._store
+
+    @property
     def dim(self) -> int:
-        """How many numbers the model's vectors have."""
+        """The dimension of the model's vectors."""
         return self._open_embedder().dim
 
     def embed(self, query_text: str) -> list[float]:
-        """Embed one question."""
-        text = checks.checked_query(query_text)
-        if checks.looks_like_injection(text):
-            _EMBED.info("the query looks like an injection; it is searched for as text: %s", text)
+        """Embed one query."""
+        text = checked_query(query_text)
+        if looks_like_injection(text):
+            _EMBED.info("the query looks like an injection; it is searched as text: %s", text)
         began = perf_counter()
         try:
             embedder = self._open_embedder()
@@ -80,7 +89,7 @@ class Backend:
         except RectoError as error:
             _EMBED.error("failed: %s", error)
             raise CohereAPIError.of(error) from error
-        checks.check_embedding(vector, embedder.dim)
+        check_embedding(vector, embedder.dim)
         _EMBED.debug("%d numbers in %.1f ms", len(vector), (perf_counter() - began) * 1e3)
         return vector
 
@@ -90,41 +99,40 @@ class Backend:
         top_k: int = DEFAULT_TOP_K,
         collection_name: str = DEFAULT_COLLECTION,
     ) -> list[SearchResult]:
-        """Return the passages nearest to a vector, best first."""
-        limit = checks.checked_top_k(top_k)
+        """Return the chunks nearest to a vector, best first."""
+        results = results_of(self.query(query_embedding, top_k, collection_name))
+        check_results(results, top_k)
+        return results
+
+    def query(self, query_embedding: Sequence[float], top_k: int, collection_name: str) -> Sequence[Hit]:
+        """Return the hits nearest to a vector, best first."""
+        limit = checked_top_k(top_k)
         index = self.open(collection_name)
-        vector = checks.checked_vector(query_embedding, index.info.dim or self.dim)
+        vector = checked_vector(query_embedding, index.info.dim or self.dim)
         began = perf_counter()
         try:
             hits = index.query(vector, limit)
         except RectoError as error:
             _SEARCH.error("failed: %s", error)
             raise QdrantAPIError.of(error) from error
-        results = results_of(hits)
-        checks.check_results(results, limit)
-        _SEARCH.debug("%d results in %.1f ms", len(results), (perf_counter() - began) * 1e3)
-        return results
+        _SEARCH.debug("%d results in %.1f ms", len(hits), (perf_counter() - began) * 1e3)
+        return hits
 
-    def search_text(
-        self, query_text: str, top_k: int, collection_name: str, mode: Mode
-    ) -> tuple[list[SearchResult], float]:
-        """Return the passages that match a question in a mode, best first, and the seconds that embedding it took."""
-        text, limit = checks.checked_query(query_text), checks.checked_top_k(top_k)
+    def query_text(self, query: str, top_k: int, collection_name: str, mode: Mode) -> SearchResponse:
+        """Search for a text in a mode."""
         known = self.open(collection_name).info.warnings
         try:
-            response = self._retriever(collection_name).search(text, limit, mode=mode)
+            response = self._retriever(collection_name).search(query, top_k, mode=mode)
         except RectoError as error:
             _SEARCH.error("failed: %s", error)
             raise QdrantAPIError.of(error) from error
         for warning in response.warnings:
             if warning not in known:
                 self._notify(f"[WARNING] {warning}")
-        results = results_of(response.hits)
-        checks.check_results(results, limit)
-        return results, response.timings.embed_ms / 1e3
+        return response
 
     def open(self, collection_name: str = DEFAULT_COLLECTION) -> Index:
-        """Return the current state of a collection, checked: it exists, is not empty, and was made with the same model."""
+        """Open a collection; raise if it is missing, empty, or made with another model."""
         try:
             check_collection_name(collection_name, "collection_name")
         except InvalidArgument as error:
@@ -136,14 +144,14 @@ class Backend:
             raise QdrantAPIError.of(error) from error
 
     def warm_up(self) -> None:
-        """Load the model, so that the first question is as fast as the others."""
+        """Load the model, so that the first query is as fast as the others."""
         try:
             self._open_embedder().warm_up()
         except RectoError as error:
             raise CohereAPIError.of(error) from error
 
     def close(self) -> None:
-        """Let go of everything; the next call reads the settings and opens it again."""
+        """Close the embedder and the store; the next call loads the settings and opens them again."""
         with self._opening:
             for part in (self._embedder, self._store):
                 if part is not None:
@@ -153,17 +161,17 @@ class Backend:
             self._settings = self._given
 
     def __enter__(self) -> Self:
-        """Use it in a `with` block."""
+        """Return itself."""
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Close it."""
+        """Close the embedder and the store."""
         self.close()
 
     def collection(self, name: str) -> str:
-        """Return the collection that is searched: COLLECTION_NAME stands in for the default, not for a name that was chosen."""
+        """Return the collection to search: COLLECTION_NAME replaces the default, but no other name."""
         return self.settings.collection_or(name) if name == DEFAULT_COLLECTION else name
 
     def _retriever(self, name: str) -> Retriever:
@@ -188,44 +196,62 @@ class Backend:
             return self._embedder
 
 
-COMPONENTS = ("embed", "search", "format", "total")
-SLOW_MS = 2000.0
-
-_CLI = logging.getLogger("recto.contracts.retrieval_test.cli")
-_FORMAT = logging.getLogger("recto.contracts.retrieval_test.format")
-
-
 @dataclass(frozen=True, slots=True)
-class Answered:
-    """A response with what it was made of."""
+class FormattedResponse(SearchResponse):
+    """A response with document 003's results and JSON, and the time that formatting took."""
 
-    response: dict[str, Any]
-    results: tuple[SearchResult, ...]
-    latency_ms: dict[str, float]
+    results: tuple[SearchResult, ...] = ()
+    document: dict[str, Any] = field(default_factory=dict)
+    format_ms: float = 0.0
+
+    @property
+    def latency_ms(self) -> dict[str, float]:
+        """The milliseconds of each component."""
+        steps = (self.timings.embed_ms, self.timings.search_ms, self.format_ms)
+        times = (*steps, sum(steps))
+        return {name: round(time, 3) for name, time in zip(COMPONENTS, times, strict=True)}
 
 
 def ask(
     backend: Backend, query: str, top_k: int, collection: str = DEFAULT_COLLECTION, mode: Mode = "dense"
-) -> Answered:
-    """Validate, embed, search, format; only the query's text is logged, never what was found."""
-    text = checked_query(query)
-    limit = checked_top_k(top_k)
+) -> FormattedResponse:
+    """Validate a query, embed it, search and format; only the query is logged, never the results."""
+    text, limit = checked_query(query), checked_top_k(top_k)
     _CLI.info("query (top_k %d): %s", limit, text)
     began = perf_counter()
     if mode == "dense":
         vector = backend.embed(text)
-        embedded = perf_counter()
-        results = backend.search(vector, limit, collection)
+        embed_ms = (perf_counter() - began) * 1e3
+        hits = backend.query(vector, limit, collection)
     else:
-        results, seconds = backend.search_text(text, limit, collection, mode)
-        embedded = began + seconds
-    searched = perf_counter()
-    response = response_of(text, results, limit)
-    check_response(response)
-    ended = perf_counter()
-    _FORMAT.debug("%d results in %.1f ms", len(results), (ended - searched) * 1e3)
-    times = (embedded - began, searched - embedded, ended - searched, ended - began)
-    latency = {name: round(seconds * 1e3, 3) for name, seconds in zip(COMPONENTS, times, strict=True)}
-    if latency["total"] > SLOW_MS:
-        _CLI.warning("slow: %.0f ms for %s", latency["total"], text)
-    return Answered(response, tuple(results), latency)
+        found = backend.query_text(text, limit, collection, mode)
+        embed_ms, hits = found.timings.embed_ms, found.hits
+    search_ms = (perf_counter() - began) * 1e3 - embed_ms
+    response = format_response(text, hits, limit, embed_ms, search_ms)
+    if (total := response.latency_ms["total"]) > _SLOW_MS:
+        _CLI.warning("slow: %.0f ms for %s", total, text)
+    return response
+
+
+def format_response(
+    query: str, hits: Sequence[Hit], top_k: int, embed_ms: float, search_ms: float
+) -> FormattedResponse:
+    """Format hits as document 003's JSON, and check it."""
+    began = perf_counter()
+    results = results_of(hits)
+    check_results(results, top_k)
+    document = response_of(query, results, top_k)
+    check_response(document)
+    format_ms = (perf_counter() - began) * 1e3
+    _FORMAT.debug("%d results in %.1f ms", len(results), format_ms)
+    return FormattedResponse(
+        query=query,
+        hits=tuple(hits),
+        filters=NO_FILTERS,
+        collection="",
+        outcome=Outcome.FOUND if hits else Outcome.NO_MATCH,
+        timings=Timings(embed_ms, search_ms, embed_ms + search_ms),
+        results=tuple(results),
+        document=document,
+        format_ms=format_ms,
+    )

@@ -1,4 +1,4 @@
-"""Checks of what writers leave in an embedded store: locks that are held, drafts, journals, generations without a manifest."""
+"""Check the environment: settings, home, packages, model, Cohere, the engine, and interrupted work."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from pathlib import Path
 
 from recto.errors import ErrorKind, RectoError, StoreBusy, install_command
 from recto.evaluation.doctor.findings import DoctorContext, Finding, error, from_error, note, ok, warning
+from recto.protocols import Preparable, Versioned
 from recto.settings import BUILT_IN_MODEL, CLOUD_VARIABLES, find_dotenv, load_settings, read_dotenv
 from recto.stores.edge.layout import CollectionDirectory, Home
 from recto.stores.lock import WriterLock
 
-_LITTLE = 256 << 20  # bytes
-_TOO_LITTLE = 32 << 20
+_LOW_BYTES = 256 << 20
+_FULL_BYTES = 32 << 20
 _PACKAGES = ("qdrant-edge-py", "onnxruntime", "tokenizers", "numpy", "markdown-it-py", "click")
 _EXTRAS = {
     "cloud": ("cohere", "qdrant-client"),
@@ -25,28 +26,30 @@ _EXTRAS = {
     "mcp": ("mcp",),
 }
 
+_METADATA_SINCE = (1, 16)
 
-def configuration(patient: DoctorContext) -> Iterator[Finding]:
-    """Read the settings, and say which set-up they choose and why."""
-    dotenv = find_dotenv(patient.directory)
+
+def configuration(context: DoctorContext) -> Iterator[Finding]:
+    """Load the settings, and say which parts they choose and why."""
+    dotenv = find_dotenv(context.directory)
     evidence = [f".env: {dotenv}" if dotenv else ".env: none found"]
-    values = {**read_dotenv(patient.directory), **patient.environment}
+    values = {**read_dotenv(context.directory), **context.environment}
     set_here = sorted(
         name
         for name, value in values.items()
         if value.strip() and name.startswith(("RECTO_", "QDRANT_", "COHERE_", "COLL"))
     )
     evidence.append(f"set: {', '.join(set_here) or 'nothing'}")
-    settings = patient.settings = load_settings(patient.environment, patient.directory)
+    settings = context.settings = load_settings(context.environment, context.directory)
     parts = f"{settings.embedder} embedder ({settings.model}), {settings.store} store"
     yield ok("configuration", f"{parts}, because {_reason(values)}", *evidence)
 
 
-def home(patient: DoctorContext) -> Iterator[Finding]:
-    """Check that the home can be written, and that there is room."""
-    if patient.settings is None:
+def home(context: DoctorContext) -> Iterator[Finding]:
+    """Check that the home directory is writable and has space."""
+    if context.settings is None:
         return
-    place = patient.settings.home
+    place = context.settings.home
     existing = next((folder for folder in (place, *place.parents) if folder.exists()), Path(place.anchor))
     if not existing.is_dir():
         raise NotADirectoryError(20, "it is not a directory", str(existing))
@@ -58,20 +61,20 @@ def home(patient: DoctorContext) -> Iterator[Finding]:
         raise PermissionError(13, "it cannot be created", str(place))
     free = shutil.disk_usage(existing).free
     room, repair = f"{free >> 20} MiB free", "Free some space, or set RECTO_HOME."
-    if free < _TOO_LITTLE:
+    if free < _FULL_BYTES:
         yield error(
             "home", "full", f"The disk of {place} is full: {room}", repair=repair, kind=ErrorKind.STORAGE
         )
-    elif free < _LITTLE:
-        yield warning("home", "little_space", f"There is little room in {place}: {room}", repair=repair)
+    elif free < _LOW_BYTES:
+        yield warning("home", "little_space", f"{place} has little space: {room}", repair=repair)
     elif not place.exists():
-        yield note("home", "not_yet", f"{place} does not exist yet; the first index makes it")
+        yield note("home", "not_yet", f"{place} does not exist yet; the first index creates it")
     else:
-        yield ok("home", f"{place} can be written, {room}")
+        yield ok("home", f"{place} is writable, {room}")
 
 
-def packages(patient: DoctorContext) -> Iterator[Finding]:
-    """Check that what the set-up needs is installed."""
+def packages(context: DoctorContext) -> Iterator[Finding]:
+    """Check that the packages of the configured profile are installed."""
     found = {name: _version(name) for name in _PACKAGES}
     missing = [name for name, version in found.items() if not version]
     extras = [extra for extra, names in _EXTRAS.items() if all(map(_version, names))]
@@ -88,12 +91,12 @@ def packages(patient: DoctorContext) -> Iterator[Finding]:
             repair=install_command(),
             kind=ErrorKind.CONFIGURATION,
         )
-    settings = patient.settings
+    settings = context.settings
     if settings and "cloud" not in extras and (settings.embedder == "cohere" or settings.store == "server"):
         yield error(
             "packages",
             "missing_extra",
-            "The configured set-up needs the extra `cloud`",
+            "The configured profile needs the extra `cloud`",
             *evidence,
             repair=install_command("cloud"),
             kind=ErrorKind.CONFIGURATION,
@@ -104,16 +107,16 @@ def packages(patient: DoctorContext) -> Iterator[Finding]:
         yield ok("packages", f"Recto {__version__}, extras: {', '.join(extras) or 'none'}", *evidence)
 
 
-def model(patient: DoctorContext) -> Iterator[Finding]:
-    """Check the local model's file against its hash, and that it can be loaded."""
-    settings = patient.settings
+def model(context: DoctorContext) -> Iterator[Finding]:
+    """Check the hash of the local model's file, and load the model."""
+    settings = context.settings
     if settings is None:
         return
     from recto.api import open_embedder
 
-    embedder = open_embedder(settings, patient.told.append)
-    if settings.embedder == "cohere":  # it is asked with the other service
-        patient.embedder = embedder
+    embedder = open_embedder(settings, context.messages.append)
+    if settings.embedder == "cohere":  # checked by `cohere`
+        context.embedder = embedder
         return
     evidence = []
     if settings.model in (BUILT_IN_MODEL, f"ibm-granite/{BUILT_IN_MODEL}"):
@@ -133,7 +136,7 @@ def model(patient: DoctorContext) -> Iterator[Finding]:
             return
         evidence.append(f"{pack.name}: SHA-256 as expected")
     embedder.warm_up()
-    patient.embedder = embedder
+    context.embedder = embedder
     yield ok("model", f"{embedder.fingerprint} is loaded", *evidence)
 
 
@@ -158,87 +161,69 @@ def _version(name: str) -> str:
         return ""
 
 
-_METADATA_SINCE = (1, 16)
-
-
-def cohere(patient: DoctorContext) -> Iterator[Finding]:
-    """Embed one word."""
-    if patient.settings is None or patient.settings.embedder != "cohere" or patient.embedder is None:
+def cohere(context: DoctorContext) -> Iterator[Finding]:
+    """Embed one word with Cohere."""
+    if context.settings is None or context.settings.embedder != "cohere" or context.embedder is None:
         return
     try:
-        patient.embedder.embed_query("book")
+        context.embedder.embed_query("book")
     except RectoError:
-        patient.embedder.close()
-        patient.embedder = None
+        context.embedder.close()
+        context.embedder = None
         raise
-    yield ok("cohere", f"Cohere answers: {patient.embedder.fingerprint}")
+    yield ok("cohere", f"Cohere answers: {context.embedder.fingerprint}")
 
 
-def engine(patient: DoctorContext) -> Iterator[Finding]:
-    """Open the store; ask a server for its version and, with the key, for its collections."""
-    if patient.settings is None:
+def engine(context: DoctorContext) -> Iterator[Finding]:
+    """Open the store, and ask for its version and collections."""
+    if context.settings is None:
         return
     from recto.api import open_store
 
-    store = open_store(patient.settings, patient.told.append)
-    yield from (note("engine", "told", line.removeprefix("[WARNING] ")) for line in patient.told)
-    patient.told.clear()
-    if patient.settings.store == "edge":
-        from recto.stores.edge.engine import engine_version
-
-        names = store.collections()
-        patient.store = store
-        yield ok(
-            "engine", f"{engine_version()}, {len(names)} collection{'' if len(names) == 1 else 's'}", *names
-        )
-        return
-    yield from _server(patient, store)
-
-
-def _server(patient: DoctorContext, store: object) -> Iterator[Finding]:
-    from recto.stores.qdrant.store import ServerStore
-
-    if not isinstance(store, ServerStore):
-        raise TypeError("the settings ask for a server")
+    store = open_store(context.settings, context.messages.append)
+    yield from (note("engine", "warning", line.removeprefix("[WARNING] ")) for line in context.messages)
+    context.messages.clear()
     try:
-        version = store.version()
+        version = store.version() if isinstance(store, Versioned) else type(store).__name__
         names = store.collections()
     except RectoError as failure:
         store.close()
         yield from_error("engine", failure)
         return
-    patient.store = store
-    if _numbers(version) < _METADATA_SINCE:
+    context.store = store
+    if not isinstance(store, Preparable):
+        yield ok("engine", f"{version}, {len(names)} collection{'' if len(names) == 1 else 's'}", *names)
+    elif _numbers(version) < _METADATA_SINCE:
         yield warning(
             "engine",
             "old_server",
-            f"Qdrant {version} keeps no metadata of collections, so the model of an index cannot be verified",
+            f"Qdrant {version} stores no collection metadata, so the model of an index cannot be verified",
             repair="Update the server to 1.16 or later.",
         )
     else:
-        yield ok("engine", f"Qdrant {version} answers and takes the key, {len(names)} collections", *names)
+        yield ok("engine", f"Qdrant {version} answers and accepts the key, {len(names)} collections", *names)
 
 
 def _numbers(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in version.split(".")[:2] if part.isdecimal())
 
 
-def leftovers(patient: DoctorContext) -> Iterator[Finding]:
-    """Tell a writer at work from one that died, and say what is kept of it."""
-    if patient.settings is None or not patient.settings.home.is_dir():
+def leftovers(context: DoctorContext) -> Iterator[Finding]:
+    """Report running and interrupted writers, and what they left behind."""
+    if context.settings is None or not context.settings.home.is_dir():
         return
-    found = list(_journals(patient))
-    for folder in sorted((patient.settings.home / "collections").glob("*")):
+    found = list(_journals(context))
+    for folder in sorted((context.settings.home / "collections").glob("*")):
         if folder.is_dir():
-            found += _collection(folder.name, Home(patient.settings.home).collection(folder.name))
+            found += _collection(folder.name, Home(context.settings.home).collection(folder.name))
     yield from found or [ok("leftovers", "No interrupted work")]
 
 
-def _journals(patient: DoctorContext) -> Iterator[Finding]:
-    home = patient.settings.home if patient.settings else None
+def _journals(context: DoctorContext) -> Iterator[Finding]:
+    home = context.settings.home if context.settings else None
     for path in sorted((home / "journal").glob("*.vectors")) if home else ():
         name, size = path.stem, path.stat().st_size
-        message = f"An interrupted run of '{name}' has left {size >> 10} KiB of vectors; the next one goes on from there"
+        message = f"An interrupted run of '{name}' left {size >> 10} KiB of vectors; the next run reuses them"
         yield note("leftovers", "journal", message, str(path), repair=f"recto index PATH --collection {name}")
 
 
@@ -254,12 +239,10 @@ def _collection(name: str, directory: CollectionDirectory) -> Iterator[Finding]:
             with WriterLock(directory.lock, f"Collection '{name}'"):
                 pass
         except StoreBusy as busy:
-            yield note(
-                "leftovers", "at_work", f"{busy.message}; readers see the old index until it has finished"
-            )
+            yield note("leftovers", "at_work", f"{busy.message}; readers see the old index until it finishes")
             return
     if drafts or orphans:
-        message = f"A writer of '{name}' was killed; the next one clears up after it"
+        message = f"A writer of '{name}' was killed; the next one removes what it left"
         yield note(
             "leftovers", "draft", message, *drafts, *orphans, repair=f"recto index PATH --collection {name}"
         )

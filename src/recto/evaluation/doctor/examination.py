@@ -1,4 +1,4 @@
-"""Run all checks, each on its own: whatever one finds or dies of, the others go on, and no key is shown."""
+"""Run all checks independently: a check that fails does not stop the others, and keys are redacted."""
 
 from __future__ import annotations
 
@@ -9,24 +9,21 @@ from pathlib import Path
 
 from recto._util.retry import redacted
 from recto.errors import ErrorKind, RectoError
-from recto.evaluation.doctor import collection as content
 from recto.evaluation.doctor import collection as indexed
-from recto.evaluation.doctor import environment as leftovers
-from recto.evaluation.doctor import environment as services
 from recto.evaluation.doctor import environment as setup
 from recto.evaluation.doctor.findings import DoctorContext, Finding, error, from_error, note
 from recto.settings import read_dotenv
 
-Check = Callable[[DoctorContext], Iterable[Finding]]
+CheckFunction = Callable[[DoctorContext], Iterable[Finding]]
 
-CHECKS: Mapping[str, Check] = {
+CHECKS: Mapping[str, CheckFunction] = {
     "configuration": setup.configuration,
     "home": setup.home,
     "packages": setup.packages,
     "model": setup.model,
-    "cohere": services.cohere,
-    "engine": services.engine,
-    "leftovers": leftovers.leftovers,
+    "cohere": setup.cohere,
+    "engine": setup.engine,
+    "leftovers": setup.leftovers,
     "collection": indexed.collection,
     "fingerprint": indexed.fingerprint,
     "payload indexes": indexed.fields,
@@ -34,7 +31,7 @@ CHECKS: Mapping[str, Check] = {
     "search": indexed.search,
     "source": indexed.source,
     "includes": indexed.includes,
-    "content": content.content,
+    "content": indexed.content,
 }
 _SECRETS = ("COHERE_API_KEY", "QDRANT_API_KEY")
 
@@ -47,52 +44,52 @@ def examine(
     everything: bool = False,
     progress: Callable[[str], None] | None = None,
 ) -> Iterator[Finding]:
-    """Yield what the checks find, in their order."""
-    patient = DoctorContext(environment, directory, collection, everything)
+    """Yield the findings of all checks in order."""
+    context = DoctorContext(environment, directory, collection, everything)
     secrets = _secrets(environment, directory)
     try:
         for name, check in CHECKS.items():
             if progress:
                 progress(name)
-            for finding in _isolated(name, check, patient):
-                yield _without(secrets, finding)
-        skipped = _skipped(patient)
+            for finding in _isolated(name, check, context):
+                yield _redacted(secrets, finding)
+        skipped = _skipped(context)
         if skipped:
             yield note("not checked", "skipped", skipped)
     finally:
-        for part in (patient.embedder, patient.store):
+        for part in (context.embedder, context.store):
             if part is not None:
                 part.close()
 
 
-def _isolated(name: str, check: Check, patient: DoctorContext) -> list[Finding]:
-    """Return what a check finds; what it raises is a finding, too."""
+def _isolated(name: str, check: CheckFunction, context: DoctorContext) -> list[Finding]:
+    """Run a check; an exception becomes a finding."""
     found: list[Finding] = []
     try:
-        found.extend(check(patient))
+        found.extend(check(context))
     except RectoError as failure:
         found.append(from_error(name, failure))
     except OSError as failure:
         message = f"{failure.filename or name}: {failure.strerror or failure}"
         repair = "Check the permissions and the space there, or set RECTO_HOME to a directory of your own."
         found.append(error(name, "storage", message, repair=repair, kind=ErrorKind.STORAGE))
-    except Exception as failure:  # noqa: BLE001 - an examination that dies of what it finds helps nobody
+    except Exception as failure:  # noqa: BLE001 - the other checks still help
         message = f"The check itself failed: {type(failure).__name__}: {failure}"
         found.append(
-            error(name, "failed", message, repair=patient.index_command(rebuild=True), kind=ErrorKind.DAMAGED)
+            error(name, "failed", message, repair=context.index_command(rebuild=True), kind=ErrorKind.DAMAGED)
         )
     return found
 
 
-def _skipped(patient: DoctorContext) -> str:
-    """Say what could not be looked at, and why."""
-    if patient.settings is None:
-        return "Everything that depends on the settings: they cannot be read"
-    if patient.store is None:
+def _skipped(context: DoctorContext) -> str:
+    """Say what could not be checked, and why."""
+    if context.settings is None:
+        return "Everything that depends on the settings: they cannot be loaded"
+    if context.store is None:
         return "The collection and its content: the engine cannot be used"
-    if patient.index is None:
+    if context.index is None:
         return "The content: there is no index to look into"
-    if patient.embedder is None:
+    if context.embedder is None:
         return "Vectors and searches: there is no embedder"
     return ""
 
@@ -105,7 +102,7 @@ def _secrets(environment: Mapping[str, str], directory: Path | None) -> tuple[st
     return tuple(value for value in values if value)
 
 
-def _without(secrets: tuple[str, ...], finding: Finding) -> Finding:
+def _redacted(secrets: tuple[str, ...], finding: Finding) -> Finding:
     return replace(
         finding,
         message=redacted(finding.message, *secrets),

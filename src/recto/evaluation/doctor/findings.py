@@ -1,4 +1,4 @@
-"""What the checks share: they fill it in one after the other; what one could not open, the next ones do without."""
+"""The findings of the doctor's checks, and the context that the checks share."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from recto.settings import QUERY_COLLECTION, SAMPLE_COLLECTION, Settings
 
 
 class Severity(StrEnum):
-    """How bad a finding is: an error makes answers wrong or impossible, a warning worse than they could be."""
+    """How bad a finding is: an error breaks search, a warning makes it worse, a note is harmless."""
 
     OK = "ok"
     NOTE = "note"
@@ -25,7 +25,7 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One result of a check; `name` tells apart what a check may find, `kind` is set for errors."""
+    """One finding of a check; `name` identifies it among the check's findings, `kind` is set for errors."""
 
     check: str
     name: str
@@ -37,33 +37,33 @@ class Finding:
 
 
 def ok(check: str, message: str, *evidence: str) -> Finding:
-    """All is well."""
+    """Return a finding for a check that passed."""
     return Finding(check, "ok", Severity.OK, message, evidence)
 
 
 def note(check: str, name: str, message: str, *evidence: str, repair: str = "") -> Finding:
-    """Return something to know that harms nobody."""
+    """Return a harmless finding."""
     return Finding(check, name, Severity.NOTE, message, evidence, repair)
 
 
 def warning(check: str, name: str, message: str, *evidence: str, repair: str) -> Finding:
-    """Return something that makes answers worse."""
+    """Return a finding that makes search worse."""
     return Finding(check, name, Severity.WARNING, message, evidence, repair)
 
 
 def error(check: str, name: str, message: str, *evidence: str, repair: str, kind: ErrorKind) -> Finding:
-    """Return something that makes answers wrong or impossible."""
+    """Return a finding that breaks search."""
     return Finding(check, name, Severity.ERROR, message, evidence, repair, kind)
 
 
 def from_error(check: str, failure: RectoError) -> Finding:
-    """Make a finding of what a part of Recto complains about."""
+    """Return the finding for an error."""
     return error(check, failure.kind.value, failure.message, repair=failure.hint, kind=failure.kind)
 
 
 @dataclass(slots=True)
 class DoctorContext:
-    """The parts of one set-up, as far as they could be opened."""
+    """The parts that earlier checks opened; None if they could not."""
 
     environment: Mapping[str, str]
     directory: Path | None
@@ -75,17 +75,17 @@ class DoctorContext:
     index: Index | None = None
     source: Source | None = None
     plan: Plan | None = None
-    told: list[str] = field(default_factory=list)
+    messages: list[str] = field(default_factory=list)
 
     @property
     def collection(self) -> str:
-        """The name that is examined."""
+        """The name of the collection to check."""
         return self.asked or (
             self.settings.collection_or(QUERY_COLLECTION) if self.settings else QUERY_COLLECTION
         )
 
     def index_command(self, *, rebuild: bool = False) -> str:
-        """Return the command that makes the index again; with `rebuild`, all of it, whatever seems unchanged."""
+        """Return the command that indexes the book again; with `rebuild`, from scratch."""
         info = self.index.info if self.index else None
         more = " --rebuild" if rebuild else ""
         if info is not None and info.collection == SAMPLE_COLLECTION:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from recto.errors import CollectionMissing, IndexDamaged
 from recto.settings import Settings, check_collection_name
+from recto.stores.edge.engine import engine_version
 from recto.stores.edge.index import EdgeIndex, open_generation
 from recto.stores.edge.layout import (
     CollectionDirectory,
@@ -143,6 +144,10 @@ class EdgeStore:
                 index = open_generation(directory, collection, older[0], ())
                 directory.set_current(older[0])
                 return index.info
+
+    def version(self) -> str:
+        """Return the name and version of the engine."""
+        return engine_version()
 
     def close(self) -> None:
         """Let go of all open indexes; if the process ends with it, they stay open until then."""

@@ -21,7 +21,17 @@ from recto.stores.qdrant.filters import (
     module_candidates,
     url_candidates,
 )
-from recto.types import NO_FILTERS, Candidates, Chunk, Filters, Hit, IndexInfo, IndexQuery, Vector
+from recto.types import (
+    NO_FILTERS,
+    Candidates,
+    Chunk,
+    Filters,
+    Hit,
+    IndexInfo,
+    IndexQuery,
+    PayloadSchema,
+    Vector,
+)
 
 if TYPE_CHECKING:
     from qdrant_client import QdrantClient, models
@@ -76,6 +86,13 @@ class ServerIndex:
     def shape(self) -> CollectionSchema:
         """How the collection is read."""
         return self._shape
+
+    @property
+    def payload_schema(self) -> PayloadSchema:
+        """How the payloads are read."""
+        dialect = self._shape.dialect
+        missing = tuple(name for name in ("text", "page_url") if not dialect.path(name))
+        return PayloadSchema(dialect.name, self._shape.own, missing, dialect.describe())
 
     def query(
         self, vector: Vector, limit: int, filters: Filters = NO_FILTERS, min_score: float | None = None
