@@ -79,7 +79,7 @@ def test_standard_input_and_output(sample_home: Path, retriever: Retriever) -> N
 
 
 def test_only_the_protocol_is_on_standard_output(sample_home: Path) -> None:
-    """Warnings are told on standard error, rubbish on standard input is answered as the protocol wants, and its end is the end."""
+    """Warnings go to standard error, invalid input gets a protocol error, and end of input ends the server."""
     handshake = {
         "protocolVersion": "2025-06-18",
         "capabilities": {},
@@ -146,7 +146,7 @@ def started(home: Path, *arguments: str, **more: str) -> Service:
     )
     assert process.stderr is not None
     told = process.stderr.readline()
-    found = re.search(r"on http://([\d.]+):(\d+)/mcp", told)
+    found = re.search(r"at http://([\d.]+):(\d+)/mcp", told)
     assert found, told
     return Service(process, "127.0.0.1", int(found[2]))
 
@@ -215,7 +215,7 @@ def test_a_public_service_wants_a_key(sample_home: Path, retriever: Retriever) -
             code, body, headers = post(service, **refused)
             assert code == 401
             assert headers["www-authenticate"].startswith("Bearer")
-            assert "Authorization: Bearer" in json.loads(body)["error"]
+            assert "Authorization: Bearer" in json.loads(body)["hint"]
         assert post(service, authorization=f"bearer {OTHER_KEY}", host="book.example.org")[0] == 200
 
         async def ask() -> dict[str, Any]:
@@ -237,10 +237,10 @@ def test_a_public_service_wants_a_key(sample_home: Path, retriever: Retriever) -
         (
             ["--http", "--host", "0.0.0.0"],
             2,
-            "0.0.0.0 can be reached from other machines, and there is no RECTO_API_KEY",
+            "0.0.0.0 is reachable from other machines, and RECTO_API_KEY is not set",
         ),
-        (["--http", "--host", "::"], 2, "there is no RECTO_API_KEY"),
-        (["--http", "--host", "book.example.org"], 2, "there is no RECTO_API_KEY"),
+        (["--http", "--host", "::"], 2, "RECTO_API_KEY is not set"),
+        (["--http", "--host", "book.example.org"], 2, "RECTO_API_KEY is not set"),
         (["--port", "9000"], 4, "--host and --port are for --http"),
         (["--http", "--port", "70000"], 4, "70000 is not in the range"),
         (["--collection", "a/b"], 4, "not a usable collection name"),

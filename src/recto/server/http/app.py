@@ -23,10 +23,9 @@ from recto.server.http.errors import UNEXPECTED, http_words, refusal_of
 from recto.server.http.health import health_router
 from recto.server.http.library import Library
 from recto.server.http.metrics import Metrics
-from recto.server.http.middleware import ServiceMiddleware
+from recto.server.http.middleware import with_middleware
 from recto.server.http.options import ServeOptions
 from recto.server.http.routes import v1_router
-from recto.server.http.views import respond_refusal
 from recto.settings import Settings
 
 WEB = Path(__file__).parent.parent / "web"
@@ -73,7 +72,7 @@ def make_app(
     _add_page(app)
     _add_errors(app, metrics)
     app.openapi = lambda: _described(app, secured=bool(options.keys))  # type: ignore[method-assign]
-    return ServiceMiddleware(app, options, metrics)
+    return with_middleware(app, options, metrics)
 
 
 @asynccontextmanager
@@ -126,15 +125,15 @@ def _add_errors(app: FastAPI, metrics: Metrics) -> None:
         if error.kind in _ENGINES:
             metrics.errors.labels(error.kind.value).inc()
             _LOG.warning("%s %s", error, error.hint)
-        return respond_refusal(refusal_of(error))
+        return refusal_of(error).response()
 
     async def framework(_request: Request, error: Exception) -> Response:
         if not isinstance(error, HTTPException):
             raise error
-        return respond_refusal(http_words(error.status_code, error.detail, error.headers))
+        return http_words(error.status_code, error.detail, error.headers).response()
 
     async def unexpected(_request: Request, _error: Exception) -> Response:
-        return respond_refusal(UNEXPECTED)
+        return UNEXPECTED.response()
 
     app.add_exception_handler(RectoError, known)
     app.add_exception_handler(HTTPException, framework)

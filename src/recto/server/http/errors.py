@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from recto.errors import ErrorKind, InvalidArgument, RectoError
-from recto.server.limits import LATER, Refusal, busy
+from recto.server.limits import RETRY_HINT, Refusal, busy
 
 _DIGITS = 18
 _SHOWN = 80
@@ -105,7 +105,7 @@ def refusal_of(error: RectoError) -> Refusal:
     headers = (("Retry-After", str(retry_after(error))),) if status == 503 else ()
     if error.kind in _TOLD:
         return Refusal(status, error.message, error.hint, headers)
-    return Refusal(status, _OUTSIDE[error.kind], LATER if status == 503 else _OPERATOR, headers)
+    return Refusal(status, _OUTSIDE[error.kind], RETRY_HINT if status == 503 else _OPERATOR, headers)
 
 
 def unready(error: RectoError) -> Refusal:

@@ -17,7 +17,7 @@ from recto.server.http.errors import unready
 from recto.server.http.library import Library
 from recto.server.http.metrics import CONTENT_TYPE, Metrics
 from recto.server.http.routes import ERRORS, StrictRoute
-from recto.server.http.views import respond, respond_refusal, timestamp
+from recto.server.http.views import respond, timestamp
 from recto.types import IndexInfo
 
 _UNAVAILABLE: dict[int | str, dict[str, Any]] = {code: ERRORS[code] for code in (400, 401, 500, 503)}
@@ -46,7 +46,7 @@ def health_router(library: Library, metrics: Metrics) -> APIRouter:
         try:
             info = await library.info(library.default)
         except RectoError as error:
-            return respond_refusal(unready(error))
+            return unready(error).response()
         return respond({"status": "ready", "collection": library.default, "generation": info.generation})
 
     @router.get(

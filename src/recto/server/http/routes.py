@@ -21,7 +21,6 @@ from recto.server.http.views import (
     pages_view,
     related_view,
     respond,
-    respond_refusal,
     search_view,
 )
 from recto.types import Filters
@@ -62,11 +61,11 @@ class StrictRoute(APIRoute):
             try:
                 return await handler(_StrictRequest(request.scope, request.receive))
             except RequestValidationError as error:
-                return respond_refusal(refusal_of(_refused(error.errors())))
+                return refusal_of(_refused(error.errors())).response()
             except Exception as error:
                 # The framework wraps what its own reading of a body raises.
                 if isinstance(error.__cause__, BadBody):
-                    return respond_refusal(refusal_of(error.__cause__))
+                    return refusal_of(error.__cause__).response()
                 raise
 
         return answer

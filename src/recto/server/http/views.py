@@ -17,7 +17,6 @@ from recto.search.lexical import QueryWord
 from recto.search.pages import BookPage
 from recto.search.snippets import make_snippet
 from recto.server.http.errors import shortened
-from recto.server.limits import Refusal
 from recto.types import Chunk, Hit, IndexInfo, SearchResponse
 
 
@@ -88,17 +87,12 @@ def outline_of(chunks: Iterable[Chunk], modules: Sequence[tuple[str, str]] = ())
 _PREVIEW = 200
 
 
-def respond(data: Mapping[str, Any], status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
-    """Write plain data as JSON; half of a surrogate pair is no character."""
+def respond(data: Mapping[str, Any]) -> Response:
+    """Return a JSON response; lone surrogates become question marks."""
     body = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode(
         "utf-8", "replace"
     )
-    return Response(body, status, headers, "application/json")
-
-
-def respond_refusal(refusal: Refusal) -> Response:
-    """Write an error."""
-    return respond(refusal.body(), refusal.status, dict(refusal.headers))
+    return Response(body, media_type="application/json")
 
 
 def contract_view(response: SearchResponse, total_ms: float) -> dict[str, Any]:
