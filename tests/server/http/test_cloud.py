@@ -74,11 +74,11 @@ def test_the_same_contract(settings: Settings) -> None:
             "kitchen",
             "intro",
         ]
-        related = service.post("/v1/related", {"selection": "Soil holds water and air.", "limit": 2}).json()
+        related = service.post("/v1/related", {"selection": "Soil holds water and air.", "top_k": 2}).json()
         assert related["results"]
         page = service.get("/v1/pages/" + body["results"][0]["url"].replace("/", "%2F")).json()
         assert page["title"] == "Bread"
-        batch = service.post("/v1/batch", {"queries": ["soil", "bread"], "limit": 1}).json()
+        batch = service.post("/v1/batch", {"queries": ["soil", "bread"], "top_k": 1}).json()
         assert len(batch["responses"]) == 2
         with ThreadPoolExecutor(8) as pool:
             answers = list(

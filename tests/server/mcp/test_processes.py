@@ -35,16 +35,16 @@ QUESTION = "Was ist ROS 2 – wörtlich? 🤖"
 async def ask_for_everything(client: Client) -> dict[str, Any]:
     """Use all that the server offers, one after the other and twenty at once."""
     await client.list_tools()
-    found = await client.call_tool("search_book", {"query": QUESTION, "limit": 2})
-    link = found.structured_content["passages"][0]["link"]
+    found = await client.call_tool("search_book", {"query": QUESTION, "top_k": 2})
+    link = found.structured_content["results"][0]["url"]
     resources = (await client.list_resources()).resources
     return {
         "link": link,
         "found": found,
-        "page": await client.call_tool("read_page", {"address": link}),
+        "page": await client.call_tool("read_page", {"url": link}),
         "modules": await client.call_tool("list_modules", {}),
         "related": await client.call_tool(
-            "related_passages", {"selection": found.structured_content["passages"][0]["text"]}
+            "related_passages", {"selection": found.structured_content["results"][0]["text"]}
         ),
         "refused": await client.call_tool("search_book", {"query": ""}),
         "resource": await client.read_resource(resources[0].uri),
@@ -56,7 +56,7 @@ async def ask_for_everything(client: Client) -> dict[str, Any]:
 
 def check(answers: dict[str, Any], retriever: Retriever) -> None:
     expected = retriever.search(QUESTION, 2).hits
-    assert [passage["text"] for passage in answers["found"].structured_content["passages"]] == [
+    assert [passage["text"] for passage in answers["found"].structured_content["results"]] == [
         hit.chunk.text for hit in expected
     ]
     assert answers["link"] == expected[0].chunk.link
@@ -65,9 +65,7 @@ def check(answers: dict[str, Any], retriever: Retriever) -> None:
     assert answers["related"].structured_content["left_out"] >= 1
     assert "Query cannot be empty" in failure(answers["refused"])
     assert answers["resource"].contents[0].text == retriever.page(min(retriever.pages())).markdown()
-    assert {result.structured_content["passages"][0]["link"] for result in answers["many"]} == {
-        answers["link"]
-    }
+    assert {result.structured_content["results"][0]["url"] for result in answers["many"]} == {answers["link"]}
     assert all(answers["link"] in text_of(result) for result in answers["many"])
 
 

@@ -29,7 +29,7 @@ def health_router(library: Library, metrics: Metrics) -> APIRouter:
 
     @router.get(
         "/healthz",
-        response_model=models.Alive,
+        response_model=models.HealthzResponse,
         responses={400: ERRORS[400]},
         summary="Tell that the process answers.",
     )
@@ -38,7 +38,7 @@ def health_router(library: Library, metrics: Metrics) -> APIRouter:
 
     @router.get(
         "/readyz",
-        response_model=models.Ready,
+        response_model=models.ReadyzResponse,
         responses=_UNAVAILABLE,
         summary="Tell whether searches can be answered.",
     )
@@ -61,7 +61,7 @@ def health_router(library: Library, metrics: Metrics) -> APIRouter:
 
     @router.get(
         "/v1/health",
-        response_model=models.HealthAnswer,
+        response_model=models.HealthResponseModel,
         responses=ERRORS,
         tags=["v1"],
         summary="Tell how a collection is.",

@@ -244,7 +244,7 @@ def _turns(texts: Sequence[str]) -> Iterator[list[str]]:
 Result = TypeVar("Result")
 
 
-class Found(NamedTuple):
+class SearchFound(NamedTuple):
     """A response, and the words of its query to mark in the hits."""
 
     response: SearchResponse
@@ -318,36 +318,36 @@ class Library:
         """Return what is stored under a name, whether or not it can be searched."""
         return await self.ask(name, lambda _: self._store.open(name).info)
 
-    async def search(self, name: str, query: str, limit: int, mode: Mode) -> SearchResponse:
+    async def search(self, name: str, query: str, top_k: int, mode: Mode) -> SearchResponse:
         """Search one collection."""
         if self._awaited:
-            return await self._await(name, lambda retriever: retriever.asearch(query, limit, mode=mode))
-        return await self.ask(name, lambda retriever: retriever.search(query, limit, mode=mode))
+            return await self._await(name, lambda retriever: retriever.asearch(query, top_k, mode=mode))
+        return await self.ask(name, lambda retriever: retriever.search(query, top_k, mode=mode))
 
     async def find(
         self,
         name: str,
         queries: Sequence[str],
-        limit: int,
+        top_k: int,
         filters: Filters = NO_FILTERS,
         min_score: float | None = None,
         *,
         mode: Mode = "hybrid",
         group_by: GroupBy | None = None,
-    ) -> list[Found]:
+    ) -> list[SearchFound]:
         """Search for several queries, all in one state of the collection, and say which of their words to mark."""
 
-        def search(retriever: Retriever) -> list[Found]:
+        def search(retriever: Retriever) -> list[SearchFound]:
             _check_mode(retriever, mode)
             return _found(
                 retriever,
-                retriever.search_batch(queries, limit, filters, min_score, mode=mode, group_by=group_by),
+                retriever.search_batch(queries, top_k, filters, min_score, mode=mode, group_by=group_by),
             )
 
-        async def asearch(retriever: Retriever) -> list[Found]:
+        async def asearch(retriever: Retriever) -> list[SearchFound]:
             await asyncio.to_thread(_check_mode, retriever, mode)
             responses = await retriever.asearch_batch(
-                queries, limit, filters, min_score, mode=mode, group_by=group_by
+                queries, top_k, filters, min_score, mode=mode, group_by=group_by
             )
             return await asyncio.to_thread(_found, retriever, responses)
 
@@ -358,19 +358,19 @@ class Library:
         name: str,
         selection: str,
         question: str | None,
-        limit: int,
+        top_k: int,
         filters: Filters,
         mode: Mode = "hybrid",
-    ) -> Found:
+    ) -> SearchFound:
         """Find what goes with a selected text."""
 
-        def search(retriever: Retriever) -> Found:
+        def search(retriever: Retriever) -> SearchFound:
             _check_mode(retriever, mode)
-            return _found(retriever, [retriever.related(selection, question, limit, filters, mode=mode)])[0]
+            return _found(retriever, [retriever.related(selection, question, top_k, filters, mode=mode)])[0]
 
-        async def asearch(retriever: Retriever) -> Found:
+        async def asearch(retriever: Retriever) -> SearchFound:
             await asyncio.to_thread(_check_mode, retriever, mode)
-            response = await retriever.arelated(selection, question, limit, filters, mode=mode)
+            response = await retriever.arelated(selection, question, top_k, filters, mode=mode)
             return (await asyncio.to_thread(_found, retriever, [response]))[0]
 
         return await (self._await(name, asearch) if self._awaited else self.ask(name, search))
@@ -431,8 +431,8 @@ class Library:
         return {behind, *(alias for alias, target in aliases.items() if target == behind)}
 
 
-def _found(retriever: Retriever, responses: Sequence[SearchResponse]) -> list[Found]:
-    return [Found(response, response_words(retriever, response)) for response in responses]
+def _found(retriever: Retriever, responses: Sequence[SearchResponse]) -> list[SearchFound]:
+    return [SearchFound(response, response_words(retriever, response)) for response in responses]
 
 
 def _check_mode(retriever: Retriever, mode: Mode) -> None:
