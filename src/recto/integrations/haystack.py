@@ -19,7 +19,7 @@ except ModuleNotFoundError as error:
 
 @component
 class RectoRetriever:
-    """Retrieves chunks of a book; it is serialized with the collection's name and connects again when loaded."""
+    """Retrieves chunks of a book; a serialized component has only the name, and connects when loaded."""
 
     def __init__(
         self,

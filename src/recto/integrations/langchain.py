@@ -45,15 +45,19 @@ class RectoRetriever(BaseRetriever):
         }
 
     def _get_relevant_documents(
-        self, query: str, *, run_manager: Any = None, **options: Any
-    ) -> list[Document]:  # noqa: ARG002 - LangChain's
+        self,
+        query: str,
+        *,
+        run_manager: Any = None,  # noqa: ARG002 - LangChain passes it
+        **options: Any,
+    ) -> list[Document]:
         return _documents(self._book.search(query, **self._search(**options)))
 
     async def _aget_relevant_documents(
         self,
         query: str,
         *,
-        run_manager: Any = None,  # noqa: ARG002
+        run_manager: Any = None,  # noqa: ARG002 - LangChain passes it
         **options: Any,
     ) -> list[Document]:
         return _documents(await self._book.asearch(query, **self._search(**options)))

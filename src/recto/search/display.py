@@ -45,7 +45,7 @@ def corrections_of(response: SearchResponse) -> list[str]:
 
 
 def response_words(retriever: Retriever, response: SearchResponse) -> tuple[QueryWord, ...]:
-    """Return the query words to mark in the hits of a response; a selected text without a question has none."""
+    """Return the query words to mark in the hits; a selected text without a question has none."""
     if response.selection is not None and response.query == response.selection.text:
         return ()
     query = response.query[:MAX_QUERY]
@@ -85,7 +85,7 @@ def chunk_to_dict(chunk: Chunk) -> dict[str, Any]:
 def hit_to_dict(
     hit: Hit, response: SearchResponse, words: Sequence[QueryWord] = (), digits: int | None = None
 ) -> dict[str, Any]:
-    """Return a hit as plain values, its scores rounded to `digits`; every entry point picks its fields from these."""
+    """Return a hit as plain values, with scores rounded to `digits`; entry points pick their fields."""
 
     def rounded(number: float | None) -> float | None:
         return number if number is None or digits is None else round(number, digits)

@@ -111,7 +111,7 @@ def test_an_engine_goes_away_and_comes_back(
                 replies += [service.get("/v1/modules"), service.get("/v1/pages/local:%2F%2Fx")]
             for reply in replies:
                 assert reply.status == 503, reply.body
-                assert reply.error == "The engine behind this service cannot be reached or does not answer"
+                assert reply.error == "The engine behind this service is unreachable or does not answer"
                 assert int(reply.headers["retry-after"]) >= 1
                 assert not [word for word in inside(settings) if word in reply.body.decode()]
             assert service.get("/healthz").status == 200

@@ -187,7 +187,7 @@ def test_another_model_is_an_error_without_internals(house: Path, monkeypatch: p
     with Service(Settings("local", "edge", house / "home", collection="house")) as service:
         reply = service.post("/retrieve", {"query": "beans"})
         assert reply.status == 500
-        assert reply.error == "This service is not configured rightly for its index"
+        assert reply.error == "This service is not configured correctly for its index"
         assert str(house) not in reply.body.decode()
         body = service.get("/validate").json()
         assert body["collection_exists"]

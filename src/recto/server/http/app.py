@@ -1,4 +1,4 @@
-"""Put the service together: the addresses, the page, the errors' one shape, and the gate before it all."""
+"""Build the HTTP application: routes, web page, error handlers and middleware."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from starlette.types import ASGIApp
 from recto import __version__
 from recto.errors import ErrorKind, RectoError
 from recto.server.http.contract import contract_router
-from recto.server.http.errors import UNEXPECTED, http_words, refusal_of
+from recto.server.http.errors import UNEXPECTED, framework_refusal, refusal_of
 from recto.server.http.health import health_router
 from recto.server.http.library import Library
 from recto.server.http.metrics import Metrics
@@ -47,7 +47,7 @@ def make_app(
     *,
     close_at_exit: bool = False,
 ) -> ASGIApp:
-    """Return the whole service as an ASGI application; it opens its engines when it is started. The `last` ends with its process."""
+    """Return the ASGI application; it opens its engines when the server starts."""
     metrics = Metrics()
     library = Library(settings, options, notify, metrics.batches.observe, close_at_exit=close_at_exit)
     app = FastAPI(
@@ -55,7 +55,7 @@ def make_app(
         version=__version__,
         summary="Find the right page of a textbook.",
         lifespan=lambda _: _running(library),
-        docs_url=None,  # its page loads scripts from elsewhere
+        docs_url=None,  # the page loads scripts from a CDN
         redoc_url=None,
         redirect_slashes=False,
         telemetry={
@@ -77,18 +77,17 @@ def make_app(
 
 @asynccontextmanager
 async def _running(library: Library) -> AsyncIterator[None]:
-    """Open the engines before the first request; where they are services, do not wait for one that is down."""
+    """Open the engines before the first request; do not wait long for remote ones."""
     starting = asyncio.create_task(asyncio.to_thread(library.start))
-    patience = None if library.embedded else _START_SECONDS
-    await asyncio.wait([starting], timeout=patience)
-    starting.add_done_callback(_told)
+    await asyncio.wait([starting], timeout=None if library.embedded else _START_SECONDS)
+    starting.add_done_callback(_log_start_error)
     try:
         yield
     finally:
         await library.close()
 
 
-def _told(starting: asyncio.Task[None]) -> None:
+def _log_start_error(starting: asyncio.Task[None]) -> None:
     error = None if starting.cancelled() else starting.exception()
     if isinstance(error, RectoError):
         _LOG.warning("not ready: %s %s", error, error.hint)
@@ -109,11 +108,11 @@ def _add_page(app: FastAPI) -> None:
 
 
 class _Static(StaticFiles):
-    """The page's files: a browser asks each time whether they have changed."""
+    """Static files of the web page; browsers revalidate them on each use."""
 
-    def file_response(self, *given: Any, **more: Any) -> Response:
+    def file_response(self, *args: Any, **kwargs: Any) -> Response:
         """Return a file."""
-        response = super().file_response(*given, **more)
+        response = super().file_response(*args, **kwargs)
         response.headers["cache-control"] = "no-cache"
         return response
 
@@ -130,7 +129,7 @@ def _add_errors(app: FastAPI, metrics: Metrics) -> None:
     async def framework(_request: Request, error: Exception) -> Response:
         if not isinstance(error, HTTPException):
             raise error
-        return http_words(error.status_code, error.detail, error.headers).response()
+        return framework_refusal(error.status_code, error.detail, error.headers).response()
 
     async def unexpected(_request: Request, _error: Exception) -> Response:
         return UNEXPECTED.response()
@@ -141,7 +140,7 @@ def _add_errors(app: FastAPI, metrics: Metrics) -> None:
 
 
 def _described(app: FastAPI, *, secured: bool) -> dict[str, Any]:
-    """Return the OpenAPI description: without the framework's own 422, which is never answered, and with the key if one is wanted."""
+    """Return the OpenAPI description, without FastAPI's 422 and with the key if one is required."""
     if app.openapi_schema is None:
         schema = get_openapi(title=app.title, version=app.version, summary=app.summary, routes=app.routes)
         for operations in schema["paths"].values():

@@ -238,8 +238,8 @@ class ChunkModel(ResponseModel):
 class HitModel(ChunkModel):
     """A chunk with its score.
 
-    `score` ranks the hits. `dense` is the cosine similarity and `lexical` the BM25 score; they are null if the
-    mode does not compute them. `above_noise` compares `dense` with the noise floor; it is null if either is
+    `score` ranks the hits. `dense` is the cosine similarity and `lexical` the BM25 score; each is null if the
+    mode does not compute it. `above_noise` compares `dense` with the noise floor; it is null if either is
     unknown. `snippet` is the best part of the text in one line. `matches` are the words of headings and text
     that match the query.
     """
@@ -254,7 +254,7 @@ class HitModel(ChunkModel):
 
 
 class PageGroupModel(ResponseModel):
-    """A page of a grouped search: `score` is that of its best chunk, `ranks` are its chunks' ranks in `results`."""
+    """A page of a grouped search; `ranks` are the ranks of its chunks in `results`."""
 
     page_url: str
     title: str
@@ -273,10 +273,10 @@ class TimingsModel(ResponseModel):
 class SearchResponseModel(ResponseModel):
     """The response of `/v1/search`.
 
-    If `results` is empty, `outcome` and `message` say why. `answerable` is the probability that the book covers
-    the query, null if it cannot be estimated; `covered` is false if it is low. `corrections` maps query words
-    that the book does not have to the words that were searched for instead. `groups` is empty unless the
-    request has `group_by`.
+    If `results` is empty, `outcome` and `message` say why. `answerable` is the probability that the book
+    covers the query, null if it cannot be estimated; `covered` is false if it is low. `corrections` maps
+    query words that the book does not have to the words that were searched for instead. `groups` is empty
+    unless the request has `group_by`.
     """
 
     query: str

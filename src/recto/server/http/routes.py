@@ -33,7 +33,7 @@ _DESCRIBED = {
     413: "The body is too large.",
     429: "Too many requests; Retry-After says when to retry.",
     500: "An internal error.",
-    503: "An engine is unreachable, the collection is empty, or the server is busy; Retry-After says when to retry.",
+    503: "An engine is unreachable, the collection is empty, or the server is busy; see Retry-After.",
 }
 ERRORS: dict[int | str, dict[str, Any]] = {
     code: {"model": ErrorResponse, "description": text} for code, text in _DESCRIBED.items()
