@@ -218,7 +218,7 @@ def ask_for_ever(port: int, tally: Tally, ended: threading.Event, seed: int) -> 
                 connection.request(
                     "POST",
                     "/v1/search",
-                    json.dumps({"query": question, "limit": 3}),
+                    json.dumps({"query": question, "top_k": 3}),
                     {"Content-Type": "application/json"},
                 )
                 reply = connection.getresponse()

@@ -89,6 +89,6 @@ def test_what_is_missing_is_named_with_the_command_that_makes_it(desk: Desk) -> 
     desk.open(view="health")
     advice = desk.page.locator(".advice")
     expect(advice.locator("code").first).to_have_text("recto coverage --collection humanoid_robotics_book")
-    expect(desk.page.locator("#health")).to_contain_text("No suite of questions was run.")
+    expect(desk.page.locator("#health")).to_contain_text("No evaluation suite was run.")
     desk.page.keyboard.press("Escape")
     expect(desk.page.locator("#list .contents")).to_be_visible()

@@ -143,9 +143,7 @@ def test_a_heading_that_a_passage_states_itself_is_not_put_back_twice(desk: Desk
 
     def joined(route: Route) -> None:
         page = route.fetch().json()
-        page["passages"][1]["text"] += (
-            f"\n\n## {page['passages'][2]['headings'][-1]}\n\nThe section begins here."
-        )
+        page["chunks"][1]["text"] += f"\n\n## {page['chunks'][2]['headings'][-1]}\n\nThe section begins here."
         route.fulfill(json=page)
 
     desk.page.route("**/v1/pages/local*", joined)

@@ -1,4 +1,4 @@
-"""What is said when the service stops, its engine is down, or it wants a key."""
+"""What the page shows when the service stops, its engine is down, or a key is required."""
 
 from __future__ import annotations
 
@@ -50,20 +50,20 @@ def test_an_engine_that_is_down(browser: Browser, tmp_path: Path, closed_port: i
         desk.open(q="When are beans sown?")
         notice = desk.page.locator("#list .notice")
         expect(notice).to_contain_text("The book cannot be searched at the moment.")
-        expect(notice).to_contain_text("The engine behind this service cannot be reached")
+        expect(notice).to_contain_text("The engine behind this service is unreachable")
         assert str(closed_port) not in desk.page.content()
         desk.page.get_by_role("link", name="Health").click()
-        expect(desk.page.locator("#health .notice")).to_contain_text("cannot be reached")
+        expect(desk.page.locator("#health .notice")).to_contain_text("is unreachable")
 
 
 def test_a_service_that_wants_a_key(browser: Browser, house_settings: Settings) -> None:
     with Service(house_settings, ServeOptions(keys=(KEY,))) as service, Desk(browser, service.port) as desk:
         desk.page.goto(f"{desk.origin}/?q=When+are+beans+sown%3F")
-        dialog = desk.page.get_by_role("dialog", name="This service wants a key")
+        dialog = desk.page.get_by_role("dialog", name="An API key is required")
         field = dialog.get_by_label("Key", exact=True)
         expect(field).to_be_focused()
         dialog.get_by_role("button", name="Not now").click()
-        expect(desk.page.locator(".notice")).to_contain_text("This service wants a key.")
+        expect(desk.page.locator(".notice")).to_contain_text("An API key is required.")
         desk.page.get_by_role("button", name="Enter the key").click()
         field.fill("not the key")
         field.press("Enter")
@@ -79,7 +79,7 @@ def test_a_service_that_wants_a_key(browser: Browser, house_settings: Settings) 
         other = desk.tab()
         other.goto(desk.page.url)
         expect(
-            other.get_by_role("dialog", name="This service wants a key")
+            other.get_by_role("dialog", name="An API key is required")
         ).to_be_visible()  # a key is one tab's
 
 
@@ -100,5 +100,5 @@ def test_too_many_requests(browser: Browser, house_settings: Settings) -> None:
         desk.open(q="When are beans sown?")
         for number in range(8):
             desk.ask(f"How is jam made {number}?")
-        expect(desk.page.locator(".notice")).to_contain_text("Too many questions at once.")
+        expect(desk.page.locator(".notice")).to_contain_text("Too many requests.")
         expect(desk.page.locator(".notice")).to_contain_text(re.compile(r"Wait \d+ seconds\."))

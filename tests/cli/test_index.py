@@ -198,7 +198,7 @@ def test_killed_while_indexing(home: Path, small_book: Path, sign: signal.Signal
     assert program.returncode != 0
     assert "Traceback" not in errors
     data = json.loads(recto(home, "search", "dough", "--collection", "garden", "--json").stdout)
-    assert data["results"][0]["page_title"] == "Bread"
+    assert data["results"][0]["title"] == "Bread"
     assert recto(home, "index", str(small_book), "--collection", "garden").returncode == 0
     wait_until(lambda: not list((home / "collections" / "garden").glob("building-*")))
 

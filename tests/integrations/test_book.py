@@ -16,18 +16,18 @@ from typing import Any
 
 import pytest
 
-from recto.integrations.common import Book, citation
+from recto.integrations.common import Book, metadata
 from recto.search.retriever import Retriever
 
 QUESTION = "What is a ROS 2 node?"
 
 
-def test_a_citation_is_plain_and_complete(retriever: Retriever) -> None:
+def test_the_metadata_is_plain_and_complete(retriever: Retriever) -> None:
     response = retriever.search(QUESTION)
     hit = response.hits[0]
-    found = citation(hit, response)
+    found = metadata(hit, response)
     assert json.loads(json.dumps(found)) == found
-    assert found["link"] == f"{hit.chunk.page_url}#{hit.chunk.anchor}"
+    assert found["url"] == f"{hit.chunk.page_url}#{hit.chunk.anchor}"
     assert (found["title"], found["module"], found["score"]) == (hit.chunk.page_title, "ros2", hit.score)
     assert (found["mode"], found["dense"], found["lexical"]) == ("hybrid", hit.dense, hit.lexical)
     assert found["above_noise"] is True

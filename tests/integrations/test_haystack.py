@@ -35,22 +35,22 @@ def test_documents_can_be_cited(retriever: Retriever) -> None:
     for document, hit in zip(found, expected, strict=True):
         assert document.content == hit.chunk.text
         assert document.score == hit.score
-        assert document.meta["link"] == hit.chunk.link
+        assert document.meta["url"] == hit.chunk.link
         assert document.meta["title"] == hit.chunk.page_title
 
 
 def test_what_is_asked_wins_over_what_was_configured(retriever: Retriever) -> None:
-    component = RectoRetriever(retriever=retriever, top_k=2, modules=["simulation"])
+    component = RectoRetriever(retriever=retriever, top_k=2, module=["simulation"])
     assert [document.meta["module"] for document in component.run("sensors")["documents"]] == [
         "simulation"
     ] * 2
     assert [
         document.meta["module"]
-        for document in component.run("sensors", top_k=1, modules=["isaac"])["documents"]
+        for document in component.run("sensors", top_k=1, module=["isaac"])["documents"]
     ] == ["isaac"]
     page = retriever.search(QUESTION).hits[0].chunk.page_url
     assert {
-        document.meta["page_url"] for document in component.run("sensors", modules=[], page=page)["documents"]
+        document.meta["page_url"] for document in component.run("sensors", module=[], url=page)["documents"]
     } == {page}
     assert {document.meta["mode"] for document in component.run("sensors", mode="lexical")["documents"]} == {
         "lexical"
@@ -72,15 +72,15 @@ def test_async_is_awaited(retriever: Retriever, monkeypatch: pytest.MonkeyPatch)
 def test_written_and_read_back(
     retriever: Retriever, sample_home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    component = RectoRetriever(retriever=retriever, top_k=3, modules=("ros2",))
+    component = RectoRetriever(retriever=retriever, top_k=3, module=("ros2",))
     data = component.to_dict()
     assert data == {
         "type": "recto.integrations.haystack.RectoRetriever",
         "init_parameters": {
             "collection": retriever.collection,
             "top_k": 3,
-            "modules": ["ros2"],
-            "page": None,
+            "module": ["ros2"],
+            "url": None,
             "mode": "hybrid",
         },
     }

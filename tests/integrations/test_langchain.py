@@ -60,22 +60,22 @@ def test_documents_can_be_cited(retriever: Retriever) -> None:
     assert [document.id for document in documents] == [hit.chunk.id for hit in expected]
     for document, hit in zip(documents, expected, strict=True):
         assert document.page_content == hit.chunk.text
-        assert document.metadata["link"] == hit.chunk.link
+        assert document.metadata["url"] == hit.chunk.link
         assert document.metadata["title"] == hit.chunk.page_title
         assert document.metadata["module"] == hit.chunk.module_name
         assert document.metadata["score"] == hit.score
 
 
 def test_filters_when_it_is_made_and_when_it_is_asked(retriever: Retriever) -> None:
-    adapter = RectoRetriever(retriever=retriever, modules=("simulation",))
+    adapter = RectoRetriever(retriever=retriever, module=("simulation",))
     assert {document.metadata["module"] for document in adapter.invoke("sensors")} == {"simulation"}
-    assert {document.metadata["module"] for document in adapter.invoke("sensors", modules=["isaac"])} == {
+    assert {document.metadata["module"] for document in adapter.invoke("sensors", module=["isaac"])} == {
         "isaac"
     }
     page = retriever.search(QUESTION).hits[0].chunk.page_url
-    found = RectoRetriever(retriever=retriever).invoke("sensors", page=page, k=2)
+    found = RectoRetriever(retriever=retriever).invoke("sensors", url=page, k=2)
     assert [document.metadata["page_url"] for document in found] == [page, page]
-    assert adapter.invoke("sensors", modules=["simulaton"]) == []
+    assert adapter.invoke("sensors", module=["simulaton"]) == []
 
 
 def test_the_mode_when_it_is_made_and_when_it_is_asked(retriever: Retriever) -> None:
@@ -93,16 +93,16 @@ def test_the_mode_when_it_is_made_and_when_it_is_asked(retriever: Retriever) -> 
 
 def test_awaited_and_in_a_chain(retriever: Retriever) -> None:
     adapter = RectoRetriever(retriever=retriever, k=2)
-    chain = adapter | RunnableLambda(lambda documents: [document.metadata["link"] for document in documents])
+    chain = adapter | RunnableLambda(lambda documents: [document.metadata["url"] for document in documents])
     expected = [hit.chunk.link for hit in retriever.search(QUESTION, 2).hits]
     assert chain.invoke(QUESTION) == expected
     assert asyncio.run(chain.ainvoke(QUESTION)) == expected
-    assert adapter.batch([QUESTION, "What is URDF?"])[0][0].metadata["link"] == expected[0]
+    assert adapter.batch([QUESTION, "What is URDF?"])[0][0].metadata["url"] == expected[0]
 
     async def many() -> list[Any]:
         return await asyncio.gather(*(adapter.ainvoke(QUESTION) for _ in range(20)))
 
-    assert {found[0].metadata["link"] for found in asyncio.run(many())} == {expected[0]}
+    assert {found[0].metadata["url"] for found in asyncio.run(many())} == {expected[0]}
 
 
 def test_async_is_awaited_not_pushed_into_a_thread(
@@ -117,9 +117,9 @@ def test_async_is_awaited_not_pushed_into_a_thread(
 
 def test_it_can_be_pickled(retriever: Retriever, sample_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RECTO_HOME", str(sample_home))
-    adapter = RectoRetriever(retriever=retriever, k=2, modules=("ros2",))
+    adapter = RectoRetriever(retriever=retriever, k=2, module=("ros2",))
     copy = pickle.loads(pickle.dumps(adapter))
-    assert (copy.collection, copy.k, copy.modules, copy.retriever) == (
+    assert (copy.collection, copy.k, copy.module, copy.retriever) == (
         retriever.collection,
         2,
         ("ros2",),

@@ -29,7 +29,7 @@ def test_nodes_can_be_cited(retriever: Retriever) -> None:
     assert [node.score for node in nodes] == [hit.score for hit in expected]
     for node, hit in zip(nodes, expected, strict=True):
         assert node.text == hit.chunk.text
-        assert node.metadata["link"] == hit.chunk.link
+        assert node.metadata["url"] == hit.chunk.link
         assert node.metadata["module"] == hit.chunk.module_name
         assert hit.chunk.link in node.node.get_content(MetadataMode.LLM)
         assert "content_hash" not in node.node.get_content(MetadataMode.LLM)
@@ -37,14 +37,14 @@ def test_nodes_can_be_cited(retriever: Retriever) -> None:
 
 
 def test_filters(retriever: Retriever) -> None:
-    found = RectoRetriever(
-        retriever=retriever, modules=["simulation", "isaac"], similarity_top_k=20
-    ).retrieve("sensors")
+    found = RectoRetriever(retriever=retriever, module=["simulation", "isaac"], similarity_top_k=20).retrieve(
+        "sensors"
+    )
     assert {node.metadata["module"] for node in found} == {"simulation", "isaac"}
     page = retriever.search(QUESTION).hits[0].chunk.page_url
     assert {
         node.metadata["page_url"]
-        for node in RectoRetriever(retriever=retriever, page=page).retrieve("sensors")
+        for node in RectoRetriever(retriever=retriever, url=page).retrieve("sensors")
     } == {page}
     lexical = RectoRetriever(retriever=retriever, mode="lexical").retrieve("sensors")
     assert [node.score for node in lexical] == [

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 
 import pytest
-from starlette.types import Message, Receive
+from starlette.types import Message, Receive, Scope, Send
 
 from recto.server.limits import MAX_BODY, AdmissionLimits, Refused, check_length
 
@@ -29,7 +29,7 @@ def part(body: bytes, *, more: bool = False) -> Message:
 
 def test_a_body_is_given_out_whole_and_then_what_comes_behind_it() -> None:
     async def main() -> list[Message]:
-        receive = await AdmissionLimits().read(
+        receive = await AdmissionLimits().read_body(
             arriving([part(b"ab", more=True), part(b"", more=True), part(b"c"), {"type": "http.disconnect"}])
         )
         return [await receive(), await receive()]
@@ -43,49 +43,63 @@ def test_a_body_is_given_out_whole_and_then_what_comes_behind_it() -> None:
         ([], 408, "slow"),
         ([part(b"{", more=True)], 408, "slow"),
         ([part(b" " * MAX_BODY, more=True), part(b" ", more=True)], 413, "size"),
-        ([part(b"{", more=True), {"type": "http.disconnect"}], 400, "left"),
+        ([part(b"{", more=True), {"type": "http.disconnect"}], 400, "disconnect"),
     ],
 )
 def test_a_body_that_does_not_come_or_does_not_end(messages: list[Message], status: int, reason: str) -> None:
-    bounds = AdmissionLimits(body_seconds=0.05, readers=1)
+    limits = AdmissionLimits(body_deadline=0.05, readers=1)
     for _ in range(2):  # one that was refused leaves room for the next
         with pytest.raises(Refused) as refused:
-            asyncio.run(bounds.read(arriving(messages)))
+            asyncio.run(limits.read_body(arriving(messages)))
         assert (refused.value.refusal.status, refused.value.reason) == (status, reason)
 
 
 def test_so_many_are_read_at_once() -> None:
     async def main() -> None:
-        bounds = AdmissionLimits(readers=1)
-        first = asyncio.create_task(bounds.read(arriving([])))
+        limits = AdmissionLimits(readers=1)
+        first = asyncio.create_task(limits.read_body(arriving([])))
         await asyncio.sleep(0)
-        with pytest.raises(Refused, match="reads as many requests as it can") as refused:
-            await bounds.read(arriving([part(b"{}")]))
+        with pytest.raises(Refused, match="reading as many requests as it can") as refused:
+            await limits.read_body(arriving([part(b"{}")]))
         assert dict(refused.value.refusal.headers)["Retry-After"] == "1"
-        with bounds.answering():
-            first.cancel()
+        first.cancel()
         await asyncio.wait([first])
-        assert await (await bounds.read(arriving([part(b"{}")])))() == part(b"{}")
+        assert await (await limits.read_body(arriving([part(b"{}")])))() == part(b"{}")
 
     asyncio.run(main())
 
 
 def test_so_many_are_answered_at_once() -> None:
-    bounds = AdmissionLimits(most=2)
-    with bounds.answering():
-        with (
-            bounds.answering(),
-            pytest.raises(Refused, match="as many requests as it can answer"),
-            bounds.answering(),
-        ):
-            pass
-        with bounds.answering():
-            pass
+    began, end = asyncio.Event(), asyncio.Event()
+
+    async def held(_scope: Scope, _receive: Receive, _send: Send) -> None:
+        began.set()
+        await end.wait()
+
+    async def send(_message: Message) -> None:
+        pass
+
+    async def main() -> None:
+        limits = AdmissionLimits(concurrency=1)
+
+        def admitted() -> Coroutine[None, None, None]:
+            return limits.admit(held, {"method": "POST"}, arriving([part(b"{}")]), send)
+
+        first = asyncio.create_task(admitted())
+        await began.wait()
+        await limits.read_body(arriving([part(b"{}")]))  # a body can arrive while all slots are taken
+        with pytest.raises(Refused, match="answering as many requests as it can"):
+            await admitted()
+        end.set()
+        await first
+        await admitted()
+
+    asyncio.run(main())
 
 
 @pytest.mark.parametrize("said", [str(MAX_BODY + 1), "9" * 30])
 def test_a_length_that_is_too_large(said: str) -> None:
     with pytest.raises(Refused, match="larger than 65536 bytes"):
-        check_length(said)
+        check_length({"content-length": said})
     for fine in ("", "0", str(MAX_BODY), "-1", "²"):
-        check_length(fine)
+        check_length({"content-length": fine})

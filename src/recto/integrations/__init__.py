@@ -1,4 +1,4 @@
-"""Recto inside other frameworks: LangChain, LlamaIndex, Haystack. Each is an extra of its own."""
+"""Adapters for LangChain, LlamaIndex and Haystack; each is an extra."""
 
 from __future__ import annotations
 

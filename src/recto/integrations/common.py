@@ -1,4 +1,4 @@
-"""What the adapters share: a collection that is connected when it is first asked, and what a citation needs."""
+"""What the adapters share: a collection that connects on first use, and the metadata of a hit."""
 
 from __future__ import annotations
 
@@ -8,17 +8,20 @@ from asyncio import to_thread
 from collections.abc import Sequence
 from typing import Any
 
-from recto.search.display import above_noise
+from recto.search.display import hit_to_dict, pick
 from recto.search.retriever import Retriever
 from recto.types import Filters, Hit, Mode, SearchResponse
+
+ModuleFilter = str | Sequence[str] | None
+"""One module, any of several, or all."""
 
 _LOG = logging.getLogger("recto")
 
 
 class Book:
-    """Searches a retriever, or the collection of a name; that is then connected as the environment and `.env` say.
+    """Searches a retriever, or a collection by name; the environment and `.env` say how to connect.
 
-    It can be copied and pickled: only the name travels, and the copy connects anew.
+    You can copy and pickle it: a copy has only the name, and connects again.
     """
 
     def __init__(self, collection: str | None = None, retriever: Retriever | None = None) -> None:
@@ -27,63 +30,68 @@ class Book:
         self._connecting = threading.Lock()
 
     def __reduce__(self) -> tuple[type[Book], tuple[str | None]]:
-        """Travel by name."""
+        """Pickle the name only."""
         return Book, (self.collection,)
 
     def connected(self) -> Retriever:
-        """Return the retriever, connected once."""
+        """Return the retriever; connect on first use."""
         with self._connecting:
             if self._retriever is None:
                 self._retriever = Retriever.connect(self.collection)
             return self._retriever
 
     def search(
-        self, query: str, top_k: int, modules: Sequence[str] | None, page: str | None, mode: Mode = "hybrid"
+        self, query: str, top_k: int, module: ModuleFilter, url: str | None, mode: Mode = "hybrid"
     ) -> SearchResponse:
-        """Search; an empty answer is logged with its reason, as frameworks have no place for it."""
-        return _logged(self.connected().search(query, top_k, _filters(modules, page), mode=mode))
+        """Search; log the reason if there are no hits, because frameworks have no field for it."""
+        return _logged(self.connected().search(query, top_k, _filters(module, url), mode=mode))
 
     async def asearch(
-        self, query: str, top_k: int, modules: Sequence[str] | None, page: str | None, mode: Mode = "hybrid"
+        self, query: str, top_k: int, module: ModuleFilter, url: str | None, mode: Mode = "hybrid"
     ) -> SearchResponse:
-        """Search without holding up the event loop."""
+        """Search without blocking the event loop."""
         retriever = self._retriever
         if retriever is None:
             retriever = await to_thread(self.connected)
-        return _logged(await retriever.asearch(query, top_k, _filters(modules, page), mode=mode))
+        return _logged(await retriever.asearch(query, top_k, _filters(module, url), mode=mode))
 
 
-def citation(hit: Hit, response: SearchResponse) -> dict[str, Any]:
-    """Return everything that a citation needs, as plain JSON values; `link` opens the section."""
-    chunk = hit.chunk
-    return {
-        "link": chunk.link,
-        "page_url": chunk.page_url,
-        "anchor": chunk.anchor,
-        "title": chunk.page_title,
-        "module": chunk.module_name,
-        "headings": list(chunk.headings),
+_FIELDS = (
+    "url",
+    "page_url",
+    "anchor",
+    "title",
+    "section",
+    "module",
+    "module_title",
+    "headings",
+    "score",
+    "dense",
+    "lexical",
+    "above_noise",
+    "chunk_index",
+    "total_chunks",
+    "source",
+    "start_line",
+    "end_line",
+    "book",
+    "version",
+    "locale",
+)
+
+
+def metadata(hit: Hit, response: SearchResponse) -> dict[str, Any]:
+    """Return everything that a citation needs, as plain JSON values; `url` opens the section."""
+    return pick(hit_to_dict(hit, response), _FIELDS) | {
+        "chunk_id": hit.chunk.id,
         "mode": response.mode,
-        "score": hit.score,
-        "dense": hit.dense,
-        "lexical": hit.lexical,
-        "above_noise": above_noise(hit, response),
         "answerable": response.answerable,
-        "chunk_id": chunk.id,
-        "chunk_index": chunk.chunk_index,
-        "total_chunks": chunk.total_chunks,
-        "source": chunk.source,
-        "start_line": chunk.start_line,
-        "end_line": chunk.end_line,
-        "book": chunk.book,
-        "version": chunk.version,
-        "locale": chunk.locale,
         "collection": response.collection,
     }
 
 
-def _filters(modules: Sequence[str] | None, page: str | None) -> Filters:
-    return Filters((modules,) if isinstance(modules, str) else tuple(modules or ()), page)
+def _filters(module: ModuleFilter, url: str | None) -> Filters:
+    return Filters((module,) if isinstance(module, str) else tuple(module or ()), url)
 
 
 def _logged(response: SearchResponse) -> SearchResponse:

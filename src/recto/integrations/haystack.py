@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from recto.integrations import absent
-from recto.integrations.common import Book, citation
+from recto.integrations.common import Book, metadata
 from recto.search.query import DEFAULT_TOP_K
 from recto.search.retriever import Retriever
 from recto.types import Mode, SearchResponse
@@ -19,14 +19,14 @@ except ModuleNotFoundError as error:
 
 @component
 class RectoRetriever:
-    """Finds passages of a book; it is serialised with the collection's name and connected by whoever loads it."""
+    """Retrieves chunks of a book; a serialized component has only the name, and connects when loaded."""
 
     def __init__(
         self,
         collection: str | None = None,
         top_k: int = DEFAULT_TOP_K,
-        modules: Sequence[str] = (),
-        page: str | None = None,
+        module: str | Sequence[str] = (),
+        url: str | None = None,
         mode: Mode = "hybrid",
         *,
         retriever: Retriever | None = None,
@@ -34,8 +34,8 @@ class RectoRetriever:
         self._book = Book(collection, retriever)
         self._settings: dict[str, Any] = {
             "top_k": top_k,
-            "modules": list(modules),
-            "page": page,
+            "module": module if isinstance(module, str) else list(module),
+            "url": url,
             "mode": mode,
         }
 
@@ -48,13 +48,13 @@ class RectoRetriever:
         self,
         query: str,
         top_k: int | None = None,
-        modules: list[str] | None = None,
-        page: str | None = None,
+        module: str | list[str] | None = None,
+        url: str | None = None,
         mode: Mode | None = None,
     ) -> dict[str, Any]:
-        """Return the passages nearest to a question, best first; what is given here wins over what was configured."""
+        """Return the chunks that answer a query, best first; arguments override the configured values."""
         return _documents(
-            self._book.search(query, **self._search(top_k=top_k, modules=modules, page=page, mode=mode))
+            self._book.search(query, **self._search(top_k=top_k, module=module, url=url, mode=mode))
         )
 
     @component.output_types(documents=list[Document])
@@ -62,24 +62,22 @@ class RectoRetriever:
         self,
         query: str,
         top_k: int | None = None,
-        modules: list[str] | None = None,
-        page: str | None = None,
+        module: str | list[str] | None = None,
+        url: str | None = None,
         mode: Mode | None = None,
     ) -> dict[str, Any]:
-        """Do the same without holding up the event loop."""
+        """Run without blocking the event loop."""
         return _documents(
-            await self._book.asearch(
-                query, **self._search(top_k=top_k, modules=modules, page=page, mode=mode)
-            )
+            await self._book.asearch(query, **self._search(top_k=top_k, module=module, url=url, mode=mode))
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Describe the component as plain values."""
+        """Serialize the component."""
         return dict(default_to_dict(self, collection=self._book.collection, **self._settings))
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> RectoRetriever:
-        """Make the component that `to_dict` described."""
+        """Deserialize the component."""
         return default_from_dict(cls, data)
 
     def _search(self, **given: Any) -> dict[str, Any]:
@@ -90,7 +88,7 @@ def _documents(response: SearchResponse) -> dict[str, Any]:
     hits = response.hits
     return {
         "documents": [
-            Document(id=hit.chunk.id, content=hit.chunk.text, meta=citation(hit, response), score=hit.score)
+            Document(id=hit.chunk.id, content=hit.chunk.text, meta=metadata(hit, response), score=hit.score)
             for hit in hits
         ]
     }

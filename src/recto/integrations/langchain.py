@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from recto.integrations import absent
-from recto.integrations.common import Book, citation
+from recto.integrations.common import Book, ModuleFilter, metadata
 from recto.search.query import DEFAULT_TOP_K
 from recto.types import Mode, SearchResponse
 
@@ -18,62 +18,67 @@ except ModuleNotFoundError as error:
 
 
 class RectoRetriever(BaseRetriever):
-    """Finds passages of a book; `k`, `modules`, `page` and `mode` may be given to `invoke` too. Pickled, it travels by name."""
+    """Retrieves chunks of a book; `invoke` takes `k`, `module`, `url` and `mode`, too."""
 
-    model_config = ConfigDict(
-        arbitrary_types_allowed=True, extra="forbid"
-    )  # a misspelt `collection` would search another book
+    # Unknown fields are errors: a misspelt `collection` would search another book.
+    model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
 
     collection: str | None = None
     retriever: Any = Field(default=None, exclude=True, repr=False)
     k: int = DEFAULT_TOP_K
-    modules: tuple[str, ...] = ()
-    page: str | None = None
+    module: str | tuple[str, ...] = ()
+    url: str | None = None
     mode: Mode = "hybrid"
     _book: Book = PrivateAttr()
 
     def model_post_init(self, context: Any) -> None:
-        """Take the retriever, or the name to connect later."""
+        """Keep the retriever, or the name to connect to later."""
         super().model_post_init(context)
         self._book = Book(self.collection, self.retriever)
 
     def __getstate__(self) -> dict[Any, Any]:
-        """Leave open connections behind."""
+        """Pickle the collection's name instead of open connections."""
         state: dict[Any, Any] = super().__getstate__()
         return {
             **state,
             "__dict__": {**state["__dict__"], "retriever": None, "collection": self._book.collection},
         }
 
-    def _get_relevant_documents(self, query: str, *, run_manager: Any = None, **asked: Any) -> list[Document]:  # noqa: ARG002 - LangChain's
-        return _documents(self._book.search(query, **self._search(**asked)))
+    def _get_relevant_documents(
+        self,
+        query: str,
+        *,
+        run_manager: Any = None,  # noqa: ARG002 - LangChain passes it
+        **options: Any,
+    ) -> list[Document]:
+        return _documents(self._book.search(query, **self._search(**options)))
 
     async def _aget_relevant_documents(
         self,
         query: str,
         *,
-        run_manager: Any = None,  # noqa: ARG002
-        **asked: Any,
+        run_manager: Any = None,  # noqa: ARG002 - LangChain passes it
+        **options: Any,
     ) -> list[Document]:
-        return _documents(await self._book.asearch(query, **self._search(**asked)))
+        return _documents(await self._book.asearch(query, **self._search(**options)))
 
     def _search(
         self,
         k: int | None = None,
-        modules: tuple[str, ...] | None = None,
-        page: str | None = None,
+        module: ModuleFilter = None,
+        url: str | None = None,
         mode: Mode | None = None,
     ) -> dict[str, Any]:
         return {
             "top_k": self.k if k is None else k,
-            "modules": self.modules if modules is None else modules,
-            "page": page or self.page,
+            "module": self.module if module is None else module,
+            "url": url or self.url,
             "mode": mode or self.mode,
         }
 
 
 def _documents(response: SearchResponse) -> list[Document]:
     return [
-        Document(id=hit.chunk.id, page_content=hit.chunk.text, metadata=citation(hit, response))
+        Document(id=hit.chunk.id, page_content=hit.chunk.text, metadata=metadata(hit, response))
         for hit in response.hits
     ]

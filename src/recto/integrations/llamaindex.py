@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from recto.integrations import absent
-from recto.integrations.common import Book, citation
+from recto.integrations.common import Book, metadata
 from recto.search.query import DEFAULT_TOP_K
 from recto.search.retriever import Retriever
 from recto.types import Mode, SearchResponse
@@ -17,11 +17,11 @@ try:
 except ModuleNotFoundError as error:
     raise absent("LlamaIndex", "llamaindex") from error
 
-_FOR_THE_MODEL = ("title", "module", "headings", "link")
+_LLM_FIELDS = ("title", "module", "headings", "url")
 
 
 class RectoRetriever(BaseRetriever):
-    """Finds passages of a book."""
+    """Retrieves chunks of a book."""
 
     def __init__(
         self,
@@ -29,17 +29,17 @@ class RectoRetriever(BaseRetriever):
         *,
         retriever: Retriever | None = None,
         similarity_top_k: int = DEFAULT_TOP_K,
-        modules: Sequence[str] = (),
-        page: str | None = None,
+        module: str | Sequence[str] = (),
+        url: str | None = None,
         mode: Mode = "hybrid",
-        **more: Any,
+        **kwargs: Any,
     ) -> None:
-        super().__init__(**more)
+        super().__init__(**kwargs)
         self._book = Book(collection, retriever)
         self._search: dict[str, Any] = {
             "top_k": similarity_top_k,
-            "modules": modules,
-            "page": page,
+            "module": module,
+            "url": url,
             "mode": mode,
         }
 
@@ -53,12 +53,10 @@ class RectoRetriever(BaseRetriever):
 def _nodes(response: SearchResponse) -> list[NodeWithScore]:
     nodes = []
     for hit in response.hits:
-        metadata = citation(hit, response)
-        unseen = [
-            name for name in metadata if name not in _FOR_THE_MODEL
-        ]  # the model reads what it can cite, not our numbers
+        fields = metadata(hit, response)
+        excluded = [name for name in fields if name not in _LLM_FIELDS]  # the LLM needs no scores
         node = TextNode(
-            id_=hit.chunk.id, text=hit.chunk.text, metadata=metadata, excluded_llm_metadata_keys=unseen
+            id_=hit.chunk.id, text=hit.chunk.text, metadata=fields, excluded_llm_metadata_keys=excluded
         )
         nodes.append(NodeWithScore(node=node, score=hit.score))
     return nodes

@@ -1,4 +1,4 @@
-"""What every entry point says about a response: corrections, weak hits, queries that the book does not cover."""
+"""What every entry point shows of a response: hits as plain values, corrections, coverage, matched words."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from recto.search.lexical import QueryWord
 from recto.search.lexicon import analyzed_text
 from recto.search.query import MAX_QUERY
 from recto.search.response import LINE
-from recto.search.snippets import matched_words, words_to_match
+from recto.search.snippets import make_snippet, matched_words, words_to_match
 from recto.types import Chunk, Hit, SearchResponse
 
 if TYPE_CHECKING:
@@ -38,14 +38,14 @@ def is_weak(hit: Hit, response: SearchResponse) -> bool:
 
 
 def corrections_of(response: SearchResponse) -> list[str]:
-    """Say which words the book does not have, and what was searched for instead."""
+    """Return a sentence for each query word that the book does not have."""
     return [
         f'"{word}" is not in the book. Searched for {_either(meant)}.' for word, meant in response.corrections
     ]
 
 
 def response_words(retriever: Retriever, response: SearchResponse) -> tuple[QueryWord, ...]:
-    """Return the query words to mark in the hits of a response; a selected text without a question has none."""
+    """Return the query words to mark in the hits; a selected text without a question has none."""
     if response.selection is not None and response.query == response.selection.text:
         return ()
     query = response.query[:MAX_QUERY]
@@ -57,13 +57,61 @@ def chunk_matches(chunk: Chunk, words: Sequence[QueryWord]) -> tuple[str, ...]:
     return matched_words(analyzed_text(chunk), words)
 
 
+def chunk_to_dict(chunk: Chunk) -> dict[str, Any]:
+    """Return a chunk as plain values; `url` opens its section, `page_url` its page."""
+    return {
+        "id": chunk.id,
+        "title": chunk.page_title,
+        "section": chunk.headings[-1] if chunk.headings else chunk.page_title,
+        "url": chunk.link,
+        "module": chunk.module_name,
+        "module_title": chunk.module_title or chunk.module_name,
+        "text": chunk.text,
+        "page_url": chunk.page_url,
+        "anchor": chunk.anchor,
+        "anchors": list(chunk.anchors),
+        "headings": list(chunk.headings),
+        "source": chunk.source,
+        "start_line": chunk.start_line,
+        "end_line": chunk.end_line,
+        "chunk_index": chunk.chunk_index,
+        "total_chunks": chunk.total_chunks,
+        "book": chunk.book,
+        "version": chunk.version,
+        "locale": chunk.locale,
+    }
+
+
+def hit_to_dict(
+    hit: Hit, response: SearchResponse, words: Sequence[QueryWord] = (), digits: int | None = None
+) -> dict[str, Any]:
+    """Return a hit as plain values, with scores rounded to `digits`; entry points pick their fields."""
+
+    def rounded(number: float | None) -> float | None:
+        return number if number is None or digits is None else round(number, digits)
+
+    return chunk_to_dict(hit.chunk) | {
+        "score": rounded(hit.score),
+        "dense": rounded(hit.dense),
+        "lexical": rounded(hit.lexical),
+        "above_noise": above_noise(hit, response),
+        "snippet": make_snippet(hit.chunk.text, words).text,
+        "matches": list(chunk_matches(hit.chunk, words)),
+    }
+
+
+def pick(values: dict[str, Any], fields: Sequence[str]) -> dict[str, Any]:
+    """Return some fields of a dictionary, in the given order."""
+    return {name: values[name] for name in fields}
+
+
 def group_ranks(response: SearchResponse) -> list[dict[str, Any]]:
     """Return the pages of a response as plain values, with the ranks of their hits in the flat list."""
     ranks = {id(hit): rank for rank, hit in enumerate(response.hits, 1)}
     return [
         {
             "page_url": group.page_url,
-            "page_title": group.page_title,
+            "title": group.page_title,
             "score": round(group.score, 6),
             "ranks": [ranks[id(hit)] for hit in group.hits],
         }

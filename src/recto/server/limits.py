@@ -1,31 +1,35 @@
-"""How much each caller may ask: requests a minute."""
+"""Admission limits of the HTTP API and of MCP over HTTP: body size, deadlines, concurrency, request rate."""
 
 from __future__ import annotations
 
+import json
 import math
 import time
+from asyncio import timeout
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from starlette.types import Message, Receive
+    from starlette.responses import Response
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 MAX_BODY = 64 * 1024
-MOST_AT_ONCE = 100
+MAX_CONCURRENCY = 100
 BODY_SECONDS = 10.0
-READERS = 512
-"""Bodies that may be on their way at once: so many that slow callers do not keep others out, and 32 MiB at most."""
+MAX_READERS = 512
+"""Request bodies that are read at once: enough that slow clients do not block others, and 32 MiB at most."""
 
-LATER = "Try again in a moment."
-_CLOSED = (("Connection", "close"),)  # what is left of the body is not waited for
+RETRY_HINT = "Try again in a moment."
+_CLOSE = (("Connection", "close"),)  # the rest of the body is not read
+_MAX_CALLERS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """What is answered instead of a result."""
+    """An error response."""
 
     status: int
     error: str
@@ -37,9 +41,16 @@ class Refusal:
         body: dict[str, object] = {"error": self.error, "status_code": self.status}
         return body | {"hint": self.hint} if self.hint else body
 
+    def response(self) -> Response:
+        """Return the error as an HTTP response."""
+        from starlette.responses import Response
+
+        body = json.dumps(self.body(), ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
+        return Response(body, self.status, dict(self.headers), "application/json")
+
 
 class Refused(Exception):
-    """A request that is not taken in; `reason` is one word for the figures."""
+    """A request that is not admitted; `reason` is the label for metrics and the log."""
 
     def __init__(self, reason: str, refusal: Refusal) -> None:
         super().__init__(refusal.error)
@@ -47,128 +58,146 @@ class Refused(Exception):
         self.refusal = refusal
 
 
-def busy(message: str, hint: str = LATER, seconds: float = 1) -> Refusal:
-    """Return the answer of a service that cannot take more at the moment."""
+def busy(message: str, hint: str = RETRY_HINT, seconds: float = 1) -> Refusal:
+    """Return a 503 that says when to retry."""
     return Refusal(503, message, hint, (("Retry-After", str(max(1, math.ceil(seconds)))),))
 
 
-def check_length(content_length: str) -> None:
-    """Refuse a body that says itself that it is too large."""
-    if (
-        content_length.isascii()
-        and content_length.isdecimal()
-        and (len(content_length) > 9 or int(content_length) > MAX_BODY)
-    ):
+def request_headers(scope: Scope) -> dict[str, str]:
+    """Return the headers of a request; of a repeated header, the first."""
+    found: dict[str, str] = {}
+    for name, value in scope["headers"]:
+        found.setdefault(name.decode("latin-1"), value.decode("latin-1"))
+    return found
+
+
+def check_length(headers: Mapping[str, str]) -> None:
+    """Refuse a body whose Content-Length is too large."""
+    length = headers.get("content-length", "")
+    if length.isascii() and length.isdecimal() and (len(length) > 9 or int(length) > MAX_BODY):
         raise Refused("size", _too_large())
 
 
 class AdmissionLimits:
-    """Counts what is under way; used from one event loop."""
+    """Admits `concurrency` requests at once, each with a deadline; use it from one event loop."""
 
     def __init__(
-        self, most: int = MOST_AT_ONCE, body_seconds: float = BODY_SECONDS, readers: int = READERS
+        self,
+        concurrency: int = MAX_CONCURRENCY,
+        deadline: float = 15.0,
+        body_deadline: float = BODY_SECONDS,
+        readers: int = MAX_READERS,
     ) -> None:
-        self._seconds = body_seconds
-        self._reading = _Slots(readers, "The service reads as many requests as it can at once")
-        self._answering = _Slots(most, "The service has as many requests as it can answer at once")
+        self._deadline = deadline
+        self._body_deadline = min(body_deadline, deadline)
+        self._reading = _Slots(readers, "The service is reading as many requests as it can")
+        self._running = _Slots(concurrency, "The service is answering as many requests as it can")
 
-    async def read(self, receive: Receive) -> Receive:
-        """Wait for a whole body, which does not count as a request under way until it is there; return what gives it out again."""
-        from asyncio import timeout
+    async def admit(self, app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
+        """Read the body, take a slot, and run the application; raise `Refused` if a limit is exceeded."""
+        # A body that is still arriving takes no slot: slow clients must not block others.
+        complete = receive if scope["method"] == "GET" else await self.read_body(receive)
+        with self._running.take():
+            await self.run(app, scope, complete, send)
 
-        with self._reading.taken():
-            try:
-                async with timeout(self._seconds):
-                    body = await _whole(receive)
-            except TimeoutError:
-                message = f"The body did not arrive within {self._seconds:g} s"
+    async def run(self, app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
+        """Run the application; raise `Refused` if it has not started its response by the deadline."""
+        started = False
+
+        async def track(message: Message) -> None:
+            nonlocal started
+            started = True
+            await send(message)
+
+        try:
+            async with timeout(self._deadline):
+                await app(scope, receive, track)
+        except TimeoutError:
+            if not started:
                 raise Refused(
-                    "slow", Refusal(408, message, "Send the whole body at once.", _CLOSED)
+                    "timeout", busy(f"There was no answer within {self._deadline:g} s", seconds=2)
                 ) from None
 
-        given = False
+    async def read_body(self, receive: Receive) -> Receive:
+        """Read the whole body; return a `receive` that replays it."""
+        with self._reading.take():
+            try:
+                async with timeout(self._body_deadline):
+                    body = await _read(receive)
+            except TimeoutError:
+                message = f"The body did not arrive within {self._body_deadline:g} s"
+                raise Refused("slow", Refusal(408, message, "Send the whole body at once.", _CLOSE)) from None
 
-        async def again() -> Message:
-            nonlocal given
-            if given:
+        replayed = False
+
+        async def replay() -> Message:
+            nonlocal replayed
+            if replayed:
                 return await receive()
-            given = True
+            replayed = True
             return {"type": "http.request", "body": body, "more_body": False}
 
-        return again
-
-    @contextmanager
-    def answering(self) -> Iterator[None]:
-        """Count a request as long as it is answered."""
-        with self._answering.taken():
-            yield
+        return replay
 
 
 class _Slots:
-    """So many at once; one more is told to come back."""
+    """A fixed number of slots; a request that finds none is refused."""
 
-    def __init__(self, most: int, message: str) -> None:
-        self._most = most
+    def __init__(self, count: int, message: str) -> None:
+        self._free = count
         self._message = message
-        self._taken = 0
 
     @contextmanager
-    def taken(self) -> Iterator[None]:
-        """Take a slot for a while."""
-        if self._taken >= self._most:
+    def take(self) -> Iterator[None]:
+        """Hold a slot."""
+        if not self._free:
             raise Refused("busy", busy(self._message))
-        self._taken += 1
+        self._free -= 1
         try:
             yield
         finally:
-            self._taken -= 1
+            self._free += 1
 
 
-async def _whole(receive: Receive) -> bytes:
+async def _read(receive: Receive) -> bytes:
     body = bytearray()
     while True:
         message = await receive()
-        if message["type"] == "http.disconnect":
-            raise Refused(
-                "left", Refusal(400, "The body is not complete")
-            )  # nobody is there to read it, but the log has its line
+        if message["type"] == "http.disconnect":  # no client reads this error, but the log records it
+            raise Refused("disconnect", Refusal(400, "The body is not complete"))
         body += message.get("body", b"")
         if len(body) > MAX_BODY:
-            raise Refused("size", _too_large(_CLOSED))
+            raise Refused("size", _too_large(_CLOSE))
         if not message.get("more_body", False):
             return bytes(body)
 
 
 def _too_large(headers: tuple[tuple[str, str], ...] = ()) -> Refusal:
     return Refusal(
-        413, f"The body is larger than {MAX_BODY} bytes", "Send fewer or shorter questions.", headers
+        413, f"The body is larger than {MAX_BODY} bytes", "Send fewer or shorter queries.", headers
     )
 
 
-_MOST_CALLERS = 10_000
-
-
 class RateLimiter:
-    """So many requests a minute for each caller: a bucket that is filled again evenly."""
+    """A token bucket for each caller; 0 requests per minute means no limit."""
 
     def __init__(self, per_minute: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._per_minute = per_minute
         self._clock = clock
         self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
-    def check(self, caller: str) -> Refusal | None:
-        """Count a request, or say when the next one is welcome."""
+    def check(self, caller: str) -> None:
+        """Count a request; raise `Refused` if the caller's bucket is empty."""
         if not self._per_minute:
-            return None
+            return
         now = self._clock()
-        left, at = self._buckets.pop(caller, (float(self._per_minute), now))
-        left = min(float(self._per_minute), left + (now - at) * self._per_minute / 60)
-        allowed = left >= 1
-        self._buckets[caller] = (left - 1 if allowed else left, now)
-        if len(self._buckets) > _MOST_CALLERS:
+        tokens, updated = self._buckets.pop(caller, (float(self._per_minute), now))
+        tokens = min(float(self._per_minute), tokens + (now - updated) * self._per_minute / 60)
+        allowed = tokens >= 1
+        self._buckets[caller] = (tokens - 1 if allowed else tokens, now)
+        if len(self._buckets) > _MAX_CALLERS:
             self._buckets.popitem(last=False)
-        if allowed:
-            return None
-        wait = math.ceil((1 - left) * 60 / self._per_minute)
-        hint = f"At most {self._per_minute} requests a minute are answered."
-        return Refusal(429, "Too many requests", hint, (("Retry-After", str(max(1, wait))),))
+        if not allowed:
+            wait = max(1, math.ceil((1 - tokens) * 60 / self._per_minute))
+            hint = f"The limit is {self._per_minute} requests per minute."
+            raise Refused("rate", Refusal(429, "Too many requests", hint, (("Retry-After", str(wait)),)))

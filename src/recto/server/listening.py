@@ -1,65 +1,33 @@
-"""Connections as the server library has them, with a bound on how long one may wait without asking, and errors in our shape."""
+"""Listening sockets, and HTTP connections that close when a client is too slow."""
 
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import socket
-import sys
-from contextlib import suppress
 from typing import Any
 
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
-from uvicorn.supervisors import Multiprocess
 
 from recto.errors import ConfigurationError
 from recto.server.limits import Refusal
 
 BACKLOG = 1024
+IDLE_SECONDS = 30
 
 
-class SharedListener(socket.socket):
-    """A listening socket whose every other `accept` says that nobody is waiting.
-
-    An event loop takes connections until there are no more; of workers that share a socket, the first to wake would then take all that
-    are waiting, and do the work of all. After one, the others have their turn.
-    """
-
-    _took = False
-
-    def accept(self) -> tuple[socket.socket, Any]:
-        """Take a connection, or let others have theirs."""
-        if self._took:
-            self._took = False
-            raise BlockingIOError
-        taken = super().accept()
-        self._took = True
-        return taken
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Travel to a worker."""
-        from multiprocessing.reduction import DupFd
-
-        return _arrived, (DupFd(self.fileno()), self.family, self.type, self.proto)
-
-
-def _arrived(descriptor: Any, family: int, kind: int, protocol: int) -> SharedListener:
-    return SharedListener(family, kind, protocol, fileno=descriptor.detach())
-
-
-def listen(host: str, port: int) -> SharedListener:
-    """Open a listening socket, or say why it cannot be."""
+def listen(host: str, port: int) -> socket.socket:
+    """Open a listening socket; raise `ConfigurationError` if the port is taken or the address is unknown."""
     try:
-        family, kind, protocol, _, place = socket.getaddrinfo(
+        family, kind, protocol, _, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
-        listener = SharedListener(family, kind, protocol)
+        listener = socket.socket(family, kind, protocol)
         try:
             if os.name == "posix":
                 listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            listener.bind(place)
+            listener.bind(address)
             listener.listen(BACKLOG)
         except OSError:
             listener.close()
@@ -67,106 +35,64 @@ def listen(host: str, port: int) -> SharedListener:
     except OSError as error:
         raise ConfigurationError(
             f"Cannot listen on {host} port {port}: {error.strerror or error}",
-            hint="Another program may listen there; choose another --port.",
+            hint="Another program may use this port: choose another --port or --host.",
         ) from error
     return listener
 
 
-def address(listener: socket.socket) -> str:
-    """Return where a socket listens, as a browser wants it."""
+def base_url(listener: socket.socket) -> str:
+    """Return the URL of a listening socket, as a browser on this machine opens it."""
     host, port = listener.getsockname()[:2]
-    if host in ("0.0.0.0", "::"):  # noqa: S104 - what is shown for all addresses
-        host = "127.0.0.1" if host == "0.0.0.0" else "::1"  # noqa: S104
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - compared, not listened on
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-class Supervisor(Multiprocess):
-    """Replaces workers that die."""
-
-    def keep_subprocess_alive(self) -> None:
-        """Ask every worker how it is.
-
-        The supervisor's own copy of a worker's end of their pipe is closed first: a worker that dies while it is being asked would else be
-        waited for as long as one that is only busy.
-        """
-        for process in self.processes:
-            process.child_conn.close()
-        super().keep_subprocess_alive()
-
-
-_ARENAS, _M_ARENA_MAX = 2, -8
-
-
-def share_arenas() -> None:
-    """Let threads share the pools that memory is taken from: in glibc each would keep what it once needed in one of its own.
-
-    To be called before threads are started; MALLOC_ARENA_MAX in the environment wins.
-    """
-    if sys.platform != "linux" or "MALLOC_ARENA_MAX" in os.environ:
-        return
-    from ctypes import CDLL
-
-    with suppress(AttributeError):  # a C library that has no such setting
-        CDLL(None).mallopt(_M_ARENA_MAX, _ARENAS)
-
-
-IDLE_SECONDS = 30
-
-
 class BoundedConnection(H11Protocol):
-    """Closes a connection on which no request becomes complete in time: a caller that drips its headers byte by byte keeps nothing open."""
+    """Closes a connection that sends no complete request in time; uvicorn waits forever for headers."""
 
-    def __init__(self, *given: Any, **more: Any) -> None:
-        super().__init__(*given, **more)
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
         self._idle: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Begin to wait for the first request."""
+        """Start the timer for the first request."""
         super().connection_made(transport)
-        self._wait()
+        self._start_timer()
 
     def on_response_complete(self) -> None:
-        """Begin to wait for the next request."""
-        self._wait()
+        """Start the timer for the next request."""
+        self._start_timer()
         super().on_response_complete()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Stop waiting."""
-        self._stop_waiting()
+        """Stop the timer."""
+        self._stop_timer()
         super().connection_lost(exc)
 
     def send_400_response(self, msg: str) -> None:
-        """Refuse what is not HTTP in the words of every other error."""
-        body = json.dumps(Refusal(400, msg.rstrip(".")).body()).encode()
-        headers = [
-            ("content-type", "application/json"),
-            ("content-length", str(len(body))),
-            ("connection", "close"),
-        ]
+        """Answer invalid HTTP with the same JSON body as every other error."""
+        response = Refusal(400, msg.rstrip("."), headers=(("Connection", "close"),)).response()
         for event in (
-            h11.Response(status_code=400, headers=headers, reason=b"Bad Request"),
-            h11.Data(data=body),
+            h11.Response(status_code=400, headers=response.raw_headers, reason=b"Bad Request"),
+            h11.Data(data=bytes(response.body)),
             h11.EndOfMessage(),
         ):
             self.transport.write(self.conn.send(event) or b"")
         self.transport.close()
 
-    @property
-    def _answering(self) -> bool:
-        return self.cycle is not None and not self.cycle.response_complete
+    def _start_timer(self) -> None:
+        self._stop_timer()
+        self._idle = self.loop.call_later(IDLE_SECONDS, self._close_if_idle)
 
-    def _wait(self) -> None:
-        self._stop_waiting()
-        self._idle = self.loop.call_later(IDLE_SECONDS, self._give_up)
-
-    def _stop_waiting(self) -> None:
+    def _stop_timer(self) -> None:
         if self._idle is not None:
             self._idle.cancel()
             self._idle = None
 
-    def _give_up(self) -> None:
-        """End the connection, unless an answer is on its way; one that is closing by now waits for a caller that does not read."""
-        if self._answering and not self.transport.is_closing():
-            self._wait()
+    def _close_if_idle(self) -> None:
+        # A connection that is closing waits for a client that does not read.
+        responding = self.cycle is not None and not self.cycle.response_complete
+        if responding and not self.transport.is_closing():
+            self._start_timer()
         else:
             self.transport.abort()

@@ -21,7 +21,7 @@ import uvicorn
 
 from recto.server.http.app import make_app
 from recto.server.http.options import ServeOptions
-from recto.server.http.serve import Factory, server_config
+from recto.server.http.serve import AppFactory, server_config
 from recto.settings import Settings
 from tests.running import ROOT, environment, wait_until
 
@@ -103,7 +103,7 @@ class Service(Caller):
     def __enter__(self) -> Self:
         self._socket = socket.create_server(("127.0.0.1", 0))
         self.port = self._socket.getsockname()[1]
-        config = server_config(Factory(self._settings, self._options), self._options)
+        config = server_config(AppFactory(self._settings, self._options), self._options)
         config.app = lambda: make_app(self._settings, self._options, self._told.append)
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(

@@ -10,7 +10,7 @@ import pytest
 
 from recto.errors import EmbeddingError
 from recto.protocols import Embedder
-from recto.server.http.library import MOST, BatchingEmbedder, _alike, _Waiting
+from recto.server.http.library import MAX_BATCH, BatchingEmbedder, _best_batch, _Waiting
 from recto.types import Vector
 
 
@@ -70,9 +70,9 @@ def test_those_that_arrive_meanwhile_are_one_batch(held: Held, embedder: Embedde
 
 
 def test_a_batch_has_a_bound(held: Held) -> None:
-    texts = [f"question number {number}" for number in range(MOST + 10)]
+    texts = [f"question number {number}" for number in range(MAX_BATCH + 10)]
     found = all_at_once(BatchingEmbedder(held), held, texts)  # type: ignore[arg-type]
-    assert [len(batch) for batch in held.batches] == [1, MOST, 9]
+    assert [len(batch) for batch in held.batches] == [1, MAX_BATCH, 9]
     assert len(found) == len(texts)
 
 
@@ -127,7 +127,7 @@ def test_vectors_that_are_too_few_are_a_fault_and_not_a_wait() -> None:
 def test_a_batch_is_the_cheapest_that_the_first_in_the_queue_can_be_in() -> None:
     def together(*lengths: int) -> list[float]:
         waiting = [_Waiting("", length) for length in lengths]
-        return sorted(one.tokens for one in _alike(waiting))
+        return sorted(one.tokens for one in _best_batch(waiting))
 
     assert together(9) == [9]
     assert together(9, 30) == [9]
@@ -165,7 +165,7 @@ def test_a_fault_reaches_all_and_the_next_are_served(held: Held) -> None:
 
 
 @pytest.mark.parametrize(
-    ("texts", "turns"), [(["short"] * (MOST + 4), [MOST, 4]), (["long " * 100] * 9, [4, 4, 1])]
+    ("texts", "turns"), [(["short"] * (MAX_BATCH + 4), [MAX_BATCH, 4]), (["long " * 100] * 9, [4, 4, 1])]
 )
 def test_many_questions_of_one_caller_take_turns_with_others(texts: list[str], turns: list[int]) -> None:
     class Counted:

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from recto.errors import CollectionMissing, EmbeddingError, InvalidQuery, Unreachable
-from recto.server.http.library import Breaker
+from recto.server.http.library import CircuitBreaker
 from recto.stores.qdrant.connection import TransientError
 
 
@@ -18,7 +18,7 @@ class Clock:
         return self.now
 
 
-def call(breaker: Breaker, error: BaseException | None = None) -> bool:
+def call(breaker: CircuitBreaker, error: BaseException | None = None) -> bool:
     """Return whether the call was let through."""
     let_through = False
     try:
@@ -33,7 +33,7 @@ def call(breaker: Breaker, error: BaseException | None = None) -> bool:
 
 def test_after_a_failure_one_in_a_while_is_let_through() -> None:
     clock = Clock()
-    breaker = Breaker(clock)
+    breaker = CircuitBreaker(clock)
     assert call(breaker, TransientError("down"))
     assert not call(breaker)
     with pytest.raises(TransientError, match="down"), breaker.watch():
@@ -48,7 +48,7 @@ def test_after_a_failure_one_in_a_while_is_let_through() -> None:
 
 def test_only_one_at_a_time_finds_out() -> None:
     clock = Clock()
-    breaker = Breaker(clock)
+    breaker = CircuitBreaker(clock)
     call(breaker, TransientError("down"))
     clock.now += 1.1
     with breaker.watch():
@@ -58,7 +58,7 @@ def test_only_one_at_a_time_finds_out() -> None:
 
 def test_what_says_nothing_of_the_engine_changes_nothing() -> None:
     clock = Clock()
-    breaker = Breaker(clock)
+    breaker = CircuitBreaker(clock)
     assert call(breaker, EmbeddingError("one question that cannot be embedded"))
     assert call(breaker, CollectionMissing("gone"))
     assert call(breaker)
@@ -73,7 +73,7 @@ def test_what_says_nothing_of_the_engine_changes_nothing() -> None:
 
 def test_the_time_that_the_service_asks_for() -> None:
     clock = Clock()
-    breaker = Breaker(clock)
+    breaker = CircuitBreaker(clock)
     call(breaker, TransientError("rate limit", retry_after=3))
     clock.now += 2.9
     assert not call(breaker)
@@ -82,6 +82,6 @@ def test_the_time_that_the_service_asks_for() -> None:
 
 
 def test_a_request_that_took_too_long_counts() -> None:
-    breaker = Breaker(Clock())
+    breaker = CircuitBreaker(Clock())
     assert call(breaker, asyncio.CancelledError())
     assert not call(breaker)

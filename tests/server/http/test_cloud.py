@@ -74,11 +74,11 @@ def test_the_same_contract(settings: Settings) -> None:
             "kitchen",
             "intro",
         ]
-        related = service.post("/v1/related", {"selection": "Soil holds water and air.", "limit": 2}).json()
+        related = service.post("/v1/related", {"selection": "Soil holds water and air.", "top_k": 2}).json()
         assert related["results"]
         page = service.get("/v1/pages/" + body["results"][0]["url"].replace("/", "%2F")).json()
         assert page["title"] == "Bread"
-        batch = service.post("/v1/batch", {"queries": ["soil", "bread"], "limit": 1}).json()
+        batch = service.post("/v1/batch", {"queries": ["soil", "bread"], "top_k": 1}).json()
         assert len(batch["responses"]) == 2
         with ThreadPoolExecutor(8) as pool:
             answers = list(
@@ -111,7 +111,7 @@ def test_an_engine_goes_away_and_comes_back(
                 replies += [service.get("/v1/modules"), service.get("/v1/pages/local:%2F%2Fx")]
             for reply in replies:
                 assert reply.status == 503, reply.body
-                assert reply.error == "The engine behind this service cannot be reached or does not answer"
+                assert reply.error == "The engine behind this service is unreachable or does not answer"
                 assert int(reply.headers["retry-after"]) >= 1
                 assert not [word for word in inside(settings) if word in reply.body.decode()]
             assert service.get("/healthz").status == 200

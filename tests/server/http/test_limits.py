@@ -14,9 +14,9 @@ from starlette.types import Receive, Scope, Send
 
 from recto.server import listening as connections
 from recto.server.http.metrics import Metrics
-from recto.server.http.middleware import ServiceMiddleware
+from recto.server.http.middleware import with_middleware
 from recto.server.http.options import ServeOptions
-from recto.server.limits import MAX_BODY, RateLimiter
+from recto.server.limits import MAX_BODY, RateLimiter, Refused
 from recto.settings import Settings
 from tests.asgi import asked
 from tests.server.http.service import Service
@@ -121,7 +121,7 @@ def test_too_many_at_once_are_told_to_come_back() -> None:
         await Response(b"an answer")(scope, _receive, send)
 
     async def main() -> list[tuple[int, dict[str, str], bytes]]:
-        gate = ServiceMiddleware(held, ServeOptions(concurrency=1), Metrics())
+        gate = with_middleware(held, ServeOptions(concurrency=1), Metrics())
         first = asyncio.create_task(asked(gate, "POST", "/retrieve", b"{}"))
         await begun.wait()
         meanwhile = [
@@ -134,7 +134,7 @@ def test_too_many_at_once_are_told_to_come_back() -> None:
 
     refused, *others = asyncio.run(main())
     assert refused[0] == 503
-    assert json.loads(refused[2])["error"] == "The service has as many requests as it can answer at once"
+    assert json.loads(refused[2])["error"] == "The service is answering as many requests as it can"
     assert int(refused[1]["retry-after"]) >= 1
     assert [status for status, _, _ in others] == [200] * 4, (
         "whether it is alive can always be asked, and those that were taken are answered"
@@ -144,14 +144,21 @@ def test_too_many_at_once_are_told_to_come_back() -> None:
 def test_a_bucket_fills_again() -> None:
     now = 100.0
     rate = RateLimiter(60, lambda: now)
-    assert [rate.check("a") is None for _ in range(61)] == [True] * 60 + [False]
-    refusal = rate.check("a")
-    assert refusal is not None
-    assert (refusal.status, dict(refusal.headers)["Retry-After"]) == (429, "1")
-    assert rate.check("b") is None, "another caller has a bucket of its own"
+
+    def allowed(caller: str) -> bool:
+        try:
+            rate.check(caller)
+        except Refused as refused:
+            assert (refused.refusal.status, dict(refused.refusal.headers)["Retry-After"]) == (429, "1")
+            return False
+        return True
+
+    assert [allowed("a") for _ in range(62)] == [True] * 60 + [False] * 2
+    assert allowed("b"), "each caller has a bucket of its own"
     now += 2
-    assert [rate.check("a") is None for _ in range(3)] == [True, True, False]
-    assert all(RateLimiter(0).check("a") is None for _ in range(1000))
+    assert [allowed("a") for _ in range(3)] == [True, True, False]
+    for _ in range(1000):
+        RateLimiter(0).check("a")
 
 
 def test_requests_a_minute_for_each_key(house_settings: Settings) -> None:

@@ -98,7 +98,7 @@ def test_two_workers(house: Path, embedder: Embedder, tmp_path: Path) -> None:
         assert {reply.status for reply in replies} == {200}
         for reply in replies:
             body = reply.json()
-            pages = {passage["page_title"] for passage in body["results"]}
+            pages = {passage["title"] for passage in body["results"]}
             assert (pages == {"Beans"}) == (body["generation"] == after), (
                 "what is said of the state is true of the answer"
             )

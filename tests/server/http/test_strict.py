@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from starlette.types import Message
 
 from recto.server.http.app import make_app
-from recto.server.http.models import ErrorBody, QueryResponse, SearchAnswer
+from recto.server.http.models import ErrorResponse, QueryResponse, SearchResponseModel
 from recto.server.http.options import ServeOptions
 from recto.settings import Settings
 from tests.server.http.service import Service
@@ -27,7 +27,7 @@ from tests.server.http.service import Service
         (b"nonsense", "not JSON"),
         (b'{"query": "a"} trailing', "not JSON"),
         (b'{"query": "a", "query": "b"}', "given twice"),
-        (b'{"query": "a", "modules": [{"x": 1, "x": 2}]}', "given twice"),
+        (b'{"query": "a", "module": [{"x": 1, "x": 2}]}', "given twice"),
         (b'{"query": NaN}', "NaN is not a number"),
         (b'{"query": "a", "min_score": Infinity}', "Infinity is not a number"),
         (b'{"query": "a", "min_score": -Infinity}', "-Infinity is not a number"),
@@ -141,19 +141,19 @@ def asked(house_settings: Settings) -> Iterator[Any]:
         yield lambda path, body, kind=b"application/json": runner.run(ask(path, body, kind))
 
 
-def check(status: int, body: bytes, shape: type[QueryResponse | SearchAnswer]) -> None:
+def check(status: int, body: bytes, shape: type[QueryResponse | SearchResponseModel]) -> None:
     answer = json.loads(body)
     if status == 200:
         shape.model_validate(answer)
     else:
         assert status in (400, 404), body
-        ErrorBody.model_validate(answer)
+        ErrorResponse.model_validate(answer)
         assert answer["status_code"] == status
 
 
-SHAPES: list[tuple[str, type[QueryResponse | SearchAnswer]]] = [
+SHAPES: list[tuple[str, type[QueryResponse | SearchResponseModel]]] = [
     ("/retrieve", QueryResponse),
-    ("/v1/search", SearchAnswer),
+    ("/v1/search", SearchResponseModel),
 ]
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
@@ -165,8 +165,9 @@ FIELDS = st.fixed_dictionaries(
     optional={
         "query": st.text(max_size=30) | JSON,
         "limit": st.integers(-2, 12) | JSON,
+        "top_k": st.integers(-2, 12) | JSON,
         "collection": st.sampled_from(["house", "humanoid_robotics_book", "nope"]) | JSON,
-        "modules": st.lists(st.sampled_from(["garden", "kitchen", "x"])) | JSON,
+        "module": st.lists(st.sampled_from(["garden", "kitchen", "x"])) | JSON,
         "url": st.text(max_size=10) | JSON,
         "min_score": st.floats() | JSON,
         "other": JSON,

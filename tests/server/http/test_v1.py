@@ -22,8 +22,8 @@ from tests.server.http.service import Service
 
 
 def test_a_search(service: Service, retriever: Retriever) -> None:
-    body = service.post("/v1/search", {"query": "What is ROS 2?", "limit": 3}).json()
-    models.SearchAnswer.model_validate(body)
+    body = service.post("/v1/search", {"query": "What is ROS 2?", "top_k": 3}).json()
+    models.SearchResponseModel.model_validate(body)
     found = retriever.search("What is ROS 2?", 3)
     assert [passage["id"] for passage in body["results"]] == [hit.chunk.id for hit in found.hits]
     assert [passage["rank"] for passage in body["results"]] == [1, 2, 3]
@@ -35,19 +35,19 @@ def test_a_search(service: Service, retriever: Retriever) -> None:
     assert first["above_noise"] is True
     assert first["score"] == pytest.approx(hit.score, abs=1e-5)
     assert first["text"] == hit.chunk.text
-    assert first["link"] == f"{hit.chunk.page_url}#{hit.chunk.anchor}"
+    assert first["url"] == f"{hit.chunk.page_url}#{hit.chunk.anchor}"
     assert first["start_line"] == hit.chunk.start_line
 
 
 def test_a_search_for_what_is_not_in_the_book_is_noise(service: Service) -> None:
-    body = service.post("/v1/search", {"query": "How long must I boil an egg?", "limit": 1}).json()
+    body = service.post("/v1/search", {"query": "How long must I boil an egg?", "top_k": 1}).json()
     assert body["results"][0]["above_noise"] is False
 
 
 @pytest.mark.parametrize("mode", MODES)
 def test_the_mode_is_the_callers_choice(service: Service, retriever: Retriever, mode: Mode) -> None:
     body = service.post("/v1/search", {"query": "QoS depth", "mode": mode}).json()
-    models.SearchAnswer.model_validate(body)
+    models.SearchResponseModel.model_validate(body)
     assert body["mode"] == mode
     hits = retriever.search("QoS depth", mode=mode).hits
     for part in ("score", "dense", "lexical"):
@@ -62,17 +62,17 @@ def test_the_mode_is_the_callers_choice(service: Service, retriever: Retriever, 
 
 
 def test_snippets_and_matched_words(service: Service) -> None:
-    first = service.post("/v1/search", {"query": "QoS depth", "limit": 1}).json()["results"][0]
+    first = service.post("/v1/search", {"query": "QoS depth", "top_k": 1}).json()["results"][0]
     assert {"QoS", "depth"} <= set(first["matches"])
     assert "depth" in first["snippet"]
     assert len(first["snippet"]) < len(first["text"])
-    related = service.post("/v1/related", {"selection": first["text"], "limit": 1}).json()["results"][0]
+    related = service.post("/v1/related", {"selection": first["text"], "top_k": 1}).json()["results"][0]
     assert related["matches"] == [], "a selected text without a question has no words to mark"
 
 
 def test_results_by_page(service: Service, retriever: Retriever) -> None:
-    body = service.post("/v1/search", {"query": "QoS profiles", "limit": 3, "group_by": "page"}).json()
-    models.SearchAnswer.model_validate(body)
+    body = service.post("/v1/search", {"query": "QoS profiles", "top_k": 3, "group_by": "page"}).json()
+    models.SearchResponseModel.model_validate(body)
     groups = retriever.search("QoS profiles", 3, group_by="page").groups
     assert [group["page_url"] for group in body["groups"]] == [group.page_url for group in groups]
     assert [rank for group in body["groups"] for rank in group["ranks"]] == [
@@ -114,13 +114,13 @@ def test_a_collection_without_lexical_vectors(tmp_path: Path, embedder: Embedder
 
 def test_filters(service: Service) -> None:
     body = service.post(
-        "/v1/search", {"query": "sensors", "modules": ["simulation", "module-3-isaac"], "limit": 20}
+        "/v1/search", {"query": "sensors", "module": ["simulation", "module-3-isaac"], "top_k": 20}
     ).json()
     assert {passage["module"] for passage in body["results"]} == {"simulation", "isaac"}
     page = "local://docs/docs/module-1-ros2/03-humanoid-urdf"
     body = service.post("/v1/search", {"query": "joint limits", "url": f"{page}.md/"}).json()
     assert {passage["page_url"] for passage in body["results"]} == {page}
-    none = service.post("/v1/search", {"query": "sensors", "modules": ["simulatoin"]}).json()
+    none = service.post("/v1/search", {"query": "sensors", "module": ["simulatoin"]}).json()
     assert (none["outcome"], none["results"]) == ("filtered_out", [])
     assert "Did you mean 'simulation'?" in none["message"]
     high = service.post("/v1/search", {"query": "sensors", "min_score": 2}).json()
@@ -130,10 +130,10 @@ def test_filters(service: Service) -> None:
 @pytest.mark.parametrize(
     ("more", "words"),
     [
-        ({"limit": 101}, "limit must be at most 100"),
-        ({"modules": "ros2"}, "modules must be a list"),
-        ({"modules": [1]}, "modules.0 must be text"),
-        ({"modules": [" "]}, "cannot be empty"),
+        ({"top_k": 101}, "top_k must be at most 100"),
+        ({"module": 5}, "module must be a list"),
+        ({"module": [1]}, "module.0 must be text"),
+        ({"module": [" "]}, "cannot be empty"),
         ({"url": " "}, "cannot be empty"),
         ({"url": 1}, "url must be text"),
         ({"min_score": 1.5, "mode": "dense"}, "min_score must be between -1 and 1"),
@@ -156,8 +156,8 @@ def test_what_cannot_be_asked_for(service: Service, more: dict[str, object], wor
 def test_a_selected_text(service: Service, retriever: Retriever) -> None:
     chunk = retriever.search("What is ROS 2?", 1).hits[0].chunk
     selection = chunk.text[:300]
-    body = service.post("/v1/related", {"selection": selection, "limit": 3}).json()
-    models.RelatedAnswer.model_validate(body)
+    body = service.post("/v1/related", {"selection": selection, "top_k": 3}).json()
+    models.RelatedResponseModel.model_validate(body)
     assert chunk.id not in {passage["id"] for passage in body["results"]}, (
         "what holds the selection is left out"
     )
@@ -166,11 +166,11 @@ def test_a_selected_text(service: Service, retriever: Retriever) -> None:
         hit.chunk.id for hit in retriever.related(selection, None, 3).hits
     ]
     asked = service.post(
-        "/v1/related", {"selection": selection, "question": "How is it secured?", "modules": ["ros2"]}
+        "/v1/related", {"selection": selection, "question": "How is it secured?", "module": ["ros2"]}
     ).json()
     assert {passage["module"] for passage in asked["results"]} == {"ros2"}
     for blank in ("", " \n", None):
-        none = service.post("/v1/related", {"selection": selection, "limit": 3, "question": blank}).json()
+        none = service.post("/v1/related", {"selection": selection, "top_k": 3, "question": blank}).json()
         assert [passage["id"] for passage in none["results"]] == [
             passage["id"] for passage in body["results"]
         ], "blank is no question"
@@ -189,11 +189,11 @@ def test_a_selected_text(service: Service, retriever: Retriever) -> None:
 
 def test_several_questions(service: Service) -> None:
     questions = ["What is ROS 2?", "robot navigation", "How do I set up Gazebo?"]
-    body = service.post("/v1/batch", {"queries": questions, "limit": 2}).json()
-    models.BatchAnswer.model_validate(body)
+    body = service.post("/v1/batch", {"queries": questions, "top_k": 2}).json()
+    models.BatchResponseModel.model_validate(body)
     assert [answer["query"] for answer in body["responses"]] == questions
     for question, answer in zip(questions, body["responses"], strict=True):
-        alone = service.post("/v1/search", {"query": question, "limit": 2}).json()
+        alone = service.post("/v1/search", {"query": question, "top_k": 2}).json()
         assert [one["id"] for one in alone["results"]] == [one["id"] for one in answer["results"]]
     assert service.post("/v1/batch", {"queries": []}).error == "queries must have at least 1 entries"
     assert service.post("/v1/batch", {"queries": ["a"] * 33}).error == "queries must have at most 32 entries"
@@ -202,11 +202,11 @@ def test_several_questions(service: Service) -> None:
 
 def test_modules_and_pages(service: Service, retriever: Retriever) -> None:
     modules = service.get("/v1/modules").json()
-    models.ModulesAnswer.model_validate(modules)
-    assert {entry["name"]: entry["passages"] for entry in modules["modules"]} == retriever.open().modules()
+    models.ModulesResponseModel.model_validate(modules)
+    assert {entry["name"]: entry["chunks"] for entry in modules["modules"]} == retriever.open().modules()
     pages = service.get("/v1/pages").json()
-    models.PagesAnswer.model_validate(pages)
-    assert sum(entry["passages"] for entry in pages["pages"]) == retriever.open().info.chunks
+    models.PagesResponseModel.model_validate(pages)
+    assert sum(entry["chunks"] for entry in pages["pages"]) == retriever.open().info.chunks
     assert sum(entry["pages"] for entry in modules["modules"]) == len(pages["pages"])
     only = service.get("/v1/pages?module=ros2").json()["pages"]
     assert only == [entry for entry in pages["pages"] if entry["module"] == "ros2"] != []
@@ -223,9 +223,9 @@ def test_modules_and_pages(service: Service, retriever: Retriever) -> None:
 def test_a_page_in_its_order(service: Service) -> None:
     for entry in service.get("/v1/pages").json()["pages"][:3]:
         body = service.get(f"/v1/pages/{quote(entry['url'], safe='')}").json()
-        models.PageAnswer.model_validate(body)
+        models.PageResponseModel.model_validate(body)
         assert body["title"] == entry["title"]
-        assert [passage["chunk_index"] for passage in body["passages"]] == list(range(entry["passages"]))
+        assert [passage["chunk_index"] for passage in body["chunks"]] == list(range(entry["chunks"]))
     assert service.get("/v1/pages/local://docs/docs/intro.md").json()["url"] == "local://docs/docs/intro", (
         "spelled as people do"
     )
@@ -245,7 +245,7 @@ def house_service(house_settings: Settings) -> Iterator[Service]:
 
 def test_health(house_service: Service, house_settings: Settings) -> None:
     body = house_service.get("/v1/health").json()
-    models.HealthAnswer.model_validate(body)
+    models.HealthResponseModel.model_validate(body)
     assert (body["coverage"], body["suite"]) == (None, None)
     assert [
         command
@@ -263,7 +263,7 @@ def test_health(house_service: Service, house_settings: Settings) -> None:
     assert latency["p50_ms"] <= latency["p95_ms"]
     assert latency["steps"]["embed"]["p50"] > 0
     missing = house_service.get("/v1/health?collection=physical-ai-book").json()
-    models.HealthAnswer.model_validate(missing)
+    models.HealthResponseModel.model_validate(missing)
     assert missing["index"] is None
     assert missing["validation"]["collection_exists"] is False
 
@@ -284,7 +284,7 @@ def test_health_shows_the_last_reports(house_service: Service, house_settings: S
         recto(house_settings.home, "validate", "--collection", "house", "--suite", str(suite)).returncode == 5
     )
     body = house_service.get("/v1/health").json()
-    models.HealthAnswer.model_validate(body)
+    models.HealthResponseModel.model_validate(body)
     coverage, told = body["coverage"], json.loads(measured.stdout)
     assert coverage["current"]
     assert (coverage["reached"], coverage["total"]) == (told["reached"], told["sections"])
@@ -302,7 +302,7 @@ def test_health_shows_the_last_reports(house_service: Service, house_settings: S
 def test_filters_are_values(service: Service, retriever: Retriever) -> None:
     """The same narrowing over HTTP and in the library."""
     body = service.post(
-        "/v1/search", {"query": "robot", "modules": ["vla"], "limit": 5, "min_score": 0.5}
+        "/v1/search", {"query": "robot", "module": ["vla"], "top_k": 5, "min_score": 0.5}
     ).json()
     found = retriever.search("robot", 5, Filters(("vla",)), 0.5)
     assert [one["id"] for one in body["results"]] == [hit.chunk.id for hit in found.hits]

@@ -10,12 +10,12 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from recto.server.limits import MAX_BODY, AdmissionLimits
-from recto.server.mcp.serve import Bounded, http_application
+from recto.server.mcp.serve import McpMiddleware, http_app
 from tests.asgi import asked
 
 
 def test_large_bodies_and_streams_are_refused() -> None:
-    application = http_application(Server("recto"), "127.0.0.1", [])
+    application = http_app(Server("recto"), "127.0.0.1", [])
     for parts, headers in (((b"",), {"content_length": str(MAX_BODY + 1)}), ((b" " * MAX_BODY, b" "), {})):
         status, _, body = asyncio.run(asked(application, "POST", "/mcp", *parts, **headers))
         assert status == 413
@@ -34,12 +34,12 @@ def test_too_many_at_once_are_told_to_come_back() -> None:
         await Response(b"an answer")(scope, receive, send)
 
     async def main() -> None:
-        bounded = Bounded(held, AdmissionLimits(most=1))
+        bounded = McpMiddleware(held, limits=AdmissionLimits(concurrency=1))
         first = asyncio.create_task(asked(bounded, "POST", "/mcp", b"{}"))
         await begun.wait()
         status, found, body = await asked(bounded, "POST", "/mcp", b"{}")
         assert (status, found["retry-after"]) == (503, "1")
-        assert json.loads(body)["error"] == "The service has as many requests as it can answer at once"
+        assert json.loads(body)["error"] == "The service is answering as many requests as it can"
         ended.set()
         assert (await first)[0] == 200
         assert (await asked(bounded, "POST", "/mcp", b"{}"))[0] == 200
@@ -52,7 +52,7 @@ def test_an_answer_that_never_comes_gives_its_place_back() -> None:
         await asyncio.Event().wait()
 
     async def main() -> None:
-        bounded = Bounded(stuck, AdmissionLimits(most=1), seconds=0.05)
+        bounded = McpMiddleware(stuck, limits=AdmissionLimits(concurrency=1, deadline=0.05))
         for _ in range(2):
             status, found, body = await asked(bounded, "POST", "/mcp", b"{}")
             assert (status, found["retry-after"]) == (503, "2")

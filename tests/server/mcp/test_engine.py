@@ -60,7 +60,7 @@ def test_engines_that_go_away_and_come_back(
     async def ask(client: Client) -> None:
         def title(result: CallToolResult) -> str:
             assert not result.is_error, result
-            return str(result.structured_content["passages"][0]["title"])
+            return str(result.structured_content["results"][0]["title"])
 
         assert title(await client.call_tool("search_book", ASKED)) == "Bread"
         qdrant.always(status(503))

@@ -35,16 +35,16 @@ QUESTION = "Was ist ROS 2 – wörtlich? 🤖"
 async def ask_for_everything(client: Client) -> dict[str, Any]:
     """Use all that the server offers, one after the other and twenty at once."""
     await client.list_tools()
-    found = await client.call_tool("search_book", {"query": QUESTION, "limit": 2})
-    link = found.structured_content["passages"][0]["link"]
+    found = await client.call_tool("search_book", {"query": QUESTION, "top_k": 2})
+    link = found.structured_content["results"][0]["url"]
     resources = (await client.list_resources()).resources
     return {
         "link": link,
         "found": found,
-        "page": await client.call_tool("read_page", {"address": link}),
+        "page": await client.call_tool("read_page", {"url": link}),
         "modules": await client.call_tool("list_modules", {}),
         "related": await client.call_tool(
-            "related_passages", {"selection": found.structured_content["passages"][0]["text"]}
+            "related_passages", {"selection": found.structured_content["results"][0]["text"]}
         ),
         "refused": await client.call_tool("search_book", {"query": ""}),
         "resource": await client.read_resource(resources[0].uri),
@@ -56,7 +56,7 @@ async def ask_for_everything(client: Client) -> dict[str, Any]:
 
 def check(answers: dict[str, Any], retriever: Retriever) -> None:
     expected = retriever.search(QUESTION, 2).hits
-    assert [passage["text"] for passage in answers["found"].structured_content["passages"]] == [
+    assert [passage["text"] for passage in answers["found"].structured_content["results"]] == [
         hit.chunk.text for hit in expected
     ]
     assert answers["link"] == expected[0].chunk.link
@@ -65,9 +65,7 @@ def check(answers: dict[str, Any], retriever: Retriever) -> None:
     assert answers["related"].structured_content["left_out"] >= 1
     assert "Query cannot be empty" in failure(answers["refused"])
     assert answers["resource"].contents[0].text == retriever.page(min(retriever.pages())).markdown()
-    assert {result.structured_content["passages"][0]["link"] for result in answers["many"]} == {
-        answers["link"]
-    }
+    assert {result.structured_content["results"][0]["url"] for result in answers["many"]} == {answers["link"]}
     assert all(answers["link"] in text_of(result) for result in answers["many"])
 
 
@@ -79,7 +77,7 @@ def test_standard_input_and_output(sample_home: Path, retriever: Retriever) -> N
 
 
 def test_only_the_protocol_is_on_standard_output(sample_home: Path) -> None:
-    """Warnings are told on standard error, rubbish on standard input is answered as the protocol wants, and its end is the end."""
+    """Warnings go to standard error, invalid input gets a protocol error, and end of input ends the server."""
     handshake = {
         "protocolVersion": "2025-06-18",
         "capabilities": {},
@@ -146,7 +144,7 @@ def started(home: Path, *arguments: str, **more: str) -> Service:
     )
     assert process.stderr is not None
     told = process.stderr.readline()
-    found = re.search(r"on http://([\d.]+):(\d+)/mcp", told)
+    found = re.search(r"at http://([\d.]+):(\d+)/mcp", told)
     assert found, told
     return Service(process, "127.0.0.1", int(found[2]))
 
@@ -215,7 +213,7 @@ def test_a_public_service_wants_a_key(sample_home: Path, retriever: Retriever) -
             code, body, headers = post(service, **refused)
             assert code == 401
             assert headers["www-authenticate"].startswith("Bearer")
-            assert "Authorization: Bearer" in json.loads(body)["error"]
+            assert "Authorization: Bearer" in json.loads(body)["hint"]
         assert post(service, authorization=f"bearer {OTHER_KEY}", host="book.example.org")[0] == 200
 
         async def ask() -> dict[str, Any]:
@@ -237,10 +235,10 @@ def test_a_public_service_wants_a_key(sample_home: Path, retriever: Retriever) -
         (
             ["--http", "--host", "0.0.0.0"],
             2,
-            "0.0.0.0 can be reached from other machines, and there is no RECTO_API_KEY",
+            "0.0.0.0 is reachable from other machines, and RECTO_API_KEY is not set",
         ),
-        (["--http", "--host", "::"], 2, "there is no RECTO_API_KEY"),
-        (["--http", "--host", "book.example.org"], 2, "there is no RECTO_API_KEY"),
+        (["--http", "--host", "::"], 2, "RECTO_API_KEY is not set"),
+        (["--http", "--host", "book.example.org"], 2, "RECTO_API_KEY is not set"),
         (["--port", "9000"], 4, "--host and --port are for --http"),
         (["--http", "--port", "70000"], 4, "70000 is not in the range"),
         (["--collection", "a/b"], 4, "not a usable collection name"),

@@ -54,7 +54,7 @@ def test_what_the_server_says_of_itself(retriever: Retriever) -> None:
 
     info, instructions, tools = in_memory(retriever, look)
     assert info.name == "recto"
-    assert "link" in instructions
+    assert "url" in instructions
     assert "above_noise" in instructions
     assert "answerable" in instructions
     assert [tool.name for tool in tools] == ["search_book", "read_page", "list_modules", "related_passages"]
@@ -64,15 +64,15 @@ def test_what_the_server_says_of_itself(retriever: Retriever) -> None:
         assert "$ref" not in str(tool.output_schema), "not every client follows references"
         assert tool.annotations.read_only_hint
         assert all("description" in field for field in tool.input_schema["properties"].values()), tool.name
-    passage = tools[0].output_schema["properties"]["passages"]["items"]
+    passage = tools[0].output_schema["properties"]["results"]["items"]
     assert (
         set(passage["required"])
         == set(passage["properties"])
-        > {"link", "title", "module", "headings", "score", "above_noise"}
+        > {"url", "title", "module", "headings", "score", "above_noise"}
     )
     search = tools[0].input_schema
     assert search["required"] == ["query"]
-    assert search["properties"]["limit"] | {"description": "", "title": ""} == {
+    assert search["properties"]["top_k"] | {"description": "", "title": ""} == {
         "default": 5,
         "minimum": 1,
         "maximum": 20,
@@ -84,19 +84,21 @@ def test_what_the_server_says_of_itself(retriever: Retriever) -> None:
 
 def test_search_answers_as_the_core_does(retriever: Retriever) -> None:
     expected = retriever.search(QUESTION, 3)
-    result = call(retriever, "search_book", query=QUESTION, limit=3)
+    result = call(retriever, "search_book", query=QUESTION, top_k=3)
     assert not result.is_error
     found = result.structured_content
     assert found["outcome"] == "found"
     assert found["noise_floor"] == pytest.approx(expected.noise_floor, abs=1e-4)
     assert (found["mode"], found["answerable"], found["corrections"]) == ("hybrid", expected.answerable, {})
-    assert len(found["passages"]) == 3
+    assert len(found["results"]) == 3
     words = response_words(retriever, expected)
-    for passage, hit in zip(found["passages"], expected.hits, strict=True):
+    for passage, hit in zip(found["results"], expected.hits, strict=True):
         assert passage == {
-            "link": f"{hit.chunk.page_url}#{hit.chunk.anchor}",
+            "url": f"{hit.chunk.page_url}#{hit.chunk.anchor}",
             "title": hit.chunk.page_title,
+            "section": hit.chunk.headings[-1],
             "module": hit.chunk.module_name,
+            "module_title": hit.chunk.module_title,
             "headings": list(hit.chunk.headings),
             "score": pytest.approx(hit.score, abs=1e-4),
             "dense": pytest.approx(hit.dense, abs=1e-4),
@@ -106,7 +108,7 @@ def test_search_answers_as_the_core_does(retriever: Retriever) -> None:
             "snippet": make_snippet(hit.chunk.text, words).text,
             "text": hit.chunk.text,
         }
-        assert passage["link"] in text_of(result)
+        assert passage["url"] in text_of(result)
         assert passage["text"] in text_of(result)
         assert f"matches: {', '.join(passage['matches'])})" in text_of(result)
 
@@ -116,7 +118,7 @@ def test_the_mode_is_the_agents_choice(retriever: Retriever, mode: Mode) -> None
     found = call(retriever, "search_book", query="QoS depth", mode=mode).structured_content
     assert found["mode"] == mode
     hits = retriever.search("QoS depth", mode=mode).hits
-    assert [passage["text"] for passage in found["passages"]] == [hit.chunk.text for hit in hits]
+    assert [passage["text"] for passage in found["results"]] == [hit.chunk.text for hit in hits]
     near = call(retriever, "related_passages", selection="QoS depth", mode=mode).structured_content
     assert near["mode"] == mode
     assert "mode" in failure(call(retriever, "search_book", query="QoS depth", mode="fast"))
@@ -130,27 +132,27 @@ def test_a_misspelt_word_is_corrected_and_said(retriever: Retriever) -> None:
 
 def test_filters(retriever: Retriever) -> None:
     only = call(
-        retriever, "search_book", query="sensors", modules=["simulation", "module-3-isaac"], limit=20
+        retriever, "search_book", query="sensors", module=["simulation", "module-3-isaac"], top_k=20
     ).structured_content
-    assert {passage["module"] for passage in only["passages"]} == {"simulation", "isaac"}
+    assert {passage["module"] for passage in only["results"]} == {"simulation", "isaac"}
     for spelled in ("ros2", " ROS2 , ", ["ros2"]):
-        found = call(retriever, "search_book", query="sensors", modules=spelled).structured_content
-        assert {passage["module"] for passage in found["passages"]} == {"ros2"}
+        found = call(retriever, "search_book", query="sensors", module=spelled).structured_content
+        assert {passage["module"] for passage in found["results"]} == {"ros2"}
     page = call(
-        retriever, "search_book", query="sensors", page=f"{FUNDAMENTALS}/#nodes", modules=None
+        retriever, "search_book", query="sensors", url=f"{FUNDAMENTALS}/#nodes", module=None
     ).structured_content
-    assert {passage["link"].partition("#")[0] for passage in page["passages"]} == {FUNDAMENTALS}
+    assert {passage["url"].partition("#")[0] for passage in page["results"]} == {FUNDAMENTALS}
 
 
 def test_why_nothing_was_found(retriever: Retriever) -> None:
-    filtered = call(retriever, "search_book", query=QUESTION, modules=["ros3"])
+    filtered = call(retriever, "search_book", query=QUESTION, module=["ros3"])
     assert not filtered.is_error
     assert filtered.structured_content["outcome"] == "filtered_out"
-    assert filtered.structured_content["passages"] == []
+    assert filtered.structured_content["results"] == []
     assert "Did you mean 'ros2'?" in text_of(filtered)
     elsewhere = call(retriever, "search_book", query="How long do I have to boil an egg?")
     assert elsewhere.structured_content["outcome"] == "found"
-    assert not any(passage["above_noise"] for passage in elsewhere.structured_content["passages"])
+    assert not any(passage["above_noise"] for passage in elsewhere.structured_content["results"])
     assert elsewhere.structured_content["answerable"] < 0.5
     assert text_of(elsewhere).startswith("The book does not seem to cover this.")
     assert "; weak" in text_of(elsewhere)
@@ -178,23 +180,23 @@ def test_a_collection_that_is_missing_or_empty(
         ("search_book", {"query": "  "}, "Query cannot be empty"),
         ("search_book", {"query": "a" * 2001}, "at most 2000"),
         ("search_book", {"query": 7}, "query: Input should be a valid string"),
-        ("search_book", {"query": "x", "limit": 0}, "limit: Input should be greater than or equal to 1"),
-        ("search_book", {"query": "x", "limit": 21}, "limit: Input should be less than or equal to 20"),
+        ("search_book", {"query": "x", "top_k": 0}, "top_k: Input should be greater than or equal to 1"),
+        ("search_book", {"query": "x", "top_k": 21}, "top_k: Input should be less than or equal to 20"),
         (
             "search_book",
-            {"query": "x", "module": "ros2"},
-            "module: Extra inputs are not permitted. The arguments are: query, limit, modules",
+            {"query": "x", "modules": "ros2"},
+            "modules: Extra inputs are not permitted. The arguments are: query, top_k, min_score, module",
         ),
         (
             "search_book",
-            {"query": "x", "modules": [" "]},
-            "modules.0: String should have at least 1 character",
+            {"query": "x", "module": [" "]},
+            "module.0: String should have at least 1 character",
         ),
-        ("read_page", {"address": "local://docs/docs/nowhere"}, "There is no page"),
-        ("read_page", {"address": f"{FUNDAMENTALS}s"}, f"Did you mean '{FUNDAMENTALS}'?"),
-        ("read_page", {"address": FUNDAMENTALS.rpartition("/")[2]}, f"Did you mean '{FUNDAMENTALS}'?"),
-        ("read_page", {"address": f"{FUNDAMENTALS}#node"}, "Did you mean '#nodes'?"),
-        ("read_page", {"address": FUNDAMENTALS, "part": 9}, "There is no part 9"),
+        ("read_page", {"url": "local://docs/docs/nowhere"}, "There is no page"),
+        ("read_page", {"url": f"{FUNDAMENTALS}s"}, f"Did you mean '{FUNDAMENTALS}'?"),
+        ("read_page", {"url": FUNDAMENTALS.rpartition("/")[2]}, f"Did you mean '{FUNDAMENTALS}'?"),
+        ("read_page", {"url": f"{FUNDAMENTALS}#node"}, "Did you mean '#nodes'?"),
+        ("read_page", {"url": FUNDAMENTALS, "part": 9}, "There is no part 9"),
         ("related_passages", {"selection": " "}, "Selected text cannot be empty"),
     ],
 )
@@ -209,27 +211,27 @@ def test_an_unknown_tool_is_an_error_of_the_protocol(retriever: Retriever) -> No
 
 def test_a_page_and_a_section(retriever: Retriever) -> None:
     page = retriever.page(FUNDAMENTALS)
-    whole = call(retriever, "read_page", address=f"{FUNDAMENTALS}.md").structured_content
+    whole = call(retriever, "read_page", url=f"{FUNDAMENTALS}.md").structured_content
     assert whole["markdown"] == page.markdown()
-    assert (whole["link"], whole["title"], whole["part"], whole["parts"]) == (FUNDAMENTALS, page.title, 1, 1)
-    link = call(retriever, "search_book", query="What is a ROS 2 node?").structured_content["passages"][0][
-        "link"
+    assert (whole["url"], whole["title"], whole["part"], whole["parts"]) == (FUNDAMENTALS, page.title, 1, 1)
+    link = call(retriever, "search_book", query="What is a ROS 2 node?").structured_content["results"][0][
+        "url"
     ]
-    section = call(retriever, "read_page", address=link)
+    section = call(retriever, "read_page", url=link)
     assert section.structured_content["markdown"] == page.markdown(link.partition("#")[2])
-    assert section.structured_content["link"] == link
+    assert section.structured_content["url"] == link
     assert section.structured_content["markdown"] in text_of(section)
 
 
 def test_a_long_page_comes_in_parts(retriever: Retriever, monkeypatch: pytest.MonkeyPatch) -> None:
     chunks = retriever.page(FUNDAMENTALS).chunks
     room = max(len(chunk.text) for chunk in chunks) - 100  # one of the passages is cut, too
-    monkeypatch.setattr(pages_module, "LONGEST_PART", room)
-    first = call(retriever, "read_page", address=FUNDAMENTALS).structured_content
+    monkeypatch.setattr(pages_module, "MAX_PART", room)
+    first = call(retriever, "read_page", url=FUNDAMENTALS).structured_content
     assert first["parts"] > 2
     assert "Call read_page with part=2" in first["note"]
     parts = [
-        call(retriever, "read_page", address=FUNDAMENTALS, part=number + 1).structured_content
+        call(retriever, "read_page", url=FUNDAMENTALS, part=number + 1).structured_content
         for number in range(first["parts"])
     ]
     assert parts[-1]["note"] == ""
@@ -242,8 +244,8 @@ def test_a_long_page_comes_in_parts(retriever: Retriever, monkeypatch: pytest.Mo
 def test_modules(retriever: Retriever) -> None:
     result = call(retriever, "list_modules")
     listed = result.structured_content["modules"]
-    found = {module["name"]: module["passages"] for module in listed}
-    assert [Module(module["name"], module["title"], module["passages"]) for module in listed] == list(
+    found = {module["name"]: module["chunks"] for module in listed}
+    assert [Module(module["name"], module["title"], module["chunks"]) for module in listed] == list(
         retriever.modules()
     )
     assert result.structured_content["pages"] == len(retriever.pages())
@@ -254,15 +256,15 @@ def test_related_passages(retriever: Retriever) -> None:
     selected = retriever.search("What is a ROS 2 node?").hits[0].chunk
     expected: SearchResponse = retriever.related(selected.text, top_k=4, filters=Filters(modules=("ros2",)))
     found = call(
-        retriever, "related_passages", selection=selected.text, limit=4, modules=["ros2"]
+        retriever, "related_passages", selection=selected.text, top_k=4, module=["ros2"]
     ).structured_content
-    assert [passage["text"] for passage in found["passages"]] == [hit.chunk.text for hit in expected.hits]
-    assert selected.text not in [passage["text"] for passage in found["passages"]]
+    assert [passage["text"] for passage in found["results"]] == [hit.chunk.text for hit in expected.hits]
+    assert selected.text not in [passage["text"] for passage in found["results"]]
     assert found["left_out"] >= 1
     blank = call(
-        retriever, "related_passages", selection=selected.text, question=" ", limit=4, modules=["ros2"]
+        retriever, "related_passages", selection=selected.text, question=" ", top_k=4, module=["ros2"]
     ).structured_content
-    assert blank["passages"] == found["passages"], "a blank question is none"
+    assert blank["results"] == found["results"], "a blank question is none"
     long = call(retriever, "related_passages", selection=selected.text * 40, question="How do I start one?")
     assert len(long.structured_content["searched_for"]) < len(selected.text) * 40
     assert "The selected text is long" in text_of(long)
@@ -271,14 +273,12 @@ def test_related_passages(retriever: Retriever) -> None:
 def test_letters_beyond_ascii(greek: Retriever) -> None:
     async def read(client: Client) -> tuple[CallToolResult, CallToolResult, Any]:
         found = await client.call_tool("search_book", {"query": "Ποια είναι η ταχύτητα; 🚀"})
-        page = await client.call_tool(
-            "read_page", {"address": found.structured_content["passages"][0]["link"]}
-        )
+        page = await client.call_tool("read_page", {"url": found.structured_content["results"][0]["url"]})
         (listed,) = (await client.list_resources()).resources
         return found, page, (listed, await client.read_resource(listed.uri))
 
     found, page, (listed, resource) = in_memory(greek, read)
-    assert found.structured_content["passages"][0]["title"] == "Η ταχύτητα 🚀"
+    assert found.structured_content["results"][0]["title"] == "Η ταχύτητα 🚀"
     assert "速度" in page.structured_content["markdown"]
     assert listed.uri.isascii()
     assert "速度" in resource.contents[0].text
@@ -340,7 +340,7 @@ def test_the_event_loop_is_not_held_up(retriever: Retriever, monkeypatch: pytest
     monkeypatch.setattr(retriever, "page", waiting)
 
     async def both(client: Client) -> bool:
-        reading = asyncio.create_task(client.call_tool("read_page", {"address": FUNDAMENTALS}))
+        reading = asyncio.create_task(client.call_tool("read_page", {"url": FUNDAMENTALS}))
         found = await client.call_tool("search_book", {"query": QUESTION})
         released.set()
         return not (await reading).is_error and not found.is_error
@@ -363,7 +363,7 @@ def test_a_book_that_is_still_being_indexed(retriever: Retriever) -> None:
                 break
         return early, late
 
-    early, late = connected(build_server(LazyRetriever(retriever, prepare, print, patience=0.05)), ask)
+    early, late = connected(build_server(LazyRetriever(retriever, prepare, print, open_timeout=0.05)), ask)
     assert "still being opened or indexed. Ask again" in failure(early)
     assert late.structured_content["outcome"] == "found"
 
@@ -376,7 +376,7 @@ def test_a_fault_of_ours_says_nothing_of_our_insides(
 
     monkeypatch.setattr(retriever, "page", broken)
     monkeypatch.setattr(retriever, "pages", broken)
-    said = failure(call(retriever, "read_page", address=FUNDAMENTALS))
+    said = failure(call(retriever, "read_page", url=FUNDAMENTALS))
     with pytest.raises(MCPError) as caught:
         in_memory(retriever, lambda client: client.list_resources())
     for text in (said, caught.value.message):
@@ -395,6 +395,6 @@ def test_many_at_once(retriever: Retriever) -> None:
         )
 
     results = in_memory(retriever, ask)
-    assert [result.structured_content["passages"][0]["link"] for result in results] == [
+    assert [result.structured_content["results"][0]["url"] for result in results] == [
         expected[question] for question in questions
     ]

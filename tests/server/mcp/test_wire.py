@@ -10,7 +10,7 @@ import threading
 
 import pytest
 
-from recto.server.mcp.serve import Outbox, whole_characters
+from recto.server.mcp.serve import Outbox, replace_lone_surrogates
 
 POSIX = pytest.mark.skipif(
     sys.platform == "win32", reason="pipes that can be waited for are a matter of POSIX"
@@ -31,7 +31,7 @@ POSIX = pytest.mark.skipif(
     ],
 )
 def test_half_a_character_does_not_make_a_message_unreadable(sent: str, read: str) -> None:
-    assert json.loads(whole_characters(f'"{sent}"')) == read
+    assert json.loads(replace_lone_surrogates(f'"{sent}"')) == read
 
 
 @POSIX

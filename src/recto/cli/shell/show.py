@@ -148,6 +148,27 @@ def results(response: SearchResponse, words: Words, look: Look, *, verbose: bool
     return "\n".join(lines)
 
 
+_DIGITS = 6
+_JSON_FIELDS = (
+    "score",
+    "dense",
+    "lexical",
+    "above_noise",
+    "title",
+    "section",
+    "url",
+    "page_url",
+    "module",
+    "module_title",
+    "headings",
+    "anchor",
+    "chunk_index",
+    "snippet",
+    "matches",
+    "text",
+)
+
+
 def results_json(response: SearchResponse, words: Words) -> str:
     """Return an answer as JSON, with everything that is known about it."""
     data: dict[str, Any] = {
@@ -158,8 +179,11 @@ def results_json(response: SearchResponse, words: Words) -> str:
         "total_found": len(response.hits),
         "query_time_ms": round(response.timings.total_ms),
         "filters": filters_dict(response.filters),
-        "noise_floor": _rounded(response.noise_floor),
-        "results": [_hit_data(rank, hit, response, words) for rank, hit in enumerate(response.hits, 1)],
+        "noise_floor": None if response.noise_floor is None else round(response.noise_floor, _DIGITS),
+        "results": [
+            {"rank": rank} | display.pick(display.hit_to_dict(hit, response, words, _DIGITS), _JSON_FIELDS)
+            for rank, hit in enumerate(response.hits, 1)
+        ],
     }
     if response.groups:
         data["groups"] = display.group_ranks(response)
@@ -178,30 +202,6 @@ def results_json(response: SearchResponse, words: Words) -> str:
 def title_of(hit: Hit) -> str:
     """Return the title of a hit's page, or its address if it has none."""
     return in_line(hit.chunk.page_title or hit.chunk.page_url)
-
-
-def _hit_data(rank: int, hit: Hit, response: SearchResponse, words: Words) -> dict[str, Any]:
-    chunk = hit.chunk
-    return {
-        "rank": rank,
-        "score": _rounded(hit.score),
-        "dense": _rounded(hit.dense),
-        "lexical": _rounded(hit.lexical),
-        "above_noise": display.above_noise(hit, response),
-        "module_name": chunk.module_name,
-        "page_title": chunk.page_title,
-        "page_url": chunk.page_url,
-        "headings": list(chunk.headings),
-        "anchor": chunk.anchor,
-        "chunk_index": chunk.chunk_index,
-        "snippet": make_snippet(chunk.text, words).text,
-        "matches": list(display.chunk_matches(chunk, words)),
-        "text": chunk.text,
-    }
-
-
-def _rounded(number: float | None) -> float | None:
-    return None if number is None else round(number, 6)
 
 
 def _show_head(response: SearchResponse, look: Look) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Put the service together: the addresses, the page, the errors' one shape, and the gate before it all."""
+"""Build the HTTP application: routes, web page, error handlers and middleware."""
 
 from __future__ import annotations
 
@@ -19,14 +19,13 @@ from starlette.types import ASGIApp
 from recto import __version__
 from recto.errors import ErrorKind, RectoError
 from recto.server.http.contract import contract_router
-from recto.server.http.errors import UNEXPECTED, http_words, refusal_of
+from recto.server.http.errors import UNEXPECTED, framework_refusal, refusal_of
 from recto.server.http.health import health_router
 from recto.server.http.library import Library
 from recto.server.http.metrics import Metrics
-from recto.server.http.middleware import ServiceMiddleware
+from recto.server.http.middleware import with_middleware
 from recto.server.http.options import ServeOptions
 from recto.server.http.routes import v1_router
-from recto.server.http.views import respond_refusal
 from recto.settings import Settings
 
 WEB = Path(__file__).parent.parent / "web"
@@ -48,7 +47,7 @@ def make_app(
     *,
     close_at_exit: bool = False,
 ) -> ASGIApp:
-    """Return the whole service as an ASGI application; it opens its engines when it is started. The `last` ends with its process."""
+    """Return the ASGI application; it opens its engines when the server starts."""
     metrics = Metrics()
     library = Library(settings, options, notify, metrics.batches.observe, close_at_exit=close_at_exit)
     app = FastAPI(
@@ -56,7 +55,7 @@ def make_app(
         version=__version__,
         summary="Find the right page of a textbook.",
         lifespan=lambda _: _running(library),
-        docs_url=None,  # its page loads scripts from elsewhere
+        docs_url=None,  # the page loads scripts from a CDN
         redoc_url=None,
         redirect_slashes=False,
         telemetry={
@@ -73,23 +72,22 @@ def make_app(
     _add_page(app)
     _add_errors(app, metrics)
     app.openapi = lambda: _described(app, secured=bool(options.keys))  # type: ignore[method-assign]
-    return ServiceMiddleware(app, options, metrics)
+    return with_middleware(app, options, metrics)
 
 
 @asynccontextmanager
 async def _running(library: Library) -> AsyncIterator[None]:
-    """Open the engines before the first request; where they are services, do not wait for one that is down."""
+    """Open the engines before the first request; do not wait long for remote ones."""
     starting = asyncio.create_task(asyncio.to_thread(library.start))
-    patience = None if library.embedded else _START_SECONDS
-    await asyncio.wait([starting], timeout=patience)
-    starting.add_done_callback(_told)
+    await asyncio.wait([starting], timeout=None if library.embedded else _START_SECONDS)
+    starting.add_done_callback(_log_start_error)
     try:
         yield
     finally:
         await library.close()
 
 
-def _told(starting: asyncio.Task[None]) -> None:
+def _log_start_error(starting: asyncio.Task[None]) -> None:
     error = None if starting.cancelled() else starting.exception()
     if isinstance(error, RectoError):
         _LOG.warning("not ready: %s %s", error, error.hint)
@@ -110,11 +108,11 @@ def _add_page(app: FastAPI) -> None:
 
 
 class _Static(StaticFiles):
-    """The page's files: a browser asks each time whether they have changed."""
+    """Static files of the web page; browsers revalidate them on each use."""
 
-    def file_response(self, *given: Any, **more: Any) -> Response:
+    def file_response(self, *args: Any, **kwargs: Any) -> Response:
         """Return a file."""
-        response = super().file_response(*given, **more)
+        response = super().file_response(*args, **kwargs)
         response.headers["cache-control"] = "no-cache"
         return response
 
@@ -126,15 +124,15 @@ def _add_errors(app: FastAPI, metrics: Metrics) -> None:
         if error.kind in _ENGINES:
             metrics.errors.labels(error.kind.value).inc()
             _LOG.warning("%s %s", error, error.hint)
-        return respond_refusal(refusal_of(error))
+        return refusal_of(error).response()
 
     async def framework(_request: Request, error: Exception) -> Response:
         if not isinstance(error, HTTPException):
             raise error
-        return respond_refusal(http_words(error.status_code, error.detail, error.headers))
+        return framework_refusal(error.status_code, error.detail, error.headers).response()
 
     async def unexpected(_request: Request, _error: Exception) -> Response:
-        return respond_refusal(UNEXPECTED)
+        return UNEXPECTED.response()
 
     app.add_exception_handler(RectoError, known)
     app.add_exception_handler(HTTPException, framework)
@@ -142,7 +140,7 @@ def _add_errors(app: FastAPI, metrics: Metrics) -> None:
 
 
 def _described(app: FastAPI, *, secured: bool) -> dict[str, Any]:
-    """Return the OpenAPI description: without the framework's own 422, which is never answered, and with the key if one is wanted."""
+    """Return the OpenAPI description, without FastAPI's 422 and with the key if one is required."""
     if app.openapi_schema is None:
         schema = get_openapi(title=app.title, version=app.version, summary=app.summary, routes=app.routes)
         for operations in schema["paths"].values():

@@ -1,4 +1,4 @@
-"""`POST /retrieve` and `GET /validate`: the service's contract, to the letter."""
+"""The contract's routes: `POST /retrieve` and `GET /validate`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SAMPLE = "What is this book about?"
 
 
 def contract_router(library: Library, metrics: Metrics) -> APIRouter:
-    """Make the two addresses of the contract."""
+    """Return the contract's routes."""
     router = APIRouter(route_class=StrictRoute, tags=["contract"], responses=ERRORS)
 
     @router.post(
@@ -43,7 +43,7 @@ def contract_router(library: Library, metrics: Metrics) -> APIRouter:
 
 
 async def validation(library: Library, name: str) -> dict[str, Any]:
-    """Tell whether a collection exists, is filled, and is searched with success; an engine that is down is an error, not an answer."""
+    """Check that a collection exists and can be searched; raise if an engine is down."""
     try:
         info = await library.stored_info(name)
     except CollectionMissing:

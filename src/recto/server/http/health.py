@@ -1,4 +1,4 @@
-"""`/healthz`, `/readyz`, `/metrics`, and all that a person wants to know of an index at a glance."""
+"""The routes for monitoring: `/healthz`, `/readyz`, `/metrics` and `/v1/health`."""
 
 from __future__ import annotations
 
@@ -17,57 +17,59 @@ from recto.server.http.errors import unready
 from recto.server.http.library import Library
 from recto.server.http.metrics import CONTENT_TYPE, Metrics
 from recto.server.http.routes import ERRORS, StrictRoute
-from recto.server.http.views import respond, respond_refusal, timestamp
+from recto.server.http.views import respond, timestamp
 from recto.types import IndexInfo
 
 _UNAVAILABLE: dict[int | str, dict[str, Any]] = {code: ERRORS[code] for code in (400, 401, 500, 503)}
 
 
 def health_router(library: Library, metrics: Metrics) -> APIRouter:
-    """Make the addresses that tell how the service is."""
+    """Return the monitoring routes."""
     router = APIRouter(route_class=StrictRoute, tags=["health"])
 
     @router.get(
         "/healthz",
-        response_model=models.Alive,
+        response_model=models.HealthzResponse,
         responses={400: ERRORS[400]},
-        summary="Tell that the process answers.",
+        summary="Check that the process is running.",
     )
     async def healthz() -> Response:
         return respond({"status": "ok", "version": __version__})
 
     @router.get(
         "/readyz",
-        response_model=models.Ready,
+        response_model=models.ReadyzResponse,
         responses=_UNAVAILABLE,
-        summary="Tell whether searches can be answered.",
+        summary="Check that the server can answer searches.",
     )
     async def readyz() -> Response:
         try:
             info = await library.info(library.default)
         except RectoError as error:
-            return respond_refusal(unready(error))
+            return unready(error).response()
         return respond({"status": "ready", "collection": library.default, "generation": info.generation})
 
     @router.get(
         "/metrics",
         response_class=Response,
         responses=_UNAVAILABLE | _TEXT,
-        summary="Return the figures for Prometheus.",
+        summary="Return metrics for Prometheus.",
     )
-    async def figures() -> Response:
+    async def prometheus() -> Response:
         found = [info async for info in _open_indexes(library)]
         return Response(metrics.render(lambda: found), media_type=CONTENT_TYPE)
 
     @router.get(
         "/v1/health",
-        response_model=models.HealthAnswer,
+        response_model=models.HealthResponseModel,
         responses=ERRORS,
         tags=["v1"],
-        summary="Tell how a collection is.",
+        summary="Return the state of a collection.",
     )
     async def health(
-        collection: Annotated[str | None, Query(description="One of the served collections.")] = None,
+        collection: Annotated[
+            str | None, Query(description="A collection that the server serves; default: the first.")
+        ] = None,
     ) -> Response:
         name = library.name(collection)
         validated = await validation(library, name)
@@ -89,7 +91,7 @@ def health_router(library: Library, metrics: Metrics) -> APIRouter:
 
 
 _TEXT: dict[int | str, dict[str, Any]] = {
-    200: {"content": {"text/plain": {}}, "description": "Figures as text."}
+    200: {"content": {"text/plain": {}}, "description": "Metrics as text."}
 }
 
 
@@ -97,7 +99,7 @@ async def _open_indexes(library: Library) -> AsyncIterator[IndexInfo]:
     for name in library.names:
         try:
             yield await library.info(name)
-        except RectoError:  # what cannot be opened has no figures; the errors are counted elsewhere
+        except RectoError:  # has no metrics; the error is counted elsewhere
             continue
 
 
@@ -119,17 +121,17 @@ def _index(info: IndexInfo, name: str, warnings: tuple[str, ...]) -> dict[str, A
 def _advice(
     name: str, info: IndexInfo | None, coverage: dict[str, Any] | None, suite: dict[str, Any] | None
 ) -> Iterator[str]:
-    """Say which command makes what is missing or old."""
+    """Return the commands that fix what is missing or outdated."""
     if info is None:
         yield f"There is no index: run `recto index PATH --collection {name}`."
         return
     if info.noise_floor is None:
-        yield f"It is not known below which score a hit is noise: run `recto calibrate --collection {name}`."
+        yield f"The noise floor was never measured: run `recto calibrate --collection {name}`."
     if coverage is None:
-        yield f"Which sections can be found was never measured: run `recto coverage --collection {name}`."
+        yield f"The coverage was never measured: run `recto coverage --collection {name}`."
     elif not coverage["current"]:
-        yield f"The coverage is of an earlier index: run `recto coverage --collection {name}`."
+        yield f"The coverage is from an older index: run `recto coverage --collection {name}`."
     if suite is None:
-        yield f"No suite of questions was run: run `recto validate --collection {name}`."
+        yield f"No evaluation suite was run: run `recto validate --collection {name}`."
     elif not suite["current"]:
-        yield f"The suite was run on an earlier index: run `recto validate --collection {name}`."
+        yield f"The suite ran on an older index: run `recto validate --collection {name}`."

@@ -1,4 +1,4 @@
-"""The collections that the service answers from: opened when they can be, asked in threads or awaited, never named beyond the list."""
+"""The collections that the server serves: circuit breaker, batched query embedding, and searches."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ from recto.types import (
 )
 
 PAUSE = 1.0
-_LONGEST = 5.0
+_MAX_PAUSE = 5.0
 
 
-class Breaker:
-    """Lets calls through while they succeed; used from one event loop."""
+class CircuitBreaker:
+    """Fails fast while an engine is down; use it from one event loop."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -48,7 +48,7 @@ class Breaker:
 
     @contextmanager
     def watch(self) -> Iterator[None]:
-        """Run a call of the engine, or raise at once what the last one raised."""
+        """Call the engine, or raise the last error at once."""
         if self._error is not None:
             if self._probing or self._clock() < self._until:
                 raise self._error.with_traceback(None)
@@ -56,21 +56,19 @@ class Breaker:
         try:
             yield
         except Unreachable as error:
-            # Only what may pass by itself speaks of the engine; the rest speaks of one question.
+            # Only a transient error is about the engine; others are about one query.
             self._note(error if hasattr(error, "retry_after") else None)
             raise
-        except asyncio.CancelledError:  # the request's time was over
+        except asyncio.CancelledError:  # the request's deadline
             self._note(Unreachable("The engine did not answer in time"))
             raise
         except RectoError as error:
-            if error.kind is ErrorKind.ARGUMENT:  # the engine was not asked
+            if error.kind is ErrorKind.ARGUMENT:  # the engine was not called
                 self._probing = False
             else:
                 self._note(None)
             raise
-        except (
-            BaseException
-        ):  # a fault of ours says nothing of the engine: it is raised, and the next request may try
+        except BaseException:  # a bug says nothing about the engine: let the next request try
             self._probing = False
             raise
         else:
@@ -81,18 +79,18 @@ class Breaker:
         self._error = error
         if error is not None:
             asked = getattr(error, "retry_after", None)
-            self._until = self._clock() + min(_LONGEST, max(PAUSE, asked or 0))
+            self._until = self._clock() + min(_MAX_PAUSE, max(PAUSE, asked or 0))
 
 
-MOST = 16
-_MOST_CHARACTERS = 8_000  # a second's work for a model on a small machine
-_CHARACTERS = 4  # of a token, about: counting them would need the tokenizer, which plain questions do without
-_MOST_TOKENS = 512  # more at once is not faster, and who is in a batch waits for all of it
-_CALL = 3.5  # what a call of the model costs by itself, in tokens; what is filled up in a batch costs as much as if it said something
+MAX_BATCH = 16
+_MAX_CHARACTERS = 8_000  # about a second of work on a small machine
+_CHARACTERS_PER_TOKEN = 4  # an estimate: the tokenizer would cost more than it saves
+_MAX_TOKENS = 512  # larger batches are not faster, and each query waits for the whole batch
+_CALL_COST = 3.5  # overhead of a model call, in tokens; padding costs as much as text
 
 
 class _Waiting:
-    """One text, and what has come of it; who opens the gate has set a vector or an error, or wants its caller to lead."""
+    """A text in the queue; its lock opens when it has a vector or an error, or when its thread must lead."""
 
     __slots__ = ("error", "gate", "text", "tokens", "vector")
 
@@ -106,28 +104,28 @@ class _Waiting:
 
 
 class BatchingEmbedder:
-    """An embedder for many threads: the first caller embeds for others who wait, then hands over; nobody waits for a clock."""
+    """Batches the queries of many threads: one thread embeds for those that wait, without a timer."""
 
-    def __init__(self, inner: Embedder, told: Callable[[int], None] = lambda _: None) -> None:
+    def __init__(self, inner: Embedder, on_batch: Callable[[int], None] = lambda _: None) -> None:
         self._inner = inner
-        self._told = told
+        self._on_batch = on_batch
         self._lock = threading.Lock()
         self._queue: list[_Waiting] = []
         self._led = False
 
     @property
     def fingerprint(self) -> EmbedderFingerprint:
-        """What identifies the vectors."""
+        """The fingerprint of the vectors."""
         return self._inner.fingerprint
 
     @property
     def dim(self) -> int:
-        """How many numbers a vector has."""
+        """The dimension of the vectors."""
         return self._inner.dim
 
     @property
     def max_tokens(self) -> int:
-        """The longest text that the model reads whole."""
+        """The maximum number of tokens of a text."""
         return self._inner.max_tokens
 
     def warm_up(self) -> None:
@@ -139,58 +137,58 @@ class BatchingEmbedder:
         return self._inner.count_tokens(text)
 
     def embed_query(self, text: str) -> Vector:
-        """Embed one question, together with those of other threads."""
+        """Embed one query, together with those of other threads."""
         return self.embed_queries([text])[0]
 
     def embed_queries(self, texts: Sequence[str]) -> list[Vector]:
-        """Embed several questions, together with those of other threads; many of them in turns, so that nobody waits for them all."""
-        return [vector for turn in _turns(texts) for vector in self._embed_together(turn)]
+        """Embed several queries, together with those of other threads."""
+        return [vector for turn in _in_turns(texts) for vector in self._embed_together(turn)]
 
     def _embed_together(self, texts: list[str]) -> list[Vector]:
-        mine = [_Waiting(text, 2 + len(text) / _CHARACTERS) for text in texts]
+        mine = [_Waiting(text, 2 + len(text) / _CHARACTERS_PER_TOKEN) for text in texts]
         with self._lock:
             self._queue += mine
-            if not self._led:  # then nobody was waiting, and the first in the queue is ours
+            if not self._led:  # the queue was empty, so the first text is ours
                 self._led = True
                 mine[0].gate.release()
         for one in mine:
-            one.gate.acquire()  # opened with a result, or because it is this caller's turn to lead
+            one.gate.acquire()  # opens with a result, or because this thread must lead
             if one.vector is None and one.error is None:
                 self._lead()
         return [_vector(one) for one in mine]
 
     def embed_documents(self, texts: Sequence[str], progress: Progress | None = None) -> list[Vector]:
-        """Embed passages; they are many by themselves."""
+        """Embed documents."""
         return self._inner.embed_documents(texts, progress)
 
     def close(self) -> None:
-        """Let go of connections."""
+        """Close connections."""
         self._inner.close()
 
     def _lead(self) -> None:
-        """Embed the first in the queue and who goes with it, then let the next one lead."""
+        """Embed the first text in the queue and those that fit to it, then let the next thread lead."""
         with self._lock:
-            batch = _alike(self._queue[:MOST])
+            batch = _best_batch(self._queue[:MAX_BATCH])
             self._queue = [one for one in self._queue if one not in batch]
         self._embed(batch)
         with self._lock:
-            heir = self._queue[0] if self._queue else None
-            self._led = heir is not None
+            following = self._queue[0] if self._queue else None
+            self._led = following is not None
         for one in batch:
             one.gate.release()
-        if heir is not None:
-            heir.gate.release()
+        if following is not None:
+            following.gate.release()
 
     def _embed(self, batch: list[_Waiting]) -> None:
-        """Give every text of a batch its vector or its error; nothing is raised here, as others wait for who leads."""
+        """Give every text its vector or its error; raise nothing, because other threads wait."""
         try:
-            self._told(len(batch))
+            self._on_batch(len(batch))
             vectors = self._inner.embed_queries([one.text for one in batch])
             for one, vector in zip(batch, vectors, strict=True):
                 one.vector = vector
-        except BaseException as error:  # noqa: BLE001 - each caller raises it for itself
+        except BaseException as error:  # noqa: BLE001 - each thread raises it for itself
             if isinstance(error, RectoError) and len(batch) > 1:
-                for one in batch:  # one text that the model cannot read is not the others' fault
+                for one in batch:  # one bad text must not fail the others
                     self._embed([one])
                 return
             for one in batch:
@@ -203,10 +201,10 @@ def _vector(one: _Waiting) -> Vector:
     return one.vector or []
 
 
-def _alike(waiting: list[_Waiting]) -> list[_Waiting]:
-    """Share those who wait out to batches that cost least together, and return the one that the first of them is in.
+def _best_batch(waiting: list[_Waiting]) -> list[_Waiting]:
+    """Split the queue into the cheapest batches, and return the one with its first text.
 
-    All texts of a batch are filled up to the longest: a short question beside a long one costs more than by itself.
+    All texts of a batch are padded to the longest: a short query is expensive next to a long one.
     """
     if len(waiting) == 1:
         return waiting
@@ -215,9 +213,9 @@ def _alike(waiting: list[_Waiting]) -> list[_Waiting]:
     for end in range(1, len(ordered) + 1):
         longest = ordered[end - 1].tokens
         cost, begin = min(
-            (costs[begin] + _CALL + longest * (end - begin), begin)
+            (costs[begin] + _CALL_COST + longest * (end - begin), begin)
             for begin in range(end)
-            if begin == end - 1 or longest * (end - begin) <= _MOST_TOKENS
+            if begin == end - 1 or longest * (end - begin) <= _MAX_TOKENS
         )
         costs.append(cost)
         begins.append(begin)
@@ -227,14 +225,14 @@ def _alike(waiting: list[_Waiting]) -> list[_Waiting]:
     return batch
 
 
-def _turns(texts: Sequence[str]) -> Iterator[list[str]]:
-    """Share one caller's texts out to what waits at once."""
+def _in_turns(texts: Sequence[str]) -> Iterator[list[str]]:
+    """Split one caller's texts, so that other threads need not wait for all of them."""
     turn: list[str] = []
-    room = _MOST_CHARACTERS
+    room = _MAX_CHARACTERS
     for text in texts:
-        if turn and (len(turn) == MOST or len(text) > room):
+        if turn and (len(turn) == MAX_BATCH or len(text) > room):
             yield turn
-            turn, room = [], _MOST_CHARACTERS
+            turn, room = [], _MAX_CHARACTERS
         turn.append(text)
         room -= len(text)
     if turn:
@@ -244,22 +242,22 @@ def _turns(texts: Sequence[str]) -> Iterator[list[str]]:
 Result = TypeVar("Result")
 
 
-class Found(NamedTuple):
-    """A response, and the words of its query to mark in the hits."""
+class SearchFound(NamedTuple):
+    """A response, and the query words to mark in the hits."""
 
     response: SearchResponse
     words: tuple[QueryWord, ...]
 
 
 class Library:
-    """What is served; opening it is light, `start` is heavy. Searches that are under way at once share the model's work."""
+    """The served collections; `start` opens them. Concurrent searches share model calls."""
 
     def __init__(
         self,
         settings: Settings,
         options: ServeOptions,
         notify: Notify,
-        batched: Callable[[int], None] = lambda _: None,
+        on_batch: Callable[[int], None] = lambda _: None,
         *,
         close_at_exit: bool = False,
     ) -> None:
@@ -269,85 +267,83 @@ class Library:
         self._notify = notify
         embedder = open_embedder(settings, notify)
         self._awaited = isinstance(embedder, AsyncEmbedder)
-        self._embedder = embedder if self._awaited else BatchingEmbedder(embedder, batched)
+        self._embedder = embedder if self._awaited else BatchingEmbedder(embedder, on_batch)
         self._store = open_store(settings, notify, close_at_exit=close_at_exit)
         self._retrievers: dict[str, Retriever] = {}
-        self._breakers: dict[str, Breaker] = {}
+        self._breakers: dict[str, CircuitBreaker] = {}
         self._outlines: dict[str, tuple[IndexInfo, Outline]] = {}
-        self._pool = ThreadPoolExecutor(MOST, thread_name_prefix="recto-search")
+        self._pool = ThreadPoolExecutor(MAX_BATCH, thread_name_prefix="recto-search")
 
     def start(self) -> None:
-        """Open the default collection, index the sample book if it is the very first run, and load the model."""
+        """Open the default collection, index the sample book on the first run, and load the model."""
         open_collection(self.settings, self._embedder, self._store, self.default, self._notify)
         self._embedder.warm_up()
 
     async def close(self) -> None:
-        """Let go of everything."""
+        """Close everything."""
         self._pool.shutdown(wait=False, cancel_futures=True)
         any_retriever = self.retriever(self.default)
         await any_retriever.aclose()
         any_retriever.close()
 
     def name(self, asked: str | None) -> str:
-        """Return the collection that a request means, or refuse one that is not served."""
+        """Return the collection of a request; raise `CollectionMissing` if it is not served."""
         if asked is None:
             return self.default
         if asked in self.names:
             return asked
-        if (
-            asked == DEFAULT_COLLECTION
-        ):  # the contract's own name stands for whatever is configured in its place
+        if asked == DEFAULT_COLLECTION:  # the contract's name means the configured collection
             return self.default
         if asked in self._further_names():
             return asked
         raise CollectionMissing(
-            "There is no such collection here", hint="GET /v1/collections lists what there is."
+            "There is no such collection here", hint="GET /v1/collections lists the collections."
         )
 
     def retriever(self, name: str) -> Retriever:
-        """Return what searches a collection; nothing is opened yet."""
+        """Return the retriever of a collection, without opening it."""
         if name not in self._retrievers:
             self._retrievers[name] = Retriever(self._embedder, self._store, name)
         return self._retrievers[name]
 
     async def info(self, name: str) -> IndexInfo:
-        """Return what the collection's index is, checked against the model."""
+        """Return the collection's index, checked against the model."""
         return await self.ask(name, lambda retriever: retriever.open().info)
 
     async def stored_info(self, name: str) -> IndexInfo:
-        """Return what is stored under a name, whether or not it can be searched."""
+        """Return the stored index, even if it cannot be searched."""
         return await self.ask(name, lambda _: self._store.open(name).info)
 
-    async def search(self, name: str, query: str, limit: int, mode: Mode) -> SearchResponse:
+    async def search(self, name: str, query: str, top_k: int, mode: Mode) -> SearchResponse:
         """Search one collection."""
         if self._awaited:
-            return await self._await(name, lambda retriever: retriever.asearch(query, limit, mode=mode))
-        return await self.ask(name, lambda retriever: retriever.search(query, limit, mode=mode))
+            return await self._await(name, lambda retriever: retriever.asearch(query, top_k, mode=mode))
+        return await self.ask(name, lambda retriever: retriever.search(query, top_k, mode=mode))
 
     async def find(
         self,
         name: str,
         queries: Sequence[str],
-        limit: int,
+        top_k: int,
         filters: Filters = NO_FILTERS,
         min_score: float | None = None,
         *,
         mode: Mode = "hybrid",
         group_by: GroupBy | None = None,
-    ) -> list[Found]:
-        """Search for several queries, all in one state of the collection, and say which of their words to mark."""
+    ) -> list[SearchFound]:
+        """Search for several queries in one generation of the collection."""
 
-        def search(retriever: Retriever) -> list[Found]:
+        def search(retriever: Retriever) -> list[SearchFound]:
             _check_mode(retriever, mode)
             return _found(
                 retriever,
-                retriever.search_batch(queries, limit, filters, min_score, mode=mode, group_by=group_by),
+                retriever.search_batch(queries, top_k, filters, min_score, mode=mode, group_by=group_by),
             )
 
-        async def asearch(retriever: Retriever) -> list[Found]:
+        async def asearch(retriever: Retriever) -> list[SearchFound]:
             await asyncio.to_thread(_check_mode, retriever, mode)
             responses = await retriever.asearch_batch(
-                queries, limit, filters, min_score, mode=mode, group_by=group_by
+                queries, top_k, filters, min_score, mode=mode, group_by=group_by
             )
             return await asyncio.to_thread(_found, retriever, responses)
 
@@ -358,29 +354,29 @@ class Library:
         name: str,
         selection: str,
         question: str | None,
-        limit: int,
+        top_k: int,
         filters: Filters,
         mode: Mode = "hybrid",
-    ) -> Found:
-        """Find what goes with a selected text."""
+    ) -> SearchFound:
+        """Find chunks that are related to a selected text."""
 
-        def search(retriever: Retriever) -> Found:
+        def search(retriever: Retriever) -> SearchFound:
             _check_mode(retriever, mode)
-            return _found(retriever, [retriever.related(selection, question, limit, filters, mode=mode)])[0]
+            return _found(retriever, [retriever.related(selection, question, top_k, filters, mode=mode)])[0]
 
-        async def asearch(retriever: Retriever) -> Found:
+        async def asearch(retriever: Retriever) -> SearchFound:
             await asyncio.to_thread(_check_mode, retriever, mode)
-            response = await retriever.arelated(selection, question, limit, filters, mode=mode)
+            response = await retriever.arelated(selection, question, top_k, filters, mode=mode)
             return (await asyncio.to_thread(_found, retriever, [response]))[0]
 
         return await (self._await(name, asearch) if self._awaited else self.ask(name, search))
 
     async def page(self, name: str, url: str) -> BookPage:
-        """Return a page as it is indexed."""
+        """Return a page."""
         return await self.ask(name, lambda retriever: retriever.page(url))
 
     async def outline(self, name: str) -> Outline:
-        """Return the pages of a collection; read once for each published state."""
+        """Return the pages of a collection; cached for each generation."""
 
         def read(retriever: Retriever) -> Outline:
             index = retriever.open()
@@ -398,32 +394,32 @@ class Library:
         return await self.ask(name, read)
 
     async def ask(self, name: str, call: Callable[[Retriever], Result]) -> Result:
-        """Ask a collection something in a thread of the pool."""
+        """Call a retriever in a thread of the pool."""
         retriever = self.retriever(name)
         with self._watched(name), _named(name):
             return await asyncio.get_running_loop().run_in_executor(self._pool, call, retriever)
 
     async def _await(self, name: str, call: Callable[[Retriever], Awaitable[Result]]) -> Result:
-        """Ask services without a thread for each question."""
+        """Await a retriever, without a thread for each query."""
         with self._watched(name), _named(name):
             return await call(self.retriever(name))
 
     def outward(self, warnings: Sequence[str]) -> tuple[str, ...]:
-        """Return warnings without the paths and addresses that they may name."""
+        """Return warnings without paths and addresses."""
         inside = (str(self.settings.home), self.settings.qdrant_url, self.settings.cohere_api_url)
         return tuple(redacted(warning, *inside) for warning in warnings)
 
     @property
     def embedded(self) -> bool:
-        """Whether all engines are in this process."""
+        """Whether all engines run in this process."""
         return self.settings.store == "edge" and self.settings.embedder == "local"
 
     def _watched(self, name: str) -> AbstractContextManager[None]:
-        """Spare services that are down; an engine of our own is never away, and what takes it too long says nothing of other questions."""
-        return nullcontext() if self.embedded else self._breakers.setdefault(name, Breaker()).watch()
+        """Return the circuit breaker of remote engines; an embedded engine is never down."""
+        return nullcontext() if self.embedded else self._breakers.setdefault(name, CircuitBreaker()).watch()
 
     def _further_names(self) -> set[str]:
-        """Other names of the default collection, where looking them up costs nothing."""
+        """Return the aliases of the default collection, if looking them up is cheap."""
         if self.settings.store != "edge":
             return set()
         aliases = self._store.aliases()
@@ -431,12 +427,12 @@ class Library:
         return {behind, *(alias for alias, target in aliases.items() if target == behind)}
 
 
-def _found(retriever: Retriever, responses: Sequence[SearchResponse]) -> list[Found]:
-    return [Found(response, response_words(retriever, response)) for response in responses]
+def _found(retriever: Retriever, responses: Sequence[SearchResponse]) -> list[SearchFound]:
+    return [SearchFound(response, response_words(retriever, response)) for response in responses]
 
 
 def _check_mode(retriever: Retriever, mode: Mode) -> None:
-    """Refuse a lexical search of a collection that cannot be searched so, as the caller's mistake."""
+    """Refuse a lexical search of a collection without lexical vectors."""
     if mode == "lexical" and retriever.analyze(mode) is None:
         raise InvalidArgument(
             "This collection has no lexical vectors", hint='Use the mode "hybrid" or "dense".'
@@ -444,7 +440,7 @@ def _check_mode(retriever: Retriever, mode: Mode) -> None:
 
 
 class _named:  # noqa: N801 - used as a function
-    """Tell of a missing collection in words that name it alone: the store's own have its address and all other names in them."""
+    """Report a missing collection without the address and the names that the store's error contains."""
 
     __slots__ = ("_name",)
 
@@ -452,10 +448,10 @@ class _named:  # noqa: N801 - used as a function
         self._name = name
 
     def __enter__(self) -> None:
-        """Begin."""
+        """Do nothing."""
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        """Put our words in place of the store's."""
+        """Replace the store's error."""
         if isinstance(error, CollectionMissing) and error.kind is ErrorKind.MISSING:
             raise CollectionMissing(
                 f"Collection '{self._name}' does not exist",

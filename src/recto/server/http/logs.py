@@ -1,4 +1,4 @@
-"""The log: one JSON object a line on standard error; never a question's text, a key, an engine's address or a stack trace."""
+"""JSON logs on standard error, without queries, keys, engine addresses or stack traces."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _FIELDS = "recto_fields"
 
 
 def set_up(secrets: Sequence[str]) -> None:
-    """Let what the service and its server say go to standard error, line by line."""
+    """Send the logs of Recto and uvicorn to standard error as JSON lines."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines(secrets))
     for name in ("recto", "uvicorn"):
@@ -28,20 +28,19 @@ def set_up(secrets: Sequence[str]) -> None:
         logger.handlers[:] = [handler]
         logger.propagate = False
         logger.setLevel(logging.INFO)
-    logging.getLogger("uvicorn.access").disabled = True  # ours knows the request's id and nothing of its text
+    logging.getLogger("uvicorn.access").disabled = True  # our own line has the request id and no query
     threading.excepthook = _thread_failed
 
 
 def _thread_failed(failed: threading.ExceptHookArgs) -> None:
-    """Write what ends a thread as everything else is written."""
-    if failed.exc_value is not None and not isinstance(
-        failed.exc_value, EOFError
-    ):  # that one is a supervisor that is gone
+    """Log an exception that ends a thread."""
+    # EOFError: uvicorn's supervisor has ended.
+    if failed.exc_value is not None and not isinstance(failed.exc_value, EOFError):
         LOG.error("a thread has ended", exc_info=failed.exc_value)
 
 
 class JsonLines(logging.Formatter):
-    """Writes a record as one line of JSON, without the given secrets."""
+    """Formats a record as one line of JSON, without the given secrets."""
 
     def __init__(self, secrets: Sequence[str] = ()) -> None:
         super().__init__()
@@ -60,27 +59,27 @@ class JsonLines(logging.Formatter):
         }
         if record.exc_info and record.exc_info[0] is not None:
             line["exception"] = record.exc_info[0].__name__
-            line["at"] = _places(record.exc_info[2])
+            line["at"] = _frames(record.exc_info[2])
             if os.environ.get("RECTO_DEBUG"):
                 line["trace"] = redacted(self.formatException(record.exc_info), *self._secrets)
         return json.dumps(line, ensure_ascii=False)
 
 
 def log_request(fields: dict[str, object]) -> None:
-    """Write the line of one request."""
+    """Log one request."""
     LOG.info("request", extra={_FIELDS: fields})
 
 
 def request_id(given: str) -> str:
-    """Return the caller's own id of a request if it is a sane one, else a new one."""
+    """Return the request id that the client sent if it is valid, else a new one."""
     return given if _REQUEST_ID.fullmatch(given) else os.urandom(8).hex()
 
 
-def _places(trace: TracebackType | None) -> list[str]:
-    """Name the functions that an exception came through, the innermost last; enough to find it, without what they were given."""
-    places = []
+def _frames(trace: TracebackType | None) -> list[str]:
+    """Return the last five functions of a traceback, the innermost last, without arguments."""
+    frames = []
     while trace is not None:
         code = trace.tb_frame.f_code
-        places.append(f"{os.path.basename(code.co_filename)}:{trace.tb_lineno} {code.co_name}")  # noqa: PTH119 - no path is opened
+        frames.append(f"{os.path.basename(code.co_filename)}:{trace.tb_lineno} {code.co_name}")  # noqa: PTH119 - no path is opened
         trace = trace.tb_next
-    return places[-5:]
+    return frames[-5:]

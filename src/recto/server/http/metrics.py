@@ -1,4 +1,4 @@
-"""What Prometheus reads: requests, times of each step, batches, engine errors, and the index that is answered from."""
+"""Prometheus metrics: requests, latencies, batches, engine errors and the index in use."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from recto.types import IndexInfo, Timings
 
 DIRECTORY = "PROMETHEUS_MULTIPROC_DIR"
-"""Where workers keep their figures for each other, if there are several; it must be set before the client is imported."""
+"""Where several workers share their metrics; set it before prometheus_client is imported."""
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
@@ -28,49 +28,52 @@ _SHOWN = 60
 
 
 class Metrics:
-    """The figures of one worker; where there are several, what is shown is the sum over all of them."""
+    """The metrics of one worker; with several workers, `render` returns the sum of all."""
 
     def __init__(self) -> None:
         self._registry = CollectorRegistry()
         registry = self._registry
         self.requests = Counter(
-            "recto_requests", "Requests answered.", ["method", "route", "status"], registry=registry
+            "recto_requests", "Responses sent.", ["method", "route", "status"], registry=registry
         )
         self.seconds = Histogram(
-            "recto_request_seconds", "Time of a request.", ["route"], buckets=_SECONDS, registry=registry
+            "recto_request_seconds", "Latency of a request.", ["route"], buckets=_SECONDS, registry=registry
         )
         self.steps = Histogram(
             "recto_step_seconds",
-            "Time of each step of a search.",
+            "Latency of each step of a search.",
             ["step"],
             buckets=_SECONDS,
             registry=registry,
         )
         self.batches = Histogram(
-            "recto_batch_questions", "Questions embedded together.", buckets=_BATCHES, registry=registry
+            "recto_batch_questions", "Queries embedded together.", buckets=_BATCHES, registry=registry
         )
         self.errors = Counter(
-            "recto_engine_errors", "Searches that an engine or index failed.", ["kind"], registry=registry
+            "recto_engine_errors",
+            "Searches that failed because of an engine or index.",
+            ["kind"],
+            registry=registry,
         )
         self.refused = Counter(
             "recto_refused", "Requests refused before any work.", ["reason"], registry=registry
         )
         self.running = Gauge(
             "recto_requests_running",
-            "Requests being answered.",
+            "Requests in progress.",
             registry=registry,
             multiprocess_mode="livesum",
         )
         self.recent = Recent()
 
     def searched(self, timings: Timings) -> None:
-        """Note the steps of a search."""
+        """Record the steps of a search."""
         self.steps.labels("embed").observe(timings.embed_ms / 1e3)
         self.steps.labels("search").observe(timings.search_ms / 1e3)
         self.recent.add(timings)
 
     def render(self, indexes: Callable[[], Iterable[IndexInfo]]) -> bytes:
-        """Return all figures as text."""
+        """Return all metrics as text."""
         shown = CollectorRegistry()
         shown.register(_Indexes(indexes))
         return (
@@ -81,14 +84,14 @@ class Metrics:
 
 
 class Recent:
-    """The last searches of this worker, for a person to look at."""
+    """Latencies of the last searches of this worker."""
 
     def __init__(self) -> None:
         self._times: deque[tuple[float, float, float]] = deque(maxlen=_RECENT)
         self._count = 0
 
     def add(self, timings: Timings) -> None:
-        """Note one."""
+        """Record a search."""
         self._count += 1
         self._times.append((timings.total_ms, timings.embed_ms, timings.search_ms))
 
@@ -113,16 +116,16 @@ def _percentiles(values: list[float]) -> dict[str, float | None]:
 
 
 class _Indexes:
-    """The indexes as they are now; asked when the figures are read, so that an old generation leaves no trace."""
+    """Metrics of the indexes; read on each scrape, so that old generations disappear."""
 
     def __init__(self, indexes: Callable[[], Iterable[IndexInfo]]) -> None:
         self._indexes = indexes
 
     def collect(self) -> Iterator[Metric]:
         generation = GaugeMetricFamily(
-            "recto_index_info", "The index that is answered from.", labels=["collection", "generation"]
+            "recto_index_info", "The index in use.", labels=["collection", "generation"]
         )
-        chunks = GaugeMetricFamily("recto_index_chunks", "Passages in the index.", labels=["collection"])
+        chunks = GaugeMetricFamily("recto_index_chunks", "Chunks in the index.", labels=["collection"])
         for info in self._indexes():
             generation.add_metric([info.collection, info.generation], 1)
             chunks.add_metric([info.collection], info.chunks)

@@ -1,40 +1,56 @@
-"""The shapes of requests and answers, for checking the former and describing both in OpenAPI."""
+"""Request and response models of the HTTP API: requests are validated, both are described in OpenAPI."""
 
 from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
 from recto.search.query import DEFAULT_TOP_K, MAX_QUERY, MAX_SCORE, MAX_TOP_K
 from recto.types import GroupBy, Mode
 
-CONTRACT_MOST = 10
-MOST_QUERIES = 32
+MAX_LIMIT = 10
+MAX_QUERIES = 32
 
 
 def _whole(value: Any) -> Any:
-    """Take 5.0 for 5, as JSON does."""
+    """Convert 5.0 to 5: JSON does not distinguish them."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _as_list(value: Any) -> Any:
+    """Accept one name instead of a list."""
+    return [value] if isinstance(value, str) else value
 
 
 Count = Annotated[int, BeforeValidator(_whole)]
 QueryText = Annotated[
     str,
     Field(
-        description=f"The question, in words: 1 to {MAX_QUERY} characters without surrounding white space.",
+        description=f"The query: 1 to {MAX_QUERY} characters without surrounding white space.",
         examples=["What is ROS 2?"],
         json_schema_extra={"minLength": 1, "pattern": r"\S"},
     ),
 ]
 CollectionName = Annotated[
-    str | None, Field(description="One of the served collections; default: the first.")
+    str | None, Field(description="A collection that the server serves; default: the first.")
 ]
-Modules = Annotated[
-    list[Annotated[str, Field(pattern=r"\S")]] | None,
-    Field(description="Only these modules.", max_length=100),
+_NAME_SCHEMA = {"type": "string", "pattern": r"\S"}
+ModuleNames = Annotated[
+    Annotated[list[Annotated[str, Field(pattern=r"\S")]], Field(max_length=100)] | None,
+    BeforeValidator(_as_list),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                _NAME_SCHEMA,
+                {"type": "array", "items": _NAME_SCHEMA, "maxItems": 100},
+                {"type": "null"},
+            ],
+            "description": "Only this module, or any of these modules.",
+        }
+    ),
 ]
-PageAddress = Annotated[str | None, Field(description="Only the page with this address.", pattern=r"\S")]
+PageUrl = Annotated[str | None, Field(description="Only the page with this URL.", pattern=r"\S")]
 MinScore = Annotated[
     float | None,
     Field(
@@ -46,24 +62,24 @@ MinScore = Annotated[
 SearchMode = Annotated[
     Mode,
     Field(
-        description="Rank by cosine similarity (dense), by BM25 (lexical), or by the weighted sum of both (hybrid)."
+        description="Rank by cosine similarity (dense), by BM25 (lexical), or by their weighted sum (hybrid)."
     ),
 ]
 Grouping = Annotated[
     GroupBy | None,
-    Field(description='"page": return the best `limit` pages with their chunks, instead of single chunks.'),
+    Field(description='"page": return the best `top_k` pages with their chunks instead of single chunks.'),
 ]
-Limit = Annotated[Count, Field(ge=1, le=MAX_TOP_K, description="How many results at most.")]
+TopK = Annotated[Count, Field(ge=1, le=MAX_TOP_K, description="The maximum number of results.")]
 
 
-class Body(BaseModel):
-    """What all request bodies share: nothing is converted, and a field that is not known is refused."""
+class RequestModel(BaseModel):
+    """Base of all request bodies: no type conversion, no unknown fields."""
 
     model_config = ConfigDict(strict=True, extra="forbid")
 
 
-class QueryRequest(Body):
-    """A search by the contract."""
+class QueryRequest(RequestModel):
+    """The body of `/retrieve`."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -71,39 +87,39 @@ class QueryRequest(Body):
         }
     )
     query: QueryText
-    limit: Annotated[Count, Field(ge=1, le=CONTRACT_MOST, description="How many results at most.")] = (
+    limit: Annotated[Count, Field(ge=1, le=MAX_LIMIT, description="The maximum number of results.")] = (
         DEFAULT_TOP_K
     )
     collection: CollectionName = None
     mode: Annotated[
         Literal["dense", "hybrid"],
-        Field(description="Rank by cosine similarity (dense), or by the words of the query, too (hybrid)."),
+        Field(description="Rank by cosine similarity (dense), or by its weighted sum with BM25 (hybrid)."),
     ] = "dense"
 
 
-class Narrowed(Body):
-    """What every search of version 1 takes."""
+class SearchParameters(RequestModel):
+    """Parameters of every search under `/v1`."""
 
-    limit: Limit = DEFAULT_TOP_K
-    modules: Modules = None
-    url: PageAddress = None
+    top_k: TopK = DEFAULT_TOP_K
+    module: ModuleNames = None
+    url: PageUrl = None
     collection: CollectionName = None
     mode: SearchMode = "hybrid"
 
 
-class SearchRequest(Narrowed):
-    """A search."""
+class SearchRequest(SearchParameters):
+    """The body of `/v1/search`."""
 
     model_config = ConfigDict(
-        json_schema_extra={"examples": [{"query": "What is ROS 2?", "limit": 3, "modules": ["ros2"]}]}
+        json_schema_extra={"examples": [{"query": "What is ROS 2?", "top_k": 3, "module": ["ros2"]}]}
     )
     query: QueryText
     min_score: MinScore = None
     group_by: Grouping = None
 
 
-class RelatedRequest(Narrowed):
-    """A search for what goes with a selected text."""
+class RelatedRequest(SearchParameters):
+    """The body of `/v1/related`."""
 
     model_config = ConfigDict(
         json_schema_extra={"examples": [{"selection": "A ROS 2 node is a process.", "question": None}]}
@@ -112,29 +128,29 @@ class RelatedRequest(Narrowed):
         str, Field(description="The selected text; a long one is cut at a sentence.", pattern=r"\S")
     ]
     question: Annotated[
-        str | None, Field(description="What the reader wants to know about it; blank is none.")
+        str | None, Field(description="A question about the selected text; blank means none.")
     ] = None
 
 
-class BatchRequest(Narrowed):
-    """Several searches at once."""
+class BatchRequest(SearchParameters):
+    """The body of `/v1/batch`."""
 
     model_config = ConfigDict(
-        json_schema_extra={"examples": [{"queries": ["What is ROS 2?", "robot navigation"], "limit": 1}]}
+        json_schema_extra={"examples": [{"queries": ["What is ROS 2?", "robot navigation"], "top_k": 1}]}
     )
-    queries: Annotated[list[QueryText], Field(min_length=1, max_length=MOST_QUERIES)]
+    queries: Annotated[list[QueryText], Field(min_length=1, max_length=MAX_QUERIES)]
     min_score: MinScore = None
     group_by: Grouping = None
 
 
-class Answer(BaseModel):
-    """What all answers share: they have these fields and no other."""
+class ResponseModel(BaseModel):
+    """Base of all responses: no unknown fields."""
 
     model_config = ConfigDict(extra="forbid")
 
 
-class ErrorBody(Answer):
-    """What every error looks like."""
+class ErrorResponse(ResponseModel):
+    """The body of every error."""
 
     model_config = ConfigDict(
         json_schema_extra={"examples": [{"error": "Query cannot be empty", "status_code": 400}]}
@@ -144,8 +160,8 @@ class ErrorBody(Answer):
     hint: str | None = None
 
 
-class Stored(Answer):
-    """A passage as it is stored, by the contract."""
+class ContractPayload(ResponseModel):
+    """A stored chunk, in the contract's format."""
 
     url: str
     title: str
@@ -156,18 +172,18 @@ class Stored(Answer):
     metadata: dict[str, Any]
 
 
-class SearchResult(Answer):
-    """One result by the contract; `content` is a preview, `payload` has the whole text."""
+class SearchResult(ResponseModel):
+    """A result of `/retrieve`; `content` is a preview, `payload` has the whole text."""
 
     score: Annotated[float, Field(ge=0, le=1)]
-    payload: Stored
+    payload: ContractPayload
     url: str
     title: str
     content: str
 
 
-class QueryResponse(Answer):
-    """The answer to a search by the contract."""
+class QueryResponse(ResponseModel):
+    """The response of `/retrieve`."""
 
     query: str
     results: list[SearchResult]
@@ -175,8 +191,8 @@ class QueryResponse(Answer):
     query_time_ms: float
 
 
-class ValidationResponse(Answer):
-    """Whether retrieval works; `last_updated` is null where it is not known."""
+class ValidationResponse(ResponseModel):
+    """The response of `/validate`; `last_updated` is null if it is unknown."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -196,33 +212,36 @@ class ValidationResponse(Answer):
     last_updated: str | None
 
 
-class PlainHit(Answer):
-    """A passage of the book, and where it stands."""
+class ChunkModel(ResponseModel):
+    """A chunk of the book; `url` opens its section."""
 
     id: str
-    text: str
-    link: str
-    page_url: str
-    page_title: str
+    title: str
+    section: str
+    url: str
     module: str
-    headings: list[str]
+    module_title: str
+    text: str
+    page_url: str
     anchor: str
     anchors: list[str]
-    chunk_index: int
-    total_chunks: int
+    headings: list[str]
+    source: str
     start_line: int
     end_line: int
-    source: str
+    chunk_index: int
+    total_chunks: int
     version: str
     locale: str
 
 
-class Passage(PlainHit):
-    """A result.
+class HitModel(ChunkModel):
+    """A chunk with its score.
 
-    `score` ranks it; `dense` is its cosine similarity and `lexical` its BM25 score, null if the mode does not compute them.
-    `above_noise` compares the cosine with the noise floor; it is null if either is unknown. `snippet` is the best part of the text in
-    one line, and `matches` are the words of the headings and the text that match the query.
+    `score` ranks the hits. `dense` is the cosine similarity and `lexical` the BM25 score; each is null if the
+    mode does not compute it. `above_noise` compares `dense` with the noise floor; it is null if either is
+    unknown. `snippet` is the best part of the text in one line. `matches` are the words of headings and text
+    that match the query.
     """
 
     rank: int
@@ -234,29 +253,30 @@ class Passage(PlainHit):
     matches: list[str]
 
 
-class PageMatch(Answer):
-    """A page of a grouped search: its score is that of its best chunk, `ranks` are its chunks' ranks in `results`."""
+class PageGroupModel(ResponseModel):
+    """A page of a grouped search; `ranks` are the ranks of its chunks in `results`."""
 
     page_url: str
-    page_title: str
+    title: str
     score: float
     ranks: list[int]
 
 
-class Times(Answer):
-    """Milliseconds of each step."""
+class TimingsModel(ResponseModel):
+    """The time of each step, in milliseconds."""
 
     embed_ms: float
     search_ms: float
     total_ms: float
 
 
-class SearchAnswer(Answer):
-    """The answer to a search, or why there is none.
+class SearchResponseModel(ResponseModel):
+    """The response of `/v1/search`.
 
-    `answerable` is the probability that the book covers the query, null if it cannot be estimated; `covered` is false if it is low.
-    `corrections` maps words that the book does not have to those that were searched for instead. `groups` is empty unless `group_by`
-    was given.
+    If `results` is empty, `outcome` and `message` say why. `answerable` is the probability that the book
+    covers the query, null if it cannot be estimated; `covered` is false if it is low. `corrections` maps
+    query words that the book does not have to the words that were searched for instead. `groups` is empty
+    unless the request has `group_by`.
     """
 
     query: str
@@ -270,13 +290,13 @@ class SearchAnswer(Answer):
     covered: bool
     corrections: dict[str, list[str]]
     noise_floor: float | None
-    results: list[Passage]
-    groups: list[PageMatch]
-    timings: Times
+    results: list[HitModel]
+    groups: list[PageGroupModel]
+    timings: TimingsModel
 
 
-class SelectionAnswer(Answer):
-    """What of a selected text was searched for."""
+class SelectionModel(ResponseModel):
+    """The part of a selected text that was searched for."""
 
     text: str
     given: int
@@ -284,90 +304,90 @@ class SelectionAnswer(Answer):
     left_out: int
 
 
-class RelatedAnswer(SearchAnswer):
-    """The answer to a search by a selected text."""
+class RelatedResponseModel(SearchResponseModel):
+    """The response of `/v1/related`."""
 
-    selection: SelectionAnswer
-
-
-class BatchAnswer(Answer):
-    """The answers, in the order of the questions."""
-
-    responses: list[SearchAnswer]
+    selection: SelectionModel
 
 
-class CollectionEntry(Answer):
-    """A collection that is served."""
+class BatchResponseModel(ResponseModel):
+    """The responses, in the order of the queries."""
+
+    responses: list[SearchResponseModel]
+
+
+class CollectionModel(ResponseModel):
+    """A collection that the server serves."""
 
     name: str
     default: bool
 
 
-class CollectionsAnswer(Answer):
-    """The collections that are served."""
+class CollectionsResponseModel(ResponseModel):
+    """The collections that the server serves."""
 
-    collections: list[CollectionEntry]
+    collections: list[CollectionModel]
 
 
-class ModuleEntry(Answer):
+class ModuleModel(ResponseModel):
     """A module of the book."""
 
     name: str
     title: str
-    passages: int
+    chunks: int
     pages: int
 
 
-class ModulesAnswer(Answer):
+class ModulesResponseModel(ResponseModel):
     """The modules of a book."""
 
     collection: str
-    modules: list[ModuleEntry]
+    modules: list[ModuleModel]
 
 
-class PageEntry(Answer):
+class PageModel(ResponseModel):
     """A page of the book."""
 
     url: str
     title: str
     module: str
-    passages: int
+    chunks: int
 
 
-class PagesAnswer(Answer):
+class PagesResponseModel(ResponseModel):
     """The pages of a book."""
 
     collection: str
-    pages: list[PageEntry]
+    pages: list[PageModel]
 
 
-class PageAnswer(Answer):
-    """A page's passages, in its order."""
+class PageResponseModel(ResponseModel):
+    """The chunks of a page, in reading order."""
 
     collection: str
     url: str
     title: str
     module: str
-    passages: list[PlainHit]
+    chunks: list[ChunkModel]
 
 
-class Alive(Answer):
-    """The process answers."""
+class HealthzResponse(ResponseModel):
+    """The process is running."""
 
     status: Literal["ok"]
     version: str
 
 
-class Ready(Answer):
-    """Searches can be answered."""
+class ReadyzResponse(ResponseModel):
+    """The server can answer searches."""
 
     status: Literal["ready"]
     collection: str
     generation: str
 
 
-class IndexAnswer(Answer):
-    """What an index is; null is what another pipeline did not write down, or what was not measured."""
+class IndexModel(ResponseModel):
+    """An index; null means not measured, or not recorded by another pipeline."""
 
     collection: str
     generation: str
@@ -380,43 +400,43 @@ class IndexAnswer(Answer):
     warnings: list[str]
 
 
-class SectionState(Answer):
-    """How a section can be found."""
+class SectionCoverageModel(ResponseModel):
+    """Whether a section can be found."""
 
     title: str
     anchor: str
     state: Literal["reached", "unreachable", "shadowed", "duplicate"]
 
 
-class PageState(Answer):
-    """How the sections of a page can be found."""
+class PageCoverageModel(ResponseModel):
+    """Whether the sections of a page can be found."""
 
     url: str
     title: str
     module: str
-    sections: list[SectionState]
+    sections: list[SectionCoverageModel]
 
 
-class CoverageAnswer(Answer):
-    """The last `recto coverage`; `current` tells whether it was of this index."""
+class CoverageModel(ResponseModel):
+    """The last run of `recto coverage`; `current` is false if it measured an older index."""
 
     made_at: str
     generation: str
     current: bool
-    pages: list[PageState]
+    pages: list[PageCoverageModel]
     reached: int
     total: int
 
 
-class FailedQuestion(Answer):
-    """A question that was not answered as expected."""
+class FailedQuestionModel(ResponseModel):
+    """A question without the expected result."""
 
     query: str
     reason: str
 
 
-class SuiteAnswer(Answer):
-    """The last `recto validate`; `current` tells whether it was of this index."""
+class SuiteModel(ResponseModel):
+    """The last run of `recto validate`; `current` is false if it measured an older index."""
 
     made_at: str
     generation: str
@@ -425,32 +445,32 @@ class SuiteAnswer(Answer):
     passed: int
     total: int
     measures: dict[str, float]
-    failed: list[FailedQuestion]
+    failed: list[FailedQuestionModel]
 
 
-class StepTimes(Answer):
-    """Milliseconds."""
+class PercentilesModel(ResponseModel):
+    """Percentiles, in milliseconds."""
 
     p50: float | None
     p95: float | None
 
 
-class LatencyAnswer(Answer):
-    """The last searches of the worker that answers."""
+class LatencyModel(ResponseModel):
+    """The last searches of the worker that handles the request."""
 
     requests: int
     p50_ms: float | None
     p95_ms: float | None
-    steps: dict[str, StepTimes]
+    steps: dict[str, PercentilesModel]
     recent: list[float]
 
 
-class HealthAnswer(Answer):
-    """How a collection is, and what to do about it."""
+class HealthResponseModel(ResponseModel):
+    """The state of a collection, and what to do about it."""
 
     validation: ValidationResponse
-    index: IndexAnswer | None
-    coverage: CoverageAnswer | None
-    suite: SuiteAnswer | None
-    latency: LatencyAnswer
+    index: IndexModel | None
+    coverage: CoverageModel | None
+    suite: SuiteModel | None
+    latency: LatencyModel
     advice: list[str]

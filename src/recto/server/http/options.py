@@ -1,4 +1,4 @@
-"""How the service is run: what flags, the environment and `.env` say, checked before anything is opened."""
+"""Options of the HTTP server from flags, the environment and `.env`, checked before anything is opened."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 from recto.errors import ConfigurationError
-from recto.server.auth import api_keys, is_loopback, unguarded
-from recto.server.limits import MOST_AT_ONCE
+from recto.server.auth import api_keys, is_loopback, key_required
+from recto.server.limits import MAX_CONCURRENCY
 from recto.settings import check_collection_name, read_dotenv, working_directory
 
 DEFAULT_COLLECTION = "humanoid_robotics_book"
@@ -21,10 +21,10 @@ _HOST = re.compile(r"[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]")
 
 @dataclass(frozen=True, slots=True)
 class ServeOptions:
-    """Where the service listens, who may ask it, and for how much; keys are kept out of its repr.
+    """Options of the HTTP server; its repr does not show keys.
 
-    `default` is answered from where neither a request nor COLLECTION_NAME names another collection.
-    `rate` is the number of requests a minute for each key (0: no limit); `timeout` and `drain` are seconds.
+    `default` is the collection if neither a request nor COLLECTION_NAME names one.
+    `rate` is the number of requests per minute for each key (0: no limit); `timeout` and `drain` are seconds.
     """
 
     host: str = "127.0.0.1"
@@ -37,22 +37,22 @@ class ServeOptions:
     hosts: tuple[str, ...] = ()
     origins: tuple[str, ...] = ()
     rate: int = 0
-    concurrency: int = MOST_AT_ONCE
+    concurrency: int = MAX_CONCURRENCY
     timeout: float = 15.0
     drain: float = 20.0
 
     @property
     def is_public(self) -> bool:
-        """Whether other machines can reach it."""
+        """Whether other machines can reach the server."""
         return not is_loopback(self.host)
 
     def warnings(self) -> list[str]:
-        """Say what is allowed and unwise."""
+        """Return what is allowed but unsafe."""
         found = []
         if self.is_public and not self.keys:
-            found.append(f"Anyone who can reach {self.host} may search: there is no RECTO_API_KEY")
+            found.append(f"Anyone who can reach {self.host} can search: RECTO_API_KEY is not set")
         if any(len(key) < _SHORT_KEY for key in self.keys):
-            found.append(f"A key in RECTO_API_KEY has fewer than {_SHORT_KEY} characters and can be guessed")
+            found.append(f"A key in RECTO_API_KEY has fewer than {_SHORT_KEY} characters: it can be guessed")
         return found
 
 
@@ -71,7 +71,7 @@ def serve_options(
     drain: float,
     environment: Mapping[str, str] | None = None,
 ) -> ServeOptions:
-    """Gather flags and variables, and refuse what is not safe or cannot be."""
+    """Combine flags and variables; raise `ConfigurationError` for values that are invalid or unsafe."""
     values = {**read_dotenv(working_directory()), **(os.environ if environment is None else environment)}
     named = _listed(collections, {}, "")
     options = ServeOptions(
@@ -92,12 +92,12 @@ def serve_options(
     for name in options.collections:
         check_collection_name(name, "--collection")
     if options.is_public and not options.keys and not options.allow_public:
-        raise unguarded(host, "listen on 127.0.0.1, or say --allow-public")
+        raise key_required(host, "listen on 127.0.0.1, or pass --allow-public")
     return options
 
 
 def _listed(given: Iterable[str], values: Mapping[str, str], name: str) -> tuple[str, ...]:
-    """Flags win over the variable; both may hold several, separated by commas."""
+    """Split flags, or else the variable, at commas."""
     source = list(given) or [values.get(name, "")]
     return tuple(dict.fromkeys(part.strip() for one in source for part in one.split(",") if part.strip()))
 
@@ -106,7 +106,7 @@ def _rate(values: Mapping[str, str]) -> int:
     text = values.get("RECTO_RATE_LIMIT", "").strip() or "0"
     if not re.fullmatch(r"[0-9]{1,7}", text):
         raise ConfigurationError(
-            "RECTO_RATE_LIMIT must be a number of requests a minute", hint="Unset it for no limit."
+            "RECTO_RATE_LIMIT must be a number of requests per minute", hint="Unset it for no limit."
         )
     return int(text)
 
@@ -114,8 +114,8 @@ def _rate(values: Mapping[str, str]) -> int:
 def _checked_host(name: str) -> str:
     if not _HOST.fullmatch(name):
         raise ConfigurationError(
-            f"{name[:80]!r} is not a host's name",
-            hint="Give it without a scheme and port: search.example.org.",
+            f"{name[:80]!r} is not a host name",
+            hint="Write it without scheme and port: search.example.org.",
         )
     return name.lower()
 
@@ -133,6 +133,6 @@ def _checked_origin(origin: str) -> str:
     if not usable:
         raise ConfigurationError(
             f"{origin[:80]!r} is not an origin",
-            hint="It looks like https://book.example.org, without a path.",
+            hint="Write it as https://book.example.org, without a path.",
         )
     return origin.lower()

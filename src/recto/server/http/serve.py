@@ -1,4 +1,4 @@
-"""Run the service: one process, or several that a supervisor replaces when they die; SIGTERM lets what is under way end."""
+"""Run the HTTP server in one process, or in several workers; SIGTERM drains requests in progress."""
 
 from __future__ import annotations
 
@@ -14,62 +14,61 @@ from typing import TYPE_CHECKING
 
 from recto._util.retry import Notify
 from recto.errors import CollectionMissing, missing_extra
+from recto.protocols import Rollback
 from recto.server.http.options import ServeOptions
-from recto.server.listening import BACKLOG, address, listen
 from recto.settings import Settings
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
     from uvicorn import Config
 
-_WORKER_SECONDS = 60
-_MULTIPROCESS = "PROMETHEUS_MULTIPROC_DIR"
+_HEALTHCHECK_SECONDS = 30
+_METRICS_DIRECTORY = "PROMETHEUS_MULTIPROC_DIR"
 
 
 @dataclass(frozen=True, slots=True)
-class Factory:
-    """Makes the application in the process that runs it; it travels to workers, which share nothing but the listening socket."""
+class AppFactory:
+    """Makes the application in each worker process; workers share only the listening socket."""
 
     settings: Settings
     options: ServeOptions
 
     def __call__(self) -> ASGIApp:
-        """Make it."""
-        from recto.server import listening as memory
+        """Make the application."""
         from recto.server.http import logs
         from recto.server.http.app import make_app
 
         logs.set_up(secrets_of(self.settings, self.options))
-        memory.share_arenas()
-        _end_with_parent()
+        _exit_with_parent()
         return make_app(self.settings, self.options, close_at_exit=True)
 
 
 def serve(settings: Settings, options: ServeOptions, notify: Notify) -> None:
-    """Listen and answer until a signal ends it."""
+    """Serve requests until a signal arrives."""
     try:
         import fastapi
         import uvicorn
+        from uvicorn.supervisors import Multiprocess
     except ImportError as error:
         raise missing_extra("The service", "serve") from error
     del fastapi
+    from recto.server.http import logs
+    from recto.server.listening import base_url, listen
+
     with listen(options.host.strip("[]"), options.port) as listener:
         _prepare(settings, options, notify)
-        with _shared_figures(options.workers), _ended_by_sigterm():
-            notify(f"Recto listens at {address(listener)}; Ctrl-C ends it.")
-            config = server_config(Factory(_shared_cores(settings, options.workers), options), options)
+        with _shared_metrics(options.workers), _graceful_sigterm():
+            notify(f"Recto listens at {base_url(listener)}; press Ctrl-C to stop.")
+            config = server_config(AppFactory(_share_cores(settings, options.workers), options), options)
             if options.workers == 1:
                 uvicorn.Server(config).run(sockets=[listener])
                 return
-            from recto.server.http import logs
-            from recto.server.listening import Supervisor
-
             logs.set_up(secrets_of(settings, options))
-            Supervisor(config, sockets=[listener]).run()
+            Multiprocess(config, sockets=[listener]).run()
 
 
 def secrets_of(settings: Settings, options: ServeOptions) -> tuple[str, ...]:
-    """Return what must not be seen in a log: keys, and where the engines are."""
+    """Return what the log must not contain: keys and the engines' addresses."""
     return (
         settings.qdrant_api_key,
         settings.cohere_api_key,
@@ -80,22 +79,22 @@ def secrets_of(settings: Settings, options: ServeOptions) -> tuple[str, ...]:
 
 
 def _prepare(settings: Settings, options: ServeOptions, notify: Notify) -> None:
-    """Tell what is wrong with the configuration before any worker starts, and index the sample book on the very first run."""
+    """Report configuration errors before any worker starts, and index the sample book on the first run."""
     from recto.api import open_collection, open_embedder, open_store
 
     embedder, store = open_embedder(settings, notify), open_store(settings, notify)
     try:
-        if settings.store == "edge" and not store.collections():
+        if isinstance(store, Rollback) and not store.collections():
             open_collection(settings, embedder, store, settings.collection_or(options.default), notify)
     except CollectionMissing as error:
-        notify(f"[WARNING] {error.message}. {error.hint} It is answered from as soon as it is there.")
+        notify(f"[WARNING] {error.message}. {error.hint} The server uses it as soon as it exists.")
     finally:
         embedder.close()
         store.close()
 
 
-def _end_with_parent() -> None:
-    """Let a worker whose supervisor was killed end too, or it would hold the port for ever."""
+def _exit_with_parent() -> None:
+    """End this worker if its supervisor is killed: otherwise it would hold the port forever."""
     from multiprocessing import parent_process
 
     parent = parent_process()
@@ -109,11 +108,11 @@ def _end_with_parent() -> None:
     threading.Thread(target=wait, daemon=True, name="recto-parent").start()
 
 
-def server_config(factory: Factory, options: ServeOptions) -> Config:
-    """Say how the server library runs the application."""
+def server_config(factory: AppFactory, options: ServeOptions) -> Config:
+    """Return uvicorn's configuration."""
     from uvicorn import Config
 
-    from recto.server.listening import IDLE_SECONDS, BoundedConnection
+    from recto.server.listening import BACKLOG, IDLE_SECONDS, BoundedConnection
 
     return Config(
         factory,
@@ -123,45 +122,41 @@ def server_config(factory: Factory, options: ServeOptions) -> Config:
         log_config=None,
         access_log=False,
         server_header=False,
-        proxy_headers=False,  # a caller could else name any address as its own, and be counted under it
+        proxy_headers=False,  # otherwise a client could choose the address that the rate limit counts
         ws="none",
         lifespan="on",
         backlog=BACKLOG,
         timeout_keep_alive=IDLE_SECONDS,
         timeout_graceful_shutdown=max(1, round(options.drain)),
-        timeout_worker_healthcheck=_WORKER_SECONDS,
+        timeout_worker_healthcheck=_HEALTHCHECK_SECONDS,
     )
 
 
-def _shared_cores(settings: Settings, workers: int) -> Settings:
-    """Share the cores among workers that would else each start a thread for every core."""
-    return (
-        settings
-        if "RECTO_THREADS" in os.environ
-        else replace(settings, threads=max(1, settings.threads // workers))
-    )
+def _share_cores(settings: Settings, workers: int) -> Settings:
+    """Divide the cores among the workers, unless RECTO_THREADS is set."""
+    if "RECTO_THREADS" in os.environ:
+        return settings
+    return replace(settings, threads=max(1, settings.threads // workers))
 
 
 @contextmanager
-def _shared_figures(workers: int) -> Iterator[None]:
-    """Give several workers a directory for their figures, so that any of them can show the sum."""
+def _shared_metrics(workers: int) -> Iterator[None]:
+    """Give several workers a directory for their metrics, so that each can show the sum."""
     if workers == 1:
         yield
         return
-    directory = tempfile.mkdtemp(prefix="recto-figures-")
-    os.environ[_MULTIPROCESS] = (
-        directory  # workers inherit it, and it must be there before they import the client
-    )
+    directory = tempfile.mkdtemp(prefix="recto-metrics-")
+    os.environ[_METRICS_DIRECTORY] = directory  # prometheus_client reads it when workers import it
     try:
         yield
     finally:
-        del os.environ[_MULTIPROCESS]
+        del os.environ[_METRICS_DIRECTORY]
         shutil.rmtree(directory, ignore_errors=True)
 
 
 @contextmanager
-def _ended_by_sigterm() -> Iterator[None]:
-    """Let SIGTERM be an ordinary end: the server sends it to itself once more when it has drained."""
+def _graceful_sigterm() -> Iterator[None]:
+    """Exit with code 0 on SIGTERM: uvicorn sends the signal to itself once more when it has drained."""
     before = signal.signal(signal.SIGTERM, lambda _number, _frame: None)
     try:
         yield

@@ -1,4 +1,4 @@
-"""What answers look like as JSON: pure functions from the core's values to plain data."""
+"""Views: pure functions from the core's values to the JSON of the responses."""
 
 from __future__ import annotations
 
@@ -12,17 +12,16 @@ from starlette.responses import Response
 
 from recto._util.names import filter_keys, nearest
 from recto.errors import ErrorKind, RectoError
-from recto.search.display import above_noise, chunk_matches, group_ranks, is_covered
+from recto.search.display import chunk_to_dict, group_ranks, hit_to_dict, is_covered, pick
 from recto.search.lexical import QueryWord
 from recto.search.pages import BookPage
-from recto.search.snippets import make_snippet
 from recto.server.http.errors import shortened
-from recto.server.limits import Refusal
+from recto.server.http.models import ChunkModel, HitModel
 from recto.types import Chunk, Hit, IndexInfo, SearchResponse
 
 
 class ModuleMissing(RectoError):
-    """The book has no such module."""
+    """The book does not have the module."""
 
     kind = ErrorKind.MISSING
     label = "Not found"
@@ -30,25 +29,25 @@ class ModuleMissing(RectoError):
 
 @dataclass(frozen=True, slots=True)
 class OutlinePage:
-    """One page, and how many passages it has; `module_keys` are all names of its module."""
+    """A page with its number of chunks; `module_keys` are all names of its module."""
 
     url: str
     title: str
     module: str
     module_keys: tuple[str, ...]
-    passages: int
+    chunks: int
     source: str
 
 
 @dataclass(frozen=True, slots=True)
 class Outline:
-    """All pages: modules in reading order, the pages of each in the order of their files. `titles` are those of the modules."""
+    """All pages in reading order; `titles` are the titles of the modules."""
 
     pages: tuple[OutlinePage, ...]
     titles: Mapping[str, str] = field(default_factory=dict)
 
     def of_module(self, module: str) -> Outline:
-        """Return the pages of one module, by any of its names, or say which modules there are."""
+        """Return the pages of a module, by any of its names."""
         asked = set(filter_keys([module]))
         found = tuple(page for page in self.pages if not asked.isdisjoint(page.module_keys))
         if not found:
@@ -61,23 +60,23 @@ class Outline:
         return Outline(found, self.titles)
 
     def modules(self) -> dict[str, tuple[int, int]]:
-        """Return each module's passages and pages, in the order of the book."""
+        """Return the numbers of chunks and pages of each module, in reading order."""
         found: dict[str, tuple[int, int]] = {}
         for page in self.pages:
-            passages, pages = found.get(page.module, (0, 0))
-            found[page.module] = (passages + page.passages, pages + 1)
+            chunks, pages = found.get(page.module, (0, 0))
+            found[page.module] = (chunks + page.chunks, pages + 1)
         return found
 
 
 def outline_of(chunks: Iterable[Chunk], modules: Sequence[tuple[str, str]] = ()) -> Outline:
-    """Gather the pages that chunks come from; `modules` are names and titles in reading order."""
+    """Collect the pages of chunks; `modules` are names and titles in reading order."""
     order = {name: place for place, (name, _) in enumerate(modules)}
     found: dict[str, OutlinePage] = {}
     for chunk in chunks:
         known = found.get(chunk.page_url)
-        passages = known.passages + 1 if known else 1
+        count = known.chunks + 1 if known else 1
         found[chunk.page_url] = OutlinePage(
-            chunk.page_url, chunk.page_title, chunk.module_name, chunk.module_keys, passages, chunk.source
+            chunk.page_url, chunk.page_title, chunk.module_name, chunk.module_keys, count, chunk.source
         )
     pages = sorted(
         found.values(), key=lambda page: (order.get(page.module, len(order)), page.source, page.url)
@@ -86,23 +85,20 @@ def outline_of(chunks: Iterable[Chunk], modules: Sequence[tuple[str, str]] = ())
 
 
 _PREVIEW = 200
+_CHUNK_FIELDS = tuple(ChunkModel.model_fields)
+_HIT_FIELDS = tuple(name for name in HitModel.model_fields if name != "rank")
 
 
-def respond(data: Mapping[str, Any], status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
-    """Write plain data as JSON; half of a surrogate pair is no character."""
+def respond(data: Mapping[str, Any]) -> Response:
+    """Return a JSON response; lone surrogates become question marks."""
     body = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode(
         "utf-8", "replace"
     )
-    return Response(body, status, headers, "application/json")
-
-
-def respond_refusal(refusal: Refusal) -> Response:
-    """Write an error."""
-    return respond(refusal.body(), refusal.status, dict(refusal.headers))
+    return Response(body, media_type="application/json")
 
 
 def contract_view(response: SearchResponse, total_ms: float) -> dict[str, Any]:
-    """Return an answer by the contract of `/retrieve`."""
+    """Return the response of `/retrieve`, in the contract's format."""
     return {
         "query": response.query,
         "results": [_contract_result(hit) for hit in response.hits],
@@ -141,7 +137,7 @@ def _contract_result(hit: Hit) -> dict[str, Any]:
 
 
 def preview(text: str) -> str:
-    """Return the beginning of a text in one line, cut between words."""
+    """Return the start of a text in one line, cut between words."""
     line = " ".join(text.split())
     if len(line) <= _PREVIEW:
         return line
@@ -150,7 +146,7 @@ def preview(text: str) -> str:
 
 
 def search_view(response: SearchResponse, words: Sequence[QueryWord]) -> dict[str, Any]:
-    """Return an answer of version 1."""
+    """Return the response of `/v1/search`."""
     return {
         "query": response.query,
         "collection": response.collection,
@@ -174,10 +170,10 @@ def search_view(response: SearchResponse, words: Sequence[QueryWord]) -> dict[st
 
 
 def related_view(response: SearchResponse, words: Sequence[QueryWord]) -> dict[str, Any]:
-    """Return an answer of version 1 to a selected text."""
+    """Return the response of `/v1/related`."""
     chosen = response.selection
     if chosen is None:
-        raise ValueError("the response is not one to a selected text")
+        raise ValueError("the response has no selection")
     return search_view(response, words) | {
         "selection": {
             "text": chosen.text,
@@ -189,70 +185,40 @@ def related_view(response: SearchResponse, words: Sequence[QueryWord]) -> dict[s
 
 
 def _ranked(rank: int, hit: Hit, response: SearchResponse, words: Sequence[QueryWord]) -> dict[str, Any]:
-    return passage_view(hit.chunk) | {
-        "rank": rank,
-        "score": round(hit.score, 6),
-        "dense": None if hit.dense is None else round(hit.dense, 6),
-        "lexical": None if hit.lexical is None else round(hit.lexical, 6),
-        "above_noise": above_noise(hit, response),
-        "snippet": make_snippet(hit.chunk.text, words).text,
-        "matches": list(chunk_matches(hit.chunk, words)),
-    }
-
-
-def passage_view(chunk: Chunk) -> dict[str, Any]:
-    """Return a passage and where it stands."""
-    return {
-        "id": chunk.id,
-        "text": chunk.text,
-        "link": chunk.link,
-        "page_url": chunk.page_url,
-        "page_title": chunk.page_title,
-        "module": chunk.module_name,
-        "headings": list(chunk.headings),
-        "anchor": chunk.anchor,
-        "anchors": list(chunk.anchors),
-        "chunk_index": chunk.chunk_index,
-        "total_chunks": chunk.total_chunks,
-        "start_line": chunk.start_line,
-        "end_line": chunk.end_line,
-        "source": chunk.source,
-        "version": chunk.version,
-        "locale": chunk.locale,
-    }
+    return {"rank": rank} | pick(hit_to_dict(hit, response, words, digits=6), _HIT_FIELDS)
 
 
 def page_view(collection: str, page: BookPage) -> dict[str, Any]:
-    """Return a page's passages in order."""
+    """Return the chunks of a page in reading order."""
     return {
         "collection": collection,
         "url": page.url,
         "title": page.title,
         "module": page.module,
-        "passages": [passage_view(chunk) for chunk in page.chunks],
+        "chunks": [pick(chunk_to_dict(chunk), _CHUNK_FIELDS) for chunk in page.chunks],
     }
 
 
 def modules_view(collection: str, outline: Outline) -> dict[str, Any]:
-    """Return the modules with their sizes."""
+    """Return the modules with their numbers of chunks and pages."""
     modules = [
-        {"name": name, "title": outline.titles.get(name, name), "passages": passages, "pages": pages}
-        for name, (passages, pages) in outline.modules().items()
+        {"name": name, "title": outline.titles.get(name, name), "chunks": chunks, "pages": pages}
+        for name, (chunks, pages) in outline.modules().items()
     ]
     return {"collection": collection, "modules": modules}
 
 
 def pages_view(collection: str, outline: Outline) -> dict[str, Any]:
-    """Return the pages."""
+    """Return the pages with their numbers of chunks."""
     pages = [
-        {"url": page.url, "title": page.title, "module": page.module, "passages": page.passages}
+        {"url": page.url, "title": page.title, "module": page.module, "chunks": page.chunks}
         for page in outline.pages
     ]
     return {"collection": collection, "pages": pages}
 
 
 def timestamp(info: IndexInfo) -> str | None:
-    """Return when an index was made, as the contract writes it, if that is known."""
+    """Return when an index was made, in the contract's format, or None if it is unknown."""
     if info.fingerprint is None:
         return None
     try:

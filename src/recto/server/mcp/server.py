@@ -1,4 +1,4 @@
-"""The protocol's requests, answered from the book: tools, and a resource for each page."""
+"""The MCP server: tools, and a resource for each page of the book."""
 
 from __future__ import annotations
 
@@ -19,65 +19,67 @@ from recto import __version__
 from recto._util.retry import Notify
 from recto.errors import ErrorKind, PageMissing, RectoError
 from recto.search.retriever import Retriever
-from recto.server.mcp.tools import INSTRUCTIONS, TOOLS, BookTool, checked, whole_page
+from recto.server.mcp.tools import INSTRUCTIONS, TOOLS, BookTool, check_arguments, whole_page
 
-_PATIENCE = 20.0  # seconds; clients give a tool about a minute, and the very first run indexes a book
+_OPEN_TIMEOUT = 20.0  # seconds; clients wait about a minute, and the first run indexes a book
 
 
 class StillOpening(RectoError):
-    """The book is being opened or indexed, and that takes longer than a caller should wait."""
+    """The book is still being opened or indexed."""
 
     kind = ErrorKind.BUSY
     label = ""
 
 
 class LazyRetriever:
-    """Hands out the retriever once `prepare` has succeeded; until then every request tries it, so that none needs a restart."""
+    """Opens a retriever in the background; if `prepare` fails, the next request tries again."""
 
     def __init__(
-        self, retriever: Retriever, prepare: Callable[[], object], notify: Notify, patience: float = _PATIENCE
+        self,
+        retriever: Retriever,
+        prepare: Callable[[], object],
+        notify: Notify,
+        open_timeout: float = _OPEN_TIMEOUT,
     ) -> None:
         self._retriever = retriever
         self._prepare = prepare
         self._notify = notify
-        self._patience = patience
+        self._open_timeout = open_timeout
         self._opening: Task[object] | None = None
         self._is_open = False
 
     async def retriever(self) -> Retriever:
-        """Return the retriever of a collection that could be searched when it was opened."""
+        """Return the retriever; wait until it is open."""
         if not self._is_open:
             await self._open()
         return self._retriever
 
     @asynccontextmanager
     async def run(self) -> AsyncIterator[None]:
-        """Begin to open the book without keeping anyone waiting, and let go of this event loop's connections at the end."""
-        beginning = create_task(self._begin())
+        """Start to open the book, and close this event loop's connections at the end."""
+        opening = create_task(self._warm_up())
         try:
             yield
         finally:
-            beginning.cancel()
-            await gather(
-                beginning, return_exceptions=True
-            )  # what went wrong in it, the next request meets again and reports
+            opening.cancel()
+            await gather(opening, return_exceptions=True)  # the next request reports the same error
             await self._retriever.aclose()
 
-    async def _begin(self) -> None:
+    async def _warm_up(self) -> None:
         try:
             retriever = await self.retriever()
             await to_thread(retriever.embedder.warm_up)
         except StillOpening:
-            pass  # it goes on, and whoever opens it tells how far it is
+            pass  # it continues, and reports its progress
         except RectoError as error:
             self._notify(f"[WARNING] {error}. {error.hint}".rstrip())
 
     async def _open(self) -> None:
-        """Open the book, or wait for whoever is doing it, but not for ever."""
+        """Open the book, or wait until another task has opened it; raise `StillOpening` after the timeout."""
         if self._opening is None or self._opening.done():
             self._opening = create_task(to_thread(self._prepare))
         opening = self._opening
-        if not (await wait({opening}, timeout=self._patience))[0]:
+        if not (await wait({opening}, timeout=self._open_timeout))[0]:
             raise StillOpening("The book is still being opened or indexed", hint="Ask again in a minute.")
         opening.result()
         self._is_open = True
@@ -86,7 +88,7 @@ class LazyRetriever:
 PAGE_SCHEME = "recto://pages/"
 MARKDOWN = "text/markdown"
 LISTED = 200
-"""How many pages are listed at once; a cursor leads to the next ones."""
+"""How many pages are listed at once; the cursor gets the next ones."""
 
 _LOG = logging.getLogger("recto.server.mcp")
 _READS_ONLY = wire.ToolAnnotations(
@@ -95,8 +97,8 @@ _READS_ONLY = wire.ToolAnnotations(
 _Context = ServerRequestContext[Any]
 
 
-def build_server(desk: LazyRetriever) -> Server[None]:
-    """Make a server that answers from a book; it opens the book when it is run."""
+def build_server(lazy: LazyRetriever) -> Server[None]:
+    """Return the MCP server; it opens the book when it runs."""
     tools = {tool.name: tool for tool in TOOLS}
     listed = wire.ListToolsResult(tools=[_listed_tool(tool) for tool in TOOLS])
 
@@ -109,12 +111,12 @@ def build_server(desk: LazyRetriever) -> Server[None]:
                 wire.INVALID_PARAMS,
                 f"There is no tool '{params.name[:80]}'. The tools are: {', '.join(tools)}.",
             )
-        return await _call(desk, tools[params.name], params.arguments)
+        return await _call(lazy, tools[params.name], params.arguments)
 
     async def list_resources(
         _context: _Context, params: wire.PaginatedRequestParams | None
     ) -> wire.ListResourcesResult:
-        return await _list_pages(desk, params.cursor if params else None)
+        return await _list_pages(lazy, params.cursor if params else None)
 
     async def list_templates(_context: _Context, _params: object) -> wire.ListResourceTemplatesResult:
         return wire.ListResourceTemplatesResult(resource_templates=[_template()])
@@ -122,11 +124,11 @@ def build_server(desk: LazyRetriever) -> Server[None]:
     async def read_resource(
         _context: _Context, params: wire.ReadResourceRequestParams
     ) -> wire.ReadResourceResult:
-        return await _read(desk, params.uri)
+        return await _read(lazy, params.uri)
 
     @asynccontextmanager
     async def lifespan(_server: Server[None]) -> AsyncIterator[None]:
-        async with desk.run():
+        async with lazy.run():
             yield
 
     return Server(
@@ -144,33 +146,33 @@ def build_server(desk: LazyRetriever) -> Server[None]:
 
 
 def page_uri(address: str) -> str:
-    """Return the resource of a page."""
+    """Return the resource URI of a page."""
     return PAGE_SCHEME + quote(address, safe="")
 
 
-async def _call(desk: LazyRetriever, tool: BookTool, arguments: dict[str, Any] | None) -> wire.CallToolResult:
-    """Carry a tool out; what goes wrong is an answer that the agent can act upon."""
+async def _call(lazy: LazyRetriever, tool: BookTool, arguments: dict[str, Any] | None) -> wire.CallToolResult:
+    """Call a tool; return errors as results that the agent can act on."""
     try:
-        asked = checked(tool.arguments, arguments)
-        result = await tool.run(await desk.retriever(), asked)
-    except Exception as error:  # noqa: BLE001 - an agent must learn of every failure, and of nothing inside us
+        asked = check_arguments(tool.arguments, arguments)
+        result = await tool.run(await lazy.retriever(), asked)
+    except Exception as error:  # noqa: BLE001 - the agent must see every failure, without internals
         return wire.CallToolResult(content=[wire.TextContent(text=_explained(error))], is_error=True)
     return wire.CallToolResult(
         content=[wire.TextContent(text=tool.text(result))], structured_content=result.model_dump(mode="json")
     )
 
 
-async def _list_pages(desk: LazyRetriever, cursor: str | None) -> wire.ListResourcesResult:
-    """List pages by address, those after the cursor, which is the last address of the list before."""
+async def _list_pages(lazy: LazyRetriever, cursor: str | None) -> wire.ListResourcesResult:
+    """List the pages after the cursor, which is the last URL of the list before."""
     with _protocol_errors():
-        retriever = await desk.retriever()
+        retriever = await lazy.retriever()
         pages = await to_thread(retriever.pages)
     addresses = sorted(pages)
     begin = bisect_right(addresses, cursor) if cursor else 0
     shown = addresses[begin : begin + LISTED]
     resources = [
         wire.Resource(
-            uri=page_uri(address), name=address, description=f"{pages[address]} passages", mime_type=MARKDOWN
+            uri=page_uri(address), name=address, description=f"{pages[address]} chunks", mime_type=MARKDOWN
         )
         for address in shown
     ]
@@ -178,14 +180,14 @@ async def _list_pages(desk: LazyRetriever, cursor: str | None) -> wire.ListResou
     return wire.ListResourcesResult(resources=resources, next_cursor=shown[-1] if more else None)
 
 
-async def _read(desk: LazyRetriever, uri: str) -> wire.ReadResourceResult:
+async def _read(lazy: LazyRetriever, uri: str) -> wire.ReadResourceResult:
     with _protocol_errors():
         if not uri.startswith(PAGE_SCHEME):
             raise PageMissing(
                 f"There is no resource '{uri[:200]}'",
                 hint=f"Pages are {PAGE_SCHEME}ADDRESS, percent-encoded.",
             )
-        retriever = await desk.retriever()
+        retriever = await lazy.retriever()
         markdown = await to_thread(whole_page, retriever, unquote(uri.removeprefix(PAGE_SCHEME)))
     return wire.ReadResourceResult(
         contents=[wire.TextResourceContents(uri=uri, text=markdown, mime_type=MARKDOWN)]
@@ -204,7 +206,7 @@ def _listed_tool(tool: BookTool) -> wire.Tool:
 
 
 def _inlined(schema: dict[str, Any]) -> dict[str, Any]:
-    """Put definitions where they are used, as not every client follows references, and those that do pay for it with every answer."""
+    """Replace references by their definitions: not every client resolves them."""
     definitions = schema.pop("$defs", {})
 
     def walked(part: Any) -> Any:
@@ -224,28 +226,28 @@ def _template() -> wire.ResourceTemplate:
         uri_template=PAGE_SCHEME + "{address}",
         name="page",
         title="A page of the book",
-        description="A page as Markdown, by its address; with an #anchor in the address, one section of it.",
+        description="A page as Markdown, by its URL; with an #anchor, one section of it.",
         mime_type=MARKDOWN,
     )
 
 
 @contextmanager
 def _protocol_errors() -> Iterator[None]:
-    """Turn what goes wrong with a resource into an error of the protocol."""
+    """Turn exceptions into protocol errors."""
     try:
         yield
-    except Exception as error:  # noqa: BLE001 - as with tools; the protocol's own layer would send whatever text the error has
-        asked_wrongly = isinstance(error, RectoError) and error.kind in (
+    except Exception as error:  # noqa: BLE001 - the SDK would send the text of any exception
+        is_caller_error = isinstance(error, RectoError) and error.kind in (
             ErrorKind.MISSING,
             ErrorKind.ARGUMENT,
         )
         raise MCPError(
-            wire.INVALID_PARAMS if asked_wrongly else wire.INTERNAL_ERROR, _explained(error)
+            wire.INVALID_PARAMS if is_caller_error else wire.INTERNAL_ERROR, _explained(error)
         ) from None
 
 
 def _explained(error: Exception) -> str:
-    """Return what went wrong and what to do, without anything of our insides."""
+    """Return the message and the hint of an error, without internals."""
     if isinstance(error, RectoError):
         return f"{error}. {error.hint}".strip()
     _LOG.error(
@@ -253,4 +255,7 @@ def _explained(error: Exception) -> str:
         type(error).__name__,
         exc_info=error if os.environ.get("RECTO_DEBUG") else None,
     )
-    return f"Unexpected error: {type(error).__name__}. This is a fault of Recto; RECTO_DEBUG=1 shows on standard error where it happened."
+    return (
+        f"Unexpected error: {type(error).__name__}. This is a bug in Recto; "
+        "set RECTO_DEBUG=1 to see the traceback on standard error."
+    )

@@ -1,4 +1,4 @@
-"""The tools: what each is for, in words for an agent, and what it does."""
+"""The MCP tools: their arguments, results and descriptions."""
 
 from __future__ import annotations
 
@@ -13,44 +13,40 @@ from recto.errors import InvalidArgument
 from recto.search import display
 from recto.search.display import response_words
 from recto.search.lexical import QueryWord
-from recto.search.query import DEFAULT_TOP_K, MAX_QUERY
+from recto.search.query import DEFAULT_TOP_K, MAX_QUERY, MAX_SCORE
 from recto.search.retriever import Retriever
-from recto.search.snippets import make_snippet
-from recto.types import HEADING_SEPARATOR, Chunk, Filters, Hit, Mode, Outcome, SearchResponse
+from recto.types import HEADING_SEPARATOR, Chunk, Filters, GroupBy, Mode, Outcome, SearchResponse
 
-MOST_PASSAGES = 20
+MAX_TOP_K = 20
+_DIGITS = 4
 
 
-def _several(given: Any) -> Any:
-    """Take one name, or several in one text, as agents write them now and then."""
+def _split(given: Any) -> Any:
+    """Accept one name, or several in one text: agents send both."""
     return [part for part in given.split(",") if part.strip()] if isinstance(given, str) else given
 
 
 Name = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
-Modules = Annotated[
+ModuleNames = Annotated[
     list[Name] | None,
-    BeforeValidator(_several),
-    Field(
-        description="Only these modules, by the names that list_modules gives; leave it out to search the whole book."
-    ),
+    BeforeValidator(_split),
+    Field(description="Only these modules, by their names in list_modules; omit it to search all."),
 ]
 SearchMode = Annotated[
     Mode,
-    Field(
-        description="hybrid: by meaning and by words. dense: by meaning alone. lexical: by words alone, for exact names and codes."
-    ),
+    Field(description="dense: by meaning. lexical: by words, for exact names and codes. hybrid: both."),
 ]
-Limit = Annotated[int, Field(ge=1, le=MOST_PASSAGES, description="How many passages at most.")]
+TopK = Annotated[int, Field(ge=1, le=MAX_TOP_K, description="The maximum number of results.")]
 
 
-class Arguments(BaseModel):
-    """A tool's arguments; names that it does not know are refused, so that no filter is dropped in silence."""
+class ToolArguments(BaseModel):
+    """Arguments of a tool; unknown names are errors, so that no filter is ignored silently."""
 
     model_config = ConfigDict(extra="forbid")
 
 
-class SearchArguments(Arguments):
-    """The arguments of `search_book`."""
+class SearchArguments(ToolArguments):
+    """Arguments of `search_book`."""
 
     query: Annotated[
         str,
@@ -58,18 +54,25 @@ class SearchArguments(Arguments):
             description=f"A question or a few words, up to {MAX_QUERY} characters, in the book's language."
         ),
     ]
-    limit: Limit = DEFAULT_TOP_K
-    modules: Modules = None
-    page: Annotated[Name | None, Field(description="Only the page with this address.")] = None
+    top_k: TopK = DEFAULT_TOP_K
+    min_score: Annotated[
+        float | None,
+        Field(ge=-1, le=MAX_SCORE, description="Only results with at least this score; usually omitted."),
+    ] = None
+    module: ModuleNames = None
+    url: Annotated[Name | None, Field(description="Only the page with this URL.")] = None
     mode: SearchMode = "hybrid"
+    group_by: Annotated[
+        GroupBy | None, Field(description="page: return the best `top_k` pages with all their results.")
+    ] = None
 
     def filters(self) -> Filters:
-        """Return what the search is narrowed to."""
-        return Filters(tuple(self.modules or ()), self.page)
+        """Return the filters of the search."""
+        return Filters(tuple(self.module or ()), self.url)
 
 
-class RelatedArguments(Arguments):
-    """The arguments of `related_passages`."""
+class RelatedArguments(ToolArguments):
+    """Arguments of `related_passages`."""
 
     selection: Annotated[
         str, Field(description="The text that the reader has in front of them, as it is in the book.")
@@ -77,35 +80,32 @@ class RelatedArguments(Arguments):
     question: Annotated[
         str | None, Field(description="What the reader wants to know about it, if they said so.")
     ] = None
-    limit: Limit = DEFAULT_TOP_K
-    modules: Modules = None
+    top_k: TopK = DEFAULT_TOP_K
+    module: ModuleNames = None
     mode: SearchMode = "hybrid"
 
     def filters(self) -> Filters:
-        """Return what the search is narrowed to."""
-        return Filters(tuple(self.modules or ()))
+        """Return the filters of the search."""
+        return Filters(tuple(self.module or ()))
 
 
-class PageArguments(Arguments):
-    """The arguments of `read_page`."""
+class PageArguments(ToolArguments):
+    """Arguments of `read_page`."""
 
-    address: Annotated[
-        Name,
-        Field(
-            description="A page's address; with an #anchor behind it, only that section. Take it from a `link`."
-        ),
+    url: Annotated[
+        Name, Field(description="The `url` of a result or a page; with an #anchor, only that section.")
     ]
     part: Annotated[
         int, Field(ge=1, description="Which part of a long page; the result says how many there are.")
     ] = 1
 
 
-class NoArguments(Arguments):
-    """A tool that needs to know nothing."""
+class NoArguments(ToolArguments):
+    """A tool without arguments."""
 
 
-def checked(model: type[Arguments], given: dict[str, Any] | None) -> Any:
-    """Return the arguments as a tool wants them, or say in a sentence what is wrong with them."""
+def check_arguments(model: type[ToolArguments], given: dict[str, Any] | None) -> Any:
+    """Validate the arguments; raise `InvalidArgument` with all errors in one sentence."""
     try:
         return model.model_validate(given or {})
     except ValidationError as error:
@@ -117,17 +117,16 @@ def checked(model: type[Arguments], given: dict[str, Any] | None) -> Any:
         raise InvalidArgument("; ".join(faults), hint=f"The arguments are: {names}.") from error
 
 
-_DIGITS = 4
+class McpHit(BaseModel):
+    """A chunk of the book with its score."""
 
-
-class Passage(BaseModel):
-    """A passage of the book and where it stands."""
-
-    link: Annotated[str, Field(description="Cite this: the address that opens the section.")]
+    url: Annotated[str, Field(description="Cite this: it opens the section.")]
     title: Annotated[str, Field(description="The page's title.")]
+    section: Annotated[str, Field(description="The heading of the section.")]
     module: str
-    headings: Annotated[list[str], Field(description="The path from the page's title down to the passage.")]
-    score: Annotated[float, Field(description="What ranks the passages; compare it within one answer only.")]
+    module_title: str
+    headings: Annotated[list[str], Field(description="The path from the page's title down to the section.")]
+    score: Annotated[float, Field(description="Ranks the results; compare it within one response only.")]
     dense: Annotated[float | None, Field(description="Cosine similarity to the query, if it was computed.")]
     lexical: Annotated[
         float | None, Field(description="BM25 score of the query's words, if it was computed.")
@@ -136,20 +135,19 @@ class Passage(BaseModel):
         bool | None, Field(description="False: as unrelated texts score in this book. Null: not measured.")
     ]
     matches: Annotated[
-        list[str], Field(description="Words of the passage and its headings that match the query.")
+        list[str], Field(description="Words of the text and its headings that match the query.")
     ]
     snippet: Annotated[str, Field(description="The part of the text around the best matches, in one line.")]
     text: str
 
 
-class SearchResult(BaseModel):
-    """What was found, best first, or why nothing was."""
+class McpSearchResult(BaseModel):
+    """The hits, best first; if there are none, `message` says why."""
 
     outcome: Annotated[
-        Outcome,
-        Field(description="found, no_match, or filtered_out: the filters leave no passage to search."),
+        Outcome, Field(description="found, no_match, or filtered_out: the filters exclude every chunk.")
     ]
-    message: Annotated[str, Field(description="What to make of the answer, if there is something to say.")]
+    message: Annotated[str, Field(description="What to know before you use the results; may be empty.")]
     collection: str
     mode: Mode
     answerable: Annotated[
@@ -162,24 +160,24 @@ class SearchResult(BaseModel):
     ]
     noise_floor: Annotated[
         float | None,
-        Field(description="A cosine below this means nothing in this book; null if it was not measured."),
+        Field(description="A `dense` below this is noise in this book; null if it was not measured."),
     ]
-    passages: list[Passage]
+    results: list[McpHit]
     warnings: list[str]
     took_ms: Annotated[float, Field(description="How long the search took, in milliseconds.")]
 
 
-class RelatedResult(SearchResult):
-    """What goes with a selected text."""
+class McpRelatedResult(McpSearchResult):
+    """Hits that are related to a selected text."""
 
     searched_for: Annotated[str, Field(description="The part of the selection that was searched for.")]
-    left_out: Annotated[int, Field(description="Passages left out because they hold the selection itself.")]
+    left_out: Annotated[int, Field(description="Chunks left out because they contain the selection itself.")]
 
 
-class PageResult(BaseModel):
+class McpPage(BaseModel):
     """A page of the book, or a section of it."""
 
-    link: Annotated[str, Field(description="Cite this.")]
+    url: Annotated[str, Field(description="Cite this.")]
     title: str
     module: str
     markdown: str
@@ -188,121 +186,102 @@ class PageResult(BaseModel):
     note: str
 
 
-class Module(BaseModel):
-    """A part of the book that a search can be narrowed to."""
+class McpModule(BaseModel):
+    """A module of the book; use `name` to filter a search."""
 
     name: str
     title: str
-    passages: int
+    chunks: int
 
 
-class ModulesResult(BaseModel):
-    """What the book consists of."""
+class McpModules(BaseModel):
+    """The modules of the book."""
 
     collection: str
     pages: int
-    modules: list[Module]
+    modules: list[McpModule]
 
 
-def search_result(response: SearchResponse, words: Sequence[QueryWord]) -> SearchResult:
-    """Put a response into the tool's words."""
-    return SearchResult(
+def search_result(response: SearchResponse, words: Sequence[QueryWord]) -> McpSearchResult:
+    """Convert a response into the tool's result."""
+    fields = tuple(McpHit.model_fields)
+    return McpSearchResult(
         outcome=response.outcome,
         message=_message(response),
         collection=response.collection,
         mode=response.mode,
         answerable=response.answerable,
         corrections={word: list(meant) for word, meant in response.corrections},
-        noise_floor=_rounded(response.noise_floor),
-        passages=[_passage(hit, response, words) for hit in response.hits],
+        noise_floor=None if response.noise_floor is None else round(response.noise_floor, _DIGITS),
+        results=[
+            McpHit(**display.pick(display.hit_to_dict(hit, response, words, _DIGITS), fields))
+            for hit in response.hits
+        ],
         warnings=list(response.warnings),
         took_ms=round(response.timings.total_ms, 2),
     )
 
 
-def related_result(response: SearchResponse, words: Sequence[QueryWord]) -> RelatedResult:
-    """Put the response to a selected text into the tool's words."""
+def related_result(response: SearchResponse, words: Sequence[QueryWord]) -> McpRelatedResult:
+    """Convert the response to a selected text into the tool's result."""
     selection = response.selection
-    return RelatedResult(
+    return McpRelatedResult(
         **dict(search_result(response, words)),
         searched_for=selection.text if selection else response.query,
         left_out=selection.left_out if selection else 0,
     )
 
 
-def _passage(hit: Hit, response: SearchResponse, words: Sequence[QueryWord]) -> Passage:
-    chunk = hit.chunk
-    return Passage(
-        link=chunk.link,
-        title=chunk.page_title,
-        module=chunk.module_name,
-        headings=list(chunk.headings),
-        score=round(hit.score, _DIGITS),
-        dense=_rounded(hit.dense),
-        lexical=_rounded(hit.lexical),
-        above_noise=display.above_noise(hit, response),
-        matches=list(display.chunk_matches(chunk, words)),
-        snippet=make_snippet(chunk.text, words).text,
-        text=chunk.text,
-    )
-
-
-def _rounded(number: float | None) -> float | None:
-    return None if number is None else round(number, _DIGITS)
-
-
 def _message(response: SearchResponse) -> str:
-    """Say what an agent should know before it reads the passages."""
-    said = display.corrections_of(response)
+    """Return what an agent should know before it reads the results."""
+    parts = display.corrections_of(response)
     if response.hits and not display.is_covered(response):
-        said.append(
-            f"{display.NOT_COVERED} The passages below are the nearest there are; most likely none of them answers the query."
+        parts.append(
+            f"{display.NOT_COVERED} These are the nearest chunks; most likely none of them answers the query."
         )
-    return " ".join((*said, response.message)).strip()
+    return " ".join((*parts, response.message)).strip()
 
 
-def search_text(result: SearchResult) -> str:
-    """Write passages with their citations."""
+def search_text(result: McpSearchResult) -> str:
+    """Return the hits with their citations as text."""
     blocks = [
         line for line in (result.message, *(f"Warning: {warning}" for warning in result.warnings)) if line
     ]
-    blocks += [_text_passage(number, passage) for number, passage in enumerate(result.passages, 1)]
+    blocks += [_hit_text(number, hit) for number, hit in enumerate(result.results, 1)]
     return "\n\n".join(blocks)
 
 
-def page_text(result: PageResult) -> str:
-    """Write a page below its title."""
-    head = f"{result.title} ({result.module})\n{result.link}"
+def page_text(result: McpPage) -> str:
+    """Return a page as text."""
+    head = f"{result.title} ({result.module})\n{result.url}"
     return "\n\n".join(block for block in (head, result.markdown, result.note) if block)
 
 
-def modules_text(result: ModulesResult) -> str:
-    """Write one line a module."""
-    lines = [f"- {module.name}: {module.passages} passages" for module in result.modules]
+def modules_text(result: McpModules) -> str:
+    """Return the modules as text, one per line."""
+    lines = [f"- {module.name}: {module.chunks} chunks" for module in result.modules]
     return "\n".join([f"{result.collection}: {result.pages} pages", *lines])
 
 
-def _text_passage(number: int, passage: Passage) -> str:
-    facts = [f"module {passage.module}", f"score {passage.score:.3f}"]
-    facts += ["weak"] if passage.above_noise is False else []
-    facts += [f"matches: {', '.join(passage.matches)}"] if passage.matches else []
-    place = HEADING_SEPARATOR.join(passage.headings) or passage.title
-    return f"[{number}] {place} ({'; '.join(facts)})\n{passage.link}\n\n{passage.text}"
+def _hit_text(number: int, hit: McpHit) -> str:
+    facts = [f"module {hit.module}", f"score {hit.score:.3f}"]
+    facts += ["weak"] if hit.above_noise is False else []
+    facts += [f"matches: {', '.join(hit.matches)}"] if hit.matches else []
+    path = HEADING_SEPARATOR.join(hit.headings) or hit.title
+    return f"[{number}] {path} ({'; '.join(facts)})\n{hit.url}\n\n{hit.text}"
 
 
-LONGEST_PART = (
-    20_000  # characters of passages: some five thousand tokens, which every client lets a tool return
-)
+MAX_PART = 20_000  # characters, about 5,000 tokens: every client accepts a tool result of this size
 
 
-def whole_page(retriever: Retriever, address: str) -> str:
-    """Return a page, or the section that its anchor opens."""
-    return retriever.page(address).markdown(address.partition("#")[2])
+def whole_page(retriever: Retriever, url: str) -> str:
+    """Return a page, or the section of its anchor, as Markdown."""
+    return retriever.page(url).markdown(url.partition("#")[2])
 
 
-def page_part(retriever: Retriever, address: str, part: int) -> PageResult:
-    """Return one part of a page, or of the section that its anchor opens."""
-    page, anchor = retriever.page(address), address.partition("#")[2]
+def page_part(retriever: Retriever, url: str, part: int) -> McpPage:
+    """Return one part of a page, or of the section of its anchor."""
+    page, anchor = retriever.page(url), url.partition("#")[2]
     parts = _parts(page.section(anchor) if anchor else page.chunks)
     if part > len(parts):
         raise InvalidArgument(
@@ -310,9 +289,12 @@ def page_part(retriever: Retriever, address: str, part: int) -> PageResult:
         )
     note = ""
     if part < len(parts):
-        note = f"This is part {part} of {len(parts)}. Call read_page with part={part + 1} for the next, or with an #anchor for one section."
-    return PageResult(
-        link=f"{page.url}#{anchor}" if anchor else page.url,
+        note = (
+            f"This is part {part} of {len(parts)}. Call read_page with part={part + 1} for the next, "
+            "or with an #anchor for one section."
+        )
+    return McpPage(
+        url=f"{page.url}#{anchor}" if anchor else page.url,
         title=page.title,
         module=page.module,
         markdown=replace(page, chunks=parts[part - 1]).markdown(),
@@ -323,114 +305,121 @@ def page_part(retriever: Retriever, address: str, part: int) -> PageResult:
 
 
 def _parts(chunks: Sequence[Chunk]) -> list[tuple[Chunk, ...]]:
-    """Put as many passages in a row together as may be returned at once."""
+    """Group consecutive chunks into parts of at most `MAX_PART` characters."""
     parts: list[list[Chunk]] = []
     room = 0
-    for chunk in _bounded(chunks):
+    for chunk in _split_long(chunks):
         if not parts or len(chunk.text) > room:
             parts.append([])
-            room = LONGEST_PART
+            room = MAX_PART
         parts[-1].append(chunk)
         room -= len(chunk.text)
     return [tuple(part) for part in parts]
 
 
-def _bounded(chunks: Sequence[Chunk]) -> Iterator[Chunk]:
-    """Cut passages that are too long by themselves; only collections that others made have them."""
+def _split_long(chunks: Sequence[Chunk]) -> Iterator[Chunk]:
+    """Split chunks that are longer than a part; only collections of other pipelines have them."""
     for chunk in chunks:
-        for start in range(0, max(1, len(chunk.text)), LONGEST_PART):
-            yield replace(chunk, text=chunk.text[start : start + LONGEST_PART])
+        for start in range(0, max(1, len(chunk.text)), MAX_PART):
+            yield replace(chunk, text=chunk.text[start : start + MAX_PART])
 
 
 INSTRUCTIONS = (
-    "This server reads one textbook. Start with search_book; read more around a passage with read_page, passing its `link`; use "
-    "related_passages when the user has selected text. Answer from what the book says and cite each statement by the passage's `link`. "
-    "If `answerable` is below 0.5, say that the book does not seem to cover the question instead of answering from the passages. "
-    "Scores say little by themselves: where `above_noise` is false, the passage most likely has nothing to do with the question."
+    "This server reads one textbook. Start with search_book. To read more around a result, call read_page "
+    "with its `url`. Use related_passages when the user has selected text. Answer from what the book "
+    "says, and cite each statement by the `url` of the result. If `answerable` is below 0.5, say that the "
+    "book does not seem to cover the question instead of answering from the results. Scores mean little "
+    "by themselves: if `above_noise` is false, the result most likely has nothing to do with the "
+    "question."
 )
 
 
 @dataclass(frozen=True, slots=True)
 class BookTool:
-    """A tool: its name, when to use it, what goes in and out, and how it is done."""
+    """A tool: its name and description, its argument and result models, and its function."""
 
     name: str
     title: str
     description: str
-    arguments: type[Arguments]
+    arguments: type[ToolArguments]
     result: type[BaseModel]
     run: Callable[[Retriever, Any], Awaitable[BaseModel]]
     text: Callable[[Any], str]
 
 
-async def search_book(retriever: Retriever, asked: SearchArguments) -> SearchResult:
-    """Answer a question with passages."""
-    response = await retriever.asearch(asked.query, asked.limit, asked.filters(), mode=asked.mode)
+async def search_book(retriever: Retriever, asked: SearchArguments) -> McpSearchResult:
+    """Search the book."""
+    response = await retriever.asearch(
+        asked.query, asked.top_k, asked.filters(), asked.min_score, mode=asked.mode, group_by=asked.group_by
+    )
     return search_result(response, await to_thread(response_words, retriever, response))
 
 
-async def related_passages(retriever: Retriever, asked: RelatedArguments) -> RelatedResult:
-    """Find what goes with a selected text."""
+async def related_passages(retriever: Retriever, asked: RelatedArguments) -> McpRelatedResult:
+    """Find chunks that are related to a selected text."""
     response = await retriever.arelated(
-        asked.selection, asked.question, asked.limit, asked.filters(), mode=asked.mode
+        asked.selection, asked.question, asked.top_k, asked.filters(), mode=asked.mode
     )
     return related_result(response, await to_thread(response_words, retriever, response))
 
 
-async def read_page(retriever: Retriever, asked: PageArguments) -> PageResult:
+async def read_page(retriever: Retriever, asked: PageArguments) -> McpPage:
     """Return a page, a section, or a part of either."""
-    return await to_thread(page_part, retriever, asked.address, asked.part)
+    return await to_thread(page_part, retriever, asked.url, asked.part)
 
 
-async def list_modules(retriever: Retriever, _asked: NoArguments) -> ModulesResult:
-    """Say what the book consists of."""
+async def list_modules(retriever: Retriever, _asked: NoArguments) -> McpModules:
+    """List the modules of the book."""
     modules, pages = await to_thread(lambda: (retriever.modules(), retriever.pages()))
-    counted = [Module(name=module.name, title=module.title, passages=module.chunks) for module in modules]
-    return ModulesResult(collection=retriever.collection, pages=len(pages), modules=counted)
+    listed = [McpModule(name=module.name, title=module.title, chunks=module.chunks) for module in modules]
+    return McpModules(collection=retriever.collection, pages=len(pages), modules=listed)
 
 
 TOOLS = (
     BookTool(
         "search_book",
         "Search the book",
-        "Find the passages of the textbook that answer a question, best first. Use it first for anything that the book may cover. Each "
-        "passage has its text, headings, module and a `link`: cite by `link`. `answerable` below 0.5 means that the book most likely does "
-        "not cover the question. `message` says which misspelt words were corrected, and why an answer is empty: `filtered_out` means "
-        "that the filters leave nothing to search, so try again without them. Use the mode `lexical` to look up an exact name or code.",
+        "Find the passages of the textbook that answer a question, best first. Use it first for anything "
+        "that the book may cover. Each result has its text, headings, module and a `url`: cite by `url`. "
+        "`answerable` below 0.5 means that the book most likely does not cover the question. `message` "
+        "says which misspelt words were corrected, and why there are no results: `filtered_out` means "
+        "that the filters exclude everything, so try again without them. Use the mode `lexical` to look "
+        "up an exact name or code.",
         SearchArguments,
-        SearchResult,
+        McpSearchResult,
         search_book,
         search_text,
     ),
     BookTool(
         "read_page",
         "Read a page",
-        "Read a page of the textbook as Markdown, or one section of it if the address has an #anchor, such as the `link` of a passage. Use "
-        "it when a passage is not enough: for the steps around it, a whole table or listing, or a summary of a page. Long pages come in "
-        "parts; `note` says how to get the next.",
+        "Read a page of the textbook as Markdown, or one section of it if the URL has an #anchor, such as "
+        "the `url` of a result. Use it when a result is not enough: for the steps around it, a whole "
+        "table or listing, or a summary of a page. Long pages come in parts; `note` says how to get the "
+        "next.",
         PageArguments,
-        PageResult,
+        McpPage,
         read_page,
         page_text,
     ),
     BookTool(
         "list_modules",
         "List the modules",
-        "List the modules of the textbook with the number of passages in each. Use it to learn what the book is about, and for the names "
-        "that the `modules` argument of the other tools takes.",
+        "List the modules of the textbook with their numbers of chunks. Use it to learn what the book is "
+        "about, and for the names that the `module` argument of the other tools takes.",
         NoArguments,
-        ModulesResult,
+        McpModules,
         list_modules,
         modules_text,
     ),
     BookTool(
         "related_passages",
-        "Find passages that go with a selected text",
-        "Find passages of the textbook that complement a text which the reader has selected, with or without a question about it: "
-        "prerequisites, details, the same thing elsewhere. The selection itself and copies of it are left out. Use search_book instead if "
-        "there is only a question.",
+        "Find passages related to a selected text",
+        "Find passages of the textbook that complement a text which the reader has selected, with or "
+        "without a question about it: prerequisites, details, the same topic elsewhere. The selection "
+        "itself and copies of it are left out. Use search_book instead if there is only a question.",
         RelatedArguments,
-        RelatedResult,
+        McpRelatedResult,
         related_passages,
         search_text,
     ),

@@ -74,8 +74,8 @@ const inCollection = (collection, more = {}) => {
 };
 
 const narrowed = (state) => ({
-  limit: state.limit,
-  modules: state.modules.length ? state.modules : null,
+  top_k: state.limit,
+  module: state.modules.length ? state.modules : null,
   url: state.url || null,
   collection: state.collection || null,
   mode: state.mode || "hybrid",

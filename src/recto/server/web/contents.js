@@ -8,7 +8,7 @@ const MANY = 80; // pages, beyond which modules are folded
 
 export function drawContents({ modules, pages }) {
   if (!pages.length) return [notice("The book is empty.", ["Index it with `recto index PATH`, then reload this page."])];
-  const passages = modules.reduce((sum, module) => sum + module.passages, 0);
+  const passages = modules.reduce((sum, module) => sum + module.chunks, 0);
   const counts = `${counted(passages, "passage")} on ${counted(pages.length, "page")} in ${counted(modules.length, "module")}`;
   const groups = [...Map.groupBy(pages, (page) => page.module)];
   return [

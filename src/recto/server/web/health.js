@@ -1,4 +1,4 @@
-// The health of a book's index: facts, coverage, the last suite, latency, and what to do about what is missing.
+// The health view: index, coverage, last evaluation suite, latency, and what to do.
 
 import { announce } from "./announce.js";
 import * as api from "./api.js";
@@ -69,18 +69,18 @@ function indexFacts(validation, index) {
     ["Sample search works", yes(validation.sample_search_works)],
     ["Last updated", day(validation.last_updated)],
     index && ["Model", index.model ?? "unknown"],
-    index && ["Noise ends at", index.noise_floor === null ? "not measured" : index.noise_floor.toFixed(3)],
-    index && index.auroc !== null && ["Tells the book’s questions from others", `${(index.auroc * 100).toFixed(1)} times of 100`],
+    index && ["Noise floor", index.noise_floor === null ? "not measured" : index.noise_floor.toFixed(3)],
+    index && index.auroc !== null && ["AUROC", index.auroc.toFixed(3)],
     index && ["Generation", h("code", {}, index.generation)],
     index && ["Made with Recto", index.recto_version ?? "unknown"],
   ]);
 }
 
-const made = (one) => h("p", { class: "note" }, `${day(one.made_at)}, ${one.current ? "of this index" : "of an earlier index"}`);
+const made = (one) => h("p", { class: "note" }, `${day(one.made_at)}, ${one.current ? "for this index" : "for an older index"}`);
 
 function coverage(one) {
-  if (!one) return [h("p", {}, "It was never measured which sections a reader can find.")];
-  const said = `${one.reached} of ${counted(one.total, "section")} are found by their own heading and first sentence`;
+  if (!one) return [h("p", {}, "The coverage was never measured.")];
+  const said = `${one.reached} of ${counted(one.total, "section")} are found by their heading and first sentence`;
   const modules = [...Map.groupBy(one.pages, (page) => page.module)];
   return [
     h("p", { class: "figure" }, said), shareBar(one.reached, one.total, said), made(one), heatKey(),
@@ -102,7 +102,7 @@ function coveredPage(page) {
 }
 
 function suite(one) {
-  if (!one) return [h("p", {}, "No suite of questions was run.")];
+  if (!one) return [h("p", {}, "No evaluation suite was run.")];
   const said = `${one.passed} of ${counted(one.total, "question")} passed`;
   const ask = (query) => leads({ view: "", q: query, modules: [], url: "", page: "", anchor: "", passage: null, selection: "", ask: false, limit: 10 });
   return [
@@ -114,15 +114,15 @@ function suite(one) {
 }
 
 function latency(one) {
-  if (!one.requests || !one.recent.length) return [h("p", {}, "No search was made since the service started.")];
+  if (!one.requests || !one.recent.length) return [h("p", {}, "No searches since the service started.")];
   const steps = Object.entries(one.steps).filter(([, times]) => times.p50 !== null);
   return [
     latencyChart(one),
     facts([
       ["Searches", one.requests.toLocaleString("en")],
-      ["Half within", milliseconds(one.p50_ms)],
-      ["95 of 100 within", milliseconds(one.p95_ms)],
-      ...steps.map(([name, times]) => [`Step: ${name}`, `${milliseconds(times.p50)}, 95 of 100 within ${milliseconds(times.p95)}`]),
+      ["p50", milliseconds(one.p50_ms)],
+      ["p95", milliseconds(one.p95_ms)],
+      ...steps.map(([name, times]) => [`Step: ${name}`, `p50 ${milliseconds(times.p50)}, p95 ${milliseconds(times.p95)}`]),
     ]),
   ];
 }

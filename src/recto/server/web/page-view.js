@@ -89,7 +89,7 @@ function draw(page) {
     return h(`h${level}`, {}, ...nodes);
   };
   const parts = [];
-  for (const passage of page.passages) {
+  for (const passage of page.chunks) {
     const read = blocks(passage.text);
     const stated = read.some((block) => block.kind === "heading" && block.text === passage.headings.at(-1));
     const led = stated ? passage.headings.slice(0, -1) : passage.headings;
@@ -104,7 +104,7 @@ function draw(page) {
 }
 
 function section(passage, headings, body) {
-  const name = passage.headings.at(-1) || passage.page_title;
+  const name = passage.headings.at(-1) || passage.title;
   const tool = h("button", { type: "button", class: "quiet relate", "aria-label": `Passages related to “${name}”` }, "Related");
   return h("section", { class: "passage", tabindex: "-1", "data-passage": passage.chunk_index, "data-anchor": passage.anchor, "data-anchors": JSON.stringify(passage.anchors ?? []) },
     ...headings, h("div", { class: "body" }, ...body), tool);

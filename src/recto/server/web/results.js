@@ -54,7 +54,7 @@ function nothing(answer) {
 }
 
 function entry([best, ...rest], noise) {
-  const others = rest.filter((one, place) => one.link !== best.link && rest.findIndex(({ link }) => link === one.link) === place);
+  const others = rest.filter((one, place) => one.url !== best.url && rest.findIndex(({ url }) => url === one.url) === place);
   const { title, path } = place(best);
   const pattern = matching(best.matches);
   return h("li", { class: weak(best) ? "entry below" : "entry", ...address(best) },
@@ -78,13 +78,13 @@ const address = (one) => ({ "data-page": one.page_url, "data-passage": one.chunk
 const link = (one, title) => h("a", { class: "result", ...leads({ page: one.page_url, anchor: one.anchor, passage: one.chunk_index }) }, title);
 
 /** A passage is called by its own heading; what leads to it is its path. */
-function place({ headings, page_title: page }) {
+function place({ headings, title: page }) {
   const title = headings.at(-1) || page || "Untitled";
   const before = headings.slice(0, -1);
   return { title, path: before.length || title === page || !page ? before : [page] };
 }
 
-function passage({ text, link }, title, pattern) {
+function passage({ text, url }, title, pattern) {
   const read = blocks(text);
   const { shown, before, after } = excerpt(read, pattern);
   const box = h("div", { class: before ? "passage-text cut" : "passage-text" });
@@ -102,5 +102,5 @@ function passage({ text, link }, title, pattern) {
     toggle.textContent = open ? "Less" : "Whole passage";
   });
   fill(shown);
-  return [box, h("p", { class: "source" }, isWeb(link) ? outward(link, link) : h("span", {}, link), (before || after) && toggle)];
+  return [box, h("p", { class: "source" }, isWeb(url) ? outward(url, url) : h("span", {}, url), (before || after) && toggle)];
 }

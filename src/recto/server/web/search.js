@@ -59,11 +59,11 @@ function drawFacets(modules, chosen) {
   const facets = byId("facets");
   const focused = facets.contains(document.activeElement) ? document.activeElement.value : null;
   const known = modules.map(({ name }) => name);
-  const strangers = chosen.filter((name) => !known.includes(name)).map((name) => ({ name, passages: 0, pages: 0 }));
-  const boxes = [...modules, ...strangers].map(({ name, passages }) =>
+  const strangers = chosen.filter((name) => !known.includes(name)).map((name) => ({ name, chunks: 0, pages: 0 }));
+  const boxes = [...modules, ...strangers].map(({ name, chunks }) =>
     h("label", { class: "facet" },
       h("input", { type: "checkbox", name: "module", value: name, checked: chosen.includes(name) }),
-      h("span", {}, name, " ", h("span", { class: "count" }, passages.toLocaleString("en"), h("span", { class: "unseen" }, " passages")))));
+      h("span", {}, name, " ", h("span", { class: "count" }, chunks.toLocaleString("en"), h("span", { class: "unseen" }, " passages")))));
   facets.replaceChildren(h("legend", {}, "Modules"), ...boxes);
   facets.hidden = boxes.length < 2 && !chosen.length;
   if (focused !== null) [...facets.querySelectorAll("input")].find((box) => box.value === focused)?.focus();
