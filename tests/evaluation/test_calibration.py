@@ -51,11 +51,11 @@ def test_an_index_run_measures_noise(house: Path) -> None:
 def test_answers_are_above_and_other_things_below(house: Path, embedder: Embedder) -> None:
     retriever = Retriever(embedder, EdgeStore(house / "home"), "house")
     for question in ("How do I sharpen a knife?", "When are beans sown?", "How is a flat tyre repaired?"):
-        response = retriever.search(question)
+        response = retriever.search(question, mode="dense")
         assert response.noise is not None
         assert response.hits[0].score > response.noise, question
     for question in ("What is a quark made of?", "How do I write a for loop in Rust?", "the orbit of Halley's comet"):
-        response = retriever.search(question)
+        response = retriever.search(question, mode="dense")
         assert response.noise is not None
         assert response.hits[0].score < response.noise, question
 

@@ -23,13 +23,15 @@ class Found:
     module: str
     score: float
     chunk_id: str
+    cosine: float | None = None
 
     @staticmethod
     def of(hit: Hit) -> Found:
         """Take from a hit what a report needs; its text is let go."""
         chunk = hit.chunk
         # Interned: a large suite meets the same places over and over.
-        return Found(intern(chunk.page_url), intern(chunk.anchor), intern(chunk.module_name), hit.score, intern(chunk.id))
+        place = intern(chunk.page_url), intern(chunk.anchor), intern(chunk.module_name)
+        return Found(*place, hit.score, intern(chunk.id), hit.dense)
 
     @property
     def place(self) -> str:

@@ -17,9 +17,9 @@ def worst(run: Run, noise: float | None) -> Markup:
     if not found:
         return note("Every expected place came first.") if run.answers else Markup()
     level = (
-        note(f"The bars are scores from 0 to 1; the line is {number(noise)}, below which a result is noise in this index.")
+        note(f"The bars are cosine similarities from 0 to 1; the line is {number(noise)}, below which a result is noise in this index.")
         if noise is not None
-        else note("The bars are scores from 0 to 1. Where noise ends in this index was not measured: run `recto calibrate`.")
+        else note("The bars are cosine similarities from 0 to 1. Where noise ends in this index was not measured: run `recto calibrate`.")
     )
     return joined((level, *(_question(answer, run, noise) for answer in found)))
 
@@ -58,11 +58,12 @@ def _question(answer: Answer, run: Run, noise: float | None) -> Markup:
 
 
 def _result(rank: int, found: Found, answer: Answer, noise: float | None) -> tuple[str, ...]:
-    weak = noise is not None and found.score < noise
+    similarity = found.score if found.cosine is None else found.cosine
+    weak = noise is not None and similarity < noise
     mark = joined((place(found.place), _tick() if rank in answer.ranks else None, element("small", words(found.module))), " ")
-    said = f"score {number(found.score)}" + (f", noise below {number(noise)}" if noise is not None else "")
+    said = f"similarity {number(similarity)}" + (f", noise below {number(noise)}" if noise is not None else "")
     value = element("span", number(found.score), element("small", "noise") if weak else None)
-    return str(rank), mark, charts.bar(said, found.score, noise, weak=weak), value
+    return str(rank), mark, charts.bar(said, similarity, noise, weak=weak), value
 
 
 def _tick() -> Markup:
