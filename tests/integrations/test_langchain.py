@@ -109,6 +109,7 @@ def test_async_is_awaited_not_pushed_into_a_thread(retriever: Retriever, monkeyp
 
 def test_it_can_be_pickled(retriever: Retriever, sample_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RECTO_HOME", str(sample_home))
+    monkeypatch.setenv("RECTO_PRECISION", "fp32")  # as the retriever that the copy is compared with
     adapter = RectoRetriever(retriever=retriever, k=2, modules=("ros2",))
     copy = pickle.loads(pickle.dumps(adapter))
     assert (copy.collection, copy.k, copy.modules, copy.retriever) == (retriever.collection, 2, ("ros2",), None)
