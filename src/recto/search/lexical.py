@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from array import array
 from bisect import bisect_left
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -18,8 +19,8 @@ _OTHER_FORM, _OTHER_FORM_OF_KEYWORD = 0.8, 0.5  # what another form of a word co
 _SHORTEST, _SHORTEST_FOR_TWO_EDITS = 4, 9  # letters of a word that is corrected
 _HALF_KNOWN = 0.5  # what a corrected word, or a compound of known parts, counts for among the known words
 _PART = 0.25  # what the parts of an identifier count for where the book has the whole
-WEIGHT, KEYWORD_WEIGHT = 0.1, 0.8
-"""The weight of the lexical score beside a cosine similarity, and its weight for a query of one or two words (decision 11)."""
+WEIGHT, KEYWORD_WEIGHT, SINGLE_WORD_WEIGHT = 0.1, 0.3, 0.8
+"""The weight of the lexical score beside a cosine similarity: of a sentence, of one or two words, of one word alone (decision 11)."""
 
 COMMON_WORDS = Path(__file__).with_name("common-words.bin")
 """The term ids of common English words; made by `scripts/make_common_words.py`."""
@@ -89,8 +90,14 @@ def analyze_query(text: str, lexicon: Lexicon) -> LexicalQuery:
         tuple(analyzed),
         tuple(corrections),
         known / total if total else 0.0,
-        KEYWORD_WEIGHT if keywords else WEIGHT,
+        _weight(text, words),
     )
+
+
+def _weight(text: str, words: Sequence[str]) -> float:
+    if len(text.split()) == 1:
+        return SINGLE_WORD_WEIGHT
+    return KEYWORD_WEIGHT if len(words) <= _KEYWORDS else WEIGHT
 
 
 def is_common(word: str) -> bool:
