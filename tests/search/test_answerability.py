@@ -16,7 +16,7 @@ CALIBRATION = Calibration(noise=0.6, separation=1.0, off_topic=32, in_book=16, s
 
 
 def query(known: float) -> LexicalQuery:
-    return LexicalQuery(SparseVector((), ()), (), (), known, 0.1)
+    return LexicalQuery(SparseVector((), ()), (), (), known, 0.1, "query")
 
 
 def test_near_and_known_is_covered_far_and_unknown_is_not() -> None:

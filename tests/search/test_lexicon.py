@@ -89,7 +89,7 @@ def test_a_word_that_the_book_does_not_have_is_corrected(book: Lexicon, word: st
     query = analyze_query(word, book)
     assert query.corrections == ((word, (expected,)),)
     assert term_id(expected) in query.vector.indices
-    assert 0 < query.known < 1
+    assert (query.known, query.text) == (1, expected)
 
 
 def test_what_is_near_nothing_is_unknown_and_a_short_word_of_a_sentence_is_not_corrected(book: Lexicon) -> None:
