@@ -300,7 +300,7 @@ def test_odd_pages_cost_nobody_else(home: Path, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     data = json.loads(done.stdout)
     assert data["pages"] == len(ODD_PAGES)
-    assert data["chunks"] < 150
+    assert data["chunks"] < 300
     assert "Spaces" in recto(home, "search", "a name with spaces", "--collection", "odd").stdout
 
 

@@ -37,7 +37,7 @@ def test_index_search_and_index_again(home: Path, site: SiteDouble) -> None:
     assert "Pages: 3 new" in plan.stdout
     done = recto(home, "index", address, *FLAGS, "--json")
     assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["modules"] == {"intro": 1, "bees": 1, "wax": 1}
+    assert json.loads(done.stdout)["modules"] == {"intro": 1, "bees": 2, "wax": 1}
     found = json.loads(
         recto(home, "search", "what is the roof made of", "--collection", "bees", "--json").stdout
     )["results"][0]

@@ -64,13 +64,13 @@ def test_each_weight_is_at_most_half_a_step_from_what_it_was() -> None:
 
 
 def test_what_was_measured_holds_for_the_sample_book() -> None:
-    """What passages need lies within 255 steps, or a little beyond where the book was changed since."""
+    """What chunks need lies within 255 steps, or up to a fifth beyond: the largest values of a few chunks are cut."""
     pack = read_pack(find_pack())
     ranges = measure(pack, texts(pack)[::40])
     for name, measured in read_calibration().items():
         low, high = (edge / measured.factors for edge in ranges[name])
-        assert -low.min() / measured.scale <= measured.zero * 1.05 + 1
-        assert high.max() / measured.scale <= (255 - measured.zero) * 1.05 + 1
+        assert -low.min() / measured.scale <= measured.zero * 1.2 + 1
+        assert high.max() / measured.scale <= (255 - measured.zero) * 1.2 + 1
 
 
 def test_an_index_of_one_precision_is_searched_in_the_other(

@@ -117,6 +117,7 @@ def test_async_is_awaited_not_pushed_into_a_thread(
 
 def test_it_can_be_pickled(retriever: Retriever, sample_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RECTO_HOME", str(sample_home))
+    monkeypatch.setenv("RECTO_PRECISION", "fp32")  # as the retriever that the copy is compared with
     adapter = RectoRetriever(retriever=retriever, k=2, module=("ros2",))
     copy = pickle.loads(pickle.dumps(adapter))
     assert (copy.collection, copy.k, copy.module, copy.retriever) == (

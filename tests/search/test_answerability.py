@@ -16,7 +16,7 @@ CALIBRATION = Calibration(noise_floor=0.6, auroc=1.0, off_topic=32, in_book=16, 
 
 
 def query(known: float) -> LexicalQuery:
-    return LexicalQuery(SparseVector((), ()), (), (), known, 0.1)
+    return LexicalQuery(SparseVector((), ()), (), (), known, 0.1, "query")
 
 
 def test_near_and_known_is_covered_far_and_unknown_is_not() -> None:

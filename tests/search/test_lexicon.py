@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recto.search.analyzer import term_id
-from recto.search.lexical import COMMON_WORDS, KEYWORD_WEIGHT, WEIGHT, analyze_query, is_common
+from recto.search.lexical import COMMON_WORDS, KEYWORD_WEIGHT, SINGLE_WORD_WEIGHT, WEIGHT, analyze_query, is_common
 from recto.search.lexicon import Lexicon, LexiconBuilder
 from recto.types import Chunk
 from scripts.make_common_words import build
@@ -75,7 +75,7 @@ def test_each_form_counts_as_rare_as_all_of_them_together(book: Lexicon) -> None
 def test_a_keyword_counts_more_than_its_other_forms(book: Lexicon) -> None:
     query = analyze_query("configures", book)
     weights = dict(zip(query.vector.indices, query.vector.values, strict=True))
-    assert query.weight == KEYWORD_WEIGHT
+    assert query.weight == SINGLE_WORD_WEIGHT > analyze_query("What configures?", book).weight == KEYWORD_WEIGHT
     assert weights[term_id("configures")] == 1.0 > 2 * weights[term_id("configure")]
 
 
@@ -96,7 +96,7 @@ def test_a_word_that_the_book_does_not_have_is_corrected(book: Lexicon, word: st
     query = analyze_query(word, book)
     assert query.corrections == ((word, (expected,)),)
     assert term_id(expected) in query.vector.indices
-    assert 0 < query.known < 1
+    assert (query.known, query.text) == (1, expected)
 
 
 def test_what_is_near_nothing_is_unknown_and_a_short_word_of_a_sentence_is_not_corrected(

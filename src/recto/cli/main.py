@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from recto import __version__
 from recto.cli import options
@@ -159,7 +160,8 @@ def validate(
     Without any option: the five questions of the query contract. Exits with 5 if fewer than 80 % pass (or what --gate asks is not met), if
     a measure is significantly worse than in what it is compared with, or if an expected place is not in the index.
     """
-    if suite is None and not any(asked.values()):
+    by_default = click.get_current_context().get_parameter_source("mode") is ParameterSource.DEFAULT
+    if suite is None and by_default and not any(value for name, value in asked.items() if name != "mode"):
         return commands.validate(None, collection, verbose=verbose, as_json=as_json)
     from recto.cli.commands import validate as validating
 

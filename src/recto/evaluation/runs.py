@@ -36,6 +36,7 @@ class FoundChunk:
     module: str
     score: float
     chunk_id: str
+    cosine: float | None = None
 
     @staticmethod
     def of(hit: Hit) -> FoundChunk:
@@ -48,7 +49,13 @@ class FoundChunk:
             intern(chunk.module_name),
             hit.score,
             intern(chunk.id),
+            hit.dense,
         )
+
+    @property
+    def similarity(self) -> float:
+        """The cosine similarity, or the score where there is none."""
+        return self.score if self.cosine is None else self.cosine
 
     @property
     def link(self) -> str:

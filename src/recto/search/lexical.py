@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from array import array
 from bisect import bisect_left
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -19,10 +20,10 @@ _OTHER_FORM, _OTHER_FORM_OF_KEYWORD = (
     0.5,
 )  # what another form of a word counts for, against the word as asked
 _SHORTEST, _SHORTEST_FOR_TWO_EDITS = 4, 9  # letters of a word that is corrected
-_HALF_KNOWN = 0.5  # what a corrected word, or a compound of known parts, counts for among the known words
+_HALF_KNOWN = 0.5  # what a compound of known parts counts for among the known words
 _PART = 0.25  # what the parts of an identifier count for where the book has the whole
-WEIGHT, KEYWORD_WEIGHT = 0.1, 0.8
-"""The weight of the lexical score beside a cosine similarity, and its weight for a query of one or two words (decision 11)."""
+WEIGHT, KEYWORD_WEIGHT, SINGLE_WORD_WEIGHT = 0.1, 0.3, 0.8
+"""The weight of the lexical score beside a cosine similarity: of a sentence, of one or two words, of one word alone (decision 11)."""
 
 COMMON_WORDS = Path(__file__).with_name("common-words.bin")
 """The term ids of common English words; made by `scripts/make_common_words.py`."""
@@ -45,7 +46,7 @@ class LexicalQuery:
     """A query for lexical search: its vector, the words that count, and how much of it the book's vocabulary knows.
 
     `known` is the share of the words that the book has, rare words counting more. `weight` is what the lexical score counts for beside
-    the cosine similarity.
+    the cosine similarity. `text` is the query with its corrections, which hybrid search embeds.
     """
 
     vector: SparseVector
@@ -53,12 +54,14 @@ class LexicalQuery:
     corrections: Corrections
     known: float
     weight: float
+    text: str
 
 
 def analyze_query(text: str, lexicon: Lexicon) -> LexicalQuery:
     """Expand the words of a query to the forms that the book has; correct those that it does not have."""
     words = query_words(text)
-    keywords = len(words) <= _KEYWORDS
+    typed = len(text.split())
+    keywords = typed <= _KEYWORDS
     weights: dict[str, float] = {}
     analyzed: list[QueryWord] = []
     corrections: list[tuple[str, tuple[str, ...]]] = []
@@ -75,7 +78,7 @@ def analyze_query(text: str, lexicon: Lexicon) -> LexicalQuery:
             shares = dict.fromkeys(terms[1:], _PART) | {terms[0]: 1.0}
         elif nearest := _corrections(terms[0], lexicon, keywords):
             corrections.append((word, nearest))
-            known += _HALF_KNOWN * rarity
+            known += rarity
             shares = dict.fromkeys(nearest, 1.0)
         else:
             shares = dict.fromkeys((term.removeprefix(PART_MARK) for term in terms[1:]), 1.0)
@@ -92,8 +95,16 @@ def analyze_query(text: str, lexicon: Lexicon) -> LexicalQuery:
         tuple(analyzed),
         tuple(corrections),
         known / total if total else 0.0,
-        KEYWORD_WEIGHT if keywords else WEIGHT,
+        SINGLE_WORD_WEIGHT if typed == 1 else KEYWORD_WEIGHT if keywords else WEIGHT,
+        _corrected(text, corrections),
     )
+
+
+def _corrected(text: str, corrections: Iterable[tuple[str, tuple[str, ...]]]) -> str:
+    """Return the text with the nearest word of the book in place of each word that was corrected."""
+    for word, nearest in corrections:
+        text = text.replace(word, nearest[0])
+    return text
 
 
 def is_common(word: str) -> bool:

@@ -320,11 +320,13 @@ class Retriever:
         opened = self._open()
         mode = _possible(search.mode, opened)
         ready = perf_counter()
-        vectors = self._embedder.embed_queries(texts) if mode != "lexical" else []
-        embedded = perf_counter()
         analyzed = (
             [analyze_query(text, opened.lexicon) for text in texts] if opened.lexicon else [None] * len(texts)
         )
+        vectors = (
+            self._embedder.embed_queries(_embedded_texts(mode, texts, analyzed)) if mode != "lexical" else []
+        )
+        embedded = perf_counter()
         index = opened.index
         if mode == "dense":
             found = _dense(
@@ -349,11 +351,13 @@ class Retriever:
         opened = await to_thread(self._open)
         mode, index = _possible(search.mode, opened), opened.index
         ready = perf_counter()
-        vectors = await embedder.aembed_queries(texts) if mode != "lexical" else []
-        embedded = perf_counter()
         analyzed = (
             [analyze_query(text, opened.lexicon) for text in texts] if opened.lexicon else [None] * len(texts)
         )
+        vectors = (
+            await embedder.aembed_queries(_embedded_texts(mode, texts, analyzed)) if mode != "lexical" else []
+        )
+        embedded = perf_counter()
         if mode == "dense" and isinstance(index, AsyncIndex):
             found = _dense(
                 analyzed, await index.aquery_batch(vectors, search.limit, search.filters, search.min_score)
@@ -434,6 +438,14 @@ def _possible(mode: Mode, opened: _Opened) -> Mode:
     if mode == "lexical":
         raise no_lexical_vectors(opened.index.info)
     return "dense"
+
+
+def _embedded_texts(mode: Mode, texts: Sequence[str], analyzed: Sequence[LexicalQuery | None]) -> list[str]:
+    """Return what is embedded for the queries: with corrected words in hybrid mode, as typed in dense mode."""
+    return [
+        query.text if query and mode == "hybrid" else text
+        for text, query in zip(texts, analyzed, strict=True)
+    ]
 
 
 def _index_queries(

@@ -50,11 +50,14 @@ export async function show(now) {
 function put({ kind, title, note = "", head = [], parts }) {
   const list = byId("list");
   const focused = list.contains(document.activeElement) ? document.activeElement.id || "list-title" : null;
+  const href = document.activeElement?.matches("#list .result") ? document.activeElement.getAttribute("href") : null;
   const entries = list.querySelectorAll(".entry").length;
   list.replaceChildren(h("div", { class: "list-head" }, h("h2", { id: "list-title", tabindex: "-1" }, title), note && h("p", { class: "note" }, note)), ...head, ...parts);
   list.removeAttribute("aria-busy");
-  // A reader who asked for more goes on where they begin; else whoever was in the old list is at the top of the new one.
+  const same = href && [...list.querySelectorAll(".result")].find((link) => link.getAttribute("href") === href);
+  // Focus stays on a result that is in the new list, too. A reader who asked for more goes on where they begin; else whoever was in the old list is at the top of the new one.
   if (focused === "more") list.querySelectorAll(".entry")[entries]?.querySelector(".result").focus();
+  else if (same) same.focus({ preventScroll: true });
   else if (focused || kind === "related") byId("list-title").focus({ preventScroll: true });
 }
 
