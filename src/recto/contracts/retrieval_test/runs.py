@@ -22,7 +22,7 @@ from recto.contracts.retrieval_test.contract import (
 )
 from recto.contracts.retrieval_test.service import COMPONENTS, FormattedResponse
 from recto.contracts.retrieval_test.suites import MAX_BYTES, Case, Cases
-from recto.embedders.cohere import Pace, Pacer
+from recto.embedders.cohere import RateLimit, Throttle
 from recto.errors import InvalidArgument, RectoError
 from recto.evaluation.baseline import changed_scores
 from recto.evaluation.binding import Target, bind_by_name, module_target, page_target, passage_target
@@ -117,8 +117,8 @@ def turns(
         return pause
     if not paid:
         return lambda: None
-    pacer = Pacer(Pace(calls=QUERIES_PER_MINUTE), notify, clock, sleep)
-    return lambda: pacer.wait(1, 0)
+    throttle = Throttle(RateLimit(calls=QUERIES_PER_MINUTE), notify, clock, sleep)
+    return lambda: throttle.wait(1, 0)
 
 
 def run_cases(suite: Cases, ask: Ask, turn: Turn, top_k: int = DEFAULT_TOP_K) -> list[CaseResult]:
