@@ -163,7 +163,7 @@ def test_a_process_that_asks_once_ends_well(shared_home: Path) -> None:
 import sys
 from pathlib import Path
 from recto.embedders.granite.embedder import granite_embedder
-print(len(granite_embedder(Path(sys.argv[1]), 2, once=True).embed_query("What is ROS 2?")))
+print(len(granite_embedder(Path(sys.argv[1]), 2, single_query=True).embed_query("What is ROS 2?")))
 """
     done = subprocess.run(
         [sys.executable, "-c", code, str(shared_home)], capture_output=True, text=True, check=False
