@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import signal
+import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -30,6 +33,8 @@ if (
 settings.register_profile("recto", deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 settings.load_profile("recto")
 
+SOURCE = Path(__file__).parent.parent / "src" / "recto"
+SHARED = Path(tempfile.gettempdir()) / f"recto-tests-{os.getuid()}"
 COHERE_KEY, QDRANT_KEY = "co_secret_1234567890", "qdrant_secret_0987654321"
 CONFIGURATION = ("RECTO_", "COHERE_", "QDRANT_", "COLLECTION_NAME")
 TEST_OPTIONS = "RECTO_TEST_"  # which services the tests may use
@@ -46,11 +51,16 @@ def _no_configuration() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def shared_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One home for all processes of a test run."""
-    base = tmp_path_factory.getbasetemp()
-    home = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "shared-home"
-    home.mkdir(exist_ok=True)
+def shared_home() -> Path:
+    """One home for all test processes, kept between runs as long as nothing that makes an index changes."""
+    digest = hashlib.sha256(sys.version.encode())
+    for part in ("book", "embedders", "indexing", "sample", "search", "stores", "types.py"):
+        path = SOURCE / part
+        for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
+            if file.is_file() and file.suffix != ".pyc":
+                digest.update(file.read_bytes())
+    home = SHARED / digest.hexdigest()[:16]
+    home.mkdir(parents=True, exist_ok=True)
     return home
 
 

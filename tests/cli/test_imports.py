@@ -29,7 +29,7 @@ import atexit, json, os
 def tell():
     sys.stderr.write("LOADED " + " ".join(sorted({{name.split(".")[0] for name in sys.modules}})))
 atexit.register(tell)
-from recto.cli.{program} import main
+from recto.{program} import main
 main()
 """
 
@@ -47,7 +47,7 @@ for name in ("create_connection", "getaddrinfo", "gethostbyname", "create_server
 
 
 def probe(
-    home: Path, *arguments: str, program: str = "retrieve", before: str = "", **more: str
+    home: Path, *arguments: str, program: str = "contracts.retrieve", before: str = "", **more: str
 ) -> tuple[int, set[str]]:
     code = before + PROBE.format(arguments=list(arguments), program=program)
     done = subprocess.run(
@@ -103,7 +103,7 @@ def test_help_and_errors_load_nothing_heavy(
     ],
 )
 def test_the_products_help_and_errors_load_nothing_heavy(home: Path, arguments: list[str]) -> None:
-    _, loaded = probe(home, *arguments, program="main")
+    _, loaded = probe(home, *arguments, program="cli.main")
     assert loaded & HEAVY == set()
 
 
@@ -140,7 +140,7 @@ def test_embedded_mode_opens_no_socket(sample_home: Path, home: Path, small_book
     assert probe(sample_home, "What is ROS 2?", before=NO_SOCKETS)[0] == 0
     assert probe(sample_home, "--validate", before=NO_SOCKETS)[0] == 0
     assert (
-        probe(home, "index", str(small_book), "--collection", "garden", program="main", before=NO_SOCKETS)[0]
+        probe(home, "index", str(small_book), "--collection", "garden", program="cli.main", before=NO_SOCKETS)[0]
         == 0
     )
-    assert probe(home, "search", "dough", "--collection", "garden", program="main", before=NO_SOCKETS)[0] == 0
+    assert probe(home, "search", "dough", "--collection", "garden", program="cli.main", before=NO_SOCKETS)[0] == 0

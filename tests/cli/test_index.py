@@ -137,7 +137,7 @@ def test_first_run_indexes_the_sample_book_once(home: Path) -> None:
     assert [program.returncode for program in programs] == [0, 0, 0]
     assert all(json.loads(output)["total_found"] == 5 for output, _ in results)
     assert sum("First run" in errors for _, errors in results) == 1
-    assert sum("passages" in errors for _, errors in results) == 1, "progress is shown by the one that works"
+    assert sum("chunks" in errors for _, errors in results) == 1, "progress is shown by the one that works"
     assert sum("waiting for it" in errors for _, errors in results) == 2
     assert [path.name for path in (home / "collections").iterdir()] == ["recto-sample"]
 

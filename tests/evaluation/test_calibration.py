@@ -111,7 +111,7 @@ def test_a_book_about_everything_cannot_be_measured(tmp_path: Path, embedder: Em
     store = EdgeStore(tmp_path)
     words = " ".join(word for probe in all_probes() for word in probe.subject)
     publish(store, "books", [chunk(0, text=words)])
-    with pytest.raises(EmbeddingError, match="too few questions"):
+    with pytest.raises(EmbeddingError, match="Too few off-topic queries"):
         calibrate(embedder, store.open("books"))
 
 
