@@ -1,4 +1,4 @@
-"""The Haystack component: in pipelines, sync and async, and written to a file and read back."""
+"""The Haystack component: in sync and async pipelines, and serialized."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def pipeline(component: RectoRetriever) -> Any:
     return made
 
 
-def test_documents_can_be_cited(retriever: Retriever) -> None:
+def test_documents_have_citations(retriever: Retriever) -> None:
     expected = retriever.search(QUESTION, 3).hits
     found = pipeline(RectoRetriever(retriever=retriever, top_k=3)).run({"book": {"query": QUESTION}})["book"][
         "documents"
@@ -39,7 +39,7 @@ def test_documents_can_be_cited(retriever: Retriever) -> None:
         assert document.meta["title"] == hit.chunk.page_title
 
 
-def test_what_is_asked_wins_over_what_was_configured(retriever: Retriever) -> None:
+def test_arguments_override_the_configuration(retriever: Retriever) -> None:
     component = RectoRetriever(retriever=retriever, top_k=2, module=["simulation"])
     assert [document.meta["module"] for document in component.run("sensors")["documents"]] == [
         "simulation"
@@ -57,7 +57,7 @@ def test_what_is_asked_wins_over_what_was_configured(retriever: Retriever) -> No
     }
 
 
-def test_async_is_awaited(retriever: Retriever, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_async(retriever: Retriever, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = [hit.chunk.id for hit in retriever.search(QUESTION).hits]
 
     def refuse(*_: Any) -> None:
@@ -69,9 +69,7 @@ def test_async_is_awaited(retriever: Retriever, monkeypatch: pytest.MonkeyPatch)
     assert [document.id for document in found["book"]["documents"]] == expected
 
 
-def test_written_and_read_back(
-    retriever: Retriever, sample_home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_serialization(retriever: Retriever, sample_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     component = RectoRetriever(retriever=retriever, top_k=3, module=("ros2",))
     data = component.to_dict()
     assert data == {
@@ -94,10 +92,10 @@ def test_written_and_read_back(
     assert [document.id for document in found] == [
         document.id for document in component.run(QUESTION)["documents"]
     ]
-    copy.get_component("book")._book.connected().close()
+    copy.get_component("book")._client.retriever().close()
 
 
-def test_warm_up_opens_the_book(retriever: Retriever) -> None:
+def test_warm_up(retriever: Retriever) -> None:
     from recto.errors import CollectionMissing
 
     RectoRetriever(retriever=retriever).warm_up()
@@ -105,6 +103,6 @@ def test_warm_up_opens_the_book(retriever: Retriever) -> None:
         RectoRetriever(retriever=retriever.with_collection("nowhere")).warm_up()
 
 
-def test_what_goes_wrong_is_ours_to_say(retriever: Retriever) -> None:
+def test_errors(retriever: Retriever) -> None:
     with pytest.raises(InvalidQuery, match="Query cannot be empty"):
         RectoRetriever(retriever=retriever).run(" ")

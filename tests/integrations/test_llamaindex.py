@@ -1,4 +1,4 @@
-"""The LlamaIndex adapter: nodes that can be cited, filters, real async."""
+"""The LlamaIndex adapter: nodes with citations, filters, async."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from recto.search.retriever import Retriever
 QUESTION = "What is a ROS 2 node?"
 
 
-def test_nodes_can_be_cited(retriever: Retriever) -> None:
+def test_nodes_have_citations(retriever: Retriever) -> None:
     expected = retriever.search(QUESTION, 3).hits
     nodes = RectoRetriever(retriever=retriever, similarity_top_k=3).retrieve(QUESTION)
     assert [node.node_id for node in nodes] == [hit.chunk.id for hit in expected]
@@ -53,7 +53,7 @@ def test_filters(retriever: Retriever) -> None:
     assert {node.metadata["mode"] for node in lexical} == {"lexical"}
 
 
-def test_async_is_awaited(retriever: Retriever, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_async(retriever: Retriever, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = [hit.chunk.id for hit in retriever.search(QUESTION).hits]
 
     def refuse(*_: Any) -> None:
@@ -80,6 +80,6 @@ def test_in_a_query_engine(retriever: Retriever) -> None:
     ]
 
 
-def test_what_goes_wrong_is_ours_to_say(retriever: Retriever) -> None:
+def test_errors(retriever: Retriever) -> None:
     with pytest.raises(InvalidQuery, match="Query cannot be empty"):
         RectoRetriever(retriever=retriever).retrieve(" ")

@@ -18,7 +18,14 @@ from recto.cli.output import one_line, plural
 from recto.cli.runner import notify, warn
 from recto.errors import InvalidArgument
 from recto.evaluation.calibration import calibrate
-from recto.indexing.indexer import IndexJob, IndexProgress, IndexReport, Watcher, index_book, plan_book
+from recto.indexing.indexer import (
+    IndexJob,
+    IndexProgress,
+    IndexReport,
+    ProgressCallback,
+    index_book,
+    plan_book,
+)
 from recto.indexing.planner import PageState, Plan
 from recto.protocols import Metered, Source
 from recto.settings import (
@@ -273,7 +280,7 @@ def _counts(plan: Plan) -> dict[str, Any]:
 
 
 @contextmanager
-def index_progress() -> Iterator[Watcher | None]:
+def index_progress() -> Iterator[ProgressCallback | None]:
     """Show the progress of an index run."""
     if sys.stderr.isatty():
         with _index_bar() as show:
@@ -331,7 +338,7 @@ class _LogLines:
 
 
 @contextmanager
-def _index_bar() -> Iterator[Watcher]:
+def _index_bar() -> Iterator[ProgressCallback]:
     from rich.console import Console
     from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
 

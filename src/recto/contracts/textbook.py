@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from recto.search.retriever import Retriever
 
 DEFAULT_COLLECTION = "rag_embedding"
-DEFAULT_TOP_K, LEAST_TOP_K, MOST_TOP_K = 5, 3, 10
+DEFAULT_TOP_K, MIN_TOP_K, MAX_TOP_K = 5, 3, 10
 _MODULE_KEYS = ("module", "modules", "module_name", "module_id", "module_ids")
 _PAGE_KEYS = ("url", "page_url")
 _PROBE = "What is this book about?"
@@ -236,9 +236,9 @@ def _result(hit: Hit) -> RetrievalResult:
 
 
 def _checked(top_k: int) -> int:
-    if isinstance(top_k, bool) or not isinstance(top_k, int) or not LEAST_TOP_K <= top_k <= MOST_TOP_K:
+    if isinstance(top_k, bool) or not isinstance(top_k, int) or not MIN_TOP_K <= top_k <= MAX_TOP_K:
         raise InvalidArgument(
-            f"top_k must be between {LEAST_TOP_K} and {MOST_TOP_K}", hint=f"The default is {DEFAULT_TOP_K}."
+            f"top_k must be between {MIN_TOP_K} and {MAX_TOP_K}", hint=f"The default is {DEFAULT_TOP_K}."
         )
     return top_k
 
