@@ -30,6 +30,14 @@ def repeated(flag: str, name: str, metavar: str, help: str) -> Callable[[Command
     return click.option(flag, name, multiple=True, metavar=metavar, help=f"{help} Can be repeated.")
 
 
+def value_option(
+    flag: str, metavar: str, help: str, default: str = "", *, name: str | None = None, **more: Any
+) -> Callable[[Command], Command]:
+    """Return an option whose default is only described."""
+    names = (flag, name) if name else (flag,)
+    return click.option(*names, metavar=metavar, help=help, show_default=default or None, **more)
+
+
 def file_option(flag: str, help: str) -> Callable[[Command], Command]:
     """Return an option that takes the path of a file."""
     return click.option(flag, type=click.Path(path_type=Path), metavar="FILE", help=help)
@@ -77,63 +85,37 @@ def index_options(command: Command) -> Command:
     """Add the options that say what to index, under which name, and how the site is published."""
     return _add(
         command,
-        click.option(
-            "--collection",
-            metavar="NAME",
-            show_default="COLLECTION_NAME, else physical-ai-book",
-            help="Publish under this name.",
+        value_option(
+            "--collection", "NAME", "Publish under this name.", "COLLECTION_NAME, else physical-ai-book"
         ),
         repeated("--module", "modules", "NAME", "Index only this module again and keep the others."),
-        click.option(
-            "--site-url", metavar="URL", help="Published URL of the book, such as https://example.org/book/."
-        ),
-        click.option(
-            "--route-base-path", metavar="PATH", help="Docusaurus: `routeBasePath` of the docs plugin."
-        ),
+        value_option("--site-url", "URL", "Published URL of the book, such as https://example.org/book/."),
+        value_option("--route-base-path", "PATH", "Docusaurus: `routeBasePath` of the docs plugin."),
         click.option(
             "--trailing-slash/--no-trailing-slash",
             default=None,
             help="Docusaurus: whether URLs end with a slash.",
         ),
-        click.option(
+        value_option(
             "--docs-version",
-            "version",
-            metavar="NAME",
-            show_default="the one that readers see",
-            help="Docusaurus: version to index.",
+            "NAME",
+            "Docusaurus: version to index.",
+            "the one that readers see",
+            name="version",
         ),
-        click.option(
-            "--locale",
-            metavar="NAME",
-            show_default="that of the site",
-            help="Docusaurus: language to index.",
-        ),
+        value_option("--locale", "NAME", "Docusaurus: language to index.", "that of the site"),
     )
 
 
 def crawl_options(command: Command) -> Command:
     """Add the options for reading a website."""
+    pages, seconds = click.IntRange(1, 1_000_000), click.FloatRange(0, 60)
+    private = "Website: allow addresses of this machine and of private networks."
     return _add(
         command,
-        click.option(
-            "--max-pages",
-            type=click.IntRange(1, 1_000_000),
-            metavar="INT",
-            show_default="2000",
-            help="Website: maximum number of pages.",
-        ),
-        click.option(
-            "--delay",
-            type=click.FloatRange(0, 60),
-            metavar="SECONDS",
-            show_default="0.5",
-            help="Website: wait between requests.",
-        ),
-        click.option(
-            "--allow-private",
-            is_flag=True,
-            help="Website: allow addresses of this machine and of private networks.",
-        ),
+        value_option("--max-pages", "INT", "Website: maximum number of pages.", "2000", type=pages),
+        value_option("--delay", "SECONDS", "Website: wait between requests.", "0.5", type=seconds),
+        click.option("--allow-private", is_flag=True, help=private),
     )
 
 

@@ -9,6 +9,7 @@ import sys
 import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partialmethod
 from typing import Any
 
 from recto.cli.output import filters_dict, one_line, plural, printable, to_json
@@ -26,22 +27,9 @@ _PREFORMATTED = re.compile(r"\s*\||\s{4,}|\t")
 _OTHER_SECTIONS = 4  # sections that are listed below the best chunk of a page
 _DIGITS = 6
 _JSON_FIELDS = (
-    "score",
-    "dense",
-    "lexical",
-    "above_noise",
-    "title",
-    "section",
-    "url",
-    "page_url",
-    "module",
-    "module_title",
-    "headings",
-    "anchor",
-    "chunk_index",
-    "snippet",
-    "matches",
-    "text",
+    *("score", "dense", "lexical", "above_noise"),
+    *("title", "section", "url", "page_url", "module", "module_title", "headings", "anchor", "chunk_index"),
+    *("snippet", "matches", "text"),
 )
 
 
@@ -52,29 +40,15 @@ class Style:
     width: int = 80
     color: bool = False
 
-    def bold(self, text: str) -> str:
-        """Return bold text."""
-        return self._styled("1", text)
+    def _styled(self, code: str, text: str) -> str:
+        return f"\x1b[{code}m{text}\x1b[0m" if self.color and text else text
 
-    def dim(self, text: str) -> str:
-        """Return dim text."""
-        return self._styled("2", text)
-
-    def red(self, text: str) -> str:
-        """Return red text."""
-        return self._styled("31", text)
-
-    def green(self, text: str) -> str:
-        """Return green text."""
-        return self._styled("32", text)
-
-    def yellow(self, text: str) -> str:
-        """Return yellow text."""
-        return self._styled("33", text)
-
-    def cyan(self, text: str) -> str:
-        """Return cyan text."""
-        return self._styled("36", text)
+    bold = partialmethod(_styled, "1")
+    dim = partialmethod(_styled, "2")
+    red = partialmethod(_styled, "31")
+    green = partialmethod(_styled, "32")
+    yellow = partialmethod(_styled, "33")
+    cyan = partialmethod(_styled, "36")
 
     def highlight(self, text: str, words: Words) -> str:
         """Return text with the words that match a query in bold."""
@@ -85,9 +59,6 @@ class Style:
             parts += [text[end : match.start], self.bold(text[match.start : match.end])]
             end = match.end
         return "".join((*parts, text[end:]))
-
-    def _styled(self, code: str, text: str) -> str:
-        return f"\x1b[{code}m{text}\x1b[0m" if self.color and text else text
 
 
 def is_dumb() -> bool:

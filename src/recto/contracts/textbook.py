@@ -6,7 +6,6 @@ import logging
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from recto._util.numbers import clamp
@@ -168,23 +167,15 @@ class TextbookRetriever:
         self.close()
 
     def __enter__(self) -> Self:
-        """Return itself."""
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Close connections and open indexes."""
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     async def __aenter__(self) -> Self:
-        """Return itself."""
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Close connections and open indexes."""
+    async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
     def _retriever(self) -> Retriever:

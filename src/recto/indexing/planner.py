@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import astuple, dataclass, replace
 from enum import StrEnum
-from types import TracebackType
 from typing import Self
 
 from recto._util.names import filter_keys, nearest
@@ -136,10 +135,7 @@ class Spool:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Delete the file."""
+    def __exit__(self, *_: object) -> None:
         self._file.close()
 
     def append(self, entry: PlannedChunk) -> None:

@@ -19,26 +19,9 @@ ModuleFilter = str | Sequence[str] | None
 
 _LOG = logging.getLogger("recto")
 _FIELDS = (
-    "url",
-    "page_url",
-    "anchor",
-    "title",
-    "section",
-    "module",
-    "module_title",
-    "headings",
-    "score",
-    "dense",
-    "lexical",
-    "above_noise",
-    "chunk_index",
-    "total_chunks",
-    "source",
-    "start_line",
-    "end_line",
-    "book",
-    "version",
-    "locale",
+    *("url", "page_url", "anchor", "title", "section", "module", "module_title", "headings"),
+    *("score", "dense", "lexical", "above_noise"),
+    *("chunk_index", "total_chunks", "source", "start_line", "end_line", "book", "version", "locale"),
 )
 
 

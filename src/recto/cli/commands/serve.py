@@ -45,12 +45,12 @@ def _number(
 @click.option("--allow-public", is_flag=True, help="Listen on a public address without a key.")
 @options.repeated("--allowed-host", "hosts", "NAME", "Also accept requests for this host name.")
 @options.repeated("--cors-origin", "origins", "ORIGIN", "Accept requests from web pages of this origin.")
-@click.option(
+@options.value_option(
     "--rate",
+    "INT",
+    "Requests per minute for each key, or for each address without keys.",
+    "no limit",
     type=click.IntRange(0),
-    metavar="INT",
-    show_default="no limit",
-    help="Requests per minute for each key, or for each address without keys.",
 )
 @_number("--concurrency", click.IntRange(1), 100, "INT", "Requests at the same time, per worker.")
 @_number("--timeout", click.FloatRange(0.1), 15, "SECONDS", "Time limit of a request.")
@@ -74,18 +74,9 @@ def serve(**flags: Any) -> Exit:
 
 @click.command()
 @click.option("--http", is_flag=True, help="Serve over HTTP at /mcp, not over standard input and output.")
-@click.option(
-    "--host",
-    metavar="ADDRESS",
-    show_default="127.0.0.1",
-    help=f"With --http: address to listen on. {_NEEDS_KEY}",
-)
-@click.option(
-    "--port",
-    type=click.IntRange(0, 65535),
-    metavar="INT",
-    show_default="8001",
-    help="With --http: port to listen on.",
+@options.value_option("--host", "ADDRESS", f"With --http: address to listen on. {_NEEDS_KEY}", "127.0.0.1")
+@options.value_option(
+    "--port", "INT", "With --http: port to listen on.", "8001", type=click.IntRange(0, 65535)
 )
 @options.collection
 def mcp(http: bool, host: str | None, port: int | None, collection: str | None) -> Exit:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from recto.protocols import Index
     from recto.search.pages import BookPage
 
+Action = Callable[["ShellSession", str], "ShellReply"]
 Completes = Literal["", "command", "module", "page", "collection", "switch", "mode"]
 
 _OFF = "off"
@@ -35,80 +36,38 @@ class ShellCommand:
     name: str
     usage: str
     summary: str
-    details: str = ""
-    completes: Completes = ""
+    details: str
+    completes: Completes
+    run: Action
 
 
-COMMANDS = (
-    ShellCommand(
-        "module",
-        "[NAMES | off]",
-        "search only these modules; alone: list the modules",
-        "Separate names by commas or spaces. Use short names (ros2) or directory names (module-1-ros2).",
-        "module",
-    ),
-    ShellCommand(
-        "url",
-        "[URL | N | off]",
-        "search only this page, or the page of result N",
-        "A part of a URL is enough if no other page has it: `:url dds`.",
-        "page",
-    ),
-    ShellCommand("top", "[N]", "number of results, 1 to 100"),
-    ShellCommand(
-        "mode",
-        "[hybrid | dense | lexical]",
-        "rank by vector similarity (dense), by BM25 (lexical), or by both (hybrid)",
-        completes="mode",
-    ),
-    ShellCommand("min", "[SCORE | off]", "drop results with a lower score"),
-    ShellCommand(
-        "select",
-        "[N | URL#ANCHOR] [QUESTION]",
-        "find chunks that are related to a selected text",
-        "Alone, it takes the text from the next lines, up to an empty line or a `.`; text that is pasted in "
-        "one piece can have empty lines. With N, it takes the chunk of result N; with a URL, a page or a "
-        "section. The next line is a question about the text, or empty. A question on the same line is asked "
-        "at once. Ctrl-C drops the selection.",
-        "page",
-    ),
-    ShellCommand("again", "", "repeat the last search with the current settings"),
-    ShellCommand("verbose", "[on | off]", "show whole chunks, not only snippets", completes="switch"),
-    ShellCommand("json", "[on | off]", "print results as JSON", completes="switch"),
-    ShellCommand(
-        "explain",
-        "N",
-        "explain the rank of result N",
-        "Shows its scores, its lead, the words of the query that it has, and the results around it.",
-    ),
-    ShellCommand("open", "N", "print the URL of result N"),
-    ShellCommand(
-        "page", "N | URL#ANCHOR", "read the section of result N, a page, or a section", completes="page"
-    ),
-    ShellCommand("stats", "", "show the latency of the searches"),
-    ShellCommand(
-        "collection",
-        "[NAME]",
-        "search another collection; alone: describe this one",
-        "This removes the filters, because another book has other modules and pages.",
-        "collection",
-    ),
-    ShellCommand("help", "[COMMAND]", "list the commands, or describe one", completes="command"),
-    ShellCommand("quit", "", "leave; Ctrl-D does the same"),
-)
-_BY_NAME = {command.name: command for command in COMMANDS}
+COMMANDS: list[ShellCommand] = []
+"""All commands, in the order of their help."""
+
+
+def _command(
+    name: str, usage: str, summary: str, details: str = "", *, completes: Completes = ""
+) -> Callable[[Action], Action]:
+    """Add a function to the commands."""
+
+    def add(run: Action) -> Action:
+        COMMANDS.append(ShellCommand(name, usage, summary, details, completes, run))
+        return run
+
+    return add
 
 
 def find_command(typed: str) -> ShellCommand:
     """Return the command with a name, or with a unique beginning of its name."""
     name = typed.lower()
     matching = [command for command in COMMANDS if name and command.name.startswith(name)]
-    if name in _BY_NAME or len(matching) == 1:
-        return _BY_NAME.get(name) or matching[0]
+    exact = [command for command in matching if command.name == name]
+    if exact or len(matching) == 1:
+        return (exact or matching)[0]
     if matching:
         hint = f"It could be {', '.join(f':{command.name}' for command in matching)}."
     else:
-        near = nearest(name, _BY_NAME)
+        near = nearest(name, [command.name for command in COMMANDS])
         hint = f"Did you mean :{near}?" if near else ":help lists the commands."
     raise InvalidArgument(
         f"There is no command ':{typed}'", hint=f"{hint} A query that begins with a colon needs two."
@@ -127,6 +86,13 @@ def _change(session: ShellSession, text: str, **settings: object) -> ShellReply:
     return session.message(text)
 
 
+@_command(
+    "module",
+    "[NAMES | off]",
+    "search only these modules; alone: list the modules",
+    "Separate names by commas or spaces. Use short names (ros2) or directory names (module-1-ros2).",
+    completes="module",
+)
 def _module(session: ShellSession, names: str) -> ShellReply:
     filters = session.settings.filters
     if not names:
@@ -165,6 +131,13 @@ def _known_modules(index: Index, names: str) -> tuple[str, ...]:
     return wanted
 
 
+@_command(
+    "url",
+    "[URL | N | off]",
+    "search only this page, or the page of result N",
+    "A part of a URL is enough if no other page has it: `:url dds`.",
+    completes="page",
+)
 def _url(session: ShellSession, address: str) -> ShellReply:
     filters = session.settings.filters
     page = filters.page_url
@@ -197,6 +170,7 @@ def _find_url(session: ShellSession, text: str) -> str:
     raise PageMissing(f"There is no page '{page}' in '{session.retriever.collection}'", hint=hint)
 
 
+@_command("top", "[N]", "number of results, 1 to 100")
 def _top(session: ShellSession, number: str) -> ShellReply:
     top_k = session.settings.top_k
     if number:
@@ -213,6 +187,12 @@ def _check(session: ShellSession, min_score: float | None, mode: Mode) -> None:
     check_search(session.settings.top_k, session.settings.filters, min_score, names, mode)
 
 
+@_command(
+    "mode",
+    "[hybrid | dense | lexical]",
+    "rank by vector similarity (dense), by BM25 (lexical), or by both (hybrid)",
+    completes="mode",
+)
 def _mode(session: ShellSession, name: str) -> ShellReply:
     mode = session.settings.mode
     if name:
@@ -226,6 +206,7 @@ def _mode(session: ShellSession, name: str) -> ShellReply:
     return _change(session, f"Searching in {mode} mode.", mode=mode)
 
 
+@_command("min", "[SCORE | off]", "drop results with a lower score")
 def _min(session: ShellSession, score: str) -> ShellReply:
     least = session.settings.min_score
     if score:
@@ -240,6 +221,16 @@ def _min(session: ShellSession, score: str) -> ShellReply:
     return _change(session, f"Showing results with {text}.", min_score=least)
 
 
+@_command(
+    "select",
+    "[N | URL#ANCHOR] [QUESTION]",
+    "find chunks that are related to a selected text",
+    "Alone, it takes the text from the next lines, up to an empty line or a `.`; text that is pasted in one "
+    "piece can have empty lines. With N, it takes the chunk of result N; with a URL, a page or a section. "
+    "The next line is a question about the text, or empty. A question on the same line is asked at once. "
+    "Ctrl-C drops the selection.",
+    completes="page",
+)
 def _select(session: ShellSession, argument: str) -> ShellReply:
     if not argument:
         return session.start_paste()
@@ -251,6 +242,7 @@ def _select(session: ShellSession, argument: str) -> ShellReply:
     return session.select(text, question.strip())
 
 
+@_command("again", "", "repeat the last search with the current settings")
 def _again(session: ShellSession, argument: str) -> ShellReply:
     _no_argument("again", argument)
     if session.query is None:
@@ -258,11 +250,13 @@ def _again(session: ShellSession, argument: str) -> ShellReply:
     return session.search(session.query)
 
 
+@_command("verbose", "[on | off]", "show whole chunks, not only snippets", completes="switch")
 def _verbose(session: ShellSession, switch: str) -> ShellReply:
     on = _switched("verbose", switch, now=session.settings.verbose)
     return _change(session, "Showing whole chunks." if on else "Showing snippets.", verbose=on)
 
 
+@_command("json", "[on | off]", "print results as JSON", completes="switch")
 def _json(session: ShellSession, switch: str) -> ShellReply:
     on = _switched("json", switch, now=session.settings.as_json)
     return _change(session, "Printing results as JSON." if on else "Printing results as text.", as_json=on)
@@ -277,6 +271,12 @@ def _switched(name: str, switch: str, *, now: bool) -> bool:
     return switch == "on" if switch else not now
 
 
+@_command(
+    "explain",
+    "N",
+    "explain the rank of result N",
+    "Shows its scores, its lead, the words of the query that it has, and the results around it.",
+)
 def _explain(session: ShellSession, number: str) -> ShellReply:
     hit, result = session.hit(number), session.result()
     query, response = result.query, result.response
@@ -372,10 +372,12 @@ def _path(hit: Hit) -> str:
     return one_line(" > ".join((title_of(hit), *hit.chunk.headings[1:])))
 
 
+@_command("open", "N", "print the URL of result N")
 def _open(session: ShellSession, number: str) -> ShellReply:
     return _reply(one_line(session.hit(number).chunk.link))
 
 
+@_command("page", "N | URL#ANCHOR", "read the section of result N, a page, or a section", completes="page")
 def _page(session: ShellSession, argument: str) -> ShellReply:
     if not argument:
         raise InvalidArgument(":page needs the number of a result or a URL", hint="Such as `:page 1`.")
@@ -388,11 +390,19 @@ def _page(session: ShellSession, argument: str) -> ShellReply:
     return _reply("\n".join([style.cyan(one_line(link)), "", *body]))
 
 
+@_command("stats", "", "show the latency of the searches")
 def _stats(session: ShellSession, argument: str) -> ShellReply:
     _no_argument("stats", argument)
     return _reply(session.latency.text())
 
 
+@_command(
+    "collection",
+    "[NAME]",
+    "search another collection; alone: describe this one",
+    "This removes the filters, because another book has other modules and pages.",
+    completes="collection",
+)
 def _collection(session: ShellSession, name: str) -> ShellReply:
     if name:
         other = session.retriever.with_collection(name)
@@ -417,6 +427,7 @@ def _collection(session: ShellSession, name: str) -> ShellReply:
     return _reply("\n".join(part for line in lines for part in wrap(one_line(line), width)))
 
 
+@_command("help", "[COMMAND]", "list the commands, or describe one", completes="command")
 def _help(session: ShellSession, name: str) -> ShellReply:
     style = session.style()
     lines = _about(find_command(name.removeprefix(":")), style) if name else _overview(style)
@@ -445,6 +456,7 @@ def _about(command: ShellCommand, style: Style) -> Iterator[str]:
     yield from wrap(text, style.width, INDENT)
 
 
+@_command("quit", "", "leave; Ctrl-D does the same")
 def _quit(_session: ShellSession, argument: str) -> ShellReply:
     _no_argument("quit", argument)
     return replace(_reply(""), ends=True)
@@ -453,23 +465,3 @@ def _quit(_session: ShellSession, argument: str) -> ShellReply:
 def _no_argument(name: str, argument: str) -> None:
     if argument:
         raise InvalidArgument(f":{name} takes no argument", hint=f"Type `:{name}` alone.")
-
-
-ACTIONS: Mapping[str, Callable[[ShellSession, str], ShellReply]] = {
-    "module": _module,
-    "url": _url,
-    "top": _top,
-    "mode": _mode,
-    "min": _min,
-    "select": _select,
-    "again": _again,
-    "verbose": _verbose,
-    "json": _json,
-    "explain": _explain,
-    "open": _open,
-    "page": _page,
-    "stats": _stats,
-    "collection": _collection,
-    "help": _help,
-    "quit": _quit,
-}

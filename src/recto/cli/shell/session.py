@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from recto.cli.output import one_line
 from recto.cli.render import Style, results, results_json, wrap
-from recto.cli.shell.actions import ACTIONS, find_command
+from recto.cli.shell.actions import find_command
 from recto.errors import InvalidArgument, RectoError
 from recto.search.query import DEFAULT_TOP_K
 from recto.types import NO_FILTERS, Filters, Hit, Mode, SearchResponse, Timings
@@ -245,7 +245,7 @@ class ShellSession:
     def _run(self, text: str) -> ShellReply:
         if text.startswith(":") and not text.startswith("::"):
             name, _, argument = text[1:].partition(" ")
-            return ACTIONS[find_command(name).name](self, argument.strip())
+            return find_command(name).run(self, argument.strip())
         question = text[1:] if text.startswith("::") else text
         if self._selection is not None:
             return self.search(ShellQuery(question, self._selection.text))
