@@ -14,13 +14,13 @@ from haystack import Pipeline
 from haystack.core.errors import DeserializationError
 
 from recto.errors import InvalidQuery
-from recto.integrations.haystack import RectoRetriever
+from recto.integrations.haystack import RectoHaystackRetriever
 from recto.search.retriever import Retriever
 
 QUESTION = "What is a ROS 2 node?"
 
 
-def pipeline(component: RectoRetriever) -> Any:
+def pipeline(component: RectoHaystackRetriever) -> Any:
     made = Pipeline()
     made.add_component("book", component)
     return made
@@ -28,9 +28,9 @@ def pipeline(component: RectoRetriever) -> Any:
 
 def test_documents_have_citations(retriever: Retriever) -> None:
     expected = retriever.search(QUESTION, 3).hits
-    found = pipeline(RectoRetriever(retriever=retriever, top_k=3)).run({"book": {"query": QUESTION}})["book"][
-        "documents"
-    ]
+    found = pipeline(RectoHaystackRetriever(retriever=retriever, top_k=3)).run({"book": {"query": QUESTION}})[
+        "book"
+    ]["documents"]
     assert [document.id for document in found] == [hit.chunk.id for hit in expected]
     for document, hit in zip(found, expected, strict=True):
         assert document.content == hit.chunk.text
@@ -40,7 +40,7 @@ def test_documents_have_citations(retriever: Retriever) -> None:
 
 
 def test_arguments_override_the_configuration(retriever: Retriever) -> None:
-    component = RectoRetriever(retriever=retriever, top_k=2, module=["simulation"])
+    component = RectoHaystackRetriever(retriever=retriever, top_k=2, module=["simulation"])
     assert [document.meta["module"] for document in component.run("sensors")["documents"]] == [
         "simulation"
     ] * 2
@@ -64,16 +64,16 @@ def test_async(retriever: Retriever, monkeypatch: pytest.MonkeyPatch) -> None:
         raise AssertionError("the sync search was used")
 
     monkeypatch.setattr(retriever, "search", refuse)
-    running = pipeline(RectoRetriever(retriever=retriever))
+    running = pipeline(RectoHaystackRetriever(retriever=retriever))
     found = asyncio.run(running.run_async({"book": {"query": QUESTION}}))
     assert [document.id for document in found["book"]["documents"]] == expected
 
 
 def test_serialization(retriever: Retriever, sample_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    component = RectoRetriever(retriever=retriever, top_k=3, module=("ros2",))
+    component = RectoHaystackRetriever(retriever=retriever, top_k=3, module=("ros2",))
     data = component.to_dict()
     assert data == {
-        "type": "recto.integrations.haystack.RectoRetriever",
+        "type": "recto.integrations.haystack.RectoHaystackRetriever",
         "init_parameters": {
             "collection": retriever.collection,
             "top_k": 3,
@@ -82,7 +82,7 @@ def test_serialization(retriever: Retriever, sample_home: Path, monkeypatch: pyt
             "mode": "hybrid",
         },
     }
-    assert RectoRetriever.from_dict(data).to_dict() == data
+    assert RectoHaystackRetriever.from_dict(data).to_dict() == data
     text = pipeline(component).dumps()
     with pytest.raises(DeserializationError):
         Pipeline.loads(text)
@@ -98,11 +98,11 @@ def test_serialization(retriever: Retriever, sample_home: Path, monkeypatch: pyt
 def test_warm_up(retriever: Retriever) -> None:
     from recto.errors import CollectionMissing
 
-    RectoRetriever(retriever=retriever).warm_up()
+    RectoHaystackRetriever(retriever=retriever).warm_up()
     with pytest.raises(CollectionMissing):
-        RectoRetriever(retriever=retriever.with_collection("nowhere")).warm_up()
+        RectoHaystackRetriever(retriever=retriever.with_collection("nowhere")).warm_up()
 
 
 def test_errors(retriever: Retriever) -> None:
     with pytest.raises(InvalidQuery, match="Query cannot be empty"):
-        RectoRetriever(retriever=retriever).run(" ")
+        RectoHaystackRetriever(retriever=retriever).run(" ")

@@ -17,7 +17,7 @@ from langchain_core.runnables import RunnableLambda
 from langchain_tests.integration_tests import RetrieversIntegrationTests
 
 from recto.errors import InvalidArgument, InvalidQuery
-from recto.integrations.langchain import RectoRetriever
+from recto.integrations.langchain import RectoLangChainRetriever
 from recto.protocols import Embedder
 from recto.search.retriever import Retriever
 from recto.settings import QUERY_COLLECTION
@@ -42,8 +42,8 @@ class TestStandard(RetrieversIntegrationTests):
         return "asyncio"
 
     @property
-    def retriever_constructor(self) -> type[RectoRetriever]:
-        return RectoRetriever
+    def retriever_constructor(self) -> type[RectoLangChainRetriever]:
+        return RectoLangChainRetriever
 
     @property
     def retriever_constructor_params(self) -> dict[str, Any]:
@@ -56,7 +56,7 @@ class TestStandard(RetrieversIntegrationTests):
 
 def test_documents_have_citations(retriever: Retriever) -> None:
     expected = retriever.search(QUESTION, 3).hits
-    documents = RectoRetriever(retriever=retriever, k=3).invoke(QUESTION)
+    documents = RectoLangChainRetriever(retriever=retriever, k=3).invoke(QUESTION)
     assert [document.id for document in documents] == [hit.chunk.id for hit in expected]
     for document, hit in zip(documents, expected, strict=True):
         assert document.page_content == hit.chunk.text
@@ -67,19 +67,19 @@ def test_documents_have_citations(retriever: Retriever) -> None:
 
 
 def test_filters_of_the_retriever_and_of_a_call(retriever: Retriever) -> None:
-    adapter = RectoRetriever(retriever=retriever, module=("simulation",))
+    adapter = RectoLangChainRetriever(retriever=retriever, module=("simulation",))
     assert {document.metadata["module"] for document in adapter.invoke("sensors")} == {"simulation"}
     assert {document.metadata["module"] for document in adapter.invoke("sensors", module=["isaac"])} == {
         "isaac"
     }
     page = retriever.search(QUESTION).hits[0].chunk.page_url
-    found = RectoRetriever(retriever=retriever).invoke("sensors", url=page, k=2)
+    found = RectoLangChainRetriever(retriever=retriever).invoke("sensors", url=page, k=2)
     assert [document.metadata["page_url"] for document in found] == [page, page]
     assert adapter.invoke("sensors", module=["simulaton"]) == []
 
 
 def test_mode_of_the_retriever_and_of_a_call(retriever: Retriever) -> None:
-    adapter = RectoRetriever(retriever=retriever, mode="dense")
+    adapter = RectoLangChainRetriever(retriever=retriever, mode="dense")
     modes: tuple[Mode, Mode] = ("dense", "lexical")
     for documents, mode in zip(
         (adapter.invoke(QUESTION), adapter.invoke(QUESTION, mode="lexical")), modes, strict=True
@@ -92,7 +92,7 @@ def test_mode_of_the_retriever_and_of_a_call(retriever: Retriever) -> None:
 
 
 def test_async_and_in_a_chain(retriever: Retriever) -> None:
-    adapter = RectoRetriever(retriever=retriever, k=2)
+    adapter = RectoLangChainRetriever(retriever=retriever, k=2)
     chain = adapter | RunnableLambda(lambda documents: [document.metadata["url"] for document in documents])
     expected = [hit.chunk.link for hit in retriever.search(QUESTION, 2).hits]
     assert chain.invoke(QUESTION) == expected
@@ -110,13 +110,13 @@ def test_async_uses_no_thread(retriever: Retriever, monkeypatch: pytest.MonkeyPa
         raise AssertionError("the sync search was used")
 
     monkeypatch.setattr(retriever, "search", refuse)
-    assert asyncio.run(RectoRetriever(retriever=retriever).ainvoke(QUESTION))
+    assert asyncio.run(RectoLangChainRetriever(retriever=retriever).ainvoke(QUESTION))
 
 
 def test_pickling(retriever: Retriever, sample_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RECTO_HOME", str(sample_home))
     monkeypatch.setenv("RECTO_PRECISION", "fp32")  # the precision of `retriever`
-    adapter = RectoRetriever(retriever=retriever, k=2, module=("ros2",))
+    adapter = RectoLangChainRetriever(retriever=retriever, k=2, module=("ros2",))
     copy = pickle.loads(pickle.dumps(adapter))
     assert (copy.collection, copy.k, copy.module, copy.retriever) == (
         retriever.collection,
@@ -129,13 +129,13 @@ def test_pickling(retriever: Retriever, sample_home: Path, monkeypatch: pytest.M
 
 
 def test_errors(retriever: Retriever) -> None:
-    adapter = RectoRetriever(retriever=retriever)
+    adapter = RectoLangChainRetriever(retriever=retriever)
     with pytest.raises(InvalidQuery, match="Query cannot be empty"):
         adapter.invoke(" ")
     with pytest.raises(InvalidArgument):
         adapter.invoke(QUESTION, k=101)
     misspelt: dict[str, Any] = {"colection": "physical-ai-book"}
     with pytest.raises(ValueError, match="colection"):
-        RectoRetriever(**misspelt)
+        RectoLangChainRetriever(**misspelt)
     with pytest.raises(TypeError, match="modul"):
         adapter.invoke(QUESTION, modul="ros2")

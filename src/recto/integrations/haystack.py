@@ -17,7 +17,7 @@ except ModuleNotFoundError as error:
 
 
 @component
-class RectoRetriever:
+class RectoHaystackRetriever:
     """Retrieves chunks of a book; when serialized, it keeps the name of the collection and its options."""
 
     def __init__(
@@ -75,7 +75,7 @@ class RectoRetriever:
         return dict(default_to_dict(self, collection=self._client.collection, **self._settings))
 
     @classmethod
-    def from_dict(cls, data: dict[str, Any]) -> RectoRetriever:
+    def from_dict(cls, data: dict[str, Any]) -> RectoHaystackRetriever:
         """Deserialize the component."""
         return default_from_dict(cls, data)
 

@@ -16,7 +16,7 @@ except ModuleNotFoundError as error:
     raise not_installed("LangChain", "langchain") from error
 
 
-class RectoRetriever(BaseRetriever):
+class RectoLangChainRetriever(BaseRetriever):
     """Retrieves chunks of a book; `invoke` also takes `k`, `module`, `url` and `mode`."""
 
     # Unknown fields are errors: a misspelt `collection` would search another book.

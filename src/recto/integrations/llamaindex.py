@@ -19,7 +19,7 @@ except ModuleNotFoundError as error:
 _LLM_FIELDS = ("title", "module", "headings", "url")
 
 
-class RectoRetriever(BaseRetriever):
+class RectoLlamaIndexRetriever(BaseRetriever):
     """Retrieves chunks of a book."""
 
     def __init__(
