@@ -94,7 +94,7 @@ class Throttle:
         self._sent: deque[tuple[float, int, int]] = deque()
 
     def wait(self, inputs: int, tokens: int) -> None:
-        """Wait until a call with so many inputs and tokens is allowed, and record it."""
+        """Wait until a call of this size is allowed, and record it."""
         pause = self._pause(inputs, tokens)
         if pause >= _NOTIFY_FROM:
             self._notify(f"Waiting {math.ceil(pause)} s for the rate limit of the key")

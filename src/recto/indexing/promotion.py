@@ -107,14 +107,14 @@ def differs(left: list[Hit], right: list[Hit]) -> str:
     """Describe how two results differ; order within a tie and the fifth digit of scores do not count."""
     if len(left) != len(right):
         return f"{len(left)} results against {len(right)}"
-    for place, (one, other) in enumerate(zip(left, right, strict=True), 1):
+    for number, (one, other) in enumerate(zip(left, right, strict=True), 1):
         if abs(one.score - other.score) > SCORE_TOLERANCE:
-            return f"rank {place}: score {one.score:.5f} against {other.score:.5f}"
+            return f"rank {number}: score {one.score:.5f} against {other.score:.5f}"
         tied = {hit.chunk.id for hit in right if abs(hit.score - one.score) <= SCORE_TOLERANCE}
         at_the_end = abs(one.score - left[-1].score) <= SCORE_TOLERANCE  # a tie may extend beyond the top k
         if one.chunk.id not in tied and not at_the_end:
             pages = [f"{hit.chunk.page_url} ({hit.chunk.chunk_index})" for hit in (one, other)]
-            return f"rank {place}: {' against '.join(pages)}"
+            return f"rank {number}: {' against '.join(pages)}"
     return ""
 
 

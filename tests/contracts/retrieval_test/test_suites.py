@@ -46,8 +46,8 @@ def suite_file(workdir: Path, content: Any) -> str:
         ({"queries": {"a": 1}}, "there are no queries"),
         ({"queries": ["What is ROS 2?"]}, "query 1: it is not an object"),
         ({"queries": [ONE, {"id": "two"}]}, 'query 2: it needs a "query"'),
-        ({"queries": [{"query": None}]}, 'query 1: "query" must be a text, not NoneType'),
-        ({"queries": [{"query": 7}]}, 'query 1: "query" must be a text, not int'),
+        ({"queries": [{"query": None}]}, 'query 1: "query" must be a string, not NoneType'),
+        ({"queries": [{"query": 7}]}, 'query 1: "query" must be a string, not int'),
         (
             {"queries": [{**ONE, "query_repeat": {"text": "a", "times": 2}}]},
             'needs a "query" or a "query_repeat"',

@@ -234,21 +234,21 @@ def check_results(results: Sequence[SearchResult], top_k: int) -> None:
     if len(results) > top_k:
         raise _broken(f"{len(results)} results where at most {top_k} were asked for")
     best = math.inf
-    for place, result in enumerate(results, 1):
-        if result.rank != place:
-            raise _broken(f"result {place} has rank {result.rank}")
+    for number, result in enumerate(results, 1):
+        if result.rank != number:
+            raise _broken(f"result {number} has rank {result.rank}")
         if not 0.0 <= result.score <= 1.0:  # also false for NaN
-            raise _broken(f"result {place} has a score of {result.score}")
+            raise _broken(f"result {number} has a score of {result.score}")
         if result.score > best:
-            raise _broken(f"result {place} has a higher score than the one before it")
+            raise _broken(f"result {number} has a higher score than the one before it")
         best = result.score
         meta = result.metadata
         if not valid_url(meta.url):
-            raise _broken(f"result {place} has no usable address: {meta.url[:80]!r}")
+            raise _broken(f"result {number} has no usable address: {meta.url[:80]!r}")
         if not meta.page_title.strip():
-            raise _broken(f"result {place} has no page title")
+            raise _broken(f"result {number} has no page title")
         if not 0 <= meta.chunk_index < meta.total_chunks:
-            raise _broken(f"result {place} is chunk {meta.chunk_index} of {meta.total_chunks}")
+            raise _broken(f"result {number} is chunk {meta.chunk_index} of {meta.total_chunks}")
 
 
 def check_response(response: Mapping[str, Any]) -> None:
@@ -260,9 +260,9 @@ def check_response(response: Mapping[str, Any]) -> None:
     _fields(again, RESPONSE_FIELDS, "The response")
     if again["result_count"] != len(again["results"]):
         raise _invalid("result_count is not the number of results")
-    for place, result in enumerate(again["results"], 1):
-        _fields(result, RESULT_FIELDS, f"Result {place}")
-        _fields(result["metadata"], METADATA_FIELDS, f"The metadata of result {place}")
+    for number, result in enumerate(again["results"], 1):
+        _fields(result, RESULT_FIELDS, f"Result {number}")
+        _fields(result["metadata"], METADATA_FIELDS, f"The metadata of result {number}")
 
 
 def _fields(value: Any, fields: Mapping[str, type], what: str) -> None:

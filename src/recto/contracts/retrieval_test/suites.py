@@ -110,8 +110,8 @@ def _parse(raw: SuiteFile) -> Cases:
     for case in cases:
         for other in case.weaker_than:
             if other not in ids or other == case.id:
-                raise _fault(
-                    case.place, f'"weaker_than" names "{other}", which is no other query of the suite'
+                raise _error(
+                    case.place, f'"weaker_than" names "{other}", which is not another query of the suite'
                 )
     name = raw.header.get("name")
     return Cases(name if isinstance(name, str) and name.strip() else Path(raw.origin).stem, tuple(cases))
@@ -119,20 +119,20 @@ def _parse(raw: SuiteFile) -> Cases:
 
 def _case(entry: Any, number: int, place: str) -> Case:
     if not isinstance(entry, dict):
-        raise _fault(place, "it is not an object")
+        raise _error(place, "it is not an object")
     check_keys(entry, _ENTRY_KEYS, place)
     id = entry.get("id", f"query-{number}")
     if not isinstance(id, str) or not id.strip():
-        raise _fault(place, '"id" must be a text that is not empty')
+        raise _error(place, '"id" must be a non-empty string')
     top_k, expect = entry.get("top_k"), entry.get("expect", {})
     if not isinstance(expect, dict):
-        raise _fault(place, '"expect" must be an object')
+        raise _error(place, '"expect" must be an object')
     check_keys(expect, _EXPECT_KEYS, place, '"{key}" cannot be expected')
     error, text = expect.get("error", ""), _text(expect, place, "text")
     if error not in ("", *_ERRORS):
-        raise _fault(place, f'"error" must be one of {", ".join(_ERRORS)}')
+        raise _error(place, f'"error" must be one of {", ".join(_ERRORS)}')
     if error and len(expect) > 1:
-        raise _fault(place, 'beside an "error" nothing else can be expected')
+        raise _error(place, 'with an "error", nothing else can be expected')
     return Case(
         _query(entry, place),
         modules=parse_names(expect.get("module"), place, "module"),
@@ -154,35 +154,35 @@ def _case(entry: Any, number: int, place: str) -> Case:
 def _query(entry: dict[str, Any], place: str) -> str:
     """Return the query; `query_repeat` writes a very long one as a text and a number of repetitions."""
     if ("query" in entry) == ("query_repeat" in entry):
-        raise _fault(place, 'it needs a "query" or a "query_repeat"')
+        raise _error(place, 'it needs a "query" or a "query_repeat"')
     if "query" in entry:
         if not isinstance(entry["query"], str):
-            raise _fault(place, f'"query" must be a text, not {type(entry["query"]).__name__}')
+            raise _error(place, f'"query" must be a string, not {type(entry["query"]).__name__}')
         return entry["query"]
     repeat = entry["query_repeat"]
     if not isinstance(repeat, dict) or set(repeat) != {"text", "times"}:
-        raise _fault(place, '"query_repeat" must be an object with "text" and "times"')
+        raise _error(place, '"query_repeat" must be an object with "text" and "times"')
     text, times = _text(repeat, place, "text"), repeat["times"]
     whole = isinstance(times, int) and not isinstance(times, bool)
     if not whole or not 1 <= times * max(1, len(text)) <= _MAX_REPEATED:
-        raise _fault(place, f'"times" must be a whole number that makes at most {_MAX_REPEATED} characters')
+        raise _error(place, f'"times" must be a whole number that makes at most {_MAX_REPEATED} characters')
     return text * int(times)
 
 
 def _text(entry: dict[str, Any], place: str, key: str) -> str:
     value = entry.get(key, "")
     if not isinstance(value, str):
-        raise _fault(place, f'"{key}" must be a text')
+        raise _error(place, f'"{key}" must be a string')
     return value
 
 
 def _whole(value: Any, place: str, key: str, least: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= MAX_TOP_K:
-        raise _fault(place, f'"{key}" must be a whole number from {least} to {MAX_TOP_K}')
+        raise _error(place, f'"{key}" must be a whole number from {least} to {MAX_TOP_K}')
     return value
 
 
-def _fault(place: str, problem: str) -> InvalidArgument:
+def _error(place: str, problem: str) -> InvalidArgument:
     return InvalidArgument(f"{place}: {problem}", hint=f"{SHAPE} backend/README.md lists all expectations.")
 
 
