@@ -210,6 +210,7 @@ def failing(
     return variables(cohere.url, qdrant.url), double
 
 
+@pytest.mark.slow
 def test_the_table_of_faults_in_the_guide(
     cohere: CohereDouble,
     qdrant: QdrantDouble,
@@ -287,6 +288,7 @@ def big_book(root: Path, passages: int) -> Path:
     return root
 
 
+@pytest.mark.slow
 def test_two_thousand_chunks_through_ten_percent_of_faults(
     tmp_path: Path, home: Path, cohere: CohereDouble, qdrant: QdrantDouble
 ) -> None:

@@ -140,7 +140,12 @@ def test_embedded_mode_opens_no_socket(sample_home: Path, home: Path, small_book
     assert probe(sample_home, "What is ROS 2?", before=NO_SOCKETS)[0] == 0
     assert probe(sample_home, "--validate", before=NO_SOCKETS)[0] == 0
     assert (
-        probe(home, "index", str(small_book), "--collection", "garden", program="cli.main", before=NO_SOCKETS)[0]
+        probe(
+            home, "index", str(small_book), "--collection", "garden", program="cli.main", before=NO_SOCKETS
+        )[0]
         == 0
     )
-    assert probe(home, "search", "dough", "--collection", "garden", program="cli.main", before=NO_SOCKETS)[0] == 0
+    assert (
+        probe(home, "search", "dough", "--collection", "garden", program="cli.main", before=NO_SOCKETS)[0]
+        == 0
+    )

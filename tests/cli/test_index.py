@@ -120,6 +120,7 @@ def test_nothing_is_indexed_yet(home: Path) -> None:
     assert "recto index" in done.stdout
 
 
+@pytest.mark.slow
 def test_first_run_indexes_the_sample_book_once(home: Path) -> None:
     """Three newcomers at the same moment: one indexes, all are answered."""
     programs = [

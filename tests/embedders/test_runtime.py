@@ -92,6 +92,7 @@ def test_inputs_that_do_not_fit_are_refused_and_the_next_call_works(library: Pat
     assert session.run(good, 1, "sum") == [[2.0]]
 
 
+@pytest.mark.slow
 def test_nothing_is_left_behind_by_calls_and_sessions(library: Path) -> None:
     inputs: Inputs = {"a": array("f", range(40_000)), "n": array("q", range(40_000))}
 

@@ -69,6 +69,7 @@ def finished(book: Path, home: Path, log: Path) -> None:
     assert process.returncode == 0, out
 
 
+@pytest.mark.slow
 def test_killed_at_random_moments(tmp_path: Path) -> None:
     home, book, log = tmp_path / "home", tmp_path / "book", tmp_path / "log"
     numbers = random.Random(20260101)

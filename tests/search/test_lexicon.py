@@ -11,7 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recto.search.analyzer import term_id
-from recto.search.lexical import COMMON_WORDS, KEYWORD_WEIGHT, SINGLE_WORD_WEIGHT, WEIGHT, analyze_query, is_common
+from recto.search.lexical import (
+    COMMON_WORDS,
+    KEYWORD_WEIGHT,
+    SINGLE_WORD_WEIGHT,
+    WEIGHT,
+    analyze_query,
+    is_common,
+)
 from recto.search.lexicon import Lexicon, LexiconBuilder
 from recto.types import Chunk
 from scripts.make_common_words import build
@@ -75,7 +82,9 @@ def test_each_form_counts_as_rare_as_all_of_them_together(book: Lexicon) -> None
 def test_a_keyword_counts_more_than_its_other_forms(book: Lexicon) -> None:
     query = analyze_query("configures", book)
     weights = dict(zip(query.vector.indices, query.vector.values, strict=True))
-    assert query.weight == SINGLE_WORD_WEIGHT > analyze_query("What configures?", book).weight == KEYWORD_WEIGHT
+    assert (
+        query.weight == SINGLE_WORD_WEIGHT > analyze_query("What configures?", book).weight == KEYWORD_WEIGHT
+    )
     assert weights[term_id("configures")] == 1.0 > 2 * weights[term_id("configure")]
 
 
