@@ -11,6 +11,8 @@ import time
 from collections import Counter
 from pathlib import Path
 
+import pytest
+
 from recto.stores.edge.store import EdgeStore
 from tests.running import ROOT, environment
 

@@ -206,9 +206,9 @@ def _read_many(
     home: Path, ready: Semaphore, stop: Event, answers: multiprocessing.Queue[tuple[set[int], str]]
 ) -> None:
     seen, searches, problem = set(), 0, ""
-    store = EdgeStore(home)
+    store, deadline = EdgeStore(home), time.monotonic() + 300
     try:
-        while not stop.is_set():
+        while not stop.is_set() and time.monotonic() < deadline:
             index = store.open("books")
             found = len(index.query(vector(searches), 100))
             if found != index.info.chunks or index.info.warnings:
@@ -226,12 +226,15 @@ def _read_many(
     answers.put((seen, problem))
 
 
+@pytest.mark.slow
 def test_ten_readers_during_publishes(home: Path, store: EdgeStore) -> None:
     publish(store, "books", [chunk(0)])
     context = multiprocessing.get_context("spawn")
     answers: multiprocessing.Queue[tuple[set[int], str]] = context.Queue()
     ready, stop = context.Semaphore(0), context.Event()
-    readers = [context.Process(target=_read_many, args=(home, ready, stop, answers)) for _ in range(10)]
+    readers = [
+        context.Process(target=_read_many, args=(home, ready, stop, answers), daemon=True) for _ in range(10)
+    ]
     for reader in readers:
         reader.start()
     for _ in readers:
