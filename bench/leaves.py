@@ -127,30 +127,30 @@ def _far(answer: Any) -> float:
 def langchain_ways(retriever: Retriever) -> dict[str, Way]:
     """Ask by the LangChain adapter."""
     try:
-        from recto.integrations.langchain import RectoRetriever
+        from recto.integrations.langchain import RectoLangChainRetriever
     except ImportError:
         return {}
-    adapter = RectoRetriever(retriever=retriever)
+    adapter = RectoLangChainRetriever(retriever=retriever)
     return {"LangChain invoke": _blocking(adapter.invoke), "LangChain ainvoke": adapter.ainvoke}
 
 
 def llamaindex_ways(retriever: Retriever) -> dict[str, Way]:
     """Ask by the LlamaIndex adapter."""
     try:
-        from recto.integrations.llamaindex import RectoRetriever
+        from recto.integrations.llamaindex import RectoLlamaIndexRetriever
     except ImportError:
         return {}
-    adapter = RectoRetriever(retriever=retriever)
+    adapter = RectoLlamaIndexRetriever(retriever=retriever)
     return {"LlamaIndex retrieve": _blocking(adapter.retrieve), "LlamaIndex aretrieve": adapter.aretrieve}
 
 
 def haystack_ways(retriever: Retriever) -> dict[str, Way]:
     """Ask by the Haystack component."""
     try:
-        from recto.integrations.haystack import RectoRetriever
+        from recto.integrations.haystack import RectoHaystackRetriever
     except ImportError:
         return {}
-    adapter = RectoRetriever(retriever=retriever)
+    adapter = RectoHaystackRetriever(retriever=retriever)
     return {"Haystack run": _blocking(adapter.run), "Haystack run_async": adapter.run_async}
 
 

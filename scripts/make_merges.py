@@ -7,7 +7,7 @@ from array import array
 from pathlib import Path
 
 from recto.embedders.granite import embedder as granite
-from recto.embedders.granite.model_pack import find_pack, read_tokenizer
+from recto.embedders.granite.weights import find_pack, read_tokenizer
 
 _SHIFT = 256  # bytes that are no visible character stand in the vocabulary as characters from here on
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click import Command, Group, Option
+from click import Command, Context, Group, Option
 
 import recto
 from recto.book.sources.options import SiteOptions
@@ -42,7 +42,10 @@ def sections(text: str) -> dict[str, str]:
 
 def commands(group: Group, name: str) -> Iterator[tuple[str, Command]]:
     """Yield all commands with their full names, those of subgroups included."""
-    for part, command in group.commands.items():
+    context = Context(group)
+    for part in group.list_commands(context):
+        command = group.get_command(context, part)
+        assert command is not None
         if isinstance(command, Group):
             yield from commands(command, f"{name} {part}")
         else:

@@ -125,8 +125,8 @@ def test_an_index_run_survives_a_failure(small_book: Path, home: Path, embedder:
     )
     assert report.published
     assert report.notes == (
-        "The level of noise was not measured (the service is down); "
-        "`recto calibrate --collection garden` does it later.",
+        "The noise floor was not measured (the service is down). "
+        "Run `recto calibrate --collection garden`.",
     )
     assert store.open("garden").info.calibration is None
     assert store.open("garden").info.noise_floor is None
@@ -225,4 +225,4 @@ def test_a_small_change_keeps_what_was_measured(tmp_path: Path, embedder: Embedd
         "house",
         journal=tmp_path / "journal",
     )
-    assert "The level of noise was not measured" in third.notes[0]
+    assert "The noise floor was not measured" in third.notes[0]

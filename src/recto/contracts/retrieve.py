@@ -7,9 +7,9 @@ from pathlib import Path
 import click
 
 from recto.cli import options
-from recto.cli.commands import search as commands
-from recto.cli.runner import entry
+from recto.cli.runner import Exit, connect, make_main, print_results
 from recto.errors import InvalidArgument
+from recto.search.query import CONTRACT_MODES, FLAGS, check_query, check_search
 from recto.types import Mode
 
 _EPILOG = """\b
@@ -32,7 +32,13 @@ Exit codes: 0 results, 1 no results, 2 configuration, 3 connection or storage,
 @options.module
 @options.url
 @options.min_score
-@options.contract_mode
+@click.option(
+    "--mode",
+    type=click.Choice(CONTRACT_MODES),
+    default="dense",
+    show_default=True,
+    help="Rank by vector similarity (dense), or by similarity and BM25 (hybrid).",
+)
 @options.collection
 @click.option(
     "--validate", "validating", is_flag=True, help="Run the validation test suite instead of a query."
@@ -52,16 +58,24 @@ def retrieve(
     suite: Path | None,
     verbose: bool,
     as_json: bool,
-) -> int:
+) -> Exit:
     """Find the chunks of the book that answer QUERY."""
     if validating:
-        return commands.validate(suite, collection, verbose=verbose, as_json=as_json)
+        from recto.cli.commands.validate import validate_contract
+
+        return validate_contract(suite, collection, verbose=verbose, as_json=as_json)
     if suite is not None:
         raise InvalidArgument("--suite goes with --validate", hint="Add --validate to run the suite.")
-    filters = options.filters_of(modules, url)
-    return commands.retrieve(
-        query, top_k, filters, min_score, collection, mode=mode, verbose=verbose, as_json=as_json
-    )
+    filters = options.make_filters(modules, url)
+    check_query(query)
+    check_search(top_k, filters, min_score, FLAGS, mode)
+    with connect(collection, single_query=True) as retriever:
+        retriever.warm_up()  # the time shown is that of the query alone
+        response = retriever.search(query, top_k, filters, min_score, mode=mode)
+    from recto.cli import output
+
+    text = output.results_json(response) if as_json else output.results_text(response, verbose=verbose)
+    return print_results(response, text)
 
 
-main = entry(retrieve, "retrieve.py")
+main = make_main(retrieve, "retrieve.py")

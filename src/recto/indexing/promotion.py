@@ -72,7 +72,7 @@ def _compare(source: Index, copy: Index, samples: Sequence[tuple[Chunk, Vector]]
             difference = differs(one, other)
             if difference and mode == "dense":
                 raise IndexDamaged(
-                    f"The copy answers differently: {difference}", hint="Run `recto promote` again."
+                    f"The copy returns other results: {difference}", hint="Run `recto promote` again."
                 )
             if difference:
                 shards = "as they do in a collection of several shards"

@@ -9,9 +9,7 @@ import tomllib
 from collections.abc import Iterator
 from typing import Any
 
-import click
-
-from recto.cli.main import recto as product
+from recto.cli.commands.serve import mcp
 from tests.running import ROOT
 
 GUIDE = (ROOT / "docs" / "how-to" / "mcp.md").read_text("utf-8")
@@ -32,8 +30,7 @@ def servers(value: Any) -> Iterator[dict[str, Any]]:
 
 def check(command: list[str]) -> None:
     assert command[:2] == ["recto", "mcp"], command
-    assert isinstance(product, click.Group)
-    with product.commands["mcp"].make_context("mcp", command[2:]) as context:
+    with mcp.make_context("mcp", command[2:]) as context:
         assert context.params["collection"] == "my-book"
 
 

@@ -256,14 +256,10 @@ def check_response(response: Mapping[str, Any]) -> None:
     try:
         again = json.loads(json.dumps(response, allow_nan=False))
     except (TypeError, ValueError) as error:
-        raise ResponseError(
-            f"The response cannot be written as JSON: {error}", hint=_FOREIGN, reason=ErrorKind.DAMAGED
-        ) from None
+        raise _invalid(f"The response cannot be written as JSON: {error}") from None
     _fields(again, RESPONSE_FIELDS, "The response")
     if again["result_count"] != len(again["results"]):
-        raise ResponseError(
-            "result_count is not the number of results", hint=_FOREIGN, reason=ErrorKind.DAMAGED
-        )
+        raise _invalid("result_count is not the number of results")
     for place, result in enumerate(again["results"], 1):
         _fields(result, RESULT_FIELDS, f"Result {place}")
         _fields(result["metadata"], METADATA_FIELDS, f"The metadata of result {place}")
@@ -273,9 +269,7 @@ def _fields(value: Any, fields: Mapping[str, type], what: str) -> None:
     for name, kind in fields.items():
         found = value.get(name) if isinstance(value, dict) else None
         if not isinstance(found, kind) or isinstance(found, bool):
-            raise ResponseError(
-                f"{what} has no {name} of type {kind.__name__}", hint=_FOREIGN, reason=ErrorKind.DAMAGED
-            )
+            raise _invalid(f"{what} has no {name} of type {kind.__name__}")
 
 
 def _vector_problem(vector: Sequence[Any], dim: int) -> str:
@@ -284,6 +278,10 @@ def _vector_problem(vector: Sequence[Any], dim: int) -> str:
     if not all(isinstance(number, int | float) and not isinstance(number, bool) for number in vector):
         return "not everything in it is a number"
     return "" if all(map(math.isfinite, vector)) else "not every number is finite"
+
+
+def _invalid(message: str) -> ResponseError:
+    return ResponseError(message, hint=_FOREIGN, reason=ErrorKind.DAMAGED)
 
 
 def _broken(what: str) -> QdrantAPIError:

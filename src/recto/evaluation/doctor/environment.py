@@ -121,7 +121,7 @@ def model(context: DoctorContext) -> Iterator[Finding]:
     evidence = []
     if settings.model in (BUILT_IN_MODEL, f"ibm-granite/{BUILT_IN_MODEL}"):
         from recto._util.files import sha256
-        from recto.embedders.granite.model_pack import INSTALL, SHA256, find_pack
+        from recto.embedders.granite.weights import INSTALL, SHA256, find_pack
 
         pack = find_pack()
         if sha256(pack) != SHA256:

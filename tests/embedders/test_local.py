@@ -1,4 +1,4 @@
-"""A model of one's own: a directory as model hubs lay them out, made here from the built-in model's weights."""
+"""Models in a directory, made here from the built-in model's weights, and models of fastembed."""
 
 from __future__ import annotations
 
@@ -10,19 +10,20 @@ import pytest
 from onnx import helper, numpy_helper
 
 from recto.api import open_embedder
-from recto.embedders.directory import directory_embedder
-from recto.embedders.granite.model_pack import find_pack, read_pack
+from recto.embedders.granite.weights import find_pack, read_pack
+from recto.embedders.local import directory_embedder
 from recto.errors import ConfigurationError
 from recto.protocols import Embedder
 from recto.settings import Settings
 from scripts import make_graph
 
-TOKENIZER = '{"version": "1.0", "model": {"type": "WordLevel", "vocab": {"x": 0}, "unk_token": "x"}, "added_tokens": []}'
+WORD_LEVEL = {"type": "WordLevel", "vocab": {"x": 0}, "unk_token": "x"}
+TOKENIZER = json.dumps({"version": "1.0", "model": WORD_LEVEL, "added_tokens": []})
 
 
 @pytest.fixture(scope="session")
 def model_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The built-in model with its weights inside, under the usual names of inputs."""
+    """Write the built-in model with its weights and with the usual names of inputs."""
     root = tmp_path_factory.mktemp("models") / "my-model"
     root.mkdir()
     pack = read_pack(find_pack())
@@ -54,7 +55,9 @@ def model_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-def test_it_gives_the_models_numbers(model_directory: Path, shared_home: Path, embedder: Embedder) -> None:
+def test_a_directory_gives_the_same_vectors(
+    model_directory: Path, shared_home: Path, embedder: Embedder
+) -> None:
     mine = open_embedder(Settings("local", "edge", shared_home, model=str(model_directory), threads=2), print)
     assert (mine.dim, mine.max_tokens, mine.fingerprint.model) == (384, 512, "my-model")
     texts = ["What is ROS 2?", "A node publishes messages to a topic. " * 12]
@@ -62,7 +65,9 @@ def test_it_gives_the_models_numbers(model_directory: Path, shared_home: Path, e
         assert left == pytest.approx(right, abs=1e-4)
 
 
-def test_its_fingerprint_is_its_content(model_directory: Path, shared_home: Path, tmp_path: Path) -> None:
+def test_the_fingerprint_is_the_hash_of_the_model(
+    model_directory: Path, shared_home: Path, tmp_path: Path
+) -> None:
     first = directory_embedder(model_directory, shared_home, 1).fingerprint
     other = tmp_path / "my-model"
     other.mkdir()
@@ -74,7 +79,7 @@ def test_its_fingerprint_is_its_content(model_directory: Path, shared_home: Path
 def test_token_vectors_are_pooled() -> None:
     import numpy as np
 
-    from recto.embedders.directory import _pool
+    from recto.embedders.local import _pool
 
     tokens = np.array([[[1.0, 0.0], [3.0, 4.0], [100.0, 100.0]]])
     mask = np.array([[1, 1, 0]])
@@ -100,7 +105,7 @@ def test_token_vectors_are_pooled() -> None:
         ),
     ],
 )
-def test_incomplete_directories_are_told(tmp_path: Path, files: dict[str, str], words: str) -> None:
+def test_incomplete_directories_are_errors(tmp_path: Path, files: dict[str, str], words: str) -> None:
     for name, text in files.items():
         (tmp_path / "model" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "model" / name).write_text(text)
@@ -110,20 +115,20 @@ def test_incomplete_directories_are_told(tmp_path: Path, files: dict[str, str], 
     assert caught.value.hint
 
 
-def test_a_hub_model_without_the_extra_or_of_an_unknown_name(shared_home: Path) -> None:
+def test_an_unknown_model_names_fastembed(shared_home: Path) -> None:
     with pytest.raises(ConfigurationError) as caught:
         open_embedder(Settings("local", "edge", shared_home, model="nobody/nothing"), print)
     assert "fastembed" in str(caught.value)
 
 
-def test_a_hub_model(model_directory: Path, embedder: Embedder) -> None:
-    """fastembed reads the same directory, as it would after a download."""
+def test_a_fastembed_model(model_directory: Path, embedder: Embedder) -> None:
+    """fastembed reads the same directory as after a download."""
     fastembed = pytest.importorskip(
         "fastembed", reason="the extra `fastembed` is not installed; .ci/run installs it"
     )
     from fastembed.common.model_description import ModelSource, PoolingType
 
-    from recto.embedders.fastembed import HubEmbedder
+    from recto.embedders.fastembed import FastembedEmbedder
 
     (model_directory / "tokenizer_config.json").write_text(
         json.dumps({"model_max_length": 512, "pad_token": "<pad>"})
@@ -137,7 +142,7 @@ def test_a_hub_model(model_directory: Path, embedder: Embedder) -> None:
         dim=384,
         model_file="model.onnx",
     )
-    hub = HubEmbedder("recto/test", 2, specific_model_path=str(model_directory))
+    hub = FastembedEmbedder("recto/test", 2, specific_model_path=str(model_directory))
     assert (hub.dim, hub.max_tokens) == (384, 512)
     assert hub.embed_query("What is ROS 2?") == pytest.approx(
         embedder.embed_query("What is ROS 2?"), abs=1e-4

@@ -1,9 +1,10 @@
-"""Texts side by side: the same numbers in the same order whatever the number of workers, and nothing lost when one fails."""
+"""Parallel embedding, sessions, and the features of the processor."""
 
 from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -11,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from recto.embedders import onnx
 from recto.embedders.granite.embedder import FINGERPRINT, granite_embedder
-from recto.embedders.onnx import LocalEmbedder, Sessions, side_by_side
+from recto.embedders.onnx import LocalEmbedder, Sessions, run_parallel
 from recto.errors import ConfigurationError, EmbeddingError
 
 TEXTS = [
@@ -29,13 +31,13 @@ TEXTS = [
 ]
 
 
-def test_the_number_of_workers_changes_no_digit(shared_home: Path) -> None:
+def test_the_number_of_threads_does_not_change_the_vectors(shared_home: Path) -> None:
     alone, many = granite_embedder(shared_home, 1), granite_embedder(shared_home, 3)
     assert alone.embed_documents(TEXTS) == many.embed_documents(TEXTS)
     assert alone.embed_queries(TEXTS) == many.embed_queries(TEXTS)
 
 
-def test_progress_is_told_by_the_callers_thread_and_ends_with_all(shared_home: Path) -> None:
+def test_progress_is_reported_in_the_callers_thread(shared_home: Path) -> None:
     seen: list[tuple[int, int, int]] = []
     granite_embedder(shared_home, 2).embed_documents(
         TEXTS, lambda done, total: seen.append((done, total, threading.get_ident()))
@@ -46,25 +48,25 @@ def test_progress_is_told_by_the_callers_thread_and_ends_with_all(shared_home: P
 
 
 @pytest.mark.parametrize("workers", [1, 2, 5])
-def test_every_job_is_done_once_and_handed_over_with_its_result(workers: int) -> None:
+def test_every_job_runs_once(workers: int) -> None:
     found: dict[int, int] = {}
-    side_by_side(range(40), lambda job: job * job, workers, found.__setitem__)
+    run_parallel(range(40), lambda job: job * job, workers, found.__setitem__)
     assert found == {job: job * job for job in range(40)}
 
 
-def test_jobs_really_run_at_the_same_time() -> None:
+def test_jobs_run_in_parallel() -> None:
     both = threading.Barrier(2, timeout=60)
-    side_by_side([1, 2], lambda _: both.wait(), 2, lambda job, result: None)
+    run_parallel([1, 2], lambda _: both.wait(), 2, lambda job, result: None)
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_a_failure_is_raised_and_what_was_not_begun_is_dropped(
+def test_a_failure_is_raised_and_waiting_jobs_are_dropped(
     workers: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    begun: list[int] = []
+    started: list[int] = []
 
     def work(job: int) -> int:
-        begun.append(job)
+        started.append(job)
         if job == 0:
             raise EmbeddingError("no")
         held.wait(60)
@@ -80,26 +82,26 @@ def test_a_failure_is_raised_and_what_was_not_begun_is_dropped(
     held = threading.Event()
     monkeypatch.setattr(ThreadPoolExecutor, "shutdown", shutdown)
     with pytest.raises(EmbeddingError, match="no"):
-        side_by_side(range(500), work, workers, lambda job, result: None)
-    assert len(begun) < 500
+        run_parallel(range(500), work, workers, lambda job, result: None)
+    assert len(started) < 500
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("recto-embedder")]
 
 
-def test_a_failure_of_progress_is_raised_too() -> None:
+def test_a_failure_of_the_callback_is_raised() -> None:
     def fail(job: int, result: int) -> None:
         raise ValueError("the listener has gone")
 
     with pytest.raises(ValueError, match="listener"):
-        side_by_side(range(50), lambda job: job, 2, fail)
+        run_parallel(range(50), lambda job: job, 2, fail)
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("recto-embedder")]
 
 
 @pytest.mark.skipif(os.name != "posix", reason="signals are sent to a thread")
-def test_an_interruption_ends_it() -> None:
-    begun: list[int] = []
+def test_an_interruption_is_raised() -> None:
+    started: list[int] = []
 
     def work(job: int) -> int:
-        begun.append(job)
+        started.append(job)
         if job == 1:
             signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
             interrupted.wait(60)
@@ -108,8 +110,8 @@ def test_an_interruption_ends_it() -> None:
     interrupted = threading.Event()
     threading.Timer(0.5, interrupted.set).start()
     with pytest.raises(KeyboardInterrupt):
-        side_by_side(range(100_000), work, 2, lambda job, result: None)
-    assert len(begun) < 100_000
+        run_parallel(range(100_000), work, 2, lambda job, result: None)
+    assert len(started) < 100_000
 
 
 def test_a_models_failure_in_a_worker_becomes_ours(shared_home: Path) -> None:
@@ -133,12 +135,12 @@ def test_each_use_opens_one_session_when_it_is_needed() -> None:
 
     sessions = Sessions(open, 4)  # type: ignore[arg-type]
     assert opened == []
-    assert sessions.passages() is sessions.with_collection()
-    assert sessions.with_collection() is sessions.with_collection()
-    assert sessions.alone() is sessions.alone()
+    assert sessions.documents() is sessions.parallel()
+    assert sessions.parallel() is sessions.parallel()
+    assert sessions.single() is sessions.single()
     assert opened == [1, 4]
-    single = Sessions(open, 1)  # type: ignore[arg-type]
-    assert single.alone() is single.with_collection()
+    one_thread = Sessions(open, 1)  # type: ignore[arg-type]
+    assert one_thread.single() is one_thread.parallel()
     assert opened == [1, 4, 1]
 
 
@@ -153,5 +155,46 @@ def test_a_session_that_cannot_be_opened_is_tried_again() -> None:
 
     sessions = Sessions(open, 1)  # type: ignore[arg-type]
     with pytest.raises(ConfigurationError):
-        sessions.alone()
-    assert sessions.alone()([]) is None
+        sessions.single()
+    assert sessions.single()([]) is None
+
+
+ARM = "processor\t: 0\nBogoMIPS\t: 243.75\nFeatures\t: fp asimd aes crc32 {} sve\nCPU part\t: 0xd0c\n"
+X86 = "processor\t: 0\nmodel name\t: avx512_vnni\nflags\t\t: fpu sse2 avx2 {} rdpid\nbugs\t\t: asimddp\n"
+
+
+@pytest.fixture
+def cpu_info(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    path = tmp_path / "cpuinfo"
+    monkeypatch.setattr(onnx, "_CPU_INFO", path)
+    monkeypatch.setattr(sys, "platform", "linux")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (ARM.format("asimddp"), True),
+        (ARM.format("asimdhp"), False),
+        (X86.format("avx512_vnni amx_int8"), True),
+        (X86.format("avx_vnni"), True),
+        (X86.format("avx512f"), False),
+        ("processor: 0\n", False),
+        ("", False),
+        (None, False),
+    ],
+)
+def test_int8_dot_products_on_linux(cpu_info: Path, text: str | None, expected: bool) -> None:
+    if text is not None:
+        cpu_info.write_text(text)
+    assert onnx.has_int8_dot_product.__wrapped__() is expected
+
+
+@pytest.mark.parametrize(
+    ("dot_product", "settings"), [(True, {}), (False, {"session.x64quantprecision": "1"})]
+)
+def test_unsigned_weights_only_without_dot_products(
+    monkeypatch: pytest.MonkeyPatch, dot_product: bool, settings: dict[str, str]
+) -> None:
+    monkeypatch.setattr(onnx, "has_int8_dot_product", lambda: dot_product)
+    assert onnx.session_settings() == settings

@@ -1,4 +1,4 @@
-"""Plain questions are tokenised without the library, and exactly as by it."""
+"""ASCII text is tokenized exactly as by the library."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from recto.api import sample_source
-from recto.embedders.granite.bpe import PlainTokenizer
+from recto.embedders.granite.bpe import AsciiTokenizer
 from recto.embedders.granite.embedder import _MERGES
-from recto.embedders.granite.model_pack import find_pack, read_tokenizer
+from recto.embedders.granite.weights import find_pack, read_tokenizer
 from recto.embedders.onnx import new_tokenizer
 from scripts.make_merges import merges
 
 LIBRARY = new_tokenizer(read_tokenizer(find_pack()))
-PLAIN = PlainTokenizer(_MERGES)
+ASCII = AsciiTokenizer(_MERGES)
 WORDS = [
     "robot's",
     "I'll",
@@ -37,7 +37,7 @@ WORDS = [
 ]
 
 
-def test_the_rules_are_those_of_the_pack() -> None:
+def test_the_merge_rules_are_those_of_the_pack() -> None:
     assert _MERGES.read_bytes() == merges(read_tokenizer(find_pack()))
 
 
@@ -50,8 +50,8 @@ def test_the_rules_are_those_of_the_pack() -> None:
 @example(" \x1c\x1f \x00\x7f ")
 @example("What is ROS 2?")
 @hypothesis_settings(max_examples=500, deadline=None)
-def test_any_text_gets_the_librarys_tokens_or_none(text: str) -> None:
-    found = PLAIN.encode(text)
+def test_any_text_gets_the_tokens_of_the_library_or_none(text: str) -> None:
+    found = ASCII.encode(text)
     assert (
         found == LIBRARY.encode(text).ids
         if found is not None
@@ -59,16 +59,16 @@ def test_any_text_gets_the_librarys_tokens_or_none(text: str) -> None:
     )
 
 
-def test_a_book_gets_the_librarys_tokens() -> None:
+def test_a_book_gets_the_tokens_of_the_library() -> None:
     source = sample_source()
     for page in source.pages():
         for line in page.text.splitlines():
-            assert PLAIN.encode(line) in (None, LIBRARY.encode(line).ids)
+            assert ASCII.encode(line) in (None, LIBRARY.encode(line).ids)
 
 
 @pytest.mark.parametrize(
     "text",
     ["Was ist ein Schlüssel?", "what does <mask> mean", "</s>", "🤖", "a\u00a0b", "x" * 65, "ab" * 900],
 )
-def test_what_is_not_plain_is_left_to_the_library(text: str) -> None:
-    assert PLAIN.encode(text) is None
+def test_other_text_is_left_to_the_library(text: str) -> None:
+    assert ASCII.encode(text) is None

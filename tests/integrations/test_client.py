@@ -1,4 +1,4 @@
-"""What the adapters share, without any framework."""
+"""The code that the adapters share, without any framework."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ from typing import Any
 
 import pytest
 
-from recto.integrations.common import Book, metadata
+from recto import api
+from recto.integrations import CollectionClient, metadata
 from recto.search.retriever import Retriever
 
 QUESTION = "What is a ROS 2 node?"
 
 
-def test_the_metadata_is_plain_and_complete(retriever: Retriever) -> None:
+def test_metadata(retriever: Retriever) -> None:
     response = retriever.search(QUESTION)
     hit = response.hits[0]
     found = metadata(hit, response)
@@ -34,11 +35,11 @@ def test_the_metadata_is_plain_and_complete(retriever: Retriever) -> None:
     assert found["headings"] == list(hit.chunk.headings)
 
 
-def test_a_name_is_connected_once(
+def test_many_threads_connect_once(
     retriever: Retriever, sample_home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("RECTO_HOME", str(sample_home))
-    connect, connections, ready = Retriever.connect, [], threading.Barrier(4)
+    connect, connections, ready = api.connect, [], threading.Barrier(4)
 
     def counted(collection: str | None = None) -> Retriever:
         connections.append(collection)
@@ -46,27 +47,30 @@ def test_a_name_is_connected_once(
 
     def ask(_: int) -> str:
         ready.wait(30)
-        return book.search(QUESTION, 1, None, None).hits[0].chunk.id
+        return client.search(QUESTION, 1, None, None).hits[0].chunk.id
 
-    monkeypatch.setattr(Retriever, "connect", staticmethod(counted))
-    book = Book("rag_embedding")
+    monkeypatch.setattr(api, "connect", counted)
+    client = CollectionClient("rag_embedding")
     with ThreadPoolExecutor(4) as pool:
         assert set(pool.map(ask, range(4))) == {retriever.search(QUESTION).hits[0].chunk.id}
     assert connections == ["rag_embedding"]
-    assert asyncio.run(Book("rag_embedding").asearch(QUESTION, 1, "ros2", None)).hits
-    assert asyncio.run(Book("rag_embedding").asearch(QUESTION, 1, None, None, "lexical")).mode == "lexical"
-    book.connected().close()
+    assert asyncio.run(CollectionClient("rag_embedding").asearch(QUESTION, 1, "ros2", None)).hits
+    assert (
+        asyncio.run(CollectionClient("rag_embedding").asearch(QUESTION, 1, None, None, "lexical")).mode
+        == "lexical"
+    )
+    client.retriever().close()
 
 
-def test_it_travels_by_name(retriever: Retriever) -> None:
-    copy = pickle.loads(pickle.dumps(Book(retriever=retriever)))
+def test_a_pickled_client_has_only_the_name(retriever: Retriever) -> None:
+    copy = pickle.loads(pickle.dumps(CollectionClient(retriever=retriever)))
     assert copy.collection == retriever.collection
     assert copy._retriever is None
 
 
-def test_an_empty_answer_is_not_silent(retriever: Retriever, caplog: pytest.LogCaptureFixture) -> None:
+def test_no_results_are_logged(retriever: Retriever, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING, "recto")
-    assert not Book(retriever=retriever).search(QUESTION, 5, ["ros3"], None).hits
+    assert not CollectionClient(retriever=retriever).search(QUESTION, 5, ["ros3"], None).hits
     assert "Did you mean 'ros2'?" in caplog.text
 
 
@@ -74,7 +78,7 @@ def test_an_empty_answer_is_not_silent(retriever: Retriever, caplog: pytest.LogC
     ("adapter", "package"),
     [("langchain", "langchain_core"), ("llamaindex", "llama_index"), ("haystack", "haystack")],
 )
-def test_without_the_extra(adapter: str, package: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_extra_is_missing(adapter: str, package: str, monkeypatch: pytest.MonkeyPatch) -> None:
     load = builtins.__import__
 
     def refuse(name: str, *rest: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Weights are made ready once: kept, checked, mapped the next time, made again when the file is not what it was."""
+"""The weight file is written once, checked, mapped by later starts, and written again if it is damaged."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from recto.embedders.granite import embedder as granite
 from recto.embedders.granite.embedder import VARIANTS, granite_embedder
-from recto.embedders.granite.weight_cache import Arrays, layout, prepared
+from recto.embedders.granite.weights import Arrays, cached_weights, layout
 from recto.protocols import Embedder
 from recto.settings import Precision
 
@@ -41,55 +41,53 @@ class Maker:
         return ARRAYS
 
 
-def test_the_second_start_makes_nothing(tmp_path: Path) -> None:
+def test_later_starts_use_the_file(tmp_path: Path) -> None:
     make = Maker()
     for _ in range(3):
-        assert prepared(tmp_path, "w", HASH, make).folder == tmp_path
+        assert cached_weights(tmp_path, "w", HASH, make).folder == tmp_path
     assert make.made == 1
     assert (tmp_path / "w").read_bytes() == content()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["w", "w.json"]
 
 
-def test_every_array_begins_where_any_system_can_map_it() -> None:
+def test_every_array_starts_at_a_multiple_of_64_kib() -> None:
     assert list(layout(ARRAYS)) == ["a", "b", "c"]
     assert all(start % 65_536 == 0 for start in layout(ARRAYS).values())
     assert layout(ARRAYS)["b"] == 2 * 65_536
 
 
 @pytest.mark.parametrize("damage", [b"", b"short", content()[:-1] + b"\xff"])
-def test_a_damaged_file_is_made_again(tmp_path: Path, damage: bytes) -> None:
+def test_a_damaged_file_is_written_again(tmp_path: Path, damage: bytes) -> None:
     make = Maker()
-    prepared(tmp_path, "w", HASH, make)
+    cached_weights(tmp_path, "w", HASH, make)
     (tmp_path / "w").write_bytes(damage)
-    assert prepared(tmp_path, "w", HASH, make).folder == tmp_path
+    assert cached_weights(tmp_path, "w", HASH, make).folder == tmp_path
     assert make.made == 2
     assert (tmp_path / "w").read_bytes() == content()
 
 
-def test_where_nothing_can_be_kept_the_weights_stay_in_memory(tmp_path: Path) -> None:
+def test_weights_stay_in_memory_if_no_file_can_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     for folder in (tmp_path / "file", tmp_path / "no" / "home"):
-        weights = prepared(folder, "w", HASH, Maker())
+        weights = cached_weights(folder, "w", HASH, Maker())
         assert weights.folder is None
         assert weights.arrays is ARRAYS
     assert not (tmp_path / "no").exists()
 
 
-def test_weights_that_come_out_otherwise_are_used_from_memory(tmp_path: Path) -> None:
-    assert prepared(tmp_path, "w", "another hash", Maker()).arrays is ARRAYS
+def test_weights_with_another_hash_stay_in_memory(tmp_path: Path) -> None:
+    assert cached_weights(tmp_path, "w", "another hash", Maker()).arrays is ARRAYS
 
 
 @pytest.mark.parametrize("precision", VARIANTS)
-def test_the_known_hash_is_that_of_the_weights(shared_home: Path, precision: Precision) -> None:
+def test_the_hash_of_the_weight_file(shared_home: Path, precision: Precision) -> None:
     granite_embedder(shared_home, 1, precision).warm_up()
     variant = VARIANTS[precision]
     with (shared_home / "cache" / variant.weights).open("rb") as file:
         assert hashlib.file_digest(file, "sha256").hexdigest() == variant.sha256
 
 
-def test_the_model_reads_its_pack_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, embedder: Embedder
-) -> None:
+def test_the_pack_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, embedder: Embedder) -> None:
     read: list[Path] = []
     usual = VARIANTS["fp32"]
 
@@ -106,8 +104,8 @@ def test_the_model_reads_its_pack_once(
     assert len(read) == 1
 
 
-def test_the_numbers_are_the_same_without_a_file(tmp_path: Path, embedder: Embedder) -> None:
-    homeless = granite_embedder(tmp_path / "no" / "home", 2)
-    assert homeless.embed_query("What is ROS 2?") == pytest.approx(
+def test_the_vectors_are_the_same_without_a_file(tmp_path: Path, embedder: Embedder) -> None:
+    in_memory = granite_embedder(tmp_path / "no" / "home", 2)
+    assert in_memory.embed_query("What is ROS 2?") == pytest.approx(
         embedder.embed_query("What is ROS 2?"), abs=1e-6
     )
