@@ -12,6 +12,7 @@ from recto.types import (
     Candidates,
     Chunk,
     CostEstimate,
+    Document,
     EmbedderFingerprint,
     Failure,
     Filters,
@@ -273,6 +274,20 @@ class SchemaInfo(Protocol):
     @property
     def payload_schema(self) -> PayloadSchema:
         """How the payloads are read."""
+
+
+class Reader(Protocol):
+    """Parses the pages of one file format; a function `read(page) -> Document` is enough.
+
+    Return the sections of the page in order; sections without text are dropped. The headings of a section
+    begin with the title of the page, which is `page.title` if the text states none. The anchor is the id that
+    the published page gives the heading, or "" if it has none. The text of a block is as written. Lines are
+    those of `page.text`, counted from one. If the reader raises an exception, the page is reported as failed
+    and the other pages are indexed.
+    """
+
+    def __call__(self, page: Page, /) -> Document:
+        """Return the parsed page."""
 
 
 class Source(Protocol):

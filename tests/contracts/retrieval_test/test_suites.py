@@ -15,9 +15,9 @@ from recto.contracts.retrieval_test.contract import QdrantAPIError
 from recto.contracts.retrieval_test.runs import run_cases, summary, turns
 from recto.contracts.retrieval_test.service import FormattedResponse, format_response
 from recto.contracts.retrieval_test.suites import Cases, parse_cases
+from recto.testing.values import chunk
 from recto.types import Hit
 from tests.contracts.retrieval_test.conftest import BACKEND, Call
-from tests.making import chunk
 
 ONE = {"id": "one", "query": "robot"}
 

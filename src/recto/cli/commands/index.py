@@ -14,6 +14,7 @@ import click
 
 from recto.api import SourceOptions, open_embedder, open_source, open_store, sample_source
 from recto.book.parsing.formats import page_suffixes
+from recto.book.sources.location import WEBSITE_SCHEMES, scheme_of
 from recto.book.sources.tree import SKIPPED
 from recto.cli import progress
 from recto.cli.output import in_line
@@ -32,7 +33,7 @@ from recto.settings import (
 )
 from recto.types import CostEstimate
 
-_SETTINGS = frozenset({".json", ".yml", ".yaml", ".toml", ".js", ".ts", ".mjs", ".cjs", ".mts", ".cts"})
+_SETTINGS = (".json", ".yml", ".yaml", ".toml", ".js", ".ts", ".mjs", ".cjs", ".mts", ".cts")
 _QUIET = 0.3  # seconds without a change after which an author has finished saving
 
 State = dict[str, tuple[int, int]]
@@ -44,7 +45,7 @@ class Tree:
     def __init__(self, path: Path) -> None:
         if not path.exists():
             raise InvalidArgument(
-                f"{path} does not exist", hint="Give the directory that holds the book's Markdown files."
+                f"{path} does not exist", hint="Give the directory that holds the pages of the book."
             )
         self.root = path.resolve()
         self._included: tuple[str, ...] = ()
@@ -78,19 +79,15 @@ class Tree:
         if self.root.is_file():
             yield str(self.root)
         else:
-            watched = {*page_suffixes(), *_SETTINGS}
+            watched = (*page_suffixes(), *_SETTINGS)
             for folder, names, files in os.walk(self.root):
                 names[:] = [name for name in names if name not in SKIPPED and not name.startswith(".")]
-                kept = [name for name in files if _ending(name) in watched]
+                kept = [name for name in files if name.lower().endswith(watched)]
                 yield from (os.path.join(folder, name) for name in kept)  # noqa: PTH118 - many of them
         for entry in os.scandir(self.root.parent):
-            if _ending(entry.name) in _SETTINGS:
+            if entry.name.lower().endswith(_SETTINGS):
                 yield entry.path
         yield from self._included
-
-
-def _ending(name: str) -> str:
-    return os.path.splitext(name)[1].lower()  # noqa: PTH122 - called for every file
 
 
 _SHOWN_NOTES = 10
@@ -252,9 +249,9 @@ def watch(request: Request, interval: float) -> Exit:
     ends_with(INDEX_EXITS)
 
     location = request.location or ""
-    if "://" in location:
+    if scheme := scheme_of(location):
         raise InvalidArgument(
-            "A website cannot be watched",
+            f"A {'website' if scheme in WEBSITE_SCHEMES else 'book that is not on disk'} cannot be watched",
             hint="Run `recto index` again: it asks only for pages that have changed.",
         )
     tree = Tree(Path(location))
