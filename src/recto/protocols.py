@@ -101,10 +101,13 @@ class Index(Protocol):
     def candidates(
         self, queries: Sequence[IndexQuery], limit: int, filters: Filters = NO_FILTERS
     ) -> list[Candidates]:
-        """Return the scores of the chunks that may be among the best `limit` of each query, in one call of the engine.
+        """Return the scores of the chunks that may be among the best `limit` of each query.
 
-        With a dense and a lexical part, a chunk that only the lexical part finds has its cosine similarity, too. A chunk whose lexical
-        score is too low to be listed counts as 0. Raises `ConfigurationError` if the index has no lexical vectors.
+        `dense` has cosine similarities, `lexical` has BM25 scores: for each term that the query and the chunk
+        share, the product of both values and of ln(1 + (N - n + 0.5) / (n + 0.5)), where n of the N chunks of
+        the index have the term. If a query has both parts, a chunk that only the lexical part finds has its
+        cosine similarity, too; a chunk that is not in `lexical` counts as 0. More candidates than needed are
+        fine. Raises `ConfigurationError` if a query has a lexical part and the index no lexical vectors.
         """
 
     def chunks(self, ids: Iterable[Hashable]) -> dict[Hashable, Chunk]:

@@ -180,6 +180,14 @@ class Filters:
         """Whether anything is narrowed at all."""
         return bool(self.modules) or self.page_url is not None
 
+    def matches(self, chunk: Chunk) -> bool:
+        """Return whether a chunk is of one of the modules and of the page; spellings of a page are equal."""
+        from recto._util.names import filter_keys, page_key
+
+        if self.modules and set(filter_keys(self.modules)).isdisjoint(chunk.module_keys):
+            return False
+        return self.page_url is None or page_key(self.page_url) == page_key(chunk.page_url)
+
 
 NO_FILTERS = Filters()
 

@@ -55,9 +55,13 @@ def open_source(
 
     The pages of a website are kept in `cache`, if it is given.
     """
+    if not location:
+        raise InvalidArgument("The location of the book is empty", hint="Give a directory or an address.")
     scheme = scheme_of(location)
     if scheme in WEBSITE_SCHEMES and "://" in location:
         _refuse(options, _ON_DISK, "books on disk")
+        _check_range("--max-pages", options.max_pages, 1, 1_000_000)
+        _check_range("--delay", options.delay, 0, 60)
         return _open_website(location, options, cache, notify)
     _refuse(options, _CRAWLING, "websites")
     if scheme and (scheme in plugins.plugin_names(plugins.SOURCES) or "://" in location):
@@ -107,6 +111,13 @@ def _refuse(options: SourceOptions, names: Sequence[str], kind: str) -> None:
         if getattr(options, name) != getattr(defaults, name):
             flag = f"--{name.replace('_', '-').replace('version', 'docs-version')}"
             raise InvalidArgument(f"{flag} is for {kind}", hint="Leave it out: it has no effect here.")
+
+
+def _check_range(flag: str, value: float | None, least: int, most: int) -> None:
+    if value is not None and not least <= value <= most:
+        raise InvalidArgument(
+            f"{flag} must be between {least} and {most}", hint="Leave it out for the default."
+        )
 
 
 def _open_plugin(scheme: str, location: str, notify: Notify, settings: Settings | None) -> Source:

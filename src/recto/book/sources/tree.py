@@ -32,7 +32,7 @@ from recto.book.sources.options import (
     read_book_file,
     title_of,
 )
-from recto.errors import ConfigurationError, InvalidArgument
+from recto.errors import InvalidArgument, InvalidOption
 from recto.protocols import Source
 from recto.types import Failure, Page
 
@@ -80,7 +80,7 @@ def _refuse_docusaurus_flags(options: SiteOptions, place: Path) -> None:
         "--route-base-path": options.route_base_path,
     }
     if given := [flag for flag, value in flags.items() if value]:
-        raise ConfigurationError(
+        raise InvalidOption(
             f"{given[0]} is for Docusaurus sites, and {place} is not one",
             hint=f"Leave it out, or give the directory that holds {docusaurus_config.CONFIG_FILES[0]}.",
         )
