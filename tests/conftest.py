@@ -8,7 +8,7 @@ import shutil
 import signal
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -16,6 +16,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from recto.api import index_sample, open_embedder, open_store
+from recto.book.parsing.formats import formats, reader_version
 from recto.book.sources.tree import open_book
 from recto.evaluation.calibration import calibrate
 from recto.indexing.indexer import IndexJob, index_book
@@ -180,3 +181,27 @@ def waits() -> list[float]:
 def told() -> list[str]:
     """Where a part that would tell a person something notes it instead."""
     return []
+
+
+@pytest.fixture
+def install_plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
+    """Return a function that installs a distribution: its entry points by group, and its module."""
+
+    def install(distribution: str, entry_points: dict[str, str], code: str, version: str = "1.0") -> None:
+        site, module = tmp_path / "site-packages" / distribution, distribution.replace("-", "_")
+        metadata = site / f"{module}-{version}.dist-info"
+        metadata.mkdir(parents=True)
+        (metadata / "METADATA").write_text(
+            f"Metadata-Version: 2.1\nName: {distribution}\nVersion: {version}\n"
+        )
+        listed = "".join(f"[{group}]\n{entries}\n" for group, entries in entry_points.items())
+        (metadata / "entry_points.txt").write_text(listed)
+        (site / f"{module}.py").write_text(code)
+        monkeypatch.delitem(sys.modules, module, raising=False)
+        monkeypatch.syspath_prepend(str(site))
+        formats.cache_clear()
+        reader_version.cache_clear()
+
+    yield install
+    formats.cache_clear()
+    reader_version.cache_clear()

@@ -21,7 +21,7 @@ from recto.server.http.options import ServeOptions
 from recto.settings import Settings
 from recto.stores.payload import to_payload
 from recto.stores.qdrant.dialects import ALIASES
-from tests.making import chunk
+from recto.testing.values import chunk
 from tests.running import ROOT
 
 REFERENCE = ROOT / "docs" / "reference"

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recto.book.parsing.document import Section
 from recto.book.parsing.markdown import parse
 from recto.book.parsing.markdown.reader import plain_text
+from recto.types import Section
 
 TORTURE = """\
 ---

@@ -20,9 +20,9 @@ from recto.search.lexical import (
     is_common,
 )
 from recto.search.lexicon import Lexicon, LexiconBuilder
+from recto.testing import values
 from recto.types import Chunk
 from scripts.make_common_words import build
-from tests import making
 
 TEXTS = (
     "Configure the controller with `max_length` and run the node.",
@@ -33,7 +33,7 @@ TEXTS = (
 
 
 def chunk(text: str, number: int = 0) -> Chunk:
-    return replace(making.chunk(number), text=text, headings=())
+    return replace(values.chunk(number), text=text, headings=())
 
 
 def lexicon(*texts: str) -> Lexicon:

@@ -21,7 +21,7 @@ from recto.stores.edge import layout as sparse
 from recto.stores.edge.engine import translate
 from recto.stores.edge.layout import file_state
 from recto.stores.edge.store import EdgeStore
-from tests.making import EMBEDDER, chunk, fingerprint, publish, vector
+from recto.testing.values import EMBEDDER, chunk, fingerprint, publish, vector
 from tests.running import ROOT, environment, wait_until
 
 
@@ -154,7 +154,7 @@ sys.path.insert(0, {root!r})
 from pathlib import Path
 from recto.stores.edge.layout import file_state
 from recto.stores.edge.store import EdgeStore
-from tests.making import EMBEDDER, chunk, fingerprint, vector
+from recto.testing.values import EMBEDDER, chunk, fingerprint, vector
 with EdgeStore(Path({home!r})).build("books", EMBEDDER) as build:
     for start in range(0, 2000, 100):
         build.add([chunk(number) for number in range(start, start + 100)], [vector(number) for number in range(start, start + 100)])

@@ -15,8 +15,8 @@ from recto.server.http import models
 from recto.server.http.options import ServeOptions
 from recto.settings import Settings
 from recto.stores.edge.store import EdgeStore
+from recto.testing.values import chunk, fingerprint
 from recto.types import MODES, Filters, Mode
-from tests.making import chunk, fingerprint
 from tests.running import recto
 from tests.server.http.service import Service
 

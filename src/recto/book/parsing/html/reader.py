@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from html import unescape
 from typing import TYPE_CHECKING
 
-from recto.book.parsing.document import Block, Document, Section
 from recto.book.parsing.html.blocks import TextBlock, render
 from recto.book.parsing.html.tokens import Tag, main_content, simplify, tokens, without_site_name
 from recto.errors import missing_extra
+from recto.types import Block, Document, Section
 
 if TYPE_CHECKING:
     from selectolax.lexbor import LexborHTMLParser
@@ -89,7 +89,7 @@ def parse_html(html: str, *, title: str = "", url: str = "") -> Document:
     head = read_head(html)
     stated = next((block.lines[0] for block in rendered if block.level == 1), "") or _outer_heading(tree)
     stated = stated or without_site_name(head.og_title) or without_site_name(head.title) or title or url
-    return Document({}, stated, tuple(_sections(rendered, stated)))
+    return Document(stated, tuple(_sections(rendered, stated)))
 
 
 def _tree(html: str) -> LexborHTMLParser:

@@ -11,11 +11,10 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from recto.book.parsing.document import Block, Document, Section
 from recto.book.parsing.frontmatter import split_front_matter, stated
 from recto.book.parsing.markdown.text import PageLines
 from recto.book.parsing.slugs import Slugs, slugger, split_explicit_id
-from recto.types import AnchorStyle
+from recto.types import AnchorStyle, Block, Document, Section
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
@@ -123,13 +122,13 @@ def parse(markdown: str, *, title: str = "", mdx: bool = False, anchors: AnchorS
     first = next((heading.text for heading in headings.values() if heading.level == 1 and heading.opens), "")
     stated_title, label = ((stated(front_matter, key) or "").strip() for key in ("title", "sidebar_label"))
     title = (stated_title or first or label)[:_LONGEST_HEADING] or title
-    return Document(front_matter, title, tuple(_Sections(lines, headings, title).read(tokens)))
+    return Document(title, tuple(_Sections(lines, headings, title).read(tokens)), front_matter)
 
 
 def _unstructured(source: str, title: str) -> Document:
     """Return a page as one block of text."""
     block = PageLines(source, mdx=False).block("text", 0, source.count("\n") + 1)
-    return Document({}, title, (Section((title,), 1, "", 1, (block,)),) if block else ())
+    return Document(title, (Section((title,), 1, "", 1, (block,)),) if block else ())
 
 
 @cache

@@ -8,8 +8,8 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from recto.book.parsing.document import Block
 from recto.book.parsing.markdown.mermaid import diagram_labels, unescaped
+from recto.types import Block
 
 if TYPE_CHECKING:
     from markdown_it.token import Token
