@@ -10,7 +10,7 @@ import pytest
 
 from recto.errors import EmbeddingError
 from recto.protocols import Embedder
-from recto.server.http.library import MAX_BATCH, BatchingEmbedder, _best_batch, _Waiting
+from recto.server.http.service import MAX_BATCH, BatchingEmbedder, _best_batch, _Waiting
 from recto.types import Vector
 
 
@@ -110,7 +110,7 @@ def test_a_fault_amid_one_callers_texts_stops_nobody_else(fault: Exception) -> N
     with ThreadPoolExecutor(1) as pool:
         assert pool.submit(batching.embed_query, "next").result(60) == [4.0]
     assert not batching._queue
-    assert not batching._led
+    assert not batching._has_leader
 
 
 def test_vectors_that_are_too_few_are_a_fault_and_not_a_wait() -> None:

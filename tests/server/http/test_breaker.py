@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from recto.errors import CollectionMissing, EmbeddingError, InvalidQuery, Unreachable
-from recto.server.http.library import CircuitBreaker
+from recto.server.http.service import CircuitBreaker
 from recto.stores.qdrant.connection import TransientError
 
 

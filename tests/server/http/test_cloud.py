@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from qdrant_client import models
 
-from recto.server.http.logs import JsonLines
+from recto.server.http.monitoring import JsonFormatter
 from recto.server.http.options import ServeOptions
 from recto.server.http.serve import secrets_of
 from recto.settings import Settings
@@ -118,7 +118,7 @@ def test_an_engine_goes_away_and_comes_back(
             double.always(None)
             assert recovers(service) < 30
         assert 'recto_engine_errors_total{kind="connection"}' in service.get("/metrics").body.decode()
-    lines = [JsonLines(secrets_of(settings, ServeOptions())).format(record) for record in caplog.records]
+    lines = [JsonFormatter(secrets_of(settings, ServeOptions())).format(record) for record in caplog.records]
     assert any("not available" in line for line in lines), "the operator learns what is wrong"
     assert not [line for line in lines for word in inside(settings) if word in line]
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from recto.contracts.http import QueryResponse, ValidationResponse
 from recto.search.retriever import Retriever
-from recto.server.http.library import Library
-from recto.server.http.models import QueryResponse, ValidationResponse
 from recto.server.http.options import ServeOptions
+from recto.server.http.service import SearchService
 from recto.settings import DEFAULT_COLLECTIONS, Settings
 from tests.server.http.service import Service
 
@@ -196,8 +196,8 @@ def test_another_model_is_an_error_without_internals(house: Path, monkeypatch: p
 
 
 def test_warnings_name_no_paths_of_this_machine(house_settings: Settings) -> None:
-    library = Library(house_settings, ServeOptions(), print)
-    (warning,) = library.outward(
+    searches = SearchService(house_settings, ServeOptions(), print)
+    (warning,) = searches.redact(
         (
             f"The index of 'house' is damaged: {house_settings.home}/collections/house/gen-000001 has other bytes",
         )

@@ -9,12 +9,13 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from starlette.applications import Starlette
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from recto.server import listening as connections
-from recto.server.http.metrics import Metrics
-from recto.server.http.middleware import with_middleware
+from recto.server.http.app import middleware
+from recto.server.http.monitoring import Metrics
 from recto.server.http.options import ServeOptions
 from recto.server.limits import MAX_BODY, RateLimiter, Refused
 from recto.settings import Settings
@@ -121,7 +122,8 @@ def test_too_many_at_once_are_told_to_come_back() -> None:
         await Response(b"an answer")(scope, _receive, send)
 
     async def main() -> list[tuple[int, dict[str, str], bytes]]:
-        gate = with_middleware(held, ServeOptions(concurrency=1), Metrics())
+        gate = Starlette(middleware=middleware(ServeOptions(concurrency=1), Metrics()))
+        gate.router.default = held
         first = asyncio.create_task(asked(gate, "POST", "/retrieve", b"{}"))
         await begun.wait()
         meanwhile = [
@@ -211,11 +213,9 @@ def test_many_callers_at_once_get_their_own_answers(service: Service) -> None:
         assert [one["id"] for one in body["results"]] == [one["id"] for one in alone[question]]
     figures = service.get("/metrics").body.decode()
     batches = float(
-        next(
-            line.split()[1] for line in figures.splitlines() if line.startswith("recto_batch_questions_count")
-        )
+        next(line.split()[1] for line in figures.splitlines() if line.startswith("recto_batch_queries_count"))
     )
     embedded = float(
-        next(line.split()[1] for line in figures.splitlines() if line.startswith("recto_batch_questions_sum"))
+        next(line.split()[1] for line in figures.splitlines() if line.startswith("recto_batch_queries_sum"))
     )
     assert embedded > batches, "some were embedded together"

@@ -43,8 +43,8 @@ def asked(house_settings: Settings) -> Iterator[Service]:
 
 def described_api() -> Any:
     """The description as the service gives it; nothing is opened for it."""
-    app: Any = make_app(Settings("local", "edge", Path("nowhere")), ServeOptions())
-    return schemathesis.openapi.from_dict(app._app._app.openapi())
+    app = make_app(Settings("local", "edge", Path("nowhere")), ServeOptions())
+    return schemathesis.openapi.from_dict(app.openapi())
 
 
 OPERATIONS = {operation.ok().label: operation.ok() for operation in described_api().get_all_operations()}

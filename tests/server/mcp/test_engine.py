@@ -76,9 +76,7 @@ def test_engines_that_go_away_and_come_back(
         assert title(await client.call_tool("search_book", ASKED)) == "Bread"
         assert (
             title(
-                await client.call_tool(
-                    "related_passages", {"selection": "Knead the dough until it is smooth."}
-                )
+                await client.call_tool("related_chunks", {"selection": "Knead the dough until it is smooth."})
             )
             != "Bread"
         )

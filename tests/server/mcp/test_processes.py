@@ -44,7 +44,7 @@ async def ask_for_everything(client: Client) -> dict[str, Any]:
         "page": await client.call_tool("read_page", {"url": link}),
         "modules": await client.call_tool("list_modules", {}),
         "related": await client.call_tool(
-            "related_passages", {"selection": found.structured_content["results"][0]["text"]}
+            "related_chunks", {"selection": found.structured_content["results"][0]["text"]}
         ),
         "refused": await client.call_tool("search_book", {"query": ""}),
         "resource": await client.read_resource(resources[0].uri),

@@ -57,7 +57,7 @@ def test_what_the_server_says_of_itself(retriever: Retriever) -> None:
     assert "url" in instructions
     assert "above_noise" in instructions
     assert "answerable" in instructions
-    assert [tool.name for tool in tools] == ["search_book", "read_page", "list_modules", "related_passages"]
+    assert [tool.name for tool in tools] == ["search_book", "read_page", "list_modules", "related_chunks"]
     for tool in tools:
         Draft202012Validator.check_schema(tool.input_schema)
         Draft202012Validator.check_schema(tool.output_schema)
@@ -119,7 +119,7 @@ def test_the_mode_is_the_agents_choice(retriever: Retriever, mode: Mode) -> None
     assert found["mode"] == mode
     hits = retriever.search("QoS depth", mode=mode).hits
     assert [passage["text"] for passage in found["results"]] == [hit.chunk.text for hit in hits]
-    near = call(retriever, "related_passages", selection="QoS depth", mode=mode).structured_content
+    near = call(retriever, "related_chunks", selection="QoS depth", mode=mode).structured_content
     assert near["mode"] == mode
     assert "mode" in failure(call(retriever, "search_book", query="QoS depth", mode="fast"))
 
@@ -197,7 +197,7 @@ def test_a_collection_that_is_missing_or_empty(
         ("read_page", {"url": FUNDAMENTALS.rpartition("/")[2]}, f"Did you mean '{FUNDAMENTALS}'?"),
         ("read_page", {"url": f"{FUNDAMENTALS}#node"}, "Did you mean '#nodes'?"),
         ("read_page", {"url": FUNDAMENTALS, "part": 9}, "There is no part 9"),
-        ("related_passages", {"selection": " "}, "Selected text cannot be empty"),
+        ("related_chunks", {"selection": " "}, "Selected text cannot be empty"),
     ],
 )
 def test_what_is_refused(retriever: Retriever, tool: str, arguments: dict[str, Any], said: str) -> None:
@@ -252,20 +252,20 @@ def test_modules(retriever: Retriever) -> None:
     assert all(name in text_of(result) for name in found)
 
 
-def test_related_passages(retriever: Retriever) -> None:
+def test_related_chunks(retriever: Retriever) -> None:
     selected = retriever.search("What is a ROS 2 node?").hits[0].chunk
     expected: SearchResponse = retriever.related(selected.text, top_k=4, filters=Filters(modules=("ros2",)))
     found = call(
-        retriever, "related_passages", selection=selected.text, top_k=4, module=["ros2"]
+        retriever, "related_chunks", selection=selected.text, top_k=4, module=["ros2"]
     ).structured_content
     assert [passage["text"] for passage in found["results"]] == [hit.chunk.text for hit in expected.hits]
     assert selected.text not in [passage["text"] for passage in found["results"]]
     assert found["left_out"] >= 1
     blank = call(
-        retriever, "related_passages", selection=selected.text, question=" ", top_k=4, module=["ros2"]
+        retriever, "related_chunks", selection=selected.text, question=" ", top_k=4, module=["ros2"]
     ).structured_content
     assert blank["results"] == found["results"], "a blank question is none"
-    long = call(retriever, "related_passages", selection=selected.text * 40, question="How do I start one?")
+    long = call(retriever, "related_chunks", selection=selected.text * 40, question="How do I start one?")
     assert len(long.structured_content["searched_for"]) < len(selected.text) * 40
     assert "The selected text is long" in text_of(long)
 

@@ -10,7 +10,7 @@ import threading
 
 import pytest
 
-from recto.server.mcp.serve import Outbox, replace_lone_surrogates
+from recto.server.mcp.server import Outbox, replace_lone_surrogates
 
 POSIX = pytest.mark.skipif(
     sys.platform == "win32", reason="pipes that can be waited for are a matter of POSIX"

@@ -37,24 +37,22 @@ def mcp(collection: str | None, host: str, port: int, *, http: bool) -> Exit:
         check_collection_name(collection, "--collection")
     settings = load_settings()
     try:
-        from recto.server.mcp.serve import run_http, run_stdio
-        from recto.server.mcp.server import build_server
+        from recto.server.mcp.server import LazyRetriever, build_server, run_http, run_stdio
     except ModuleNotFoundError as error:
         raise missing_extra("`recto mcp`", "mcp") from error
     from recto.api import open_collection, open_embedder, open_store
     from recto.search.retriever import Retriever
-    from recto.server.mcp.server import LazyRetriever
 
     name = collection or settings.collection_or(QUERY_COLLECTION)
     with Retriever(
         open_embedder(settings, notify), open_store(settings, notify, close_at_exit=True), name
     ) as retriever:
-        desk = LazyRetriever(
+        lazy = LazyRetriever(
             retriever,
             lambda: open_collection(settings, retriever.embedder, retriever.store, name, notify),
             notify,
         )
-        server = build_server(desk)
+        server = build_server(lazy)
         if http:
             run_http(server, host, port, api_keys({**read_dotenv(working_directory()), **os.environ}), notify)
         else:

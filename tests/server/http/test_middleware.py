@@ -11,8 +11,8 @@ import pytest
 from starlette.types import Message
 
 from recto.server.http.app import make_app
-from recto.server.http.library import Library
 from recto.server.http.options import ServeOptions
+from recto.server.http.service import SearchService
 from recto.settings import Settings
 
 
@@ -52,10 +52,10 @@ def test_a_file_is_answered_whole(tmp_path: Path, path: str, part: str) -> None:
 
 def test_a_question_that_takes_an_engine_of_ours_too_long_does_not_end_the_others(tmp_path: Path) -> None:
     async def ask() -> str:
-        library = Library(Settings("local", "edge", tmp_path), ServeOptions(), print)
+        searches = SearchService(Settings("local", "edge", tmp_path), ServeOptions(), print)
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.05):
-                await library.ask("book", lambda _: sleep(0.3))
-        return await library.ask("book", lambda _: "an answer")
+                await searches.run("book", lambda _: sleep(0.3))
+        return await searches.run("book", lambda _: "an answer")
 
     assert asyncio.run(ask()) == "an answer"
