@@ -37,7 +37,7 @@ def asked(settings: Settings, path: str, **headers: str) -> tuple[int, bytes]:
     async def send(message: Message) -> None:
         sent.append(message)
 
-    asyncio.run(make_app(settings, ServeOptions())(scope, receive, send))  # type: ignore[arg-type]
+    asyncio.run(make_app(settings, ServeOptions())(scope, receive, send))
     return sent[0]["status"], b"".join(message.get("body", b"") for message in sent)
 
 

@@ -12,8 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from starlette.types import Message
 
+from recto.contracts.http import QueryResponse
 from recto.server.http.app import make_app
-from recto.server.http.models import ErrorResponse, QueryResponse, SearchResponseModel
+from recto.server.http.models import ErrorResponse, SearchResponseModel
 from recto.server.http.options import ServeOptions
 from recto.settings import Settings
 from tests.server.http.service import Service

@@ -125,7 +125,11 @@ class ErrorResponse(ResponseModel):
 
 
 class ChunkModel(ResponseModel):
-    """A chunk of the book; `url` opens its section. `html` is present only if the request asks for it."""
+    """A chunk of the book.
+
+    `url` opens its section. `matches` are the words of headings and text that match the query. `html` is
+    present only if the request asks for it.
+    """
 
     id: str
     title: str
@@ -145,6 +149,7 @@ class ChunkModel(ResponseModel):
     total_chunks: int
     version: str
     locale: str
+    matches: list[str]
     html: Annotated[str, Field(description="`text` as HTML, without scripts, styles and images.")] = ""
 
 
@@ -153,8 +158,7 @@ class HitModel(ChunkModel):
 
     `score` ranks the hits. `dense` is the cosine similarity and `lexical` the BM25 score; each is null if the
     mode does not compute it. `above_noise` compares `dense` with the noise floor; it is null if either is
-    unknown. `snippet` is the best part of the text in one line. `matches` are the words of headings and text
-    that match the query.
+    unknown. `snippet` is the best part of the text in one line.
     """
 
     rank: int
@@ -163,7 +167,6 @@ class HitModel(ChunkModel):
     lexical: float | None
     above_noise: bool | None
     snippet: str
-    matches: list[str]
 
 
 class PageGroupModel(ResponseModel):

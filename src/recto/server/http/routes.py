@@ -136,10 +136,11 @@ def v1_router(service: SearchService, metrics: Metrics) -> APIRouter:
     async def page(
         address: Address,
         collection: Collection = None,
+        query: Annotated[str, Query(description="Also return the words that match this query.")] = "",
         html: Annotated[bool, Query(description="Also return the text of each chunk as safe HTML.")] = False,
     ) -> Response:
         name = service.name(collection)
-        view = page_view(name, await service.page(name, address))
+        view = page_view(name, *await service.page(name, address, query))
         if html:
             await to_thread(add_html, view["chunks"])
         return respond(view)

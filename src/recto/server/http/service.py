@@ -18,7 +18,9 @@ from recto.protocols import AsyncEmbedder, AsyncStore, Embedder, Progress
 from recto.search.display import response_words
 from recto.search.lexical import QueryWord
 from recto.search.pages import BookPage
+from recto.search.query import MAX_QUERY
 from recto.search.retriever import Retriever
+from recto.search.snippets import words_to_match
 from recto.server.http.options import DEFAULT_COLLECTION, ServeOptions
 from recto.server.http.views import Outline, outline_of
 from recto.settings import Settings
@@ -384,9 +386,14 @@ class SearchService:
 
         return await (self._await(name, asearch) if self._awaited else self.run(name, search))
 
-    async def page(self, name: str, url: str) -> BookPage:
-        """Return a page."""
-        return await self.run(name, lambda retriever: retriever.page(url))
+    async def page(self, name: str, url: str, query: str = "") -> tuple[BookPage, tuple[QueryWord, ...]]:
+        """Return a page, and the words of a query to mark in it."""
+
+        def read(retriever: Retriever) -> tuple[BookPage, tuple[QueryWord, ...]]:
+            asked = query[:MAX_QUERY].strip()
+            return retriever.page(url), words_to_match(asked, retriever.analyze(asked)) if asked else ()
+
+        return await self.run(name, read)
 
     async def outline(self, name: str) -> Outline:
         """Return the pages of a collection; cached for each generation."""

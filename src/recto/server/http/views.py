@@ -20,7 +20,7 @@ from recto._util.names import filter_keys, nearest
 from recto.book.parsing.markdown.blocks import containers_plugin
 from recto.book.parsing.slugs import split_explicit_id
 from recto.errors import ErrorKind, RectoError
-from recto.search.display import chunk_to_dict, group_ranks, hit_to_dict, is_covered, pick
+from recto.search.display import chunk_matches, chunk_to_dict, group_ranks, hit_to_dict, is_covered, pick
 from recto.search.lexical import QueryWord
 from recto.search.pages import BookPage
 from recto.server.http.errors import shortened
@@ -92,7 +92,7 @@ def outline_of(chunks: Iterable[Chunk], modules: Sequence[tuple[str, str]] = ())
     return Outline(tuple(pages), {name: title for name, title in modules if title})
 
 
-_CHUNK_FIELDS = tuple(name for name in ChunkModel.model_fields if name != "html")
+_CHUNK_FIELDS = tuple(name for name in ChunkModel.model_fields if name not in ("matches", "html"))
 _HIT_FIELDS = tuple(name for name in HitModel.model_fields if name not in ("rank", "html"))
 
 
@@ -147,14 +147,17 @@ def _ranked(rank: int, hit: Hit, response: SearchResponse, words: Sequence[Query
     return {"rank": rank} | pick(hit_to_dict(hit, response, words, digits=6), _HIT_FIELDS)
 
 
-def page_view(collection: str, page: BookPage) -> dict[str, Any]:
-    """Return the chunks of a page in reading order."""
+def page_view(collection: str, page: BookPage, words: Sequence[QueryWord]) -> dict[str, Any]:
+    """Return the chunks of a page in reading order, with their words that match a query."""
     return {
         "collection": collection,
         "url": page.url,
         "title": page.title,
         "module": page.module,
-        "chunks": [pick(chunk_to_dict(chunk), _CHUNK_FIELDS) for chunk in page.chunks],
+        "chunks": [
+            pick(chunk_to_dict(chunk), _CHUNK_FIELDS) | {"matches": list(chunk_matches(chunk, words))}
+            for chunk in page.chunks
+        ],
     }
 
 
