@@ -1,4 +1,4 @@
-"""What every request passes on its way, asked without a socket and without a book."""
+"""Test the middleware without a socket and without a book."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from recto.settings import Settings
 
 
 def asked(settings: Settings, path: str, **headers: str) -> tuple[int, bytes]:
-    """Return the status and the body of an answer."""
+    """Return the status and the body of a response."""
     sent: list[Any] = []
     scope = {
         "type": "http",
@@ -43,14 +43,14 @@ def asked(settings: Settings, path: str, **headers: str) -> tuple[int, bytes]:
 
 @pytest.mark.parametrize("part", ["bytes=0-9", "bytes=9-1", "bytes=999999999-", "bytes=a-b", "lines=1"])
 @pytest.mark.parametrize("path", ["/", "/static/main.js"])
-def test_a_file_is_answered_whole(tmp_path: Path, path: str, part: str) -> None:
+def test_range_headers_are_ignored(tmp_path: Path, path: str, part: str) -> None:
     settings = Settings("local", "edge", tmp_path)
     whole = asked(settings, path)
     assert whole[0] == 200
     assert asked(settings, path, range=part) == whole
 
 
-def test_a_question_that_takes_an_engine_of_ours_too_long_does_not_end_the_others(tmp_path: Path) -> None:
+def test_a_slow_call_does_not_block_others(tmp_path: Path) -> None:
     async def ask() -> str:
         searches = SearchService(Settings("local", "edge", tmp_path), ServeOptions(), print)
         with pytest.raises(TimeoutError):

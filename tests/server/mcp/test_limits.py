@@ -1,4 +1,4 @@
-"""Over HTTP, the server takes in no more than the service does."""
+"""Test the limits of MCP over HTTP."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_large_bodies_and_streams_are_refused() -> None:
     assert json.loads(body)["status_code"] == 405
 
 
-def test_too_many_at_once_are_told_to_come_back() -> None:
+def test_concurrency_limit() -> None:
     begun, ended = asyncio.Event(), asyncio.Event()
 
     async def held(scope: Scope, receive: Receive, send: Send) -> None:
@@ -48,7 +48,7 @@ def test_too_many_at_once_are_told_to_come_back() -> None:
     asyncio.run(main())
 
 
-def test_an_answer_that_never_comes_gives_its_place_back() -> None:
+def test_a_timeout_frees_its_slot() -> None:
     async def stuck(scope: Scope, receive: Receive, send: Send) -> None:
         await asyncio.Event().wait()
 
