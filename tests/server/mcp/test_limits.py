@@ -1,4 +1,4 @@
-"""Over HTTP, the server takes in no more than the service does."""
+"""Test the limits of MCP over HTTP."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from mcp.server import Server
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from recto.server.auth import AdmissionMiddleware, ApiKeys
 from recto.server.limits import MAX_BODY, AdmissionLimits
-from recto.server.mcp.serve import McpMiddleware, http_app
+from recto.server.mcp.server import http_app
 from tests.asgi import asked
 
 
@@ -25,7 +26,7 @@ def test_large_bodies_and_streams_are_refused() -> None:
     assert json.loads(body)["status_code"] == 405
 
 
-def test_too_many_at_once_are_told_to_come_back() -> None:
+def test_concurrency_limit() -> None:
     begun, ended = asyncio.Event(), asyncio.Event()
 
     async def held(scope: Scope, receive: Receive, send: Send) -> None:
@@ -34,7 +35,7 @@ def test_too_many_at_once_are_told_to_come_back() -> None:
         await Response(b"an answer")(scope, receive, send)
 
     async def main() -> None:
-        bounded = McpMiddleware(held, limits=AdmissionLimits(concurrency=1))
+        bounded = AdmissionMiddleware(held, ApiKeys(()), AdmissionLimits(concurrency=1))
         first = asyncio.create_task(asked(bounded, "POST", "/mcp", b"{}"))
         await begun.wait()
         status, found, body = await asked(bounded, "POST", "/mcp", b"{}")
@@ -47,12 +48,12 @@ def test_too_many_at_once_are_told_to_come_back() -> None:
     asyncio.run(main())
 
 
-def test_an_answer_that_never_comes_gives_its_place_back() -> None:
+def test_a_timeout_frees_its_slot() -> None:
     async def stuck(scope: Scope, receive: Receive, send: Send) -> None:
         await asyncio.Event().wait()
 
     async def main() -> None:
-        bounded = McpMiddleware(stuck, limits=AdmissionLimits(concurrency=1, deadline=0.05))
+        bounded = AdmissionMiddleware(stuck, ApiKeys(()), AdmissionLimits(concurrency=1, deadline=0.05))
         for _ in range(2):
             status, found, body = await asked(bounded, "POST", "/mcp", b"{}")
             assert (status, found["retry-after"]) == (503, "2")

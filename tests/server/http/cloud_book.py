@@ -1,4 +1,4 @@
-"""A small book that is indexed on the doubles of Cohere and Qdrant."""
+"""Index a small book with the doubles of Cohere and Qdrant."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from recto.stores.qdrant.store import ServerStore
 from tests.conftest import COHERE_KEY, QDRANT_KEY
 
 
-def index_in_the_cloud(home: Path, book: Path, cohere_url: str, qdrant_url: str) -> None:
+def index_cloud_book(home: Path, book: Path, cohere_url: str, qdrant_url: str) -> None:
     """Index a book as `garden`."""
     embedder = CohereEmbedder(COHERE_KEY, "embed-english-v3.0", cohere_url, PACES["off"], print)
     store = ServerStore(Connection(qdrant_url, QDRANT_KEY, print), home, ServerOptions(), None)
@@ -23,7 +23,7 @@ def index_in_the_cloud(home: Path, book: Path, cohere_url: str, qdrant_url: str)
 
 
 def cloud_variables(cohere_url: str, qdrant_url: str) -> dict[str, str]:
-    """Return what a user sets."""
+    """Return the environment variables of the cloud profile."""
     return {
         "COHERE_API_KEY": COHERE_KEY,
         "COHERE_API_URL": cohere_url,

@@ -1,4 +1,4 @@
-"""An engine that is down is asked once in a while, not by every request."""
+"""Test the circuit breaker."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from recto.errors import CollectionMissing, EmbeddingError, InvalidQuery, Unreachable
-from recto.server.http.library import CircuitBreaker
+from recto.server.http.service import CircuitBreaker
 from recto.stores.qdrant.connection import TransientError
 
 
@@ -19,7 +19,7 @@ class Clock:
 
 
 def call(breaker: CircuitBreaker, error: BaseException | None = None) -> bool:
-    """Return whether the call was let through."""
+    """Return whether the call was made."""
     let_through = False
     try:
         with breaker.watch():
@@ -31,7 +31,7 @@ def call(breaker: CircuitBreaker, error: BaseException | None = None) -> bool:
     return let_through
 
 
-def test_after_a_failure_one_in_a_while_is_let_through() -> None:
+def test_calls_are_retried_after_a_pause() -> None:
     clock = Clock()
     breaker = CircuitBreaker(clock)
     assert call(breaker, TransientError("down"))
@@ -46,7 +46,7 @@ def test_after_a_failure_one_in_a_while_is_let_through() -> None:
     assert call(breaker), "it is back"
 
 
-def test_only_one_at_a_time_finds_out() -> None:
+def test_only_one_call_probes() -> None:
     clock = Clock()
     breaker = CircuitBreaker(clock)
     call(breaker, TransientError("down"))
@@ -56,7 +56,7 @@ def test_only_one_at_a_time_finds_out() -> None:
     assert call(breaker)
 
 
-def test_what_says_nothing_of_the_engine_changes_nothing() -> None:
+def test_errors_that_are_not_about_the_engine() -> None:
     clock = Clock()
     breaker = CircuitBreaker(clock)
     assert call(breaker, EmbeddingError("one question that cannot be embedded"))
@@ -71,7 +71,7 @@ def test_what_says_nothing_of_the_engine_changes_nothing() -> None:
     assert call(breaker)
 
 
-def test_the_time_that_the_service_asks_for() -> None:
+def test_retry_after() -> None:
     clock = Clock()
     breaker = CircuitBreaker(clock)
     call(breaker, TransientError("rate limit", retry_after=3))
@@ -81,7 +81,7 @@ def test_the_time_that_the_service_asks_for() -> None:
     assert call(breaker)
 
 
-def test_a_request_that_took_too_long_counts() -> None:
+def test_a_timeout_opens_the_breaker() -> None:
     breaker = CircuitBreaker(Clock())
     assert call(breaker, asyncio.CancelledError())
     assert not call(breaker)

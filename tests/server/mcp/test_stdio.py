@@ -1,4 +1,4 @@
-"""The protocol's standard input and output, message by message."""
+"""Test reading and writing single messages on standard input and output."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import threading
 
 import pytest
 
-from recto.server.mcp.serve import Outbox, replace_lone_surrogates
+from recto.server.mcp.server import Outbox, replace_lone_surrogates
 
 POSIX = pytest.mark.skipif(
     sys.platform == "win32", reason="pipes that can be waited for are a matter of POSIX"
@@ -30,12 +30,12 @@ POSIX = pytest.mark.skipif(
         (r"\n\u00e9 plain", "\n\u00e9 plain"),
     ],
 )
-def test_half_a_character_does_not_make_a_message_unreadable(sent: str, read: str) -> None:
+def test_lone_surrogates_are_replaced(sent: str, read: str) -> None:
     assert json.loads(replace_lone_surrogates(f'"{sent}"')) == read
 
 
 @POSIX
-def test_a_reader_that_takes_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slow_reader(monkeypatch: pytest.MonkeyPatch) -> None:
     ours, theirs = socket.socketpair()
     with ours, theirs:
         ours.setblocking(False)

@@ -4,7 +4,7 @@
         const { outlineStyle, outlineWidth, outlineColor, boxShadow, borderColor } = getComputedStyle(one);
         return [outlineStyle, outlineWidth, outlineColor, boxShadow, borderColor].join();
     };
-    const box = (one) => one.nextElementSibling && one.matches(".facet input") ? one.nextElementSibling : one;
+    const box = (one) => one.nextElementSibling && one.matches(".module-filter input") ? one.nextElementSibling : one;
     return [...document.querySelectorAll("a[href], button, input, select, summary, [tabindex='0']")].filter((one) => one.checkVisibility()).filter((one) => {
         one.blur();
         const before = looks(box(one));

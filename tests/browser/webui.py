@@ -1,4 +1,4 @@
-"""A reader's window on the page, which notes everything that must not happen there."""
+"""Drive the web UI in a browser, and record console errors, dialogs and requests to other servers."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _VIOLATIONS = """
 window.violations = [];
 document.addEventListener("securitypolicyviolation", (event) => window.violations.push(event.violatedDirective + " " + event.blockedURI));
 """
-_ANSWERED = "Failed to load resource"
-"""What the browser itself says of an answer that is an error; the page has its own words for it."""
+_FAILED_RESPONSE = "Failed to load resource"
+"""The browser's own message for an error response; the page shows its own."""
 
 
-class Desk:
-    """One reader: a window, what is kept for it, and what went wrong in it."""
+class WebUI:
+    """A browser window with its own storage; leaving it fails if `wrong` is not empty."""
 
     def __init__(
         self,
@@ -67,34 +67,34 @@ class Desk:
             assert self.wrong == []
 
     def tab(self) -> Page:
-        """Open another tab of the same reader."""
+        """Open another tab with the same storage."""
         page = self.context.new_page()
-        page.on("console", self._said)
+        page.on("console", self._on_console)
         page.on("pageerror", lambda error: self.wrong.append(f"error: {error}"))
-        page.on("dialog", self._asked)
-        page.on("request", self._requested)
+        page.on("dialog", self._on_dialog)
+        page.on("request", self._on_request)
         return page
 
-    def _said(self, message: ConsoleMessage) -> None:
-        if message.type in ("error", "warning") and not message.text.startswith(_ANSWERED):
+    def _on_console(self, message: ConsoleMessage) -> None:
+        if message.type in ("error", "warning") and not message.text.startswith(_FAILED_RESPONSE):
             self.wrong.append(f"{message.type}: {message.text}")
 
-    def _asked(self, dialog: Dialog) -> None:
+    def _on_dialog(self, dialog: Dialog) -> None:
         self.wrong.append(f"dialog: {dialog.message}")
         dialog.dismiss()
 
-    def _requested(self, request: Request) -> None:
+    def _on_request(self, request: Request) -> None:
         if not request.url.startswith((self.origin, "data:")):
             self.wrong.append(f"request to {request.url}")
 
     def open(self, **state: object) -> None:
-        """Go to a state by its address, and wait until it is drawn."""
+        """Go to a state by its URL, and wait until it is drawn."""
         query = urlencode(state, doseq=True)
         self.page.goto(f"{self.origin}/?{query}" if query else f"{self.origin}/")
         self.settle()
 
     def settle(self) -> None:
-        """Wait until nothing is on its way."""
+        """Wait until no request is in progress."""
         expect(
             self.page.locator(
                 "#filters:visible, .notice:visible, #page-title:visible, #health-title:visible"
@@ -102,16 +102,16 @@ class Desk:
         ).to_be_visible()
         expect(self.page.locator("[aria-busy=true]")).to_have_count(0)
 
-    def ask(self, question: str) -> None:
-        """Type a question and send it."""
-        self.page.fill("#q", question)
+    def ask(self, query: str) -> None:
+        """Type a query and submit it."""
+        self.page.fill("#q", query)
         self.page.press("#q", "Enter")
         expect(self.page).to_have_url(re.compile(r"[?&]q="))
         self.settle()
 
     @property
     def state(self) -> dict[str, list[str]]:
-        """What the address bar says."""
+        """The parameters of the URL."""
         return parse_qs(urlsplit(self.page.url).query)
 
     @property
@@ -120,15 +120,15 @@ class Desk:
 
     @property
     def links(self) -> Locator:
-        """What opens the results, without the further passages of their pages."""
+        """The links of the results, without those of further sections."""
         return self.page.locator("#list .entry h3 .result")
 
     def unfold(self) -> None:
-        """Open all that is folded in the list."""
+        """Open all folded parts of the list."""
         self.page.locator("#list details").evaluate_all("all => all.forEach(one => one.open = true)")
 
     def focused(self) -> str:
-        """Return the words of the element that has the keyboard, or its name."""
+        """Return the id or the text of the focused element."""
         return str(
             self.page.evaluate(
                 "document.activeElement.id || document.activeElement.textContent.trim().replace(/\\s+/g, ' ')"

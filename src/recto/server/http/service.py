@@ -1,4 +1,4 @@
-"""The collections that the server serves: circuit breaker, batched query embedding, and searches."""
+"""Searches of the served collections, with a circuit breaker and batched query embedding."""
 
 from __future__ import annotations
 
@@ -7,18 +7,20 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from typing import NamedTuple, TypeVar
 
 from recto._util.retry import Notify, redacted
 from recto.api import open_collection, open_embedder, open_store
 from recto.errors import CollectionMissing, ErrorKind, InvalidArgument, RectoError, Unreachable
-from recto.protocols import AsyncEmbedder, Embedder, Progress
+from recto.protocols import AsyncEmbedder, AsyncStore, Embedder, Progress
 from recto.search.display import response_words
 from recto.search.lexical import QueryWord
 from recto.search.pages import BookPage
+from recto.search.query import MAX_QUERY
 from recto.search.retriever import Retriever
+from recto.search.snippets import words_to_match
 from recto.server.http.options import DEFAULT_COLLECTION, ServeOptions
 from recto.server.http.views import Outline, outline_of
 from recto.settings import Settings
@@ -33,7 +35,7 @@ from recto.types import (
     Vector,
 )
 
-PAUSE = 1.0
+_PAUSE = 1.0  # seconds
 _MAX_PAUSE = 5.0
 
 
@@ -79,7 +81,7 @@ class CircuitBreaker:
         self._error = error
         if error is not None:
             asked = getattr(error, "retry_after", None)
-            self._until = self._clock() + min(_MAX_PAUSE, max(PAUSE, asked or 0))
+            self._until = self._clock() + min(_MAX_PAUSE, max(_PAUSE, asked or 0))
 
 
 MAX_BATCH = 16
@@ -90,28 +92,28 @@ _CALL_COST = 3.5  # overhead of a model call, in tokens; padding costs as much a
 
 
 class _Waiting:
-    """A text in the queue; its lock opens when it has a vector or an error, or when its thread must lead."""
+    """A text in the queue; its lock is released when it has a result, or when its thread must lead."""
 
-    __slots__ = ("error", "gate", "text", "tokens", "vector")
+    __slots__ = ("error", "lock", "text", "tokens", "vector")
 
     def __init__(self, text: str, tokens: float) -> None:
         self.text = text
         self.tokens = tokens
         self.vector: Vector | None = None
         self.error: BaseException | None = None
-        self.gate = threading.Lock()
-        self.gate.acquire()
+        self.lock = threading.Lock()
+        self.lock.acquire()
 
 
 class BatchingEmbedder:
-    """Batches the queries of many threads: one thread embeds for those that wait, without a timer."""
+    """Batches the queries of many threads without a timer: one thread embeds for those that wait."""
 
     def __init__(self, inner: Embedder, on_batch: Callable[[int], None] = lambda _: None) -> None:
         self._inner = inner
         self._on_batch = on_batch
         self._lock = threading.Lock()
         self._queue: list[_Waiting] = []
-        self._led = False
+        self._has_leader = False
 
     @property
     def fingerprint(self) -> EmbedderFingerprint:
@@ -142,17 +144,17 @@ class BatchingEmbedder:
 
     def embed_queries(self, texts: Sequence[str]) -> list[Vector]:
         """Embed several queries, together with those of other threads."""
-        return [vector for turn in _in_turns(texts) for vector in self._embed_together(turn)]
+        return [vector for batch in _split_batches(texts) for vector in self._embed_together(batch)]
 
     def _embed_together(self, texts: list[str]) -> list[Vector]:
         mine = [_Waiting(text, 2 + len(text) / _CHARACTERS_PER_TOKEN) for text in texts]
         with self._lock:
             self._queue += mine
-            if not self._led:  # the queue was empty, so the first text is ours
-                self._led = True
-                mine[0].gate.release()
+            if not self._has_leader:  # the queue was empty, so the first text is ours
+                self._has_leader = True
+                mine[0].lock.release()
         for one in mine:
-            one.gate.acquire()  # opens with a result, or because this thread must lead
+            one.lock.acquire()  # released with a result, or because this thread must lead
             if one.vector is None and one.error is None:
                 self._lead()
         return [_vector(one) for one in mine]
@@ -173,11 +175,11 @@ class BatchingEmbedder:
         self._embed(batch)
         with self._lock:
             following = self._queue[0] if self._queue else None
-            self._led = following is not None
+            self._has_leader = following is not None
         for one in batch:
-            one.gate.release()
+            one.lock.release()
         if following is not None:
-            following.gate.release()
+            following.lock.release()
 
     def _embed(self, batch: list[_Waiting]) -> None:
         """Give every text its vector or its error; raise nothing, because other threads wait."""
@@ -225,18 +227,18 @@ def _best_batch(waiting: list[_Waiting]) -> list[_Waiting]:
     return batch
 
 
-def _in_turns(texts: Sequence[str]) -> Iterator[list[str]]:
+def _split_batches(texts: Sequence[str]) -> Iterator[list[str]]:
     """Split one caller's texts, so that other threads need not wait for all of them."""
-    turn: list[str] = []
+    batch: list[str] = []
     room = _MAX_CHARACTERS
     for text in texts:
-        if turn and (len(turn) == MAX_BATCH or len(text) > room):
-            yield turn
-            turn, room = [], _MAX_CHARACTERS
-        turn.append(text)
+        if batch and (len(batch) == MAX_BATCH or len(text) > room):
+            yield batch
+            batch, room = [], _MAX_CHARACTERS
+        batch.append(text)
         room -= len(text)
-    if turn:
-        yield turn
+    if batch:
+        yield batch
 
 
 Result = TypeVar("Result")
@@ -249,8 +251,8 @@ class SearchFound(NamedTuple):
     words: tuple[QueryWord, ...]
 
 
-class Library:
-    """The served collections; `start` opens them. Concurrent searches share model calls."""
+class SearchService:
+    """Searches the served collections; `start` opens them. Concurrent searches share model calls."""
 
     def __init__(
         self,
@@ -294,7 +296,7 @@ class Library:
             return asked
         if asked == DEFAULT_COLLECTION:  # the contract's name means the configured collection
             return self.default
-        if asked in self._further_names():
+        if asked in self._aliases():
             return asked
         raise CollectionMissing(
             "There is no such collection here", hint="GET /v1/collections lists the collections."
@@ -308,17 +310,17 @@ class Library:
 
     async def info(self, name: str) -> IndexInfo:
         """Return the collection's index, checked against the model."""
-        return await self.ask(name, lambda retriever: retriever.open().info)
+        return await self.run(name, lambda retriever: retriever.open().info)
 
     async def stored_info(self, name: str) -> IndexInfo:
         """Return the stored index, even if it cannot be searched."""
-        return await self.ask(name, lambda _: self._store.open(name).info)
+        return await self.run(name, lambda _: self._store.open(name).info)
 
     async def search(self, name: str, query: str, top_k: int, mode: Mode) -> SearchResponse:
         """Search one collection."""
         if self._awaited:
             return await self._await(name, lambda retriever: retriever.asearch(query, top_k, mode=mode))
-        return await self.ask(name, lambda retriever: retriever.search(query, top_k, mode=mode))
+        return await self.run(name, lambda retriever: retriever.search(query, top_k, mode=mode))
 
     async def find(
         self,
@@ -332,22 +334,16 @@ class Library:
         group_by: GroupBy | None = None,
     ) -> list[SearchFound]:
         """Search for several queries in one generation of the collection."""
-
-        def search(retriever: Retriever) -> list[SearchFound]:
-            _check_mode(retriever, mode)
-            return _found(
-                retriever,
-                retriever.search_batch(queries, top_k, filters, min_score, mode=mode, group_by=group_by),
-            )
-
-        async def asearch(retriever: Retriever) -> list[SearchFound]:
-            await asyncio.to_thread(_check_mode, retriever, mode)
-            responses = await retriever.asearch_batch(
+        return await self._find(
+            name,
+            mode,
+            lambda retriever: retriever.search_batch(
                 queries, top_k, filters, min_score, mode=mode, group_by=group_by
-            )
-            return await asyncio.to_thread(_found, retriever, responses)
-
-        return await (self._await(name, asearch) if self._awaited else self.ask(name, search))
+            ),
+            lambda retriever: retriever.asearch_batch(
+                queries, top_k, filters, min_score, mode=mode, group_by=group_by
+            ),
+        )
 
     async def related(
         self,
@@ -360,20 +356,44 @@ class Library:
     ) -> SearchFound:
         """Find chunks that are related to a selected text."""
 
-        def search(retriever: Retriever) -> SearchFound:
+        async def arelated(retriever: Retriever) -> list[SearchResponse]:
+            return [await retriever.arelated(selection, question, top_k, filters, mode=mode)]
+
+        (found,) = await self._find(
+            name,
+            mode,
+            lambda retriever: [retriever.related(selection, question, top_k, filters, mode=mode)],
+            arelated,
+        )
+        return found
+
+    async def _find(
+        self,
+        name: str,
+        mode: Mode,
+        call: Callable[[Retriever], list[SearchResponse]],
+        acall: Callable[[Retriever], Awaitable[list[SearchResponse]]],
+    ) -> list[SearchFound]:
+        """Search in a thread, or with awaited engines; add the query words to mark."""
+
+        def search(retriever: Retriever) -> list[SearchFound]:
             _check_mode(retriever, mode)
-            return _found(retriever, [retriever.related(selection, question, top_k, filters, mode=mode)])[0]
+            return _with_words(retriever, call(retriever))
 
-        async def asearch(retriever: Retriever) -> SearchFound:
+        async def asearch(retriever: Retriever) -> list[SearchFound]:
             await asyncio.to_thread(_check_mode, retriever, mode)
-            response = await retriever.arelated(selection, question, top_k, filters, mode=mode)
-            return (await asyncio.to_thread(_found, retriever, [response]))[0]
+            return await asyncio.to_thread(_with_words, retriever, await acall(retriever))
 
-        return await (self._await(name, asearch) if self._awaited else self.ask(name, search))
+        return await (self._await(name, asearch) if self._awaited else self.run(name, search))
 
-    async def page(self, name: str, url: str) -> BookPage:
-        """Return a page."""
-        return await self.ask(name, lambda retriever: retriever.page(url))
+    async def page(self, name: str, url: str, query: str = "") -> tuple[BookPage, tuple[QueryWord, ...]]:
+        """Return a page, and the words of a query to mark in it."""
+
+        def read(retriever: Retriever) -> tuple[BookPage, tuple[QueryWord, ...]]:
+            asked = query[:MAX_QUERY].strip()
+            return retriever.page(url), words_to_match(asked, retriever.analyze(asked)) if asked else ()
+
+        return await self.run(name, read)
 
     async def outline(self, name: str) -> Outline:
         """Return the pages of a collection; cached for each generation."""
@@ -383,51 +403,56 @@ class Library:
             state = replace(index.info, warnings=(), calibration=None)
             known = self._outlines.get(name)
             if known is None or known[0] != state:
-                self._outlines[name] = known = (
-                    state,
-                    outline_of(
-                        index.scroll(), index.info.fingerprint.modules if index.info.fingerprint else ()
-                    ),
-                )
+                modules = index.info.fingerprint.modules if index.info.fingerprint else ()
+                self._outlines[name] = known = (state, outline_of(index.scroll(), modules))
             return known[1]
 
-        return await self.ask(name, read)
+        return await self.run(name, read)
 
-    async def ask(self, name: str, call: Callable[[Retriever], Result]) -> Result:
+    async def run(self, name: str, call: Callable[[Retriever], Result]) -> Result:
         """Call a retriever in a thread of the pool."""
         retriever = self.retriever(name)
-        with self._watched(name), _named(name):
+        with self._guarded(name):
             return await asyncio.get_running_loop().run_in_executor(self._pool, call, retriever)
 
     async def _await(self, name: str, call: Callable[[Retriever], Awaitable[Result]]) -> Result:
         """Await a retriever, without a thread for each query."""
-        with self._watched(name), _named(name):
+        with self._guarded(name):
             return await call(self.retriever(name))
 
-    def outward(self, warnings: Sequence[str]) -> tuple[str, ...]:
+    @contextmanager
+    def _guarded(self, name: str) -> Iterator[None]:
+        """Apply the circuit breaker of remote engines; report a missing collection without internals."""
+        breaker = None if self.embedded else self._breakers.setdefault(name, CircuitBreaker())
+        try:
+            with breaker.watch() if breaker else nullcontext():
+                yield
+        except CollectionMissing as error:
+            raise CollectionMissing(
+                f"Collection '{name}' does not exist",
+                hint=f"Index a book with `recto index PATH --collection {name}`.",
+            ) from error
+
+    def redact(self, warnings: Sequence[str]) -> tuple[str, ...]:
         """Return warnings without paths and addresses."""
-        inside = (str(self.settings.home), self.settings.qdrant_url, self.settings.cohere_api_url)
-        return tuple(redacted(warning, *inside) for warning in warnings)
+        internals = (str(self.settings.home), self.settings.qdrant_url, self.settings.cohere_api_url)
+        return tuple(redacted(warning, *internals) for warning in warnings)
 
     @property
     def embedded(self) -> bool:
         """Whether all engines run in this process."""
-        return self.settings.store == "edge" and self.settings.embedder == "local"
+        return not self._awaited and not isinstance(self._store, AsyncStore)
 
-    def _watched(self, name: str) -> AbstractContextManager[None]:
-        """Return the circuit breaker of remote engines; an embedded engine is never down."""
-        return nullcontext() if self.embedded else self._breakers.setdefault(name, CircuitBreaker()).watch()
-
-    def _further_names(self) -> set[str]:
-        """Return the aliases of the default collection, if looking them up is cheap."""
-        if self.settings.store != "edge":
+    def _aliases(self) -> set[str]:
+        """Return the other names of the default collection, if looking them up is cheap."""
+        if isinstance(self._store, AsyncStore):
             return set()
         aliases = self._store.aliases()
-        behind = aliases.get(self.default, self.default)
-        return {behind, *(alias for alias, target in aliases.items() if target == behind)}
+        target = aliases.get(self.default, self.default)
+        return {target, *(alias for alias, name in aliases.items() if name == target)}
 
 
-def _found(retriever: Retriever, responses: Sequence[SearchResponse]) -> list[SearchFound]:
+def _with_words(retriever: Retriever, responses: Sequence[SearchResponse]) -> list[SearchFound]:
     return [SearchFound(response, response_words(retriever, response)) for response in responses]
 
 
@@ -437,23 +462,3 @@ def _check_mode(retriever: Retriever, mode: Mode) -> None:
         raise InvalidArgument(
             "This collection has no lexical vectors", hint='Use the mode "hybrid" or "dense".'
         )
-
-
-class _named:  # noqa: N801 - used as a function
-    """Report a missing collection without the address and the names that the store's error contains."""
-
-    __slots__ = ("_name",)
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-
-    def __enter__(self) -> None:
-        """Do nothing."""
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        """Replace the store's error."""
-        if isinstance(error, CollectionMissing) and error.kind is ErrorKind.MISSING:
-            raise CollectionMissing(
-                f"Collection '{self._name}' does not exist",
-                hint=f"Index a book with `recto index PATH --collection {self._name}`.",
-            ) from error

@@ -1,4 +1,4 @@
-"""Ask a server as an agent's program does: with the official client."""
+"""Call the MCP server with the official client."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def in_memory(retriever: Retriever, work: Callable[[Client], Awaitable[Result]],
 
 
 def connected(server: Any, work: Callable[[Client], Awaitable[Result]], **more: Any) -> Result:
-    """Do something with a client that is connected to whatever the client takes."""
+    """Run work with a connected client."""
 
     async def main() -> Result:
         async with Client(server, **more) as client:
@@ -47,7 +47,7 @@ def text_of(result: CallToolResult) -> str:
 
 
 def failure(result: CallToolResult) -> str:
-    """The text of a call that went wrong, with nothing of our insides in it."""
+    """Return the text of a failed call; it has no internals."""
     assert result.is_error
     text = text_of(result)
     assert "Traceback" not in text
