@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recto.book.parsing.document import Block, Document, Section
-from recto.book.parsing.html import parse_html
-from recto.book.parsing.html.reader import read_head
+from recto.book.parsing.html import parse_html, read_head
 from recto.book.parsing.html.tokens import Tag, simplify, tokens
 
 # What four generators make of the same page, without what their themes put around it.

@@ -79,8 +79,7 @@ def _open_website(
 ) -> Source:
     from hashlib import sha256
 
-    from recto.book.sources.website.fetch import CrawlOptions
-    from recto.book.sources.website.site import WebsiteSource
+    from recto.book.sources.website import CrawlOptions, WebsiteSource
 
     defaults = CrawlOptions()
     limits = replace(
