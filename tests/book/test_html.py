@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recto.book.parsing.html import parse_html
-from recto.book.parsing.html.reader import read_head
+from recto.book.parsing.html import parse_html, read_head
 from recto.book.parsing.html.tokens import Tag, simplify, tokens
 from recto.types import Block, Document, Section
 

@@ -90,8 +90,7 @@ def sample_source() -> Source:
 def _open_website(url: str, options: SourceOptions, cache: Path | None, notify: Notify) -> Source:
     from hashlib import sha256
 
-    from recto.book.sources.website.fetch import CrawlOptions
-    from recto.book.sources.website.site import WebsiteSource
+    from recto.book.sources.website import CrawlOptions, WebsiteSource
 
     defaults = CrawlOptions()
     limits = replace(

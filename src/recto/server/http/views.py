@@ -18,7 +18,7 @@ from starlette.responses import Response
 
 from recto._util.names import filter_keys, nearest
 from recto.book.parsing.markdown.blocks import containers_plugin
-from recto.book.parsing.slugs import split_explicit_id
+from recto.book.parsing.markdown.headings import split_explicit_id
 from recto.errors import ErrorKind, RectoError
 from recto.search.display import chunk_matches, chunk_to_dict, group_ranks, hit_to_dict, is_covered, pick
 from recto.search.lexical import QueryWord

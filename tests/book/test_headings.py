@@ -2,8 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from recto.book.parsing.markdown.reader import heading_texts
-from recto.book.parsing.slugs import PythonMarkdownSlugger, Slugger, split_explicit_id
+from recto.book.parsing.markdown.headings import heading_texts, slugger, split_explicit_id
 
 
 @pytest.mark.parametrize(
@@ -22,12 +21,12 @@ from recto.book.parsing.slugs import PythonMarkdownSlugger, Slugger, split_expli
     ],
 )
 def test_githubs_rules(heading: str, slug: str) -> None:
-    assert Slugger().slug(heading) == slug
+    assert slugger("github")(heading) == slug
 
 
 def test_repeated_headings_are_numbered() -> None:
-    slugger = Slugger()
-    assert [slugger.slug(heading) for heading in ("Setup", "Setup", "Setup 1", "Setup", "setup")] == [
+    slug = slugger("github")
+    assert [slug(heading) for heading in ("Setup", "Setup", "Setup 1", "Setup", "setup")] == [
         "setup",
         "setup-1",
         "setup-1-1",
@@ -74,7 +73,7 @@ def test_explicit_ids(source: str, text: str, explicit: str) -> None:
 )
 def test_headings_of_docusaurus(heading: str, slug: str) -> None:
     """The anchors are those that Docusaurus 3.10 gave to these headings."""
-    assert Slugger().slug(heading_texts(heading, mdx=True)[1]) == slug
+    assert slugger("github")(heading_texts(heading, mdx=True)[1]) == slug
 
 
 def test_headings_of_python_markdown() -> None:
@@ -97,13 +96,13 @@ def test_headings_of_python_markdown() -> None:
         "foot[^1]": "foot",
         "A -- B  -  C": "a-b-c",
     }
-    slugger = PythonMarkdownSlugger(["x-id"])
-    assert {heading: slugger.slug(heading_texts(heading, alt=False)[1]) for heading in page} == page
+    slug = slugger("python-markdown", ["x-id"])
+    assert {heading: slug(heading_texts(heading, alt=False)[1]) for heading in page} == page
 
 
 def test_a_number_that_a_heading_states_does_not_move_the_count_of_others() -> None:
-    slugger = PythonMarkdownSlugger()
-    assert [slugger.slug(heading) for heading in ("x_3", "x", "x", "x_3", "x")] == [
+    slug = slugger("python-markdown")
+    assert [slug(heading) for heading in ("x_3", "x", "x", "x_3", "x")] == [
         "x_3",
         "x",
         "x_1",
