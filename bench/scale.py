@@ -19,8 +19,7 @@ from statistics import quantiles
 from time import perf_counter, process_time
 from typing import Any
 
-from recto.api import open_embedder
-from recto.search.retriever import Retriever
+from recto.api import connect, open_embedder
 from recto.settings import load_settings
 from recto.stores.edge.engine import request
 from recto.stores.edge.index import EdgeIndex
@@ -215,7 +214,7 @@ def sample_book() -> tuple[Any, list[Chunk]]:
     """Return the vectors and the chunks of the sample book."""
     import numpy as np
 
-    with Retriever.connect() as retriever:
+    with connect() as retriever:
         index = retriever.open()
         texts = list(index.scroll())
         found = index.vectors([chunk.id for chunk in texts])

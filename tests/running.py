@@ -7,11 +7,10 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextvars import copy_context
 from pathlib import Path
 
-import click
 import pytest
 
 from recto.embedders.granite import embedder as granite
@@ -33,16 +32,12 @@ def environment(home: Path, **more: str) -> dict[str, str]:
 
 def recto(home: Path, *arguments: str, **more: str) -> Done:
     """Run `recto` in this process."""
-    from recto.cli.main import recto as command
-
-    return _in_process(command, "recto", home, arguments, more)
+    return in_process("recto", home, arguments, **more)
 
 
 def retrieve(home: Path, *arguments: str, **more: str) -> Done:
     """Run `retrieve.py` in this process."""
-    from recto.contracts.retrieve import retrieve as command
-
-    return _in_process(command, "retrieve.py", home, arguments, more)
+    return in_process("retrieve.py", home, arguments, **more)
 
 
 def recto_process(home: Path, *arguments: str, **more: str) -> Done:
@@ -55,12 +50,13 @@ def retrieve_process(home: Path, *arguments: str, **more: str) -> Done:
     return run([sys.executable, "retrieve.py", *arguments], home, **more)
 
 
-def _in_process(
-    command: click.Command, name: str, home: Path, arguments: Sequence[str], more: Mapping[str, str]
-) -> Done:
-    """Call the command's own runner with the variables, directory and streams of a new process."""
+def in_process(name: str, home: Path, arguments: Sequence[str], directory: Path = ROOT, **more: str) -> Done:
+    """Call a command's own runner with the variables, directory and streams of a new process."""
+    from recto.cli.main import recto
     from recto.cli.runner import run as run_command
+    from recto.contracts.retrieve import retrieve
 
+    command = {"recto": recto, "retrieve.py": retrieve}[name]
     streams = [io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True) for _ in range(2)]
     with pytest.MonkeyPatch.context() as patch:
         variables = environment(home, **more)
@@ -68,7 +64,7 @@ def _in_process(
             patch.delenv(variable)
         for variable, value in variables.items():
             patch.setenv(variable, value)
-        patch.chdir(ROOT)
+        patch.chdir(directory)
         patch.setattr(granite, "granite_embedder", _shared_embedder)
         patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(), "utf-8"))
         patch.setattr(sys, "stdout", streams[0])
@@ -80,7 +76,7 @@ def _in_process(
 
 
 def _shared_embedder(_: Path, threads: int, precision: Precision, *, single_query: bool) -> Embedder:
-    return shared_embedder(SHARED / "weights", threads, precision)
+    return shared_embedder(SHARED, threads, precision)
 
 
 def run(command: list[str], home: Path, **more: str) -> Done:

@@ -21,7 +21,7 @@ from recto.server.http.options import ServeOptions
 from recto.settings import Settings
 from recto.stores.payload import to_payload
 from recto.stores.qdrant.dialects import ALIASES
-from tests.making import chunk
+from recto.testing.values import chunk
 from tests.running import ROOT
 
 REFERENCE = ROOT / "docs" / "reference"
@@ -101,9 +101,7 @@ def test_every_public_name_is_documented() -> None:
 
 def described_api() -> dict[str, Any]:
     """Return the OpenAPI description; nothing is opened for it."""
-    app: Any = make_app(Settings("local", "edge", Path("nowhere")), ServeOptions())
-    description: dict[str, Any] = app._app.openapi()
-    return description
+    return make_app(Settings("local", "edge", Path("nowhere")), ServeOptions()).openapi()
 
 
 def test_every_route_is_documented() -> None:

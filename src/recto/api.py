@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 
 from recto import plugins
 from recto.book.sources.location import SourceOptions, open_source, sample_source
-from recto.errors import CollectionMissing
+from recto.errors import CollectionMissing, InvalidArgument
 from recto.plugins import Notify
-from recto.protocols import Embedder, Rollback, Source, Store
+from recto.protocols import Embedder, Source, Store
+from recto.search.query import check_mode, check_top_k
 from recto.search.retriever import Retriever
 from recto.settings import (
     DEFAULT_COLLECTIONS,
@@ -51,6 +52,8 @@ def connect(collection: str | None = None, *, settings: Settings | None = None) 
     `collection` defaults to COLLECTION_NAME, else to the sample book. `settings` defaults to the environment and `.env`.
     Raises `RectoError` if the collection does not exist, is empty, or was indexed with another embedding model.
     """
+    if collection is not None:
+        check_collection_name(collection, "collection")
     return open_retriever(settings or load_settings(), QUERY_COLLECTION, _log.info, collection=collection)
 
 
@@ -74,14 +77,19 @@ def index(
     from recto.evaluation.calibration import calibrate
     from recto.indexing.indexer import IndexJob, IndexReport, index_book, plan_book
 
+    if collection is not None:
+        check_collection_name(collection, "collection")
     settings = settings or load_settings()
     if isinstance(location, str | Path):
         cache = None if dry_run else settings.home / "websites"
         source = open_source(str(location), options or SourceOptions(), cache, _log.info, settings)
-    else:
+    elif hasattr(location, "pages"):
         source = location
-    if collection is not None:
-        check_collection_name(collection, "collection")
+    else:
+        raise InvalidArgument(
+            f"location must be a path, a URL or a Source, not {type(location).__name__}",
+            hint='Such as "path/to/docs".',
+        )
     name = collection or settings.collection_or(QUERY_COLLECTION)
     with ExitStack() as stack:
         embedder, store = plugins.open_embedder(settings, _log.info), plugins.open_store(settings, _log.info)
@@ -115,9 +123,11 @@ def evaluate(
     """
     from recto.evaluation.measures import DEFAULT_MEASURES, parse_measure
     from recto.evaluation.runs import Options, run_suite
-    from recto.evaluation.suites import load_suite
+    from recto.evaluation.suites import Suite, load_suite
 
-    questions = load_suite(Path(suite)) if isinstance(suite, str | Path) else suite
+    check_mode(mode)
+    check_top_k(top_k)
+    questions = suite if isinstance(suite, Suite) else load_suite(suite)
     chosen = tuple(parse_measure(name) for name in measures) or DEFAULT_MEASURES
     with ExitStack() as stack:
         opened = retriever or stack.enter_context(connect(collection, settings=settings))
@@ -223,19 +233,12 @@ def open_collection(
     try:
         retriever.open()
     except CollectionMissing:
+        from recto.indexing.indexer import is_first_run
+
         if not is_first_run(retriever.collection, store):
             raise
         _first_run(settings.home, retriever, embedder, store, notify)
     return retriever
-
-
-def is_first_run(collection: str, store: Store) -> bool:
-    """Return whether a private store is empty and one of the default names is asked for."""
-    return (
-        isinstance(store, Rollback)
-        and collection in DEFAULT_COLLECTIONS
-        and not set(store.collections()) - {SAMPLE_COLLECTION}
-    )
 
 
 def _first_run(home: Path, retriever: Retriever, embedder: Embedder, store: Store, notify: Notify) -> None:

@@ -55,6 +55,10 @@ class ConfigurationError(RectoError):
     label = "Configuration error"
 
 
+class InvalidOption(ConfigurationError, ValueError):
+    """An option that the caller passed does not fit the book."""
+
+
 def install_command(extra: str = "") -> str:
     """Return the command that installs Recto, with an extra if one is named, from its wheel."""
     from recto import __version__

@@ -12,6 +12,7 @@ from recto.types import (
     Candidates,
     Chunk,
     CostEstimate,
+    Document,
     EmbedderFingerprint,
     Failure,
     Filters,
@@ -100,10 +101,13 @@ class Index(Protocol):
     def candidates(
         self, queries: Sequence[IndexQuery], limit: int, filters: Filters = NO_FILTERS
     ) -> list[Candidates]:
-        """Return the scores of the chunks that may be among the best `limit` of each query, in one call of the engine.
+        """Return the scores of the chunks that may be among the best `limit` of each query.
 
-        With a dense and a lexical part, a chunk that only the lexical part finds has its cosine similarity, too. A chunk whose lexical
-        score is too low to be listed counts as 0. Raises `ConfigurationError` if the index has no lexical vectors.
+        `dense` has cosine similarities, `lexical` has BM25 scores: for each term that the query and the chunk
+        share, the product of both values and of ln(1 + (N - n + 0.5) / (n + 0.5)), where n of the N chunks of
+        the index have the term. If a query has both parts, a chunk that only the lexical part finds has its
+        cosine similarity, too; a chunk that is not in `lexical` counts as 0. More candidates than needed are
+        fine. Raises `ConfigurationError` if a query has a lexical part and the index no lexical vectors.
         """
 
     def chunks(self, ids: Iterable[Hashable]) -> dict[Hashable, Chunk]:
@@ -273,6 +277,20 @@ class SchemaInfo(Protocol):
     @property
     def payload_schema(self) -> PayloadSchema:
         """How the payloads are read."""
+
+
+class Reader(Protocol):
+    """Parses the pages of one file format; a function `read(page) -> Document` is enough.
+
+    Return the sections of the page in order; sections without text are dropped. The headings of a section
+    begin with the title of the page, which is `page.title` if the text states none. The anchor is the id that
+    the published page gives the heading, or "" if it has none. The text of a block is as written. Lines are
+    those of `page.text`, counted from one. If the reader raises an exception, the page is reported as failed
+    and the other pages are indexed.
+    """
+
+    def __call__(self, page: Page, /) -> Document:
+        """Return the parsed page."""
 
 
 class Source(Protocol):

@@ -11,10 +11,11 @@ from typing import Literal
 from urllib.parse import urlsplit
 
 from recto.errors import ConfigurationError, InvalidArgument
-from recto.plugins import BUILT_IN, EMBEDDERS, STORES, plugin_names
+from recto.plugins import BUILT_IN, EMBEDDERS, STORES, choices, install_hint
 
 BUILT_IN_MODEL = "granite-embedding-30m-english"
 COHERE_MODEL = "embed-english-v3.0"
+_DEFAULT_MODELS = {"local": BUILT_IN_MODEL, "cohere": COHERE_MODEL}
 
 QUERY_COLLECTION = "physical-ai-book"
 SAMPLE_COLLECTION = "recto-sample"
@@ -65,6 +66,8 @@ class Settings:
     """Prefer a fast start to fast batches: the process asks one query."""
     close_at_exit: bool = False
     """Leave closing the store to the end of the process."""
+    variables: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
+    """All variables of the environment and `.env`, for the settings of plugins."""
 
     def collection_or(self, default: str) -> str:
         """Return the configured collection, or a surface's default."""
@@ -89,7 +92,7 @@ def load_settings(environment: Mapping[str, str] | None = None, directory: Path 
         embedder=embedder,
         store=store,
         home=_home(values),
-        model=values.get("RECTO_MODEL", COHERE_MODEL if embedder == "cohere" else BUILT_IN_MODEL),
+        model=values.get("RECTO_MODEL", _DEFAULT_MODELS.get(embedder, "")),
         threads=_number(values, "RECTO_THREADS", 256) or _cores(),
         precision=_choice(values, "RECTO_PRECISION", ("auto", "fp32", "int8"), "auto"),  # type: ignore[arg-type]
         collection=collection,
@@ -100,6 +103,7 @@ def load_settings(environment: Mapping[str, str] | None = None, directory: Path 
         cohere_pace=_choice(values, "COHERE_PACE", ("trial", "production", "off"), "trial"),  # type: ignore[arg-type]
         dialect=values.get("RECTO_DIALECT", ""),
         server=_server_options(values),
+        variables=values,
     )
 
 
@@ -189,11 +193,11 @@ def _part(values: Mapping[str, str], name: str, group: str, default: str) -> str
     value = values.get(name, default)
     if value.lower() in BUILT_IN[group]:
         return value.lower()
-    plugins = plugin_names(group)
-    if value not in plugins:
-        known = ", ".join((*BUILT_IN[group], *plugins))
+    known = choices(group)
+    if value not in known:
         raise ConfigurationError(
-            f"{name} must be one of {known}, not {value!r}", hint=f"Set {name}={default}, or unset it."
+            f"{name} must be one of {', '.join(known)}, not {value!r}",
+            hint=f"Set {name}={default}, or unset it. {install_hint(group)}",
         )
     return value
 

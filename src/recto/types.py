@@ -49,6 +49,53 @@ class Page:
 
 
 @dataclass(frozen=True, slots=True)
+class Block:
+    """A part of a section, such as a paragraph or a list; lines count from one, `last` is its last line.
+
+    `kind` decides where a block that is too long is split: `paragraph` after sentences, `table` between rows,
+    `code` (in a fence) between lines, anything else at blank lines. `cuts` are the lines where its nested
+    blocks begin and end, by nesting level: the best places to split it.
+    `lines` are the source lines of the lines of `text`; it is empty if they are consecutive.
+    """
+
+    kind: str
+    text: str
+    first: int
+    last: int
+    cuts: tuple[tuple[int, ...], ...] = ()
+    lines: tuple[int, ...] = ()
+
+    def source_line(self, number: int) -> int:
+        """Return the source line of a line of the text, counted from zero."""
+        return self.lines[number] if self.lines else self.first + number
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """The text under one heading, without its subsections; `headings` begins with the page title.
+
+    `anchors` are all anchors in it, with their lines: its own, those of headings above it that have no text,
+    and those of headings and ids within its blocks.
+    """
+
+    headings: tuple[str, ...]
+    level: int
+    anchor: str
+    line: int
+    blocks: tuple[Block, ...]
+    anchors: tuple[tuple[int, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A parsed page: its title, and the sections that have text, in the order of the page."""
+
+    title: str
+    sections: tuple[Section, ...]
+    front_matter: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class Failure:
     """A page that could not be read, or all below a directory (`path` then ends with a slash), and why."""
 
@@ -132,6 +179,14 @@ class Filters:
     def __bool__(self) -> bool:
         """Whether anything is narrowed at all."""
         return bool(self.modules) or self.page_url is not None
+
+    def matches(self, chunk: Chunk) -> bool:
+        """Return whether a chunk is of one of the modules and of the page; spellings of a page are equal."""
+        from recto._util.names import filter_keys, page_key
+
+        if self.modules and set(filter_keys(self.modules)).isdisjoint(chunk.module_keys):
+            return False
+        return self.page_url is None or page_key(self.page_url) == page_key(chunk.page_url)
 
 
 NO_FILTERS = Filters()

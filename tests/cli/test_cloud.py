@@ -210,6 +210,7 @@ def configure_fault(
     return variables(cohere.url, qdrant.url), double
 
 
+@pytest.mark.slow
 def test_the_faults_in_the_guide(
     cohere: CohereDouble,
     qdrant: QdrantDouble,
@@ -285,6 +286,7 @@ def big_book(root: Path, sections: int) -> Path:
     return root
 
 
+@pytest.mark.slow
 def test_2000_chunks_with_10_percent_of_faults(
     tmp_path: Path, home: Path, cohere: CohereDouble, qdrant: QdrantDouble
 ) -> None:

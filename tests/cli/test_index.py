@@ -97,7 +97,7 @@ def test_rollback(home: Path, small_book: Path) -> None:
         (["index"], "either the path or URL of a book"),
         (["index", "docs", "--sample"], "either the path or URL of a book"),
         (["index", "/no/such/place"], "does not exist"),
-        (["index", "src/recto/cli"], "no .md or .mdx file"),
+        (["index", "src/recto/cli"], "There is no .md, .markdown, .mdown, .mkdn, .mkd or .mdx file"),
         (["index", "docs", "--collection", "a/b"], "--collection is not a usable collection name"),
         (["index", "--sample", "--collection", "x"], "--sample has its own collection"),
         (["rollback"], "COLLECTION"),
@@ -118,6 +118,7 @@ def test_no_collections(home: Path) -> None:
     assert "recto index" in done.stdout
 
 
+@pytest.mark.slow
 def test_first_run_indexes_the_sample_book_once(home: Path) -> None:
     """Of three processes at the same time, one indexes and all get results."""
     programs = [

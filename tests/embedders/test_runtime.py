@@ -92,6 +92,7 @@ def test_the_session_works_after_invalid_inputs(library: Path) -> None:
     assert session.run(good, 1, "sum") == [[2.0]]
 
 
+@pytest.mark.slow
 def test_calls_and_sessions_do_not_leak(library: Path) -> None:
     inputs: Inputs = {"a": array("f", range(40_000)), "n": array("q", range(40_000))}
 

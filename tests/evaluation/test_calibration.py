@@ -24,12 +24,12 @@ from recto.settings import ServerOptions
 from recto.stores.edge.store import EdgeStore
 from recto.stores.qdrant.connection import Connection
 from recto.stores.qdrant.store import ServerStore
+from recto.testing.values import chunk, publish
 from recto.types import Calibration, Vector
 from tests.breaking import of_another_model, publish_broken
 from tests.counting import Counting
 from tests.doubles.qdrant import QdrantDouble
 from tests.library import write_library
-from tests.making import chunk, publish
 
 MEASURED = Calibration(0.5, 0.9, 30, 20)
 
@@ -182,7 +182,7 @@ def test_an_empty_collection(embedder: Embedder, tmp_path: Path) -> None:
     with QdrantDouble() as double:
         store = ServerStore(Connection(double.url, "", lambda _: None), tmp_path, ServerOptions(), None)
         with store.build("books", embedder.fingerprint, rebuild=True) as build:
-            from tests.making import fingerprint
+            from recto.testing.values import fingerprint
 
             build.publish(fingerprint(embedder=embedder.fingerprint))
         with pytest.raises(CollectionEmpty):

@@ -11,6 +11,8 @@ import time
 from collections import Counter
 from pathlib import Path
 
+import pytest
+
 from recto.stores.edge.store import EdgeStore
 from tests.running import ROOT, environment
 
@@ -70,6 +72,7 @@ def run_to_end(book: Path, home: Path, log: Path) -> None:
     assert process.returncode == 0, out
 
 
+@pytest.mark.slow
 def test_killed_at_random_moments(tmp_path: Path) -> None:
     home, book, log = tmp_path / "home", tmp_path / "book", tmp_path / "log"
     numbers = random.Random(20260101)

@@ -22,8 +22,8 @@ from recto.search.retriever import Retriever
 from recto.stores.edge import index as edge_index
 from recto.stores.edge.index import EdgeIndex
 from recto.stores.edge.store import EdgeStore
+from recto.testing.values import EMBEDDER, chunk, fingerprint, vector
 from recto.types import Calibration, Filters, Outcome, Vector
-from tests.making import EMBEDDER, chunk, fingerprint, vector
 
 SMALL, LARGE = 300, 6_000
 PAGE = 20

@@ -6,7 +6,6 @@ import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import psutil
 import pytest
 
 from recto import TextbookRetriever
@@ -34,7 +33,6 @@ TOPICS = (
     "the Jetson",
 )
 QUESTIONS = [f"What does the book say about {topic} and {other}?" for topic in TOPICS for other in TOPICS[:4]]
-MEGABYTE = 1 << 20
 
 
 def test_32_threads_share_a_retriever(sample_home: Path) -> None:
@@ -59,10 +57,6 @@ def test_256_async_searches_at_once(sample_home: Path) -> None:
     ) as shared:
         alone: list[list[object]] = [list(shared.search(question)) for question in QUESTIONS]
         assert asyncio.run(ask(shared, 8)) == alone * 8
-        before = psutil.Process().memory_info().rss
-        assert asyncio.run(ask(shared, 8)) == alone * 8
-        after = psutil.Process().memory_info().rss
-    assert after - before < 64 * MEGABYTE
 
 
 @pytest.mark.parametrize("calls", [256])

@@ -11,11 +11,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recto.search.analyzer import term_id
-from recto.search.lexical import COMMON_WORDS, KEYWORD_WEIGHT, SINGLE_WORD_WEIGHT, WEIGHT, analyze_query, is_common
+from recto.search.lexical import (
+    COMMON_WORDS,
+    KEYWORD_WEIGHT,
+    SINGLE_WORD_WEIGHT,
+    WEIGHT,
+    analyze_query,
+    is_common,
+)
 from recto.search.lexicon import Lexicon, LexiconBuilder
+from recto.testing import values
 from recto.types import Chunk
 from scripts.make_common_words import build
-from tests import making
 
 TEXTS = (
     "Configure the controller with `max_length` and run the node.",
@@ -26,7 +33,7 @@ TEXTS = (
 
 
 def chunk(text: str, number: int = 0) -> Chunk:
-    return replace(making.chunk(number), text=text, headings=())
+    return replace(values.chunk(number), text=text, headings=())
 
 
 def lexicon(*texts: str) -> Lexicon:
@@ -75,7 +82,9 @@ def test_each_form_counts_as_rare_as_all_of_them_together(book: Lexicon) -> None
 def test_a_keyword_counts_more_than_its_other_forms(book: Lexicon) -> None:
     query = analyze_query("configures", book)
     weights = dict(zip(query.vector.indices, query.vector.values, strict=True))
-    assert query.weight == SINGLE_WORD_WEIGHT > analyze_query("What configures?", book).weight == KEYWORD_WEIGHT
+    assert (
+        query.weight == SINGLE_WORD_WEIGHT > analyze_query("What configures?", book).weight == KEYWORD_WEIGHT
+    )
     assert weights[term_id("configures")] == 1.0 > 2 * weights[term_id("configure")]
 
 

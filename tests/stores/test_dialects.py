@@ -38,8 +38,8 @@ from recto.stores.qdrant.filters import (
     stored_modules,
     url_candidates,
 )
+from recto.testing.values import chunk as own_chunk
 from recto.types import Chunk, Filters, Hit
-from tests.making import chunk as own_chunk
 
 ANY = Dialect("any")
 SITE = "https://example.github.io/robot-book/docs"

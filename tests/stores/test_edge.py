@@ -21,7 +21,7 @@ from recto.stores.edge import layout as sparse
 from recto.stores.edge.engine import translate
 from recto.stores.edge.layout import file_state
 from recto.stores.edge.store import EdgeStore
-from tests.making import EMBEDDER, chunk, fingerprint, publish, vector
+from recto.testing.values import EMBEDDER, chunk, fingerprint, publish, vector
 from tests.running import ROOT, environment, wait_until
 
 
@@ -154,7 +154,7 @@ sys.path.insert(0, {root!r})
 from pathlib import Path
 from recto.stores.edge.layout import file_state
 from recto.stores.edge.store import EdgeStore
-from tests.making import EMBEDDER, chunk, fingerprint, vector
+from recto.testing.values import EMBEDDER, chunk, fingerprint, vector
 with EdgeStore(Path({home!r})).build("books", EMBEDDER) as build:
     for start in range(0, 2000, 100):
         build.add([chunk(number) for number in range(start, start + 100)], [vector(number) for number in range(start, start + 100)])
@@ -206,9 +206,9 @@ def _read_many(
     home: Path, ready: Semaphore, stop: Event, answers: multiprocessing.Queue[tuple[set[int], str]]
 ) -> None:
     seen, searches, problem = set(), 0, ""
-    store = EdgeStore(home)
+    store, deadline = EdgeStore(home), time.monotonic() + 300
     try:
-        while not stop.is_set():
+        while not stop.is_set() and time.monotonic() < deadline:
             index = store.open("books")
             found = len(index.query(vector(searches), 100))
             if found != index.info.chunks or index.info.warnings:
@@ -226,12 +226,15 @@ def _read_many(
     answers.put((seen, problem))
 
 
+@pytest.mark.slow
 def test_ten_readers_during_publishes(home: Path, store: EdgeStore) -> None:
     publish(store, "books", [chunk(0)])
     context = multiprocessing.get_context("spawn")
     answers: multiprocessing.Queue[tuple[set[int], str]] = context.Queue()
     ready, stop = context.Semaphore(0), context.Event()
-    readers = [context.Process(target=_read_many, args=(home, ready, stop, answers)) for _ in range(10)]
+    readers = [
+        context.Process(target=_read_many, args=(home, ready, stop, answers), daemon=True) for _ in range(10)
+    ]
     for reader in readers:
         reader.start()
     for _ in readers:

@@ -36,10 +36,10 @@ from recto.stores.qdrant import connection as connection_module
 from recto.stores.qdrant.connection import Connection
 from recto.stores.qdrant.index import ServerIndex
 from recto.stores.qdrant.store import ServerStore
+from recto.testing.values import EMBEDDER, chunk, fingerprint, publish, publish_lexical, vector
 from recto.types import MODES, NO_FILTERS, Filters, IndexQuery, SparseVector
 from tests.doubles.qdrant import QdrantDouble
 from tests.doubles.server import Fault, drop, hang, refused_url, reset, rubbish, slow_drip, status
-from tests.making import EMBEDDER, chunk, fingerprint, publish, publish_lexical, vector
 
 KEY = "qdrant_secret_key"
 

@@ -20,8 +20,8 @@ from recto.stores.edge.engine import (
 )
 from recto.stores.edge.index import EdgeIndex
 from recto.stores.payload import to_payload
+from recto.testing.values import chunk, fingerprint
 from recto.types import Filters, IndexInfo, Vector
-from tests.making import chunk, fingerprint
 
 DIM = 384
 COUNT = 8_000  # enough numbers for the engine to build its graph

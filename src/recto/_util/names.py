@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterable
 from urllib.parse import urlsplit
 
-_EXTENSIONS = (".md", ".mdx", ".markdown")
+MARKDOWN_SUFFIXES = (".md", ".markdown", ".mdown", ".mkdn", ".mkd")
+MDX_SUFFIXES = (".mdx",)
 
 
 def page_key(url: str) -> str:
@@ -20,8 +21,8 @@ def page_key(url: str) -> str:
     except ValueError:  # not an address at all; it then equals only itself
         return url.strip()
     path = parts.path.rstrip("/")
-    for extension in _EXTENSIONS:
-        path = path.removesuffix(extension)
+    for suffix in (*MARKDOWN_SUFFIXES, *MDX_SUFFIXES):
+        path = path.removesuffix(suffix)
     query = f"?{parts.query}" if parts.query else ""
     if not parts.scheme:
         return f"{path}{query}"

@@ -11,9 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from recto.book.parsing.document import Block, Document, Section
 from recto.errors import ConfigurationError
-from recto.types import HEADING_SEPARATOR, Chunk, Page
+from recto.types import HEADING_SEPARATOR, Block, Chunk, Document, Page, Section
 
 Count = Callable[[str], int]
 """Counts the tokens of a text."""

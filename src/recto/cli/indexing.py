@@ -37,7 +37,7 @@ from recto.settings import (
 )
 from recto.types import CostEstimate
 
-_SITE_SETTINGS = frozenset({".json", ".yml", ".yaml", ".toml", ".js", ".ts", ".mjs", ".cjs", ".mts", ".cts"})
+_SITE_SETTINGS = (".json", ".yml", ".yaml", ".toml", ".js", ".ts", ".mjs", ".cjs", ".mts", ".cts")
 _SETTLE_SECONDS = 0.3  # without a change; then the author has finished saving
 _LOG_SECONDS = 10.0
 _MAX_NOTES = 10
@@ -129,7 +129,7 @@ class WatchedFiles:
     def __init__(self, path: Path) -> None:
         if not path.exists():
             raise InvalidArgument(
-                f"{path} does not exist", hint="Give the directory that contains the book's Markdown files."
+                f"{path} does not exist", hint="Give the directory that contains the pages of the book."
             )
         self.root = path.resolve()
         self._included: tuple[str, ...] = ()
@@ -163,20 +163,16 @@ class WatchedFiles:
         if self.root.is_file():
             yield str(self.root)
         else:
-            watched = {*page_suffixes(), *_SITE_SETTINGS}
+            watched = (*page_suffixes(), *_SITE_SETTINGS)
             for folder, names, files in os.walk(self.root):
                 names[:] = [name for name in names if name not in SKIPPED and not name.startswith(".")]
                 for name in files:
-                    if _suffix(name) in watched:
+                    if name.lower().endswith(watched):
                         yield os.path.join(folder, name)  # noqa: PTH118 - faster than Path
         for entry in os.scandir(self.root.parent):
-            if _suffix(entry.name) in _SITE_SETTINGS:
+            if entry.name.lower().endswith(_SITE_SETTINGS):
                 yield entry.path
         yield from self._included
-
-
-def _suffix(name: str) -> str:
-    return os.path.splitext(name)[1].lower()  # noqa: PTH122 - faster than Path
 
 
 def plan_lines(plan: Plan, collection: str, estimate: CostEstimate | None, *, verbose: bool) -> Iterator[str]:

@@ -12,9 +12,10 @@ from recto.book.chunking import DEFAULT_SIZE, ChunkSize
 from recto.errors import InvalidArgument, RectoError
 from recto.indexing.journal import Journal
 from recto.indexing.planner import IndexSnapshot, Plan, PlannedChunk, Planner, Spool, current_state
-from recto.protocols import Build, Embedder, Index, Source, Store
+from recto.protocols import Build, Embedder, Index, Rollback, Source, Store
 from recto.search.analyzer import ANALYZER
 from recto.search.lexicon import LexiconBuilder
+from recto.settings import DEFAULT_COLLECTIONS, SAMPLE_COLLECTION
 from recto.types import Calibration, Fingerprint, IndexInfo, Vector
 
 _BATCH = 96  # texts per embedding call and journal entry; the most that Cohere accepts
@@ -60,6 +61,15 @@ class IndexJob:
     modules: tuple[str, ...] = ()
     rebuild: bool = False
     calibrate: Calibrate | None = None
+
+
+def is_first_run(collection: str, store: Store) -> bool:
+    """Return whether to index the sample book: a private store is empty, and a default name is asked for."""
+    return (
+        isinstance(store, Rollback)
+        and collection in DEFAULT_COLLECTIONS
+        and not set(store.collections()) - {SAMPLE_COLLECTION}
+    )
 
 
 def plan_book(

@@ -13,7 +13,7 @@ from typing import Self
 
 from recto._util.names import filter_keys, nearest
 from recto.book.chunking import ChunkSize, EmbeddingInput, chunk_page
-from recto.book.parsing.formats import read
+from recto.book.parsing.formats import read, reader_version
 from recto.errors import CollectionMissing, IndexDamaged, InvalidArgument, RectoError
 from recto.indexing.journal import Journal
 from recto.protocols import Embedder, Index, Source, Store
@@ -292,6 +292,8 @@ class Planner:
             str(self._size),
             self._embedder.max_tokens,
         )
+        if version := reader_version(page.format):  # a new version of a plugin may read the page differently
+            everything += (version,)
         return hashlib.sha256(repr(everything).encode()).hexdigest()[:32]
 
     def _add(self, input: EmbeddingInput) -> bool:

@@ -69,7 +69,9 @@ def to_filters(filters: Filters | Mapping[str, Any]) -> Filters:
             hint='Filters are "module" (a name, or a list of names) and "url".',
         )
     modules = filters.get("module") or ()
-    return Filters((modules,) if isinstance(modules, str) else tuple(modules), filters.get("url"))
+    if isinstance(modules, str) or not isinstance(modules, Iterable):
+        modules = (modules,)
+    return Filters(tuple(modules), filters.get("url"))
 
 
 def check_search(

@@ -84,18 +84,6 @@ class Retriever:
         self._opened: _Opened | None = None
         self._warned: Index | None = None
 
-    @staticmethod
-    def connect(collection: str | None = None) -> Retriever:
-        """Connect what the environment and `.env` configure, as the commands do."""
-        import logging
-
-        from recto.api import open_retriever
-        from recto.settings import QUERY_COLLECTION, load_settings
-
-        return open_retriever(
-            load_settings(), QUERY_COLLECTION, logging.getLogger("recto").info, collection=collection
-        )
-
     @property
     def collection(self) -> str:
         """The name that is searched."""

@@ -35,9 +35,9 @@ from recto.embedders import cohere as cohere_module
 from recto.errors import ErrorKind, RectoError
 from recto.stores.qdrant import connection as connection_module
 from recto.stores.qdrant.dialects import Dialect
+from recto.testing.values import chunk
 from recto.types import Hit
 from tests.contracts.retrieval_test.conftest import BACKEND
-from tests.making import chunk
 from tests.running import environment
 
 

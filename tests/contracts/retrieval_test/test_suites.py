@@ -20,9 +20,9 @@ from recto.contracts.retrieval_test.suites import (
     summary,
     wait_between_queries,
 )
+from recto.testing.values import chunk
 from recto.types import Hit
 from tests.contracts.retrieval_test.conftest import BACKEND, Call
-from tests.making import chunk
 
 ONE = {"id": "one", "query": "robot"}
 

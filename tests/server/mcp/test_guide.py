@@ -1,4 +1,4 @@
-"""The guide's snippets for clients: they can be read, and what they start exists."""
+"""Test the configurations in the guide: they parse, and the commands exist."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def fences(language: str) -> list[str]:
 
 
 def servers(value: Any) -> Iterator[dict[str, Any]]:
-    """Find what a client's configuration starts or connects to, however deep it lies."""
+    """Yield the servers in a client's configuration."""
     if isinstance(value, dict):
         if "command" in value or "url" in value:
             yield value
@@ -34,7 +34,7 @@ def check(command: list[str]) -> None:
         assert context.params["collection"] == "my-book"
 
 
-def test_every_configuration_starts_the_server() -> None:
+def test_every_configuration_is_valid() -> None:
     found = [server for body in fences("jsonc") for server in servers(json.loads(body))]
     found += [server for body in fences("toml") for server in servers(tomllib.loads(body))]
     assert len(found) == 5

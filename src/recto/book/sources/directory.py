@@ -10,9 +10,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
-from recto.book.parsing.formats import page_suffixes, read
+from recto.book.parsing.formats import is_markdown, page_suffixes, read
 from recto.book.sources.includes import Includes
 from recto.book.sources.navigation import Navigation
+from recto.errors import RectoError
 from recto.types import Failure, Page
 
 _INDEX_STEMS = ("index", "README", "readme")
@@ -91,7 +92,7 @@ class PageDirectory:
         for name in (_joined(folder, stem + suffix) for stem in _INDEX_STEMS for suffix in page_suffixes()):
             if self.rules.wants(name) and is_file(self.file(name)) and not self._reason(self.file(name)):
                 page = self.read(name)
-                return read(replace(page, title="")).title if isinstance(page, Page) else ""
+                return _title(page) if isinstance(page, Page) else ""
         return ""
 
     def _walk(self, start: Path) -> Iterator[str]:
@@ -157,8 +158,20 @@ class PageDirectory:
             return Failure(path, error.strerror or str(error))
         except UnicodeDecodeError as error:
             return Failure(path, f"not UTF-8 (byte {error.start})")
-        text, lines = self.includes.expand(path, self.file(name), text) if self.includes else (text, ())
+        lines: tuple[int, ...] = ()
+        if self.includes and is_markdown(name):
+            text, lines = self.includes.expand(path, self.file(name), text)
         return self.rules.page(SourceFile(name, path, text, hashlib.sha256(text.encode()).hexdigest(), lines))
+
+
+def _title(page: Page) -> str:
+    """Return the title that a page states; "" if it cannot be read, which is reported when it is indexed."""
+    try:
+        return read(replace(page, title="")).title
+    except RectoError:
+        raise
+    except Exception:  # noqa: BLE001 - a reader may raise anything
+        return ""
 
 
 def is_file(path: Path) -> bool:

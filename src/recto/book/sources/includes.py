@@ -20,7 +20,7 @@ from typing import Protocol
 
 from recto.book.parsing.formats import MARKDOWN, MDX
 from recto.book.parsing.frontmatter import split_front_matter
-from recto.book.parsing.markdown.text import tag_end
+from recto.book.parsing.markdown.text import code_fences, tag_end
 
 _DEEPEST = 10  # files within files
 _LARGEST_FILE = 1 << 20  # bytes
@@ -247,29 +247,13 @@ def _fenced(text: str, file: Path, info: str) -> str:
     return f"{marks}{language}{info}\n{text}\n{marks}"
 
 
-_FENCE = re.compile(r"^[ \t>]*+(?P<marks>`{3,}+|~{3,}+)[ \t]*+(?P<info>[^`\s]*+)[^`\n]*+$", re.MULTILINE)
-
-
 class _Fences:
     """The code fences of a text; `mdx-code-block` fences are not code."""
 
     def __init__(self, text: str) -> None:
-        self._starts: list[int] = []
-        self._ends: list[int] = []
-        opened: re.Match[str] | None = None
-        for line in _FENCE.finditer(text):
-            if opened is None:
-                opened = line
-            elif line["marks"].startswith(opened["marks"]) and not line[0].strip(" \t>`~"):
-                self._add(opened, line.end())
-                opened = None
-        if opened is not None:
-            self._add(opened, len(text))
-
-    def _add(self, opened: re.Match[str], end: int) -> None:
-        if opened["info"] != "mdx-code-block":
-            self._starts.append(opened.start())
-            self._ends.append(end)
+        fences = [pair for pair in code_fences(text) if pair[0]["info"] != "mdx-code-block"]
+        self._starts = [opening.start() for opening, _ in fences]
+        self._ends = [closing.end() if closing else len(text) for _, closing in fences]
 
     def hold(self, position: int) -> bool:
         """Return whether a position is in a fence."""

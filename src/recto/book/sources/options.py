@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from recto._util.names import ROOT_MODULE, module_keys, nearest
-from recto.errors import ConfigurationError
+from recto.errors import ConfigurationError, InvalidOption
 
 BOOK_FILE = "recto.toml"
 _TABLES = ("site", "modules")
@@ -87,7 +87,8 @@ def check_url(url: str, origin: str) -> str:
     except ValueError:
         usable = False
     if not usable:
-        raise ConfigurationError(
+        error = InvalidOption if origin.startswith("--") else ConfigurationError
+        raise error(
             f"{origin} is not the address of a website: {url[:200]!r}",
             hint="It looks like https://example.org/book/",
         )

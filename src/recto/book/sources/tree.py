@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from recto.book.parsing.formats import MARKDOWN, MDX, format_of
+from recto.book.parsing.formats import MARKDOWN, MDX, format_of, suffix_list
 from recto.book.sources import mkdocs
 from recto.book.sources.directory import PageDirectory, Skipped, SourceFile, is_file
 from recto.book.sources.docusaurus import config as docusaurus_config
@@ -32,7 +32,7 @@ from recto.book.sources.options import (
     read_book_file,
     title_of,
 )
-from recto.errors import ConfigurationError, InvalidArgument
+from recto.errors import InvalidArgument, InvalidOption
 from recto.protocols import Source
 from recto.types import Failure, Page
 
@@ -42,7 +42,7 @@ _SITES: tuple[tuple[tuple[str, ...], type[DocusaurusSite | mkdocs.MkDocsSite]], 
     (docusaurus_config.CONFIG_FILES, DocusaurusSite),
     (mkdocs.CONFIG_FILES, mkdocs.MkDocsSite),
 )
-_PATH_HINT = "Give the directory that holds the book's Markdown files."
+_PATH_HINT = "Give the directory that holds the pages of the book."
 
 
 def open_book(path: Path, options: SiteOptions = NO_OPTIONS, book: str = "") -> Source:
@@ -80,7 +80,7 @@ def _refuse_docusaurus_flags(options: SiteOptions, place: Path) -> None:
         "--route-base-path": options.route_base_path,
     }
     if given := [flag for flag, value in flags.items() if value]:
-        raise ConfigurationError(
+        raise InvalidOption(
             f"{given[0]} is for Docusaurus sites, and {place} is not one",
             hint=f"Leave it out, or give the directory that holds {docusaurus_config.CONFIG_FILES[0]}.",
         )
@@ -160,7 +160,7 @@ class BookTree:
         self._notes = list(self._open_notes)
         if not self._files:
             hint = "; ".join([*map(str, self._refused[:3]), *self._open_notes[:3]]) or _PATH_HINT
-            raise InvalidArgument(f"There is no .md or .mdx file in {location}", hint=hint)
+            raise InvalidArgument(f"There is no {suffix_list()} file in {location}", hint=hint)
 
     @property
     def book(self) -> str:

@@ -100,13 +100,15 @@ def watch(
     Running searches and servers use each new index without a restart.
     """
     use_exit_codes(INDEX_EXIT_CODES)
-    if "://" in path:
-        raise InvalidArgument(
-            "A website cannot be watched", hint="Run `recto index` again: it reads only pages that changed."
-        )
     from recto.api import SourceOptions, open_source
+    from recto.book.sources.location import WEBSITE_SCHEMES, scheme_of
     from recto.cli import indexing
 
+    if scheme := scheme_of(path):
+        raise InvalidArgument(
+            f"A {'website' if scheme in WEBSITE_SCHEMES else 'book that is not on disk'} cannot be watched",
+            hint="Run `recto index` again: it reads only pages that changed.",
+        )
     files = indexing.WatchedFiles(Path(path))
     runner = indexing.IndexRunner(collection, options.split_names(modules))
     notify(f"Watching {files.root}. Press Ctrl-C to stop.")

@@ -87,8 +87,7 @@ def mcp(http: bool, host: str | None, port: int | None, collection: str | None) 
         check_collection_name(collection, "--collection")
     settings = load_settings()
     try:
-        from recto.server.mcp.serve import run_http, run_stdio
-        from recto.server.mcp.server import LazyRetriever, build_server
+        from recto.server.mcp.server import LazyRetriever, build_server, run_http, run_stdio
     except ModuleNotFoundError as error:
         raise missing_extra("`recto mcp`", "mcp") from error
     from recto.api import open_collection, open_embedder, open_store

@@ -8,10 +8,10 @@ from itertools import islice
 from pathlib import Path
 from time import perf_counter
 
-from recto.api import is_first_run
 from recto.errors import CollectionMissing, ErrorKind
 from recto.evaluation.doctor.findings import DoctorContext, Finding, Severity, error, note, ok, warning
 from recto.evaluation.integrity import Integrity, Issue, IssueKind, examine
+from recto.indexing.indexer import is_first_run
 from recto.indexing.planner import PageState
 from recto.protocols import Preparable, Rollback, SchemaInfo
 from recto.settings import SAMPLE_COLLECTION
@@ -299,16 +299,22 @@ def source(context: DoctorContext) -> Iterator[Finding]:
     made = index.info.fingerprint if index else None
     if index is None or store is None or settings is None or embedder is None or made is None:
         return
-    from recto.api import SourceOptions, open_source, sample_source
+    from recto.book.sources.location import (
+        WEBSITE_SCHEMES,
+        SourceOptions,
+        open_source,
+        sample_source,
+        scheme_of,
+    )
     from recto.indexing.indexer import IndexJob, plan_book
 
-    if made.source.startswith(("http://", "https://")):
-        yield note(
-            "source",
-            "website",
-            f"The book is the website {made.source}; the doctor does not crawl it again",
-            repair=context.index_command(),
-        )
+    if scheme := scheme_of(made.source):
+        website = scheme in WEBSITE_SCHEMES
+        message = f"The book is the website {made.source}; the doctor does not crawl it again"
+        if not website:
+            message = f"The book is at {made.source}; the doctor compares only books on disk"
+        code = "website" if website else "not_on_disk"
+        yield note("source", code, message, repair=context.index_command())
         return
     if index.info.collection == SAMPLE_COLLECTION:
         context.source = sample_source()

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from recto.errors import ErrorKind, RectoError, StoreBusy, install_command
 from recto.evaluation.doctor.findings import DoctorContext, Finding, error, from_error, note, ok, warning
+from recto.plugins import open_embedder, open_store
 from recto.protocols import Preparable, Versioned
 from recto.settings import BUILT_IN_MODEL, CLOUD_VARIABLES, find_dotenv, load_settings, read_dotenv
 from recto.stores.edge.layout import CollectionDirectory, Home
@@ -41,7 +42,8 @@ def configuration(context: DoctorContext) -> Iterator[Finding]:
     )
     evidence.append(f"set: {', '.join(set_here) or 'nothing'}")
     settings = context.settings = load_settings(context.environment, context.directory)
-    parts = f"{settings.embedder} embedder ({settings.model}), {settings.store} store"
+    model = f" ({settings.model})" if settings.model else ""
+    parts = f"{settings.embedder} embedder{model}, {settings.store} store"
     yield ok("configuration", f"{parts}, because {_reason(values)}", *evidence)
 
 
@@ -112,14 +114,12 @@ def model(context: DoctorContext) -> Iterator[Finding]:
     settings = context.settings
     if settings is None:
         return
-    from recto.api import open_embedder
-
     embedder = open_embedder(settings, context.messages.append)
     if settings.embedder == "cohere":  # checked by `cohere`
         context.embedder = embedder
         return
     evidence = []
-    if settings.model in (BUILT_IN_MODEL, f"ibm-granite/{BUILT_IN_MODEL}"):
+    if settings.embedder == "local" and settings.model in (BUILT_IN_MODEL, f"ibm-granite/{BUILT_IN_MODEL}"):
         from recto._util.files import sha256
         from recto.embedders.granite.weights import INSTALL, SHA256, find_pack
 
@@ -178,8 +178,6 @@ def engine(context: DoctorContext) -> Iterator[Finding]:
     """Open the store, and ask for its version and collections."""
     if context.settings is None:
         return
-    from recto.api import open_store
-
     store = open_store(context.settings, context.messages.append)
     yield from (note("engine", "warning", line.removeprefix("[WARNING] ")) for line in context.messages)
     context.messages.clear()

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final, Literal
 
-from recto._util.names import filter_keys, page_key
+from recto._util.names import MARKDOWN_SUFFIXES, MDX_SUFFIXES, filter_keys, page_key
 from recto.stores.qdrant.dialects import RECTO, Dialect, module_of, value_at
 from recto.types import Chunk, Filters, Hit
 
 Stored = str | int
-_ENDINGS = ("", "/", ".md", ".mdx", ".markdown")
+_ENDINGS = ("", "/", *MARKDOWN_SUFFIXES, *MDX_SUFFIXES)
 _HOST = re.compile(r"^[^/?#]*://[^/?#]*")
 _DOCS = re.compile(r"(?<![^/])docs(?:/docs)*(?![^/?])")
 
