@@ -7,20 +7,8 @@ __version__ = "0.2.0"
 # Type checkers treat the name as that of typing, whose import would cost more than all of this module.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from recto.api import (
-        SourceOptions,
-        aconnect,
-        aevaluate,
-        aindex,
-        connect,
-        evaluate,
-        index,
-    )
-    from recto.contracts.textbook import (
-        RetrievalResult,
-        RetrievalResults,
-        TextbookRetriever,
-    )
+    from recto.api import SourceOptions, aconnect, aevaluate, aindex, connect, evaluate, index
+    from recto.contracts.textbook import RetrievalResult, RetrievalResults, TextbookRetriever
     from recto.errors import (
         CollectionEmpty,
         CollectionMissing,
@@ -38,38 +26,14 @@ if TYPE_CHECKING:
         StoreBusy,
         Unreachable,
     )
-    from recto.evaluation.binding import (
-        Missing,
-    )
-    from recto.evaluation.measures import (
-        Judged,
-        Measure,
-    )
-    from recto.evaluation.runs import (
-        FoundChunk,
-        QueryResult,
-        Run,
-    )
-    from recto.evaluation.statistics import (
-        ScoreEstimate,
-    )
-    from recto.evaluation.suites import (
-        Expectation,
-        Suite,
-        load_suite,
-    )
-    from recto.indexing.indexer import (
-        IndexProgress,
-        IndexReport,
-    )
-    from recto.indexing.planner import (
-        PagePlan,
-        PageState,
-        Plan,
-    )
-    from recto.plugins import (
-        Notify,
-    )
+    from recto.evaluation.binding import Missing
+    from recto.evaluation.measures import Judged, Measure
+    from recto.evaluation.runs import FoundChunk, QueryResult, Run
+    from recto.evaluation.statistics import ScoreEstimate
+    from recto.evaluation.suites import Expectation, Suite, load_suite
+    from recto.indexing.indexer import IndexProgress, IndexReport
+    from recto.indexing.planner import PagePlan, PageState, Plan
+    from recto.plugins import Notify
     from recto.protocols import (
         AsyncEmbedder,
         AsyncIndex,
@@ -87,22 +51,10 @@ if TYPE_CHECKING:
         Store,
         Versioned,
     )
-    from recto.search.lexical import (
-        LexicalQuery,
-        QueryWord,
-    )
-    from recto.search.pages import (
-        BookPage,
-    )
-    from recto.search.retriever import (
-        FiltersLike,
-        Retriever,
-    )
-    from recto.settings import (
-        ServerOptions,
-        Settings,
-        load_settings,
-    )
+    from recto.search.lexical import Corrections, LexicalQuery, QueryWord
+    from recto.search.pages import BookPage
+    from recto.search.retriever import FiltersLike, Retriever
+    from recto.settings import Precision, ServerOptions, Settings, load_settings
     from recto.types import (
         AnchorStyle,
         Block,
@@ -134,20 +86,8 @@ if TYPE_CHECKING:
     )
 
 _MODULES = {
-    "recto.api": (
-        "SourceOptions",
-        "aconnect",
-        "aevaluate",
-        "aindex",
-        "connect",
-        "evaluate",
-        "index",
-    ),
-    "recto.contracts.textbook": (
-        "RetrievalResult",
-        "RetrievalResults",
-        "TextbookRetriever",
-    ),
+    "recto.api": ("SourceOptions", "aconnect", "aevaluate", "aindex", "connect", "evaluate", "index"),
+    "recto.contracts.textbook": ("RetrievalResult", "RetrievalResults", "TextbookRetriever"),
     "recto.errors": (
         "CollectionEmpty",
         "CollectionMissing",
@@ -166,30 +106,12 @@ _MODULES = {
         "Unreachable",
     ),
     "recto.evaluation.binding": ("Missing",),
-    "recto.evaluation.measures": (
-        "Judged",
-        "Measure",
-    ),
-    "recto.evaluation.runs": (
-        "FoundChunk",
-        "QueryResult",
-        "Run",
-    ),
+    "recto.evaluation.measures": ("Judged", "Measure"),
+    "recto.evaluation.runs": ("FoundChunk", "QueryResult", "Run"),
     "recto.evaluation.statistics": ("ScoreEstimate",),
-    "recto.evaluation.suites": (
-        "Expectation",
-        "Suite",
-        "load_suite",
-    ),
-    "recto.indexing.indexer": (
-        "IndexProgress",
-        "IndexReport",
-    ),
-    "recto.indexing.planner": (
-        "PagePlan",
-        "PageState",
-        "Plan",
-    ),
+    "recto.evaluation.suites": ("Expectation", "Suite", "load_suite"),
+    "recto.indexing.indexer": ("IndexProgress", "IndexReport"),
+    "recto.indexing.planner": ("PagePlan", "PageState", "Plan"),
     "recto.plugins": ("Notify",),
     "recto.protocols": (
         "AsyncEmbedder",
@@ -208,22 +130,10 @@ _MODULES = {
         "Store",
         "Versioned",
     ),
-    "recto.search.lexical": (
-        "Corrections",
-        "LexicalQuery",
-        "QueryWord",
-    ),
+    "recto.search.lexical": ("Corrections", "LexicalQuery", "QueryWord"),
     "recto.search.pages": ("BookPage",),
-    "recto.search.retriever": (
-        "FiltersLike",
-        "Retriever",
-    ),
-    "recto.settings": (
-        "Precision",
-        "ServerOptions",
-        "Settings",
-        "load_settings",
-    ),
+    "recto.search.retriever": ("FiltersLike", "Retriever"),
+    "recto.settings": ("Precision", "ServerOptions", "Settings", "load_settings"),
     "recto.types": (
         "AnchorStyle",
         "Block",
