@@ -50,9 +50,9 @@ def coverage(
 
     keep(lambda home: records.keep_coverage(home, info, found))
     if html:
-        from recto.evaluation.report.html import coverage_page, write_page
+        from recto.evaluation.report import coverage_page
 
-        write_page(html, coverage_page(found, info, least=fail_under, when=datetime.now(UTC)))
+        records.write_file(html, coverage_page(found, info, least=fail_under, when=datetime.now(UTC)))
     click.echo(
         json.dumps(_data(found), indent=2, ensure_ascii=False)
         if as_json
@@ -94,8 +94,7 @@ def _lines(found: Coverage, *, verbose: bool) -> Iterator[str]:
     from recto.evaluation.coverage import WITHIN
 
     total = len(found.sections)
-    by_heading = sum(one.heading_rank is not None for one in found.sections)
-    by_sentence = sum(one.sentence_rank is not None for one in found.sections)
+    by_heading, by_sentence = found.by_heading, found.by_sentence
     yield f"Asked for {total} headings of '{found.collection}' by their text and by their first sentences, in {found.mode} mode"
     yield f"  In the first {WITHIN} by heading:   {by_heading} ({by_heading / max(total, 1):.1%})"
     yield f"  In the first {WITHIN} by sentence:  {by_sentence} ({by_sentence / max(total, 1):.1%})"

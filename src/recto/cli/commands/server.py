@@ -52,7 +52,7 @@ def promote(collection: str | None, to: str | None, *, as_json: bool) -> Exit:
 
 def parity(suite_file: Path | None, collection: str | None, top_k: int, *, as_json: bool) -> Exit:
     """Compare the embedded index with the server's, question by question."""
-    from recto.evaluation.parity import compare
+    from recto.evaluation.baseline import compare_indexes
 
     suite = load_suite(suite_file) if suite_file else documented_suite()
     settings = _settings()
@@ -61,13 +61,13 @@ def parity(suite_file: Path | None, collection: str | None, top_k: int, *, as_js
     left, right = _embedded(settings).open(name), open_store(settings, notify).open(name)
     for index in (left, right):
         check_fingerprint(index, embedder)
-    differences = compare(embedder, left, right, suite, top_k)
+    differences = compare_indexes(embedder, left, right, suite, top_k)
     total = len(suite.expectations)
     if as_json:
         rows = [
-            {"mode": mode, "query": one.query, "difference": one.what}
+            {"mode": mode, "query": query, "difference": what}
             for mode, found in differences.items()
-            for one in found
+            for query, what in found
         ]
         click.echo(
             json.dumps(
@@ -78,8 +78,8 @@ def parity(suite_file: Path | None, collection: str | None, top_k: int, *, as_js
         )
     else:
         for mode, found in differences.items():
-            for one in found:
-                click.echo(f'{mode}: "{one.query}": {one.what}')
+            for query, what in found:
+                click.echo(f'{mode}: "{query}": {what}')
         for mode, found in differences.items():
             click.echo(
                 f"{mode}: {total - len(found)} of {total} questions have the same top {top_k} on both sides."

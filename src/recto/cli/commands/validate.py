@@ -20,9 +20,8 @@ from recto.errors import InvalidArgument, StorageError
 from recto.evaluation import records
 from recto.evaluation.baseline import Comparison
 from recto.evaluation.gate import Check
-from recto.evaluation.measures import DEFAULT_MEASURES, GATED_MEASURES, Measure, parse_measure
+from recto.evaluation.measures import DEFAULT_MEASURES, GATED_MEASURES, Measure, ScoreEstimate, parse_measure
 from recto.evaluation.runs import QueryResult, Run
-from recto.evaluation.statistics import ScoreEstimate
 from recto.settings import check_collection_name
 
 _WIDTH = 80
@@ -237,15 +236,14 @@ def validate(request: Request, *, verbose: bool, as_json: bool) -> Exit:
         save_baseline(request.baseline, Baseline.of(run))
 
     if request.junit:
-        from recto.evaluation.report.junit import junit_xml
+        from recto.evaluation.report import junit_xml
 
         write(request.junit, junit_xml(run, gate))
     if request.html:
-        from recto.evaluation.report.html import validation_page, write_page
+        from recto.evaluation.report import validation_page
 
-        write_page(
-            request.html, validation_page(run, gate, comparison, noise_floor=noise, when=datetime.now(UTC))
-        )
+        page = validation_page(run, gate, comparison, noise_floor=noise, when=datetime.now(UTC))
+        records.write_file(request.html, page)
     if as_json:
         gated = {"passed": not failed, "checks": [check.to_dict() for check in gate]}
         click.echo(
