@@ -1,1 +1,1 @@
-"""Measurements: ratios, side by side in one run."""
+"""Benchmarks: every ratio is measured side by side in one run."""

@@ -1,4 +1,4 @@
-"""Compare Recto with the systems that a user would otherwise take: `uv run --group bench python -m bench`."""
+"""Compare Recto with other systems: `uv run --group bench python -m bench`."""
 
 from bench.peers.command import main
 

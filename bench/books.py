@@ -1,8 +1,9 @@
-"""Ask readers' questions about books: `uv run --group bench python -m bench.books`.
+"""Measure readers' questions about books: `uv run --group bench python -m bench.books`.
 
-Every set of questions (`NAME.jsonl`) is asked about its book (the folder `NAME`) of Recto in each mode, and of LangChain, LlamaIndex and
-Haystack with their default loaders and splitters, dense and with their documented hybrid retriever. All systems get the same embedding
-model. The frameworks are installed once, each in an environment of its own; `--systems recto` asks Recto alone.
+Each question set (`NAME.jsonl`) runs on its book (the folder `NAME`), on Recto in each mode and on LangChain,
+LlamaIndex and Haystack with their default loaders and splitters, dense and with their documented hybrid
+retriever. All systems use the same embedding model. Each framework is installed once, in its own environment;
+`--systems recto` runs Recto alone.
 """
 
 from __future__ import annotations
@@ -42,12 +43,12 @@ START, END = (
 RECTO = "recto-"
 MODES: tuple[Mode, ...] = ("dense", "lexical", "hybrid")
 PEER_MODES = {"dense": "memory", "hybrid": "hybrid"}
-_DEEP = 100  # chunks that a system is asked for
+_DEEP = 100  # chunks requested from a system
 
 
 @dataclass(slots=True)
 class Report:
-    """What was measured so far."""
+    """The results so far."""
 
     about: dict[str, Any]
     command: str
@@ -57,7 +58,7 @@ class Report:
 
     @property
     def reference(self) -> str:
-        """The system that the others are compared with: Recto's default mode, or the last mode that was asked."""
+        """The system that the others are compared with: Recto's default mode, or the last measured mode."""
         asked = [name for name in self.results if name.startswith(RECTO)]
         return f"{RECTO}hybrid" if f"{RECTO}hybrid" in asked else asked[-1] if asked else ""
 
@@ -99,7 +100,8 @@ class Report:
         parts.append(self._types())
         if self.rare:
             parts.append(
-                f"Rare words, asked alone: a chunk with the word is among the first {rare_words.TOP} hits (as written / with a typo):"
+                f"Rare words as queries: a chunk with the word is among the first {rare_words.TOP} hits "
+                "(as written / with a typo):"
             )
             parts.append(self._rare())
         return "\n\n".join(part.strip() for part in parts) + "\n"
@@ -157,7 +159,7 @@ class Report:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Ask what is asked for and print the tables."""
+    """Run the chosen systems and print the tables."""
     options = parse(arguments)
     listing = load()
     systems = choose(options.systems, known_systems(listing))
@@ -234,7 +236,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     for flag, folder in (("--questions", options.questions), ("--books", options.books)):
         if not folder.is_dir():
             parser.error(
-                f"there is no folder {folder}; give it with {flag}, or set RECTO_CORPORA to the folder that holds it"
+                f"There is no folder {folder}. Pass it with {flag}, or set RECTO_CORPORA to its parent."
             )
     return options
 
@@ -246,7 +248,7 @@ def known_systems(listing: Listing) -> list[str]:
 
 
 def choose(wanted: Sequence[str], known: Sequence[str]) -> list[str]:
-    """Return the systems that are named, with or without their mode; all if none is."""
+    """Return the named systems, with or without their mode; all if none is named."""
     if unknown := [name for name in wanted if not any(_is_named(system, name) for system in known)]:
         raise SystemExit(f"There is no system {', '.join(unknown)}. Systems: {', '.join(known)}.")
     return [system for system in known if not wanted or any(_is_named(system, name) for name in wanted)]
@@ -259,7 +261,7 @@ def _is_named(system: str, name: str) -> bool:
 def ask_recto(
     options: argparse.Namespace, books: Sequence[Book], modes: Sequence[Mode], scratch: Path, report: Report
 ) -> None:
-    """Index the books in this process, ask in each mode, and ask for rare words."""
+    """Index the books in this process, run the questions in each mode, and search for rare words."""
     if not modes:
         return
     home: Path = options.home or scratch / "home"
@@ -289,7 +291,7 @@ def ask_recto(
 
 
 class _Search:
-    """Searches in one mode."""
+    """A search in one mode."""
 
     def __init__(self, retriever: Retriever, mode: Mode) -> None:
         self._retriever = retriever
@@ -321,7 +323,7 @@ def ask_peer(
     scratch: Path,
     report: Report,
 ) -> None:
-    """Let a framework read the books with its own loader and splitter, and ask in each mode; a failure is reported in the table."""
+    """Run the questions on a framework with its own loader and splitter; a failure goes into the table."""
     environment = build(system, listing, options.cache)
     report.about[system.title] = ", ".join(
         f"{name} {environment.versions.get(name, '?')}" for name in system.versions
@@ -345,7 +347,7 @@ def ask_peer(
 
 
 def _peer_answers(talk: Conversation, book: Book, folder: Path, options: argparse.Namespace) -> list[Answer]:
-    """Index a book, unless another mode has done it, and ask all its queries."""
+    """Index a book, unless another mode has done it, and run all its questions."""
     home = folder.parent / "home"
     talk.ask(
         "embed", how="kept", folder=str(options.cache.resolve()), home=str(home), threads=options.threads
@@ -358,7 +360,7 @@ def _peer_answers(talk: Conversation, book: Book, folder: Path, options: argpars
 
 
 class _Progress:
-    """Tells of every quarter of an index run."""
+    """Prints a line at every quarter of an index run."""
 
     def __init__(self, what: str) -> None:
         self._what, self._told = what, -1
@@ -371,11 +373,9 @@ class _Progress:
 
 
 def _about(books: Sequence[Book]) -> dict[str, Any]:
-    counts = (
-        f"{book.name} ({sum(not each.nothing for each in book.questions)} answered, {len(book.questions)} in all)"
-        for book in books
-    )
-    return {"date": datetime.now(UTC).date().isoformat(), "queries": ", ".join(counts)}
+    counts = ((book, sum(each.nothing for each in book.questions)) for book in books)
+    queries = (f"{book.name} ({len(book.questions)}, {none} of them unanswerable)" for book, none in counts)
+    return {"date": datetime.now(UTC).date().isoformat(), "queries": ", ".join(queries)}
 
 
 def _command(options: argparse.Namespace) -> str:

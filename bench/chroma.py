@@ -1,7 +1,8 @@
-"""Chroma's token-wise measures of chunking: how much of the text that answers a question is retrieved, and how much else.
+"""Measure chunking with Chroma's token-wise measures: how much relevant text is retrieved, and how much else.
 
-The five corpora and their questions come from Chroma's report "Evaluating Chunking Strategies for Retrieval". As in its code, ranges of
-characters are compared and the five nearest chunks are retrieved; unlike there, from the question's own corpus alone.
+The five corpora and their questions come from Chroma's report "Evaluating Chunking Strategies for Retrieval".
+As in its code, ranges of characters are compared and the five nearest chunks are retrieved. Unlike there,
+only chunks of the question's own corpus are candidates.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from recto.book.chunking import ChunkSize
 from recto.types import Page
 
 TOP = 5
-BUDGET = 1600  # tokens of retrieved text, whatever the size of the chunks
+BUDGET = 1600  # tokens of retrieved text, for every chunk size
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +44,7 @@ class Corpus:
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """A chunk as the measures see it: where it stands, what is embedded, how much there is to read."""
+    """A chunk: its range in the text, the embedded text, and its number of tokens."""
 
     place: Range
     embedded: str
@@ -52,7 +53,11 @@ class Stretch:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What was measured over some questions; `lost` is the share of chunks that were not found in the text, `covered` of text in chunks."""
+    """The measures over some questions.
+
+    `lost` is the share of chunks that were not located in the text, `covered` the share of the text in
+    chunks.
+    """
 
     name: str
     questions: int
@@ -68,11 +73,14 @@ class Result:
 
 
 Splitter = Callable[[Corpus], tuple[list[Stretch], int]]
-"""From a corpus to its chunks, and how many of them could not be found in it."""
+"""Returns the chunks of a corpus, and how many of them could not be located in it."""
 
 
 def load(folder: Path, extract: int = 0) -> list[Corpus]:
-    """Read the corpora; of each only about the first `extract` characters, with the questions that these answer, unless it is 0."""
+    """Read the corpora.
+
+    Unless `extract` is 0, read about that many characters of each, with the questions that they answer.
+    """
     rows: dict[str, list[Question]] = {}
     with (folder / "questions_df.csv").open(encoding="utf-8", newline="") as file:
         for row in csv.DictReader(file):
@@ -96,8 +104,8 @@ def load(folder: Path, extract: int = 0) -> list[Corpus]:
     return corpora
 
 
-def recto(chunk_size: ChunkSize, vectors: Vectors, variation: Variation = "as it is") -> Splitter:
-    """Divide as Recto does: the corpus is a Markdown page."""
+def recto(chunk_size: ChunkSize, vectors: Vectors, variation: Variation = "default") -> Splitter:
+    """Split with Recto's chunker: the corpus is a Markdown page."""
 
     def split(corpus: Corpus) -> tuple[list[Stretch], int]:
         page = Page(
@@ -118,7 +126,7 @@ def recto(chunk_size: ChunkSize, vectors: Vectors, variation: Variation = "as it
 
 
 def _stretch(text: str, divided: Divided, start: int, end: int, vectors: Vectors) -> Stretch:
-    """Let the range of a chunk with overlap begin where the repeated sentence does."""
+    """Return a chunk; with overlap, its range begins at the repeated sentence."""
     if divided.repeated:
         found = text.rfind(divided.repeated, max(0, start - 2 * len(divided.repeated)), start)
         start = found if found >= 0 else start
@@ -126,7 +134,7 @@ def _stretch(text: str, divided: Divided, start: int, end: int, vectors: Vectors
 
 
 def fixed(tokens: int, step: int, vectors: Vectors) -> Splitter:
-    """Divide into windows of tokens."""
+    """Split into windows of tokens."""
 
     def split(corpus: Corpus) -> tuple[list[Stretch], int]:
         return _plain(corpus, windows(vectors.offsets(corpus.text), tokens, step), vectors), 0
@@ -135,7 +143,7 @@ def fixed(tokens: int, step: int, vectors: Vectors) -> Splitter:
 
 
 def by_characters(largest: int, vectors: Vectors) -> Splitter:
-    """Divide at paragraphs, then lines, sentences, words."""
+    """Split at paragraphs, then lines, sentences, words."""
 
     def split(corpus: Corpus) -> tuple[list[Stretch], int]:
         return _plain(corpus, recursive(corpus.text, largest), vectors), 0
@@ -160,9 +168,9 @@ def baselines(vectors: Vectors) -> dict[str, Splitter]:
 
 
 def locate(text: str, wanted: str, around: Range, before: int = 0) -> Range | None:
-    """Find a chunk in some lines of a text: exactly, then without regard to white space, then line by line.
+    """Find a chunk in some lines of a text: exactly, then ignoring white space, then line by line.
 
-    Where it stands more than once, the first place after `before` is meant.
+    If it occurs more than once, return the first occurrence after `before`.
     """
     for start in (max(before, around[0]), around[0]):
         if (found := text.find(wanted, start, around[1])) >= 0:
@@ -171,7 +179,8 @@ def locate(text: str, wanted: str, around: Range, before: int = 0) -> Range | No
     bare = "".join(text[place] for place in places)
     if (found := bare.find(_bare(wanted))) >= 0:
         return places[found], places[found + len(_bare(wanted)) - 1] + 1
-    # The head of a divided table is repeated, and some of a page's syntax is no text: most lines must be there in order, or all at the end.
+    # The header of a split table is repeated, and some syntax of a page is not text: most lines must be there
+    # in order, or all at the end.
     lines = [line for line in map(_bare, wanted.split("\n")) if line]
     first, last, cursor, seen = -1, -1, 0, 0
     for line in lines:
@@ -223,7 +232,7 @@ def _scores(corpus: Corpus, stretches: Sequence[Stretch], vectors: Vectors, what
 
 
 def within_budget(ranked: Sequence[Stretch], budget: int = BUDGET) -> list[Range]:
-    """Take chunks in their order until the budget is used up; of the last one only its beginning."""
+    """Take chunks in order until the budget is used up; the last one is cut."""
     taken: list[Range] = []
     for stretch in ranked:
         start, end = stretch.place
@@ -254,9 +263,9 @@ def _result(
 
 
 def measure_size(
-    corpora: Sequence[Corpus], chunk_size: ChunkSize, vectors: Vectors, variation: Variation = "as it is"
+    corpora: Sequence[Corpus], chunk_size: ChunkSize, vectors: Vectors, variation: Variation = "default"
 ) -> list[Result]:
-    """Return the measures of Recto's chunks of one size, per corpus and in all."""
+    """Return the measures of Recto's chunks of one size, for each corpus and for all."""
     return measure(
         corpora,
         recto(chunk_size, vectors, variation),

@@ -1,4 +1,4 @@
-"""Questions about books: how often the right page comes first, and the right section is among the first passages."""
+"""Measure how often the right page is first, and the right section among the first chunks."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ from recto.types import Chunk, Page
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A question with the pages that answer it, or their sections (`page#anchor`); a held one is never used to choose."""
+    """A question with the pages that answer it, or their sections (`page#anchor`).
+
+    Held-out questions (`held`) are never used to choose a chunk size.
+    """
 
     text: str
     expect: tuple[str, ...]
@@ -34,13 +37,13 @@ class Asked:
 
     @property
     def sections(self) -> frozenset[tuple[str, str]]:
-        """The sections, where the question names them."""
+        """The sections, if the question names any."""
         parts = (target.partition("#") for target in self.expect)
         return frozenset((page_key(page), anchor_key(anchor)) for page, _, anchor in parts if anchor)
 
     @property
     def whole_pages(self) -> frozenset[str]:
-        """The pages of which any section will do."""
+        """The pages that are expected as a whole."""
         return frozenset(page_key(target) for target in self.expect if "#" not in target)
 
 
@@ -55,7 +58,7 @@ class Book:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What was measured over some questions; sections count the questions that name one."""
+    """The measures over some questions; `sections` counts the questions that name a section."""
 
     questions: int
     first: Mean
@@ -68,7 +71,7 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """A book's figures: of the questions to choose by, and of those that were held back."""
+    """The measures of a book: for the questions used to choose, and for the held-out ones."""
 
     chunks: int
     tokens: float
@@ -80,7 +83,7 @@ _Score = tuple[int, int | None, bool]
 
 
 def anchor_key(anchor: str) -> str:
-    """Return the form in which the anchors of GitHub and of MkDocs are equal."""
+    """Return a form in which anchors of GitHub and of MkDocs are equal."""
     return re.sub(r"[-_]+", "-", anchor).strip("-").lower()
 
 
@@ -94,7 +97,7 @@ def load_questions(path: Path) -> tuple[Asked, ...]:
 
 
 def load_suites(development: Path, heldout: Path) -> tuple[Asked, ...]:
-    """Read the sample book's suites as one set."""
+    """Read the sample book's suites as one question set."""
     return tuple(
         Asked(expectation.query, expectation.pages, held)
         for path, held in ((development, False), (heldout, True))
@@ -104,7 +107,7 @@ def load_suites(development: Path, heldout: Path) -> tuple[Asked, ...]:
 
 
 def load_book(source: Source, questions: tuple[Asked, ...], every: int = 1) -> Book:
-    """Read the pages that questions expect, and of the others each `every`-th, which stand for the rest of the book."""
+    """Read the pages that questions expect, and every `every`-th other page."""
     expected = frozenset[str]().union(*(question.pages for question in questions))
     pages = [
         page
@@ -114,7 +117,7 @@ def load_book(source: Source, questions: tuple[Asked, ...], every: int = 1) -> B
     missing = expected.difference(*(_names(page) for page in pages))
     if missing:
         raise SystemExit(
-            f"{source.book}: the questions expect pages that are not there: {', '.join(sorted(missing))}"
+            f"{source.book}: the questions expect pages that do not exist: {', '.join(sorted(missing))}"
         )
     return Book(source.book, tuple(pages), questions)
 
@@ -123,8 +126,8 @@ def _names(page: Page) -> set[str]:
     return {page_key(page.path), page_key(page.url)}
 
 
-def measure(book: Book, size: ChunkSize, vectors: Vectors, variation: Variation = "as it is") -> Measured:
-    """Divide a book and ask all its questions."""
+def measure(book: Book, size: ChunkSize, vectors: Vectors, variation: Variation = "default") -> Measured:
+    """Chunk a book and run all its questions."""
     divided = divide(book.pages, book.name, size, vectors, variation)
     what = f"{book.name} {size.max_tokens}, {variation}"
     found = vectors.documents([each.embedded for each in divided], what)
@@ -141,7 +144,7 @@ def measure(book: Book, size: ChunkSize, vectors: Vectors, variation: Variation 
 def _score(
     question: Asked, divided: Sequence[Divided], tokens: Sequence[int], ranking: Sequence[int]
 ) -> _Score:
-    """Return the rank of the page, of the section if one is expected, and whether the section is within the budget of tokens."""
+    """Return the rank of the page and of the section, and whether the section is within the token budget."""
     nowhere = len(ranking) + 1
     page = next(
         (rank for rank, index in enumerate(ranking, 1) if _is_page(divided[index].chunk, question)), nowhere
@@ -178,7 +181,7 @@ def _result(scores: Sequence[_Score]) -> Result:
 
 
 def unknown_sections(book: Book, vectors: Vectors) -> list[str]:
-    """Return the expected sections that no passage of the book has, as a check of the questions."""
+    """Return the expected sections that no chunk of the book has, to check the questions."""
     chunks = [each.chunk for each in divide(book.pages, book.name, ChunkSize(), vectors)]
     known = {
         (page_key(chunk.source), anchor_key(anchor))

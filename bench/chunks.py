@@ -1,8 +1,9 @@
-"""Compare sizes of chunks: `uv run python -m bench.chunks --corpora DIRECTORY --cache DIRECTORY`.
+"""Compare chunk sizes: `uv run python -m bench.chunks --corpora DIRECTORY --cache DIRECTORY`.
 
-One table for each data set: Chroma's corpora with their token-wise measures and plain splitters to compare with, two books with our own
-questions, the sample book with its suites. Then, at the best size: no heading path, an overlap. Best is what has the highest
-mean of the data sets' headline figures (recall within a budget of tokens, MRR of the page) on the questions that are not held back.
+There is one table for each data set: Chroma's corpora with their token-wise measures and simple splitters to
+compare with, two books with our own questions, and the sample book with its suites. Two more variations are
+measured at the best size: without the heading path, and with an overlap. The best size has the highest mean
+of the main measures (recall within a token budget, MRR of the page) over the questions that are not held out.
 """
 
 from __future__ import annotations
@@ -32,13 +33,13 @@ SUITES = (
 )
 SIZES = [128, 160, 200, 256, 320]
 BOOKS = {"docusaurus": "docusaurus/website", "physical-ai-curriculum": "physical-ai-curriculum/site_src"}
-EXTRACT = 150_000  # characters of each of Chroma's corpora, enough for three quarters of the questions
-EVERY = {"docusaurus": 2, "physical-ai-curriculum": 20}  # of the pages that no question expects
+EXTRACT = 150_000  # characters of each of Chroma's corpora: enough for three quarters of the questions
+EVERY = {"docusaurus": 2, "physical-ai-curriculum": 20}  # every n-th of the pages that no question expects
 
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """One way to divide the texts, and what came of it."""
+    """One way to chunk the texts, and its measures."""
 
     size: ChunkSize
     variation: Variation
@@ -47,12 +48,12 @@ class Trial:
 
     @property
     def name(self) -> str:
-        """How a table calls it."""
+        """The name in a table."""
         return f"{self.size.max_tokens}" + ("" if self.variation == VARIATIONS[0] else f", {self.variation}")
 
     @property
     def headlines(self) -> list[Mean]:
-        """The figures to choose by."""
+        """The measures to choose by."""
         return [
             *(result.budget_recall for result in self.chroma[-1:]),
             *(each.chosen.mrr for each in self.books.values()),
@@ -60,11 +61,11 @@ class Trial:
 
     @property
     def score(self) -> float:
-        """Their mean."""
+        """The mean of the measures to choose by."""
         return mean_of(self.headlines).value
 
     def against(self, other: Trial) -> Mean:
-        """How much higher its score is than another's, question by question."""
+        """Return how much higher the score is than another's, paired by question."""
         return mean_of(
             [mine.minus(theirs) for mine, theirs in zip(self.headlines, other.headlines, strict=True)]
         )
@@ -78,8 +79,8 @@ class Bench:
     books: list[chunk_quality.Book]
     vectors: Vectors
 
-    def run(self, size: ChunkSize, variation: Variation = "as it is") -> Trial:
-        """Measure one way to divide on all data sets."""
+    def run(self, size: ChunkSize, variation: Variation = "default") -> Trial:
+        """Measure one way to chunk on all data sets."""
         print(f"{size.max_tokens}, {variation}", file=sys.stderr, flush=True)
         measured = {
             book.name: chunk_quality.measure(book, size, self.vectors, variation) for book in self.books
@@ -102,29 +103,29 @@ def main() -> None:
         nargs="*",
         default=[ChunkSize(size) for size in SIZES],
         type=_size,
-        help="most tokens of a chunk",
+        help="maximum number of tokens of a chunk",
     )
     parser.add_argument(
         "--corpora",
         type=Path,
         default=os.environ.get("RECTO_CORPORA"),
-        help="where books and eval are (RECTO_CORPORA)",
+        help="directory with books/ and eval/ (RECTO_CORPORA)",
     )
     parser.add_argument(
         "--cache",
         type=Path,
         default=Path(tempfile.gettempdir()) / "recto-bench",
-        help="a directory that keeps the vectors",
+        help="directory that caches the vectors",
     )
-    parser.add_argument("--whole", action="store_true", help="all pages and whole corpora: slow")
+    parser.add_argument("--whole", action="store_true", help="use all pages and whole corpora (slow)")
     parser.add_argument(
         "--only",
         action="append",
         default=[],
         help="only this data set: chroma, sample, or a book; may be repeated",
     )
-    parser.add_argument("--no-baselines", action="store_true", help="leave the plain splitters out")
-    parser.add_argument("--no-variations", action="store_true", help="leave headings and overlap out")
+    parser.add_argument("--no-baselines", action="store_true", help="skip the simple splitters")
+    parser.add_argument("--no-variations", action="store_true", help="skip the variations")
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
     options = parser.parse_args()
     with Vectors(granite_embedder(options.cache, options.threads), options.cache) as vectors:
@@ -135,7 +136,7 @@ def main() -> None:
             baseline_table(bench)
         if not options.no_variations:
             best = max(trials, key=lambda trial: trial.score)
-            print(f"## What is embedded, at {best.name}\n")
+            print(f"## Variations at {best.name}\n")
             tables([best, *(bench.run(best.size, variation) for variation in VARIATIONS[1:])], bench)
 
 
@@ -144,40 +145,41 @@ def _size(text: str) -> ChunkSize:
 
 
 def _load(corpora: Path | None, only: Sequence[str], vectors: Vectors, *, whole: bool) -> Bench:
-    """Read the data sets that are wanted and there; say which are not there."""
+    """Read the chosen data sets; print which of them are missing."""
 
     def wanted(name: str) -> bool:
         return not only or name in only
 
-    found, shelf = [], []
+    found, books = [], []
     for name, place in BOOKS.items():
         if wanted(name) and corpora and (path := corpora / "books" / place).is_dir():
             every = 1 if whole else EVERY[name]
             questions = chunk_quality.load_questions(QUESTIONS / f"{name}.json")
-            shelf.append(chunk_quality.load_book(MarkdownTree(path, book=name), questions, every))
+            books.append(chunk_quality.load_book(MarkdownTree(path, book=name), questions, every))
         elif wanted(name):
-            print(f"The book {name} is not there and left out.", file=sys.stderr)
+            print(f"The book {name} does not exist: skipped.", file=sys.stderr)
     if wanted("sample"):
-        shelf.append(chunk_quality.load_book(sample_source(), chunk_quality.load_suites(*SUITES)))
+        books.append(chunk_quality.load_book(sample_source(), chunk_quality.load_suites(*SUITES)))
     if wanted("chroma") and corpora and (path := corpora / "eval" / "chroma_chunking").is_dir():
         found = chroma.load(path, 0 if whole else EXTRACT)
     elif wanted("chroma"):
-        print("Chroma's corpora are not there and left out.", file=sys.stderr)
-    for book in shelf:
+        print("Chroma's corpora do not exist: skipped.", file=sys.stderr)
+    for book in books:
         for section in chunk_quality.unknown_sections(book, vectors):
-            print(f"{book.name}: no passage has the expected section {section}", file=sys.stderr)
-    return Bench(found, shelf, vectors)
+            print(f"{book.name}: no chunk has the expected section {section}", file=sys.stderr)
+    return Bench(found, books, vectors)
 
 
 def tables(trials: Sequence[Trial], bench: Bench) -> None:
-    """Print the trials, a table for each data set and one for the choice."""
+    """Print the trials: a table for each data set, and one for the choice."""
     if bench.corpora:
         print(f"### chroma ({trials[0].chroma[-1].questions} questions)\n")
         chroma_table({trial.name: trial.chroma for trial in trials})
     for book in bench.books:
         measured = trials[0].books[book.name]
         print(
-            f"### {book.name} ({len(book.pages)} pages; {measured.chosen.questions} questions, {measured.held.questions} held back)\n"
+            f"### {book.name} ({len(book.pages)} pages; {measured.chosen.questions} questions, "
+            f"{measured.held.questions} held out)\n"
         )
         book_table({trial.name: trial.books[book.name] for trial in trials})
     print("### choice\n")
@@ -190,12 +192,12 @@ def tables(trials: Sequence[Trial], bench: Bench) -> None:
         [trial.name, *map(str, trial.headlines), f"{trial.score:.3f}", str(trial.against(best))]
         for trial in trials
     ]
-    _table(["most tokens", *names, "mean", f"less that of {best.name}, paired"], rows)
+    _table(["max tokens", *names, "mean", f"minus {best.name}, paired"], rows)
 
 
 def baseline_table(bench: Bench) -> None:
-    """Measure the splitters that know nothing of books and print their table."""
-    print("### chroma, plain splitters\n")
+    """Measure the simple splitters and print their table."""
+    print("### chroma, simple splitters\n")
     splitters = chroma.baselines(bench.vectors)
     chroma_table(
         {name: chroma.measure(bench.corpora, split, bench.vectors, name) for name, split in splitters.items()}
@@ -203,7 +205,7 @@ def baseline_table(bench: Bench) -> None:
 
 
 def chroma_table(results: dict[str, list[chroma.Result]]) -> None:
-    """Print all questions in the first columns, then each corpus's recall within the budget."""
+    """Print the measures over all questions, then each corpus's recall within the budget."""
     names = [result.name for result in next(iter(results.values()))[:-1]]
     heads = [
         "chunks",
@@ -239,7 +241,7 @@ def chroma_table(results: dict[str, list[chroma.Result]]) -> None:
 
 
 def book_table(results: dict[str, chunk_quality.Measured]) -> None:
-    """Print the questions to choose by, then those that were held back."""
+    """Print the measures of the questions to choose by, then of the held-out ones."""
     heads = [
         "page hit@1",
         f"hit@{chroma.TOP}",
@@ -254,7 +256,7 @@ def book_table(results: dict[str, chunk_quality.Measured]) -> None:
             cells += [part.first, part.top, part.mrr]
             cells += [part.section, part.section_in_budget] if part.sections else ["–", "–"]
         rows.append([str(cell) for cell in cells])
-    _table(["most tokens", "chunks", "mean tokens", *heads, *(f"held: {head}" for head in heads)], rows)
+    _table(["max tokens", "chunks", "mean tokens", *heads, *(f"held out: {head}" for head in heads)], rows)
 
 
 def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

@@ -1,4 +1,4 @@
-"""Ways to compute the built-in model: the plain one that others are compared with, and Recto's own."""
+"""Ways to run the built-in model: a plain one to compare with, and Recto's own."""
 
 from __future__ import annotations
 
@@ -36,7 +36,10 @@ def write_plain(folder: Path) -> None:
 
 
 def open_contender(name: Contender, folder: Path, threads: int, *, once: bool = False) -> Embed:
-    """Return how texts are embedded; `folder` is Recto's home and has the plain graph, `once` is for a single question."""
+    """Return a function that embeds texts.
+
+    `folder` is Recto's home, which also has the plain graph; `once` is for a single query.
+    """
     if name in ("fp32", "int8"):
         embedder = granite_embedder(folder, threads, name, single_query=once)
         return lambda texts: (
@@ -78,7 +81,7 @@ def _plain(folder: Path, threads: int, *, by_length: bool) -> Embed:
 
 
 def _joined(weights: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-    """Put the last layer's query, key and value together again, as in the other layers."""
+    """Join the last layer's query, key and value again, as in the other layers."""
     import numpy as np
 
     found = dict(weights)

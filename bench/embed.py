@@ -1,7 +1,7 @@
-"""Measure the local model against the plain way to run it: `uv run python -m bench.embed`.
+"""Compare the local model with the plain way to run it: `uv run python -m bench.embed`.
 
-Each round runs every contender in turn and compares it with the plain one of the same round, so that a busy machine slows both sides of a
-ratio alike; CPU time hardly depends on it.
+Each round runs every contender in turn and compares it with the plain one of the same round, so that a busy
+machine slows both sides of a ratio alike. CPU time hardly depends on it.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ from recto.embedders.granite.embedder import granite_embedder
 
 COLUMNS = (
     "",
-    "passages/s",
-    "times as many",
-    "times less CPU time",
-    "question, ms",
-    "fresh process to first vector, s",
+    "chunks/s",
+    "speed-up",
+    "CPU time saved, times",
+    "query, ms",
+    "time to first vector, s",
     "peak RSS, MB",
-    "cosine, mean / least",
+    "cosine, mean / min",
 )
-_MOST = 96  # passages of a round: what an index run embeds at a time
-_ASKED = 5  # times that each question is asked in a round
+_MOST = 96  # chunks of a round: what an index run embeds at a time
+_ASKED = 5  # times that each query is embedded in a round
 
 
 @dataclass
 class Row:
-    """What was measured of one contender, a figure for each round."""
+    """The measurements of one contender, one value for each round."""
 
     wall: list[float] = field(default_factory=list)
     cpu: list[float] = field(default_factory=list)
@@ -55,7 +55,7 @@ def main() -> None:
     """Run all measurements and print a table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=5, help="rounds (default 5)")
-    parser.add_argument("--book", type=Path, help="embed this book's passages instead of the sample book's")
+    parser.add_argument("--book", type=Path, help="embed the chunks of this book instead of the sample book")
     options = parser.parse_args()
     threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     with tempfile.TemporaryDirectory() as folder:
@@ -69,19 +69,20 @@ def main() -> None:
         rows = throughput(texts, home, threads, options.rounds)
         fresh(rows, home, threads, options.rounds)
     print(
-        f"{platform.machine()}, {threads} threads, {len(texts)} passages of {tokens:.0f} tokens, {options.rounds} rounds\n"
+        f"{platform.machine()}, {threads} threads, {len(texts)} chunks of {tokens:.0f} tokens, "
+        f"{options.rounds} rounds\n"
     )
     print(table(rows, len(texts)))
 
 
 def throughput(texts: Sequence[str], home: Path, threads: int, rounds: int) -> dict[Contender, Row]:
-    """Embed the passages, then ask the questions, with each contender in turn."""
+    """Embed the chunks, then the queries, with each contender in turn."""
     import numpy as np
 
     embeds = {name: open_contender(name, home, threads) for name in CONTENDERS}
     rows = {name: Row() for name in CONTENDERS}
     plain = np.zeros((0, 0))
-    for embed in embeds.values():  # what is slow only once
+    for embed in embeds.values():  # warm up
         embed(texts[:2])
         embed(texts[:1])
     for _ in range(rounds):
@@ -104,7 +105,7 @@ def throughput(texts: Sequence[str], home: Path, threads: int, rounds: int) -> d
 
 
 def fresh(rows: dict[Contender, Row], home: Path, threads: int, rounds: int) -> None:
-    """Measure processes of their own: the time to the first vector, and the most memory while passages are embedded."""
+    """Measure fresh processes: the time to the first vector, and the peak memory while embedding."""
     for name, row in rows.items():
         row.peak = float(started(name, home, threads, "texts.json")[1])
     for _ in range(rounds):
@@ -113,8 +114,8 @@ def fresh(rows: dict[Contender, Row], home: Path, threads: int, rounds: int) -> 
 
 
 def started(name: Contender, home: Path, threads: int, texts: str) -> tuple[float, str]:
-    """Start a process, and return the seconds until its first line and that line."""
-    environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": ""}  # as it is where packages are installed
+    """Start a process, and return the seconds until its first line, and that line."""
+    environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": ""}  # as for an installed package
     command = [sys.executable, "-m", "bench.embed_once", name, str(home), str(threads), texts]
     began = perf_counter()
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
@@ -148,7 +149,7 @@ def table(rows: dict[Contender, Row], texts: int) -> str:
 
 
 def ratios(plain: Sequence[float], mine: Sequence[float]) -> str:
-    """Return the median of the rounds' ratios, and how far they spread."""
+    """Return the median of the rounds' ratios, and their range."""
     found = [theirs / ours for theirs, ours in zip(plain, mine, strict=True)]
     return f"{median(found):.2f} ({min(found):.2f}–{max(found):.2f})"
 

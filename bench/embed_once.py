@@ -1,4 +1,4 @@
-"""Embed once in a process of its own and print the most memory it had, in MB; `bench.embed` measures how long that takes."""
+"""Embed once in a fresh process and print its peak memory in MB; `bench.embed` runs it."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ QUESTION = "What is ROS 2?"
 
 
 def main(name: str, folder: str, threads: str, texts: str) -> None:
-    """Embed a question, or the passages of a file."""
+    """Embed a query, or the chunks in a file."""
     embed = open_contender(cast(Contender, name), Path(folder), int(threads), once=not texts)
     embed(json.loads(Path(folder, texts).read_text("utf-8")) if texts else [QUESTION])
     print(peak(), flush=True)
 
 
 def peak() -> float:
-    """Return this process's most memory; Linux's rusage would count the process that started it."""
+    """Return this process's peak memory; on Linux, rusage would include the parent process."""
     status = Path("/proc/self/status")
     if status.exists():
         return next(

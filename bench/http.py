@@ -1,6 +1,7 @@
-"""Measure what the service adds to the library: `uv run python -m bench.http`, and `--soak SECONDS` for a load that lasts.
+"""Measure the overhead of the HTTP server: `uv run python -m bench.http`.
 
-Both sides of every ratio are measured in turn, in one run. The clients run on the same machine and take their share of it.
+`--soak SECONDS` runs a soak test instead. Both sides of every ratio are measured in turn, in one run. The
+clients run on the same machine and use a part of it.
 """
 
 from __future__ import annotations
@@ -44,7 +45,8 @@ from pathlib import Path
 from recto.settings import Settings
 from recto.api import open_retriever
 questions = sys.argv[3:]
-retriever = open_retriever(Settings("local", "edge", Path(sys.argv[2]), threads=1, collection="bench"), "bench", print)
+settings = Settings("local", "edge", Path(sys.argv[2]), threads=1, collection="bench")
+retriever = open_retriever(settings, "bench", print)
 for question in questions:
     retriever.search(question)
 print("ready", flush=True)
@@ -79,15 +81,15 @@ sys.stdin.read()
 
 
 def main() -> None:
-    """Run the measurements, or the soak, and print a table, or JSON."""
+    """Run the measurements or the soak test, and print a table or JSON."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=5, help="rounds of each measurement (default 5)")
-    parser.add_argument("--seconds", type=float, default=_SECONDS, help="seconds of each round of throughput")
+    parser.add_argument("--seconds", type=float, default=_SECONDS, help="seconds of each throughput round")
     parser.add_argument(
         "--soak",
         type=float,
         metavar="SECONDS",
-        help="mixed load instead: publishes, restarts, an engine that goes away",
+        help="run a soak test instead: publishing, restarts, an unavailable engine",
     )
     parser.add_argument("--book", type=Path, help="measure on this book instead of the sample book")
     parser.add_argument("--json", action="store_true", help="print JSON")
@@ -122,16 +124,16 @@ def main() -> None:
 
 @dataclass
 class Served:
-    """The service as a process of its own."""
+    """The server as a process."""
 
     process: subprocess.Popen[bytes]
     port: int
 
     def workers(self) -> list[psutil.Process]:
-        """Return the processes that answer."""
+        """Return the worker processes."""
         found = []
         for child in psutil.Process(self.process.pid).children():
-            with suppress(psutil.Error):  # one that has just ended
+            with suppress(psutil.Error):  # it has just ended
                 if "spawn_main" in " ".join(child.cmdline()):
                     found.append(child)
         return found or [psutil.Process(self.process.pid)]
@@ -139,7 +141,7 @@ class Served:
 
 @contextmanager
 def served(home: Path, *arguments: str, **variables: str) -> Iterator[Served]:
-    """Run the service until the block ends; it is ready when the block begins."""
+    """Run the server until the block ends; it is ready when the block begins."""
     clean = {
         name: value
         for name, value in os.environ.items()
@@ -172,7 +174,7 @@ def served(home: Path, *arguments: str, **variables: str) -> Iterator[Served]:
 
 
 def latency(home: Path, rounds: int) -> dict[str, Any]:
-    """Compare a request with the library's own call, question by question."""
+    """Compare a request with the library's own call, query by query."""
     threads = _cores()
     retriever = open_retriever(
         Settings("local", "edge", home, threads=threads, collection="bench"), "bench", print
@@ -187,7 +189,7 @@ def latency(home: Path, rounds: int) -> dict[str, Any]:
                 retriever.search(question)
                 between = perf_counter()
                 connection.search(question)
-                if turn >= 2:  # the first ones warm up
+                if turn >= 2:  # the first two rounds warm up
                     library.append((between - began) * 1e3)
                     service.append((perf_counter() - between) * 1e3)
         own, others = (
@@ -199,18 +201,20 @@ def latency(home: Path, rounds: int) -> dict[str, Any]:
         "library p50 / p95, ms": f"{_at(library, 50):.2f} / {_at(library, 95):.2f}",
         "HTTP p50 / p95, ms": f"{_at(service, 50):.2f} / {_at(service, 95):.2f}",
         "HTTP adds at p50, ms (goal <= 3)": round(_at(service, 50) - _at(library, 50), 2),
-        "processor time of a search with its client / of a request, ms": f"{own / len(library):.2f} / {others / len(library):.2f}",
+        "CPU time of a search with its client / of a request, ms": (
+            f"{own / len(library):.2f} / {others / len(library):.2f}"
+        ),
     }
 
 
 def _worked(process: int) -> float:
-    """Return the milliseconds of processor time that a process has used: a busy machine changes it little."""
+    """Return the CPU time of a process in milliseconds: a busy machine changes it little."""
     times = psutil.Process(process).cpu_times()
     return float(times.user + times.system) * 1e3
 
 
 def load(home: Path, rounds: int, seconds: float) -> dict[str, Any]:
-    """Compare the throughput of two workers with that of two processes of the library, and their memory."""
+    """Compare throughput and memory of two workers with two processes of the library."""
     bare = [_started(_LIBRARY, home) for _ in range(WORKERS)]
     engines = _started(_ENGINES, home)
     try:
@@ -254,9 +258,9 @@ def load(home: Path, rounds: int, seconds: float) -> dict[str, Any]:
         },
         "HTTP / library, 8 clients (goal >= 0.8)": round(statistics.median(service[8]) / most, 3),
         "HTTP / library, 64 clients (goal >= 0.8)": round(statistics.median(service[64]) / most, 3),
-        "processor time of a search, ms": round(alone.each, 2),
+        "CPU time of a search, ms": round(alone.each, 2),
         **{
-            f"processor time of a request, {clients} clients, ms": work[clients].told(alone)
+            f"CPU time of a request, {clients} clients, ms": work[clients].told(alone)
             for clients in CLIENTS
         },
         "RSS of a worker / of tokenizers, onnxruntime and Edge alone (goal <= 1.2)": round(worker / least, 3),
@@ -266,27 +270,28 @@ def load(home: Path, rounds: int, seconds: float) -> dict[str, Any]:
 
 @dataclass
 class _Work:
-    """Milliseconds of processor time, which a busy machine changes little, and what they were spent for."""
+    """CPU time in milliseconds of the server and the clients, and the number of answers."""
 
     served: float = 0.0
     clients: float = 0.0
     answers: int = 0
 
     def add(self, served: float, clients: float, answers: int) -> None:
-        """Note a round."""
+        """Add a round."""
         self.served += served
         self.clients += clients
         self.answers += answers
 
     @property
     def each(self) -> float:
-        """What one answer costs whoever gives it."""
+        """The server's CPU time per answer."""
         return self.served / self.answers
 
     def told(self, alone: _Work) -> str:
-        """Say what one answer costs the service and its client, and how many there would be on the machine that the library has alone."""
+        """Return the CPU time per answer of server and client, and the throughput relative to the library."""
         client = self.clients / self.answers
-        return f"{self.each:.2f} + {client:.2f} of its client: {alone.each / (self.each + client):.3f} of the library"
+        ratio = alone.each / (self.each + client)
+        return f"{self.each:.2f} + {client:.2f} in the client: {ratio:.3f} of the library"
 
 
 _PIPES: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
@@ -297,7 +302,7 @@ def _started(code: str, home: Path) -> subprocess.Popen[str]:
 
 
 def _resident(process: int) -> float:
-    """Return the megabytes of a process, files that it has mapped included."""
+    """Return the resident memory of a process in megabytes, including mapped files."""
     return float(psutil.Process(process).memory_info().rss) / 1e6
 
 

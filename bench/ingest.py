@@ -1,7 +1,8 @@
-"""What it costs to take a book in: reading and chunking alone, a whole run against the bare embedder, runs without changes, memory.
+"""Measure indexing: reading and chunking alone, a whole run, runs without changes, and memory.
 
-`python -m bench.ingest [PATH]` takes the sample book, or the book at PATH. The memory of a large book is measured with generated text,
-the real tokenizer and vectors made from hashes: the model's own memory is the same for every book.
+`python -m bench.ingest [PATH]` indexes the sample book, or the book at PATH. The memory for a large book is
+measured with generated text, the real tokenizer and vectors made from hashes: the model's own memory is the
+same for every book.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ WORDS_PER_PAGE = 1_000
 
 
 class Hashed(Counting):
-    """Real tokens, and vectors from hashes: as large as real ones and at no cost."""
+    """An embedder with real tokens and vectors made from hashes: as large as real ones, at no cost."""
 
     def embed_documents(self, texts: Sequence[str], progress: Progress | None = None) -> list[Vector]:
         """Make a vector of each text."""
@@ -67,7 +68,7 @@ def reading(source: Source, embedder: Embedder, rounds: int) -> tuple[int, int, 
 
 
 def generated(root: Path, words: int) -> Path:
-    """Write a book of so many words, with the sample book's vocabulary."""
+    """Write a book with a number of words of the sample book's vocabulary."""
     vocabulary = sorted(
         {word for page in sample_source().pages() for word in re.findall(r"[A-Za-z]{3,}", page.text)}
     )
@@ -84,7 +85,7 @@ def generated(root: Path, words: int) -> Path:
 
 
 def peak(words: int) -> tuple[float, float, int]:
-    """Index a generated book in a process of its own; return peak MB of it and of the engine's process, and the chunks."""
+    """Index a generated book in a fresh process; return its peak MB, the engine's peak MB, and the chunks."""
     with tempfile.TemporaryDirectory() as scratch:
         generated(Path(scratch, "book"), words)
         done = subprocess.run(
@@ -99,7 +100,7 @@ def peak(words: int) -> tuple[float, float, int]:
 
 
 def peak_here(scratch: Path) -> None:
-    """Do the work of `peak` in this process and print what it took."""
+    """Index a generated book in this process and print what `peak` returns."""
     settings = Settings("local", "edge", scratch / "home", threads=1)
     work = IndexJob(MarkdownTree(scratch / "book"), Hashed(open_embedder(settings, print)))
     report = index_book(work, open_store(settings, print), "peak", journal=scratch / "journal")
@@ -128,7 +129,8 @@ def main() -> None:
         source = open_source(options.path, SourceOptions(), None, print) if options.path else sample_source()
         pages, size, texts, seconds = reading(source, embedder, options.rounds)
         print(
-            f"| read and chunk | {pages} pages, {len(texts)} chunks: {pages / seconds:.0f} pages/s, {size / 1e6 / seconds:.2f} MB/s |"
+            f"| read and chunk | {pages} pages, {len(texts)} chunks: {pages / seconds:.0f} pages/s, "
+            f"{size / 1e6 / seconds:.2f} MB/s |"
         )
         wholes, bares = [], []
         for _ in range(options.rounds):
@@ -145,12 +147,14 @@ def main() -> None:
         report = index_book(IndexJob(source, embedder), store, "bench", journal=home / "journal")
         again = perf_counter() - began
         print(
-            f"| second run, nothing changed | {again:.2f} s, {again / pages * 100:.2f} s per 100 pages, {report.plan.texts} embedded |"
+            f"| second run, nothing changed | {again:.2f} s, {again / pages * 100:.2f} s per 100 pages, "
+            f"{report.plan.texts} embedded |"
         )
     for words in (options.words // 10, options.words):
         own, engine, chunks = peak(words)
         print(
-            f"| peak memory, {words} words, {chunks} chunks | {own:.0f} MB, and {engine:.0f} MB in the engine's process |",
+            f"| peak memory, {words} words, {chunks} chunks | {own:.0f} MB, "
+            f"and {engine:.0f} MB in the engine's process |",
             flush=True,
         )
 

@@ -1,7 +1,8 @@
-"""Measure what the ways in add to a search: `uv run --group langchain --group llamaindex --group haystack python -m bench.leaves`.
+"""Measure the overhead of the framework adapters and the MCP server.
 
-Adapters and the MCP server answer the same questions in interleaved rounds of one run; what each adds is its time without that of the
-core's search within it, so that a busy machine does not decide. A framework that is not installed is left out.
+Run `uv run --group langchain --group llamaindex --group haystack python -m bench.leaves`. All of them answer
+the same queries in interleaved rounds of one run. The overhead is the time of a call minus the time of the
+search in it, so that a busy machine changes it little. A framework that is not installed is skipped.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from recto.types import SearchResponse
 
 Way = Callable[[str], Awaitable[object]]
 
-_PAUSE = 0.01  # seconds: the model's threads go on spinning for a while, in the server's process too, and would slow the next one down
+_PAUSE = 0.01  # seconds: the model's threads spin for a while and would slow down the next call
 _STDIO = "MCP, stdio"
 _IMPORTS = {
     "import recto": "import recto",
@@ -47,7 +48,7 @@ _IMPORTS = {
 def main() -> None:
     """Run all measurements and print a table, or JSON."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=40, help="rounds of five questions (default 40)")
+    parser.add_argument("--rounds", type=int, default=40, help="rounds of five queries (default 40)")
     parser.add_argument("--book", type=Path, help="measure on this book instead of the sample book")
     parser.add_argument("--json", action="store_true", help="print JSON")
     options = parser.parse_args()
@@ -72,19 +73,19 @@ def main() -> None:
 
 
 class Clocked(Retriever):
-    """Notes how long its own searches take, so that what is around them can be told apart, however busy the machine is."""
+    """A retriever that measures its own searches."""
 
     took = 0.0
 
     def search(self, *arguments: Any, **more: Any) -> SearchResponse:
-        """Search, and note the time."""
+        """Search, and measure the time."""
         began = perf_counter()
         response = super().search(*arguments, **more)
         self.took = perf_counter() - began
         return response
 
     async def asearch(self, *arguments: Any, **more: Any) -> SearchResponse:
-        """Search, and note the time."""
+        """Search, and measure the time."""
         began = perf_counter()
         response = await super().asearch(*arguments, **more)
         self.took = perf_counter() - began
@@ -92,7 +93,7 @@ class Clocked(Retriever):
 
 
 async def ways_in(retriever: Clocked, home: Path, rounds: int) -> dict[str, Any]:
-    """Ask every question by every way, in an order of chance; what a way adds is its time without that of the search within it."""
+    """Run every query through every adapter in random order, and return the overhead of each."""
     async with AsyncExitStack() as stack:
         ways = langchain_ways(retriever) | llamaindex_ways(retriever) | haystack_ways(retriever)
         ways |= await mcp_ways(retriever, home, stack)
@@ -120,12 +121,12 @@ async def ways_in(retriever: Clocked, home: Path, rounds: int) -> dict[str, Any]
 
 
 def _far(answer: Any) -> float:
-    """Return how long the search took in the server's process, as it says itself."""
+    """Return the search time that the server reports."""
     return float(answer.structured_content["took_ms"]) / 1e3
 
 
 def langchain_ways(retriever: Retriever) -> dict[str, Way]:
-    """Ask by the LangChain adapter."""
+    """Return the calls of the LangChain adapter."""
     try:
         from recto.integrations.langchain import RectoLangChainRetriever
     except ImportError:
@@ -135,7 +136,7 @@ def langchain_ways(retriever: Retriever) -> dict[str, Way]:
 
 
 def llamaindex_ways(retriever: Retriever) -> dict[str, Way]:
-    """Ask by the LlamaIndex adapter."""
+    """Return the calls of the LlamaIndex adapter."""
     try:
         from recto.integrations.llamaindex import RectoLlamaIndexRetriever
     except ImportError:
@@ -145,7 +146,7 @@ def llamaindex_ways(retriever: Retriever) -> dict[str, Way]:
 
 
 def haystack_ways(retriever: Retriever) -> dict[str, Way]:
-    """Ask by the Haystack component."""
+    """Return the calls of the Haystack component."""
     try:
         from recto.integrations.haystack import RectoHaystackRetriever
     except ImportError:
@@ -155,7 +156,7 @@ def haystack_ways(retriever: Retriever) -> dict[str, Way]:
 
 
 async def mcp_ways(retriever: Retriever, home: Path, stack: AsyncExitStack) -> dict[str, Way]:
-    """Ask by the protocol: within this process, and a server that was started as clients start it."""
+    """Return calls of the MCP server: in this process, and in a process as clients start it."""
     from mcp import Client, StdioServerParameters
 
     environment = {**os.environ, "RECTO_HOME": str(home), "COLLECTION_NAME": "bench"}
@@ -174,7 +175,7 @@ async def mcp_ways(retriever: Retriever, home: Path, stack: AsyncExitStack) -> d
 
 
 def importing(rounds: int) -> dict[str, Any]:
-    """Compare importing the package with importing three modules of the standard library, in fresh processes."""
+    """Compare importing the package with importing three standard modules, in fresh processes."""
     times: dict[str, list[float]] = {name: [] for name in _IMPORTS}
     for _ in range(rounds):
         for name, code in _IMPORTS.items():
@@ -183,7 +184,7 @@ def importing(rounds: int) -> dict[str, Any]:
     medians = {name: statistics.median(found) for name, found in times.items()}
     return {
         **{f"{name}, ms": round(time * 1e3, 1) for name, time in medians.items()},
-        "import recto / the three (goal <= 1.5)": round(
+        "import recto / the three modules (goal <= 1.5)": round(
             medians["import recto"] / medians["import dataclasses, pathlib, json"], 2
         ),
     }

@@ -1,6 +1,7 @@
-"""Ask whether the links of a book lead to its passages: `uv run python -m bench.links PATH`.
+"""Check that the links of a book resolve to its chunks: `uv run python -m bench.links PATH`.
 
-Every Markdown link with an anchor that stays within the book is resolved to a page; some passage of that page must have the anchor.
+Every Markdown link with an anchor that stays within the book is resolved to a page. A chunk of that page must
+have the anchor.
 """
 
 from __future__ import annotations
@@ -24,12 +25,12 @@ from recto.book.sources.options import SiteOptions
 from recto.book.sources.tree import open_book
 from recto.types import Page
 
-_ELSEWHERE = "no page of this book"
+_ELSEWHERE = "not a page of this book"
 
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A link with an anchor, and why it leads nowhere, if it does."""
+    """A link with an anchor, and the problem if it does not resolve."""
 
     page: str
     href: str
@@ -37,7 +38,7 @@ class Link:
 
 
 class Book:
-    """The pages of a book by path and address, and the anchors of their passages."""
+    """The pages of a book by path and URL, and the anchors of their chunks."""
 
     def __init__(self, pages: list[Page]) -> None:
         self._by_path = {page.path: page for page in pages}
@@ -45,7 +46,7 @@ class Book:
         self._anchors: dict[str, set[str]] = {}
 
     def links(self) -> Iterator[Link]:
-        """Yield every link with an anchor that does not lead to another site."""
+        """Yield every link with an anchor that stays on the site."""
         for page in self._by_path.values():
             for href in _hrefs(page):
                 parts = urlsplit(href)
@@ -79,7 +80,7 @@ class Book:
         return self._by_address.get(page_key(urljoin(page.url, href)))
 
     def anchors(self, page: Page) -> set[str]:
-        """Return the anchors that the passages of a page have."""
+        """Return the anchors of a page's chunks."""
         if page.path not in self._anchors:
             passages = chunk_page(
                 page, read(page), "bench", lambda text: len(text) // 4 + 1, 512, ChunkSize()
@@ -92,7 +93,7 @@ class Book:
 
 
 def _hrefs(page: Page) -> Iterator[str]:
-    """Yield the targets of the links in a page's file, those in code and in partials left out."""
+    """Yield the link targets in a page's file, except those in code and in partials."""
     shown = Counter(page.lines)
     own = (
         [line for line, origin in zip(page.text.split("\n"), page.lines, strict=True) if shown[origin] == 1]
@@ -108,7 +109,7 @@ def _hrefs(page: Page) -> Iterator[str]:
 
 
 def main() -> None:
-    """Print how many links lead to a passage, and those that do not."""
+    """Print how many links resolve to a chunk, and those that do not."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("path", type=Path)
     parser.add_argument("--site-url", default="")
@@ -124,7 +125,8 @@ def main() -> None:
             print(f"{link.page}: {link.href}: {link.problem}")
     ratio = found / len(within) if within else 1.0
     print(
-        f"{found} of {len(within)} links with an anchor lead to a passage ({ratio:.1%}); {len(elsewhere)} lead out of the book"
+        f"{found} of {len(within)} links with an anchor resolve to a chunk ({ratio:.1%}); "
+        f"{len(elsewhere)} are not links to this book"
     )
     sys.exit(ratio < options.at_least)
 

@@ -1,4 +1,4 @@
-"""Clients that cost little: raw requests on connections that are kept."""
+"""HTTP clients with little overhead: raw requests on keep-alive connections."""
 
 from __future__ import annotations
 
@@ -17,26 +17,21 @@ _LENGTH = re.compile(rb"content-length: (\d+)")
 
 
 def request(question: str, limit: int = 5) -> bytes:
-    """Return a request as it is sent."""
+    """Return the bytes of a request."""
     body = json.dumps({"query": question, "limit": limit}).encode()
-    return (
-        b"POST /retrieve HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s"
-        % (
-            len(body),
-            body,
-        )
-    )
+    head = b"POST /retrieve HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    return head + b"Content-Length: %d\r\n\r\n%s" % (len(body), body)
 
 
 class Connection:
-    """One connection on which one question is asked after the other."""
+    """A connection that sends one query after the other."""
 
     def __init__(self, port: int) -> None:
         self._socket = socket.create_connection(("127.0.0.1", port), timeout=60)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def search(self, question: str) -> bytes:
-        """Ask, and return the answer."""
+        """Send a query, and return the response."""
         self._socket.sendall(request(question))
         answer = b""
         while (whole := _whole(answer)) is None:
@@ -49,7 +44,7 @@ class Connection:
         return answer[:whole]
 
     def __enter__(self) -> Self:
-        """Use it in a `with` block."""
+        """Return itself."""
         return self
 
     def __exit__(
@@ -61,7 +56,10 @@ class Connection:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What came of a load: answers a second, all answers (those that came after the time was over, too), and the clients' own work."""
+    """The result of a load: answers per second, all answers, and the clients' CPU time.
+
+    All answers include those that arrive after the time is over.
+    """
 
     rate: float
     answered: int
@@ -69,7 +67,7 @@ class Load:
 
 
 class _Client:
-    """Asks again as soon as it is answered."""
+    """Sends the next query as soon as it has a response."""
 
     __slots__ = ("_buffer", "_next", "_requests", "_socket", "answered")
 
@@ -82,12 +80,12 @@ class _Client:
         self.ask()
 
     def ask(self) -> None:
-        """Send the next question."""
+        """Send the next query."""
         self._next = (self._next + 1) % len(self._requests)
         self._socket.sendall(self._requests[self._next])
 
     def read(self) -> bool:
-        """Take what has come, and tell whether it is a whole answer now."""
+        """Read what has arrived, and return whether the response is complete."""
         part = self._socket.recv(262_144)
         if not part:
             raise ConnectionError("the connection was closed")
@@ -102,7 +100,7 @@ class _Client:
 
 
 def throughput(port: int, clients: int, questions: Sequence[str], seconds: float) -> Load:
-    """Let so many clients ask for a while, in this process; those who wait for an answer at the end get it."""
+    """Run a number of clients in this process for some time; pending requests are completed."""
     requests = [request(question) for question in questions]
     worked, in_time = process_time(), 0
     with ExitStack() as open_ones, selectors.DefaultSelector() as selector:
@@ -128,7 +126,7 @@ def throughput(port: int, clients: int, questions: Sequence[str], seconds: float
 
 
 def _whole(answer: bytes) -> int | None:
-    """Return the length of the first answer if all of it is there."""
+    """Return the length of the first response if it is complete."""
     head = answer.find(b"\r\n\r\n")
     if head < 0:
         return None

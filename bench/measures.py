@@ -1,4 +1,4 @@
-"""The arithmetic of the measurements: ranges of characters, ranks, and how far chance alone moves a mean."""
+"""Arithmetic of the benchmarks: ranges of characters, ranks, and standard errors of means."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 Range = tuple[int, int]
 
-_ROUNDS = 2000  # resamples; enough for two digits of a standard error
+_ROUNDS = 2000  # enough for two digits of a standard error
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,7 @@ class Overlap:
 
 
 def overlap(retrieved: Sequence[Range], references: Sequence[Range]) -> Overlap:
-    """Compare by characters; what is retrieved twice is found once, but counts twice as text that must be read."""
+    """Compare by characters; text that is retrieved twice is found once, but counts twice as text to read."""
     wanted = size(union(references))
     found = shared(retrieved, references)
     taken = size(retrieved)
@@ -29,14 +29,14 @@ def overlap(retrieved: Sequence[Range], references: Sequence[Range]) -> Overlap:
 
 
 def best_precision(chunks: Sequence[Range], references: Sequence[Range]) -> float:
-    """Return the precision (Chroma's omega) of a retrieval that finds all chunks with a part of a reference and no other."""
+    """Return Chroma's omega: the precision if exactly the chunks with a part of a reference are retrieved."""
     touched = union([chunk for chunk in chunks if any(_common(chunk, reference) for reference in references)])
     found, wanted = shared(touched, references), size(union(references))
     return found / (size(touched) + wanted - found)
 
 
 def shared(some: Sequence[Range], others: Sequence[Range]) -> int:
-    """Count the characters that lie in both, once each."""
+    """Count the characters in both, once each."""
     return sum(_common(one, other) for one in union(some) for other in union(others))
 
 
@@ -52,7 +52,7 @@ def union(ranges: Sequence[Range]) -> list[Range]:
 
 
 def size(ranges: Sequence[Range]) -> int:
-    """Count the characters, doubled ones twice."""
+    """Count the characters, including duplicates."""
     return sum(end - start for start, end in ranges)
 
 
@@ -69,16 +69,16 @@ class Mean:
     values: tuple[float, ...] = field(default=(), repr=False)
 
     def minus(self, other: Mean) -> Mean:
-        """Compare two means over the same questions; what both find hard or easy then drops out of the error."""
+        """Return the paired difference of two means over the same questions."""
         return mean([mine - theirs for mine, theirs in zip(self.values, other.values, strict=True)])
 
     def __str__(self) -> str:
-        """Both, as a table shows them."""
+        """Return the mean and its standard error for a table."""
         return f"{self.value:.3f} ± {self.error:.3f}"
 
 
 def mean(values: Sequence[float]) -> Mean:
-    """Average, and resample the questions to see how far the average moves; the same values always give the same error."""
+    """Return the mean with its bootstrap standard error, which is the same in every run."""
     import numpy as np
 
     if not values:
@@ -89,7 +89,7 @@ def mean(values: Sequence[float]) -> Mean:
 
 
 def mean_of(means: Sequence[Mean]) -> Mean:
-    """Average means over different questions, each with the same weight."""
+    """Return the unweighted mean of means over different questions."""
     return Mean(
         sum(each.value for each in means) / len(means),
         math.hypot(*(each.error for each in means)) / len(means),

@@ -1,7 +1,8 @@
-"""What hybrid search costs beside dense search: `uv run python -m bench.modes --sizes 1000,100000`.
+"""Measure what hybrid search costs: `uv run python -m bench.modes --sizes 1000,100000`.
 
-CPU time of a search with the model, index size and memory. Two indexes of the same chunks are compared, one without lexical vectors.
-Vectors are mixtures of the sample book's own (`bench.scale`), texts are the sample book's. Searches alternate between the modes.
+The figures are the CPU time of a search including the model, the index size and the memory. Two indexes of
+the same chunks are compared, one of them without lexical vectors. Vectors are mixtures of the sample book's
+vectors (`bench.scale`), texts are the sample book's. Searches alternate between the modes.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ _ROUNDS = 3
 def build(
     base: Any, texts: list[Chunk], count: int, home: Path, model: EmbedderFingerprint, *, lexical: bool
 ) -> float:
-    """Write an index of so many chunks and return its size on disk in megabytes."""
+    """Write an index with a number of chunks and return its size on disk in megabytes."""
     lexicon = LexiconBuilder()
     with EdgeStore(home).build("modes", model) as work:
         for start, rows in batches(base, count):
@@ -77,7 +78,8 @@ def main() -> None:
         print(json.dumps(search(options.search, lexical=options.lexical)))
         return
     print(
-        "| chunks | dense CPU ms | hybrid CPU ms | ratio | index size MB, without / with | ratio | memory MB, without / with | ratio |"
+        "| chunks | dense CPU ms | hybrid CPU ms | ratio | index size MB, without / with | ratio "
+        "| memory MB, without / with | ratio |"
     )
     print("|---|---|---|---|---|---|---|---|")
     for count in map(int, options.sizes.split(",")):
@@ -104,7 +106,8 @@ def _row(count: int, folder: Path) -> str:
     dense, hybrid = found[1]["dense CPU ms"], found[1]["hybrid CPU ms"]
     memory = [each["memory MB"] for each in found]
     return (
-        f"| {count:,} | {dense:.2f} | {hybrid:.2f} | {hybrid / dense:.2f} | {disk[0]:.1f} / {disk[1]:.1f} | {disk[1] / disk[0]:.2f} "
+        f"| {count:,} | {dense:.2f} | {hybrid:.2f} | {hybrid / dense:.2f} "
+        f"| {disk[0]:.1f} / {disk[1]:.1f} | {disk[1] / disk[0]:.2f} "
         f"| {memory[0]:.0f} / {memory[1]:.0f} | {memory[1] / memory[0]:.2f} |"
     )
 

@@ -1,4 +1,4 @@
-"""Pages divided by Recto's own reader and chunker, and the variations of what is embedded that a measurement may try."""
+"""Chunk pages with Recto's reader and chunker, in variations of the embedded text."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from recto.book.chunking import ChunkSize, EmbeddingInput, chunk_page
 from recto.book.parsing.formats import read
 from recto.types import Chunk, Page
 
-Variation = Literal["as it is", "no heading path", "one sentence of overlap"]
-VARIATIONS: tuple[Variation, ...] = ("as it is", "no heading path", "one sentence of overlap")
+Variation = Literal["default", "no heading path", "one sentence of overlap"]
+VARIATIONS: tuple[Variation, ...] = ("default", "no heading path", "one sentence of overlap")
 
 _SENTENCE = re.compile(r"(?<=[.!?…])[\"'”’)\]]*\s+")
-_WORDS = 3  # that make a sentence
+_WORDS = 3  # fewer are not a sentence
 
 
 @dataclass(frozen=True, slots=True)
 class Divided:
-    """A chunk, what is embedded for it, and the text of its page that it repeats from the chunk before."""
+    """A chunk, its embedded text, and the text that it repeats from the previous chunk."""
 
     chunk: Chunk
     embedded: str
@@ -29,9 +29,9 @@ class Divided:
 
 
 def divide(
-    pages: Iterable[Page], book: str, size: ChunkSize, vectors: Vectors, variation: Variation = "as it is"
+    pages: Iterable[Page], book: str, size: ChunkSize, vectors: Vectors, variation: Variation = "default"
 ) -> list[Divided]:
-    """Read and chunk pages, and change what is embedded as the variation says."""
+    """Read and chunk pages, and change the embedded text according to the variation."""
     found: list[Divided] = []
     for page in pages:
         passages = chunk_page(page, read(page), book, vectors.count, vectors.max_tokens, size)
@@ -45,7 +45,7 @@ def divide(
 
 
 def _overlapping(passages: list[EmbeddingInput], vectors: Vectors) -> list[Divided]:
-    """Let each chunk begin with the last sentence of the one before, where that is of the same section and the model has room."""
+    """Prefix each chunk with the last sentence of the previous one of its section, if the model has room."""
     divided: list[Divided] = []
     before: EmbeddingInput | None = None
     for passage in passages:
@@ -66,6 +66,6 @@ def _overlapping(passages: list[EmbeddingInput], vectors: Vectors) -> list[Divid
 
 
 def _last_sentence(text: str) -> str:
-    """Return the last sentence of a text's last line; the end of a fence or of a table is none."""
+    """Return the last sentence of a text's last line, unless it ends a fence or a table."""
     sentence = _SENTENCE.split(text.rsplit("\n", 1)[-1])[-1]
     return sentence if len(sentence.split()) >= _WORDS else ""

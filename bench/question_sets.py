@@ -1,8 +1,9 @@
-"""Sets of readers' questions: find their books, rank pages and sections, and compare systems query by query.
+"""Question sets of readers: find their books, rank pages and sections, and compare systems by query.
 
-A system answers a query with a list of chunks. The best chunk of a page ranks the page, the best chunk of a section ranks the section.
-Where several places are expected (`match: any` and `match: all`), the first that is found counts. Queries that the book does not answer
-(`match: none`) have no rank; they only tell how well a system knows that the book has no answer.
+A system answers a query with a list of chunks. The best chunk of a page ranks the page, the best chunk of a
+section ranks the section. If several places are expected (`match: any` and `match: all`), the first one that
+is found counts. Queries that the book does not answer (`match: none`) have no rank; they only measure how
+well a system knows that the book has no answer.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from statistics import fmean
 from recto._util.names import page_key
 from recto.evaluation.binding import heading_key
 from recto.evaluation.calibration import auroc
-from recto.evaluation.statistics import ScoreEstimate
+from recto.evaluation.measures import ScoreEstimate
 from recto.evaluation.suites import Expectation, load_strict_suite
 from recto.types import HEADING_SEPARATOR
 
@@ -35,7 +36,7 @@ class Book:
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A chunk that a system returned: its page's path in the docs root, and its heading path if the system has one.
+    """A chunk that a system returned: its page's path in the docs root, and its heading path if it has one.
 
     `opening` is true for the beginning of a page.
     """
@@ -47,7 +48,7 @@ class Hit:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A system's hits, best first, and the probability that the book answers the query, if the system states one."""
+    """A system's hits, best first, and its probability that the book answers the query, if it has one."""
 
     hits: tuple[Hit, ...]
     answerable: float | None = None
@@ -55,7 +56,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Scores:
-    """The measures of one query, the type of the query, and the ranks that they come from; rank 0 is "not found"."""
+    """The measures of one query, its type, and the ranks that they come from; rank 0 is "not found"."""
 
     id: str
     type: str
@@ -79,7 +80,7 @@ class Scores:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """A system's scores in each book, and its AUROC of answerability in the books where it states a value."""
+    """A system's scores in each book, and its AUROC of answerability in the books where it has one."""
 
     scores: dict[str, tuple[Scores, ...]]
     auroc: dict[str, float]
@@ -94,7 +95,7 @@ class Result:
         }
 
     def mean(self, type: str | None = None) -> dict[str, float]:
-        """Return the means over the books, each with the same weight."""
+        """Return the unweighted means over the books."""
         books = [found for name in self.scores if (found := self.book(name, type))]
         return {
             measure: fmean(found[measure] for found in books)
@@ -109,7 +110,7 @@ class Result:
 
 
 def load_books(questions: Path, books: Path, sets: Sequence[str]) -> list[Book]:
-    """Read the sets of a folder, or those that are named, and find the docs root of each one's book."""
+    """Read the question sets of a folder, or the named ones, and find the docs root of each book."""
     known = {path.stem: path for path in sorted(questions.glob("*.jsonl"))}
     if not known:
         raise SystemExit(
@@ -123,7 +124,7 @@ def load_books(questions: Path, books: Path, sets: Sequence[str]) -> list[Book]:
 def _load_book(path: Path, folder: Path) -> Book:
     if not folder.is_dir():
         raise SystemExit(
-            f"{path.name} needs the book {folder}, which is not there. Give the folder of the books with --books."
+            f"{path.name} needs the book {folder}, which does not exist. Pass its folder with --books."
         )
     expectations = load_strict_suite(path).expectations
     return Book(
@@ -143,7 +144,8 @@ def docs_root(folder: Path, pages: Iterable[str]) -> Path:
         if all((root / page).is_file() for page in wanted):
             return root
     raise SystemExit(
-        f"No folder in {folder} has all the expected pages ({', '.join(wanted[:3])}, …). Is it the right version of the book?"
+        f"No folder in {folder} has all expected pages ({', '.join(wanted[:3])}, …). "
+        "Check the version of the book."
     )
 
 
@@ -168,7 +170,7 @@ def score(expectation: Expectation, answer: Answer) -> Scores:
 
 
 def _in_section(hit: Hit, wanted: set[tuple[str, str]]) -> bool:
-    """Whether a hit is of an expected section, or of the page's beginning where no section is named."""
+    """Return whether a hit is in an expected section, or at the page's beginning if none is named."""
     here = {heading_key(heading) for heading in hit.headings or ()}
     return any(
         page_key(hit.page) == page and (heading in here if heading else hit.opening)
@@ -202,7 +204,7 @@ def measure(books: Sequence[Book], answers: Mapping[str, Sequence[Answer]]) -> R
 
 
 def lead(mine: Result, theirs: Result, measure: str = "page MRR") -> ScoreEstimate:
-    """Return how much higher the first result's mean over books is, with a paired bootstrap interval, stratified by book."""
+    """Return the difference of the means over books, with a paired bootstrap interval, stratified by book."""
     import numpy as np
 
     generator = np.random.default_rng(_SEED)

@@ -1,6 +1,6 @@
-"""Ask for rare words one at a time, as written and with a typo, and look for the word in the first hits.
+"""Search for rare words, as written and with a typo, and look for the word in the first hits.
 
-Words are found by a regular expression of their own, so that the check does not depend on Recto's analyser.
+Words are found by a separate regular expression, so that the check does not depend on Recto's analyzer.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from statistics import fmean
 from string import ascii_lowercase
 
 TOP = 3
-_FREQUENCY = 3  # chunks that a rare word is in at most
-_LETTERS = 4  # that a word needs for a typo
+_FREQUENCY = 3  # maximum number of chunks that contain a rare word
+_LETTERS = 4  # minimum letters of a word for a typo
 _SEED = 20_261_115
 _TOKEN = re.compile(r"[A-Za-z_][A-Za-z0-9_]{3,}")
 _ANY_WORD = re.compile(r"\w+")
@@ -26,7 +26,7 @@ Search = Callable[[str], Iterable[str]]
 
 @dataclass(frozen=True, slots=True)
 class Draw:
-    """A rare word as the book writes it, and the same with a typo, if it has letters enough."""
+    """A rare word as the book writes it, and with a typo if it is long enough."""
 
     word: str
     typo: str
@@ -34,7 +34,7 @@ class Draw:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The share of words for which a chunk with the word came among the first hits, asked as written and with a typo."""
+    """The share of words that a first hit contains, for queries as written and with a typo."""
 
     words: int
     exact: float
@@ -43,7 +43,7 @@ class Found:
 
 
 def draw(texts: Sequence[str], count: int, book: str) -> list[Draw]:
-    """Draw rare words of a book, the same in every run."""
+    """Choose rare words of a book, the same in every run."""
     random = Random(f"{_SEED} {book}")
     spelling: dict[str, str] = {}
     frequency: Counter[str] = Counter()
@@ -63,7 +63,7 @@ def tokens(text: str) -> set[str]:
 
 
 def misspell(word: str, known: set[str], random: Random) -> str:
-    """Substitute, delete, insert or transpose one letter so that the result is no word of the book; empty for a short word."""
+    """Change one letter so that the result is not a word of the book; return "" for a short word."""
     letters = [place for place, letter in enumerate(word) if letter.isalpha()]
     if len(letters) < _LETTERS:
         return ""
@@ -81,7 +81,7 @@ def misspell(word: str, known: set[str], random: Random) -> str:
 
 
 def ask(draws: Sequence[Draw], search: Search) -> Found:
-    """Ask for each word alone, then for each typo."""
+    """Search for each word alone, then for each typo."""
     exact = [_found(each.word, search(each.word)) for each in draws]
     typos = [_found(each.word, search(each.typo)) for each in draws if each.typo]
     return Found(len(exact), fmean(exact or [0.0]), len(typos), fmean(typos or [0.0]))

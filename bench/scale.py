@@ -1,7 +1,8 @@
-"""How the embedded engine grows: index time, disk, memory, cold open, search and recall from a thousand chunks to a million.
+"""Measure how the embedded engine scales: index time, disk, memory, cold open, search and recall.
 
-Vectors are synthetic: mixtures of the sample book's own with noise, so that they lie as real ones do; each carries the text of a real
-passage. What is timed is the store's own code: writing through the build, opening a generation, `Index.query` with ten hits.
+Sizes are from a thousand chunks to a million. Vectors are synthetic: mixtures of the sample book's vectors
+with noise, so that they are distributed like real ones; each has the text of a real chunk. The timed code is
+the store's own: writing through the build, opening a generation, `Index.query` with ten hits.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ _MODEL = EmbedderFingerprint("synthetic", "1", 384)
 
 
 def vectors(base: Any, count: int, seed: int) -> Any:
-    """Return rows that lie between two real vectors, moved a little."""
+    """Return vectors between two real ones, with noise."""
     import numpy as np
 
     random = np.random.default_rng(seed)
@@ -54,13 +55,13 @@ def vectors(base: Any, count: int, seed: int) -> Any:
 
 
 def batches(base: Any, count: int) -> Iterator[Any]:
-    """Return the rows of an index, a batch at a time; the same in every run."""
+    """Yield the rows of an index in batches; the same in every run."""
     for start in range(0, count, _BATCH):
         yield start, vectors(base, min(_BATCH, count - start), start + 1)
 
 
 def build(base: Any, texts: list[Chunk], count: int, home: Path) -> dict[str, float]:
-    """Write an index of so many chunks and say what it took."""
+    """Write an index with a number of chunks and return what it took."""
     began, worked = perf_counter(), os.times()
     with EdgeStore(home).build("scale", _MODEL) as work:
         for start, rows in batches(base, count):
@@ -74,7 +75,7 @@ def build(base: Any, texts: list[Chunk], count: int, home: Path) -> dict[str, fl
 
 
 def numbered_chunk(texts: list[Chunk], number: int) -> Chunk:
-    """Return the chunk of a number, with one of the texts."""
+    """Return the chunk with a number, with one of the texts."""
     text = texts[number % len(texts)]
     page, module = f"https://example.org/page-{number // _PAGE}", f"module-{number // _PAGE % _MODULES}"
     return replace(
@@ -89,7 +90,7 @@ def numbered_chunk(texts: list[Chunk], number: int) -> Chunk:
 
 
 def truth(base: Any, count: int, questions: Any) -> list[list[str]]:
-    """Return the ids of the nearest chunks of each question, found by comparing with all."""
+    """Return the ids of the nearest chunks of each query, found by exact search."""
     import numpy as np
 
     best = np.full((len(questions), TOP), -2.0, np.float32)
@@ -103,7 +104,7 @@ def truth(base: Any, count: int, questions: Any) -> list[list[str]]:
 
 
 def search(home: Path, questions: list[Vector], known: list[list[str]]) -> dict[str, float]:
-    """Measure a fresh process that could answer questions: opening, searching, memory, and what the engine misses."""
+    """Measure a fresh process that is ready to search: opening, searching, memory and recall."""
     embedder = open_embedder(load_settings(), lambda _: None)
     embedder.embed_query("What does it take to answer a question?")
     before = own_memory()
@@ -139,15 +140,15 @@ def search(home: Path, questions: list[Vector], known: list[list[str]]) -> dict[
         if name == "search":
             figures["recall@10"] = found / (TOP * len(questions))
         elif name == "module":
-            figures["recall@10 with a module"] = _agreement(index, questions[:_COMPARED], filters)
+            figures["recall@10 with a module filter"] = _agreement(index, questions[:_COMPARED], filters)
     after = own_memory()
     embedder.close()
     store.close()
-    return figures | {"memory with the model, MB": after, "of it the index's, MB": after - before}
+    return figures | {"memory with the model, MB": after, "of which the index, MB": after - before}
 
 
 def _agreement(index: EdgeIndex, questions: list[Vector], filters: list[Filters]) -> float:
-    """Return the share of what comparing with every vector finds that a usual search finds, too."""
+    """Return the recall of a usual search relative to exact search."""
     import qdrant_edge as edge
 
     usual, exact, found, there = index._params, edge.SearchParams(exact=True), 0, 0
@@ -161,13 +162,13 @@ def _agreement(index: EdgeIndex, questions: list[Vector], filters: list[Filters]
 
 
 def own_memory() -> float:
-    """Return the megabytes that are this process's own: neither files nor shared."""
+    """Return the anonymous memory of this process in megabytes: neither files nor shared."""
     lines = Path("/proc/self/smaps_rollup").read_text("ascii").split("\n")
     return next(int(line.split()[1]) / 1e3 for line in lines if line.startswith("Anonymous:"))
 
 
 def measure(count: int, base: Any, texts: list[Chunk], keep: Path | None) -> dict[str, float]:
-    """Build, or take what was built before, then search in a process of its own."""
+    """Build an index, or reuse one, then search it in a fresh process."""
     with tempfile.TemporaryDirectory(prefix="recto-scale-") as scratch:
         folder = keep / str(count) if keep else Path(scratch)
         built = folder / "built.json"
@@ -178,16 +179,14 @@ def measure(count: int, base: Any, texts: list[Chunk], keep: Path | None) -> dic
             (folder / "questions.json").write_text(json.dumps(asked))
             built.write_text(json.dumps(made))
         else:
-            print(f"{folder} is searched as it was built before, with the figures of then", file=sys.stderr)
-        _searched(
-            folder
-        )  # the first opening compares every file with its digest; those after it trust what has not changed
+            print(f"Reusing {folder} with the figures of its build", file=sys.stderr)
+        _searched(folder)  # the first opening checks every digest; later ones trust unchanged files
         _forget(folder)
         cold = _searched(folder)
         for path in _files(folder):
             digest(path)
         figures: dict[str, float] = json.loads(built.read_text()) | _searched(folder)
-    return figures | {f"{name}, nothing cached": cold[name] for name in ("open ms", "first search ms")}
+    return figures | {f"{name}, cold cache": cold[name] for name in ("open ms", "first search ms")}
 
 
 def _searched(folder: Path) -> dict[str, float]:
@@ -203,7 +202,7 @@ def _files(folder: Path) -> list[Path]:
 
 
 def _forget(folder: Path) -> None:
-    """Let the system drop the files from its cache, as after a restart of the machine."""
+    """Drop the files from the page cache, as after a restart of the machine."""
     os.sync()
     for path in _files(folder):
         with path.open("rb") as file:
@@ -222,7 +221,7 @@ def sample_book() -> tuple[Any, list[Chunk]]:
 
 
 def table(rows: dict[int, dict[str, float]]) -> str:
-    """Return the figures as a table, a size a column, and how much the last is of the first."""
+    """Return the figures as a table with a column for each size, and the ratio of the last to the first."""
     names = list(next(iter(rows.values())))
     first, last = rows[min(rows)], rows[max(rows)]
     lines = [
@@ -245,12 +244,12 @@ def main() -> None:
     )
     parser.add_argument("--sizes", default=",".join(map(str, SIZES)), help="chunks, separated by commas")
     parser.add_argument("--rounds", type=int, default=0, help="1: a short run, with the smallest size only")
-    parser.add_argument("--book", help="not used: the vectors are made from the sample book's")
+    parser.add_argument("--book", help="not used: the vectors are made from those of the sample book")
     parser.add_argument(
         "--keep",
         type=Path,
         metavar="DIRECTORY",
-        help="keep the indexes here, and search those that are there",
+        help="keep the indexes here, and reuse existing ones",
     )
     parser.add_argument("--search", help=argparse.SUPPRESS)
     given = parser.parse_args()

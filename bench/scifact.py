@@ -1,7 +1,8 @@
-"""Measure each precision of the model on SciFact, dense and hybrid: `uv run python -m bench.scifact --corpora DIRECTORY --cache DIRECTORY`.
+"""Measure each precision of the model on SciFact, dense and hybrid.
 
-All abstracts are ranked exactly, without an engine, by the scores that the engine would give. Vectors are kept in the cache: an interrupted
-run goes on where it stopped.
+Run `uv run python -m bench.scifact --corpora DIRECTORY --cache DIRECTORY`. All abstracts are ranked by exact
+search, with the scores that the engine would give. Vectors are cached: an interrupted run continues where it
+stopped.
 """
 
 from __future__ import annotations
@@ -15,8 +16,7 @@ from typing import Any
 from bench.peers.works.scifact import load
 from bench.vectors import Vectors
 from recto.embedders.granite.embedder import VARIANTS, granite_embedder
-from recto.evaluation.measures import Measure
-from recto.evaluation.statistics import estimate
+from recto.evaluation.measures import Measure, estimate
 from recto.search.lexical import analyze_query
 from recto.search.lexicon import Lexicon, LexiconBuilder
 from recto.settings import Precision
@@ -26,21 +26,21 @@ MEASURE = Measure("nDCG", 10)
 
 
 def main() -> None:
-    """Measure each form and print a table."""
+    """Measure each precision and print a table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
         "--corpora",
         type=Path,
         default=os.environ.get("RECTO_CORPORA"),
-        help="where eval/scifact is (RECTO_CORPORA)",
+        help="directory with eval/scifact (RECTO_CORPORA)",
     )
-    parser.add_argument("--cache", type=Path, required=True, help="where vectors and weights are kept")
+    parser.add_argument("--cache", type=Path, required=True, help="directory that caches vectors and weights")
     parser.add_argument(
         "--forms",
         nargs="+",
         choices=VARIANTS,
         default=["int8"],
-        help="what is compared with fp32 (default int8)",
+        help="precisions to compare with fp32 (default int8)",
     )
     parser.add_argument(
         "--threads", type=int, default=os.cpu_count() or 1, help="threads of the model (default: all cores)"
@@ -62,7 +62,8 @@ def main() -> None:
     for form in forms:
         against = _difference(dense[form], dense["fp32"]) if form != "fp32" else ""
         print(
-            f"| {form} | {_mean(dense[form]):.4f} | {against} | {_mean(hybrid[form]):.4f} | {_difference(hybrid[form], dense[form])} |"
+            f"| {form} | {_mean(dense[form]):.4f} | {against} | {_mean(hybrid[form]):.4f} "
+            f"| {_difference(hybrid[form], dense[form])} |"
         )
 
 
@@ -78,7 +79,7 @@ def _difference(values: list[float], others: list[float]) -> str:
 def similarities(
     form: Precision, texts: dict[str, str], claims: dict[str, set[str]], cache: Path, threads: int
 ) -> Any:
-    """Return the cosine similarity of each claim to each abstract; an abstract beyond the model's limit is read up to it."""
+    """Return the cosine similarity of each claim to each abstract; long abstracts are cut."""
     with Vectors(granite_embedder(cache, threads, form), cache) as vectors:
         passages = vectors.questions(list(texts.values()), f"{form}, abstracts")
         questions = vectors.questions(list(claims), f"{form}, claims")
@@ -86,7 +87,7 @@ def similarities(
 
 
 def lexical_scores(texts: list[str], claims: list[str]) -> tuple[Any, Any]:
-    """Return each claim's BM25 scores divided by its best, and what they count for in the hybrid score."""
+    """Return each claim's normalised BM25 scores, and their weight in the hybrid score."""
     import numpy as np
 
     builder = LexiconBuilder()

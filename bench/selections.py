@@ -1,4 +1,4 @@
-"""Does `related` find what goes with a selected text? Against the plain search for the same text, over hand-written expectations."""
+"""Compare `related` with a plain search for the selected text, over hand-written expectations."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from recto.api import connect
-from recto.evaluation.statistics import estimate
+from recto.evaluation.measures import estimate
 from recto.search.retriever import Retriever
 from recto.types import Chunk, Hit
 
@@ -19,7 +19,7 @@ _LONGEST_QUERY = 2000
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A text that is selected, a question about it or none, and the passages of each section that goes with it."""
+    """A selected text, an optional question about it, and the chunks of each expected section."""
 
     name: str
     selection: str
@@ -29,7 +29,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """Of one case: the share of expected sections among the first five, 1 / the rank of the first, whether the selection came, pages."""
+    """Recall of expected sections, reciprocal rank, whether the selection is repeated, and pages."""
 
     recall: float
     reciprocal_rank: float
@@ -50,7 +50,7 @@ def load_cases(retriever: Retriever) -> list[Case]:
 
 
 def measure(cases: list[Case], find: Callable[[Case], tuple[Hit, ...]]) -> list[Score]:
-    """Score a way of finding, case by case."""
+    """Score a search, case by case."""
     scores = []
     for case in cases:
         chunks = [hit.chunk for hit in find(case)]
@@ -71,12 +71,12 @@ def measure(cases: list[Case], find: Callable[[Case], tuple[Hit, ...]]) -> list[
 
 
 def related(retriever: Retriever) -> Callable[[Case], tuple[Hit, ...]]:
-    """The search for what goes with a selection."""
+    """Return the search with `related`."""
     return lambda case: retriever.related(case.selection, case.question).hits
 
 
 def plain(retriever: Retriever) -> Callable[[Case], tuple[Hit, ...]]:
-    """The search for the raw text, the question before it if there is one."""
+    """Return the search for the raw text, after the question if there is one."""
     return lambda case: (
         retriever.search("\n\n".join(filter(None, (case.question, case.selection)))[:_LONGEST_QUERY]).hits
     )
@@ -95,7 +95,7 @@ def _section(chunks: list[Chunk], place: str) -> list[Chunk]:
 
 
 def main() -> None:
-    """Print both, with an interval on the difference."""
+    """Print the measures of both, with an interval on the difference."""
     argparse.ArgumentParser(description=__doc__).parse_args()
     with connect() as retriever:
         cases = load_cases(retriever)
@@ -103,9 +103,10 @@ def main() -> None:
             "plain search": measure(cases, plain(retriever)),
             "related": measure(cases, related(retriever)),
         }
-    print(f"{len(cases)} selections, five passages each\n")
+    print(f"{len(cases)} selections, five chunks each\n")
     print(
-        "| | recall of expected sections | 1 / rank of the first | repeats the selection | pages |\n|---|---|---|---|---|"
+        "| | recall of expected sections | reciprocal rank | repeats the selection | pages |\n"
+        "|---|---|---|---|---|"
     )
     for name, scores in ways.items():
         means = [

@@ -1,7 +1,8 @@
-"""Load that lasts, with all that happens to a service meanwhile: new indexes, workers that are restarted, an engine that goes away.
+"""Soak test: a long load with new indexes, restarted workers and an unavailable engine.
 
-An answer is wrong if its passages are not all of the edition that was published as the state it names. A request is lost if it gets no
-answer at all: a connection that is closed before an answer began is opened again, as every HTTP client does, and 503 is asked again.
+A response is wrong if its chunks are not all from the edition that was published as the generation that it
+names. A request is lost if it gets no response at all. A connection that is closed before the response is
+opened again, as every HTTP client does, and a 503 is retried.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from recto.settings import Settings
 _CLIENTS = 4
 _TRIES = 100
 _SOME = 10
-_PATIENCE = 60.0
+_TIMEOUT = 60.0
 _SUBJECTS = (
     "soil and compost",
     "sowing beans",
@@ -40,19 +41,19 @@ _SUBJECTS = (
 
 
 class Stage(Protocol):
-    """Where the book is published, and how its engine goes away."""
+    """The store that the book is published to, and a way to make its engine unavailable."""
 
     variables: dict[str, str]
     store: Store
     can_go_away: bool
 
     def away(self, *, gone: bool) -> None:
-        """Let the engine go away, or come back."""
+        """Make the engine unavailable or available."""
 
 
 @dataclass
 class Edge:
-    """The embedded engine; it cannot go away."""
+    """The embedded engine, which is always available."""
 
     home: Path
     can_go_away: bool = False
@@ -78,7 +79,7 @@ class Server:
         self.store = open_store(Settings("local", "server", self.home, qdrant_url=self.double.url), print)
 
     def away(self, *, gone: bool) -> None:
-        """Let connections be reset, or end that."""
+        """Start or stop resetting connections."""
         from tests.doubles.server import reset
 
         self.double.always(reset() if gone else None)
@@ -86,7 +87,7 @@ class Server:
 
 @dataclass
 class Tally:
-    """What came of all requests."""
+    """The counted outcomes of all requests."""
 
     counts: Counter[str] = field(default_factory=Counter)
     wrong: list[str] = field(default_factory=list)
@@ -94,13 +95,13 @@ class Tally:
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def add(self, name: str) -> None:
-        """Count one."""
+        """Count one outcome."""
         with self.lock:
             self.counts[name] += 1
 
     def wait_for(self, name: str, more: int) -> None:
-        """Let the load go on until so many more were counted, or for a while."""
-        wanted, deadline = self.counts[name] + more, time.monotonic() + _PATIENCE
+        """Wait until some more outcomes are counted, or until a timeout."""
+        wanted, deadline = self.counts[name] + more, time.monotonic() + _TIMEOUT
         while self.counts[name] < wanted and time.monotonic() < deadline:
             time.sleep(0.02)
 
@@ -111,7 +112,7 @@ def soak(folder: Path, seconds: float) -> dict[str, Any]:
 
     embedded = run(Edge(folder / "edge"), folder / "edge", seconds / 2, publish_every=4.0)
     with QdrantDouble() as double:
-        # A server's readers look for a new state every ten seconds, and one old state is kept for them.
+        # Readers of a server look for a new generation every ten seconds, and one old generation is kept.
         server = run(Server(folder / "server", double), folder / "server", seconds / 2, publish_every=12.0)
     return {f"embedded: {name}": value for name, value in embedded.items()} | {
         f"server: {name}": value for name, value in server.items()
@@ -119,7 +120,7 @@ def soak(folder: Path, seconds: float) -> dict[str, Any]:
 
 
 def run(stage: Stage, home: Path, seconds: float, publish_every: float) -> dict[str, Any]:
-    """Load a service for some time while things happen to it, and return what came of the requests."""
+    """Load a server for some time while things happen to it, and return the outcomes."""
     tally = Tally()
     embedder = open_embedder(Settings("local", "edge", home, threads=1), print)
     publish(stage, embedder, home, tally, 0)
@@ -144,8 +145,8 @@ def run(stage: Stage, home: Path, seconds: float, publish_every: float) -> dict[
             name: tally.counts[name]
             for name in (
                 "answered",
-                "asked again after 503",
-                "connections opened again",
+                "retries after 503",
+                "reconnections",
                 "published",
                 "restarted",
             )
@@ -153,7 +154,7 @@ def run(stage: Stage, home: Path, seconds: float, publish_every: float) -> dict[
         "other statuses": tally.counts["other"],
         "wrong answers": len(tally.wrong),
         "lost requests": tally.counts["lost"],
-        **({"the first wrong one": tally.wrong[0]} if tally.wrong else {}),
+        **({"first wrong answer": tally.wrong[0]} if tally.wrong else {}),
     }
 
 
@@ -166,7 +167,7 @@ def happen(
     end: float,
     publish_every: float,
 ) -> None:
-    """Publish, restart a worker, and let the engine go away, again and again, each under load."""
+    """Publish, restart a worker, and make the engine unavailable, repeatedly and under load."""
     edition = 1
     while True:
         began = time.monotonic()
@@ -174,15 +175,13 @@ def happen(
         publish(stage, embedder, home, tally, edition)
         tally.wait_for("answered", _SOME)
         workers = running.workers()
-        if running.process.pid not in {
-            worker.pid for worker in workers
-        }:  # the supervisor itself is left alone
+        if running.process.pid not in {worker.pid for worker in workers}:  # do not kill the supervisor
             os.kill(workers[edition % len(workers)].pid, signal.SIGTERM if edition % 2 else signal.SIGKILL)
         tally.add("restarted")
         tally.wait_for("answered", _SOME)
         if stage.can_go_away:
             stage.away(gone=True)
-            tally.wait_for("asked again after 503", 1)
+            tally.wait_for("retries after 503", 1)
             stage.away(gone=False)
             tally.wait_for("answered", _SOME)
         edition += 1
@@ -192,7 +191,7 @@ def happen(
 
 
 def publish(stage: Stage, embedder: Embedder, home: Path, tally: Tally, edition: int) -> None:
-    """Publish an edition of the book, every passage of which tells its number."""
+    """Publish an edition of the book; every chunk contains the number of the edition."""
     book = home.parent / f"{home.name}-book"
     book.mkdir(parents=True, exist_ok=True)
     for number, subject in enumerate(_SUBJECTS):
@@ -208,11 +207,11 @@ def publish(stage: Stage, embedder: Embedder, home: Path, tally: Tally, edition:
 
 
 def ask_for_ever(port: int, tally: Tally, ended: threading.Event, seed: int) -> None:
-    """Ask one question after the other on a connection that is kept, and check every answer."""
-    p_value = random.Random(seed)
+    """Send one query after the other on a keep-alive connection, and check every response."""
+    numbers = random.Random(seed)
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=90)
     while not ended.is_set():
-        question = p_value.choice(_SUBJECTS)
+        question = numbers.choice(_SUBJECTS)
         for _ in range(_TRIES):
             try:
                 connection.request(
@@ -225,11 +224,11 @@ def ask_for_ever(port: int, tally: Tally, ended: threading.Event, seed: int) -> 
                 body = reply.read()
             except (http.client.HTTPException, OSError):
                 connection.close()
-                tally.add("connections opened again")
+                tally.add("reconnections")
                 time.sleep(0.05)
                 continue
             if reply.status == 503 and reply.getheader("Retry-After"):
-                tally.add("asked again after 503")
+                tally.add("retries after 503")
                 time.sleep(0.2)
                 continue
             judge(reply.status, body, question, tally)
@@ -240,13 +239,13 @@ def ask_for_ever(port: int, tally: Tally, ended: threading.Event, seed: int) -> 
 
 
 def judge(status: int, body: bytes, question: str, tally: Tally) -> None:
-    """Compare an answer with the edition that was published under the name that it gives."""
+    """Compare a response with the edition that was published as its generation."""
     if status != 200:
         tally.add("other")
         tally.wrong.append(f"{status}: {body[:200]!r}")
         return
     answer = json.loads(body)
-    for _ in range(100):  # an answer may come before the publisher has noted the name of what it published
+    for _ in range(100):  # a response may arrive before the publisher has recorded the generation
         if answer["generation"] in tally.editions:
             break
         time.sleep(0.05)

@@ -1,6 +1,7 @@
-"""Measure what Recto adds to the parts it is made of: `uv run python -m bench.spine`.
+"""Measure the overhead of Recto over the parts that it is made of: `uv run python -m bench.spine`.
 
-All figures are medians of interleaved rounds in one run, so that a busy machine slows both sides of a ratio alike.
+All figures are medians of interleaved rounds in one run, so that a busy machine slows both sides of a ratio
+alike.
 """
 
 from __future__ import annotations
@@ -92,7 +93,7 @@ def cold_start(home: Path, rounds: int) -> dict[str, Any]:
 
 
 def search_overhead(embedder: Embedder, store: Store, rounds: int) -> dict[str, Any]:
-    """Compare `Retriever.search` with the bare calls of tokenizer, onnxruntime and Edge, each question in turn."""
+    """Compare `Retriever.search` with direct calls of the tokenizer, onnxruntime and Edge."""
     import qdrant_edge as edge
 
     retriever = Retriever(embedder, store, "bench")
@@ -116,7 +117,7 @@ def search_overhead(embedder: Embedder, store: Store, rounds: int) -> dict[str, 
             embedding.append(embedded - began)
     return {
         "Retriever.search p50, ms": round(statistics.median(whole) * 1e3, 2),
-        "of it embedding, ms": round(statistics.median(embedding) * 1e3, 2),
+        "of which embedding, ms": round(statistics.median(embedding) * 1e3, 2),
         "Retriever.search / bare engine calls (goal <= 1.10)": round(
             statistics.median(whole) / statistics.median(bare), 3
         ),
@@ -124,23 +125,23 @@ def search_overhead(embedder: Embedder, store: Store, rounds: int) -> dict[str, 
 
 
 class Ready:
-    """The embedder with the questions' vectors ready, so that all else can be seen."""
+    """An embedder with precomputed query vectors, to measure everything else."""
 
     def __init__(self, embedder: Embedder) -> None:
         self._embedder = embedder
         self.vectors = {question: embedder.embed_query(question) for question in QUESTIONS}
 
     def __getattr__(self, name: str) -> Any:
-        """Leave all else to the embedder."""
+        """Forward everything else to the embedder."""
         return getattr(self._embedder, name)
 
     def embed_query(self, text: str) -> Vector:
-        """Return what was embedded before."""
+        """Return the precomputed vector."""
         return self.vectors[text]
 
 
 def added(embedder: Embedder, store: Store, rounds: int) -> dict[str, Any]:
-    """Compare searches whose vectors are ready with the engine's calls, by the least of the processor's time."""
+    """Compare searches with precomputed vectors with the engine's calls, by minimum CPU time."""
     import qdrant_edge as edge
 
     ready: Any = Ready(embedder)
@@ -189,7 +190,7 @@ def added(embedder: Embedder, store: Store, rounds: int) -> dict[str, Any]:
 
 
 def indexing(source: Source, embedder: Embedder, store: Store, journal: Path, rounds: int) -> dict[str, Any]:
-    """Compare a whole index run with embedding the same passages alone."""
+    """Compare a whole index run with embedding the same chunks alone."""
     texts = embedded_texts(source, embedder)
 
     def bare() -> None:
@@ -201,14 +202,14 @@ def indexing(source: Source, embedder: Embedder, store: Store, journal: Path, ro
     times = interleaved({"bare": bare, "whole": whole}, rounds)
     return {
         "passages": len(texts),
-        "bare embedder, passages/s": round(len(texts) / times["bare"], 1),
-        "index run, passages/s": round(len(texts) / times["whole"], 1),
+        "bare embedder, chunks/s": round(len(texts) / times["bare"], 1),
+        "index run, chunks/s": round(len(texts) / times["whole"], 1),
         "index run / bare embedder (goal >= 0.9)": round(times["bare"] / times["whole"], 3),
     }
 
 
 def embedded_texts(source: Source, embedder: Embedder) -> list[str]:
-    """Return what an index run embeds."""
+    """Return the texts that an index run embeds."""
     return [
         passage.embedded
         for page in source.pages()
@@ -224,7 +225,7 @@ def embedded_texts(source: Source, embedder: Embedder) -> list[str]:
 
 
 def memory(home: Path) -> dict[str, Any]:
-    """Measure a fresh process after a few searches, in all and without what is mapped from files."""
+    """Measure a fresh process after a few searches, with and without mapped files."""
     code = """
 import json, sys, psutil
 sys.path.insert(0, sys.argv[1])
@@ -247,7 +248,7 @@ print(json.dumps([before.rss, after.rss, after.uss]))
     return {
         "RSS of the interpreter, MB": round(before / 1e6),
         "RSS after 20 searches, MB": round(after / 1e6),
-        "of it the process's own, MB": round(own / 1e6),
+        "of which not mapped files, MB": round(own / 1e6),
     }
 
 

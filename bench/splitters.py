@@ -1,4 +1,4 @@
-"""Ways to divide a text that know nothing of books, to compare with: windows of tokens, and paragraphs, lines, sentences, words."""
+"""Simple text splitters to compare with: windows of tokens, and recursive splitting by separators."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ _SEPARATORS = ("\n\n", "\n", ". ", " ")
 
 
 def windows(offsets: Sequence[Range], tokens: int, step: int) -> list[Range]:
-    """Divide into windows of so many tokens, each beginning `step` tokens after the one before."""
+    """Split into windows of tokens, each beginning `step` tokens after the previous one."""
     starts = range(0, max(1, len(offsets) - tokens + step), step)
     return [(offsets[start][0], offsets[min(start + tokens, len(offsets)) - 1][1]) for start in starts]
 
 
 def recursive(text: str, largest: int) -> list[Range]:
-    """Divide into stretches of at most `largest` characters, at the coarsest separator that allows it."""
+    """Split into parts of at most `largest` characters, at the coarsest separator that allows it."""
     ranges = [
         _stripped(text, begin, end) for begin, end in _recursive(text, 0, len(text), largest, _SEPARATORS)
     ]
@@ -44,7 +44,7 @@ def _recursive(text: str, start: int, end: int, largest: int, separators: Sequen
 
 
 def _bounds(text: str, start: int, end: int, separator: str) -> list[int]:
-    """Return the two ends and every place between them right after a separator."""
+    """Return both ends, and every position right after a separator."""
     bounds, place = [start], start
     while (place := text.find(separator, place, end)) >= 0:
         place += len(separator)

@@ -1,6 +1,7 @@
-"""Measure what a validation run adds to the bare engine calls: `uv run python -m bench.validate`.
+"""Measure the overhead of a validation run over the engine calls: `uv run python -m bench.validate`.
 
-Both sides embed the same questions in the same batches and ask the same index; rounds alternate, so that a busy machine slows both alike.
+Both sides embed the same questions in the same batches and search the same index. Rounds alternate, so that a
+busy machine slows both alike.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ def main() -> None:
 
 
 def questions(index: Index, count: int) -> Suite:
-    """Draft questions from the book; a small book's are asked again in other words."""
+    """Draft questions from the book; those of a small book are repeated in other words."""
     drafted = draft(index, count).expectations
     more = [(one, number) for number in range(count // len(drafted) + 1) for one in drafted]
     from dataclasses import replace
@@ -80,7 +81,7 @@ def questions(index: Index, count: int) -> Suite:
 
 
 def bare(embedder: Embedder, index: Index, suite: Suite) -> None:
-    """Ask the same questions of the model and the engine directly."""
+    """Send the same questions to the model and the engine directly."""
     for start in range(0, len(suite.expectations), _BATCH):
         batch = [expectation.query for expectation in suite.expectations[start : start + _BATCH]]
         index.query_batch(embedder.embed_queries(batch), DEFAULT_OPTIONS.depth)

@@ -1,4 +1,4 @@
-"""Vectors for the measurements: each text is embedded once and kept on disk, so that a run can be taken up again."""
+"""Vectors for the benchmarks: each text is embedded once and cached, so that a run can be resumed."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from typing import Any, Self
 
 from recto.embedders.onnx import LocalEmbedder
 
-_AT_A_TIME = 64  # texts between two writes to disk: what an interruption costs
+_AT_A_TIME = 64  # texts between two writes to disk; an interruption loses at most these
 
 
 class Vectors:
-    """Embeds texts with a model, through a cache by the texts' hashes."""
+    """Embeds texts with a model, through a cache by the hashes of the texts."""
 
     def __init__(self, embedder: LocalEmbedder, cache: Path) -> None:
         self._embedder = embedder
         self.max_tokens = embedder.max_tokens
         self.count = lru_cache(maxsize=1 << 18)(
             embedder.count_tokens
-        )  # the sizes ask for the same texts again and again
+        )  # all chunk sizes count the same texts
         cache.mkdir(parents=True, exist_ok=True)
         self._database = sqlite3.connect(cache / "vectors.db")
         self._database.execute(
@@ -31,7 +31,7 @@ class Vectors:
         )
 
     def __enter__(self) -> Self:
-        """Use it until the end of a block."""
+        """Return itself."""
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -39,21 +39,21 @@ class Vectors:
         self._database.close()
 
     def offsets(self, text: str) -> list[tuple[int, int]]:
-        """Return the range of characters of each of a text's tokens, special ones left out."""
+        """Return the character range of each token of a text, without special tokens."""
         return [(start, end) for start, end in self._embedder._loaded().encode(text).offsets if end > start]
 
     def shortened(self, text: str) -> str:
-        """Return the part of a text that the model reads, but for a few tokens: one character may be several of them."""
+        """Return the part of a text that the model reads, less a few tokens that a cut character may add."""
         if self.count(text) <= self.max_tokens:
             return text
         return text[: self._embedder._loaded().encode(text).offsets[self.max_tokens - 8][1]]
 
     def documents(self, texts: Sequence[str], what: str) -> Any:
-        """Return a row of numbers for each passage."""
+        """Return a vector for each chunk."""
         return self._rows(texts, what, question=False)
 
     def questions(self, texts: Sequence[str], what: str) -> Any:
-        """Return a row of numbers for each question."""
+        """Return a vector for each query."""
         return self._rows(texts, what, question=True)
 
     def _rows(self, texts: Sequence[str], what: str, *, question: bool) -> Any:
@@ -93,5 +93,5 @@ class Vectors:
 
 
 def _by_length(item: tuple[bytes, str]) -> int:
-    """Texts of one length next to each other: little padding, and the longest first says at once whether memory suffices."""
+    """Return texts sorted by length, longest first: little padding, and a lack of memory shows at once."""
     return -len(item[1])

@@ -1,1 +1,1 @@
-"""Scripts that make files of the package."""
+"""Scripts that generate files of the package."""

@@ -1,7 +1,8 @@
-"""Measure, on the sample book, how large the inputs of the built-in model's products become, for its int8 form.
+"""Measure the ranges of the inputs of the built-in model's matrix products, for its int8 variant.
 
-``uv run python -m scripts.calibrate_int8`` writes the figures, the graphs, and the vector of a known text; it takes a minute or two.
-The hash of the weights in `recto.embedders.granite.embedder` changes with them; a test tells it.
+``uv run python -m scripts.calibrate_int8`` writes the figures, the graphs, and the vector of a known text; it
+takes a minute or two. The hash of the weights in `recto.embedders.granite.embedder` changes with them; a test
+reports it.
 """
 
 from __future__ import annotations
@@ -25,19 +26,19 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 Ranges = dict[str, tuple["NDArray[Any]", "NDArray[Any]"]]
-"""The least and the greatest number of each channel, for each product."""
+"""The minimum and the maximum of each channel, for each product."""
 
 _SHARE, _SHARE_AFTER_GELU = (
     0.7,
     0.9,
-)  # how much of a channel's size is moved into the weights; GELU's channels differ most
-_MARGIN = 1.3  # what other books need beyond the sample's range: numbers that are cut off cost more than coarser steps
+)  # how much of a channel's range moves into the weights; the channels of GELU differ most
+_MARGIN = 1.3  # other books exceed the sample's range, and clipped values cost more than coarser steps
 _LEAST = 1e-5
 _THREADS = 2
 
 
 def texts(pack: Pack) -> list[list[int]]:
-    """Return the tokens of every passage of the sample book."""
+    """Return the tokens of every chunk of the sample book."""
     tokenizer = new_tokenizer(pack.tokenizer)
     source = sample_source()
     return [
@@ -50,7 +51,7 @@ def texts(pack: Pack) -> list[list[int]]:
 
 
 def measure(pack: Pack, rows: Iterable[list[int]]) -> Ranges:
-    """Run the fp32 graph with the inputs of all products as outputs, and note how far they reach."""
+    """Run the fp32 graph with the inputs of all products as outputs, and record their ranges."""
     model = make_graph.build()
     inputs = {
         node.input[1].removesuffix(".w"): node.input[0] for node in model.graph.node if node.op_type == "Gemm"
@@ -73,11 +74,11 @@ def measure(pack: Pack, rows: Iterable[list[int]]) -> Ranges:
 
 
 def figures(pack: Pack, ranges: Ranges) -> dict[str, NDArray[Any]]:
-    """Choose factors, a scale and a zero for each product."""
+    """Choose factors, a scale and a zero point for each product."""
     found: dict[str, NDArray[Any]] = {}
     for name in LINEAR:
         low, high = ranges[name]
-        if name.endswith(".f2"):  # a channel that is quiet in the sample may be strong in another book
+        if name.endswith(".f2"):  # values that are small in the sample may be large in another book
             high = np.maximum(high, np.median(np.maximum(-low, high)))
         share = _SHARE_AFTER_GELU if name.endswith(".f2") else _SHARE
         reach = np.maximum(np.maximum(-low, high), _LEAST)
@@ -101,7 +102,7 @@ def probe(path: Path) -> None:
 
 
 def main() -> None:
-    """Write all files of the int8 form."""
+    """Write all files of the int8 variant."""
     pack = read_pack(find_pack())
     np.savez(CALIBRATION, **figures(pack, measure(pack, texts(pack))))  # type: ignore[arg-type]
     for precision in VARIANTS:

@@ -1,7 +1,8 @@
-"""Build the Docusaurus site of the tests for real and write down its addresses and anchors.
+"""Build the Docusaurus site of the tests with Docusaurus, and write its addresses and anchors to a file.
 
-Run it after a change of the site, with a directory in which Docusaurus is installed (`npm install @docusaurus/core@3
-@docusaurus/preset-classic@3 react@18 react-dom@18`): ``uv run python scripts/docusaurus_addresses.py DIRECTORY [VARIANT ...]``.
+Run it after a change of the site, with a directory in which Docusaurus is installed
+(`npm install @docusaurus/core@3 @docusaurus/preset-classic@3 react@18 react-dom@18`):
+``uv run python scripts/docusaurus_addresses.py DIRECTORY [VARIANT ...]``.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import Any
 from urllib.parse import quote, unquote
 
 SITE = Path(__file__).parent.parent / "tests" / "book" / "sites" / "docusaurus"
-_NOT_ENCODED = ";/?:@&=+$,#-_.!~*'()"  # what encodeURI leaves alone
+_NOT_ENCODED = ";/?:@&=+$,#-_.!~*'()"  # characters that encodeURI does not escape
 _NOT_COPIED = ("expected", "variants.json")
 _VALUE = r"(?:\"([^\"]*)\"|([^\s\">]+))"
 _HEADING = re.compile(rf"<h[1-6]\b[^>]*?\sid={_VALUE}")
@@ -45,7 +46,7 @@ module.exports = (context) => ({
 
 
 def main(workshop: Path, names: list[str]) -> None:
-    """Build every variant of the site and write what came of it."""
+    """Build every variant of the site and write the result."""
     variants: dict[str, dict[str, str]] = json.loads((SITE / "variants.json").read_text("utf-8"))
     tool = json.loads((workshop / "node_modules/@docusaurus/core/package.json").read_text("utf-8"))["version"]
     for name in names or list(variants):
@@ -54,7 +55,7 @@ def main(workshop: Path, names: list[str]) -> None:
         _prepare(site, variants[name])
         shutil.rmtree(
             workshop / "node_modules/.cache", ignore_errors=True
-        )  # it mixes up sites that have files of the same name
+        )  # it confuses sites that have files of the same name
         subprocess.run(["npx", "docusaurus", "build"], cwd=site, check=True)  # noqa: S607
         pages = [page for dump in sorted(site.glob("dump-*.json")) for page in _pages(site, dump)]
         pages.sort(key=lambda page: (page["locale"], page["instance"], page["version"], page["source"]))
@@ -72,14 +73,14 @@ def _prepare(site: Path, changes: dict[str, str]) -> None:
     config = (site / "docusaurus.config.js").read_text("utf-8")
     for old, new in {**changes, "plugins: [": "plugins: ['./dump.cjs', "}.items():
         if config.count(old) != 1:
-            raise SystemExit(f"The configuration must hold once: {old}")
+            raise SystemExit(f"The configuration must contain exactly once: {old}")
         config = config.replace(old, new)
     (site / "docusaurus.config.js").write_text(config, "utf-8")
     (site / "dump.cjs").write_text(_DUMP, "utf-8")
 
 
 def _pages(site: Path, dump: Path) -> list[dict[str, Any]]:
-    """Join what the docs plugin says of each page with the ids in the built page."""
+    """Join what the docs plugin reports about each page with the ids in the built page."""
     locale = dump.stem.removeprefix("dump-")
     said = json.loads(dump.read_text("utf-8"))
     pages = []

@@ -1,6 +1,7 @@
-"""Write the list of common English words: those that the built-in model's tokenizer has as one token.
+"""Write the list of common English words: those that are one token of the built-in model's tokenizer.
 
-Run it after a change of the model: ``uv run python -m scripts.make_common_words``. A test compares the file with what this makes.
+Run it after a change of the model: ``uv run python -m scripts.make_common_words``. A test compares the file
+with the output of this script.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from recto.embedders.granite.weights import find_pack, read_tokenizer
 from recto.search.analyzer import term_id
 from recto.search.lexical import COMMON_WORDS
 
-_WORD_START = "Ġ"  # how byte-pair encodings write the blank before a word
+_WORD_START = "Ġ"  # the space before a word in byte-pair encodings
 
 
 def build() -> bytes:

@@ -1,6 +1,7 @@
-"""Write the ONNX graphs of the built-in model: operators and names only, the weights are made from the model pack.
+"""Write the ONNX graphs of the built-in model: operators and names only; the model pack has the weights.
 
-Run it after a change of a graph: ``uv run python -m scripts.make_graph``. A test compares the files with what this makes.
+Run it after a change of a graph: ``uv run python -m scripts.make_graph``. A test compares the files with the
+output of this script.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ class Graph:
         return name
 
     def weight(self, name: str) -> str:
-        """Name a weight, and say where it lies in the file of weights."""
+        """Name a weight, and set its position in the file of weights."""
         if all(known.name != name for known in self.initializers):
             array = self.arrays[name]
             kind = helper.np_dtype_to_tensor_dtype(array.dtype)
@@ -84,7 +85,7 @@ class Graph:
         )
 
     def heads(self, x: str, shape: str) -> str:
-        """[batch, tokens, heads, head] to [batch, heads, tokens, head]."""
+        """Reshape [batch, tokens, heads, head] to [batch, heads, tokens, head]."""
         return self.op("Transpose", self.op("Reshape", x, shape), perm=[0, 2, 1, 3])
 
     def attend(self, query: str, key: str, value: str, bias: str) -> str:
@@ -101,12 +102,12 @@ class Graph:
 
 
 class Int8Graph(Graph):
-    """The same with products of int8: each input is made small as it was measured, the sums are exact, the result is a float again.
+    """The same graph with int8 products: inputs are quantized to their measured range, sums are exact.
 
     With fast products the other operators matter, so this graph uses those that onnxruntime computes fastest.
-    Its LayerNormalization handles one number at a time; InstanceNormalization of `[batch, tokens, hidden]` is the
-    same without the weights, and handles several. The tanh form of GELU differs from the exact one by 0.0005 at
-    most, which is far less than one step of int8.
+    Its LayerNormalization handles one number at a time; InstanceNormalization of `[batch, tokens, hidden]` is
+    the same without the weights, and handles several. The tanh form of GELU differs from the exact one by
+    0.0005 at most, which is far less than one step of int8.
     """
 
     gelu = "tanh"
@@ -174,7 +175,7 @@ def embeddings(g: Graph) -> str:
 
 
 def build(precision: Precision = "fp32") -> onnx.ModelProto:
-    """Make the model: ids and an additive mask in, one normalised vector per text out."""
+    """Build the model: token ids and an additive mask in, one normalised vector per text out."""
     variant = VARIANTS[precision]
     if precision == "int8":
         return int8_model(Int8Graph(variant.make(find_pack()), variant.weights))
@@ -186,7 +187,7 @@ def build(precision: Precision = "fp32") -> onnx.ModelProto:
 
 
 def beginning(g: Graph) -> tuple[str, str, str]:
-    """Return the tokens' first vectors, the shape that divides vectors among heads, and what masks the padding."""
+    """Return the tokens' first vectors, the shape that splits vectors into heads, and the padding mask."""
     split = g.op("Concat", g.op("Shape", "ids"), g.ints(HEADS, HEAD), axis=0)
     return embeddings(g), split, g.op("Unsqueeze", "mask", g.ints(1, 2))
 
@@ -202,13 +203,13 @@ def layer_of_all(g: Graph, x: str, layer: str, split: str, bias: str) -> str:
 
 
 def first_token(g: Graph, x: str) -> str:
-    """Pick each text's first token."""
+    """Select each text's first token."""
     shape = g.op("Concat", g.op("Shape", "ids"), g.ints(HIDDEN), axis=0)
     return g.op("Gather", g.op("Reshape", x, shape), g.index("first", 0), axis=1)
 
 
 def last_layer(g: Graph, x: str, split: str, bias: str) -> str:
-    """Compute the last layer for the first token alone: no other token's vector is read after it."""
+    """Compute the last layer for the first token only: the others are not used after it."""
     layer = f"l{LAYERS - 1}"
     first = first_token(g, x)
     query = g.heads(g.linear(first, f"{layer}.q"), g.ints(-1, 1, HEADS, HEAD))
@@ -222,9 +223,9 @@ def last_layer(g: Graph, x: str, split: str, bias: str) -> str:
 
 
 def int8_model(g: Int8Graph) -> onnx.ModelProto:
-    """Make the int8 model, whose vectors are `[batch, tokens, hidden]` throughout."""
+    """Build the int8 model, whose vectors are `[batch, tokens, hidden]` throughout."""
     words, positions, tokens = looked_up(g)
-    # An Add instead would lose the names of the sizes, and opening a graph without them takes twice as long.
+    # An Add would lose the names of the dimensions, and loading a graph without them takes twice as long.
     norm = (g.weight("emb_ln.w"), g.weight("emb_ln.b"))
     x = g.op("SkipLayerNormalization", words, positions, *norm, epsilon=EPSILON, domain=FUSED)
     mask = g.op("Cast", g.op("Equal", "mask", g.scalar("unmasked", 0.0)), to=TensorProto.INT32)
@@ -234,7 +235,7 @@ def int8_model(g: Int8Graph) -> onnx.ModelProto:
         query, key, value = g.split(g.linear(x, f"{layer}.qkv"), layer, "query", "key", "value")
         attended = g.linear(g.attention(query, key, value, mask), f"{layer}.ao")
         x = g.feed_forward(g.norm(g.op("Add", x, attended), f"{layer}.aln"), layer)
-    layer = f"l{LAYERS - 1}"  # for the first token alone
+    layer = f"l{LAYERS - 1}"  # for the first token only
     first = g.op("Slice", x, g.ints(0), g.ints(1), g.ints(1))
     g.ones, g.zeros = g.same(1.0, g.ints(1)), g.same(0.0, g.ints(1))
     key, value = g.split(g.linear(x, f"{layer}.kv"), layer, "key", "value")
@@ -244,7 +245,7 @@ def int8_model(g: Int8Graph) -> onnx.ModelProto:
 
 
 def finished(g: Graph, vector: str) -> onnx.ModelProto:
-    """Normalise the vectors and close the graph."""
+    """Normalise the vectors and complete the graph."""
     g.nodes.append(helper.make_node("LpNormalization", [vector], ["vectors"], name="normalise", axis=-1, p=2))
     graph = helper.make_graph(
         g.nodes,

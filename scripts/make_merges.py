@@ -1,4 +1,7 @@
-"""Write the built-in model's rules of byte-pair encoding as a table that can be searched where it is: `python -m scripts.make_merges`."""
+"""Write the BPE merge rules of the built-in model as a table that can be searched in place.
+
+Run ``python -m scripts.make_merges``.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +12,11 @@ from pathlib import Path
 from recto.embedders.granite import embedder as granite
 from recto.embedders.granite.weights import find_pack, read_tokenizer
 
-_SHIFT = 256  # bytes that are no visible character stand in the vocabulary as characters from here on
+_SHIFT = 256  # the vocabulary represents invisible bytes by characters from here on
 
 
 def merges(description: bytes) -> bytes:
-    """Return pairs of tokens in ascending order, then the rank and the result of each, then the token of each byte."""
+    """Return pairs of tokens in ascending order, the rank and result of each, and the token of each byte."""
     model = json.loads(description)["model"]
     vocabulary: dict[str, int] = model["vocab"]
     rules = []
@@ -31,7 +34,7 @@ def merges(description: bytes) -> bytes:
 
 
 def _characters() -> list[str]:
-    """Return the character that stands for each byte."""
+    """Return the character that represents each byte."""
     visible = {*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)}
     hidden = (byte for byte in range(256) if byte not in visible)
     stand_ins = {byte: chr(_SHIFT + place) for place, byte in enumerate(hidden)}

@@ -1,4 +1,4 @@
-"""Build the MkDocs site of the tests for real and write down its addresses and anchors.
+"""Build the MkDocs site of the tests with MkDocs, and write its addresses and anchors to a file.
 
 Run it after a change of the site: ``uv run --no-project --with mkdocs python scripts/mkdocs_addresses.py``.
 """
@@ -25,7 +25,8 @@ PAGES = []
 
 
 def on_post_page(output, page, config):
-    PAGES.append({"source": page.file.src_uri, "url": page.canonical_url, "title": page.title, "content": page.content})
+    url, title = page.canonical_url, page.title
+    PAGES.append({"source": page.file.src_uri, "url": url, "title": title, "content": page.content})
     return output
 
 
@@ -36,10 +37,11 @@ def on_post_build(config):
 
 
 def main() -> None:
-    """Build every variant of the site and write what came of it."""
+    """Build every variant of the site and write the result."""
     variants: dict[str, dict[str, str]] = json.loads((SITE / "variants.json").read_text("utf-8"))
     made_by = json.dumps(
-        f"MkDocs {importlib.metadata.version('mkdocs')}, Python-Markdown {importlib.metadata.version('markdown')}"
+        f"MkDocs {importlib.metadata.version('mkdocs')}, "
+        f"Python-Markdown {importlib.metadata.version('markdown')}"
     )
     for name, changes in variants.items():
         with tempfile.TemporaryDirectory() as folder:

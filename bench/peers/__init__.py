@@ -1,1 +1,1 @@
-"""The comparison with the systems that a user would otherwise take."""
+"""Compare Recto with other systems."""

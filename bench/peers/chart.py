@@ -1,4 +1,4 @@
-"""One SVG with a group of bars for each piece of work: how many times longer, larger or slower than Recto each system is."""
+"""Draw an SVG chart: how much longer, larger or slower than Recto each system is, for each workload."""
 
 from __future__ import annotations
 
@@ -12,16 +12,18 @@ from bench.peers.works import indexing, installing, querying, starting
 _ROW, _GAP, _TOP = 20, 34, 46
 _LEFT, _WIDTH, _RIGHT = 270, 420, 90
 _STYLE = """
-text { font: 13px system-ui, sans-serif; fill: #1d232b } .head { font-weight: 600 } .small { font-size: 12px; fill: #59636e }
-.bar { fill: #8796a8 } .own { fill: #2467c9 } .worse { fill: #b8531b } .one { stroke: #59636e; stroke-dasharray: 3 3 }
+text { font: 13px system-ui, sans-serif; fill: #1d232b } .head { font-weight: 600 }
+.small { font-size: 12px; fill: #59636e } .bar { fill: #8796a8 } .own { fill: #2467c9 }
+.worse { fill: #b8531b } .one { stroke: #59636e; stroke-dasharray: 3 3 }
 .paper { fill: #ffffff }
-@media (prefers-color-scheme: dark) { text { fill: #e6e9ee } .small { fill: #a3adb8 } .bar { fill: #7d8b9c } .own { fill: #6ca6f5 }
+@media (prefers-color-scheme: dark) { text { fill: #e6e9ee } .small { fill: #a3adb8 } .bar { fill: #7d8b9c }
+.own { fill: #6ca6f5 }
 .worse { fill: #e58b52 } .one { stroke: #a3adb8 } .paper { fill: #14181d } }
 """
 
 
 def chart(results: Results, systems: tuple[System, ...]) -> str:
-    """Draw the works that a ratio says something about; a system that is better than Recto has the colour of a warning."""
+    """Draw the workloads for which a ratio is meaningful; a system that beats Recto has a warning colour."""
     titles = {system.name: system.title for system in systems}
     groups = [(work, bars) for work in _works(results) if len(bars := _bars(results.of(work))) > 1]
     most = max((times for _, bars in groups for _, times in bars), default=10.0)
@@ -36,7 +38,7 @@ def chart(results: Results, systems: tuple[System, ...]) -> str:
             place += _ROW
         place += _GAP
     width, height = _LEFT + _WIDTH + _RIGHT, place
-    said = "How many times as much as Recto each system takes, in time or in space, on a scale of powers of ten; shorter is better"
+    said = "Time or space of each system relative to Recto, on a logarithmic scale; shorter is better"
     return element(
         "svg",
         element("title", said),
@@ -83,7 +85,7 @@ def _bars(figures: dict[str, Figure]) -> list[tuple[str, float]]:
 
 
 def _row(title: str, name: str, times: float, place: int, decades: float) -> list[Markup]:
-    unit = _WIDTH / (decades + 1)  # one tenth of Recto's figure is at the left end, its own a unit further
+    unit = _WIDTH / (decades + 1)  # the left end is a tenth of Recto's figure, one unit below it
     length = max(2.0, (min(decades, max(-1.0, log10(times))) + 1) * unit)
     kind = "own" if name == SELF else "worse" if times < 1 else "bar"
     return [

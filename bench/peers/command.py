@@ -1,6 +1,6 @@
-"""Compare Recto with its peers, and with the bare parts it is made of, in interleaved rounds.
+"""Compare Recto with other systems, and with direct calls of its parts, in interleaved rounds.
 
-Every system gets an environment of its own and the same embedding model; the table, JSON and chart say what came of it.
+Every system has its own environment and the same embedding model. The results are a table, JSON and a chart.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ from recto.settings import Settings
 
 WORKS = ("install", "cold", "query", "throughput", "index", "quality")
 PAGE = ROOT / "docs" / "explanation" / "benchmark.md"
-_MODEL_SIZE = 1000  # chunks of the searches that include the model
+_MODEL_SIZE = 1000  # chunks in searches that include the model
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run what is asked for and print the report."""
+    """Run the chosen workloads and print the report."""
     options = parse(arguments)
     listing = load()
     systems = listing.chosen(options.peers)
@@ -63,7 +63,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def save(options: argparse.Namespace, results: Results, systems: tuple[System, ...]) -> None:
-    """Write what there is so far: a long run that is interrupted can be taken up again with `--onto`."""
+    """Write the results so far: an interrupted run can be resumed with `--onto`."""
     if options.json:
         reached = [{**asdict(goal), "met": goal.met} for goal in goals(results, systems)]
         options.json.write_text(json.dumps({**results.to_dict(), "goals": reached}, indent=1) + "\n", "utf-8")
@@ -75,41 +75,41 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m bench", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--only", default="", help=f"some of the work, with commas: {', '.join(WORKS)}")
+    parser.add_argument("--only", default="", help=f"workloads, separated by commas: {', '.join(WORKS)}")
     parser.add_argument(
-        "--peers", default="", help="some of the systems, with commas; Recto is always among them"
+        "--peers", default="", help="systems, separated by commas; Recto is always included"
     )
     parser.add_argument(
         "--sizes",
         default="1000,10000,100000",
-        help="chunks of the searches, with commas (default %(default)s)",
+        help="index sizes for searches, separated by commas (default %(default)s)",
     )
     parser.add_argument(
         "--embed",
         default="100,1000",
-        help="chunks of the index runs that embed, the last of them once (default %(default)s)",
+        help="sizes of index runs with embedding; 1000 and more run once (default %(default)s)",
     )
     parser.add_argument(
         "--rounds", type=int, default=7, help="rounds of each measurement (default %(default)s)"
     )
     parser.add_argument(
-        "--limit", type=float, default=300, help="seconds that making an index may take (default %(default)s)"
+        "--limit", type=float, default=300, help="maximum seconds to make an index (default %(default)s)"
     )
     parser.add_argument(
-        "--book", type=Path, help="the book to take the passages from, instead of the sample book"
+        "--book", type=Path, help="use this book instead of the sample book"
     )
     parser.add_argument(
         "--corpora",
         type=Path,
         default=os.environ.get("RECTO_CORPORA"),
-        help="where books and eval are (RECTO_CORPORA)",
+        help="directory with books/ and eval/ (RECTO_CORPORA)",
     )
     parser.add_argument(
-        "--cache", type=Path, default=home / "bench", help="a directory that keeps environments and vectors"
+        "--cache", type=Path, default=home / "bench", help="directory that caches environments and vectors"
     )
-    parser.add_argument("--whole", action="store_true", help="quality on all pages and whole corpora: slow")
+    parser.add_argument("--whole", action="store_true", help="all pages and whole corpora (slow)")
     parser.add_argument(
-        "--quick", action="store_true", help="a few minutes: small sizes, three rounds, little of the quality"
+        "--quick", action="store_true", help="a few minutes: small sizes, three rounds, less quality"
     )
     parser.add_argument(
         "--threads",
@@ -120,14 +120,14 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--onto",
         type=Path,
-        help="add to the figures that an earlier run wrote to this file; give the same systems, as ratios are those of a run",
+        help="add to the figures of an earlier run in this file; use the same systems",
     )
     parser.add_argument("--svg", type=Path, help="write the chart to this file")
-    parser.add_argument("--docs", action="store_true", help=f"put the tables into {PAGE.relative_to(ROOT)}")
+    parser.add_argument("--docs", action="store_true", help=f"write the tables into {PAGE.relative_to(ROOT)}")
     options = parser.parse_args(arguments)
     options.only = [name.strip() for name in options.only.split(",") if name.strip()] or list(WORKS)
     if unknown := [name for name in options.only if name not in WORKS]:
-        parser.error(f"there is no work {', '.join(unknown)}; work: {', '.join(WORKS)}")
+        parser.error(f"there is no workload {', '.join(unknown)}; workloads: {', '.join(WORKS)}")
     options.sizes, options.embed = _numbers(options.sizes), _numbers(options.embed)
     if options.quick:
         options.sizes, options.embed, options.rounds = (1000,), (32,), 3
@@ -142,7 +142,7 @@ def run(
     results: Results,
     scratch: Path,
 ) -> None:
-    """Do the work, one kind after the other."""
+    """Run the workloads, one after the other."""
     settings = Settings("local", "edge", scratch / "home", threads=options.threads)
     embedder = open_embedder(settings, print)
     if not isinstance(embedder, LocalEmbedder):
@@ -151,7 +151,7 @@ def run(
         source = open_book(options.book) if options.book else sample_source()
         book = take_in(source, load_suites(*SUITES), vectors, 10 if options.quick else 40)
         results.about["book"] = (
-            f"{book.name}, {len(book.passages)} passages; filtered questions ask for {book.share:.0%} of it"
+            f"{book.name}, {len(book.passages)} chunks; filtered queries search {book.share:.0%} of it"
         )
         bench = Bench(
             systems,
@@ -181,7 +181,7 @@ def _measure(bench: Bench, options: argparse.Namespace, listing: Listing) -> Non
 def _parts(
     bench: Bench, options: argparse.Namespace, listing: Listing
 ) -> Iterator[tuple[str, Callable[[], None]]]:
-    """Name the work that each part belongs to; what came of a part is written before the next begins."""
+    """Yield each part with its workload; the results of a part are saved before the next one begins."""
     yield "install", lambda: installing.run(bench, listing)
     yield "cold", lambda: starting.run(bench, _MODEL_SIZE)
     yield "query", lambda: querying.run(bench, _MODEL_SIZE, model=True)
@@ -194,7 +194,7 @@ def _parts(
         )
     for size in options.embed:
         yield "index", partial(indexing.run, bench, size, 1 if size >= 1000 else bench.rounds)
-    if "quality" in options.only:  # taking the books from the shelf is work, too
+    if "quality" in options.only:  # reading the books takes time, too
         yield from (("quality", part) for part in _quality(bench, options))
 
 
@@ -203,7 +203,7 @@ def _quality(bench: Bench, options: argparse.Namespace) -> Iterator[Callable[[],
     if evaluation and (evaluation / "scifact").is_dir():
         yield partial(scifact.run, bench, evaluation / "scifact", quick=options.quick)
     else:
-        yield lambda: bench.notify("SciFact is not there and left out.")
+        yield lambda: bench.notify("SciFact does not exist: skipped.")
     for book in pipelines.books(bench, sample_alone=options.quick):
         yield partial(pipelines.run, bench, book)
     if evaluation and (evaluation / "chroma_chunking").is_dir() and not options.quick:
@@ -226,7 +226,7 @@ def _about(
         "machine": f"{machine}, Python {platform.python_version()}",
         "date": datetime.now(UTC).date().isoformat(),
         "rounds": options.rounds,
-        "load of the machine at the beginning": f"{os.getloadavg()[0]:.1f}",
+        "load average at the beginning": f"{os.getloadavg()[0]:.1f}",
         "versions": versions,
     }
 
@@ -250,5 +250,5 @@ def _numbers(text: str) -> tuple[int, ...]:
     try:
         return tuple(int(part) for part in text.split(",") if part.strip())
     except ValueError:
-        print(f"{text!r} is not a list of numbers with commas", file=sys.stderr)
+        print(f"{text!r} is not a list of numbers separated by commas", file=sys.stderr)
         raise SystemExit(2) from None

@@ -1,4 +1,4 @@
-"""One virtual environment for each system, built once with exact versions and kept in a cache."""
+"""Build a virtual environment for each system, once, with exact versions."""
 
 from __future__ import annotations
 
@@ -16,11 +16,8 @@ from bench.peers.listing import SELF, Listing, System
 
 ROOT = Path(__file__).parent.parent.parent
 _DONE = "recto-bench.json"
-_INSTALL = (
-    "--compile-bytecode",
-    "--link-mode",
-    "copy",
-)  # as pip does; and NLTK, which LlamaIndex uses, refuses files with two names
+# As pip does; besides, NLTK, which LlamaIndex uses, rejects hard links.
+_INSTALL = ("--compile-bytecode", "--link-mode", "copy")
 _VERSIONS = """
 import json, sys
 from importlib.metadata import distributions
@@ -30,7 +27,7 @@ print(json.dumps({found.metadata["Name"].lower(): found.version for found in dis
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """An interpreter with a system in it, what is installed there, and how large that is."""
+    """An interpreter with a system, the installed versions, and their size."""
 
     python: Path
     path: tuple[Path, ...]
@@ -38,7 +35,7 @@ class Environment:
     size: int
 
     def variables(self) -> dict[str, str]:
-        """Return the process environment: nothing of the caller's Python, no telemetry, no network."""
+        """Return the process environment: without the caller's Python settings, telemetry and network."""
         mine = {
             name: value
             for name, value in os.environ.items()
@@ -59,22 +56,22 @@ class Environment:
 
 
 def here() -> Environment:
-    """Return the running interpreter as Recto's environment: for a trial, not for figures of size."""
+    """Return the running interpreter as Recto's environment: for trials, not for sizes."""
     return Environment(Path(sys.executable), (ROOT, ROOT / "src"), {}, 0)
 
 
 def build(system: System, listing: Listing, cache: Path) -> Environment:
-    """Install a system with the shared model, or take what was installed before."""
+    """Install a system with the shared model, or reuse an installed one."""
     needs = [*listing.model, *system.needs]
-    # Recto's own is made anew at every run: its sources change and its version does not.
+    # Recto is installed again for every run: its sources change, but its version does not.
     folder = _install(system.name, needs, listing, cache, fresh=system.name == SELF)
-    # Recto is imported as it was installed; the others get its embedder, which needs nothing else, from the sources.
+    # Recto is imported as installed; the other systems import its embedder from the sources.
     path = (ROOT,) if system.name == SELF else (ROOT, ROOT / "src")
     return _described(folder, path)
 
 
 def build_alone(system: System, listing: Listing, cache: Path) -> Environment:
-    """Install a system with the local embedder that its own documentation names."""
+    """Install a system with the local embedder that its documentation names."""
     return _described(_install(f"{system.name}-alone", system.alone, listing, cache, fresh=False), ())
 
 

@@ -1,4 +1,4 @@
-"""What was measured: values in rounds, their medians and spreads, and ratios that are taken within a round."""
+"""The measured values of each round, their medians and ranges, and ratios within a round."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from statistics import median
 from typing import Any, Literal
 
 Better = Literal["less", "more"]
-_MOST = 1000.0  # times that one figure is counted as better than another
+_MOST = 1000.0  # the largest ratio that is reported
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,13 +21,13 @@ class Spread:
 
 
 def spread(values: Sequence[float]) -> Spread | None:
-    """Return the median and the range; None where nothing was measured."""
+    """Return the median and the range; None without values."""
     return Spread(median(values), min(values), max(values)) if values else None
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One system's values for one piece of work, a value a round; `why` says why there are none."""
+    """One system's values for one workload, one for each round; `why` says why there are none."""
 
     work: str
     system: str
@@ -40,14 +40,15 @@ class Figure:
 
     @property
     def wall(self) -> Spread | None:
-        """The values in short."""
+        """The median and the range."""
         return spread(self.values)
 
 
 def ratio(mine: Figure, theirs: Figure) -> Spread | None:
-    """Say how many times better `mine` is than `theirs`, round by round, so that a slow moment of the machine drops out.
+    """Return how many times better `mine` is than `theirs`, paired by round to cancel out slow moments.
 
-    What was nothing in a round, or less, counts as a thousandth of the other: leaving the round out would favour the other side.
+    A value of zero or less counts as a thousandth of the other: skipping the round would favour the other
+    side.
     """
     pairs = list(zip(mine.values, theirs.values, strict=False))
     if mine.better == "less":
@@ -56,19 +57,19 @@ def ratio(mine: Figure, theirs: Figure) -> Spread | None:
 
 
 def cpu_ratio(mine: Figure, theirs: Figure) -> Spread | None:
-    """Say how many times less of the processor `mine` takes, round by round; a busy machine moves this less than the clock."""
+    """Return how many times less CPU time `mine` takes, paired by round; a busy machine changes it little."""
     return spread([their / my for my, their in zip(mine.cpu, theirs.cpu, strict=False) if my > 0])
 
 
 @dataclass(slots=True)
 class Results:
-    """All figures of a run, and what must be known to read them."""
+    """All figures of a run, and what is needed to read them."""
 
     about: dict[str, Any]
     figures: list[Figure] = field(default_factory=list)
 
     def add(self, figure: Figure) -> None:
-        """Take in a figure, in place of an earlier one of the same work and system."""
+        """Add a figure, or replace an earlier one of the same workload and system."""
         for number, known in enumerate(self.figures):
             if (known.work, known.system) == (figure.work, figure.system):
                 self.figures[number] = figure
@@ -80,17 +81,17 @@ class Results:
         return {"about": self.about, "figures": [asdict(figure) for figure in self.figures]}
 
     def take(self, data: dict[str, Any]) -> None:
-        """Take in the figures of an earlier run, and what that run tells of systems that are not in this one."""
+        """Add the figures of an earlier run, and the versions of its systems."""
         self.about["versions"] = {**data["about"].get("versions", {}), **self.about.get("versions", {})}
         for fields in data["figures"]:
             self.add(Figure(**{**fields, "values": tuple(fields["values"]), "cpu": tuple(fields["cpu"])}))
 
     def works(self) -> list[str]:
-        """Name the pieces of work in the order in which they were done."""
+        """Return the workloads in the order in which they ran."""
         return list(dict.fromkeys(figure.work for figure in self.figures))
 
     def of(self, work: str) -> dict[str, Figure]:
-        """Return the figures of one piece of work by system."""
+        """Return the figures of one workload by system."""
         return {figure.system: figure for figure in self.figures if figure.work == work}
 
     def get(self, work: str, system: str) -> Figure | None:

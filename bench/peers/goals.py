@@ -1,4 +1,4 @@
-"""What Recto sets out to reach, beside what it reaches: a goal that is missed is shown as missed."""
+"""The goals of Recto and what it reaches; a missed goal is shown as missed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Relation = Literal["at least", "at most"]
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """A goal, the figure that was reached, and what it was measured against."""
+    """A goal, the reached figure, and the system that it was compared with."""
 
     text: str
     relation: Relation
@@ -26,7 +26,7 @@ class Goal:
 
     @property
     def met(self) -> bool:
-        """Whether the median is on the right side."""
+        """Whether the median reaches the goal."""
         return (
             self.reached.middle >= self.wanted
             if self.relation == "at least"
@@ -35,7 +35,7 @@ class Goal:
 
 
 def goals(results: Results, systems: tuple[System, ...]) -> list[Goal]:
-    """Return the goals that the figures of a run can tell something about."""
+    """Return the goals that the figures of a run can decide."""
     return list(_goals(results, systems))
 
 
@@ -56,7 +56,7 @@ def _goals(results: Results, systems: tuple[System, ...]) -> Iterator[Goal]:
             )
         elif "added to the same engine calls" in work:
             yield from _lead(
-                results, work, thin, f"{work.capitalize()}: times as little as the best framework", 3
+                results, work, thin, f"{work.capitalize()}: times less than the best framework", 3
             )
         elif work.startswith("query, ") and "whole" in work:
             yield from _cost(
@@ -71,7 +71,7 @@ def _goals(results: Results, systems: tuple[System, ...]) -> Iterator[Goal]:
 
 
 def _best(results: Results, work: str, names: set[str]) -> tuple[Figure, Figure] | None:
-    """Return Recto's figure and that of the best of the others."""
+    """Return Recto's figure and that of the best other system."""
     mine = results.get(work, SELF)
     others = [figure for name in sorted(names) if (figure := results.get(work, name))]
     if mine is None or not others:
@@ -102,7 +102,7 @@ def _small(results: Results, work: str, names: set[str]) -> Iterator[Goal]:
 
 
 def _growth(results: Results) -> Iterator[Goal]:
-    """Compare the smallest with the largest size of a run; the goals are set for 1 000 and 100 000."""
+    """Compare the smallest with the largest size of a run; the goals are for 1 000 and 100 000."""
     small, large = 1000, 100_000
     named: list[tuple[Callable[[int], str], str, float]] = [
         (

@@ -1,4 +1,4 @@
-"""The systems of the comparison, as `systems.toml` lists them."""
+"""The compared systems, as listed in `systems.toml`."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ LIMIT = "bare"
 EXACT = "numpy"
 
 Kind = Literal["peer", "framework", "thin", "limit"]
-"""A limit is what cannot be beaten; a thin one is a framework around the limit, and takes part in searches alone."""
+"""A limit cannot be beaten; a thin system is a framework around a limit, and is measured in searches only."""
 
 
 @dataclass(frozen=True, slots=True)
 class System:
-    """A system: what is installed for it, what drives it, and what a reader should know."""
+    """A system: its packages, its runner, and a note for readers."""
 
     name: str
     title: str
@@ -32,15 +32,16 @@ class System:
 
     @property
     def is_peer(self) -> bool:
-        """Whether a user might take it instead of Recto."""
+        """Whether a user might choose it instead of Recto."""
         return self.name != SELF and self.kind in {"peer", "framework"}
 
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """All systems, the packages of the model that they share, and the exact version of every package.
+    """All systems, the packages of the shared model, and the exact version of every package.
 
-    `hybrid` are the frameworks with a hybrid retriever, for `bench.books`; `overrides` are versions installed against a package's metadata.
+    `hybrid` are the frameworks with a hybrid retriever, for `bench.books`. `overrides` are versions that
+    override a package's metadata.
     """
 
     systems: tuple[System, ...]
@@ -50,7 +51,7 @@ class Listing:
     overrides: tuple[str, ...]
 
     def chosen(self, names: str) -> tuple[System, ...]:
-        """Return the systems of a list with commas, or all; a name that is not known is refused."""
+        """Return the systems named in a comma-separated list, or all; raise if a name is unknown."""
         if not names:
             return self.systems
         known = {system.name: system for system in self.systems}

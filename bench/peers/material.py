@@ -1,4 +1,4 @@
-"""What all systems are given: passages of a book in any number, questions, and vectors made once."""
+"""The data for all systems: any number of chunks of a book, queries, and precomputed vectors."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from recto.book.parsing.formats import read
 from recto.protocols import Source
 from recto.types import Chunk
 
-_NOISE = 0.35  # length of what is added to a real vector to make another one near it: the copy's cosine to it is about 0.94
+_NOISE = 0.35  # length of the noise in the vector of a copy: its cosine to the original is about 0.94
 _SEED = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Material:
-    """Passages and vectors of one size, as files."""
+    """Chunks and vectors of one size, as files."""
 
     size: int
     folder: Path
@@ -31,13 +31,13 @@ class Material:
 
     @property
     def pieces(self) -> Path:
-        """The passages, one a line."""
+        """The file with one chunk per line."""
         return self.folder / "pieces.jsonl"
 
 
 @dataclass(frozen=True, slots=True)
 class Book:
-    """A book's passages, questions about it, and the module that filtered questions are narrowed to."""
+    """A book's chunks, queries about it, and the module for filtered queries."""
 
     name: str
     passages: tuple[EmbeddingInput, ...]
@@ -47,7 +47,7 @@ class Book:
 
 
 def take_in(source: Source, asked: Sequence[Asked], vectors: Vectors, most: int) -> Book:
-    """Read and divide a book; questions are taken evenly from the whole list."""
+    """Read and chunk a book; take queries evenly from the whole list."""
     passages = [
         passage
         for page in source.pages()
@@ -56,7 +56,7 @@ def take_in(source: Source, asked: Sequence[Asked], vectors: Vectors, most: int)
         )
     ]
     step = max(1, len(asked) // most)
-    # Copies do not change a module's share, so one near a fifth of the book stands for a filter at every size.
+    # Copies do not change the share of a module: filter by one with about a fifth of the book at every size.
     counts = Counter(passage.chunk.module_name for passage in passages)
     module = min(counts, key=lambda name: (abs(counts[name] / len(passages) - 0.2), name))
     questions = tuple(question.text for question in asked[::step][:most])
@@ -64,13 +64,13 @@ def take_in(source: Source, asked: Sequence[Asked], vectors: Vectors, most: int)
 
 
 def make(book: Book, size: int, vectors: Vectors, scratch: Path) -> Material:
-    """Write so many passages with their vectors; beyond the book's own, copies with a line of their own and a vector near by."""
+    """Write a number of chunks with vectors; beyond the book's size, modified copies with a nearby vector."""
     import numpy as np
 
     folder = scratch / f"material-{size}"
     folder.mkdir(parents=True, exist_ok=True)
     base = book.passages[: min(size, len(book.passages))]
-    known = vectors.documents([passage.embedded for passage in base], f"passages of {book.name}")
+    known = vectors.documents([passage.embedded for passage in base], f"chunks of {book.name}")
     asked = vectors.questions(list(book.questions), f"questions about {book.name}")
     rows = np.empty((size + len(asked), known.shape[1]), np.float32)
     names = []
@@ -93,7 +93,7 @@ def make(book: Book, size: int, vectors: Vectors, scratch: Path) -> Material:
 def make_given(
     texts: dict[str, str], questions: Sequence[str], vectors: Vectors, scratch: Path, name: str
 ) -> Material:
-    """Write texts that are passages already, by their ids, and questions about them; a text too long for the model is cut for all alike."""
+    """Write texts by their ids, and queries about them; texts that are too long are cut for all systems."""
     import numpy as np
 
     folder = scratch / f"material-{name}"

@@ -1,4 +1,4 @@
-"""The driver's side of the conversation with a runner."""
+"""Start the runners of the systems and exchange JSON lines with them."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _TAIL = 1500
 
 
 class Refused(Exception):
-    """A system could not do what it was asked; the message is its own."""
+    """A system failed; the message is its own."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cold:
-    """What a fresh process took: seconds until its answer, seconds of the processor, and the ids it found."""
+    """The result of a fresh process: seconds until its answer, CPU seconds, and the found ids."""
 
     wall: float
     cpu: float
@@ -33,11 +33,11 @@ class Cold:
 
 
 class Conversation:
-    """A runner that is asked one thing after the other."""
+    """A runner process that executes one command after the other."""
 
     def __init__(self, system: System, environment: Environment, scratch: Path) -> None:
         self._system = system
-        # Open as long as the process is; `close` closes both.
+        # Open as long as the process runs; `close` closes both.
         self._errors = tempfile.TemporaryFile("w+", encoding="utf-8", dir=scratch)  # noqa: SIM115
         self._process = subprocess.Popen(
             _command(system, environment, "talk"),
@@ -51,12 +51,12 @@ class Conversation:
         )
 
     def ask(self, do: str, **order: Any) -> dict[str, Any]:
-        """Give an order and wait for its answer."""
+        """Send a command and wait for its result."""
         self.begin(do, **order)
         return self.end()
 
     def begin(self, do: str, **order: Any) -> None:
-        """Give an order; others may be given theirs before this one is answered."""
+        """Send a command without waiting, so that several runners can work at the same time."""
         assert self._process.stdin is not None
         try:
             self._process.stdin.write(json.dumps({"do": do, **order}) + "\n")
@@ -65,7 +65,7 @@ class Conversation:
             raise Refused(self._last_words()) from None
 
     def end(self) -> dict[str, Any]:
-        """Wait for an answer."""
+        """Wait for a result."""
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line:
@@ -76,7 +76,7 @@ class Conversation:
         return answer
 
     def close(self) -> None:
-        """Say goodbye; whoever does not leave is shown out."""
+        """Ask the runner to exit; kill it if it does not."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         try:
@@ -90,23 +90,23 @@ class Conversation:
         self._errors.close()
 
     def __enter__(self) -> Self:
-        """Use it in a `with` block."""
+        """Return itself."""
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Close it."""
+        """Close the runner."""
         self.close()
 
     def _last_words(self) -> str:
         self._errors.seek(0)
         said = self._errors.read()[-_TAIL:].strip()
-        return f"{self._system.name} ended: {said.splitlines()[-1] if said else 'it said nothing'}"
+        return f"{self._system.name} ended: {said.splitlines()[-1] if said else 'no message'}"
 
 
 def cold(system: System, environment: Environment, scratch: Path, arguments: Sequence[str]) -> Cold:
-    """Start a process that answers one question, and measure it from the outside."""
+    """Start a process that answers one query, and measure it from the outside."""
     with tempfile.TemporaryFile("w+", encoding="utf-8", dir=scratch) as errors:
         began = perf_counter()
         process = subprocess.Popen(
@@ -119,7 +119,7 @@ def cold(system: System, environment: Environment, scratch: Path, arguments: Seq
         )
         assert process.stdout is not None
         lines = iter(process.stdout.readline, "")
-        # A library may print lines of its own before the answer.
+        # A library may print lines before the answer.
         answer = next((line for line in lines if line.startswith("[")), "")
         wall = perf_counter() - began
         process.stdout.close()

@@ -1,4 +1,4 @@
-"""What the pieces of work share: systems in their environments, the book, scratch space, and indexes that are made once."""
+"""What all workloads share: systems in their environments, the book, scratch space, and indexes."""
 
 from __future__ import annotations
 
@@ -47,17 +47,17 @@ class Bench:
 
     @property
     def home(self) -> Path:
-        """Where the embedder keeps its weights as they are used, as in any home that has an index."""
+        """The directory in which the embedder caches its weights, as in a home with an index."""
         home = self.scratch / "home"
         home.mkdir(exist_ok=True)
         return home
 
     def notify(self, text: str) -> None:
-        """Say what is being done."""
+        """Print what is being done."""
         print(text, file=sys.stderr, flush=True)
 
     def material(self, size: int) -> Material:
-        """Return passages of one size."""
+        """Return chunks of one size."""
         if size not in self._materials:
             self._materials[size] = make(self.book, size, self.vectors, self.scratch)
         return self._materials[size]
@@ -69,11 +69,11 @@ class Bench:
     def embed(
         self, talk: Conversation, how: str, folder: Path | str = "", threads: int | None = None
     ) -> None:
-        """Give a system its embedding."""
+        """Set the embedding of a system."""
         talk.ask("embed", how=how, folder=str(folder), home=str(self.home), threads=threads or self.threads)
 
     def index(self, system: System, size: int) -> tuple[Path | None, str]:
-        """Return a system's index of one size, made from vectors that are known, or why there is none."""
+        """Return a system's index of one size, made from precomputed vectors, or why there is none."""
         if (system.name, size) not in self._indexes:
             self._indexes[system.name, size] = self._make(system, size)
         folder, _, why = self._indexes[system.name, size]
@@ -109,7 +109,7 @@ class Bench:
 
     @contextmanager
     def opened(self, size: int, how: str, work: str, unit: str) -> Iterator[dict[str, Conversation]]:
-        """Open an index in every system, each in a process of its own; those that cannot are noted and left out."""
+        """Open an index in every system, each in its own process; failures are recorded."""
         with ExitStack() as stack:
             talks: dict[str, Conversation] = {}
             for system in self.systems:
@@ -129,7 +129,7 @@ class Bench:
 
 
 def in_turn(rounds: int, jobs: dict[str, Callable[[], Any]]) -> tuple[dict[str, list[Any]], dict[str, str]]:
-    """Let all do their job in every round, each time beginning with another; return the answers, and why some gave up."""
+    """Run all jobs in every round, starting with another one each time; return results and failures."""
     answers: dict[str, list[Any]] = {name: [] for name in jobs}
     failed: dict[str, str] = {}
     names = list(jobs)

@@ -1,4 +1,4 @@
-"""The figures as Markdown: what was run, the goals, and a table for each piece of work."""
+"""Format the figures as Markdown: the environment, the goals, and a table for each workload."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ def markdown(results: Results, systems: tuple[System, ...]) -> str:
 
 
 def into(text: str, report: str, start: str = START, end: str = END) -> str:
-    """Put a report between the markers of a page."""
+    """Replace the text between the markers of a page by a report."""
     before, found, rest = text.partition(start)
     _, closed, after = rest.partition(end)
     if not found or not closed:
-        raise SystemExit(f"The page has no place for the figures: it needs {start} and {end}.")
+        raise SystemExit(f"The page has no markers for the figures: add {start} and {end}.")
     return f"{before}{start}\n\n{report.strip()}\n\n{end}{after}"
 
 
 def about(results: Results, systems: tuple[System, ...]) -> str:
-    """Return machine, date and versions."""
+    """Return the machine, the date and the versions."""
     versions = results.about.get("versions", {})
     lines = [f"- {name}: {value}" for name, value in results.about.items() if name != "versions"]
     lines += [
@@ -43,7 +43,7 @@ def about(results: Results, systems: tuple[System, ...]) -> str:
 
 
 def goal_table(found: Sequence[Goal], titles: dict[str, str]) -> str:
-    """Return the goals with what was reached."""
+    """Return the goals and what was reached."""
     rows = []
     for goal in found:
         sign = "≥" if goal.relation == "at least" else "≤"
@@ -60,11 +60,11 @@ def goal_table(found: Sequence[Goal], titles: dict[str, str]) -> str:
     return table(["goal", "against", "wanted", "reached (range)", "by CPU time", "met"], rows)
 
 
-_EXTRA = {"p95": "p95", "packages": "packages", "rss": "all resident, MB", "agreement": "same as exact"}
+_EXTRA = {"p95": "p95", "packages": "packages", "rss": "RSS, MB", "agreement": "recall"}
 
 
 def work_table(figures: dict[str, Figure], titles: dict[str, str]) -> str:
-    """Return the systems' figures for one piece of work, best first, each with what Recto is worth beside it."""
+    """Return the systems' figures for one workload, best first, each with its ratio to Recto."""
     measured = sorted((figure for figure in figures.values() if figure.values), key=_order)
     if not measured:
         return table(
@@ -86,7 +86,7 @@ def work_table(figures: dict[str, Figure], titles: dict[str, str]) -> str:
 
 
 def _columns(measured: Sequence[Figure], mine: Figure | None) -> list[tuple[str, Callable[[Figure], str]]]:
-    """Return the heads of a table's columns, and what each shows of a figure."""
+    """Return the headings of a table's columns, and a function that formats each cell."""
     unit = measured[0].unit
     if any("lead" in figure.more for figure in measured):
         return [("mean", lambda figure: f"{figure.values[0]:.3f}"), ("Recto minus it (95 %)", _lead)]
@@ -139,7 +139,7 @@ def _order(figure: Figure) -> float:
 
 
 def spread(found: Spread | None) -> str:
-    """Return a median with its range, or alone where there was one round."""
+    """Return a median with its range, or alone if there was one round."""
     if found is None:
         return "–"
     if found.low == found.high:
@@ -148,12 +148,12 @@ def spread(found: Spread | None) -> str:
 
 
 def number(value: float) -> str:
-    """Return a number with three digits that count."""
+    """Format a number with three significant digits."""
     return f"{value:.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
 def shown(text: str) -> str:
-    """Return a message so that it fits a cell."""
+    """Format a message for a cell."""
     line = " ".join(text.split()).replace("|", "/")
     return line if len(line) <= 120 else f"{line[:119]}…"
 

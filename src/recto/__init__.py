@@ -27,9 +27,8 @@ if TYPE_CHECKING:
         Unreachable,
     )
     from recto.evaluation.binding import Missing
-    from recto.evaluation.measures import Judged, Measure
+    from recto.evaluation.measures import Judged, Measure, ScoreEstimate
     from recto.evaluation.runs import FoundChunk, QueryResult, Run
-    from recto.evaluation.statistics import ScoreEstimate
     from recto.evaluation.suites import Expectation, Suite, load_suite
     from recto.indexing.indexer import IndexProgress, IndexReport
     from recto.indexing.planner import PagePlan, PageState, Plan
@@ -106,9 +105,8 @@ _MODULES = {
         "Unreachable",
     ),
     "recto.evaluation.binding": ("Missing",),
-    "recto.evaluation.measures": ("Judged", "Measure"),
+    "recto.evaluation.measures": ("Judged", "Measure", "ScoreEstimate"),
     "recto.evaluation.runs": ("FoundChunk", "QueryResult", "Run"),
-    "recto.evaluation.statistics": ("ScoreEstimate",),
     "recto.evaluation.suites": ("Expectation", "Suite", "load_suite"),
     "recto.indexing.indexer": ("IndexProgress", "IndexReport"),
     "recto.indexing.planner": ("PagePlan", "PageState", "Plan"),

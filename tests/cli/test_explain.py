@@ -59,7 +59,7 @@ def test_json(house: Path) -> None:
         "load the model",
         "embed",
         "search",
-        "look for the expected place",
+        "find the expected page",
     }
 
 

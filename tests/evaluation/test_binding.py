@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recto.evaluation.binding import PassageFinder, bind
+from recto.evaluation.binding import bind, find_passages
 from recto.evaluation.measures import Measure
 from recto.evaluation.suites import Expectation, Suite
 from recto.protocols import Index
@@ -150,8 +150,13 @@ def test_passages_are_found_across_chunks(index: Index, passage: str, found: set
     assert question.measured == bool(found)
 
 
+def find(passage: str, chunks: list[Chunk]) -> frozenset[str]:
+    parts = [(one.chunk_index, one.id, "".join(one.text.split())) for one in chunks]
+    return find_passages([passage], [parts])[passage]
+
+
 @given(st.integers(0, 10_000))
-def test_any_passage_of_a_page_is_found_where_it_stands(seed: int) -> None:
+def test_any_passage_of_a_page_is_found_in_all_of_its_chunks(seed: int) -> None:
     numbers = random.Random(seed)
     words = ["".join(numbers.choices("ab", k=numbers.randint(1, 6))) for _ in range(60)]
     cuts = sorted(numbers.sample(range(1, 60), 3))
@@ -160,43 +165,21 @@ def test_any_passage_of_a_page_is_found_where_it_stands(seed: int) -> None:
     start = numbers.randrange(60)
     end = numbers.randint(start + 1, 60)
     touched = {
-        number
+        chunks[number].id
         for number, piece in enumerate(pieces)
         for place in [sum(map(len, pieces[:number]))]
         if place < end and place + len(piece) > start
     }
-    finder = PassageFinder([passage := " ".join(words[start:end])])
     numbers.shuffle(chunks)
-    for one in chunks:
-        finder.look(one)
-    found = finder.found()[passage]
-    if len(touched) <= 2:
-        assert {one.id for one in chunks if one.chunk_index in touched} <= found
-    dense = ["".join(piece) for piece in pieces]
-    for one in chunks:
-        if one.id in found:  # it is there: whole, or together with a neighbour
-            near = [number for number in (one.chunk_index, one.chunk_index - 1) if number >= 0]
-            assert any("".join(words[start:end]) in "".join(dense[number : number + 2]) for number in near)
+    assert touched <= find(" ".join(words[start:end]), chunks)
+
+
+def test_a_passage_is_not_found_across_a_missing_chunk() -> None:
+    chunks = [chunk(0, text="one two"), chunk(2, text="three four")]
+    assert not find("two three", chunks)
 
 
 def test_overlapping_chunks_hold_a_passage_together() -> None:
-    text = [
-        "one",
-        "two",
-        "three",
-        "four",
-        "five",
-        "six",
-        "seven",
-        "eight",
-        "nine",
-        "ten",
-        "eleven",
-        "twelve",
-        "thirteen",
-    ]
-    chunks: list[Chunk] = [chunk(0, text=" ".join(text[:8])), chunk(1, text=" ".join(text[6:]))]
-    finder = PassageFinder([passage := " ".join(text[2:12])])
-    for one in chunks:
-        finder.look(one)
-    assert finder.found()[passage] == {one.id for one in chunks}
+    words = [str(number) for number in range(1000, 1013)]
+    chunks = [chunk(0, text=" ".join(words[:8])), chunk(1, text=" ".join(words[6:]))]
+    assert find(" ".join(words[2:12]), chunks) == {one.id for one in chunks}

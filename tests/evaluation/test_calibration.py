@@ -16,7 +16,7 @@ from recto._util.numbers import percentile
 from recto.book.sources.tree import open_book
 from recto.errors import CollectionEmpty, ConfigurationError, EmbeddingError
 from recto.evaluation import calibration as module
-from recto.evaluation.calibration import all_probes, auroc, calibrate, off_topic_probes
+from recto.evaluation.calibration import all_probes, auroc, calibrate, off_topic_queries
 from recto.indexing.indexer import IndexJob, index_book
 from recto.protocols import Embedder
 from recto.search.retriever import Retriever
@@ -88,8 +88,8 @@ def test_the_model_and_the_engine_are_asked_once(house: Path, embedder: Embedder
 
 def test_questions_that_the_book_speaks_of_are_left_out() -> None:
     about_bread = [chunk(0, text="A sourdough loaf needs time.")]
-    asked = {probe.ask for probe in off_topic_probes(about_bread)}
-    everything = {probe.ask for probe in all_probes()}
+    asked = set(off_topic_queries(about_bread))
+    everything = set(all_probes())
     assert "How long should sourdough bread rest before baking?" in everything
     assert "How long should sourdough bread rest before baking?" not in asked
     assert len(asked) == 32
@@ -98,18 +98,17 @@ def test_questions_that_the_book_speaks_of_are_left_out() -> None:
 def test_the_list_of_questions_is_of_use() -> None:
     probes = all_probes()
     assert len(probes) >= 60
-    assert len({probe.ask for probe in probes}) == len(probes)
-    for probe in probes:
-        assert probe.subject
-        assert all(word.isalpha() and word.islower() for word in probe.subject), probe
-    lengths = [len(probe.ask) for probe in probes]
+    for query, subject in probes.items():
+        assert subject
+        assert all(word.isalpha() and word.islower() for word in subject), query
+    lengths = list(map(len, probes))
     assert min(lengths) < 15
     assert max(lengths) > 80
 
 
 def test_a_book_about_everything_cannot_be_measured(tmp_path: Path, embedder: Embedder) -> None:
     store = EdgeStore(tmp_path)
-    words = " ".join(word for probe in all_probes() for word in probe.subject)
+    words = " ".join(word for subject in all_probes().values() for word in subject)
     publish(store, "books", [chunk(0, text=words)])
     with pytest.raises(EmbeddingError, match="Too few off-topic queries"):
         calibrate(embedder, store.open("books"))

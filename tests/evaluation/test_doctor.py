@@ -13,7 +13,7 @@ from qdrant_client import QdrantClient, models
 from recto.book.sources.tree import open_book
 from recto.cli.commands.doctor import exit_code
 from recto.evaluation.calibration import calibrate
-from recto.evaluation.doctor.examination import examine
+from recto.evaluation.doctor import examine
 from recto.evaluation.doctor.findings import Finding, Severity
 from recto.indexing.indexer import IndexJob, index_book
 from recto.indexing.promotion import promote
@@ -124,12 +124,12 @@ BROKEN: dict[str, tuple[breaking.Breaker, set[str], str]] = {
         {"not_as_published", "text_not_in_source"},
         f"it is the text of {BREAD}",
     ),
-    "passages shuffled": (breaking.with_passages_shuffled(SEEDS), {"shuffled_passages", "wrong_id"}, SEEDS),
+    "passages shuffled": (breaking.with_passages_shuffled(SEEDS), {"shuffled_chunks", "wrong_id"}, SEEDS),
     "modules emptied": (breaking.without_module, {"no_module"}, "chunk"),
     "noise": (breaking.with_noise(0.05), {"vector_of_another_text"}, "chunk"),
     "a passage dropped": (
         breaking.without_a_passage,
-        {"missing_passages", "not_as_published", "changed"},
+        {"missing_chunks", "not_as_published", "changed"},
         SOIL,
     ),
 }
@@ -436,14 +436,12 @@ def test_another_pipelines_collection(
         for point in points[:6]
     ]
     foreign(qdrant, "spoilt", spoilt, embedder.dim)
-    assert {"bad_url", "repeated_passages"} <= set(bad(examined(home, "spoilt", server(qdrant))))
+    assert {"bad_url", "repeated_chunks"} <= set(bad(examined(home, "spoilt", server(qdrant))))
 
 
 def test_a_check_that_fails_costs_only_itself(house: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A payload that nobody could foresee must not end the examination."""
-    from recto.evaluation import calibration as probes
-
-    monkeypatch.setattr(probes, "heading_question", lambda chunk: 1 / 0)
+    monkeypatch.setattr("recto.evaluation.doctor.collection.heading_question", lambda chunk: 1 / 0)
     found = examined(house / "home")
     failed = named(found, "search")
     assert failed.message == "The check itself failed: ZeroDivisionError: division by zero"

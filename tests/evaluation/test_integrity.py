@@ -15,7 +15,7 @@ from recto.book.sources.tree import open_book
 from recto.evaluation.integrity import (
     IssueKind,
     Issues,
-    SourceCheck,
+    compare_with_source,
     contained,
     embedded_text,
     examine,
@@ -33,13 +33,13 @@ TORTURE = Path(__file__).parent.parent / "book" / "torture"
 SITES = Path(__file__).parent.parent / "book" / "sites"
 
 
-def passages_of(path: Path, embedder: Embedder) -> list[tuple[Chunk, str]]:
+def inputs_of(path: Path, embedder: Embedder) -> list[tuple[Chunk, str]]:
     book = open_book(path)
     found = (
         chunk_page(page, read(page), book.book, embedder.count_tokens, embedder.max_tokens, DEFAULT_SIZE)
         for page in book.pages()
     )
-    return [(passage.chunk, passage.embedded) for passages in found for passage in passages]
+    return [(one.chunk, one.embedded) for inputs in found for one in inputs]
 
 
 def corpora() -> list[Path]:
@@ -52,12 +52,10 @@ def corpora() -> list[Path]:
 )
 def test_what_reading_leaves_out_or_repeats_is_no_damage(book: Path, embedder: Embedder) -> None:
     """Entities, dropped tags, divided tables and fences, diagrams, partials: all are found at their lines."""
-    check, issues = SourceCheck(), Issues()
-    passages = passages_of(book, embedder)
-    for chunk, embedded in passages:
-        check.add(chunk)
-        assert embedded_text(chunk) == embedded
-    assert check.compare(open_book(book), issues) == len(passages) > 0
+    issues, inputs = Issues(), inputs_of(book, embedder)
+    assert all(embedded_text(chunk) == embedded for chunk, embedded in inputs)
+    chunks = [chunk for chunk, _ in inputs]
+    assert compare_with_source(chunks, open_book(book), issues) == len(chunks) > 0
     assert issues.listed() == ()
 
 
@@ -73,12 +71,10 @@ def test_partials_are_found_at_the_line_that_shows_them(tmp_path: Path, embedder
     (docs / "page.mdx").write_text(
         "import Shared from './_shared.mdx';\n\n# Page\n\nBefore it.\n\n<Shared />\n\nAfter it.\n"
     )
-    check, issues = SourceCheck(), Issues()
-    chunks = [chunk for chunk, _ in passages_of(tmp_path, embedder)]
+    issues = Issues()
+    chunks = [chunk for chunk, _ in inputs_of(tmp_path, embedder)]
     assert any("kettles" in chunk.text for chunk in chunks)
-    for chunk in chunks:
-        check.add(chunk)
-    assert check.compare(open_book(tmp_path), issues) == len(chunks)
+    assert compare_with_source(chunks, open_book(tmp_path), issues) == len(chunks)
     assert issues.listed() == ()
 
 
@@ -178,7 +174,7 @@ def test_fields_that_are_wrong(house: Path, tmp_path: Path) -> None:
 
 def test_long_heading_paths_were_shortened_and_are_known_again(tmp_path: Path, embedder: Embedder) -> None:
     (tmp_path / "page.md").write_text(f"# {'Very ' * 200}long\n\n## {'And ' * 150}on\n\nA text.\n")
-    for chunk, embedded in passages_of(tmp_path, embedder):
+    for chunk, embedded in inputs_of(tmp_path, embedder):
         assert embedded_text(chunk) == embedded
         assert embedded_text(replace(chunk, text="Another text.")) is None
 

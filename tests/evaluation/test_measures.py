@@ -11,8 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recto.errors import InvalidArgument
-from recto.evaluation.measures import DEFAULT_MEASURES, Judged, Measure, parse_measure
-from recto.evaluation.statistics import estimate, holm, p_value_of_loss
+from recto.evaluation.measures import (
+    DEFAULT_MEASURES,
+    Judged,
+    Measure,
+    estimate,
+    holm,
+    p_value_of_loss,
+    parse_measure,
+)
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # an escape that is none, in a package that ir-measures loads

@@ -1,1 +1,1 @@
-"""One small program for each system; it runs in that system's own environment and speaks JSON lines."""
+"""One small program for each system, which runs in the system's environment and exchanges JSON lines."""

@@ -1,4 +1,4 @@
-"""The limit: the tokenizer, onnxruntime and Qdrant Edge called directly, with nothing around them."""
+"""The lower limit: direct calls of the tokenizer, onnxruntime and Qdrant Edge."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _FILTERED = "module_keys"
 
 
 class Bare:
-    """What any system above this engine and this model must do at least; shape and filter are Recto's, so that the engine does the same."""
+    """The minimum work of any system with this engine and model, with Recto's schema and filter."""
 
     def load(self) -> None:
         """Import the engine."""
@@ -24,7 +24,7 @@ class Bare:
         self._edge = qdrant_edge
 
     def index(self, pieces: Sequence[Piece], folder: Path, embedding: Embedding) -> None:
-        """Embed all and write the points."""
+        """Embed all texts and write the points."""
         from recto.stores.edge.engine import field_indexes, finish_shard
 
         edge = self._edge
@@ -45,7 +45,7 @@ class Bare:
         finish_shard(shard, folder, len(points), embedding.dim)
 
     def open(self, folder: Path, embedding: Embedding) -> None:
-        """Open the shard, and the model if there is one to run."""
+        """Open the shard, and the model if needed."""
         from recto.stores.edge.engine import search_params
 
         self._shard = self._edge.EdgeShard.load(str(folder))
@@ -68,7 +68,7 @@ class Bare:
         )
 
     def found(self, answer: Any) -> Found:
-        """Name the points."""
+        """Return the ids of the points."""
         return [(str(point.id), point.payload["source"]) for point in answer]
 
 
@@ -82,7 +82,7 @@ def _payload(piece: Piece) -> dict[str, Any]:
 
 
 def _onnxruntime(embedder: Any) -> Any:
-    """Return the bare calls of the tokenizer and of onnxruntime."""
+    """Return a function that calls the tokenizer and onnxruntime directly."""
     tokens, sessions = embedder._question_tokens, embedder._sessions
 
     def question(text: str) -> list[float]:

@@ -1,4 +1,4 @@
-"""The other limit: one matrix in memory, multiplied by numpy; no engine, no payload store, nothing on disk but the arrays."""
+"""The other limit: a matrix in memory, multiplied by numpy, without an engine or payloads."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bench.peers.runners.work import Found, Piece
 
 
 class Brute:
-    """Exact search without any machinery."""
+    """Exact search by matrix multiplication."""
 
     def load(self) -> None:
         """Import numpy."""
@@ -22,14 +22,14 @@ class Brute:
         self._np = np
 
     def index(self, pieces: Sequence[Piece], folder: Path, embedding: Embedding) -> None:
-        """Embed all and write two files."""
+        """Embed all texts and write two files."""
         folder.mkdir(parents=True, exist_ok=True)
         self._np.save(folder / "vectors.npy", as_array(embedding.documents([piece.text for piece in pieces])))
         rows = [[piece.id, piece.source, piece.module, piece.text] for piece in pieces]
         (folder / "pieces.json").write_text(json.dumps(rows), "utf-8")
 
     def open(self, folder: Path, embedding: Embedding) -> None:
-        """Read both."""
+        """Read both files."""
         self._vectors = self._np.load(folder / "vectors.npy")
         self._pieces = json.loads((folder / "pieces.json").read_text("utf-8"))
         self._modules = self._np.array([module for _, _, module, _ in self._pieces])
@@ -40,14 +40,14 @@ class Brute:
         np = self._np
         scores = self._vectors @ as_array(self._embedding.query(question))
         if module is not None:
-            scores = np.where(self._modules == module, scores, -2)  # below any cosine
+            scores = np.where(self._modules == module, scores, -2)  # below every cosine
         top = min(top, len(scores))
         best = np.argpartition(-scores, top - 1)[:top]
         best = best[np.argsort(-scores[best])]
         return [(float(scores[row]), self._pieces[row]) for row in best if scores[row] >= -1]
 
     def found(self, answer: Any) -> Found:
-        """Name the rows."""
+        """Return the ids of the rows."""
         return [(piece[0], piece[1]) for _, piece in answer]
 
 

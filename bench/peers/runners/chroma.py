@@ -1,4 +1,4 @@
-"""Chroma: a persistent client and a collection with an embedding function; it has no loader and no splitter."""
+"""Chroma: a persistent client and a collection with an embedding function; no loader and no splitter."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from bench.peers.runners.embedding import Embedding, as_array
 from bench.peers.runners.speech import main
 from bench.peers.runners.work import COLLECTION, Found, Piece
 
-_WRITTEN = 5000  # it refuses more at a time
+_WRITTEN = 5000  # its limit per call
 
 
 class Chroma:
@@ -23,7 +23,7 @@ class Chroma:
         self._chromadb = chromadb
 
     def index(self, pieces: Sequence[Piece], folder: Path, embedding: Embedding) -> None:
-        """Let the collection embed and store."""
+        """Add texts, which the collection embeds and stores."""
         collection = self._collection(folder, embedding)
         for start in range(0, len(pieces), _WRITTEN):
             batch = pieces[start : start + _WRITTEN]
@@ -47,7 +47,7 @@ class Chroma:
         )
 
     def found(self, answer: Any) -> Found:
-        """Name the documents."""
+        """Return the ids of the documents."""
         return [
             (id, str(meta["source"]))
             for id, meta in zip(answer["ids"][0], answer["metadatas"][0], strict=True)
@@ -57,17 +57,17 @@ class Chroma:
         chromadb = self._chromadb
 
         class Given(chromadb.EmbeddingFunction[Any]):  # type: ignore[misc,name-defined]
-            """The model that all systems get."""
+            """The embedding model that all systems share."""
 
             def __init__(self) -> None:
                 """Nothing to set up."""
 
             def __call__(self, input: Any) -> Any:
-                """Embed passages."""
+                """Embed documents."""
                 return list(as_array(embedding.documents(list(input))))
 
             def embed_query(self, input: Any) -> Any:
-                """Embed questions."""
+                """Embed queries."""
                 return [as_array(embedding.query(text)) for text in input]
 
         settings = chromadb.Settings(anonymized_telemetry=False)

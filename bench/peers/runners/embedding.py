@@ -1,4 +1,4 @@
-"""The one embedding model that all systems get: Recto's own, or vectors that were made before, with the time spent in it."""
+"""The embedding model that all systems share: Recto's own, or precomputed vectors, with its time."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ if TYPE_CHECKING:
     from recto.protocols import Embedder
 
 Vector = list[float]
-_PROBES = frozenset({"dummy_text"})  # what LangChain embeds to learn how long a vector is
+_PROBES = frozenset({"dummy_text"})  # LangChain embeds this to find out the dimension
 _T = TypeVar("_T")
 
 
 @dataclass(slots=True)
 class Embedding:
-    """Embeds passages and questions, and adds up how long that took."""
+    """Embeds documents and queries, and sums up the time."""
 
     passages: Callable[[Sequence[str]], list[Vector]]
     question: Callable[[str], Vector]
@@ -29,11 +29,11 @@ class Embedding:
     embedder: Embedder | None = field(default=None, repr=False)
 
     def documents(self, texts: Sequence[str]) -> list[Vector]:
-        """Embed passages."""
+        """Embed documents."""
         return self._timed(lambda: self.passages(texts))
 
     def query(self, text: str) -> Vector:
-        """Embed a question."""
+        """Embed a query."""
         return self._timed(lambda: self.question(text))
 
     def _timed(self, work: Callable[[], _T]) -> _T:
@@ -45,7 +45,7 @@ class Embedding:
 
 
 def model(home: Path, threads: int, *, once: bool = False) -> Embedding:
-    """Return Recto's embedder, as a user of Recto has it."""
+    """Return Recto's embedder with its default settings."""
     from recto.api import open_embedder
     from recto.settings import Settings
 
@@ -56,7 +56,7 @@ def model(home: Path, threads: int, *, once: bool = False) -> Embedding:
 
 
 def known(folder: Path, home: Path, threads: int) -> Embedding:
-    """Return vectors that were made before; a text that is not among them is an error."""
+    """Return precomputed vectors; a text without one is an error."""
     import numpy as np
 
     vectors = np.load(folder / "vectors.npy", mmap_mode="r")
@@ -71,7 +71,7 @@ def known(folder: Path, home: Path, threads: int) -> Embedding:
 
 
 def kept(cache: Path, home: Path, threads: int) -> Embedding:
-    """Return the model behind a cache on disk, for measurements of quality alone."""
+    """Return the model with a cache on disk, for measurements of quality only."""
     from bench.vectors import Vectors
 
     made = model(home, threads)
@@ -80,7 +80,7 @@ def kept(cache: Path, home: Path, threads: int) -> Embedding:
     def passages(texts: Sequence[str]) -> list[Vector]:
         found: dict[str, Any] = {}
         long = {text for text in texts if vectors.count(text) > vectors.max_tokens}
-        # A passage that is too long is cut, as a question is.
+        # A document that is too long is cut, like a query.
         for part, embed in (
             ([*long], vectors.questions),
             ([text for text in texts if text not in long], vectors.documents),
@@ -104,12 +104,12 @@ def chosen(how: str, folder: str, home: str, threads: int) -> Embedding:
 
 
 def key(text: str) -> str:
-    """Name a text."""
+    """Return the hash of a text."""
     return hashlib.blake2b(text.encode(), digest_size=12).hexdigest()
 
 
 def _cutting(embedder: Embedder) -> Callable[[Sequence[str]], list[Vector]]:
-    """Embed passages; where one is too long for the model, do what other systems do in silence: leave the rest of it unread."""
+    """Embed documents; cut those that are too long for the model, as other systems do."""
     from recto.errors import EmbeddingError
 
     def passages(texts: Sequence[str]) -> list[Vector]:
@@ -122,7 +122,7 @@ def _cutting(embedder: Embedder) -> Callable[[Sequence[str]], list[Vector]]:
 
 
 def as_array(vectors: Any) -> Any:
-    """Return vectors as single-precision numbers."""
+    """Return vectors as a float32 array."""
     import numpy as np
 
     return np.asarray(vectors, np.float32)

@@ -1,5 +1,6 @@
-"""Haystack: a query pipeline over its in-memory store, alone or with BM25 (`hybrid`), Qdrant in local mode (`qdrant`), or Edge (`edge`).
+"""Haystack: a query pipeline over one of several stores.
 
+The store is in memory, alone or with BM25 (`hybrid`), Qdrant in local mode (`qdrant`), or Edge (`edge`).
 Annotations are evaluated here: Haystack compares the types of what it connects.
 """
 
@@ -25,7 +26,7 @@ class Haystack:
 
         @component  # type: ignore[untyped-decorator,unused-ignore]
         class Given:
-            """The model that all systems get, as a text embedder."""
+            """The shared embedding model as a text embedder."""
 
             def __init__(self, embedding: Embedding) -> None:
                 self._embedding = embedding
@@ -37,7 +38,7 @@ class Haystack:
 
         @component  # type: ignore[untyped-decorator,unused-ignore]
         class GivenDocuments:
-            """The same as a document embedder."""
+            """The shared embedding model as a document embedder."""
 
             def __init__(self, embedding: Embedding) -> None:
                 self._embedding = embedding
@@ -94,7 +95,7 @@ class Haystack:
         )
 
     def found(self, answer: Any) -> Found:
-        """Name the documents."""
+        """Return the ids of the documents."""
         return [(document.id, _source(document)) for document in answer["retriever"]["documents"]]
 
     def read(self, docs: Path, folder: Path, embedding: Embedding) -> int:
@@ -152,7 +153,7 @@ class Haystack:
 
 
 class HaystackHybrid(Haystack):
-    """The in-memory store's two retrievers, joined by reciprocal rank."""
+    """The in-memory store's two retrievers, joined by reciprocal rank fusion."""
 
     def open(self, folder: Path, embedding: Embedding) -> None:
         """Open the store and connect both retrievers to a joiner."""
@@ -206,14 +207,14 @@ class HaystackQdrant(Haystack):
 
 
 class HaystackEdge(Haystack):
-    """A component of one's own over Edge: the least that a Haystack pipeline itself adds."""
+    """A custom component over Edge: the minimum overhead of a Haystack pipeline."""
 
     def _load_store(self) -> None:
         from haystack import Document, component
 
         @component  # type: ignore[untyped-decorator,unused-ignore]
         class Thin:
-            """Asks the engine and makes documents."""
+            """A component that searches the engine and returns documents."""
 
             def __init__(self, engine: Bare) -> None:
                 self._engine = engine

@@ -1,6 +1,8 @@
-"""LangChain: its in-memory vector store, alone or with BM25 (`hybrid`), Qdrant in local mode (`qdrant`), or a thin retriever (`edge`).
+"""LangChain: a retriever over one of several stores.
 
-Files are read as `TextLoader` does and split by the recursive splitter with the sizes of LangChain's own tutorial.
+The store is in memory, alone or with BM25 (`hybrid`), Qdrant in local mode (`qdrant`), or a thin retriever
+over Edge (`edge`). Files are read as by `TextLoader` and split by the recursive splitter with the sizes of
+LangChain's tutorial.
 """
 
 from __future__ import annotations
@@ -29,17 +31,17 @@ class LangChain:
         from langchain_core.vectorstores import InMemoryVectorStore
 
         class Given(Embeddings):  # type: ignore[misc]
-            """The model that all systems get."""
+            """The shared embedding model."""
 
             def __init__(self, embedding: Embedding) -> None:
                 self._embedding = embedding
 
             def embed_documents(self, texts: list[str]) -> list[list[float]]:
-                """Embed passages."""
+                """Embed documents."""
                 return self._embedding.documents(texts)
 
             def embed_query(self, text: str) -> list[float]:
-                """Embed a question."""
+                """Embed a query."""
                 return self._embedding.query(text)
 
         self._document, self._given, self._memory = Document, Given, InMemoryVectorStore
@@ -68,7 +70,7 @@ class LangChain:
         return self._opened.as_retriever(search_kwargs=how).invoke(question)
 
     def found(self, answer: Any) -> Found:
-        """Name the documents."""
+        """Return the ids of the documents."""
         return [
             (str(document.id or document.metadata.get("_id")), document.metadata["source"])
             for document in answer
@@ -103,7 +105,7 @@ class LangChain:
 
 
 class LangChainHybrid(LangChain):
-    """The in-memory store and BM25, fused by reciprocal rank with equal weights."""
+    """The in-memory store and BM25, joined by reciprocal rank fusion with equal weights."""
 
     def open(self, folder: Path, embedding: Embedding) -> None:
         """Load the store and make a BM25 retriever of its documents."""
@@ -168,7 +170,7 @@ class LangChainQdrant(LangChain):
 
 
 class LangChainEdge(LangChain):
-    """A retriever of one's own over Edge: the least that LangChain itself adds."""
+    """A custom retriever over Edge: the minimum overhead of LangChain."""
 
     def load(self) -> None:
         """Import the base class, and the engine."""
@@ -178,7 +180,7 @@ class LangChainEdge(LangChain):
         document = self._document
 
         class Thin(BaseRetriever):  # type: ignore[misc]
-            """Asks the engine and makes documents."""
+            """A retriever that searches the engine and returns documents."""
 
             engine: Any
             top: int

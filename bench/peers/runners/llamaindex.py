@@ -1,6 +1,7 @@
-"""LlamaIndex: `VectorStoreIndex` over its default store, alone or with BM25 (`hybrid`), or over Qdrant in local mode (`qdrant`).
+"""LlamaIndex: `VectorStoreIndex` over one of several stores.
 
-`edge` is a thin retriever over Edge.
+The store is the default one, alone or with BM25 (`hybrid`), Qdrant in local mode (`qdrant`), or a thin
+retriever over Edge (`edge`).
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from bench.peers.runners.embedding import Embedding
 from bench.peers.runners.speech import main
 from bench.peers.runners.work import COLLECTION, Found, Piece, relative
 
-_BATCH = 100  # its own default of 10 would pad more
+_BATCH = 100  # the default of 10 would pad more
 
 
 class LlamaIndex:
@@ -29,7 +30,7 @@ class LlamaIndex:
         from llama_index.core.vector_stores import MetadataFilter, MetadataFilters
 
         class Given(BaseEmbedding):  # type: ignore[misc]
-            """The model that all systems get."""
+            """The shared embedding model."""
 
             given: Any
 
@@ -50,7 +51,7 @@ class LlamaIndex:
         self._core, self._given, self._filter, self._filters = core, Given, MetadataFilter, MetadataFilters
 
     def index(self, pieces: Sequence[Piece], folder: Path, embedding: Embedding) -> None:
-        """Make an index of nodes; only their text is embedded, as everywhere."""
+        """Make an index of nodes; only their text is embedded, as in the other systems."""
         from llama_index.core.schema import TextNode
 
         names = ["module", "page_url", "source"]
@@ -82,11 +83,11 @@ class LlamaIndex:
         return self._opened.as_retriever(similarity_top_k=top, filters=filters).retrieve(question)
 
     def found(self, answer: Any) -> Found:
-        """Name the nodes."""
+        """Return the ids of the nodes."""
         return [(hit.node.node_id, hit.node.metadata["source"]) for hit in answer]
 
     def read(self, docs: Path, folder: Path, embedding: Embedding) -> int:
-        """Read the directory and index its documents, all by default."""
+        """Read the directory and index its documents with the defaults."""
         documents = self._documents(docs)
         index = self._core.VectorStoreIndex.from_documents(
             documents, storage_context=self._new_storage(folder), embed_model=self._model(embedding)
@@ -108,7 +109,7 @@ class LlamaIndex:
         for document in documents:
             document.metadata["source"] = relative(document.metadata["file_path"], str(docs))
             for excluded in (document.excluded_embed_metadata_keys, document.excluded_llm_metadata_keys):
-                excluded.append("source")  # our name for the file; it has one already, which it embeds
+                excluded.append("source")  # a separate name for the file: it embeds its own
         return documents
 
     def _model(self, embedding: Embedding) -> Any:
@@ -123,7 +124,7 @@ class LlamaIndex:
 
 
 class LlamaIndexHybrid(LlamaIndex):
-    """The default store and BM25, fused by reciprocal rank."""
+    """The default store and BM25, joined by reciprocal rank fusion."""
 
     def open(self, folder: Path, embedding: Embedding) -> None:
         """Load the index and make a BM25 retriever of its nodes."""
@@ -134,11 +135,11 @@ class LlamaIndexHybrid(LlamaIndex):
         super().open(folder, embedding)
         nodes = list(self._opened.docstore.docs.values())
 
-        @cache  # the BM25 index is made once
+        @cache  # build the BM25 index once
         def fused(top: int) -> Any:
             lexical = BM25Retriever.from_defaults(nodes=nodes, similarity_top_k=min(top, len(nodes)))
             dense = self._opened.as_retriever(similarity_top_k=top)
-            # With one query the language model is never called, but the retriever does not start without one.
+            # The language model is never called with one query, but the retriever requires one.
             return QueryFusionRetriever(
                 [dense, lexical],
                 llm=MockLLM(),
@@ -153,7 +154,7 @@ class LlamaIndexHybrid(LlamaIndex):
     def ask(self, question: str, top: int, module: str | None) -> Any:
         """Retrieve by both and fuse."""
         if module is not None:
-            raise NotImplementedError("the hybrid retriever is not asked with a filter")
+            raise NotImplementedError("the hybrid retriever is not measured with a filter")
         return self._fused(top).retrieve(question)
 
 
@@ -187,7 +188,7 @@ class LlamaIndexQdrant(LlamaIndex):
 
 
 class LlamaIndexEdge(LlamaIndex):
-    """A retriever of one's own over Edge: the least that LlamaIndex itself adds."""
+    """A custom retriever over Edge: the minimum overhead of LlamaIndex."""
 
     def load(self) -> None:
         """Import the base class, and the engine."""
@@ -196,7 +197,7 @@ class LlamaIndexEdge(LlamaIndex):
         from llama_index.core.schema import NodeWithScore, TextNode
 
         class Thin(BaseRetriever):  # type: ignore[misc]
-            """Asks the engine and makes nodes."""
+            """A retriever that searches the engine and returns nodes."""
 
             def __init__(self, engine: Bare, top: int, module: str | None) -> None:
                 self._engine, self._top, self._module = engine, top, module

@@ -1,4 +1,4 @@
-"""Recto: its own store, its own retriever; from files by `index_book`."""
+"""Recto: its store and retriever; files are indexed by `index_book`."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from bench.peers.runners.work import COLLECTION, Found, Piece
 
 
 class Counted:
-    """Recto's embedder with its time counted, as that of the other systems is."""
+    """Recto's embedder with its time measured, as for the other systems."""
 
     def __init__(self, embedding: Embedding) -> None:
         self._embedding = embedding
         self._embedder: Any = embedding.embedder
 
     def __getattr__(self, name: str) -> Any:
-        """Leave all else to the embedder."""
+        """Forward everything else to the embedder."""
         return getattr(self._embedder, name)
 
     def embed_query(self, text: str) -> list[float]:
-        """Embed a question."""
+        """Embed a query."""
         return self._embedding.query(text)
 
     def embed_queries(self, texts: Sequence[str]) -> list[list[float]]:
-        """Embed questions."""
+        """Embed queries."""
         return [self._embedding.query(text) for text in texts]
 
     def embed_documents(self, texts: Sequence[str], progress: Any = None) -> list[list[float]]:
-        """Embed passages."""
+        """Embed documents."""
         vectors = self._embedding.documents(texts)
         if progress:
             progress(len(texts), len(texts))
@@ -39,7 +39,7 @@ class Counted:
 
 
 class Recto:
-    """The system that this project makes."""
+    """This project."""
 
     def load(self) -> None:
         """Import the retriever."""
@@ -48,7 +48,7 @@ class Recto:
         self._retriever_class = Retriever
 
     def index(self, pieces: Sequence[Piece], folder: Path, embedding: Embedding) -> None:
-        """Embed in the indexer's own batches and publish; one batch is written while the next is embedded."""
+        """Embed in the indexer's batches and publish; a batch is written while the next one is embedded."""
         from recto.indexing.indexer import _BATCH
         from recto.stores.edge.store import EdgeStore
 
@@ -78,7 +78,7 @@ class Recto:
         return self._retriever.search(question, top, Filters(modules=(module,)), mode="dense")
 
     def found(self, answer: Any) -> Found:
-        """Name the chunks."""
+        """Return the ids of the chunks."""
         return [(hit.chunk.id, hit.chunk.source) for hit in answer.hits]
 
     def read(self, docs: Path, folder: Path, embedding: Embedding) -> int:

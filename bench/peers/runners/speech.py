@@ -1,4 +1,4 @@
-"""The runner's side of the conversation: one JSON object a line, timed around the system's own calls and nothing else."""
+"""The runner's protocol: one JSON object per line; only the system's own calls are timed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _DIRECTORIES = re.compile(r"(?<!\S)/(?:[^\s/]+/)+")
 
 
 def main(system: System) -> None:
-    """Answer one question and end (`cold`), or talk until the other side is done."""
+    """Answer one query and exit (`cold`), or execute commands until told to exit."""
     if sys.argv[1] == "cold":
         cold(system, *sys.argv[2:])
         return
@@ -29,18 +29,18 @@ def main(system: System) -> None:
 
 
 def cold(system: System, folder: str, home: str, threads: str, top: str, question: str) -> None:
-    """Do what a fresh process does for one answer."""
+    """Answer one query in a fresh process."""
     from bench.peers.runners.embedding import model
 
     system.load()
     system.open(Path(folder), model(Path(home), int(threads), once=True))
     found = system.found(system.ask(question, int(top), None))
     print(json.dumps([id for id, _ in found]), flush=True)
-    os._exit(0)  # the answer is there; how long a library takes to say goodbye is not what is measured
+    os._exit(0)  # the time that a library takes to shut down is not measured
 
 
 def talk(system: System) -> None:
-    """Answer commands, one a line; whatever a library prints goes to stderr."""
+    """Execute commands, one per line; what a library prints goes to stderr."""
     talker = Talker(system)
     out = sys.stdout
     with redirect_stdout(sys.stderr):
@@ -50,28 +50,28 @@ def talk(system: System) -> None:
                 break
             try:
                 answer = talker.answer(order)
-            except Exception as error:  # noqa: BLE001 - the other side shows it in the table, whatever it is
+            except Exception as error:  # noqa: BLE001 - it is shown in the table
                 answer = {"error": reason(error)}
             print(json.dumps(answer), file=out, flush=True)
     os._exit(0)
 
 
 def reason(error: BaseException) -> str:
-    """Say what went wrong at the bottom of it, without the directories of this machine."""
+    """Describe the root cause of an error, without the directories of this machine."""
     while error.__cause__:
         error = error.__cause__
     return f"{type(error).__name__}: {_DIRECTORIES.sub('', str(error))[:300]}"
 
 
 class Talker:
-    """Keeps the system between two commands."""
+    """Executes commands, and keeps the system between them."""
 
     def __init__(self, system: System) -> None:
         self._system = system
         self._embedding: Any = None
 
     def answer(self, order: dict[str, Any]) -> Answer:
-        """Do what an order says."""
+        """Execute a command."""
         done: Answer = getattr(self, f"_{order.pop('do')}")(**order)
         return done
 
@@ -108,7 +108,7 @@ class Talker:
         return timed(lambda: self._system.open(Path(folder), self._embedding))
 
     def _ask(self, questions: list[str], top: int, module: str | None = None, warm: int = 0) -> Answer:
-        """Ask all questions; the first `warm` ones twice, the first time for nothing."""
+        """Run all queries; the first `warm` ones run once more before, untimed."""
         for question in questions[:warm]:
             self._system.ask(question, top, module)
         walls, cpus, embeddings, found = [], [], [], []
@@ -123,7 +123,7 @@ class Talker:
         return {"wall": walls, "cpu": cpus, "embedding": embeddings, "found": found}
 
     def _run(self, questions: list[str], top: int, seconds: float) -> Answer:
-        """Ask as often as it goes."""
+        """Run queries for some seconds."""
         began, cpu, asked = perf_counter(), process_time(), 0
         while perf_counter() - began < seconds:
             self._system.ask(questions[asked % len(questions)], top, None)
@@ -135,12 +135,12 @@ class Talker:
 
     def _reader(self) -> Reader:
         if not isinstance(self._system, Reader):
-            raise NotImplementedError("it has no loader and no splitter of its own")
+            raise NotImplementedError("it has no loader and no splitter")
         return self._system
 
 
 def timed(work: Callable[[], object]) -> Answer:
-    """Return the seconds that some work takes: by the clock, and of the processor, child processes included."""
+    """Return the wall and CPU seconds of some work, including child processes."""
     cpu, wall = _cpu(), perf_counter()
     work()
     return {"wall": perf_counter() - wall, "cpu": _cpu() - cpu}
@@ -152,7 +152,7 @@ def _cpu() -> float:
 
 
 def memory() -> Answer:
-    """Return this process's memory in bytes: all that is resident, and what is its own rather than mapped from files."""
+    """Return this process's memory in bytes: all resident pages, and anonymous pages only."""
     try:
         lines = Path("/proc/self/smaps_rollup").read_text("ascii").splitlines()
     except OSError:

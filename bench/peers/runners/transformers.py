@@ -1,4 +1,4 @@
-"""sentence-transformers: the same weights in torch, and its own semantic search over a matrix; it stores nothing and filters nothing."""
+"""sentence-transformers: the same weights in torch, and semantic search over a matrix, without filters."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from bench.peers.runners.work import Found, Piece
 
 
 class SentenceTransformers:
-    """The library's own model class and search function."""
+    """The library's model class and search function."""
 
     def load(self) -> None:
         """Import the library."""
@@ -23,7 +23,7 @@ class SentenceTransformers:
         self._library = sentence_transformers
 
     def index(self, pieces: Sequence[Piece], folder: Path, embedding: Embedding) -> None:
-        """Encode all and write two files, as its examples do."""
+        """Encode all texts and write two files, as in its examples."""
         self._take(folder.parent, embedding)
         folder.mkdir(parents=True, exist_ok=True)
         vectors = as_array(embedding.documents([piece.text for piece in pieces]))
@@ -32,7 +32,7 @@ class SentenceTransformers:
         (folder / "pieces.json").write_text(json.dumps(rows), "utf-8")
 
     def open(self, folder: Path, embedding: Embedding) -> None:
-        """Read both, and load the model."""
+        """Read both files, and load the model."""
         self._take(folder.parent, embedding)
         import torch
 
@@ -48,11 +48,11 @@ class SentenceTransformers:
         return self._library.util.semantic_search(vector, self._vectors, top_k=top)
 
     def found(self, answer: Any) -> Found:
-        """Name the rows."""
+        """Return the ids of the rows."""
         return [(self._pieces[hit["corpus_id"]][0], self._pieces[hit["corpus_id"]][1]) for hit in answer[0]]
 
     def _take(self, scratch: Path, embedding: Embedding) -> None:
-        """Let torch run the model, unless the vectors were made before."""
+        """Run the model with torch, unless the vectors are precomputed."""
         if embedding.question != getattr(embedding.embedder, "embed_query", None):
             return
         from sentence_transformers.sentence_transformer.modules import Normalize, Pooling, Transformer

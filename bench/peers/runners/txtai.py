@@ -15,7 +15,7 @@ _CURRENT: list[Embedding] = []
 
 
 def transform(inputs: Sequence[str]) -> Any:
-    """Embed whatever txtai asks for; it does not tell questions from passages but by their number."""
+    """Embed texts; txtai tells queries from documents only by their number."""
     embedding = _CURRENT[-1]
     return as_array(embedding.documents(list(inputs)) if len(inputs) > 1 else [embedding.query(inputs[0])])
 
@@ -24,7 +24,7 @@ class Txtai:
     """The embeddings database."""
 
     def load(self) -> None:
-        """Import it."""
+        """Import the database."""
         from txtai import Embeddings
 
         self._embeddings = Embeddings
@@ -50,13 +50,13 @@ class Txtai:
         database.close()
 
     def open(self, folder: Path, embedding: Embedding) -> None:
-        """Load."""
+        """Load the index."""
         _CURRENT.append(embedding)
         self._opened = self._new()
         self._opened.load(str(folder))
 
     def ask(self, question: str, top: int, module: str | None) -> Any:
-        """Query in its SQL, which is how it filters and returns metadata."""
+        """Query in its SQL, which filters and returns metadata."""
         fields = "select id, text, score, module, page_url, source from txtai where similar(:question)"
         if module is None:
             return self._opened.search(fields, top, parameters={"question": question})
@@ -65,7 +65,7 @@ class Txtai:
         )
 
     def found(self, answer: Any) -> Found:
-        """Name the rows."""
+        """Return the ids of the rows."""
         return [(row["id"], row["source"]) for row in answer]
 
     def _new(self) -> Any:
@@ -75,7 +75,7 @@ class Txtai:
 
 
 if __name__ == "__main__":
-    from bench.peers.runners.txtai import Txtai as Imported  # the one whose module `transform` is found in
+    from bench.peers.runners.txtai import Txtai as Imported  # the module in which `transform` is found
 
-    os.environ["ALLOW_RESOLVE_TRANSFORM"] = "True"  # else it does not call a function by its name
+    os.environ["ALLOW_RESOLVE_TRANSFORM"] = "True"  # required for calling a function by its name
     main(Imported())

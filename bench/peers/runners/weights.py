@@ -100,7 +100,7 @@ def read(path: Path) -> tuple[dict[str, Any], bytes, dict[str, Any]]:
 
 
 def _named(tensors: dict[str, Any], hidden: int) -> dict[str, Any]:
-    """Give the tensors the names of a RoBERTa checkpoint."""
+    """Rename the tensors to the names of a RoBERTa checkpoint."""
     import numpy as np
 
     named: dict[str, Any] = {}

@@ -1,4 +1,4 @@
-"""What every system is asked to do, and the material it is given."""
+"""The interface of every system, and the data that it gets."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ COLLECTION = "bench"
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A passage as it is handed to a system: what is embedded, what it is filtered by, and for Recto the whole chunk."""
+    """A chunk as a system gets it: the embedded text, fields for filters, and the whole chunk for Recto."""
 
     id: str
     text: str
@@ -26,41 +26,41 @@ class Piece:
 
 
 Found = list[tuple[str, str]]
-"""The ids of the passages found and the files they are from, best first."""
+"""The ids and the files of the found chunks, best first."""
 
 
 class System(Protocol):
-    """A system under test; all of it in the way that its own documentation shows."""
+    """A measured system; each method does what the system's documentation shows."""
 
     def load(self) -> None:
         """Import what a search needs."""
 
     def index(self, pieces: Sequence[Piece], folder: Path, embedding: Embedding) -> None:
-        """Embed and store passages so that another process can open them."""
+        """Embed and store chunks so that another process can open them."""
 
     def open(self, folder: Path, embedding: Embedding) -> None:
-        """Open what `index` or `read` has stored."""
+        """Open what `index` or `read` stored."""
 
     def ask(self, question: str, top: int, module: str | None) -> Any:
-        """Search as a user of the system does, and return what it returns."""
+        """Search as a user of the system does, and return its result."""
 
     def found(self, answer: Any) -> Found:
-        """Name what was found; not timed."""
+        """Return ids and files of a result; not timed."""
 
 
 @runtime_checkable
 class Reader(Protocol):
-    """A system that can also take in a book's files by itself."""
+    """A system that can also read the files of a book."""
 
     def read(self, docs: Path, folder: Path, embedding: Embedding) -> int:
-        """Load, split, embed and store a directory of Markdown as the documentation shows; return how many passages there are."""
+        """Load, split, embed and store a directory of Markdown files; return the number of chunks."""
 
     def split(self, file: Path) -> list[str]:
-        """Return the passages that a Markdown file is split into."""
+        """Return the chunks of a Markdown file."""
 
 
 def pieces(path: Path) -> Iterator[Piece]:
-    """Read passages, one a line."""
+    """Read chunks, one per line."""
     with path.open(encoding="utf-8") as lines:
         for line in lines:
             yield Piece(**json.loads(line))
@@ -72,5 +72,5 @@ def markdown_files(docs: Path) -> list[Path]:
 
 
 def relative(path: str, docs: str) -> str:
-    """Name a file within its book."""
+    """Return the path of a file within its book."""
     return path.removeprefix(docs).lstrip("/")

@@ -1,1 +1,1 @@
-"""The pieces of work that all systems do, one module each."""
+"""The workloads that all systems run, one module each."""

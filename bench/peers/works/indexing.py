@@ -1,4 +1,4 @@
-"""(c) Chunks a second into an index that another process can open, the embedding included."""
+"""(c) Chunks per second into an index that another process can open, including embedding."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from bench.peers.running import Bench, in_turn
 
 
 def work_of(size: int) -> str:
-    """Name the work."""
+    """Return the name of the workload."""
     return f"index, {size} chunks, embedding included"
 
 

@@ -1,4 +1,4 @@
-"""(a) How much is installed: megabytes and packages, with the shared model, and alone with a local embedder of the system's own choice."""
+"""(a) Installed megabytes and packages, with the shared model, and with a local embedder of the system."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from bench.peers.listing import SELF, Listing
 from bench.peers.running import Bench
 
 SIZE = "install, with the same model"
-ALONE = "install, with its own local embedder (its model not counted)"
+ALONE = "install, with its own local embedder (without its model)"
 
 
 def run(bench: Bench, listing: Listing) -> None:
@@ -16,7 +16,7 @@ def run(bench: Bench, listing: Listing) -> None:
     for system in bench.whole_systems:
         environment = bench.environments[system.name]
         if not environment.size:
-            bench.results.add(Figure(SIZE, system.name, "MB", why="not an environment of its own"))
+            bench.results.add(Figure(SIZE, system.name, "MB", why="no separate environment"))
             continue
         figure = Figure(
             SIZE, system.name, "MB", (environment.size / 1e6,), more={"packages": len(environment.versions)}

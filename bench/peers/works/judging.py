@@ -1,4 +1,4 @@
-"""(g) What retrieval is worth: SciFact, books with questions, and Chroma's token-wise measures, each question by question."""
+"""(g) Quality of retrieval: SciFact, books with questions, and Chroma's token-wise measures."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from statistics import fmean
 from bench.peers.figures import Figure
 from bench.peers.listing import SELF
 from bench.peers.running import Bench
-from recto.evaluation.statistics import estimate
+from recto.evaluation.measures import estimate
 
 
 def add(
     bench: Bench, work: str, scores: Mapping[str, Sequence[float]], more: Mapping[str, object] | None = None
 ) -> None:
-    """Take in a measure of every system, with the interval of Recto's lead over it."""
+    """Add a measure of every system, with the interval of Recto's lead over it."""
     mine = scores.get(SELF)
     for name, values in scores.items():
         found: dict[str, object] = dict(more or {})
@@ -27,5 +27,5 @@ def add(
 
 
 def refuse(bench: Bench, work: str, name: str, why: str) -> None:
-    """Note why a system has no figure."""
+    """Record why a system has no figure."""
     bench.results.add(Figure(work, name, "", better="more", why=why))

@@ -1,4 +1,4 @@
-"""Books with questions through every system's default pipeline: its own loader and splitter over the same files, with the same model."""
+"""Questions about books with every system's default loader and splitter, and the same files and model."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ _DEEP = 50
 
 @dataclass(frozen=True, slots=True)
 class Shelved:
-    """A book's files and the questions about it that were held back: by the others Recto's chunks were chosen, so they favour it."""
+    """A book's files and the held-out questions about it.
+
+    The other questions were used to choose Recto's chunk size, so they would favour it.
+    """
 
     name: str
     docs: Path
@@ -34,24 +37,24 @@ class Shelved:
 
 
 def work_of(book: str, measure: str) -> str:
-    """Name a figure of a book."""
+    """Return the name of a book's measure."""
     return f"{book}, page {measure}"
 
 
 def token_work(measure: str) -> str:
-    """Name a figure of Chroma's corpora."""
+    """Return the name of a measure of Chroma's corpora."""
     return f"chroma_chunking {measure}@{chroma.TOP}"
 
 
 def books(bench: Bench, *, sample_alone: bool = False) -> Iterator[Shelved]:
-    """Take the books from the shelf, one after the other; those that are not there are left out."""
+    """Yield the books one after the other; missing ones are skipped."""
     yield Shelved(
         "sample", _files(bench, "sample", Path(sample_source().location)), held(load_suites(*SUITES))
     )
     for name, place in () if sample_alone else BOOKS.items():
         root = bench.corpora / "books" / place if bench.corpora else None
         if root is None or not root.is_dir():
-            bench.notify(f"The book {name} is not there and left out.")
+            bench.notify(f"The book {name} does not exist: skipped.")
             continue
         questions = load_questions(QUESTIONS / f"{name}.json")
         chosen = load_book(MarkdownTree(root, book=name), questions, 1 if bench.whole else EVERY[name])
@@ -59,7 +62,7 @@ def books(bench: Bench, *, sample_alone: bool = False) -> Iterator[Shelved]:
 
 
 def run(bench: Bench, book: Shelved) -> None:
-    """Measure a book; systems that differ in the store alone read it once."""
+    """Measure a book; systems that differ only in their store read it once."""
     scores: dict[str, dict[str, list[float]]] = {measure: {} for measure in MEASURES}
     pieces = {}
     for system in _readers(bench.whole_systems):
@@ -104,7 +107,7 @@ def run_chroma(bench: Bench, folder: Path) -> None:
 
 
 def _splitter(bench: Bench, talk: Conversation) -> chroma.Splitter:
-    """Return a system's default splitter as the measures want it: each passage with its place in the text."""
+    """Return a system's default splitter; each chunk has its range in the text."""
 
     def split(corpus: chroma.Corpus) -> tuple[list[chroma.Stretch], int]:
         file = bench.scratch / f"{corpus.name}.md"
@@ -119,7 +122,7 @@ def _splitter(bench: Bench, talk: Conversation) -> chroma.Splitter:
             )
             lost += place is None
             start, end = place or (before, before)
-            before = start + 1 if place else before  # the next one may overlap this one
+            before = start + 1 if place else before  # the next chunk may overlap this one
             stretches.append(
                 chroma.Stretch((start, end), bench.vectors.shortened(text), bench.vectors.count(text))
             )
@@ -129,7 +132,7 @@ def _splitter(bench: Bench, talk: Conversation) -> chroma.Splitter:
 
 
 def _files(bench: Bench, name: str, root: Path, only: set[str] | None = None) -> Path:
-    """Copy the files of a book, as they are written, to where all systems read them."""
+    """Copy the files of a book to where all systems read them."""
     docs = bench.scratch / "books" / name
     top = root / "docs" if (root / "docs").is_dir() else root
     for path in sorted(top.rglob("*")):
@@ -141,7 +144,7 @@ def _files(bench: Bench, name: str, root: Path, only: set[str] | None = None) ->
 
 
 def _readers(systems: tuple[System, ...]) -> list[System]:
-    """Keep one of the systems that differ in the store alone, and leave the limits out."""
+    """Keep one of the systems that differ only in their store, and drop the limits."""
     first: dict[str, System] = {}
     for system in systems:
         if system.kind != "limit":
@@ -150,12 +153,12 @@ def _readers(systems: tuple[System, ...]) -> list[System]:
 
 
 def held(questions: Sequence[Asked]) -> tuple[Asked, ...]:
-    """Keep the questions that nothing was chosen by."""
+    """Return the held-out questions."""
     return tuple(question for question in questions if question.held)
 
 
 def ranks(questions: Sequence[Asked], found: Sequence[Sequence[str]]) -> list[int]:
-    """Return the rank of the first passage of an expected page for each question, 0 if there is none; found are the passages' files."""
+    """Return the rank of the first result from an expected page for each question, or 0."""
     hits = (
         next((rank for rank, file in enumerate(files, 1) if page_key(file) in question.pages), 0)
         for question, files in zip(questions, found, strict=True)
@@ -164,7 +167,7 @@ def ranks(questions: Sequence[Asked], found: Sequence[Sequence[str]]) -> list[in
 
 
 def _asked(bench: Bench, system: System, book: Shelved) -> tuple[int, list[int]]:
-    """Let a system take in a book and answer the questions about it; return how many passages there are, and the ranks."""
+    """Let a system index a book and run its questions; return the number of chunks, and the ranks."""
     folder = bench.scratch / "indexes" / f"{system.name}-{book.name}"
     folder.parent.mkdir(exist_ok=True)
     with bench.talk(system) as talk:

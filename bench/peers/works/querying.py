@@ -1,4 +1,4 @@
-"""(d), (f) How long a search takes, with and without a filter, what of it is not embedding, and the memory of a process that searches."""
+"""(d), (f) Time of a search with and without a filter, its part without embedding, and memory."""
 
 from __future__ import annotations
 
@@ -13,34 +13,34 @@ from bench.peers.running import TOP, WARM, Bench, in_turn
 
 
 def query_work(size: int, *, model: bool, filtered: bool) -> str:
-    """Name a search: the whole of it with the model, or the part after the embedding with vectors that are given."""
+    """Return the name of a search: with the model, or with precomputed vectors."""
     return f"query, {size} chunks, {'whole' if model else 'vectors given'}{', filtered' if filtered else ''}"
 
 
 def rest_work(size: int, *, filtered: bool) -> str:
-    """Name the part of a whole search that is not embedding."""
+    """Return the name of the part of a search that is not embedding."""
     return f"query, {size} chunks, the part that is not embedding{', filtered' if filtered else ''}"
 
 
 def added_work(size: int, *, filtered: bool) -> str:
-    """Name what a system adds to the bare engine's own time, which is the same for all that stand on it."""
+    """Return the name of the overhead over the engine's own time."""
     return f"query, {size} chunks, added to the same engine calls{', filtered' if filtered else ''}"
 
 
 def memory_work(size: int, *, model: bool) -> str:
-    """Name the memory of a process that searches."""
+    """Return the name of the memory of a searching process."""
     return f"memory, {size} chunks{', model included' if model else ''}"
 
 
 def run(bench: Bench, size: int, *, model: bool) -> None:
-    """Ask every system all questions in every round, without and with a filter."""
+    """Run all queries on every system in every round, without and with a filter."""
     bench.notify(f"Query {size} chunks, {'model' if model else 'vectors given'}")
     with bench.opened(
         size, "model" if model else "known", query_work(size, model=model, filtered=False), "ms"
     ) as talks:
         for module in (None, bench.book.module):
             asking = {name: _asking(bench, talk, module) for name, talk in talks.items()}
-            in_turn(1, asking)  # what a first time brings, for every system: pages of files, caches, chunks
+            in_turn(1, asking)  # warm up: page cache, caches, chunks
             answers, failed = in_turn(bench.rounds, asking)
             for name, rounds in answers.items():
                 _add(
@@ -90,7 +90,7 @@ def _add(
 
 
 def _add_added(bench: Bench, size: int, *, filtered: bool) -> None:
-    """Take the engine's own time off, round by round, for Recto and the thin layers above the same engine."""
+    """Subtract the engine's own time, by round, for Recto and the thin systems over the same engine."""
     bare = bench.results.get(query_work(size, model=False, filtered=filtered), LIMIT)
     for system in bench.systems:
         found = bench.results.get(query_work(size, model=False, filtered=filtered), system.name)
@@ -100,7 +100,7 @@ def _add_added(bench: Bench, size: int, *, filtered: bool) -> None:
 
 
 def _add_agreement(bench: Bench, work: str) -> None:
-    """Note which share of the exact search's passages each system finds: one that is fast because it overlooks some is seen."""
+    """Record the recall of each system relative to exact search: speed must not come from missed chunks."""
     figures = bench.results.of(work)
     exact = figures[EXACT].more.get("found") if EXACT in figures else None
     for figure in figures.values():

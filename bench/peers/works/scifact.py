@@ -1,4 +1,4 @@
-"""SciFact through every system's own index: the same vectors, so what differs is what its search loses."""
+"""SciFact with every system's index and the same vectors: only the search differs."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from bench.peers.works.judging import add, refuse
 from recto.evaluation.measures import Measure
 
 WORK = "SciFact nDCG@10"
-PART = "SciFact nDCG@10, a small and so an easier part of it"
+PART = "SciFact nDCG@10, on a small and thus easier part"
 _MEASURE = Measure("nDCG", 10)
 _FEW = 40
 
 
 def run(bench: Bench, folder: Path, *, quick: bool = False) -> None:
-    """Index the abstracts and ask the claims of the test set; a quick run takes a part of both."""
+    """Index the abstracts and search for the claims of the test set; a quick run uses a part of both."""
     texts, claims = load(folder)
     if quick:
         claims = dict(list(claims.items())[:_FEW])

@@ -1,4 +1,4 @@
-"""(b) Import, and the first answer of a fresh process."""
+"""(b) Import time, and the first answer of a fresh process."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ IMPORT = "import"
 
 
 def cold_work(size: int) -> str:
-    """Name the cold query."""
+    """Return the name of the cold query."""
     return f"cold query, {size} chunks"
 
 
 def run(bench: Bench, size: int) -> None:
-    """Measure both in turn; every value is a process of its own."""
+    """Measure both in turn; every value is from a fresh process."""
     bench.notify("Import and cold query")
     imports, failed = in_turn(
         bench.rounds, {system.name: _importing(bench, system) for system in bench.whole_systems}
@@ -38,7 +38,7 @@ def run(bench: Bench, size: int) -> None:
             system,
             [str(folder), str(bench.home), str(bench.threads), str(TOP), bench.book.questions[0]],
         )
-    in_turn(1, jobs)  # the files are read from memory from now on, for all alike
+    in_turn(1, jobs)  # fill the page cache, for all systems
     answers, failed = in_turn(bench.rounds, jobs)
     for name, found in answers.items():
         values = tuple(1e3 * each.wall for each in found)

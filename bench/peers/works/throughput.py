@@ -1,4 +1,4 @@
-"""(e) Answers a second from one process and from two at once, each with its share of the processors."""
+"""(e) Answers per second from one process and from two, each with its share of the processors."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from bench.peers.running import TOP, Bench, in_turn
 
 
 def work_of(size: int, processes: int) -> str:
-    """Name the work."""
+    """Return the name of the workload."""
     return f"throughput, {size} chunks, {processes} process{'es' if processes > 1 else ''}"
 
 

@@ -16,3 +16,8 @@ def with_anchor(page: str, anchor: str) -> str:
 def without_space(text: str) -> str:
     """Remove all white space, so that two copies of a text compare equal however they are wrapped."""
     return "".join(text.split())
+
+
+def counted(count: int, noun: str) -> str:
+    """Return a count with its noun, singular or plural."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"

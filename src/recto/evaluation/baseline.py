@@ -8,25 +8,28 @@ bootstraps.
 from __future__ import annotations
 
 import json
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-from recto._util.files import replace_text
-from recto.errors import InvalidArgument, StorageError
-from recto.evaluation.measures import GATED_MEASURES, Measure
+from recto.errors import InvalidArgument
+from recto.evaluation.measures import GATED_MEASURES, ScoreEstimate, estimate, holm, p_value_of_loss
+from recto.evaluation.records import write_file
 from recto.evaluation.runs import QueryResult, Run
-from recto.evaluation.statistics import ScoreEstimate, estimate, holm, p_value_of_loss
-
-Key = TypeVar("Key", bound=Hashable)
+from recto.evaluation.suites import Suite
+from recto.indexing.promotion import differs, search_index, shared_modes
+from recto.protocols import Embedder, Index
+from recto.types import Mode
 
 FORMAT = "recto-baseline-1"
-_HINT = "Write it again with `recto validate --suite FILE --baseline FILE --update-baseline`."
-_MAX_BYTES = 512 * 1024 * 1024
-
 RISK = 0.05
 _MIN_DROP = 0.01
+_HINT = "Write it again with `recto validate --suite FILE --baseline FILE --update-baseline`."
+_MAX_BYTES = 512 * 1024 * 1024
+_RESULT = re.compile(r'\{\s+("place": .*)\s+("score": .*)\s+\}')
+_PARITY_BATCH = 8  # queries; each is up to three searches in one request, which has a deadline
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,13 +45,11 @@ class BaselineResult:
     @staticmethod
     def of(answer: QueryResult, top_k: int) -> BaselineResult:
         """Keep what a comparison needs."""
-        found = tuple((one.link, round(one.score, 4)) for one in answer.found[:top_k])
-        targets = tuple(dict.fromkeys((*answer.targets, *answer.modules)))
         return BaselineResult(
             answer.query,
-            targets,
+            tuple(dict.fromkeys((*answer.targets, *answer.modules))),
             answer.rank,
-            found,
+            tuple((one.link, round(one.score, 4)) for one in answer.found[:top_k]),
             {name: round(value, 6) for name, value in answer.measures.items()},
         )
 
@@ -69,45 +70,39 @@ class Baseline:
     def of(run: Run) -> Baseline:
         """Keep what a later run is compared with."""
         made = run.fingerprint
-        index = (
-            {}
-            if made is None
-            else {"model": str(made.embedder), "chunker": made.chunker, "content_hash": made.content_hash}
-        )
+        index = made and {
+            "model": str(made.embedder),
+            "chunker": made.chunker,
+            "content_hash": made.content_hash,
+        }
         answers = {answer.key: BaselineResult.of(answer, run.top_k) for answer in run.answers}
-        return Baseline(run.suite, run.suite_digest, run.collection, index, run.top_k, run.depth, answers)
+        return Baseline(
+            run.suite, run.suite_digest, run.collection, index or {}, run.top_k, run.depth, answers
+        )
 
 
 def save_baseline(path: Path, baseline: Baseline) -> None:
     """Write a baseline atomically, one line per result, so that a diff shows what changed."""
-    head = {
+    data = {
         "format": FORMAT,
         "suite": {"name": baseline.suite, "digest": baseline.suite_digest},
         "collection": baseline.collection,
         "index": baseline.index,
         "top_k": baseline.top_k,
         "depth": baseline.depth,
+        "queries": [
+            {
+                "id": key,
+                "query": answer.query,
+                "expect": answer.targets,
+                "rank": answer.rank,
+                "measures": answer.measures,
+                "found": [{"place": place, "score": score} for place, score in answer.found],
+            }
+            for key, answer in sorted(baseline.answers.items())
+        ],
     }
-    queries = [
-        {"id": key, "query": answer.query, "expect": list(answer.targets), "rank": answer.rank}
-        | {
-            "found": [{"place": place, "score": score} for place, score in answer.found],
-            "measures": answer.measures,
-        }
-        for key, answer in sorted(baseline.answers.items())
-    ]
-    lines = (
-        json.dumps(head, indent=1, ensure_ascii=False)[:-2]
-        + ',\n "queries": [\n'
-        + ",\n".join(map(_entry, queries))
-        + "\n ]\n}\n"
-    )
-    try:
-        replace_text(path, lines)
-    except OSError as error:
-        raise StorageError(
-            f"The baseline {path} cannot be written: {error.strerror or error}", hint="Check the directory."
-        ) from error
+    write_file(path, _RESULT.sub(r"{\1 \2}", json.dumps(data, indent=1, ensure_ascii=False)) + "\n")
 
 
 def load_baseline(path: Path) -> Baseline:
@@ -117,52 +112,35 @@ def load_baseline(path: Path) -> Baseline:
             raise InvalidArgument(f"The baseline {path} is larger than {_MAX_BYTES >> 20} MiB", hint=_HINT)
         data = json.loads(path.read_text("utf-8"))
     except OSError as error:
-        raise InvalidArgument(
-            f"The baseline {path} cannot be read: {error.strerror or error}", hint=_HINT
-        ) from error
+        reason = error.strerror or error
+        raise InvalidArgument(f"The baseline {path} cannot be read: {reason}", hint=_HINT) from error
     except (ValueError, RecursionError) as error:
         raise InvalidArgument(f"The baseline {path} is damaged: {error}", hint=_HINT) from error
     if not isinstance(data, dict) or data.get("format") != FORMAT:
         raise InvalidArgument(f"{path} is not a baseline of the format {FORMAT}", hint=_HINT)
     try:
-        return _parse(data)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise InvalidArgument(
-            f"The baseline {path} is damaged: {type(error).__name__}: {error}", hint=_HINT
-        ) from error
-
-
-def _parse(data: dict[str, Any]) -> Baseline:
-    answers = {
-        str(entry["id"]): BaselineResult(
-            str(entry["query"]),
-            tuple(map(str, entry["expect"])),
-            None if entry["rank"] is None else int(entry["rank"]),
-            tuple((str(found["place"]), float(found["score"])) for found in entry["found"]),
-            {str(name): float(value) for name, value in entry["measures"].items()},
+        answers = {str(entry["id"]): _parse(entry) for entry in data["queries"]}
+        return Baseline(
+            str(data["suite"]["name"]),
+            str(data["suite"]["digest"]),
+            str(data["collection"]),
+            dict(data["index"]),
+            int(data["top_k"]),
+            int(data["depth"]),
+            answers,
         )
-        for entry in data["queries"]
-    }
-    suite = data["suite"]
-    return Baseline(
-        str(suite["name"]),
-        str(suite["digest"]),
-        str(data["collection"]),
-        dict(data["index"]),
-        int(data["top_k"]),
-        int(data["depth"]),
-        answers,
-    )
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        reason = f"{type(error).__name__}: {error}"
+        raise InvalidArgument(f"The baseline {path} is damaged: {reason}", hint=_HINT) from error
 
 
-def _entry(entry: dict[str, Any]) -> str:
-    found = ",\n".join(f"    {json.dumps(one, ensure_ascii=False)}" for one in entry["found"])
-    plain = {key: entry[key] for key in ("id", "query", "expect", "rank", "measures")}
-    lines = [f"   {json.dumps(key)}: {json.dumps(value, ensure_ascii=False)}" for key, value in plain.items()]
-    return (
-        "  {\n"
-        + ",\n".join([*lines, f'   "found": [\n{found}\n   ]' if found else '   "found": []'])
-        + "\n  }"
+def _parse(entry: dict[str, Any]) -> BaselineResult:
+    return BaselineResult(
+        str(entry["query"]),
+        tuple(map(str, entry["expect"])),
+        None if entry["rank"] is None else int(entry["rank"]),
+        tuple((str(found["place"]), float(found["score"])) for found in entry["found"]),
+        {str(name): float(value) for name, value in entry["measures"].items()},
     )
 
 
@@ -179,13 +157,8 @@ class Change:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values."""
-        places = {"entered": list(self.entered), "left": list(self.left)}
-        return {
-            "id": self.key,
-            "query": self.query,
-            "rank_before": self.rank_before,
-            "rank_now": self.rank_now,
-        } | places
+        values = asdict(self)
+        return {"id": values.pop("key"), **values}
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,17 +171,18 @@ class Delta:
     delta: ScoreEstimate
     p_value: float
     gated: bool
-    significant_drop: bool
+    significant_drop: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values."""
-        numbers = {
+        return {
             "before": round(self.before, 6),
             "now": round(self.now, 6),
             "delta": self.delta.to_dict(),
             "p_value": round(self.p_value, 6),
+            "gated": self.gated,
+            "significant_loss": self.significant_drop,
         }
-        return numbers | {"gated": self.gated, "significant_loss": self.significant_drop}
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,7 +217,7 @@ class Comparison:
         }
 
 
-def compare(run: Run, baseline: Baseline, gated: Sequence[Measure] = GATED_MEASURES) -> Comparison:
+def compare(run: Run, baseline: Baseline) -> Comparison:
     """Compare a run with a baseline."""
     if run.depth != baseline.depth or run.top_k != baseline.top_k:
         raise InvalidArgument(
@@ -251,32 +225,54 @@ def compare(run: Run, baseline: Baseline, gated: Sequence[Measure] = GATED_MEASU
             f"this run with --top-k {run.top_k} and {run.depth}",
             hint="Use the same --top-k and --measure, or write the baseline again with --update-baseline.",
         )
-    now = {answer.key: BaselineResult.of(answer, run.top_k) for answer in run.answers}
-    both = [key for key in now if key in baseline.answers]
-    alike = [key for key in both if set(now[key].targets) == set(baseline.answers[key].targets)]
-    otherwise = tuple(sorted(set(both) - set(alike)))
-    pairs = [(baseline.answers[key].measures, now[key].measures) for key in alike]
-    changes = (_change(key, baseline.answers[key], now[key]) for key in alike)
+    before, now = baseline.answers, Baseline.of(run).answers
+    both = [key for key in now if key in before]
+    alike = [key for key in both if set(now[key].targets) == set(before[key].targets)]
+    pairs = [(before[key].measures, now[key].measures) for key in alike]
     return Comparison(
         against=baseline.collection,
         compared=len(alike),
-        deltas=_deltas(
-            [str(measure) for measure in run.measures], pairs, {str(measure) for measure in gated}
-        ),
-        changes=tuple(change for change in changes if change is not None),
-        only_before=tuple(sorted(key for key in baseline.answers if key not in now)),
-        only_now=tuple(key for key in now if key not in baseline.answers),
-        expected_otherwise=otherwise,
+        deltas=_deltas(map(str, run.measures), pairs),
+        changes=tuple(filter(None, (_change(key, before[key], now[key]) for key in alike))),
+        only_before=tuple(sorted(before.keys() - now.keys())),
+        only_now=tuple(key for key in now if key not in before),
+        expected_otherwise=tuple(sorted(set(both) - set(alike))),
         same_suite=run.suite_digest == baseline.suite_digest,
     )
 
 
-def changed_scores(
-    before: Mapping[Key, float], now: Mapping[Key, float], tolerance: float
-) -> Iterator[tuple[Key, float, float | None]]:
-    """Yield the results that are gone (None) or whose score moved by more than `tolerance`, with both scores.
+def _deltas(
+    names: Iterable[str], pairs: list[tuple[dict[str, float], dict[str, float]]]
+) -> tuple[Delta, ...]:
+    found: dict[str, Delta] = {}
+    gated = set(map(str, GATED_MEASURES))
+    for name in names:
+        values = [(before[name], now[name]) for before, now in pairs if name in before and name in now]
+        deltas = [round(now - before, 9) for before, now in values]
+        if (change := estimate(deltas)) is not None:
+            before, now = (sum(side) / len(values) for side in zip(*values, strict=True))
+            found[name] = Delta(name, before, now, change, p_value_of_loss(deltas), name in gated)
+    watched = [delta for delta in found.values() if delta.gated]
+    for delta, rejected in zip(watched, holm([one.p_value for one in watched], RISK), strict=True):
+        drop = rejected and delta.delta.mean <= -_MIN_DROP
+        found[delta.measure] = replace(delta, significant_drop=drop)
+    return tuple(found.values())
 
-    Results whose scores are within the tolerance of the last one may drop out: they nearly tie with it.
+
+def _change(key: str, before: BaselineResult, now: BaselineResult) -> Change | None:
+    old, new = (list(dict.fromkeys(place for place, _ in one.found)) for one in (before, now))
+    entered = tuple(place for place in new if place not in old)
+    left = tuple(place for place in old if place not in new)
+    changed = entered or left or before.rank != now.rank
+    return Change(key, now.query, entered, left, before.rank, now.rank) if changed else None
+
+
+def changed_scores(
+    before: Mapping[tuple[str, int], float], now: Mapping[tuple[str, int], float], tolerance: float
+) -> Iterator[tuple[tuple[str, int], float, float | None]]:
+    """Yield the chunks that are gone (None) or whose score moved by more than `tolerance`, with both scores.
+
+    Chunks whose scores are within the tolerance of the last one may drop out: they nearly tie with it.
     """
     last = min(now.values(), default=0.0)
     for key, old in before.items():
@@ -285,44 +281,16 @@ def changed_scores(
             yield key, old, new
 
 
-def _deltas(
-    names: Iterable[str], pairs: list[tuple[dict[str, float], dict[str, float]]], gated: set[str]
-) -> tuple[Delta, ...]:
-    found: list[Delta] = []
-    for name in names:
-        values = [(before[name], now[name]) for before, now in pairs if name in before and name in now]
-        deltas = [round(after - before, 9) for before, after in values]
-        if (change := estimate(deltas)) is not None:
-            before, after = (sum(side) / len(values) for side in zip(*values, strict=True))
-            found.append(
-                Delta(
-                    name,
-                    before,
-                    after,
-                    change,
-                    p_value_of_loss(deltas),
-                    name in gated,
-                    significant_drop=False,
-                )
-            )
-    watched = [number for number, delta in enumerate(found) if delta.gated]
-    for number, real in zip(watched, holm([found[number].p_value for number in watched], RISK), strict=True):
-        one = found[number]
-        lost = real and one.delta.mean <= -_MIN_DROP
-        found[number] = Delta(
-            one.measure, one.before, one.now, one.delta, one.p_value, gated=True, significant_drop=lost
-        )
-    return tuple(found)
-
-
-def _change(key: str, before: BaselineResult, now: BaselineResult) -> Change | None:
-    old, new = [place for place, _ in before.found], [place for place, _ in now.found]
-    entered, left = (
-        tuple(dict.fromkeys(place for place in one if place not in other))
-        for one, other in ((new, old), (old, new))
-    )
-    return (
-        Change(key, now.query, entered, left, before.rank, now.rank)
-        if entered or left or before.rank != now.rank
-        else None
-    )
+def compare_indexes(
+    embedder: Embedder, left: Index, right: Index, suite: Suite, top_k: int
+) -> dict[Mode, list[tuple[str, str]]]:
+    """Search two indexes in each mode that both support; return queries with their differences."""
+    found: dict[Mode, list[tuple[str, str]]] = {mode: [] for mode in shared_modes(left, right)}
+    for start in range(0, len(suite.expectations), _PARITY_BATCH):
+        queries = [expectation.query for expectation in suite.expectations[start : start + _PARITY_BATCH]]
+        vectors = embedder.embed_queries(queries)
+        for mode, differences in found.items():
+            answers = [search_index(index, mode, vectors, queries, top_k) for index in (left, right)]
+            pairs = zip(queries, *answers, strict=True)
+            differences += [(query, what) for query, one, other in pairs if (what := differs(one, other))]
+    return found

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 from urllib.parse import unquote
 
@@ -20,10 +21,7 @@ from recto.evaluation.suites import Expectation, Suite
 from recto.protocols import Index
 from recto.types import HEADING_SEPARATOR, Chunk
 
-_KEY = 16
-_EDGE = 2 * _KEY
-_Place = tuple[str, int]
-
+_MIN_OVERLAP = 8  # characters that neighbouring chunks share; fewer may be the same by accident
 _SUGGESTIONS = 50
 """Missing targets that get a suggestion; a suite of another book would take too long."""
 
@@ -31,93 +29,47 @@ _HEADING_ID = re.compile(r"\s*\{[\s:/*]*#[^}]*\}\s*$")
 _LINK = re.compile(r"\[([^\]]*)\](?:\([^)]*\)|\[[^\]]*\])")
 _MARKUP = re.compile(r"[`*\\]")
 
-
-class PassageFinder:
-    """Finds passages in chunks, including passages that two neighbouring chunks share."""
-
-    def __init__(self, passages: Iterable[str]) -> None:
-        self._passages = {passage: without_space(passage) for passage in dict.fromkeys(passages)}
-        self._found: dict[str, set[str]] = {passage: set() for passage in self._passages}
-        self._short = {passage: text for passage, text in self._passages.items() if len(text) <= _EDGE}
-        self._begins: dict[str, list[str]] = defaultdict(list)
-        self._ends: dict[str, list[str]] = defaultdict(list)
-        for passage, text in self._passages.items():
-            if passage not in self._short:
-                self._begins[text[:_KEY]].append(passage)
-                self._ends[text[-_KEY:]].append(passage)
-        self._ids: dict[_Place, str] = {}
-        self._edges: dict[_Place, tuple[str, str]] = {}
-        self._heads: dict[tuple[str, _Place], int] = {}
-        self._tails: dict[tuple[str, _Place], int] = {}
-
-    def look(self, chunk: Chunk) -> None:
-        """Search one chunk."""
-        if not self._passages:
-            return
-        text, place = without_space(chunk.text), (chunk.page_url, chunk.chunk_index)
-        self._ids[place] = chunk.id
-        self._edges[place] = (text[:_EDGE], text[-_EDGE:])
-        for passage, dense in self._short.items():
-            if dense in text:
-                self._found[passage].add(chunk.id)
-        if self._begins:
-            self._look_for_long(text, place, chunk.id)
-
-    def _look_for_long(self, text: str, place: _Place, id: str) -> None:
-        for start in range(len(text) - _KEY + 1):
-            window = text[start : start + _KEY]
-            for passage in self._begins.get(window, ()):
-                dense = self._passages[passage]
-                if text.startswith(dense, start):
-                    self._found[passage].add(id)
-                elif dense.startswith(text[start:]):
-                    self._heads.setdefault((passage, place), len(text) - start)
-            for passage in self._ends.get(window, ()):
-                if self._passages[passage].endswith(text[: start + _KEY]):
-                    self._tails[passage, place] = start + _KEY
-
-    def found(self) -> dict[str, frozenset[str]]:
-        """Return the ids of the chunks that contain each passage, or a part of it."""
-        for (passage, place), length in self._heads.items():
-            self._join(passage, place, _next(place), length, None)
-        for (passage, place), length in self._tails.items():
-            self._join(passage, _previous(place), place, None, length)
-        for place, (_, end) in self._edges.items() if self._short else ():
-            if (after := self._edges.get(_next(place))) is not None:
-                for passage, dense in self._short.items():
-                    if _over_the_edge(dense, end, after[0]):
-                        self._found[passage] |= {self._ids[place], self._ids[_next(place)]}
-        return {passage: frozenset(ids) for passage, ids in self._found.items()}
-
-    def _join(self, passage: str, one: _Place, other: _Place, head: int | None, tail: int | None) -> None:
-        """Record two neighbours that share a passage; compare a part that is shorter than a key directly."""
-        if one not in self._ids or other not in self._ids:
-            return
-        dense = self._passages[passage]
-        head = self._heads.get((passage, one), 0) if head is None else head
-        tail = self._tails.get((passage, other), 0) if tail is None else tail
-        if head + tail < len(dense):
-            end, begin = self._edges[one][1], self._edges[other][0]
-            head = head or _longest(dense, lambda size: end.endswith(dense[:size]))
-            tail = tail or _longest(dense, lambda size: begin.startswith(dense[-size:]))
-        if head + tail >= len(dense):
-            self._found[passage] |= {self._ids[one], self._ids[other]}
+_Part = tuple[int, str, str]
+"""A chunk's index on its page, its id, and its text without white space."""
 
 
-def _over_the_edge(dense: str, end: str, begin: str) -> bool:
-    return any(end.endswith(dense[:size]) and begin.startswith(dense[size:]) for size in range(1, len(dense)))
+def find_passages(passages: Iterable[str], pages: Iterable[list[_Part]]) -> dict[str, frozenset[str]]:
+    """Return the ids of the chunks that contain each passage, or a part of it if several chunks share it."""
+    wanted = {passage: without_space(passage) for passage in passages}
+    found: dict[str, set[str]] = {passage: set() for passage in wanted}
+    for page in pages:
+        for text, places in _texts(sorted(page)):
+            for passage, dense in wanted.items():
+                start = text.find(dense)
+                while start >= 0:
+                    last = start + len(dense)
+                    found[passage] |= {id for begin, end, id in places if begin < last and end > start}
+                    start = text.find(dense, start + 1)
+    return {passage: frozenset(ids) for passage, ids in found.items()}
 
 
-def _longest(dense: str, fits: Callable[[int], bool]) -> int:
-    return next((size for size in range(min(_KEY, len(dense)), 0, -1) if fits(size)), 0)
+def _texts(parts: list[_Part]) -> Iterator[tuple[str, list[tuple[int, int, str]]]]:
+    """Yield the text of a page, with the start and end of each chunk; then neighbours that overlap."""
+    text = ""
+    places: list[tuple[int, int, str]] = []
+    for number, id, part in parts:
+        if places and number != parts[len(places) - 1][0] + 1:
+            text += "\n"  # a chunk is missing here; no passage contains a line break
+        places.append((len(text), len(text) + len(part), id))
+        text += part
+    yield text, places
+    for (number, id, part), (following, other, more) in pairwise(parts):
+        if following == number + 1 and (overlap := _overlap(part, more)):
+            start = len(part) - overlap
+            yield part + more[overlap:], [(0, len(part), id), (start, start + len(more), other)]
 
 
-def _next(place: _Place) -> _Place:
-    return place[0], place[1] + 1
-
-
-def _previous(place: _Place) -> _Place:
-    return place[0], place[1] - 1
+def _overlap(text: str, following: str) -> int:
+    """Return how many characters at the end of a text are the beginning of the following one."""
+    start = text.find(following[:_MIN_OVERLAP])
+    while start >= 0 and not following.startswith(text[start:]):
+        start = text.find(following[:_MIN_OVERLAP], start + 1)
+    return len(text) - start if start >= 0 else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,9 +120,8 @@ class Missing:
 
     def __str__(self) -> str:
         """Return a sentence for a report."""
-        return f"{self.target!r} is not in the index" + (
-            f"; the nearest is {self.near!r}" if self.near else ""
-        )
+        near = f"; the nearest is {self.near!r}" if self.near else ""
+        return f"{self.target!r} is not in the index{near}"
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values."""
@@ -189,9 +140,8 @@ class Bound:
     @property
     def measured(self) -> bool:
         """Whether the question can be judged: it has a target, and a module if it names one."""
-        return self.expectation.nothing or (
-            bool(self.targets) and bool(self.modules or not self.expectation.modules)
-        )
+        found = self.targets and (self.modules or not self.expectation.modules)
+        return self.expectation.nothing or bool(found)
 
     def judge(self, chunks: Iterable[Chunk]) -> Judged:
         """Return the gain of each result: 1 if it reaches a target that no earlier result reached."""
@@ -226,9 +176,7 @@ class BoundSuite:
 
 def bind(suite: Suite, index: Index) -> BoundSuite:
     """Look up every target of a suite in one pass over the index."""
-    book = _Book(suite)
-    for chunk in index.scroll():
-        book.look(chunk)
+    book = _Book(suite, index.scroll())
     return BoundSuite(suite, tuple(book.bound(expectation) for expectation in suite.expectations))
 
 
@@ -274,28 +222,26 @@ def heading_key(heading: str) -> str:
 class _Book:
     """The modules, pages, anchors, headings and passages of an index that a suite needs."""
 
-    def __init__(self, suite: Suite) -> None:
+    def __init__(self, suite: Suite, chunks: Iterable[Chunk]) -> None:
         self._suite = suite
-        self._finder = PassageFinder(
-            passage for expectation in suite.expectations for passage in expectation.passages
-        )
-        self._passages: dict[str, frozenset[str]] | None = None
         self._modules: dict[str, str] = {}
         self._pages: dict[str, str] = {}
-        self._urls: dict[str, str] = {}
-        self._anchors: dict[str, set[str]] = {}
-        self._headings: dict[str, set[str]] = {}
+        self._anchors: dict[str, set[str]] = defaultdict(set)
+        self._headings: dict[str, set[str]] = defaultdict(set)
         self._suggested = 0
+        passages = {passage for expectation in suite.expectations for passage in expectation.passages}
+        texts: dict[str, list[_Part]] = defaultdict(list)
+        for chunk in chunks:
+            self._read(chunk)
+            if passages:
+                texts[chunk.page_url].append((chunk.chunk_index, chunk.id, without_space(chunk.text)))
+        self._passages = find_passages(passages, texts.values())
 
-    def look(self, chunk: Chunk) -> None:
-        self._finder.look(chunk)
+    def _read(self, chunk: Chunk) -> None:
         for name in chunk.module_keys:
             self._modules.setdefault(name, chunk.module_name)
         key = page_key(chunk.page_url)
-        if key not in self._urls:
-            self._urls[key] = chunk.page_url
-            self._anchors[key] = set()
-            self._headings[key] = set()
+        if key not in self._anchors:
             self._pages[key] = key
             if chunk.source:
                 self._pages.setdefault(page_key(chunk.source), key)
@@ -303,26 +249,22 @@ class _Book:
         self._headings[key].update(chunk.headings)
 
     def bound(self, expectation: Expectation) -> Bound:
-        modules = frozenset(
-            found.module for name in expectation.modules if isinstance(found := self._module(name), Target)
-        )
+        modules = [self._module(name) for name in expectation.modules]
+        places = modules
         if expectation.passages:
             places = [self._passage(passage) for passage in expectation.passages]
         elif expectation.pages:
             places = [self._page(page) for page in expectation.pages]
-        else:
-            places = [self._module(module) for module in expectation.modules]
-        targets = _distinct([target for target in places if isinstance(target, Target)])
-        absent = [place for place in places if isinstance(place, str)]
-        if expectation.passages or expectation.pages:
-            absent += [
-                place for module in expectation.modules if isinstance(place := self._module(module), str)
-            ]
-        missing = tuple(
-            Missing(expectation.key, expectation.query, place, self._near(place, expectation))
-            for place in absent
+        return Bound(
+            expectation,
+            _distinct([target for target in places if isinstance(target, Target)]),
+            frozenset(target.module for target in modules if isinstance(target, Target)),
+            tuple(
+                Missing(expectation.key, expectation.query, name, self._near(name, expectation))
+                for name in dict.fromkeys((*places, *modules))
+                if isinstance(name, str)
+            ),
         )
-        return Bound(expectation, targets, modules, missing)
 
     def _module(self, name: str) -> Target | str:
         (key,) = filter_keys([name])
@@ -346,8 +288,6 @@ class _Book:
         return self._pages.get(page_key(page)), unquote(anchor), heading_key(heading)
 
     def _passage(self, passage: str) -> Target | str:
-        if self._passages is None:
-            self._passages = self._finder.found()
         chunks = self._passages[passage]
         return Target(passage, chunks=chunks) if chunks else passage
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib.resources import files
 from itertools import islice
 from operator import mul
@@ -35,9 +35,7 @@ _LONGEST = 300
 _QUESTIONS = 32  # with the in-book ones, a single call to a service that takes 96 texts
 _IN_BOOK = 16
 _FEWEST = 8  # with fewer, a 95th percentile means nothing
-_SAMPLE = (
-    2000  # chunks to check for the subjects; ids are hashes, so the first ones come from all over the book
-)
+_SAMPLE = 2000  # chunks to check for the subjects; by id, which is a hash, so from all over the book
 _PERCENTILE = 0.95
 _LEAST_SPREAD = 0.01
 Item = TypeVar("Item")
@@ -59,19 +57,8 @@ def heading_question(chunk: Chunk) -> str:
 
 
 def _cut(sentence: str) -> str:
-    return (
-        sentence
-        if len(sentence) <= _LONGEST
-        else sentence[:_LONGEST].rpartition(" ")[0] or sentence[:_LONGEST]
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class Probe:
-    """An off-topic query, and the words that a book about its subject would have."""
-
-    ask: str
-    subject: frozenset[str]
+    head = sentence[:_LONGEST]
+    return sentence if head == sentence else head.rpartition(" ")[0] or head
 
 
 def calibrate(embedder: Embedder, index: Index) -> Calibration:
@@ -79,7 +66,7 @@ def calibrate(embedder: Embedder, index: Index) -> Calibration:
     sample = list(islice(index.scroll(), _SAMPLE))
     if not sample:
         raise CollectionEmpty(f"Collection '{index.info.collection}' is empty", hint="Index a book first.")
-    off_topic = [probe.ask for probe in off_topic_probes(sample)]
+    off_topic = off_topic_queries(sample)
     in_book = _in_book(sample)
     if len(off_topic) < _FEWEST or not in_book:
         raise EmbeddingError(
@@ -91,7 +78,8 @@ def calibrate(embedder: Embedder, index: Index) -> Calibration:
     noise = sorted(hits[0].score for hits in found if hits)
     own = index.vectors([chunk.id for _, chunk in in_book])
     asked = zip(in_book, vectors[len(off_topic) :], strict=True)
-    signal = [cosine(vector, own[chunk.id]) for (_, chunk), vector in asked if chunk.id in own]
+    scored = [(query, cosine(vector, own[chunk.id])) for (query, chunk), vector in asked if chunk.id in own]
+    signal = [score for _, score in scored]
     floor, mean = percentile(noise, _PERCENTILE), sum(noise) / len(noise)
     measured = Calibration(
         round(floor, 4),
@@ -103,29 +91,25 @@ def calibrate(embedder: Embedder, index: Index) -> Calibration:
     lexicon = read_lexicon(index)
     if lexicon is None:
         return measured
-    covered = [
-        answerable(score, analyze_query(question, lexicon), measured) or 0.0
-        for (question, _), score in zip(in_book, signal, strict=False)
-    ]
-    other = [
-        answerable(hits[0].score, analyze_query(text, lexicon), measured) or 0.0
-        for text, hits in zip(off_topic, found, strict=True)
-        if hits
-    ]
+
+    def likely(query: str, cosine: float) -> float:
+        return answerable(cosine, analyze_query(query, lexicon), measured) or 0.0
+
+    covered = [likely(query, score) for query, score in scored]
+    other = [likely(query, hits[0].score) for query, hits in zip(off_topic, found, strict=True) if hits]
     return replace(measured, answerability=round(auroc(covered, other), 4))
 
 
-def off_topic_probes(sample: Sequence[Chunk]) -> list[Probe]:
+def off_topic_queries(sample: Sequence[Chunk]) -> list[str]:
     """Return off-topic queries whose subjects are not in the book, spread over the whole list."""
     words = {word for chunk in sample for word in _WORD.findall(f"{chunk.heading_path} {chunk.text}".lower())}
-    usable = [probe for probe in all_probes() if probe.subject.isdisjoint(words)]
-    return spread(usable, _QUESTIONS)
+    return spread([query for query, subject in all_probes().items() if subject.isdisjoint(words)], _QUESTIONS)
 
 
-def all_probes() -> list[Probe]:
-    """Read the list of off-topic queries."""
+def all_probes() -> dict[str, frozenset[str]]:
+    """Read the off-topic queries, with the words that a book about the subject of each would have."""
     data = json.loads(files("recto.evaluation").joinpath("off_topic.json").read_text("utf-8"))
-    return [Probe(entry["ask"], frozenset(entry["subject"])) for entry in data["probes"]]
+    return {entry["ask"]: frozenset(entry["subject"]) for entry in data["probes"]}
 
 
 def auroc(signal: Sequence[float], noise: Sequence[float]) -> float:
@@ -151,6 +135,5 @@ def _in_book(sample: Sequence[Chunk]) -> list[tuple[str, Chunk]]:
 
 def spread(items: Sequence[Item], most: int) -> list[Item]:
     """Take items evenly from the whole list."""
-    if len(items) <= most:
-        return list(items)
-    return [items[number * len(items) // most] for number in range(most)]
+    count = min(len(items), most)
+    return [items[number * len(items) // count] for number in range(count)]

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
-from itertools import islice
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 from recto._util.text import with_anchor
 from recto.evaluation.calibration import first_sentence, heading_question
 from recto.evaluation.integrity import similar
-from recto.protocols import Index
+from recto.protocols import Index, Progress
 from recto.search.query import MAX_QUERY
 from recto.search.retriever import Retriever
-from recto.types import HEADING_SEPARATOR, Chunk, Hit, Mode, Vector
+from recto.types import HEADING_SEPARATOR, Chunk, Hit, Mode
 
 WITHIN = 5
 """A section is reached if it is among this many first hits."""
@@ -22,8 +21,6 @@ _BATCH = 32  # sections per batch, each with two queries
 _SAME_VECTOR = 0.98
 _SAME_TEXT = 0.9
 _COPIES = 4  # nearest chunks that are compared with a section's own
-
-Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,16 +118,37 @@ class Coverage:
         return [reached for reached in self.sections if reached.shadowed_by]
 
     @property
+    def by_heading(self) -> int:
+        """How many sections their headings return."""
+        return sum(reached.heading_rank is not None for reached in self.sections)
+
+    @property
+    def by_sentence(self) -> int:
+        """How many sections their first sentences return."""
+        return sum(reached.sentence_rank is not None for reached in self.sections)
+
+    @property
     def share(self) -> float:
         """The share of sections that at least one query returns."""
         return 1 - len(self.unreachable) / len(self.sections) if self.sections else 1.0
 
     def pages(self) -> list[PageCoverage]:
         """Return the heat map, ordered by module and page URL."""
-        rows: dict[tuple[str, str], list[Reached]] = {}
-        for reached in self.sections:
-            rows.setdefault((reached.section.module, reached.section.page_url), []).append(reached)
-        return [_row(module, url, found) for (module, url), found in sorted(rows.items())]
+        rows: dict[tuple[str, str], list[Reached]] = defaultdict(list)
+        for one in self.sections:
+            rows[one.section.module, one.section.page_url].append(one)
+        return [
+            PageCoverage(
+                module,
+                url,
+                found[0].section.page_title,
+                len(found),
+                sum(one.heading_rank is not None for one in found),
+                sum(one.sentence_rank is not None for one in found),
+                sum(not one.unreachable for one in found),
+            )
+            for (module, url), found in sorted(rows.items())
+        ]
 
 
 def cover(retriever: Retriever, progress: Progress | None = None, mode: Mode = "hybrid") -> Coverage:
@@ -138,13 +156,11 @@ def cover(retriever: Retriever, progress: Progress | None = None, mode: Mode = "
     index = retriever.open()
     sections = sections_of(index.scroll())
     results: list[Reached] = []
-    confusion: dict[str, Counter[str]] = {}
+    confusion: dict[str, Counter[str]] = defaultdict(Counter)
     for start in range(0, len(sections), _BATCH):
-        batch = sections[start : start + _BATCH]
-        for reached in _ask(retriever, index, batch, mode):
+        for reached in _ask(retriever, index, sections[start : start + _BATCH], mode):
             results.append(reached)
-            row = confusion.setdefault(reached.section.module, Counter())
-            row.update(chunk.module_name for chunk in reached.first)
+            confusion[reached.section.module].update(chunk.module_name for chunk in reached.first)
         if progress:
             progress(len(results), len(sections))
     matrix = {module: dict(sorted(row.items())) for module, row in sorted(confusion.items())}
@@ -154,41 +170,25 @@ def cover(retriever: Retriever, progress: Progress | None = None, mode: Mode = "
 def sections_of(chunks: Iterable[Chunk]) -> list[CoverageSection]:
     """Return every section of the book in order, including those without text."""
     found: dict[tuple[str, str, tuple[str, ...]], CoverageSection] = {}
+
+    def note(chunk: Chunk, headings: tuple[str, ...], *, has_text: bool) -> None:
+        key = chunk.page_url, chunk.anchor if has_text else "", headings
+        if key not in found or chunk.chunk_index < found[key].chunk_index:
+            found[key] = _section(chunk, headings, has_text=has_text)
+
     for chunk in chunks:
-        _note(found, (chunk.page_url, chunk.anchor, chunk.headings), chunk, chunk.headings)
+        note(chunk, chunk.headings, has_text=True)
         for depth in range(2, len(chunk.headings)):
-            _note(
-                found,
-                (chunk.page_url, "", chunk.headings[:depth]),
-                chunk,
-                chunk.headings[:depth],
-                has_text=False,
-            )
-    written = {(section.page_url, section.headings) for section in found.values() if section.has_text}
-    sections = [
-        section
-        for section in found.values()
-        if section.has_text or (section.page_url, section.headings) not in written
-    ]
+            note(chunk, chunk.headings[:depth], has_text=False)
+    written = {(one.page_url, one.headings) for one in found.values() if one.has_text}
     return sorted(
-        sections,
-        key=lambda section: (section.module, section.page_url, section.chunk_index, len(section.headings)),
+        (one for one in found.values() if one.has_text or (one.page_url, one.headings) not in written),
+        key=lambda one: (one.module, one.page_url, one.chunk_index, len(one.headings)),
     )
 
 
-def _note(
-    found: dict[tuple[str, str, tuple[str, ...]], CoverageSection],
-    key: tuple[str, str, tuple[str, ...]],
-    chunk: Chunk,
-    headings: tuple[str, ...],
-    *,
-    has_text: bool = True,
-) -> None:
-    """Record the first chunk of a section."""
-    known = found.get(key)
-    if known is not None and known.chunk_index <= chunk.chunk_index:
-        return
-    found[key] = CoverageSection(
+def _section(chunk: Chunk, headings: tuple[str, ...], *, has_text: bool) -> CoverageSection:
+    return CoverageSection(
         module=chunk.module_name,
         page_url=chunk.page_url,
         page_title=chunk.page_title,
@@ -197,7 +197,7 @@ def _note(
         chunk_id=chunk.id,
         chunk_index=chunk.chunk_index,
         by_heading=HEADING_SEPARATOR.join(headings)[:MAX_QUERY].strip() or heading_question(chunk),
-        by_sentence=first_sentence(chunk.text) if has_text else "",
+        by_sentence=first_sentence(chunk.text).strip() if has_text else "",
         has_text=has_text,
     )
 
@@ -209,34 +209,19 @@ def _own_anchor(chunk: Chunk, heading: str) -> str:
     return next(others, "")
 
 
-@dataclass(slots=True)
-class _Asked:
-    """The non-empty queries of a batch, and their hits."""
-
-    texts: list[str] = field(default_factory=list)
-    found: list[list[Hit]] = field(default_factory=list)
-
-    def hits(self, text: str) -> list[Hit]:
-        return self.found[self.texts.index(text.strip())] if text.strip() else []
-
-
 def _ask(retriever: Retriever, index: Index, batch: Sequence[CoverageSection], mode: Mode) -> list[Reached]:
-    asked = _Asked(
-        list(
-            dict.fromkeys(
-                text for one in batch for text in (one.by_heading.strip(), one.by_sentence.strip()) if text
-            )
-        )
-    )
-    asked.found = [list(response.hits) for response in retriever.search_batch(asked.texts, WITHIN, mode=mode)]
+    queries = list(dict.fromkeys(text for one in batch for text in (one.by_heading, one.by_sentence) if text))
+    responses = retriever.search_batch(queries, WITHIN, mode=mode)
+    hits = {query: response.hits for query, response in zip(queries, responses, strict=True)}
     vectors = index.vectors([section.chunk_id for section in batch])
-    own: list[Vector] = [vectors[section.chunk_id] for section in batch if section.chunk_id in vectors]
-    near = iter(index.query_batch(own, _COPIES + 1, min_score=_SAME_VECTOR) if own else [])
-    return [_reached(section, asked, next(near) if section.chunk_id in vectors else []) for section in batch]
+    own = [section.chunk_id for section in batch if section.chunk_id in vectors]
+    near = index.query_batch([vectors[id] for id in own], _COPIES + 1, min_score=_SAME_VECTOR) if own else []
+    neighbours = dict(zip(own, near, strict=True))
+    return [_reached(section, hits, neighbours.get(section.chunk_id, ())) for section in batch]
 
 
-def _reached(section: CoverageSection, asked: _Asked, near: Sequence[Hit]) -> Reached:
-    by_heading, by_sentence = asked.hits(section.by_heading), asked.hits(section.by_sentence)
+def _reached(section: CoverageSection, hits: Mapping[str, Sequence[Hit]], near: Sequence[Hit]) -> Reached:
+    by_heading, by_sentence = hits.get(section.by_heading, ()), hits.get(section.by_sentence, ())
     text = next((hit.chunk.text for hit in near if hit.chunk.id == section.chunk_id), None)
     others = (hit.chunk for hit in near if not section.holds(hit.chunk))
     copies = [chunk.link for chunk in others if text is not None and similar(text, chunk.text) >= _SAME_TEXT]
@@ -244,24 +229,10 @@ def _reached(section: CoverageSection, asked: _Asked, near: Sequence[Hit]) -> Re
         section,
         _rank(section, by_heading),
         _rank(section, by_sentence),
-        tuple(
-            chunk for hits in (by_heading, by_sentence) for chunk in (hit.chunk for hit in islice(hits, 1))
-        ),
+        tuple(found[0].chunk for found in (by_heading, by_sentence) if found),
         tuple(dict.fromkeys(copies)),
     )
 
 
 def _rank(section: CoverageSection, hits: Sequence[Hit]) -> int | None:
     return next((rank for rank, hit in enumerate(hits, 1) if section.holds(hit.chunk)), None)
-
-
-def _row(module: str, url: str, found: Sequence[Reached]) -> PageCoverage:
-    return PageCoverage(
-        module,
-        url,
-        found[0].section.page_title,
-        len(found),
-        sum(one.heading_rank is not None for one in found),
-        sum(one.sentence_rank is not None for one in found),
-        sum(not one.unreachable for one in found),
-    )

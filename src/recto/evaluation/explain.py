@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from itertools import pairwise
 from time import perf_counter
 
 from recto._util.names import filter_keys, nearest, page_key
@@ -12,96 +13,30 @@ from recto._util.text import with_anchor
 from recto.errors import InvalidArgument
 from recto.evaluation.binding import passage_target
 from recto.evaluation.calibration import cosine
-from recto.protocols import Index
+from recto.protocols import Embedder, Index
 from recto.search.fusion import rank
 from recto.search.lexical import LexicalQuery, QueryWord
 from recto.search.lexicon import analyzed_text
 from recto.search.query import DEFAULT_TOP_K, MAX_TOP_K, check_query, check_search
 from recto.search.retriever import Retriever
 from recto.search.snippets import found_words, words_to_match
-from recto.types import NO_FILTERS, Chunk, Filters, Hit, IndexQuery, Mode
+from recto.types import NO_FILTERS, Chunk, Filters, Hit, IndexQuery, Mode, Vector
 
 _NEAR_MISSES = 5
 _FIRST_LIMIT = 200  # hits requested first for an expected page; then more, up to all
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
-    """A page and, if one is named, an anchor on it."""
-
-    page: str
-    anchor: str = ""
-
-    def __str__(self) -> str:
-        """Return `page#anchor`."""
-        return with_anchor(self.page, self.anchor)
-
-
-@dataclass(frozen=True, slots=True)
-class PlaceChunks:
-    """The chunks of a page or section; if there are none, `missing` says why and `near` is a guess."""
-
-    chunks: tuple[Chunk, ...]
-    missing: str = ""
-    near: str = ""
+Place = tuple[str, str]
+"""A page and, if one is named, an anchor on it."""
 
 
 def parse_place(text: str) -> Place:
     """Read `page#anchor`."""
     page, _, anchor = text.strip().partition("#")
     if not page:
-        raise InvalidArgument(
-            "--expect needs a page, as page#anchor",
-            hint="Name it by its address, or by its path in the book.",
-        )
-    return Place(page, anchor)
-
-
-def find_place(index: Index, place: Place) -> PlaceChunks:
-    """Return the chunks of a page or section, or say what is not in the index."""
-    chunks = list(index.scroll(Filters(page_url=place.page))) or _by_path(index, place.page)
-    if isinstance(chunks, str):
-        return PlaceChunks((), f"There is no page '{place.page}' in the index.", chunks)
-    if not place.anchor:
-        return PlaceChunks(tuple(chunks))
-    there = tuple(chunk for chunk in chunks if place.anchor in (chunk.anchor, *chunk.anchors))
-    if there:
-        return PlaceChunks(there)
-    anchors = dict.fromkeys(anchor for chunk in chunks for anchor in (chunk.anchor, *chunk.anchors) if anchor)
-    if not anchors:
-        return PlaceChunks(
-            tuple(chunks), f"No anchors are stored for '{place.page}', so the whole page counts."
-        )
-    near = nearest(place.anchor, anchors)
-    return PlaceChunks(
-        (), f"There is no '#{place.anchor}' on '{place.page}'.", with_anchor(place.page, near) if near else ""
-    )
-
-
-def _by_path(index: Index, page: str) -> list[Chunk] | str:
-    """Return the chunks of the page with a path in the book, or the nearest name that exists."""
-    wanted = page_key(page)
-    known: dict[str, str] = {}
-    found: list[Chunk] = []
-    for chunk in index.scroll():
-        known[page_key(chunk.source)] = chunk.source
-        known[page_key(chunk.page_url)] = chunk.page_url
-        if wanted == page_key(chunk.source):
-            found.append(chunk)
-    return found or _nearest(wanted, known)
-
-
-def _nearest(wanted: str, known: dict[str, str]) -> str:
-    """Guess by the whole name, else by its last part: people often leave out the rest."""
-    meant = nearest(wanted, known)
-    if meant is None:
-        last = {_last(name): name for name in known}
-        meant = last.get(nearest(_last(wanted), last) or "")
-    return known[meant] if meant else ""
-
-
-def _last(name: str) -> str:
-    return name.rpartition("/")[2]
+        hint = "Name it by its address, or by its path in the book."
+        raise InvalidArgument("--expect needs a page, as page#anchor", hint=hint)
+    return page, anchor
 
 
 class Verdict(StrEnum):
@@ -154,14 +89,6 @@ class Expected:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
-    """The duration of a step."""
-
-    name: str
-    milliseconds: float
-
-
-@dataclass(frozen=True, slots=True)
 class Explanation:
     """A search in full: the hits shown, the near misses, and the expected page."""
 
@@ -175,7 +102,7 @@ class Explanation:
     near_misses: tuple[Ranked, ...]
     noise_floor: float | None
     auroc: float | None
-    steps: tuple[Step, ...]
+    timings_ms: dict[str, float]
     warnings: tuple[str, ...]
     mode: Mode = "dense"
     words: tuple[str, ...] = ()
@@ -201,15 +128,19 @@ def explain(
     """Search like `Retriever.search`, and explain the ranking."""
     text = check_query(query)
     check_search(top_k, filters, None, mode=mode)
-    steps: list[Step] = []
     began = perf_counter()
     index = retriever.open()
-    began = _note(steps, "open", began)
+    opened = perf_counter()
     retriever.embedder.warm_up()
-    _note(steps, "load the model", began)
+    loaded = perf_counter()
     response = retriever.search(text, min(MAX_TOP_K, top_k + _NEAR_MISSES + 1), filters, mode=mode)
-    steps += [Step("embed", response.timings.embed_ms), Step("search", response.timings.search_ms)]
-    began = perf_counter()
+    searched = perf_counter()
+    timings = {
+        "open": (opened - began) * 1e3,
+        "load the model": (loaded - opened) * 1e3,
+        "embed": response.timings.embed_ms,
+        "search": response.timings.search_ms,
+    }
     lexical = retriever.analyze(text)
     words = words_to_match(text, lexical)
     ranked = _ranked(response.hits, words)
@@ -224,7 +155,7 @@ def explain(
         near_misses=ranked[top_k : top_k + _NEAR_MISSES],
         noise_floor=index.info.noise_floor,
         auroc=index.info.calibration.auroc if index.info.calibration else None,
-        steps=tuple(steps),
+        timings_ms=timings,
         warnings=response.warnings,
         mode=response.mode,
         words=tuple(word.word for word in words),
@@ -233,131 +164,138 @@ def explain(
     )
     if expect is None and not passage:
         return explanation
-    vector = retriever.embedder.embed_query(text)
-    expected = _Search(retriever, index, vector, lexical, explanation).expected(expect, passage)
+    # A hybrid search embeds the corrected query, a dense one the query as typed.
+    vector = retriever.embedder.embed_query(lexical.text if lexical and response.mode == "hybrid" else text)
+    expected = _Search(retriever.embedder, index, vector, lexical, explanation).expected(expect, passage)
     if expected.hit is not None:
         expected = replace(expected, words=found_words(analyzed_text(expected.hit.chunk), words))
-    _note(steps, "look for the expected place", began)
-    return replace(explanation, expected=expected, steps=tuple(steps))
+    timings = timings | {"find the expected page": (perf_counter() - searched) * 1e3}
+    return replace(explanation, expected=expected, timings_ms=timings)
 
 
+def _ranked(hits: Sequence[Hit], words: Sequence[QueryWord]) -> tuple[Ranked, ...]:
+    leads = [hit.score - lower.score for hit, lower in pairwise(hits)]
+    return tuple(
+        Ranked(place, hit, lead, found_words(analyzed_text(hit.chunk), words))
+        for place, (hit, lead) in enumerate(zip(hits, (*leads, None), strict=False), 1)
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class _Search:
     """Finds an expected page, section or passage in the ranking of an embedded query."""
 
-    def __init__(
-        self,
-        retriever: Retriever,
-        index: Index,
-        vector: list[float],
-        lexical: LexicalQuery | None,
-        explanation: Explanation,
-    ) -> None:
-        self._retriever = retriever
-        self._index = index
-        self._vector = vector
-        self._lexical = lexical
-        self._explanation = explanation
+    embedder: Embedder
+    index: Index
+    vector: Vector
+    lexical: LexicalQuery | None
+    explanation: Explanation
 
     def expected(self, place: Place | None, passage: str) -> Expected:
         """Return the outcome for a page, a passage, or a passage on a page."""
-        wanted = str(place) if place else f'"{passage}"'
-        found = (
-            find_place(self._index, place)
-            if place
-            else PlaceChunks(tuple(self._with_passage(self._index.scroll(), passage)))
-        )
-        if place and found.missing and not found.chunks:
-            verdict = Verdict.NO_ANCHOR if "#" in found.missing else Verdict.NO_PAGE
-            return Expected(wanted, verdict, found.missing, found.near)
-        chunks = self._with_passage(found.chunks, passage) if passage else list(found.chunks)
+        wanted = with_anchor(*place) if place else f'"{passage}"'
+        found = self._find(place) if place else ([], "")
+        if isinstance(found, Expected):
+            return found
+        chunks, note = found
+        if passage:
+            where, target = chunks[0].link if chunks else "the index", passage_target(passage)
+            chunks = [chunk for chunk in chunks or self.index.scroll() if target.holds(chunk)]
+            if not chunks:
+                return self._no_passage(wanted, passage, where)
+        if excluded := self._excluded(chunks):
+            ranked = self._ranked(wanted, chunks, NO_FILTERS)
+            return replace(ranked, verdict=Verdict.FILTERED_OUT, message=excluded)
+        ranked = self._ranked(wanted, chunks, self.explanation.filters)
+        return replace(ranked, message=f"{note} {ranked.message}".strip())
+
+    def _find(self, place: Place) -> tuple[list[Chunk], str] | Expected:
+        """Return the chunks of a page or section with a note, or say what is not in the index."""
+        (page, anchor), wanted = place, page_key(place[0])
+        chunks = list(self.index.scroll(Filters(page_url=page)))
         if not chunks:
-            return self._no_passage(wanted, passage, found.chunks)
-        excluded = self._excluded(chunks)
-        if excluded:
-            return replace(
-                self._ranked(wanted, chunks, NO_FILTERS), verdict=Verdict.FILTERED_OUT, message=excluded
-            )
-        ranked = self._ranked(wanted, chunks, self._explanation.filters)
-        return replace(ranked, message=" ".join(filter(None, (found.missing, ranked.message))))
+            known: dict[str, str] = {}
+            for chunk in self.index.scroll():
+                known |= {page_key(name): name for name in (chunk.source, chunk.page_url)}
+                if wanted == page_key(chunk.source):
+                    chunks.append(chunk)
+            if not chunks:
+                message = f"There is no page '{page}' in the index."
+                return Expected(with_anchor(*place), Verdict.NO_PAGE, message, _nearest(wanted, known))
+        if not anchor:
+            return chunks, ""
+        anchors = {chunk.id: {chunk.anchor, *chunk.anchors} - {""} for chunk in chunks}
+        if there := [chunk for chunk in chunks if anchor in anchors[chunk.id]]:
+            return there, ""
+        if not any(anchors.values()):
+            return chunks, f"No anchors are stored for '{page}', so the whole page counts."
+        near = nearest(anchor, sorted(set().union(*anchors.values())))
+        message = f"There is no '#{anchor}' on '{page}'."
+        return Expected(
+            with_anchor(*place), Verdict.NO_ANCHOR, message, with_anchor(page, near) if near else ""
+        )
 
-    @staticmethod
-    def _with_passage(chunks: Iterable[Chunk], passage: str) -> list[Chunk]:
-        """Return the chunks that contain a quoted text, ignoring white space and case."""
-        wanted = passage_target(passage)
-        return [chunk for chunk in chunks if wanted.holds(chunk)]
-
-    def _no_passage(self, wanted: str, passage: str, chunks: Sequence[Chunk]) -> Expected:
+    def _no_passage(self, wanted: str, passage: str, where: str) -> Expected:
         """Return the chunk nearest to a text that no chunk contains."""
-        vector = self._retriever.embedder.embed_query(passage)
-        near = self._index.query(vector, 1)
-        where = f"no chunk of {chunks[0].link}" if chunks else "no chunk of the index"
-        message = f"The quoted text is in {where}. It may have changed, or span two chunks: quote less."
+        near = self.index.query(self.embedder.embed_query(passage), 1)
+        message = (
+            f"The quoted text is in no chunk of {where}. It may have changed, or span two chunks: quote less."
+        )
         return Expected(wanted, Verdict.NO_PASSAGE, message, near[0].chunk.link if near else "")
 
     def _excluded(self, chunks: Sequence[Chunk]) -> str:
         """Say which filter excludes all of the chunks, if one does."""
-        filters = self._explanation.filters
-        asked = set(filter_keys(filters.modules))
+        filters, first = self.explanation.filters, chunks[0]
+        asked, page = set(filter_keys(filters.modules)), filters.page_url
         if asked and all(asked.isdisjoint(chunk.module_keys) for chunk in chunks):
-            return (
-                f"Its module '{chunks[0].module_name}' is excluded by --module {', '.join(filters.modules)}."
-            )
-        if filters.page_url is not None and all(
-            page_key(chunk.page_url) != page_key(filters.page_url) for chunk in chunks
-        ):
-            return f"Its page {chunks[0].page_url} is excluded by --url {filters.page_url}."
+            return f"Its module '{first.module_name}' is excluded by --module {', '.join(filters.modules)}."
+        if page is not None and all(page_key(chunk.page_url) != page_key(page) for chunk in chunks):
+            return f"Its page {first.page_url} is excluded by --url {page}."
         return ""
 
     def _ranked(self, wanted: str, chunks: Sequence[Chunk], filters: Filters) -> Expected:
-        mode, top_k = self._explanation.mode, self._explanation.top_k
+        mode, top_k, noise = self.explanation.mode, self.explanation.top_k, self.explanation.noise_floor
         listed = self._up_to({chunk.id for chunk in chunks}, mode, filters)
-        if not listed:
-            nearest = self._nearest(chunks)
-            message = "The search does not return it, whatever the top k."
-            if mode == "lexical":
-                message = "It contains none of the query's words."
-            return self._with_legs(Expected(wanted, Verdict.TOO_LOW, message, hit=nearest), nearest, filters)
-        *above, best = listed
-        place = Expected(
-            wanted, Verdict.FOUND, f"It is at rank {len(listed)}.", hit=best, rank=len(listed), lacks=0.0
-        )
-        place = self._with_legs(place, best, filters)
-        if len(listed) <= top_k:
-            return replace(place, lost_to=tuple(above))
-        lacks = above[top_k - 1].score - best.score
-        message = f"It is at rank {len(listed)} and lacks {lacks:.3f} for the first {top_k}."
-        noise, similarity = self._explanation.noise_floor, place.dense.score if place.dense else None
-        if noise is not None and similarity is not None and similarity < noise:
-            message += f" Its cosine similarity of {similarity:.3f} is below the noise floor ({noise:.3f})."
-        return replace(
-            place, verdict=Verdict.TOO_LOW, message=message, lacks=lacks, lost_to=tuple(above[:top_k])
-        )
-
-    def _with_legs(self, expected: Expected, hit: Hit, filters: Filters) -> Expected:
-        """Add the positions of a chunk in the dense and the lexical ranking."""
+        hit = listed[-1] if listed else self._most_similar(chunks)
         dense = self._leg(hit, "dense", filters)
         if dense.score is None:
             dense = replace(dense, score=hit.dense)
-        return replace(
-            expected, dense=dense, lexical=self._leg(hit, "lexical", filters) if self._lexical else None
+        expected = Expected(
+            wanted,
+            Verdict.TOO_LOW,
+            "The search does not return it, whatever the top k.",
+            hit=hit,
+            dense=dense,
+            lexical=self._leg(hit, "lexical", filters) if self.lexical else None,
         )
+        if not listed:
+            lexical = "It contains none of the query's words."
+            return replace(expected, message=lexical) if mode == "lexical" else expected
+        rank, above = len(listed), tuple(listed[:-1])
+        message = f"It is at rank {rank}."
+        if rank <= top_k:
+            found = Verdict.FOUND
+            return replace(expected, verdict=found, message=message, rank=rank, lacks=0.0, lost_to=above)
+        lacks = above[top_k - 1].score - hit.score
+        message = f"It is at rank {rank} and lacks {lacks:.3f} for the first {top_k}."
+        if noise is not None and dense.score is not None and dense.score < noise:
+            message += f" Its cosine similarity of {dense.score:.3f} is below the noise floor ({noise:.3f})."
+        return replace(expected, message=message, rank=rank, lacks=lacks, lost_to=above[:top_k])
 
     def _leg(self, hit: Hit, mode: Mode, filters: Filters) -> Leg:
         listed = self._up_to({hit.chunk.id}, mode, filters)
         return Leg(len(listed), listed[-1].score) if listed else Leg(None, None)
 
-    def _nearest(self, chunks: Sequence[Chunk]) -> Hit:
+    def _most_similar(self, chunks: Sequence[Chunk]) -> Hit:
         """Return the chunk most similar to the query by stored vectors, without a search."""
-        vectors = self._index.vectors([chunk.id for chunk in chunks])
-        similar = [
-            (cosine(self._vector, vectors[chunk.id]), chunk) for chunk in chunks if chunk.id in vectors
-        ]
+        vectors = self.index.vectors([chunk.id for chunk in chunks])
+        similar = [(cosine(self.vector, vectors[one.id]), one) for one in chunks if one.id in vectors]
         score, chunk = max(similar or [(0.0, chunks[0])], key=lambda one: one[0])
         return Hit(score, chunk, score)
 
     def _up_to(self, wanted: set[str], mode: Mode, filters: Filters) -> list[Hit]:
         """Return the hits up to the first wanted one, with a growing limit; empty if it never appears."""
-        limit, everything = _FIRST_LIMIT, self._explanation.chunks
+        limit, everything = _FIRST_LIMIT, self.explanation.chunks
         while True:
             hits = self._hits(limit, mode, filters)
             for place, hit in enumerate(hits, 1):
@@ -369,37 +307,24 @@ class _Search:
 
     def _hits(self, limit: int, mode: Mode, filters: Filters) -> list[Hit]:
         if mode == "dense":
-            return self._index.query(self._vector, limit, filters)
-        if self._lexical is None:
+            return self.index.query(self.vector, limit, filters)
+        if self.lexical is None:
             return []
-        query = IndexQuery(self._vector if mode == "hybrid" else None, self._lexical.vector)
-        (found,) = self._index.candidates([query], limit, filters)
-        best = rank(found, mode, self._lexical.weight)[:limit]
-        chunks = self._index.chunks([id for id, _ in best])
+        query = IndexQuery(self.vector if mode == "hybrid" else None, self.lexical.vector)
+        (found,) = self.index.candidates([query], limit, filters)
+        best = rank(found, mode, self.lexical.weight)[:limit]
+        chunks = self.index.chunks([id for id, _ in best])
         hits = [
             Hit(score, chunks[id], found.dense.get(id), found.lexical.get(id, 0.0))
             for id, score in best
             if id in chunks
         ]
-        return sorted(
-            hits, key=lambda hit: (-hit.score, hit.chunk.page_url, hit.chunk.chunk_index, hit.chunk.id)
-        )
+        hits.sort(key=lambda hit: (-hit.score, hit.chunk.page_url, hit.chunk.chunk_index, hit.chunk.id))
+        return hits
 
 
-def _ranked(hits: Sequence[Hit], words: Sequence[QueryWord]) -> tuple[Ranked, ...]:
-    below = [*(hit.score for hit in hits[1:]), None]
-    return tuple(
-        Ranked(
-            place,
-            hit,
-            None if lower is None else hit.score - lower,
-            found_words(analyzed_text(hit.chunk), words),
-        )
-        for place, (hit, lower) in enumerate(zip(hits, below, strict=True), 1)
-    )
-
-
-def _note(steps: list[Step], name: str, began: float) -> float:
-    now = perf_counter()
-    steps.append(Step(name, (now - began) * 1e3))
-    return now
+def _nearest(wanted: str, known: dict[str, str]) -> str:
+    """Guess a page by its whole name, else by its last part: people often leave out the rest."""
+    last = {name.rpartition("/")[2]: name for name in known}
+    meant = nearest(wanted, known) or last.get(nearest(wanted.rpartition("/")[2], last) or "")
+    return known[meant] if meant else ""

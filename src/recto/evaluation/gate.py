@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
+from recto._util.text import counted
 from recto.errors import InvalidArgument
 from recto.evaluation.baseline import Comparison
 from recto.evaluation.measures import Measure, parse_measure
@@ -30,11 +31,7 @@ class Threshold:
 
     def met_by(self, value: float) -> bool:
         """Return whether a mean is high enough, allowing for rounding errors."""
-        return (
-            value > self.least
-            if self.strict
-            else value > self.least or math.isclose(value, self.least, abs_tol=1e-9)
-        )
+        return value > self.least or (not self.strict and math.isclose(value, self.least, abs_tol=1e-9))
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +44,7 @@ class Check:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values."""
-        return {"name": self.name, "holds": self.holds, "reason": self.reason}
+        return asdict(self)
 
 
 def parse_threshold(expression: str) -> Threshold:
@@ -69,37 +66,24 @@ def checks(
     run: Run, thresholds: Sequence[Threshold] = (), comparison: Comparison | None = None
 ) -> tuple[Check, ...]:
     """Return all conditions of the gate; a run without measured or compared questions never passes."""
-    found = [_measured(run)]
+    gone = len({missing.key for missing in run.unmeasured})
+    reason = "all targets exist"
+    if not run.judged:
+        reason = "nothing in this suite can be measured on this index"
+    elif gone:
+        reason = f"{counted(gone, 'question')} UNMEASURED: their targets are not in the index"
+    found = [Check("everything is measured", bool(run.judged) and not gone, reason)]
     scores = run.scores()
     for threshold in thresholds:
-        score = scores.get(str(threshold.measure))
-        holds = score is not None and threshold.met_by(score.mean)
-        reason = (
-            "no question measures it"
-            if score is None
-            else f"{threshold.measure} is {score.mean:.3f} over {score.count} questions"
-        )
-        found.append(Check(str(threshold), holds, reason))
+        if (score := scores.get(str(threshold.measure))) is None:
+            found.append(Check(str(threshold), holds=False, reason="no question measures it"))
+        else:
+            reason = f"{threshold.measure} is {score.mean:.3f} over {score.count} questions"
+            found.append(Check(str(threshold), threshold.met_by(score.mean), reason))
     if not thresholds and run.share is not None:
         reason = f"{run.passed} of {len(run.judged)} questions passed"
         found.append(Check(f"at least {run.threshold:.0%} pass", run.sufficient, reason))
     return (*found, *_losses(comparison)) if comparison else tuple(found)
-
-
-def _measured(run: Run) -> Check:
-    gone = len({missing.key for missing in run.unmeasured})
-    if not run.judged:
-        return Check(
-            "everything is measured",
-            holds=False,
-            reason="nothing in this suite can be measured on this index",
-        )
-    reason = (
-        f"{gone} question{'' if gone == 1 else 's'} UNMEASURED: their targets are not in the index"
-        if gone
-        else "all targets exist"
-    )
-    return Check("everything is measured", holds=not gone, reason=reason)
 
 
 def _losses(comparison: Comparison) -> list[Check]:

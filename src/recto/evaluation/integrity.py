@@ -6,14 +6,14 @@ import hashlib
 import html
 import re
 from bisect import bisect_left, bisect_right
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from heapq import nsmallest
 from itertools import islice
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import urlsplit
 
 from recto.book.chunking import chunk_id
@@ -32,7 +32,8 @@ _REPEATED = ("|", "```", "~~~", ":::", "<", "#", "!!!", "???", "===", "participa
 
 _PAGES = 32  # pages whose shortest chunk is embedded again
 _SUSPECTS = 6  # chunks that are farthest from the others: noise is among them, if there is any
-_KEPT = 4000  # vectors from which the mean is computed
+_BATCH = 1024  # chunks that are checked together; the first batch gives the mean vector
+_VECTORS = 256  # vectors that are requested together
 _LENGTH_OFF = 0.01
 _SAME = 0.97  # least cosine of the same text and model, in any precision
 _FOREIGN_SAME = 0.5  # the same for foreign chunks, which may be embedded with more text around them
@@ -40,30 +41,41 @@ _OUTLIER = 6.0  # median absolute deviations below the median
 MOST = 10_000
 """Chunks to check in a large index, unless all are requested."""
 
-_BATCH = 256
-Progress = Callable[[int, int], None]
-
 
 class IssueKind(StrEnum):
-    """A kind of damage."""
+    """A kind of damage, with its message."""
 
-    NO_TEXT = "no_text"
-    NO_URL = "no_url"
-    BAD_URL = "bad_url"
-    NO_TITLE = "no_title"
-    NO_MODULE = "no_module"
-    BAD_NUMBER = "bad_number"
-    MISSING = "missing_passages"
-    REPEATED = "repeated_passages"
-    SHUFFLED = "shuffled_passages"
-    WRONG_ID = "wrong_id"
-    OTHER_TEXT = "text_is_not_what_was_embedded"
-    NOT_AS_PUBLISHED = "not_as_published"
-    BAD_VECTOR = "unusable_vector"
-    OTHER_VECTOR = "vector_of_another_text"
-    OTHER_MODEL = "vectors_of_another_model"
-    NOT_IN_SOURCE = "text_not_in_source"
-    OTHER_LINES = "text_at_other_lines"
+    message: str
+
+    def __new__(cls, value: str, message: str) -> Self:
+        """Create a kind."""
+        kind = str.__new__(cls, value)
+        kind._value_, kind.message = value, message
+        return kind
+
+    NO_TEXT = "no_text", "{count} chunks have no text"
+    NO_URL = "no_url", "{count} chunks have no page URL"
+    BAD_URL = "bad_url", "{count} chunks have an invalid URL"
+    NO_TITLE = "no_title", "{count} chunks have no page title"
+    NO_MODULE = "no_module", "{count} chunks have no module, so module filters never return them"
+    BAD_NUMBER = "bad_number", "{count} chunks have an invalid index within their page"
+    MISSING = "missing_chunks", "{count} chunks are missing from their pages"
+    REPEATED = "repeated_chunks", "{count} chunks have the same index as another chunk of their page"
+    SHUFFLED = "shuffled_chunks", "{count} chunks are not in the order of their lines"
+    WRONG_ID = "wrong_id", "{count} chunks have the id of another chunk"
+    OTHER_TEXT = (
+        "text_is_not_what_was_embedded",
+        "{count} chunks have a text that differs from the embedded one",
+    )
+    NOT_AS_PUBLISHED = "not_as_published", "The index does not match what was published"
+    BAD_VECTOR = "unusable_vector", "{count} vectors are zero, not finite or not of length one"
+    OTHER_VECTOR = "vector_of_another_text", "{count} vectors do not belong to their texts"
+    OTHER_MODEL = (
+        "vectors_of_another_model",
+        "Another model made the vectors, not the one that embeds queries",
+    )
+    NOT_IN_SOURCE = "text_not_in_source", "{count} chunks are not on their page in the book"
+    OTHER_LINES = "text_at_other_lines", "{count} chunks are at other lines in the book"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,22 +91,21 @@ class Issue:
 class Issues:
     """Counts issues while an index is read; keeps a few examples of each."""
 
-    _counts: dict[IssueKind, int] = field(default_factory=dict)
-    _places: dict[IssueKind, dict[str, None]] = field(default_factory=dict)
+    _counts: Counter[IssueKind] = field(default_factory=Counter)
+    _places: dict[IssueKind, list[str]] = field(default_factory=lambda: defaultdict(list))
 
     def add(self, kind: IssueKind, place: str, count: int = 1) -> None:
         """Count an issue."""
-        self._counts[kind] = self._counts.get(kind, 0) + count
-        places = self._places.setdefault(kind, {})
-        if len(places) < _EXAMPLES:
-            places[place] = None
+        self._counts[kind] += count
+        if len(self._places[kind]) < _EXAMPLES and place not in self._places[kind]:
+            self._places[kind].append(place)
 
     def listed(self) -> tuple[Issue, ...]:
         """Return the issues in the order of their kinds."""
         return tuple(
             Issue(kind, self._counts[kind], tuple(self._places[kind]))
             for kind in IssueKind
-            if kind in self._counts
+            if self._counts[kind]
         )
 
 
@@ -135,52 +146,40 @@ def similar(one: str, other: str) -> float:
     return (left & right).total() / either if either else 1.0
 
 
-@dataclass(slots=True)
-class SourceCheck:
-    """Compares the chunks of an index with the pages of a book."""
+def compare_with_source(
+    chunks: Iterable[Chunk], source: Source, issues: Issues, changed: frozenset[str] = frozenset()
+) -> int:
+    """Compare chunks with the pages of a book, and return how many were compared.
 
-    changed: frozenset[str] = frozenset()
-    """Paths of pages that were edited since: a missing text there is no damage."""
-    _chunks: dict[str, list[Chunk]] = field(default_factory=dict)
-
-    def add(self, chunk: Chunk) -> None:
-        """Add a chunk."""
-        self._chunks.setdefault(chunk.source, []).append(chunk)
-
-    def compare(self, source: Source, issues: Issues) -> int:
-        """Read the book once and return the number of compared chunks; find the pages of misplaced ones."""
-        lost: list[tuple[Chunk, Counter[str]]] = []
-        everything: dict[str, Counter[str]] = {}
-        compared = 0
-        for page in source.pages():
-            everything[page.path] = words(page.text)
-            text = _Lines(page)
-            for chunk in self._chunks.get(page.path, ()):
-                compared += 1
-                wanted = words(chunk.text)
-                if (
-                    contained(wanted, text.between(chunk.start_line, chunk.end_line)) >= _HERE
-                    or page.path in self.changed
-                ):
-                    continue
-                if contained(wanted, everything[page.path]) >= _HERE:
-                    issues.add(
-                        IssueKind.OTHER_LINES, f"{page.path}, lines {chunk.start_line} to {chunk.end_line}"
-                    )
-                else:
-                    lost.append((chunk, wanted))
-        for chunk, wanted in lost:
-            origin = next(
-                (
-                    path
-                    for path, there in everything.items()
-                    if path != chunk.source and contained(wanted, there) >= _HERE
-                ),
-                "",
-            )
-            where = f"{chunk.source}, lines {chunk.start_line} to {chunk.end_line}"
-            issues.add(IssueKind.NOT_IN_SOURCE, f"{where}: it is the text of {origin}" if origin else where)
-        return compared
+    Pages in `changed` were edited since the book was indexed: a missing text there is not damage.
+    """
+    by_page: dict[str, list[Chunk]] = defaultdict(list)
+    for chunk in chunks:
+        by_page[chunk.source].append(chunk)
+    pages: dict[str, Counter[str]] = {}
+    lost: list[tuple[str, str, Counter[str]]] = []
+    compared = 0
+    for page in source.pages():
+        pages[page.path] = words(page.text)
+        lines = _Lines(page)
+        for chunk in by_page[page.path]:
+            compared += 1
+            wanted = words(chunk.text)
+            there = lines.between(chunk.start_line, chunk.end_line)
+            if page.path in changed or contained(wanted, there) >= _HERE:
+                continue
+            where = f"{page.path}, lines {chunk.start_line} to {chunk.end_line}"
+            if contained(wanted, pages[page.path]) >= _HERE:
+                issues.add(IssueKind.OTHER_LINES, where)
+            else:
+                lost.append((page.path, where, wanted))
+    for path, where, wanted in lost:
+        others = (
+            other for other, text in pages.items() if other != path and contained(wanted, text) >= _HERE
+        )
+        origin = next(others, "")
+        issues.add(IssueKind.NOT_IN_SOURCE, f"{where}: it is the text of {origin}" if origin else where)
+    return compared
 
 
 class _Lines:
@@ -198,18 +197,15 @@ class _Lines:
         return words("\n".join(lines)) + self._repeated
 
 
-class VectorCheck:
+class _VectorCheck:
     """Checks vectors batch by batch, and keeps the chunks to embed again."""
 
     def __init__(self, *, own: bool) -> None:
         self._own = own
-        self._shortest: dict[str, tuple[int, Chunk]] = {}
-        self._stored: dict[str, Vector] = {}
-        self._middle: NDArray[Any] | None = None
-        self._waiting: list[tuple[Sequence[Chunk], NDArray[Any]]] = []
-        self._held = 0
-        self._near: dict[str, float] = {}
-        self._suspects: list[tuple[float, str, Chunk, Vector]] = []
+        self._mean: NDArray[Any] | None = None
+        self._cosines: dict[str, float] = {}
+        self._shortest: dict[str, tuple[Chunk, Vector]] = {}
+        self._farthest: list[tuple[float, Chunk, Vector]] = []
 
     def add(self, chunks: Sequence[Chunk], vectors: Mapping[str, Vector], issues: Issues) -> None:
         """Check that the vectors of some chunks are finite and normalised."""
@@ -217,91 +213,67 @@ class VectorCheck:
 
         usable: list[Chunk] = []
         for chunk in chunks:
-            vector = np.asarray(vectors.get(chunk.id, ()), dtype=np.float32)
-            length = float(np.linalg.norm(vector)) if vector.size else 0.0
-            if not np.isfinite(length) or abs(length - 1) > _LENGTH_OFF:
-                issues.add(IssueKind.BAD_VECTOR, place(chunk))
-            else:
+            length = np.linalg.norm(np.asarray(vectors.get(chunk.id, ()), dtype=np.float32))
+            if abs(length - 1) <= _LENGTH_OFF:  # false for NaN, too
                 usable.append(chunk)
                 self._keep_shortest(chunk, vectors[chunk.id])
+            else:
+                issues.add(IssueKind.BAD_VECTOR, place(chunk))
         if not usable:
             return
         array = np.asarray([vectors[chunk.id] for chunk in usable], dtype=np.float32)
-        self._waiting.append((usable, array))
-        self._held += len(usable)
-        if self._middle is not None or self._held >= _KEPT:
-            self._settle()
+        if self._mean is None:
+            total = array.sum(axis=0)
+            self._mean = total / (np.linalg.norm(total) or 1.0)
+        near = (array @ self._mean).tolist()
+        self._cosines.update(zip((chunk.id for chunk in usable), near, strict=True))
+        found = ((cosine, chunk, vectors[chunk.id]) for cosine, chunk in zip(near, usable, strict=True))
+        self._farthest = nsmallest(_SUSPECTS, [*self._farthest, *found], key=lambda one: (one[0], one[1].id))
 
     def compare(self, embedder: Embedder, issues: Issues) -> tuple[float | None, int]:
         """Embed the kept chunks again; return the median cosine, and the number of chunks."""
-        self._settle()
-        suspects = {chunk.id: (chunk, vector) for _, _, chunk, vector in self._suspects}
-        sampled = {chunk.id: (chunk, self._stored[chunk.page_url]) for _, chunk in self._shortest.values()}
-        # A changed text is reported already; its vector tells nothing more.
-        texts = {
-            id: embedded_text(chunk) if self._own else chunk.text
-            for id, (chunk, _) in (suspects | sampled).items()
-        }
-        if not self._own:
-            texts = {
-                id: text if embedder.count_tokens(text or "") <= embedder.max_tokens else None
-                for id, text in texts.items()
-            }
+        suspects = {chunk.id: (chunk, vector) for _, chunk, vector in self._farthest}
+        sampled = {chunk.id: (chunk, vector) for chunk, vector in self._shortest.values()}
+        stored = suspects | sampled
+        texts = {id: self._text(chunk, embedder) for id, (chunk, _) in stored.items()}
         known = {id: text for id, text in texts.items() if text}
         if not known:
             return None, 0
-        fresh = dict(zip(known, embedder.embed_documents(list(known.values())), strict=True))
-        cosines = {id: cosine(fresh[id], (suspects | sampled)[id][1]) for id in known}
-        agreement = (
-            median(cosines[id] for id in known if id in sampled)
-            if set(known) & set(sampled)
-            else median(cosines.values())
-        )
-        wrong = [id for id in known if cosines[id] < (_SAME if self._own else _FOREIGN_SAME)]
-        if agreement < (_SAME if self._own else _FOREIGN_SAME):
-            issues.add(
-                IssueKind.OTHER_MODEL,
-                f"a cosine of {agreement:.3f} between stored and fresh vectors of the same texts",
-                len(wrong),
-            )
-        else:
-            for id in wrong:
-                issues.add(IssueKind.OTHER_VECTOR, place((suspects | sampled)[id][0]))
-            more = sum(id not in known for id in self._outliers())
-            if more and any(id in suspects for id in wrong):
-                issues.add(IssueKind.OTHER_VECTOR, "others that are as far from all chunks", more)
+        fresh = zip(known, embedder.embed_documents(list(known.values())), strict=True)
+        cosines = {id: cosine(vector, stored[id][1]) for id, vector in fresh}
+        agreement = median([cosines[id] for id in known if id in sampled] or cosines.values())
+        least = _SAME if self._own else _FOREIGN_SAME
+        wrong = [id for id in known if cosines[id] < least]
+        if agreement < least:
+            evidence = f"a cosine of {agreement:.3f} between stored and fresh vectors of the same texts"
+            issues.add(IssueKind.OTHER_MODEL, evidence, len(wrong))
+            return agreement, len(known)
+        for id in wrong:
+            issues.add(IssueKind.OTHER_VECTOR, place(stored[id][0]))
+        more = sum(id not in known for id in self._outliers())
+        if more and any(id in suspects for id in wrong):
+            issues.add(IssueKind.OTHER_VECTOR, "others that are as far from all chunks", more)
         return agreement, len(known)
+
+    def _text(self, chunk: Chunk, embedder: Embedder) -> str | None:
+        """Return the text to embed; a changed text is reported already, so its vector tells nothing more."""
+        if self._own:
+            return embedded_text(chunk)
+        return chunk.text if embedder.count_tokens(chunk.text) <= embedder.max_tokens else None
 
     def _keep_shortest(self, chunk: Chunk, vector: Vector) -> None:
         """Keep the shortest chunk of a page: it is the cheapest to embed, and reveals swapped pages, too."""
         known = self._shortest.get(chunk.page_url)
         if known is None and len(self._shortest) >= _PAGES:
             return
-        if known is None or (len(chunk.text), chunk.id) < (known[0], known[1].id):
-            self._shortest[chunk.page_url] = (len(chunk.text), chunk)
-            self._stored[chunk.page_url] = vector
-
-    def _settle(self) -> None:
-        """Compare the waiting vectors with the mean, and keep the farthest."""
-        import numpy as np
-
-        if not self._waiting:
-            return
-        if self._middle is None:
-            total = np.sum([array.sum(axis=0) for _, array in self._waiting], axis=0)
-            self._middle = total / (np.linalg.norm(total) or 1.0)
-        for chunks, array in self._waiting:
-            near = (array @ self._middle).tolist()
-            self._near.update(zip((chunk.id for chunk in chunks), near, strict=True))
-            found = zip(near, (chunk.id for chunk in chunks), chunks, array.tolist(), strict=True)
-            self._suspects = nsmallest(_SUSPECTS, [*self._suspects, *found], key=lambda suspect: suspect[:2])
-        self._waiting = []
+        if known is None or (len(chunk.text), chunk.id) < (len(known[0].text), known[0].id):
+            self._shortest[chunk.page_url] = chunk, vector
 
     def _outliers(self) -> list[str]:
         """Return the ids of vectors that are unusually far from the mean."""
-        middle = median(self._near.values())
-        usual = median(abs(near - middle) for near in self._near.values())
-        return [id for id, near in self._near.items() if near < middle - _OUTLIER * usual]
+        middle = median(self._cosines.values())
+        usual = median(abs(near - middle) for near in self._cosines.values())
+        return [id for id, near in self._cosines.items() if near < middle - _OUTLIER * usual]
 
 
 @dataclass(frozen=True, slots=True)
@@ -328,42 +300,42 @@ def examine(
     *,
     changed: frozenset[str] = frozenset(),
     everything: bool = False,
-    progress: Progress | None = None,
 ) -> Integrity:
     """Read an index once in batches; with an embedder also compare vectors, with a source also compare texts.
 
     Pages in `changed` were edited since and are not compared with the source. Collections of other pipelines
     get only the checks that apply to every pipeline.
     """
-    total = index.count()
-    issues = Issues()
-    own = index.info.fingerprint is not None
-    pages = _Pages(own=own)
-    vectors = VectorCheck(own=own)
-    texts = SourceCheck(changed) if own and source else None
+    total, issues, made = index.count(), Issues(), index.info.fingerprint
+    own = made is not None
+    vectors = _VectorCheck(own=own)
+    pages: dict[str, list[tuple[int, int, int]]] = defaultdict(list)
+    kept: list[Chunk] = []
     content = checked = 0
-    for batch in _batches(index.scroll(), total if everything else MOST):
+    chunks = islice(index.scroll(), total if everything else MOST)
+    while batch := list(islice(chunks, _BATCH)):
         for chunk in batch:
             _check_fields(chunk, issues, own=own)
-            pages.add(chunk)
-            if own:
-                content ^= _digest(chunk)
-            if texts is not None:
-                texts.add(chunk)
-        vectors.add(batch, index.vectors([chunk.id for chunk in batch]), issues)
+            numbers = chunk.chunk_index, chunk.start_line, chunk.total_chunks
+            pages[chunk.source if own else chunk.page_url].append(numbers)
+            content ^= _digest(chunk)
+        if own and source:
+            kept += batch
+        ids = [chunk.id for chunk in batch]
+        stored = (index.vectors(ids[start : start + _VECTORS]) for start in range(0, len(ids), _VECTORS))
+        vectors.add(batch, {id: vector for found in stored for id, vector in found.items()}, issues)
         checked += len(batch)
-        if progress:
-            progress(checked, total)
     if checked == total:
-        pages.check(issues)
-        _check_whole(index, content, issues)
+        _check_pages(pages, issues, own=own)
+        if made is not None and made.content_hash != f"{content:064x}":
+            issues.add(IssueKind.NOT_AS_PUBLISHED, index.info.collection)
     agreement, embedded = vectors.compare(embedder, issues) if embedder else (None, 0)
-    sourced = texts.compare(source, issues) if texts is not None and source else 0
+    sourced = compare_with_source(kept, source, issues, changed) if own and source else 0
     return Integrity(total, checked, embedded, sourced, agreement, issues.listed())
 
 
 def _check_fields(chunk: Chunk, issues: Issues, *, own: bool) -> None:
-    """Check what every passage must have; the contract of the test command lists it."""
+    """Check what every chunk must have; the contract of the test command lists it."""
     where = place(chunk)
     if not chunk.text.strip():
         issues.add(IssueKind.NO_TEXT, where)
@@ -375,14 +347,16 @@ def _check_fields(chunk: Chunk, issues: Issues, *, own: bool) -> None:
         issues.add(IssueKind.NO_TITLE, where)
     if not chunk.module_name.strip() or not any(key.strip() for key in chunk.module_keys):
         issues.add(IssueKind.NO_MODULE, where)
-    if chunk.chunk_index < 0 or chunk.total_chunks <= chunk.chunk_index:
+    if not 0 <= chunk.chunk_index < chunk.total_chunks:
         issues.add(IssueKind.BAD_NUMBER, where)
     if own and embedded_text(chunk) is None:
         issues.add(IssueKind.OTHER_TEXT, where)
+    if own and chunk.id != chunk_id(chunk.book, chunk.source, chunk.chunk_index):
+        issues.add(IssueKind.WRONG_ID, chunk.source)
 
 
 def _is_address(url: str, *, strict: bool) -> bool:
-    """Whether a text can be a page's address; other pipelines also store paths."""
+    """Return whether a text can be a page's address; other pipelines also store paths."""
     if any(character.isspace() or not character.isprintable() for character in url):
         return False
     try:
@@ -392,59 +366,25 @@ def _is_address(url: str, *, strict: bool) -> bool:
     return bool(parts.scheme and (parts.netloc or parts.path.strip("/"))) or (not strict and bool(parts.path))
 
 
-class _Pages:
-    """The chunk indexes of each page: they must be 0 to n-1, each once, in the order of their lines."""
-
-    def __init__(self, *, own: bool) -> None:
-        self._own = own
-        self._passages: dict[str, list[tuple[int, int, int]]] = {}
-
-    def add(self, chunk: Chunk) -> None:
-        name = chunk.source if self._own else chunk.page_url
-        self._passages.setdefault(name, []).append((chunk.chunk_index, chunk.start_line, chunk.total_chunks))
-        if self._own and chunk.id != chunk_id(chunk.book, chunk.source, chunk.chunk_index):
-            self._passages[name].append((-1, 0, 0))
-
-    def check(self, issues: Issues) -> None:
-        if not self._own and all(
-            index == 0 for passages in self._passages.values() for index, _, _ in passages
-        ):
-            return  # nobody numbered them
-        for name, passages in self._passages.items():
-            strangers = sum(index < 0 for index, _, _ in passages)
-            if strangers:
-                issues.add(IssueKind.WRONG_ID, name, strangers)
-            known = sorted(passage for passage in passages if passage[0] >= 0)
-            numbers = [index for index, _, _ in known]
-            wanted = (
-                max(known[-1][2], len(set(numbers))) if self._own and known else max(numbers, default=-1) + 1
-            )
-            missing = wanted - len(set(numbers))
-            if missing > 0:
-                issues.add(IssueKind.MISSING, name, missing)
-            if len(set(numbers)) < len(numbers):
-                issues.add(IssueKind.REPEATED, name, len(numbers) - len(set(numbers)))
-            lines = [line for _, line, _ in known]
-            if self._own and lines != sorted(lines):
-                issues.add(
-                    IssueKind.SHUFFLED,
-                    name,
-                    sum(one != other for one, other in zip(lines, sorted(lines), strict=True)),
-                )
-
-
-def _check_whole(index: Index, content: int, issues: Issues) -> None:
-    """Compare all ids and hashes with the published content hash."""
-    made = index.info.fingerprint
-    if made is not None and made.content_hash != f"{content:064x}":
-        issues.add(IssueKind.NOT_AS_PUBLISHED, index.info.collection)
+def _check_pages(pages: Mapping[str, list[tuple[int, int, int]]], issues: Issues, *, own: bool) -> None:
+    """Check the chunk indexes of each page: they must be 0 to n-1, each once, in the order of their lines."""
+    if not own and not any(index for chunks in pages.values() for index, _, _ in chunks):
+        return  # the pipeline did not number them
+    for name, chunks in pages.items():
+        known = sorted(chunk for chunk in chunks if chunk[0] >= 0)
+        if not known:
+            continue
+        distinct = len({index for index, _, _ in known})
+        wanted = max(known[-1][2], distinct) if own else known[-1][0] + 1
+        if missing := wanted - distinct:
+            issues.add(IssueKind.MISSING, name, missing)
+        if repeated := len(known) - distinct:
+            issues.add(IssueKind.REPEATED, name, repeated)
+        lines = [line for _, line, _ in known]
+        shuffled = sum(one != other for one, other in zip(lines, sorted(lines), strict=True))
+        if own and shuffled:
+            issues.add(IssueKind.SHUFFLED, name, shuffled)
 
 
 def _digest(chunk: Chunk) -> int:
     return int.from_bytes(hashlib.sha256(f"{chunk.id} {chunk.content_hash}".encode()).digest())
-
-
-def _batches(chunks: Iterator[Chunk], most: int) -> Iterator[Sequence[Chunk]]:
-    limited = islice(chunks, most)
-    while batch := list(islice(limited, _BATCH)):
-        yield batch

@@ -1,24 +1,51 @@
-"""Measures as values: `nDCG@10` is a measure, its text is its name, and the name reads back as the measure.
+"""Measures of one question, their means with confidence intervals, and a test of whether they dropped.
 
-The gain of a result is 1 or 0, or a grade. Hits are chunks, but targets are pages or sections, so a result
-gains only if it reaches a target that no earlier result reached: a second chunk of the same page gains
-nothing, but takes up a rank. All targets together are the ideal gains.
+A measure is a value: `nDCG@10` is its name, and the name reads back as the measure. The gain of a result is 1
+or 0, or a grade. Hits are chunks, but targets are pages or sections, so a result gains only if it reaches a
+target that no earlier result reached: a second chunk of the same page gains nothing, but takes up a rank. All
+targets together are the ideal gains.
+
+Intervals are percentile bootstraps. A resample only depends on how often each distinct value is drawn, so
+resamples are drawn as counts: a suite of a hundred thousand questions is as fast as one of a hundred. Random
+numbers are the same in every run.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
 
+from recto._util.names import nearest
 from recto.errors import InvalidArgument
 
-MISSING = 0.0
-"""The value of a question without results."""
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 _NAME = re.compile(r"\s*([A-Za-z]+)(?:@([0-9]{1,4}))?\s*")
-_MOST = 1000
+_MAX_CUTOFF = 1000
+_EXAMPLES = {
+    "Hit": "Hit@5",
+    "Recall": "Recall@5",
+    "Precision": "Precision@5",
+    "MRR": "MRR",
+    "MAP": "MAP",
+    "nDCG": "nDCG@10",
+    "ModuleAccuracy": "ModuleAccuracy",
+}
+_NEEDS_CUTOFF = ("Hit", "Recall", "Precision")
+_ALIASES = {"success": "Hit", "r": "Recall", "p": "Precision", "rr": "MRR", "ap": "MAP"}
+_KINDS = {kind.lower(): kind for kind in _EXAMPLES} | _ALIASES
+
+_LEVEL = 0.95
+_RESAMPLES = 4000
+_SEED = 20_260_101
+_CELLS = 2_000_000
+_DRAWS = 20_000_000
+"""The limit of draws per interval; a suite with very many distinct values gets fewer resamples."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,103 +77,60 @@ class Measure:
             return None if judged.module is None else float(judged.module)
         if not judged.ideal:
             return None
-        return _KINDS[self.kind].of(judged.gains[: self.cutoff], judged.ideal, self.cutoff)
+        gains = judged.gains[: self.cutoff]
+        ranks = [rank for rank, gain in enumerate(gains, 1) if gain > 0]
+        relevant = sum(gain > 0 for gain in judged.ideal)
+        return self._value(gains, ranks, judged.ideal, relevant) if ranks and relevant else 0.0
+
+    def _value(
+        self, gains: Sequence[float], ranks: Sequence[int], ideal: Sequence[float], relevant: int
+    ) -> float:
+        match self.kind:
+            case "Hit":
+                return 1.0
+            case "Recall":
+                return len(ranks) / relevant
+            case "Precision":
+                return len(ranks) / (self.cutoff or len(gains))
+            case "MRR":
+                return 1 / ranks[0]
+            case "MAP":
+                return sum(found / rank for found, rank in enumerate(ranks, 1)) / relevant
+            case _:
+                return _dcg(gains) / _dcg(sorted(ideal, reverse=True)[: self.cutoff])
 
     def per_query(
         self, ideal: Mapping[str, Sequence[float]], gains: Mapping[str, Sequence[float]]
     ) -> dict[str, float]:
-        """Return the value for every judged question; a question without results counts as `MISSING`."""
-        values = {
-            query: self.of(Judged(tuple(gains.get(query, ())), tuple(best))) for query, best in ideal.items()
+        """Return the value for every judged question; a question without results counts as 0."""
+        return {
+            query: self.of(Judged(tuple(gains.get(query, ())), tuple(best))) or 0.0
+            for query, best in ideal.items()
         }
-        return {query: MISSING if value is None else value for query, value in values.items()}
+
+
+def _dcg(gains: Sequence[float]) -> float:
+    return sum(gain / math.log2(rank + 1) for rank, gain in enumerate(gains, 1) if gain > 0)
 
 
 def parse_measure(name: str) -> Measure:
     """Parse a measure's name, in any case; names of trec_eval and ir-measures work, too."""
     found = _NAME.fullmatch(name)
-    kind = _SPELLINGS.get(found[1].lower()) if found else None
+    kind = _KINDS.get(found[1].lower()) if found else None
     if found is None or kind is None:
-        from recto._util.names import nearest
-
-        near = nearest(name.partition("@")[0], _KINDS)
+        near = nearest(name.partition("@")[0], _EXAMPLES)
         raise InvalidArgument(
-            f"There is no measure {name!r}" + (f"; did you mean {_example(near)}?" if near else ""),
-            hint=f"Measures: {', '.join(map(_example, _KINDS))}.",
+            f"There is no measure {name!r}" + (f"; did you mean {_EXAMPLES[near]}?" if near else ""),
+            hint=f"Measures: {', '.join(_EXAMPLES.values())}.",
         )
-    cutoff = int(found[2]) if found[2] else None
-    rule = _KINDS[kind].cutoff
-    if cutoff is None and rule == "needed":
-        raise InvalidArgument(f"{kind} needs a number of results", hint=f"Such as {_example(kind)}.")
-    if cutoff is not None and rule == "none":
+    example, cutoff = f"Such as {_EXAMPLES[kind]}.", int(found[2]) if found[2] else None
+    if cutoff is None and kind in _NEEDS_CUTOFF:
+        raise InvalidArgument(f"{kind} needs a number of results", hint=example)
+    if cutoff is not None and kind == "ModuleAccuracy":
         raise InvalidArgument(f"{kind} looks at the first result only", hint=f"Write it as {kind}.")
-    if cutoff is not None and not 1 <= cutoff <= _MOST:
-        raise InvalidArgument(
-            f"{name.strip()}: a measure looks at 1 to {_MOST} results", hint=f"Such as {_example(kind)}."
-        )
+    if cutoff is not None and not 1 <= cutoff <= _MAX_CUTOFF:
+        raise InvalidArgument(f"{name.strip()}: a measure looks at 1 to {_MAX_CUTOFF} results", hint=example)
     return Measure(kind, cutoff)
-
-
-def _hit(gains: Sequence[float], _ideal: Sequence[float], _cutoff: int | None) -> float:
-    return float(any(gain > 0 for gain in gains))
-
-
-def _recall(gains: Sequence[float], ideal: Sequence[float], _cutoff: int | None) -> float:
-    return _relevant(gains) / relevant if (relevant := _relevant(ideal)) else 0.0
-
-
-def _precision(gains: Sequence[float], _ideal: Sequence[float], cutoff: int | None) -> float:
-    return _relevant(gains) / cutoff if cutoff else 0.0
-
-
-def _reciprocal_rank(gains: Sequence[float], _ideal: Sequence[float], _cutoff: int | None) -> float:
-    return next((1 / rank for rank, gain in enumerate(gains, 1) if gain > 0), 0.0)
-
-
-def _average_precision(gains: Sequence[float], ideal: Sequence[float], _cutoff: int | None) -> float:
-    ranks = [rank for rank, gain in enumerate(gains, 1) if gain > 0]
-    relevant = _relevant(ideal)
-    return sum(found / rank for found, rank in enumerate(ranks, 1)) / relevant if relevant else 0.0
-
-
-def _ndcg(gains: Sequence[float], ideal: Sequence[float], cutoff: int | None) -> float:
-    best = _discounted(sorted(ideal, reverse=True)[:cutoff])
-    return _discounted(gains) / best if best else 0.0
-
-
-def _discounted(gains: Sequence[float]) -> float:
-    return sum(gain / math.log2(rank + 1) for rank, gain in enumerate(gains, 1) if gain > 0)
-
-
-def _relevant(gains: Sequence[float]) -> int:
-    return sum(gain > 0 for gain in gains)
-
-
-@dataclass(frozen=True, slots=True)
-class _Kind:
-    of: Callable[[Sequence[float], Sequence[float], int | None], float]
-    cutoff: str
-    spellings: tuple[str, ...] = ()
-
-
-_KINDS = {
-    "Hit": _Kind(_hit, "needed", ("success",)),
-    "Recall": _Kind(_recall, "needed", ("r",)),
-    "Precision": _Kind(_precision, "needed", ("p",)),
-    "MRR": _Kind(_reciprocal_rank, "free", ("rr",)),
-    "MAP": _Kind(_average_precision, "free", ("ap",)),
-    "nDCG": _Kind(_ndcg, "free"),
-    "ModuleAccuracy": _Kind(_hit, "none"),
-}
-_SPELLINGS = {spelling: kind for kind, rule in _KINDS.items() for spelling in (kind.lower(), *rule.spellings)}
-
-
-def _example(kind: str) -> str:
-    return (
-        kind
-        if _KINDS[kind].cutoff == "none" or kind in {"MRR", "MAP"}
-        else f"{kind}@{10 if kind == 'nDCG' else 5}"
-    )
 
 
 DEFAULT_MEASURES = (
@@ -159,3 +143,84 @@ DEFAULT_MEASURES = (
 )
 GATED_MEASURES = (Measure("MRR"), Measure("Hit", 5))
 """Few on purpose: every further gated measure makes false alarms likelier or real drops harder to detect."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreEstimate:
+    """A mean over `count` questions with its 95 % confidence interval."""
+
+    mean: float
+    low: float
+    high: float
+    count: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        return {
+            name: round(value, 6) if isinstance(value, float) else value
+            for name, value in asdict(self).items()
+        }
+
+
+def estimate(values: Sequence[float]) -> ScoreEstimate | None:
+    """Return the mean of values with its percentile-bootstrap interval; None without values."""
+    if not values:
+        return None
+    import numpy as np
+
+    means = _resampled(np.asarray(values, dtype=np.float64))
+    low, high = np.quantile(means, [(1 - _LEVEL) / 2, (1 + _LEVEL) / 2])
+    return ScoreEstimate(math.fsum(values) / len(values), float(low), float(high), len(values))
+
+
+def p_value_of_loss(deltas: Sequence[float]) -> float:
+    """Return the one-sided p-value of a drop, by the sign-flip test of paired values.
+
+    If neither side is better, each delta could as well have the other sign. For values of 0 or 1 this is the
+    exact McNemar test; for others the signs are drawn at random, one draw for all deltas of a size.
+    """
+    changed = [delta for delta in deltas if abs(delta) > 1e-12]
+    if not changed:
+        return 1.0
+    sizes = {round(abs(delta), 9) for delta in changed}
+    if len(sizes) == 1:
+        lost = sum(delta < 0 for delta in changed)
+        tail = sum(math.comb(len(changed), count) for count in range(lost, len(changed) + 1))
+        return float(tail / 2 ** len(changed))
+    import numpy as np
+
+    observed = math.fsum(changed)
+    size, count = np.unique(np.round(np.abs(changed), 9), return_counts=True)
+    generator = np.random.default_rng(_SEED)
+    drawn = np.zeros(_RESAMPLES)
+    for value, times in zip(size, count, strict=True):
+        drawn += value * (2.0 * generator.binomial(times, 0.5, size=_RESAMPLES) - times)
+    return float((1 + np.count_nonzero(drawn <= observed + 1e-9)) / (1 + _RESAMPLES))
+
+
+def holm(p_values: Sequence[float], level: float) -> list[bool]:
+    """Return which of several hypotheses to reject at a family-wise error rate of `level` (Holm's method)."""
+    holds = [False] * len(p_values)
+    for place, number in enumerate(sorted(range(len(p_values)), key=lambda index: p_values[index])):
+        if p_values[number] > level / (len(p_values) - place):
+            break
+        holds[number] = True
+    return holds
+
+
+def _resampled(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    import numpy as np
+
+    distinct, counts = np.unique(values, return_counts=True)
+    if len(distinct) == 1:
+        return np.full(1, distinct[0])
+    generator = np.random.default_rng(_SEED)
+    resamples = max(400, min(_RESAMPLES, _DRAWS // len(distinct)))
+    rows = max(1, _CELLS // len(distinct))
+    parts = [
+        generator.multinomial(len(values), counts / len(values), size=min(rows, resamples - start))
+        @ distinct
+        / len(values)
+        for start in range(0, resamples, rows)
+    ]
+    return np.concatenate(parts)

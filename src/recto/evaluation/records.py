@@ -1,9 +1,9 @@
-"""Save the last coverage and validation of each collection, for the health page."""
+"""Write report files, and save the last coverage and validation of each collection for the health page."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,14 @@ if TYPE_CHECKING:
     from recto.types import IndexInfo
 
 _FORMAT = 1
-_COVERAGE, _SUITE = "coverage", "suite"
+
+
+def write_file(path: Path, text: str, hint: str = "Check the directory.") -> None:
+    """Replace a file atomically, or raise a `StorageError`."""
+    try:
+        replace_text(path, text)
+    except OSError as error:
+        raise StorageError(f"{path} cannot be written: {error.strerror or error}", hint=hint) from error
 
 
 def keep_coverage(home: Path, info: IndexInfo, found: Coverage) -> None:
@@ -36,12 +43,7 @@ def keep_coverage(home: Path, info: IndexInfo, found: Coverage) -> None:
             {"title": title, "anchor": section.anchor, "state": _state(reached)}
         )
     reachable = len(found.sections) - len(found.unreachable)
-    _keep(
-        home,
-        info,
-        _COVERAGE,
-        {"pages": list(pages.values()), "reached": reachable, "total": len(found.sections)},
-    )
+    _keep(home, info, "coverage", pages=list(pages.values()), reached=reachable, total=len(found.sections))
 
 
 def keep_run(home: Path, info: IndexInfo, run: Run) -> None:
@@ -54,40 +56,28 @@ def keep_run(home: Path, info: IndexInfo, run: Run) -> None:
         for missing in run.unmeasured
     ]
     measures = {name: round(score.mean, 6) for name, score in run.scores().items()}
-    total = len(run.answers) + len({missing.key for missing in run.unmeasured})
-    _keep(
-        home,
-        info,
-        _SUITE,
-        {"name": run.suite, "passed": run.passed, "total": total, "measures": measures, "failed": failed},
-    )
+    counts = {"passed": run.passed, "total": run.total}
+    _keep(home, info, "suite", name=run.suite, **counts, measures=measures, failed=failed)
 
 
 def read_coverage(home: Path, info: IndexInfo) -> dict[str, Any] | None:
     """Return the last coverage of a collection; `current` says whether it belongs to this generation."""
-    return _read(home, info, _COVERAGE, ("made_at", "generation", "pages", "reached", "total"))
+    return _read(home, info, "coverage", ("made_at", "generation", "pages", "reached", "total"))
 
 
 def read_suite(home: Path, info: IndexInfo) -> dict[str, Any] | None:
     """Return the last run of a suite; see `read_coverage`."""
-    return _read(
-        home, info, _SUITE, ("made_at", "generation", "name", "passed", "total", "measures", "failed")
-    )
+    fields = ("made_at", "generation", "name", "passed", "total", "measures", "failed")
+    return _read(home, info, "suite", fields)
 
 
-def _keep(home: Path, info: IndexInfo, kind: str, data: Mapping[str, Any]) -> None:
+def _keep(home: Path, info: IndexInfo, kind: str, **data: Any) -> None:
     made = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    text = json.dumps(
-        {"format": _FORMAT, "made_at": made, "generation": info.generation, **data}, ensure_ascii=False
-    )
+    head = {"format": _FORMAT, "made_at": made, "generation": info.generation}
     path = _path(home, info, kind)
-    try:
+    with suppress(OSError):  # then the file cannot be written either, which is reported
         path.parent.mkdir(parents=True, exist_ok=True)
-        replace_text(path, text)
-    except OSError as error:
-        raise StorageError(
-            f"{path} cannot be written: {error.strerror or error}", hint="Check RECTO_HOME."
-        ) from error
+    write_file(path, json.dumps(head | data, ensure_ascii=False), "Check RECTO_HOME.")
 
 
 def _read(home: Path, info: IndexInfo, kind: str, fields: tuple[str, ...]) -> dict[str, Any] | None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from sys import intern
 from time import perf_counter
 from typing import Any
@@ -12,10 +12,8 @@ from typing import Any
 from recto._util.text import with_anchor
 from recto.errors import InvalidArgument, RectoError
 from recto.evaluation.binding import Bound, BoundSuite, Missing, bind, bind_by_name
-from recto.evaluation.measures import DEFAULT_MEASURES, Measure
-from recto.evaluation.statistics import ScoreEstimate, estimate
+from recto.evaluation.measures import DEFAULT_MEASURES, Measure, ScoreEstimate, estimate
 from recto.evaluation.suites import DEFAULT_THRESHOLD, Expectation, Suite
-from recto.protocols import Progress
 from recto.search.query import DEFAULT_TOP_K, MAX_TOP_K
 from recto.search.response import LINE
 from recto.search.retriever import Retriever
@@ -43,14 +41,8 @@ class FoundChunk:
         """Take from a hit what a report needs; its text is not kept."""
         chunk = hit.chunk
         # Interned: the results of a large suite repeat the same URLs.
-        return FoundChunk(
-            intern(chunk.page_url),
-            intern(chunk.anchor),
-            intern(chunk.module_name),
-            hit.score,
-            intern(chunk.id),
-            hit.dense,
-        )
+        page, anchor, module, id = map(intern, (chunk.page_url, chunk.anchor, chunk.module_name, chunk.id))
+        return FoundChunk(page, anchor, module, hit.score, id, hit.dense)
 
     @property
     def similarity(self) -> float:
@@ -64,12 +56,8 @@ class FoundChunk:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values."""
-        return {
-            "place": self.link,
-            "module": self.module,
-            "score": round(self.score, 6),
-            "chunk_id": self.chunk_id,
-        }
+        score = round(self.score, 6)
+        return {"place": self.link, "module": self.module, "score": score, "chunk_id": self.chunk_id}
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +154,11 @@ class Run:
         return sum(answer.passed is True for answer in self.answers)
 
     @property
+    def total(self) -> int:
+        """How many questions the suite has, including those that could not be measured."""
+        return len(self.answers) + len({missing.key for missing in self.unmeasured})
+
+    @property
     def share(self) -> float | None:
         """The share of judged answers that passed; None where there is nothing to judge."""
         return self.passed / len(self.judged) if self.judged else None
@@ -194,37 +187,30 @@ class Run:
 
     def ranks(self) -> dict[str, int]:
         """Count the questions by the rank of their first target; `none` is beyond the depth."""
-        counted = Counter(answer.rank for answer in self.answers if answer.targets)
-        by_rank = {str(rank): counted[rank] for rank in range(1, self.depth + 1)}
-        return by_rank | {"none": counted[None]}
+        counts = Counter(answer.rank for answer in self.answers if answer.targets)
+        return {str(rank or "none"): counts[rank] for rank in (*range(1, self.depth + 1), None)}
 
     def confusion(self) -> dict[str, dict[str, int]]:
         """Count, for each expected module, the modules of the first results."""
-        table: dict[str, Counter[str]] = {}
+        table: dict[str, Counter[str]] = defaultdict(Counter)
         for answer in self.answers:
             if answer.modules:
                 actual = answer.found[0].module if answer.found else "(no results)"
                 expected = actual if answer.module_right else answer.modules[0]
-                table.setdefault(expected, Counter())[actual] += 1
+                table[expected][actual] += 1
         return {expected: dict(sorted(row.items())) for expected, row in sorted(table.items())}
 
     def worst(self, most: int = 10) -> tuple[QueryResult, ...]:
         """Return the questions whose target ranks lowest or is not found, failures first."""
-        bad = [
-            answer
-            for answer in self.answers
-            if answer.passed is False or (answer.targets and answer.rank != 1)
-        ]
-        return tuple(
-            sorted(
-                bad,
-                key=lambda answer: (answer.passed is not False, -(answer.rank or self.depth + 1), answer.key),
-            )[:most]
-        )
+
+        def key(answer: QueryResult) -> tuple[bool, int, str]:
+            return answer.passed is not False, -(answer.rank or self.depth + 1), answer.key
+
+        bad = (one for one in self.answers if one.passed is False or (one.targets and one.rank != 1))
+        return tuple(sorted(bad, key=key)[:most])
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values."""
-        share = self.share
         return {
             "suite": self.suite,
             "suite_digest": self.suite_digest,
@@ -234,10 +220,10 @@ class Run:
             "fingerprint": self.fingerprint.to_dict() if self.fingerprint else None,
             "top_k": self.top_k,
             "depth": self.depth,
-            "total": len(self.answers) + len({missing.key for missing in self.unmeasured}),
+            "total": self.total,
             "judged": len(self.judged),
             "passed": self.passed,
-            "share": None if share is None else round(share, 6),
+            "share": None if self.share is None else round(self.share, 6),
             "threshold": self.threshold,
             "scores": _plain(self.scores()),
             "by_tag": {tag: _plain(scores) for tag, scores in self.by_tag().items()},
@@ -252,10 +238,10 @@ class Run:
         }
 
     def _grouped(self, names: Callable[[QueryResult], Iterable[str]]) -> dict[str, dict[str, ScoreEstimate]]:
-        groups: dict[str, list[QueryResult]] = {}
+        groups: dict[str, list[QueryResult]] = defaultdict(list)
         for answer in self.answers:
             for name in names(answer):
-                groups.setdefault(name, []).append(answer)
+                groups[name].append(answer)
         return {name: _scores(self.measures, groups[name]) for name in sorted(groups)}
 
 
@@ -276,7 +262,7 @@ class Options:
     """How to run a suite; `noise_floor` overrides the index's own."""
 
     top_k: int = DEFAULT_TOP_K
-    measures: tuple[Measure, ...] = field(default=DEFAULT_MEASURES)
+    measures: tuple[Measure, ...] = DEFAULT_MEASURES
     noise_floor: float | None = None
     mode: Mode = "hybrid"
     keep_responses: bool = False
@@ -291,12 +277,7 @@ DEFAULT_OPTIONS = Options()
 _CONTRACT_MEASURES = (Measure("ModuleAccuracy"), Measure("Hit", 1), Measure("Hit", 5))
 
 
-def run_suite(
-    retriever: Retriever,
-    suite: Suite | BoundSuite,
-    options: Options = DEFAULT_OPTIONS,
-    progress: Progress | None = None,
-) -> Run:
+def run_suite(retriever: Retriever, suite: Suite | BoundSuite, options: Options = DEFAULT_OPTIONS) -> Run:
     """Ask the questions whose targets exist, in batches, and measure the results."""
     began = perf_counter()
     index = retriever.open()
@@ -306,7 +287,7 @@ def run_suite(
         queries = [question.query for question in batch]
         return retriever.search_batch(queries, options.depth, batch[0].filters, mode=options.mode)
 
-    answers = ask([question for question in bound.questions if question.measured], search, options, progress)
+    answers = ask([question for question in bound.questions if question.measured], search, options)
     return Run(
         suite=bound.suite.name,
         suite_digest=bound.suite.digest,
@@ -325,9 +306,7 @@ def run_suite(
     )
 
 
-def validate(
-    retriever: Retriever, suite: Suite, progress: Progress | None = None, mode: Mode = "dense"
-) -> Run:
+def validate(retriever: Retriever, suite: Suite) -> Run:
     """Run a suite as document 000 has it: dense, 80 % must pass, and what is not in the index fails."""
     if any(expectation.nothing for expectation in suite.expectations):
         raise InvalidArgument(
@@ -336,21 +315,15 @@ def validate(
         )
     questions = tuple(bind_by_name(expectation, suite) for expectation in suite.expectations)
     bound = BoundSuite(replace(suite, threshold=DEFAULT_THRESHOLD), questions)
-    return run_suite(
-        retriever, bound, Options(measures=_CONTRACT_MEASURES, mode=mode, keep_responses=True), progress
-    )
+    options = Options(measures=_CONTRACT_MEASURES, mode="dense", keep_responses=True)
+    return run_suite(retriever, bound, options)
 
 
-def ask(
-    questions: Sequence[Bound],
-    search: Search,
-    options: Options = DEFAULT_OPTIONS,
-    progress: Progress | None = None,
-) -> tuple[QueryResult, ...]:
+def ask(questions: Sequence[Bound], search: Search, options: Options) -> tuple[QueryResult, ...]:
     """Search in batches of questions with the same filters, and judge each; an error fails its question."""
-    groups: dict[Filters, list[int]] = {}
+    groups: dict[Filters, list[int]] = defaultdict(list)
     for number, question in enumerate(questions):
-        groups.setdefault(question.expectation.filters, []).append(number)
+        groups[question.expectation.filters].append(number)
     results: dict[int, QueryResult] = {}
     for numbers in groups.values():
         for start in range(0, len(numbers), _BATCH):
@@ -358,8 +331,6 @@ def ask(
             outcomes = search([questions[number].expectation for number in batch])
             for number, outcome in zip(batch, outcomes, strict=True):
                 results[number] = _judge(questions[number], outcome, options)
-            if progress:
-                progress(len(results), len(questions))
     return tuple(results[number] for number in range(len(questions)))
 
 

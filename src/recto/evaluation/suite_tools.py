@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import zip_longest
@@ -18,17 +19,18 @@ from recto.search.query import MAX_QUERY
 from recto.types import Chunk
 
 _PER_PAGE = 40
-_PLACES = 3
-"""An identifier in more sections than this is not specific to any of them."""
+_MAX_SECTIONS = 3  # an identifier in more sections is not specific to any of them
 
 _FENCE = re.compile(r"^(```|~~~).*?^\1[`~]*\s*$", re.MULTILINE | re.DOTALL)
+_WORDS = r"(?:\s[\w`./+-]+){0,3}"
 _DEFINITION = re.compile(
-    r"(?:^|(?<=[.!?]\s))(?:(?P<article>An?)\s(?P<thing>[\w`./+-]+(?:\s[\w`./+-]+){0,3})|(?P<name>[A-Z`][\w`./+-]*(?:\s[\w`./+-]+){0,3}))"
+    rf"(?:^|(?<=[.!?]\s))(?:(?P<article>An?)\s(?P<thing>[\w`./+-]+{_WORDS})|(?P<name>[A-Z`][\w`./+-]*{_WORDS}))"
     r"\s(?P<verb>is|are)\s(?:an?|the|one)\s",
     re.MULTILINE,
 )
 _NO_TERM = re.compile(
-    r"^(?:The|This|That|These|Those|It|They|There|Here|He|She|We|You|If|When|What|Where|Why|How|In|On|At|For|As|With|But|And|So)\b"
+    r"(?:The|This|That|These|Those|It|They|There|Here|He|She|We|You|If|When|What|Where|Why|How"
+    r"|In|On|At|For|As|With|But|And|So)\b"
 )
 _IDENTIFIER = re.compile(
     r"(?<![\w/.-])(?:[a-z][a-z0-9]*(?:_[a-z0-9]+)+|[A-Z][a-z0-9]+(?:[A-Z][a-z0-9]+)+)(?![\w/.-])"
@@ -49,33 +51,26 @@ class _Draft:
 def draft(index: Index, count: int, name: str = "drafted") -> Suite:
     """Draft up to `count` questions, spread over modules, pages and kinds, always the same for an index."""
     drafts: list[_Draft] = []
-    per_page: dict[str, int] = {}
-    identifiers: dict[str, list[_Draft]] = {}
+    per_page: Counter[str] = Counter()
+    identifiers: dict[str, dict[str, _Draft]] = {}
     for chunk in index.scroll():
         for found in (*_definitions(chunk), *_headings(chunk)):
-            per_page[chunk.page_url] = per_page.get(chunk.page_url, 0) + 1
+            per_page[chunk.page_url] += 1
             if per_page[chunk.page_url] <= _PER_PAGE:
                 drafts.append(found)
         for found in _identifiers(chunk):
-            places = identifiers.setdefault(found.query, [])
-            if len(places) <= _PLACES and found.place not in {other.place for other in places}:
-                places.append(found)
-    drafts += [min(places, key=_order) for places in identifiers.values() if len(places) == 1]
-    several = {
-        query: tuple(sorted(found.place for found in places))
-        for query, places in identifiers.items()
-        if 1 < len(places) <= _PLACES
-    }
-    drafts += [min(identifiers[query], key=_order) for query in several]
+            places = identifiers.setdefault(found.query, {})
+            if len(places) <= _MAX_SECTIONS:
+                places.setdefault(found.place, found)
+    specific = {query: found for query, found in identifiers.items() if len(found) <= _MAX_SECTIONS}
+    drafts += [min(found.values(), key=_order) for found in specific.values()]
     chosen: dict[str, Expectation] = {}
     for one in _spread(sorted(drafts, key=_order)):
         if len(chosen) == count:
             break
-        asked = " ".join(one.query.casefold().split())
-        if asked not in chosen:
-            chosen[asked] = Expectation(
-                one.query, pages=several.get(one.query, (one.place,)), tags=(one.kind,), drafted=True
-            )
+        pages = tuple(sorted(specific.get(one.query, (one.place,))))
+        expectation = Expectation(one.query, pages=pages, tags=(one.kind,), drafted=True)
+        chosen.setdefault(" ".join(one.query.casefold().split()), expectation)
     return Suite(name, tuple(chosen.values()))
 
 
@@ -110,23 +105,20 @@ def _definitions(chunk: Chunk) -> Iterator[_Draft]:
 
 def _headings(chunk: Chunk) -> Iterator[_Draft]:
     heading = " ".join(chunk.headings[-1].replace("`", "").split()) if len(chunk.headings) > 1 else ""
-    words = heading.split()
-    if len(words) < 2 or heading.endswith("?") or len(heading) > MAX_QUERY // 4:
+    first, _, rest = heading.partition(" ")
+    if not rest or heading.endswith("?") or len(heading) > MAX_QUERY // 4:
         return
     if versus := _VERSUS.match(heading):
-        yield _drafted(
-            chunk, f"What is the difference between {versus['one']} and {versus['other']}?", "heading"
-        )
+        query = f"What is the difference between {versus['one']} and {versus['other']}?"
     elif heading.lower().startswith("how to "):
-        yield _drafted(chunk, f"How do I {heading[7:]}?", "heading")
-    elif words[0].lower() in {"how", "what", "when", "where", "which", "who", "why"}:
+        query = f"How do I {heading[7:]}?"
+    elif first.lower() in {"how", "what", "when", "where", "which", "who", "why"}:
         return  # it is a question already
-    elif words[0].endswith("ing"):
-        yield _drafted(chunk, f"How does one go about {words[0].lower()} {' '.join(words[1:])}?", "heading")
+    elif first.endswith("ing"):
+        query = f"How does one go about {first.lower()} {rest}?"
     else:
-        yield _drafted(
-            chunk, f"What should I know about {heading} in {chunk.page_title.rstrip('?!.')}?", "heading"
-        )
+        query = f"What should I know about {heading} in {chunk.page_title.rstrip('?!.')}?"
+    yield _drafted(chunk, query, "heading")
 
 
 def _identifiers(chunk: Chunk) -> Iterator[_Draft]:
@@ -160,21 +152,17 @@ def lint(path: Path, index: Index | None = None) -> Lint:
     suite, problems = survey(path)
     warnings = []
     if drafted := sum(expectation.drafted for expectation in suite.expectations):
-        warnings.append(
-            f'{drafted} of {len(suite.expectations)} questions are drafts: review them and remove "drafted"'
-        )
+        total = len(suite.expectations)
+        warnings.append(f'{drafted} of {total} questions are drafts: review them and remove "drafted"')
     if index is not None and suite.expectations:
-        bound = bind(suite, index)
-        places = {question.expectation.key: question.expectation.place for question in bound.questions}
-        problems += [
-            f"{places[missing.key]}: UNMEASURED: {missing}"
-            for question in bound.unmeasured
-            for missing in question.missing
-        ]
-        warnings += [
-            f"{places[missing.key]}: {missing}; its other targets still measure it"
-            for missing in bound.partial
-        ]
+        for question in bind(suite, index).questions:
+            place = question.expectation.place
+            if question.measured:
+                warnings += [
+                    f"{place}: {one}; its other targets still measure it" for one in question.missing
+                ]
+            else:
+                problems += [f"{place}: UNMEASURED: {one}" for one in question.missing]
         warnings += _too_easy(suite, index)
     return Lint(len(suite.expectations), tuple(problems), tuple(warnings))
 
@@ -185,7 +173,7 @@ def _too_easy(suite: Suite, index: Index) -> list[str]:
     copied = {
         words
         for chunk in index.scroll()
-        for heading in _all_headings(chunk)
+        for heading in (*chunk.headings, *re.findall(r"^#+ (.+)$", chunk.text, re.MULTILINE))
         if (words := _words(heading)) in asked
     }
     return [
@@ -193,11 +181,6 @@ def _too_easy(suite: Suite, index: Index) -> list[str]:
         for words, expectation in asked.items()
         if words in copied
     ]
-
-
-def _all_headings(chunk: Chunk) -> list[str]:
-    """Return a chunk's headings, and those inside its text."""
-    return [*chunk.headings, *re.findall(r"^#+ (.+)$", chunk.text, re.MULTILINE)]
 
 
 def _words(text: str) -> str:

@@ -6,6 +6,7 @@ import csv
 import hashlib
 import io
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -19,37 +20,25 @@ from recto.errors import InvalidArgument, InvalidQuery
 from recto.search.query import check_query
 from recto.types import HEADING_SEPARATOR, NO_FILTERS, Filters
 
+FORMAT = "recto-suite-1"
+DEFAULT_THRESHOLD = 0.8
+MAX_BYTES = 64_000_000
 SHAPE = (
     'A suite looks like {"queries": [{"query": "What is ROS 2?", "expect": {"module": "ros2"}}]}; '
     'you can add a "page" to the "module".'
 )
-MAX_BYTES = 64_000_000
-_LISTED = ("module", "page")
-_COLUMNS = (
-    "id",
-    "query",
-    *_LISTED,
-    "passage",
-    "nothing",
-    "tags",
-    "drafted",
-    "filter_module",
-    "filter_url",
-    "note",
-)
-_TRUE, _FALSE = {"true", "yes", "1"}, {"", "false", "no", "0"}
-
-FORMAT = "recto-suite-1"
-DEFAULT_THRESHOLD = 0.8
-_SUITE_KEYS = ("$schema", "format", "name", "description", "aliases", "threshold", "queries")
-_ENTRY_KEYS = ("id", "query", "expect", "nothing", "tags", "filters", "drafted", "note")
-_EXPECT_KEYS = ("module", "page", "passage", "nothing")
-_QUESTION_KEYS = ("id", "question", "type", "match", "expected", "evidence")
 _QUESTION_SHAPE = (
     'A question looks like {"question": "What is ROS 2?", "match": "any", '
     '"expected": [{"page": "intro.md", "section": "ROS 2"}]}; '
     'without a section the whole page counts, and "match": "none" expects nothing.'
 )
+_SUITE_KEYS = ("$schema", "format", "name", "description", "aliases", "threshold", "queries")
+_ENTRY_KEYS = ("id", "query", "expect", "nothing", "tags", "filters", "drafted", "note")
+_EXPECT_KEYS = ("module", "page", "passage", "nothing")
+_QUESTION_KEYS = ("id", "question", "type", "match", "expected", "evidence")
+_COLUMNS = ("id", "query", *_EXPECT_KEYS, "tags", "drafted", "filter_module", "filter_url", "note")
+_COLUMNS_HINT = f"The first row names the columns: {', '.join(_COLUMNS)}."
+_TRUE, _FALSE = {"true", "yes", "1"}, {"", "false", "no", "0"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +47,12 @@ class SuiteFile:
 
     origin: str
     header: dict[str, Any]
-    entries: list[tuple[str, Any]] = field(default_factory=list)
+    entries: list[tuple[str, Any]]
+
+
+def invalid(place: str, problem: str, hint: str = SHAPE) -> InvalidArgument:
+    """Return the error for a problem at a position in a file."""
+    return InvalidArgument(f"{place}: {problem}", hint=hint)
 
 
 def read_file(path: Path, max_bytes: int = MAX_BYTES) -> str:
@@ -70,15 +64,13 @@ def read_file(path: Path, max_bytes: int = MAX_BYTES) -> str:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else error
         raise InvalidArgument(f"{path} cannot be read: {reason}", hint="Check the path.") from error
     if len(data) > max_bytes:
-        raise InvalidArgument(
-            f"{path} is larger than {max_bytes // 1_000_000} MB", hint="Split it into several files."
-        )
+        message = f"{path} is larger than {max_bytes // 1_000_000} MB"
+        raise InvalidArgument(message, hint="Split it into several files.")
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise InvalidArgument(
-            f"{path}, byte {error.start + 1}: not UTF-8 text", hint="Save the file as UTF-8."
-        ) from error
+        message = f"{path}, byte {error.start + 1}: not UTF-8 text"
+        raise InvalidArgument(message, hint="Save the file as UTF-8.") from error
 
 
 def read_suite_file(path: Path, max_bytes: int = MAX_BYTES) -> SuiteFile:
@@ -93,104 +85,81 @@ def suite_file(data: Any, origin: str) -> SuiteFile:
     """Read the JSON value of a suite: an object with the list `queries`."""
     entries = data.get("queries") if isinstance(data, dict) else None
     if not isinstance(entries, list) or not entries:
-        raise InvalidArgument(f"{origin}: there are no queries in it", hint=SHAPE)
+        raise invalid(origin, "there are no queries in it")
     header = {key: value for key, value in data.items() if key != "queries"}
-    return SuiteFile(
-        origin, header, [(f"{origin}, query {number}", entry) for number, entry in enumerate(entries, 1)]
-    )
+    return SuiteFile(origin, header, [(f"{origin}, query {i}", entry) for i, entry in enumerate(entries, 1)])
 
 
 def _read_lines(text: str, origin: str) -> SuiteFile:
     """Read an entry from every line; a first line without a query is the suite's header."""
-    raw = SuiteFile(origin, {})
-    for number, line in enumerate(text.split("\n"), 1):
-        if not line.strip():
-            continue
-        place = f"{origin}, line {number}"
-        entry = parse_json(line, origin, number)
-        if (
-            not raw.entries
-            and not raw.header
-            and isinstance(entry, dict)
-            and not {"query", "expect", "question"} & set(entry)
-        ):
-            raw.header.update(entry)
-        else:
-            raw.entries.append((place, entry))
-    if not raw.entries:
-        raise InvalidArgument(f"{origin}: there are no queries in it", hint=SHAPE)
-    return raw
+    entries = [
+        (f"{origin}, line {number}", parse_json(line, origin, number))
+        for number, line in enumerate(text.split("\n"), 1)
+        if line.strip()
+    ]
+    header: dict[str, Any] = {}
+    first = entries[0][1] if entries else None
+    if isinstance(first, dict) and not {"query", "expect", "question"} & set(first):
+        header = entries.pop(0)[1]
+    if not entries:
+        raise invalid(origin, "there are no queries in it")
+    return SuiteFile(origin, header, entries)
 
 
 def _read_table(text: str, origin: str) -> SuiteFile:
     """Read an entry from every CSV row; the first row names the columns, `|` separates several names."""
-    hint = f"The first row names the columns: {', '.join(_COLUMNS)}."
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     try:
         columns = [name.strip().lower() for name in next(reader, [])]
         if unknown := [name for name in columns if name not in _COLUMNS]:
-            raise InvalidArgument(f"{origin}, line 1: there is no column {unknown[0]!r}", hint=hint)
+            raise invalid(f"{origin}, line 1", f"there is no column {unknown[0]!r}", _COLUMNS_HINT)
         if "query" not in columns or len(set(columns)) < len(columns):
-            raise InvalidArgument(
-                f'{origin}, line 1: it needs a column "query", and each column once', hint=hint
-            )
-        entries = list(_rows(reader, columns, origin))
+            problem = 'it needs a column "query", and each column once'
+            raise invalid(f"{origin}, line 1", problem, _COLUMNS_HINT)
+        entries = list(_read_rows(reader, columns, origin))
     except csv.Error as error:
-        raise InvalidArgument(f"{origin}, line {reader.line_num}: {error}", hint=hint) from error
+        raise invalid(f"{origin}, line {reader.line_num}", str(error), _COLUMNS_HINT) from error
     if not entries:
-        raise InvalidArgument(f"{origin}: there are no queries in it", hint=hint)
+        raise invalid(origin, "there are no queries in it", _COLUMNS_HINT)
     return SuiteFile(origin, {}, entries)
 
 
-def _rows(reader: Any, columns: list[str], origin: str) -> Iterator[tuple[str, Any]]:
+def _read_rows(reader: Any, columns: list[str], origin: str) -> Iterator[tuple[str, Any]]:
     first = reader.line_num + 1
     for row in reader:
         place, first = f"{origin}, line {first}", reader.line_num + 1
-        if not any(cell.strip() for cell in row):
-            continue
-        if len(row) > len(columns):
-            raise InvalidArgument(
-                f"{place}: it has more cells than there are columns",
-                hint="Put cells with commas in double quotes.",
-            )
-        yield (
-            place,
-            _entry(
-                {name: cell.strip() for name, cell in zip(columns, row, strict=False) if cell.strip()}, place
-            ),
-        )
+        if len(row) > len(columns) and any(map(str.strip, row)):
+            problem = "it has more cells than there are columns"
+            raise invalid(place, problem, "Put cells with commas in double quotes.")
+        pairs = zip(columns, map(str.strip, row), strict=False)
+        if cells := {name: cell for name, cell in pairs if cell}:
+            yield place, _row_entry(cells, place)
 
 
-def _entry(cells: dict[str, str], place: str) -> dict[str, Any]:
+def _row_entry(cells: dict[str, str], place: str) -> dict[str, Any]:
     entry: dict[str, Any] = {name: cells[name] for name in ("id", "query", "note") if name in cells}
-    entry["expect"] = {name: _listed(cells[name]) for name in _LISTED if name in cells}
+    expect: dict[str, Any] = {name: _names(cells[name]) for name in ("module", "page") if name in cells}
     if "passage" in cells:
-        entry["expect"]["passage"] = cells["passage"]
-    if _flag(cells.get("nothing", ""), place, "nothing"):
-        entry["expect"]["nothing"] = True
-    if _flag(cells.get("drafted", ""), place, "drafted"):
-        entry["drafted"] = True
-    if "tags" in cells:
-        entry["tags"] = [
-            tag
-            for part in cells["tags"].split("|")
-            for tag in (word.strip() for word in part.split(","))
-            if tag
-        ]
-    filters = {"module": _listed(cells["filter_module"])} if "filter_module" in cells else {}
-    if "filter_url" in cells:
-        filters["url"] = [cells["filter_url"]]
-    return entry | ({"filters": filters} if filters else {})
+        expect["passage"] = cells["passage"]
+    if _flag(cells, place, "nothing"):
+        expect["nothing"] = True
+    return entry | {
+        "expect": expect,
+        "drafted": _flag(cells, place, "drafted"),
+        "tags": _names(cells.get("tags", "").replace(",", "|")),
+        "filters": {"module": _names(cells.get("filter_module", "")), "url": cells.get("filter_url")},
+    }
 
 
-def _listed(cell: str) -> list[str]:
+def _names(cell: str) -> list[str]:
     return [name.strip() for name in cell.split("|") if name.strip()]
 
 
-def _flag(cell: str, place: str, name: str) -> bool:
-    if cell.lower() in _TRUE | _FALSE:
-        return cell.lower() in _TRUE
-    raise InvalidArgument(f'{place}: "{name}" is {cell[:40]!r}', hint="Write true or false.")
+def _flag(cells: dict[str, str], place: str, name: str) -> bool:
+    value = cells.get(name, "").lower()
+    if value not in _TRUE | _FALSE:
+        raise invalid(place, f'"{name}" is {cells[name][:40]!r}', "Write true or false.")
+    return value in _TRUE
 
 
 def parse_json(text: str, origin: str, line: int | None = None, *, hint: str = SHAPE) -> Any:
@@ -198,20 +167,18 @@ def parse_json(text: str, origin: str, line: int | None = None, *, hint: str = S
     try:
         return json.loads(text, object_pairs_hook=_unique_keys)
     except json.JSONDecodeError as error:
-        raise InvalidArgument(
-            f"{origin}, line {line or error.lineno}, column {error.colno}: {error.msg}", hint=hint
-        ) from error
+        place = f"{origin}, line {line or error.lineno}, column {error.colno}"
+        raise invalid(place, error.msg, hint) from error
     except RecursionError as error:
-        raise InvalidArgument(f"{origin}: nested too deeply", hint=hint) from error
+        raise invalid(origin, "nested too deeply", hint) from error
     except ValueError as error:  # a number with too many digits, or a duplicate key
-        raise InvalidArgument(f"{origin}{f', line {line}' if line else ''}: {error}", hint=hint) from error
+        raise invalid(f"{origin}, line {line}" if line else origin, str(error), hint) from error
 
 
 def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        seen: set[str] = set()
-        twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
+        ((twice, _),) = Counter(key for key, _ in pairs).most_common(1)
         raise ValueError(f'"{twice}" is there twice in one object')
     return found
 
@@ -241,29 +208,26 @@ class Expectation:
         """The identity of the question across runs: its id, or its query and filters."""
         if self.id:
             return self.id
-        narrowed = [
-            *sorted(self.filters.modules),
-            *([self.filters.page_url] if self.filters.page_url else []),
-        ]
-        return f"{self.query} [{', '.join(narrowed)}]" if narrowed else self.query
+        narrowed = ", ".join(filter(None, (*sorted(self.filters.modules), self.filters.page_url)))
+        return f"{self.query} [{narrowed}]" if narrowed else self.query
 
     def to_dict(self) -> dict[str, Any]:
         """Return the entry of a suite's file."""
-        expect: dict[str, Any] = {
-            key: names[0] if len(names) == 1 else list(names)
-            for key, names in (("module", self.modules), ("page", self.pages), ("passage", self.passages))
-            if names
-        }
-        filters: dict[str, Any] = {"module": list(self.filters.modules)} if self.filters.modules else {}
-        if self.filters.page_url:
-            filters["url"] = self.filters.page_url
-        entry: dict[str, Any] = {
+        targets = {"module": self.modules, "page": self.pages, "passage": self.passages}
+        expect = {name: found[0] if len(found) == 1 else list(found) for name, found in targets.items()}
+        entry = {
             "id": self.id,
             "query": self.query,
-            "expect": expect | ({"nothing": True} if self.nothing else {}),
+            "expect": _given(expect | {"nothing": self.nothing}),
+            "tags": list(self.tags),
+            "filters": _given({"module": list(self.filters.modules), "url": self.filters.page_url}),
+            "drafted": self.drafted,
         }
-        entry |= {"tags": list(self.tags), "filters": filters, "drafted": self.drafted}
-        return {key: value for key, value in entry.items() if value}
+        return _given(entry)
+
+
+def _given(values: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value}
 
 
 @dataclass(frozen=True)
@@ -296,14 +260,13 @@ class Suite:
                 anchor = other or anchor
             else:
                 return with_anchor(page, anchor)
-        raise InvalidArgument(
-            f'"aliases" form a circle from {name!r}',
-            hint="Map every old page to the page that exists now.",
-        )
+        hint = "Map every old page to the page that exists now."
+        raise InvalidArgument(f'"aliases" form a circle from {name!r}', hint=hint)
 
     @cached_property
     def _moved(self) -> dict[str, str]:
-        return {_alias_key(old): new for old, new in self.aliases.items()}
+        parts = ((*old.partition("#")[::2], new) for old, new in self.aliases.items())
+        return {with_anchor(page_key(page), anchor): new for page, anchor, new in parts}
 
     def to_dict(self) -> dict[str, Any]:
         """Return the content of a suite's file."""
@@ -347,15 +310,12 @@ def survey(path: Path) -> tuple[Suite, list[str]]:
 
 def duplicates(suite: Suite) -> list[str]:
     """Describe duplicate questions (with the same filters), with both positions."""
-    seen: dict[tuple[str, Filters], Expectation] = {}
+    seen: dict[tuple[str, Filters], str] = {}
     found = []
-    for expectation in suite.expectations:
-        asked = (" ".join(expectation.query.casefold().split()), expectation.filters)
-        if asked in seen:
-            found.append(
-                f"{expectation.place}: the question {expectation.query!r} is already in {seen[asked].place}"
-            )
-        seen.setdefault(asked, expectation)
+    for one in suite.expectations:
+        first = seen.setdefault((" ".join(one.query.casefold().split()), one.filters), one.place)
+        if first != one.place:
+            found.append(f"{one.place}: the question {one.query!r} is already in {first}")
     return found
 
 
@@ -364,9 +324,7 @@ def _parse_suite(raw: SuiteFile, problems: list[str] | None = None) -> Suite:
     check_keys(raw.header, _SUITE_KEYS, raw.origin)
     name, format = raw.header.get("name"), raw.header.get("format", FORMAT)
     if format != FORMAT:
-        raise InvalidArgument(
-            f"{raw.origin}: its format is {format!r}", hint=f"This version of Recto reads {FORMAT}."
-        )
+        raise invalid(raw.origin, f"its format is {format!r}", f"This version of Recto reads {FORMAT}.")
     expectations: list[Expectation] = []
     ids: dict[str, str] = {}
     for place, entry in raw.entries:
@@ -389,7 +347,7 @@ def _parse_suite(raw: SuiteFile, problems: list[str] | None = None) -> Suite:
         try:
             suite.page(old)
         except InvalidArgument as error:
-            raise InvalidArgument(f"{raw.origin}: {error.message}", hint=error.hint) from error
+            raise invalid(raw.origin, error.message, error.hint) from error
     return suite
 
 
@@ -397,37 +355,36 @@ def _expectation(entry: Any, place: str) -> Expectation:
     if isinstance(entry, dict) and "question" in entry:
         entry = _from_question(entry, place)
     expect = entry.get("expect", {}) if isinstance(entry, dict) else None
-    if not isinstance(entry, dict) or not isinstance(expect, dict) or not {"expect", "nothing"} & set(entry):
-        raise InvalidArgument(f'{place}: it needs a "query" and an "expect"', hint=SHAPE)
+    if not isinstance(expect, dict) or not {"expect", "nothing"} & set(entry):
+        raise invalid(place, 'it needs a "query" and an "expect"')
     check_keys(entry, _ENTRY_KEYS, place)
     check_keys(expect, _EXPECT_KEYS, place, '"{key}" cannot be expected')
     try:
         query = check_query(entry.get("query", ""))
     except InvalidQuery as error:
-        raise InvalidArgument(f"{place}: {error.message}", hint=SHAPE) from error
-    modules, pages, passages = (
-        parse_names(expect.get(key), place, key) for key in ("module", "page", "passage")
-    )
+        raise invalid(place, error.message) from error
+    targets = {f"{key}s": parse_names(expect.get(key), place, key) for key in ("module", "page", "passage")}
     nothing = _yes(expect, place, "nothing") or _yes(entry, place, "nothing")
-    if nothing and (modules or pages or passages):
-        raise InvalidArgument(
-            f'{place}: it expects "nothing" and something', hint='Leave "nothing" out, or everything else.'
-        )
-    if not (modules or pages or passages or nothing):
-        raise InvalidArgument(
-            f'{place}: it expects neither a "module" nor a "page", a "passage" or "nothing"', hint=SHAPE
-        )
-    if any(page.startswith("#") for page in pages):
-        raise InvalidArgument(
-            f'{place}: a "page" begins with its path or address, before the "#"',
-            hint='Such as "intro#goals".',
-        )
-    drafted, tags = _yes(entry, place, "drafted"), parse_names(entry.get("tags"), place, "tags")
+    if nothing and any(targets.values()):
+        raise invalid(place, 'it expects "nothing" and something', 'Leave "nothing" out, or everything else.')
+    if not nothing and not any(targets.values()):
+        raise invalid(place, 'it expects neither a "module" nor a "page", a "passage" or "nothing"')
+    if any(page.startswith("#") for page in targets["pages"]):
+        problem = 'a "page" begins with its path or address, before the "#"'
+        raise invalid(place, problem, 'Such as "intro#goals".')
     id = entry.get("id", "")
     if not isinstance(id, str) or ("id" in entry and not id.strip()):
-        raise InvalidArgument(f'{place}: "id" must be text', hint=SHAPE)
-    filters = _filters(entry.get("filters", {}), place)
-    return Expectation(query, modules, pages, passages, nothing, _clean(id), tags, filters, drafted, place)
+        raise invalid(place, '"id" must be text')
+    return Expectation(
+        query,
+        **targets,
+        nothing=nothing,
+        id=_clean(id),
+        tags=parse_names(entry.get("tags"), place, "tags"),
+        filters=_filters(entry.get("filters", {}), place),
+        drafted=_yes(entry, place, "drafted"),
+        place=place,
+    )
 
 
 def _from_question(entry: dict[str, Any], place: str) -> dict[str, Any]:
@@ -435,24 +392,18 @@ def _from_question(entry: dict[str, Any], place: str) -> dict[str, Any]:
     check_keys(entry, _QUESTION_KEYS, place)
     expected, match = entry.get("expected", []), entry.get("match", "any")
     if match not in {"any", "all", "none"}:
-        raise InvalidArgument(f'{place}: "match" must be any, all or none', hint=_QUESTION_SHAPE)
+        raise invalid(place, '"match" must be any, all or none', _QUESTION_SHAPE)
     if not isinstance(expected, list) or not all(map(_is_place, expected)):
-        raise InvalidArgument(
-            f'{place}: "expected" must be a list of pages with sections', hint=_QUESTION_SHAPE
-        )
+        raise invalid(place, '"expected" must be a list of pages with sections', _QUESTION_SHAPE)
     if bool(expected) == (match == "none"):
-        raise InvalidArgument(
-            f'{place}: "match" is {match}, but "expected" has {len(expected)} pages', hint=_QUESTION_SHAPE
-        )
+        problem = f'"match" is {match}, but "expected" has {len(expected)} pages'
+        raise invalid(place, problem, _QUESTION_SHAPE)
     pages = [
-        HEADING_SEPARATOR.join(filter(None, (each["page"], each.get("section", "").strip())))
-        for each in expected
+        HEADING_SEPARATOR.join(filter(None, (one["page"], one.get("section", "").strip())))
+        for one in expected
     ]
-    converted = {
-        "query": entry["question"],
-        "expect": {"page": pages} if pages else {"nothing": True},
-        "tags": entry.get("type"),
-    }
+    expect = {"page": pages} if pages else {"nothing": True}
+    converted = {"query": entry["question"], "expect": expect, "tags": entry.get("type")}
     return converted | ({"id": entry["id"]} if "id" in entry else {})
 
 
@@ -470,22 +421,16 @@ def check_id(id: str, place: str, ids: dict[str, str]) -> None:
     """Refuse an id that an earlier entry has; `ids` are those seen so far, with their positions."""
     if id and ids.setdefault(id, place) != place:
         first = ids[id].rpartition(", ")[2]
-        raise InvalidArgument(
-            f'{place}: the id "{id}" is already that of {first}', hint="Give every entry its own id."
-        )
+        raise invalid(place, f'the id "{id}" is already that of {first}', "Give every entry its own id.")
 
 
 def _filters(value: Any, place: str) -> Filters:
     if not isinstance(value, dict):
-        raise InvalidArgument(
-            f'{place}: "filters" must be like {{"module": "ros2", "url": "..."}}', hint=SHAPE
-        )
+        raise invalid(place, '"filters" must be like {"module": "ros2", "url": "..."}')
     check_keys(value, ("module", "url"), place)
     urls = parse_names(value.get("url"), place, "url")
     if len(urls) > 1:
-        raise InvalidArgument(
-            f'{place}: "url" must be one address', hint="A search filters by one page at most."
-        )
+        raise invalid(place, '"url" must be one address', "A search filters by one page at most.")
     return Filters(parse_names(value.get("module"), place, "module"), urls[0] if urls else None)
 
 
@@ -493,7 +438,7 @@ def parse_names(value: Any, place: str, key: str) -> tuple[str, ...]:
     """Parse one name or a list of names."""
     names = [value] if isinstance(value, str) else [] if value is None else value
     if not isinstance(names, list) or not all(isinstance(name, str) and name.strip() for name in names):
-        raise InvalidArgument(f'{place}: "{key}" must be a name or a list of names', hint=SHAPE)
+        raise invalid(place, f'"{key}" must be a name or a list of names')
     return tuple(dict.fromkeys(map(_clean, names)))
 
 
@@ -504,7 +449,7 @@ def _clean(text: str) -> str:
 def _yes(entry: dict[str, Any], place: str, key: str) -> bool:
     value = entry.get(key, False)
     if not isinstance(value, bool):
-        raise InvalidArgument(f'{place}: "{key}" must be true or false', hint=SHAPE)
+        raise invalid(place, f'"{key}" must be true or false')
     return value
 
 
@@ -512,24 +457,15 @@ def _aliases(value: Any, origin: str) -> dict[str, str]:
     if not isinstance(value, dict) or not all(
         isinstance(new, str) and new.strip() and old.strip() for old, new in value.items()
     ):
-        raise InvalidArgument(
-            f'{origin}: "aliases" must map old pages to new ones',
-            hint='Such as {"old-page": "new-page"}.',
-        )
+        problem = '"aliases" must map old pages to new ones'
+        raise invalid(origin, problem, 'Such as {"old-page": "new-page"}.')
     return {_clean(old): _clean(new) for old, new in value.items()}
-
-
-def _alias_key(name: str) -> str:
-    page, _, anchor = name.partition("#")
-    return with_anchor(page_key(page), anchor)
 
 
 def _threshold(value: Any, origin: str) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
-        raise InvalidArgument(
-            f'{origin}: "threshold" must be a share between 0 and 1',
-            hint="It is the share of questions that must pass.",
-        )
+        problem = '"threshold" must be a share between 0 and 1'
+        raise invalid(origin, problem, "It is the share of questions that must pass.")
     return float(value)
 
 
@@ -540,7 +476,5 @@ def check_keys(
     for key in entry:
         if key not in known:
             near = nearest(key, known)
-            raise InvalidArgument(
-                f"{place}: {problem.format(key=key)}" + (f'; did you mean "{near}"?' if near else ""),
-                hint=f"Known: {', '.join(known)}.",
-            )
+            meant = f'; did you mean "{near}"?' if near else ""
+            raise invalid(place, problem.format(key=key) + meant, f"Known: {', '.join(known)}.")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from recto.evaluation.coverage import Coverage, Reached, cover
-from recto.evaluation.report.html import coverage_page
+from recto.evaluation.report import coverage_page
 from recto.protocols import Embedder
 from recto.search.retriever import Retriever
 from recto.stores.edge.store import EdgeStore

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from selectolax.lexbor import LexborHTMLParser
 
-from recto.evaluation.report.html import environment, number, render, signed
+from recto.evaluation.report import environment, number, render, signed
 from tests.evaluation.report.reading import HOSTILE, TRICKS, read
 
 

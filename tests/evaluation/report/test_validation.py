@@ -12,7 +12,7 @@ import pytest
 from recto.evaluation.baseline import Baseline, Comparison, compare
 from recto.evaluation.binding import Missing
 from recto.evaluation.gate import checks, parse_threshold
-from recto.evaluation.report.html import validation_page
+from recto.evaluation.report import validation_page
 from recto.evaluation.runs import FoundChunk, Options, QueryResult, Run, run_suite
 from recto.evaluation.suites import load_suite
 from recto.protocols import Embedder

@@ -97,7 +97,7 @@ def parity(suite: Path | None, collection: str | None, top_k: int, as_json: bool
     Exits with 5 if there are differences.
     """
     from recto.api import open_embedder
-    from recto.evaluation.parity import compare
+    from recto.evaluation.baseline import compare_indexes
     from recto.evaluation.suites import documented_suite, load_suite
     from recto.search.retriever import check_fingerprint
 
@@ -108,12 +108,12 @@ def parity(suite: Path | None, collection: str | None, top_k: int, as_json: bool
     right = _open_store(settings).open(name)
     for index in (left, right):
         check_fingerprint(index, embedder)
-    differences = compare(embedder, left, right, questions, top_k)
+    differences = compare_indexes(embedder, left, right, questions, top_k)
     total = len(questions.expectations)
     rows = [
-        {"mode": mode, "query": one.query, "difference": one.what}
+        {"mode": mode, "query": query, "difference": what}
         for mode, found in differences.items()
-        for one in found
+        for query, what in found
     ]
     if as_json:
         click.echo(to_json({"queries": total, "modes": list(differences), "differences": rows}))

@@ -54,9 +54,9 @@ def coverage(
             found = cover(retriever, progress, mode)
     save_report(lambda home: records.keep_coverage(home, info, found))
     if html:
-        from recto.evaluation.report.html import coverage_page, write_page
+        from recto.evaluation.report import coverage_page
 
-        write_page(html, coverage_page(found, info, least=fail_under, when=datetime.now(UTC)))
+        records.write_file(html, coverage_page(found, info, least=fail_under, when=datetime.now(UTC)))
     click.echo(to_json(_data(found)) if as_json else "\n".join(_lines(found, verbose=verbose)))
     return Exit.VALIDATION_FAILED if fail_under is not None and found.share * 100 < fail_under else Exit.OK
 
@@ -97,8 +97,7 @@ def _lines(found: Coverage, *, verbose: bool) -> Iterator[str]:
     from recto.evaluation.coverage import WITHIN
 
     total = len(found.sections)
-    by_heading = sum(one.heading_rank is not None for one in found.sections)
-    by_sentence = sum(one.sentence_rank is not None for one in found.sections)
+    by_heading, by_sentence = found.by_heading, found.by_sentence
     yield f"Searched for {total} sections of '{found.collection}' in {found.mode} mode"
     yield f"  In the top {WITHIN} by heading:         {by_heading} ({by_heading / max(total, 1):.1%})"
     yield f"  In the top {WITHIN} by first sentence:  {by_sentence} ({by_sentence / max(total, 1):.1%})"

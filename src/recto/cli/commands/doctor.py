@@ -37,7 +37,7 @@ def doctor(collection: str | None, everything: bool, as_json: bool) -> Exit:
     """
     if collection is not None:
         check_collection_name(collection, "--collection")
-    from recto.evaluation.doctor.examination import examine
+    from recto.evaluation.doctor import examine
 
     progress = _progress if sys.stderr.isatty() and not as_json else None
     found: list[Finding] = []

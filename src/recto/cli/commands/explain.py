@@ -82,7 +82,7 @@ def _lines(explanation: Explanation) -> Iterator[str]:
         yield f"Noise floor: a cosine of {explanation.noise_floor:.3f}; AUROC {explanation.auroc:.3f}"
     if explanation.answerable is not None:
         yield f"Covered by the book: {explanation.answerable:.0%} likely"
-    yield "Time: " + ", ".join(f"{step.name} {step.milliseconds:.1f} ms" for step in explanation.steps)
+    yield "Time: " + ", ".join(f"{step} {ms:.1f} ms" for step, ms in explanation.timings_ms.items())
     yield ""
     yield f"{'Rank':>4}  {'Score':>6}  {'Lead':>6}  {'Dense':>6}  {'Lexical':>7}  Chunk"
     for ranked in explanation.shown:
@@ -167,7 +167,7 @@ def _data(explanation: Explanation) -> dict[str, Any]:
         "candidates": explanation.candidates,
         "noise_floor": explanation.noise_floor,
         "auroc": explanation.auroc,
-        "timings_ms": {step.name: round(step.milliseconds, 3) for step in explanation.steps},
+        "timings_ms": {step: round(ms, 3) for step, ms in explanation.timings_ms.items()},
         "results": [_ranked_data(ranked, explanation) for ranked in explanation.shown],
         "near_misses": [_ranked_data(ranked, explanation) for ranked in explanation.near_misses],
         "expected": expected

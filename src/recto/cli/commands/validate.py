@@ -22,9 +22,8 @@ from recto.settings import check_collection_name
 if TYPE_CHECKING:
     from recto.evaluation.baseline import Baseline, Comparison
     from recto.evaluation.gate import Check, Threshold
-    from recto.evaluation.measures import Measure
+    from recto.evaluation.measures import Measure, ScoreEstimate
     from recto.evaluation.runs import QueryResult, Run
-    from recto.evaluation.statistics import ScoreEstimate
     from recto.evaluation.suites import Suite
     from recto.search.retriever import Retriever
     from recto.types import Mode
@@ -155,15 +154,15 @@ def _validate(request: ValidateRequest, *, verbose: bool, as_json: bool) -> Exit
     if request.update_baseline and request.baseline and run.answers:
         save_baseline(request.baseline, Baseline.of(run))
     if request.junit:
-        from recto.evaluation.report.junit import junit_xml
+        from recto.evaluation.report import junit_xml
 
         _write(request.junit, junit_xml(run, gate))
     if request.html:
-        from recto.evaluation.report.html import validation_page, write_page
+        from recto.evaluation.report import validation_page
 
         noise = info.noise_floor if request.noise_floor is None else request.noise_floor
         page = validation_page(run, gate, comparison, noise_floor=noise, when=datetime.now(UTC))
-        write_page(request.html, page)
+        records.write_file(request.html, page)
     if as_json:
         gated = {"passed": not failed, "checks": [check.to_dict() for check in gate]}
         click.echo(

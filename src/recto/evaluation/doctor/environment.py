@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from importlib import metadata
 from pathlib import Path
 
+from recto._util.text import counted
 from recto.errors import ErrorKind, RectoError, StoreBusy, install_command
 from recto.evaluation.doctor.findings import DoctorContext, Finding, error, from_error, note, ok, warning
 from recto.plugins import open_embedder, open_store
@@ -26,25 +27,36 @@ _EXTRAS = {
     "serve": ("fastapi", "uvicorn"),
     "mcp": ("mcp",),
 }
-
 _METADATA_SINCE = (1, 16)
 
 
 def configuration(context: DoctorContext) -> Iterator[Finding]:
     """Load the settings, and say which parts they choose and why."""
     dotenv = find_dotenv(context.directory)
-    evidence = [f".env: {dotenv}" if dotenv else ".env: none found"]
     values = {**read_dotenv(context.directory), **context.environment}
-    set_here = sorted(
-        name
-        for name, value in values.items()
-        if value.strip() and name.startswith(("RECTO_", "QDRANT_", "COHERE_", "COLL"))
-    )
-    evidence.append(f"set: {', '.join(set_here) or 'nothing'}")
+    given = {name: value.strip() for name, value in values.items() if value.strip()}
+    prefixes = ("RECTO_", "QDRANT_", "COHERE_", "COLL")
+    set_here = ", ".join(sorted(name for name in given if name.startswith(prefixes)))
     settings = context.settings = load_settings(context.environment, context.directory)
     model = f" ({settings.model})" if settings.model else ""
-    parts = f"{settings.embedder} embedder{model}, {settings.store} store"
-    yield ok("configuration", f"{parts}, because {_reason(values)}", *evidence)
+    yield ok(
+        f"{settings.embedder} embedder{model}, {settings.store} store, because {_reason(given)}",
+        f".env: {dotenv or 'none found'}",
+        f"set: {set_here or 'nothing'}",
+    )
+
+
+def _reason(given: Mapping[str, str]) -> str:
+    chosen = [f"{name}={given[name]}" for name in ("RECTO_EMBEDDER", "RECTO_STORE") if name in given]
+    profile = given.get("RECTO_PROFILE", "auto").lower()
+    cloud = [name for name in CLOUD_VARIABLES if name in given]
+    if profile != "auto":
+        reason = f"RECTO_PROFILE={profile}"
+    elif cloud:
+        reason = f"{' and '.join(cloud)} {'is' if len(cloud) == 1 else 'are'} set"
+    else:
+        reason = f"none of {', '.join(CLOUD_VARIABLES)} is set"
+    return " and ".join([*chosen, reason])
 
 
 def home(context: DoctorContext) -> Iterator[Finding]:
@@ -64,49 +76,41 @@ def home(context: DoctorContext) -> Iterator[Finding]:
     free = shutil.disk_usage(existing).free
     room, repair = f"{free >> 20} MiB free", "Free some space, or set RECTO_HOME."
     if free < _FULL_BYTES:
-        yield error(
-            "home", "full", f"The disk of {place} is full: {room}", repair=repair, kind=ErrorKind.STORAGE
-        )
+        message = f"The disk of {place} is full: {room}"
+        yield error("full", message, repair=repair, kind=ErrorKind.STORAGE)
     elif free < _LOW_BYTES:
-        yield warning("home", "little_space", f"{place} has little space: {room}", repair=repair)
+        yield warning("little_space", f"{place} has little space: {room}", repair=repair)
     elif not place.exists():
-        yield note("home", "not_yet", f"{place} does not exist yet; the first index creates it")
+        yield note("not_yet", f"{place} does not exist yet; the first index creates it")
     else:
-        yield ok("home", f"{place} is writable, {room}")
+        yield ok(f"{place} is writable, {room}")
 
 
 def packages(context: DoctorContext) -> Iterator[Finding]:
     """Check that the packages of the configured profile are installed."""
-    found = {name: _version(name) for name in _PACKAGES}
-    missing = [name for name, version in found.items() if not version]
-    extras = [extra for extra, names in _EXTRAS.items() if all(map(_version, names))]
-    evidence = [f"{name} {version}" for name, version in found.items() if version]
-    evidence += [
-        f"{name} {version}" for names in _EXTRAS.values() for name in names if (version := _version(name))
-    ]
+    names = (*_PACKAGES, *(name for extra in _EXTRAS.values() for name in extra))
+    versions = {name: version for name in names if (version := _version(name))}
+    missing = [name for name in _PACKAGES if name not in versions]
+    extras = [extra for extra, needed in _EXTRAS.items() if versions.keys() >= set(needed)]
+    evidence = [f"{name} {version}" for name, version in versions.items()]
     if missing:
-        yield error(
-            "packages",
-            "missing",
-            f"Not installed: {', '.join(missing)}",
-            *evidence,
-            repair=install_command(),
-            kind=ErrorKind.CONFIGURATION,
-        )
+        message = f"Not installed: {', '.join(missing)}"
+        yield error("missing", message, *evidence, repair=install_command())
     settings = context.settings
     if settings and "cloud" not in extras and (settings.embedder == "cohere" or settings.store == "server"):
-        yield error(
-            "packages",
-            "missing_extra",
-            "The configured profile needs the extra `cloud`",
-            *evidence,
-            repair=install_command("cloud"),
-            kind=ErrorKind.CONFIGURATION,
-        )
+        message = "The configured profile needs the extra `cloud`"
+        yield error("missing_extra", message, *evidence, repair=install_command("cloud"))
     if not missing:
         from recto import __version__
 
-        yield ok("packages", f"Recto {__version__}, extras: {', '.join(extras) or 'none'}", *evidence)
+        yield ok(f"Recto {__version__}, extras: {', '.join(extras) or 'none'}", *evidence)
+
+
+def _version(name: str) -> str:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return ""
 
 
 def model(context: DoctorContext) -> Iterator[Finding]:
@@ -125,40 +129,13 @@ def model(context: DoctorContext) -> Iterator[Finding]:
 
         pack = find_pack()
         if sha256(pack) != SHA256:
-            yield error(
-                "model",
-                "damaged",
-                "The local embedding model's file does not have the expected hash",
-                str(pack),
-                repair=INSTALL,
-                kind=ErrorKind.CONFIGURATION,
-            )
+            message = "The local embedding model's file does not have the expected hash"
+            yield error("damaged", message, str(pack), repair=INSTALL)
             return
         evidence.append(f"{pack.name}: SHA-256 as expected")
     embedder.warm_up()
     context.embedder = embedder
-    yield ok("model", f"{embedder.fingerprint} is loaded", *evidence)
-
-
-def _reason(values: Mapping[str, str]) -> str:
-    given = {name: value.strip() for name, value in values.items() if value.strip()}
-    chosen = [f"{name}={given[name]}" for name in ("RECTO_EMBEDDER", "RECTO_STORE") if name in given]
-    profile = given.get("RECTO_PROFILE", "auto").lower()
-    cloud = [name for name in CLOUD_VARIABLES if name in given]
-    if profile != "auto":
-        reason = f"RECTO_PROFILE={profile}"
-    elif cloud:
-        reason = f"{' and '.join(cloud)} {'is' if len(cloud) == 1 else 'are'} set"
-    else:
-        reason = f"none of {', '.join(CLOUD_VARIABLES)} is set"
-    return " and ".join([*chosen, reason])
-
-
-def _version(name: str) -> str:
-    try:
-        return metadata.version(name)
-    except metadata.PackageNotFoundError:
-        return ""
+    yield ok(f"{embedder.fingerprint} is loaded", *evidence)
 
 
 def cohere(context: DoctorContext) -> Iterator[Finding]:
@@ -171,7 +148,7 @@ def cohere(context: DoctorContext) -> Iterator[Finding]:
         context.embedder.close()
         context.embedder = None
         raise
-    yield ok("cohere", f"Cohere answers: {context.embedder.fingerprint}")
+    yield ok(f"Cohere answers: {context.embedder.fingerprint}")
 
 
 def engine(context: DoctorContext) -> Iterator[Finding]:
@@ -179,68 +156,54 @@ def engine(context: DoctorContext) -> Iterator[Finding]:
     if context.settings is None:
         return
     store = open_store(context.settings, context.messages.append)
-    yield from (note("engine", "warning", line.removeprefix("[WARNING] ")) for line in context.messages)
+    yield from (note("warning", line.removeprefix("[WARNING] ")) for line in context.messages)
     context.messages.clear()
     try:
         version = store.version() if isinstance(store, Versioned) else type(store).__name__
         names = store.collections()
     except RectoError as failure:
         store.close()
-        yield from_error("engine", failure)
+        yield from_error(failure)
         return
     context.store = store
     if not isinstance(store, Preparable):
-        yield ok("engine", f"{version}, {len(names)} collection{'' if len(names) == 1 else 's'}", *names)
-    elif _numbers(version) < _METADATA_SINCE:
-        yield warning(
-            "engine",
-            "old_server",
-            f"Qdrant {version} stores no collection metadata, so the model of an index cannot be verified",
-            repair="Update the server to 1.16 or later.",
+        yield ok(f"{version}, {counted(len(names), 'collection')}", *names)
+    elif tuple(int(part) for part in version.split(".")[:2] if part.isdecimal()) < _METADATA_SINCE:
+        message = (
+            f"Qdrant {version} stores no collection metadata, so the model of an index cannot be verified"
         )
+        yield warning("old_server", message, repair="Update the server to 1.16 or later.")
     else:
-        yield ok("engine", f"Qdrant {version} answers and accepts the key, {len(names)} collections", *names)
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in version.split(".")[:2] if part.isdecimal())
+        yield ok(f"Qdrant {version} answers and accepts the key, {counted(len(names), 'collection')}", *names)
 
 
 def leftovers(context: DoctorContext) -> Iterator[Finding]:
     """Report running and interrupted writers, and what they left behind."""
     if context.settings is None or not context.settings.home.is_dir():
         return
-    found = list(_journals(context))
-    for folder in sorted((context.settings.home / "collections").glob("*")):
+    place = context.settings.home
+    found: list[Finding] = []
+    for path in sorted((place / "journal").glob("*.vectors")):
+        name, size = path.stem, path.stat().st_size >> 10
+        message = f"An interrupted run of '{name}' left {size} KiB of vectors; the next run reuses them"
+        found.append(note("journal", message, str(path), repair=f"recto index PATH --collection {name}"))
+    for folder in sorted((place / "collections").glob("*")):
         if folder.is_dir():
-            found += _collection(folder.name, Home(context.settings.home).collection(folder.name))
-    yield from found or [ok("leftovers", "No interrupted work")]
+            found += _writers(folder.name, Home(place).collection(folder.name))
+    yield from found or [ok("No interrupted work")]
 
 
-def _journals(context: DoctorContext) -> Iterator[Finding]:
-    home = context.settings.home if context.settings else None
-    for path in sorted((home / "journal").glob("*.vectors")) if home else ():
-        name, size = path.stem, path.stat().st_size
-        message = f"An interrupted run of '{name}' left {size >> 10} KiB of vectors; the next run reuses them"
-        yield note("leftovers", "journal", message, str(path), repair=f"recto index PATH --collection {name}")
-
-
-def _collection(name: str, directory: CollectionDirectory) -> Iterator[Finding]:
-    drafts = sorted(path.name for path in directory.path.glob("building-*"))
-    orphans = [
-        path.name
-        for path in sorted(directory.path.glob("gen-*"))
-        if path.is_dir() and not directory.manifest(path.name).exists()
-    ]
+def _writers(name: str, directory: CollectionDirectory) -> Iterator[Finding]:
+    left = sorted(path.name for path in directory.path.glob("building-*"))
+    generations = sorted(path for path in directory.path.glob("gen-*") if path.is_dir())
+    left += [path.name for path in generations if not directory.manifest(path.name).exists()]
     if directory.lock.exists():
         try:
             with WriterLock(directory.lock, f"Collection '{name}'"):
                 pass
         except StoreBusy as busy:
-            yield note("leftovers", "at_work", f"{busy.message}; readers see the old index until it finishes")
+            yield note("at_work", f"{busy.message}; readers see the old index until it finishes")
             return
-    if drafts or orphans:
+    if left:
         message = f"A writer of '{name}' was killed; the next one removes what it left"
-        yield note(
-            "leftovers", "draft", message, *drafts, *orphans, repair=f"recto index PATH --collection {name}"
-        )
+        yield note("draft", message, *left, repair=f"recto index PATH --collection {name}")

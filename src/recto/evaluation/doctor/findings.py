@@ -25,7 +25,10 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One finding of a check; `name` identifies it among the check's findings, `kind` is set for errors."""
+    """One finding of a check.
+
+    `name` identifies it among the check's findings. `kind` is set for errors. `examine` sets `check`.
+    """
 
     check: str
     name: str
@@ -36,29 +39,31 @@ class Finding:
     kind: ErrorKind | None = None
 
 
-def ok(check: str, message: str, *evidence: str) -> Finding:
-    """Return a finding for a check that passed."""
-    return Finding(check, "ok", Severity.OK, message, evidence)
+def ok(message: str, *evidence: str) -> Finding:
+    """Return the finding of a check that passed."""
+    return Finding("", "ok", Severity.OK, message, evidence)
 
 
-def note(check: str, name: str, message: str, *evidence: str, repair: str = "") -> Finding:
+def note(name: str, message: str, *evidence: str, repair: str = "") -> Finding:
     """Return a harmless finding."""
-    return Finding(check, name, Severity.NOTE, message, evidence, repair)
+    return Finding("", name, Severity.NOTE, message, evidence, repair)
 
 
-def warning(check: str, name: str, message: str, *evidence: str, repair: str) -> Finding:
+def warning(name: str, message: str, *evidence: str, repair: str) -> Finding:
     """Return a finding that makes search worse."""
-    return Finding(check, name, Severity.WARNING, message, evidence, repair)
+    return Finding("", name, Severity.WARNING, message, evidence, repair)
 
 
-def error(check: str, name: str, message: str, *evidence: str, repair: str, kind: ErrorKind) -> Finding:
+def error(
+    name: str, message: str, *evidence: str, repair: str, kind: ErrorKind = ErrorKind.CONFIGURATION
+) -> Finding:
     """Return a finding that breaks search."""
-    return Finding(check, name, Severity.ERROR, message, evidence, repair, kind)
+    return Finding("", name, Severity.ERROR, message, evidence, repair, kind)
 
 
-def from_error(check: str, failure: RectoError) -> Finding:
+def from_error(failure: RectoError) -> Finding:
     """Return the finding for an error."""
-    return error(check, failure.kind.value, failure.message, repair=failure.hint, kind=failure.kind)
+    return error(failure.kind.value, failure.message, repair=failure.hint, kind=failure.kind)
 
 
 @dataclass(slots=True)
@@ -80,9 +85,8 @@ class DoctorContext:
     @property
     def collection(self) -> str:
         """The name of the collection to check."""
-        return self.asked or (
-            self.settings.collection_or(QUERY_COLLECTION) if self.settings else QUERY_COLLECTION
-        )
+        configured = self.settings.collection_or(QUERY_COLLECTION) if self.settings else QUERY_COLLECTION
+        return self.asked or configured
 
     def index_command(self, *, rebuild: bool = False) -> str:
         """Return the command that indexes the book again; with `rebuild`, from scratch."""

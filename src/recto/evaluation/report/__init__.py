@@ -1,1 +1,348 @@
-"""Evaluation reports as self-contained HTML and JUnit XML."""
+"""Format a run or the coverage of a book as one self-contained HTML page, or a run as JUnit XML."""
+
+from __future__ import annotations
+
+import math
+import re
+import xml.etree.ElementTree as ET
+from base64 import b64encode
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from functools import cache
+from hashlib import sha256
+from importlib.resources import files
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from recto import __version__
+from recto._util.numbers import clamp, percentile
+from recto._util.text import counted
+from recto.evaluation.baseline import RISK, Change, Comparison
+from recto.evaluation.coverage import WITHIN, Coverage
+from recto.evaluation.gate import Check
+from recto.evaluation.measures import ScoreEstimate
+from recto.evaluation.runs import Run
+from recto.types import Fingerprint, IndexInfo
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+_REMOVED = re.compile(
+    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]"
+)
+"""Control characters, text direction overrides, and what UTF-8, HTML or XML cannot hold."""
+
+_SHADES = (0.25, 0.45, 0.65, 0.8, 0.9, 0.97)
+"""Finer at the top: most pages of most books are well covered, and the few others must stand out."""
+
+_TILES = 4
+_MAX_RANKS = 10
+_MAX_WORST = 10
+_BINS = 10
+
+
+def validation_page(
+    run: Run,
+    gate: Sequence[Check],
+    comparison: Comparison | None,
+    *,
+    noise_floor: float | None,
+    when: datetime,
+) -> str:
+    """Return the page of a run; scores below `noise_floor`, if known, are noise."""
+    counts = run.ranks()
+    confusion, by_tag = run.confusion(), run.by_tag()
+    sections = (
+        ("measures", "Measures", True),
+        ("comparison", "Comparison", comparison),
+        ("unmeasured", "Not in the index", run.unmeasured or run.partial),
+        ("ranks", "Rank of the first expected result", sum(counts.values())),
+        ("worst", "Furthest from what is expected", run.answers),
+        ("confusion", "Modules", confusion),
+        ("tags", "Tags", _measure_names(by_tag)),
+        ("times", "Times", run.answers),
+        ("questions", "All questions", run.answers),
+    )
+    changes = _by_direction(comparison.changes if comparison else ())
+    times = sorted(answer.ms for answer in run.answers)
+    scores = run.scores()
+    return render(
+        "validation.html",
+        f"Validation of {run.collection}",
+        sections,
+        run=run,
+        gate=gate,
+        good=all(check.holds for check in gate),
+        compared=comparison,
+        noise_floor=noise_floor,
+        when=when,
+        scores=scores,
+        top_scores=_top_scores(run, scores),
+        by_tag=by_tag,
+        by_module=run.by_module(),
+        fact_pairs=_run_facts(run, noise_floor),
+        asked=sum(counts.values()),
+        rank_counts=[
+            (f"not in {run.depth}" if rank == "none" else rank, count)
+            for rank, count in counts.items()
+            if count or rank == "none" or int(rank) <= _MAX_RANKS
+        ],
+        worst_answers=run.worst(_MAX_WORST),
+        better=changes[-1],
+        worse=changes[1],
+        other=changes[0],
+        reach=_reach(comparison) if comparison else 0.0,
+        risk=RISK,
+        time_tiles=[
+            (name, f"{percentile(times, share):.1f} ms", "")
+            for name, share in (("median", 0.5), ("90 %", 0.9), ("99 %", 0.99), ("longest", 1.0))
+            if times
+        ],
+        time_bins=_bins(times),
+    )
+
+
+def coverage_page(found: Coverage, info: IndexInfo, *, least: float | None, when: datetime) -> str:
+    """Return the page of a book's coverage; `least` is the required percentage of reached sections."""
+    rows = found.pages()
+    total = len(found.sections)
+    sections = (
+        ("map", "Map of the book", True),
+        ("unreachable", "Unreachable", True),
+        ("duplicates", "Duplicates", True),
+        ("shadowed", "Shadowed", True),
+        ("confusion", "Modules", found.confusion),
+        ("pages", "Pages", rows),
+    )
+    return render(
+        "coverage.html",
+        f"Coverage of {found.collection}",
+        sections,
+        found=found,
+        rows=rows,
+        modules=[
+            (module, list(cells))
+            for module, cells in groupby(enumerate(rows), key=lambda numbered: numbered[1].module)
+        ],
+        within=WITHIN,
+        least=least,
+        good=least is None or found.share * 100 >= least,
+        reached=total - len(found.unreachable),
+        when=when,
+        fact_pairs=[
+            ("Collection", found.collection),
+            ("Generation", info.generation),
+            ("Chunks", str(info.chunks)),
+            *_index_facts(info.fingerprint),
+        ],
+        tile_values=[
+            *(
+                (name, f"{count / total:.1%}" if total else "–", f"{count} of {total} in the first {WITHIN}")
+                for name, count in (
+                    ("By heading", found.by_heading),
+                    ("By first sentence", found.by_sentence),
+                )
+            ),
+            ("Unreachable", str(len(found.unreachable)), ""),
+            ("Duplicates", str(len(found.duplicates)), ""),
+            ("Shadowed", str(len(found.shadowed)), ""),
+        ],
+    )
+
+
+def render(template: str, title: str, sections: Iterable[tuple[str, str, Any]], **context: Any) -> str:
+    """Render a page with the sections that have content; its policy lets a browser load and run nothing."""
+    style = files("recto.evaluation.report").joinpath("style.css").read_text("utf-8").replace("\r\n", "\n")
+    page = environment().get_template("page.html")
+    html = page.render(
+        parts_template=template,
+        title=title,
+        sections=[(key, name) for key, name, content in sections if content],
+        style=style,
+        style_digest=b64encode(sha256(style.encode()).digest()).decode(),
+        version=__version__,
+        **context,
+    )
+    # Everything is escaped by now, so removing characters cannot create a tag or an entity.
+    return _REMOVED.sub("", html)
+
+
+@cache
+def environment() -> Environment:
+    """Return the template environment, with autoescaping."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    made = Environment(
+        autoescape=True,
+        loader=PackageLoader("recto.evaluation.report"),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    made.filters |= {
+        "counted": counted,
+        "number": number,
+        "signed": signed,
+        "percent": lambda share: f"{clamp(share) * 100:.4g}%",
+        "number_column": lambda measure: (str(measure), "number"),
+        "measure_names": _measure_names,
+        "matrix_names": _matrix_names,
+    }
+    made.tests["web"] = is_web
+    made.globals |= {"shade": _shade, "agreement": _agreement}
+    return made
+
+
+def number(value: float) -> str:
+    """Format a measure or a score."""
+    return f"{value:.3f}".replace("-", "\N{MINUS SIGN}")
+
+
+def signed(value: float) -> str:
+    """Format a change, with its sign."""
+    return f"{value:+.3f}".replace("-", "\N{MINUS SIGN}")
+
+
+def is_web(address: str) -> bool:
+    """Return whether a browser can open an address: others are shown as text, never as links."""
+    try:
+        parts = urlsplit(_REMOVED.sub("", address))
+    except ValueError:
+        return False
+    return parts.scheme in {"http", "https"} and bool(parts.netloc)
+
+
+def _shade(share: float) -> str:
+    """Return the CSS class of a colour from orange (low) to blue (high), for every kind of colour vision."""
+    return f"s{sum(share >= step for step in _SHADES)}"
+
+
+def _agreement(share: float, right: bool) -> str:
+    """Return the CSS class of a matrix cell: blue if right, orange if wrong, deeper for a larger share."""
+    steps = (0.5, 0.8) if right else (0.15, 0.4)
+    depth = 1 + sum(share >= step for step in steps)
+    return f"s{3 + depth if right else 3 - depth}"
+
+
+def _measure_names(groups: Mapping[str, Mapping[str, ScoreEstimate]]) -> list[str]:
+    return list(dict.fromkeys(name for scores in groups.values() for name in scores))
+
+
+def _matrix_names(counts: Mapping[str, Mapping[str, int]]) -> list[str]:
+    return sorted({*counts, *(name for row in counts.values() for name in row)})
+
+
+def _top_scores(run: Run, scores: Mapping[str, ScoreEstimate]) -> list[tuple[str, str, str]]:
+    if run.share is None:
+        passed = ("Questions passed", "none judged", "")
+    else:
+        passed = ("Questions passed", f"{run.passed} of {len(run.judged)}", f"{run.share:.1%}")
+    means = [
+        (name, number(score.mean), f"{number(score.low)} to {number(score.high)}")
+        for name, score in list(scores.items())[:_TILES]
+    ]
+    return [passed, *means]
+
+
+def _run_facts(run: Run, noise_floor: float | None) -> list[tuple[str, str]]:
+    unjudged, unmeasured = len(run.answers) - len(run.judged), run.total - len(run.answers)
+    asked = [counted(len(run.answers), "question")]
+    asked += [
+        f"{count} {what}" for count, what in ((unjudged, "not judged"), (unmeasured, "unmeasured")) if count
+    ]
+    return [
+        ("Suite", run.suite),
+        ("Digest", run.suite_digest),
+        ("Asked", f"{', '.join(asked)}; {run.depth} results each, {run.top_k} shown"),
+        ("Collection", run.collection),
+        ("Generation", run.generation),
+        *_index_facts(run.fingerprint),
+        ("Noise", "not measured" if noise_floor is None else f"scores below {number(noise_floor)}"),
+    ]
+
+
+def _index_facts(fingerprint: Fingerprint | None) -> list[tuple[str, str]]:
+    if fingerprint is None:
+        return [("Model", "not known: another pipeline made the collection")]
+    return [
+        ("Model", str(fingerprint.embedder)),
+        ("Book", f"{fingerprint.book}, {fingerprint.pages} pages"),
+        ("Content", fingerprint.content_hash),
+        ("Chunker", fingerprint.chunker),
+        ("Indexed", f"{fingerprint.created_at}, by Recto {fingerprint.recto_version}"),
+    ]
+
+
+def _by_direction(changes: Iterable[Change]) -> dict[int, list[Change]]:
+    """Group changes by the direction of the rank: better (-1), worse (1), or the same (0)."""
+    groups: dict[int, list[Change]] = {-1: [], 0: [], 1: []}
+    for change in changes:
+        before, now = change.rank_before or math.inf, change.rank_now or math.inf
+        groups[(now > before) - (now < before)].append(change)
+    return groups
+
+
+def _reach(comparison: Comparison) -> float:
+    """Return the largest absolute change, which the charts' axes reach."""
+    ends = (
+        abs(value) for one in comparison.deltas for value in (one.delta.mean, one.delta.low, one.delta.high)
+    )
+    return max([0.01, *ends])
+
+
+def _bins(ordered: Sequence[float]) -> list[tuple[float, float, int]]:
+    """Count sorted values between round limits: steps of 1, 2 or 5 times a power of ten."""
+    if not ordered:
+        return []
+    rough = max((ordered[-1] - ordered[0]) / _BINS, 0.1)
+    power = 10.0 ** math.floor(math.log10(rough))
+    step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= rough * 0.999)
+    counts = Counter(math.floor(value / step) for value in ordered)
+    return [(bin * step, (bin + 1) * step, counts[bin]) for bin in range(min(counts), max(counts) + 1)]
+
+
+def junit_xml(run: Run, gate: Sequence[Check]) -> str:
+    """Return a run as JUnit XML: a test case for each question, and one for each condition of the gate."""
+    gone = {missing.key: missing for missing in run.unmeasured}
+    failed = sum(answer.passed is False for answer in run.answers)
+    skipped = sum(answer.passed is None for answer in run.answers)
+    broken = sum(not check.holds for check in gate)
+    root = ET.Element("testsuites", _counts(run.total + len(gate), failed + broken, len(gone), skipped))
+    suite = {
+        "name": run.suite,
+        **_counts(run.total, failed, len(gone), skipped),
+        "time": f"{run.seconds:.3f}",
+    }
+    questions = ET.SubElement(root, "testsuite", suite)
+    for answer in run.answers:
+        case = {"classname": run.suite, "name": answer.key, "time": f"{answer.ms / 1000:.4f}"}
+        element = ET.SubElement(questions, "testcase", case)
+        if answer.passed is None:
+            message = "the noise floor of the index is not measured"
+            ET.SubElement(element, "skipped", message=message)
+        elif not answer.passed:
+            found = f"{answer.found[0].score:.3f} {answer.found[0].link}" if answer.found else "nothing"
+            wanted = " or ".join(answer.targets) or answer.expected
+            message = f"expected {wanted} (rank {answer.rank or 'none'}), found {found}"
+            ET.SubElement(element, "failure", message=message)
+    for missing in gone.values():
+        element = ET.SubElement(questions, "testcase", {"classname": run.suite, "name": missing.query})
+        ET.SubElement(element, "error", {"type": "UNMEASURED", "message": str(missing)})
+    name = f"{run.suite}: gate"
+    conditions = ET.SubElement(root, "testsuite", {"name": name, **_counts(len(gate), broken, 0, 0)})
+    for check in gate:
+        element = ET.SubElement(conditions, "testcase", {"classname": name, "name": check.name})
+        if not check.holds:
+            ET.SubElement(element, "failure", message=check.reason)
+    for element in root.iter():
+        element.attrib = {key: _REMOVED.sub("", value) for key, value in element.attrib.items()}
+    ET.indent(root, " ")
+    return '<?xml version="1.0" encoding="UTF-8"?>\n' + ET.tostring(root, encoding="unicode") + "\n"
+
+
+def _counts(tests: int, failures: int, errors: int, skipped: int) -> dict[str, str]:
+    counts = {"tests": tests, "failures": failures, "errors": errors, "skipped": skipped}
+    return {name: str(count) for name, count in counts.items()}
