@@ -53,8 +53,8 @@ def retrieve_process(home: Path, *arguments: str, **more: str) -> Done:
 def in_process(name: str, home: Path, arguments: Sequence[str], directory: Path = ROOT, **more: str) -> Done:
     """Call a command's own runner with the variables, directory and streams of a new process."""
     from recto.cli.main import recto
+    from recto.cli.retrieve import retrieve
     from recto.cli.runner import run as run_command
-    from recto.contracts.retrieve import retrieve
 
     command = {"recto": recto, "retrieve.py": retrieve}[name]
     streams = [io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True) for _ in range(2)]

@@ -15,7 +15,7 @@ from click import Command, Context, Group, Option
 import recto
 from recto.book.sources.options import SiteOptions
 from recto.cli.main import recto as product
-from recto.contracts.retrieve import retrieve
+from recto.cli.retrieve import retrieve
 from recto.server.http.app import make_app
 from recto.server.http.options import ServeOptions
 from recto.settings import Settings

@@ -19,8 +19,8 @@ import pytest
 from qdrant_client import QdrantClient, models
 
 from recto.book.sources.tree import MarkdownTree
+from recto.cli.retrieve import retrieve as retrieve_command
 from recto.cli.runner import run as run_command
-from recto.contracts.retrieve import retrieve as retrieve_command
 from recto.embedders import cohere as cohere_module
 from recto.embedders.cohere import PACES, CohereEmbedder
 from recto.indexing.indexer import IndexJob, index_book
@@ -393,7 +393,7 @@ def test_promote_and_parity(sample_home: Path, qdrant: QdrantDouble) -> None:
 def test_the_extra_is_missing(home: Path, cloud: dict[str, str]) -> None:
     code = (
         "import sys; sys.modules['qdrant_client'] = None; sys.argv = ['retrieve.py', 'x'];"
-        "from recto.contracts.retrieve import main; main()"
+        "from recto.cli.retrieve import main; main()"
     )
     done = subprocess.run(
         [sys.executable, "-c", code],

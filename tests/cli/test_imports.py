@@ -47,7 +47,7 @@ for name in ("create_connection", "getaddrinfo", "gethostbyname", "create_server
 
 
 def probe(
-    home: Path, *arguments: str, program: str = "contracts.retrieve", before: str = "", **more: str
+    home: Path, *arguments: str, program: str = "cli.retrieve", before: str = "", **more: str
 ) -> tuple[int, set[str]]:
     code = before + PROBE.format(arguments=list(arguments), program=program)
     done = subprocess.run(

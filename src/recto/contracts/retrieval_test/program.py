@@ -21,7 +21,6 @@ import click
 from recto._util.files import replace_text
 from recto._util.retry import Notify, redacted
 from recto._util.text import encodable
-from recto.cli.runner import discard_output
 from recto.contracts.retrieval_test.contract import SCHEMA_VERSION, error_document, kind_of
 from recto.errors import ErrorKind, InvalidArgument, RectoError
 
@@ -72,6 +71,13 @@ def write_stdout(text: str) -> None:
     else:
         binary.write(text.encode("utf-8"))
     sys.stdout.flush()
+
+
+def discard_stdout() -> None:
+    """Discard further output, so that Python does not fail again when it closes the stream."""
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, sys.stdout.fileno())
+    os.close(null)
 
 
 def check_target(path: Path, flag: str) -> None:
@@ -197,10 +203,10 @@ def run(command: click.Command, arguments: Sequence[str] | None, name: str) -> i
     except KeyboardInterrupt:  # while the result was being written
         return _INTERRUPTED
     except BrokenPipeError:
-        discard_output()  # the reader closed the pipe, as `head` does
+        discard_stdout()  # the reader closed the pipe, as `head` does
         return code
     except OSError as error:
-        discard_output()
+        discard_stdout()
         notify(f"[ERROR] The output cannot be written: {error.strerror or error}")
         return ExitCode.ARGUMENT
 
