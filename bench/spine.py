@@ -168,7 +168,7 @@ def added(embedder: Embedder, store: Store, rounds: int) -> dict[str, Any]:
                 retriever.search(question, filters=filters, mode="dense")
 
         def new(whole: Callable[[], None] = whole) -> None:
-            index._kept = {}
+            index._cache = {}
             whole()
 
         jobs: dict[str, Callable[[], None]] = {

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from recto._util.files import WriterLock
 from recto.api import index_sample, open_embedder, open_store
 from recto.book.sources.tree import open_book
 from recto.evaluation.calibration import calibrate
@@ -18,7 +19,6 @@ from recto.protocols import Embedder
 from recto.search.retriever import Retriever
 from recto.settings import DEFAULT_COLLECTIONS, QUERY_COLLECTION, SAMPLE_COLLECTION, Settings
 from recto.stores.edge.store import EdgeStore
-from recto.stores.lock import WriterLock
 from tests.doubles.cohere import CohereDouble
 from tests.doubles.qdrant import QdrantDouble
 from tests.library import write_library

@@ -1,4 +1,4 @@
-"""What every store must do, run on each of them."""
+"""The conformance suite of stores, run on each of them."""
 
 from __future__ import annotations
 
@@ -18,11 +18,10 @@ from hypothesis import strategies as st
 from recto.errors import CollectionMissing, ConfigurationError, EmbeddingError, StoreBusy
 from recto.protocols import AsyncIndex, AsyncStore, Index, Store
 from recto.search.analyzer import ANALYZER
-from recto.search.lexical import analyze_query
-from recto.search.lexicon import Lexicon, LexiconBuilder
+from recto.search.lexical import Lexicon, LexiconBuilder, analyze_query
 from recto.settings import ServerOptions
-from recto.stores.candidates import limits_for
 from recto.stores.edge.store import EdgeStore
+from recto.stores.points import candidate_limits
 from recto.stores.qdrant.connection import Connection
 from recto.stores.qdrant.store import ServerStore
 from recto.types import Calibration, Candidates, Chunk, Filters, IndexQuery, SparseVector, Vector
@@ -34,14 +33,14 @@ KINDS = [
     "edge",
     "server",
     pytest.param(
-        "real server", marks=pytest.mark.skipif(not REAL_SERVER, reason="RECTO_TEST_QDRANT_URL names none")
+        "real server", marks=pytest.mark.skipif(not REAL_SERVER, reason="RECTO_TEST_QDRANT_URL is not set")
     ),
 ]
 
 
 @contextmanager
-def made(kind: str, home: Path) -> Iterator[Store]:
-    """Make an empty store of a kind: embedded, on a double that speaks real HTTP, or on a real server."""
+def open_store(kind: str, home: Path) -> Iterator[Store]:
+    """Open an empty store: embedded, on an HTTP double of a server, or on a real server."""
     if kind == "edge":
         yield EdgeStore(home)
     elif kind == "server":
@@ -60,11 +59,11 @@ def made(kind: str, home: Path) -> Iterator[Store]:
 
 @pytest.fixture(params=KINDS)
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
-    with made(request.param, tmp_path / "home") as store:
+    with open_store(request.param, tmp_path / "home") as store:
         yield store
 
 
-def test_nothing_is_there_at_first(store: Store) -> None:
+def test_a_new_store_is_empty(store: Store) -> None:
     assert store.collections() == ()
     assert dict(store.aliases()) == {}
     with pytest.raises(CollectionMissing) as caught:
@@ -72,7 +71,7 @@ def test_nothing_is_there_at_first(store: Store) -> None:
     assert "recto index" in caught.value.hint
 
 
-def test_what_is_published_is_found(store: Store) -> None:
+def test_published_chunks_are_found(store: Store) -> None:
     chunks = [chunk(number) for number in range(10)]
     info = publish(store, "books", chunks)
     index = store.open("books")
@@ -96,7 +95,7 @@ def test_hits_are_ordered_and_limited(store: Store) -> None:
     assert len(index.query(vector(99), 100)) == 30
 
 
-def test_ties_are_ordered_by_page_and_place(store: Store) -> None:
+def test_ties_are_ordered_by_page_and_position(store: Store) -> None:
     chunks = [chunk(number, page=page) for page in "ba" for number in (2, 0, 1)]
     with store.build("books", EMBEDDER, rebuild=True) as build:
         build.add(chunks, [vector(1)] * len(chunks))
@@ -107,7 +106,7 @@ def test_ties_are_ordered_by_page_and_place(store: Store) -> None:
     ]
 
 
-def test_a_score_can_be_asked_for(store: Store) -> None:
+def test_min_score(store: Store) -> None:
     publish(store, "books", [chunk(number) for number in range(20)])
     index = store.open("books")
     everything = index.query(vector(50), 20)
@@ -117,7 +116,7 @@ def test_a_score_can_be_asked_for(store: Store) -> None:
     ]
 
 
-def test_batches_answer_as_single_queries_do(store: Store) -> None:
+def test_a_batch_returns_the_same_as_single_queries(store: Store) -> None:
     publish(store, "books", [chunk(number, page="ab"[number % 2]) for number in range(30)])
     index = store.open("books")
     vectors = [vector(100 + number) for number in range(9)]
@@ -135,14 +134,14 @@ PLACES = [
 
 
 @pytest.fixture(scope="module", params=KINDS)
-def mixed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
+def filled_store(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
     """A store with four directories of three modules and three pages in each."""
     chunks = [
         chunk(number, module=module, directory=directory, page=f"{directory}/{number % 3}")
         for module, directory in PLACES
         for number in range(12)
     ]
-    with made(request.param, tmp_path_factory.mktemp("mixed")) as store:
+    with open_store(request.param, tmp_path_factory.mktemp("mixed")) as store:
         publish(store, "books", chunks)
         yield store
 
@@ -176,9 +175,9 @@ URLS = st.sampled_from(
 @given(names=st.lists(NAMES, max_size=3), url=URLS, seed=st.integers(0, 10_000), limit=st.integers(1, 60))
 @hypothesis_settings(max_examples=150)
 def test_filters_exclude_all_that_does_not_match(
-    mixed: Store, names: list[str], url: str | None, seed: int, limit: int
+    filled_store: Store, names: list[str], url: str | None, seed: int, limit: int
 ) -> None:
-    index = mixed.open("books")
+    index = filled_store.open("books")
     filters = Filters(tuple(names), url)
     wanted = [
         found
@@ -193,14 +192,14 @@ def test_filters_exclude_all_that_does_not_match(
     assert {found.id for found in index.scroll(filters)} == {found.id for found in wanted}
 
 
-def test_facets(mixed: Store) -> None:
-    index = mixed.open("books")
+def test_facets(filled_store: Store) -> None:
+    index = filled_store.open("books")
     assert index.modules() == {"intro": 12, "ros2": 24, "simulation": 12}
     assert sum(index.pages().values()) == 48
     assert index.pages()["local://docs/docs/intro/2"] == 4
 
 
-def test_vectors_come_back(store: Store) -> None:
+def test_vectors_are_returned(store: Store) -> None:
     chunks = [chunk(number) for number in range(3)]
     publish(store, "books", chunks)
     found = store.open("books").vectors([chunks[1].id, chunk(99).id])
@@ -208,7 +207,7 @@ def test_vectors_come_back(store: Store) -> None:
     assert found[chunks[1].id] == pytest.approx(vector(1), abs=1e-6)
 
 
-def test_a_new_index_replaces_the_old_one_whole(store: Store) -> None:
+def test_a_new_index_replaces_the_old_one(store: Store) -> None:
     publish(store, "books", [chunk(number) for number in range(5)])
     before = store.open("books")
     assert store.open("books") is before
@@ -219,7 +218,7 @@ def test_a_new_index_replaces_the_old_one_whole(store: Store) -> None:
     assert before.count() == 5, "a reader that holds the old index keeps it"
 
 
-def test_what_is_not_published_is_never_seen(store: Store) -> None:
+def test_unpublished_chunks_are_not_visible(store: Store) -> None:
     publish(store, "books", [chunk(1)])
     with pytest.raises(KeyError), store.build("books", EMBEDDER, rebuild=True) as build:
         build.add([chunk(2)], [vector(2)])
@@ -230,7 +229,7 @@ def test_what_is_not_published_is_never_seen(store: Store) -> None:
 
 
 @pytest.mark.parametrize("bad", [[1.0] * (DIM - 1), [math.nan] * DIM, [math.inf] + [0.0] * (DIM - 1)])
-def test_vectors_that_cannot_be_searched_are_refused_whole(store: Store, bad: list[float]) -> None:
+def test_a_batch_with_an_invalid_vector_is_rejected(store: Store, bad: list[float]) -> None:
     publish(store, "books", [chunk(1)])
     with pytest.raises(EmbeddingError), store.build("books", EMBEDDER, rebuild=True) as build:
         build.add([chunk(2), chunk(3)], [vector(2), bad])
@@ -255,7 +254,7 @@ def test_one_writer_at_a_time(store: Store) -> None:
     assert store.collections() == ("books", "others")
 
 
-def test_aliases_lead_to_a_collection(store: Store) -> None:
+def test_aliases_refer_to_a_collection(store: Store) -> None:
     publish(store, "books", [chunk(1)])
     store.set_aliases(["library", "shelf"], "books")
     assert dict(store.aliases()) == {"library": "books", "shelf": "books"}
@@ -281,7 +280,7 @@ def test_a_collection_keeps_its_own_name(store: Store) -> None:
     assert dict(store.aliases()) == {}
 
 
-def test_text_of_any_kind_comes_back_as_written(store: Store) -> None:
+def test_any_text_is_stored_as_written(store: Store) -> None:
     texts = [
         "naïve café",
         "机器人",
@@ -335,7 +334,7 @@ def bm25(index: Index, found: Chunk, text: str) -> float:
     )
 
 
-def test_the_vocabulary_comes_back(store: Store) -> None:
+def test_the_vocabulary_is_stored(store: Store) -> None:
     info = publish_lexical(store, "books", WORDS)
     index = store.open("books")
     assert index.info == info
@@ -343,7 +342,7 @@ def test_the_vocabulary_comes_back(store: Store) -> None:
     expected.vectors(WORDS)
     assert index.lexicon() == expected.to_bytes()
     store.save_calibration(index.info, Calibration(0.5, 0.9, 10, 10))
-    assert store.open("books").lexicon() == expected.to_bytes(), "a calibration leaves it alone"
+    assert store.open("books").lexicon() == expected.to_bytes(), "a calibration keeps it"
     assert store.open("books").info.calibration == Calibration(0.5, 0.9, 10, 10)
     publish_lexical(store, "books", WORDS[:3], book="other")
     assert Lexicon(store.open("books").lexicon()).chunks == 3
@@ -352,18 +351,18 @@ def test_the_vocabulary_comes_back(store: Store) -> None:
 def test_candidates_have_both_scores(store: Store) -> None:
     publish_lexical(store, "books", WORDS)
     index = store.open("books")
-    asked = vector(1000)
-    (found,) = index.candidates([IndexQuery(asked, terms(index, "compost"))], 5)
+    query = vector(1000)
+    (found,) = index.candidates([IndexQuery(query, terms(index, "compost"))], 5)
     lexical, dense = by_chunk(index, found.lexical), by_chunk(index, found.dense)
     assert lexical == pytest.approx(
         {one.chunk_index: bm25(index, one, "compost") for one in WORDS[::3]}, rel=1e-5
     )
-    cosines = {number: cosine(vector(number), asked) for number in range(60)}
-    nearest = sorted(cosines, key=lambda number: -cosines[number])[: limits_for(5, hybrid=True).dense]
+    cosines = {number: cosine(vector(number), query) for number in range(60)}
+    nearest = sorted(cosines, key=lambda number: -cosines[number])[: candidate_limits(5, hybrid=True).dense]
     assert dense == pytest.approx({number: cosines[number] for number in {*nearest, *lexical}}, abs=1e-5)
 
 
-def test_candidates_of_one_leg(store: Store) -> None:
+def test_candidates_of_dense_or_lexical_queries(store: Store) -> None:
     publish_lexical(store, "books", WORDS)
     index = store.open("books")
     (lexical,) = index.candidates([IndexQuery(lexical=terms(index, "compost"))], 100)
@@ -378,10 +377,10 @@ def test_candidates_of_one_leg(store: Store) -> None:
     assert index.candidates([IndexQuery(lexical=nothing)], 7) == [Candidates()]
     (only_dense,) = index.candidates([IndexQuery(vector(1000), nothing)], 7)
     assert only_dense.lexical == {}
-    assert len(only_dense.dense) == limits_for(7, hybrid=True).dense
+    assert len(only_dense.dense) == candidate_limits(7, hybrid=True).dense
 
 
-def test_filters_hold_in_every_leg(store: Store) -> None:
+def test_filters_apply_to_all_candidates(store: Store) -> None:
     publish_lexical(store, "books", WORDS)
     index = store.open("books")
     (found,) = index.candidates([IndexQuery(vector(1000), terms(index, "compost"))], 5, PAGE_A)
@@ -392,7 +391,7 @@ def test_filters_hold_in_every_leg(store: Store) -> None:
     ) == [Candidates()]
 
 
-def test_many_queries_at_once(store: Store) -> None:
+def test_candidates_of_a_batch(store: Store) -> None:
     publish_lexical(store, "books", WORDS)
     index = store.open("books")
     queries = [
@@ -411,11 +410,11 @@ def test_many_queries_at_once(store: Store) -> None:
     assert all(one == WORDS[one.chunk_index] for one in chunks.values())
 
 
-def test_awaited_candidates_are_the_same(store: Store) -> None:
+def test_async_candidates_are_the_same(store: Store) -> None:
     publish_lexical(store, "books", WORDS)
     index = store.open("books")
     if not isinstance(index, AsyncIndex):
-        pytest.skip("an index in this process is not awaited")
+        pytest.skip("this index has no async methods")
     queries = [
         IndexQuery(vector(1), terms(index, "compost")),
         IndexQuery(vector(2)),
@@ -450,7 +449,7 @@ def test_an_index_without_lexical_vectors(store: Store) -> None:
 
 @pytest.mark.parametrize("rebuild", [True, False])
 def test_kept_and_deleted_chunks_score_as_in_a_new_index(store: Store, rebuild: bool) -> None:
-    """Half of the chunks are deleted, in place where the store can: the rest scores as if the others had never been there."""
+    """The scores are those of an index that never had the deleted chunks."""
     publish_lexical(store, "books", WORDS)
     current = store.open("books")
     lexicon = LexiconBuilder()

@@ -16,6 +16,8 @@ from typing import Any
 
 import pytest
 
+from recto.api import connect
+from recto.integrations import common
 from recto.integrations.common import Book, metadata
 from recto.search.retriever import Retriever
 
@@ -38,7 +40,7 @@ def test_a_name_is_connected_once(
     retriever: Retriever, sample_home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("RECTO_HOME", str(sample_home))
-    connect, connections, ready = Retriever.connect, [], threading.Barrier(4)
+    connections, ready = [], threading.Barrier(4)
 
     def counted(collection: str | None = None) -> Retriever:
         connections.append(collection)
@@ -48,7 +50,7 @@ def test_a_name_is_connected_once(
         ready.wait(30)
         return book.search(QUESTION, 1, None, None).hits[0].chunk.id
 
-    monkeypatch.setattr(Retriever, "connect", staticmethod(counted))
+    monkeypatch.setattr(common, "connect", counted)
     book = Book("rag_embedding")
     with ThreadPoolExecutor(4) as pool:
         assert set(pool.map(ask, range(4))) == {retriever.search(QUESTION).hits[0].chunk.id}

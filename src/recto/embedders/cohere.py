@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from recto._util.retry import (
+    ClientPerLoop,
     DeadlineExceeded,
     Notify,
-    PerLoop,
-    abounded,
-    aretried,
-    bounded,
+    aretry,
+    awith_timeout,
     redacted,
-    retried,
+    retry,
+    with_timeout,
 )
 from recto.embedders.vectors import checked
 from recto.errors import ConfigurationError, EmbeddingError, RectoError, missing_extra
@@ -155,7 +155,7 @@ class CohereEmbedder:
         self._sleep = sleep
         self._pacer = Pacer(pace, notify, sleep=sleep)
         self._client: cohere.ClientV2 | None = None
-        self._async_clients = PerLoop(self._async_client)
+        self._async_clients = ClientPerLoop(self._async_client)
         self._connecting = threading.Lock()
 
     def estimate(self, texts: int, tokens: int) -> CostEstimate:
@@ -227,7 +227,7 @@ class CohereEmbedder:
         wait_for = _until(deadline)
         vectors: list[Vector] = []
         for batch in _batches(texts):
-            vectors += retried(
+            vectors += retry(
                 lambda batch=batch: self._ask(batch, "search_query", "END", deadline),  # type: ignore[misc]
                 wait_for,
                 self._sleep,
@@ -240,7 +240,7 @@ class CohereEmbedder:
         wait_for = _until(deadline)
         vectors: list[Vector] = []
         for batch in _batches(texts):
-            vectors += await aretried(lambda batch=batch: self._aask(batch, deadline), wait_for)  # type: ignore[misc]
+            vectors += await aretry(lambda batch=batch: self._aask(batch, deadline), wait_for)  # type: ignore[misc]
         return vectors
 
     def embed_documents(self, texts: Sequence[str], progress: Progress | None = None) -> list[Vector]:
@@ -253,7 +253,7 @@ class CohereEmbedder:
                 self._pacer.wait(len(batch), tokens)
                 return self._ask(batch, "search_document", "NONE", time.monotonic() + _DOCUMENT_SECONDS)
 
-            vectors += retried(send, self._patience, self._sleep)
+            vectors += retry(send, self._patience, self._sleep)
             if progress:
                 progress(len(vectors), len(texts))
         return vectors
@@ -271,7 +271,7 @@ class CohereEmbedder:
         remaining = deadline - time.monotonic()
         client = self.client
         try:
-            answer = bounded(
+            answer = with_timeout(
                 lambda: client.embed(**self._request(texts, input_type, truncate, remaining)), remaining
             )
         except Exception as error:  # noqa: BLE001 - every failure of the SDK becomes one of ours
@@ -282,7 +282,7 @@ class CohereEmbedder:
         remaining = deadline - time.monotonic()
         client = self._async_clients.get()
         try:
-            answer = await abounded(
+            answer = await awith_timeout(
                 client.embed(**self._request(texts, "search_query", "END", remaining)), remaining
             )
         except Exception as error:  # noqa: BLE001 - every failure of the SDK becomes one of ours

@@ -7,18 +7,16 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from time import perf_counter
 
-from recto._util.names import filter_keys, nearest, page_key
-from recto._util.text import with_anchor
+from recto._util.text import filter_keys, nearest, page_key, with_anchor
 from recto.errors import InvalidArgument
 from recto.evaluation.binding import passage_target
 from recto.evaluation.calibration import cosine
 from recto.protocols import Index
-from recto.search.fusion import rank
-from recto.search.lexical import LexicalQuery, QueryWord
-from recto.search.lexicon import analyzed_text
+from recto.search.display import matched_query_words, words_to_match
+from recto.search.lexical import LexicalQuery, QueryWord, analyzed_text
 from recto.search.query import DEFAULT_TOP_K, MAX_TOP_K, check_query, check_search
+from recto.search.response import rank
 from recto.search.retriever import Retriever
-from recto.search.snippets import found_words, words_to_match
 from recto.types import NO_FILTERS, Chunk, Filters, Hit, IndexQuery, Mode
 
 _NEAR_MISSES = 5
@@ -236,7 +234,7 @@ def explain(
     vector = retriever.embedder.embed_query(text)
     expected = _Search(retriever, index, vector, lexical, explanation).expected(expect, passage)
     if expected.hit is not None:
-        expected = replace(expected, words=found_words(analyzed_text(expected.hit.chunk), words))
+        expected = replace(expected, words=matched_query_words(analyzed_text(expected.hit.chunk), words))
     _note(steps, "look for the expected place", began)
     return replace(explanation, expected=expected, steps=tuple(steps))
 
@@ -393,7 +391,7 @@ def _ranked(hits: Sequence[Hit], words: Sequence[QueryWord]) -> tuple[Ranked, ..
             place,
             hit,
             None if lower is None else hit.score - lower,
-            found_words(analyzed_text(hit.chunk), words),
+            matched_query_words(analyzed_text(hit.chunk), words),
         )
         for place, (hit, lower) in enumerate(zip(hits, below, strict=True), 1)
     )

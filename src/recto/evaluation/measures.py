@@ -67,7 +67,7 @@ def parse_measure(name: str) -> Measure:
     found = _NAME.fullmatch(name)
     kind = _SPELLINGS.get(found[1].lower()) if found else None
     if found is None or kind is None:
-        from recto._util.names import nearest
+        from recto._util.text import nearest
 
         near = nearest(name.partition("@")[0], _KINDS)
         raise InvalidArgument(

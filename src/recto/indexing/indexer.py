@@ -14,7 +14,7 @@ from recto.indexing.journal import Journal
 from recto.indexing.planner import IndexSnapshot, Plan, PlannedChunk, Planner, Spool, current_state
 from recto.protocols import Build, Embedder, Index, Source, Store
 from recto.search.analyzer import ANALYZER
-from recto.search.lexicon import LexiconBuilder
+from recto.search.lexical import LexiconBuilder
 from recto.types import Calibration, Fingerprint, IndexInfo, Vector
 
 _BATCH = 96  # texts per embedding call and journal entry; the most that Cohere accepts

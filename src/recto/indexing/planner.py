@@ -12,13 +12,13 @@ from enum import StrEnum
 from types import TracebackType
 from typing import Self
 
-from recto._util.names import filter_keys, nearest
+from recto._util.text import filter_keys, nearest
 from recto.book.chunking import ChunkSize, EmbeddingInput, chunk_page
 from recto.book.parsing.formats import read
 from recto.errors import CollectionMissing, IndexDamaged, InvalidArgument, RectoError
 from recto.indexing.journal import Journal
 from recto.protocols import Embedder, Index, Source, Store
-from recto.stores.payload import from_payload, to_payload
+from recto.stores.points import from_payload, to_payload
 from recto.types import Chunk, Failure, Page
 
 

@@ -8,6 +8,7 @@ from asyncio import to_thread
 from collections.abc import Sequence
 from typing import Any
 
+from recto.api import connect
 from recto.search.display import hit_to_dict, pick
 from recto.search.retriever import Retriever
 from recto.types import Filters, Hit, Mode, SearchResponse
@@ -37,7 +38,7 @@ class Book:
         """Return the retriever; connect on first use."""
         with self._connecting:
             if self._retriever is None:
-                self._retriever = Retriever.connect(self.collection)
+                self._retriever = connect(self.collection)
             return self._retriever
 
     def search(

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recto.cli.shell.show import Look, cells, cut, wrapped
-from recto.search.snippets import words_to_match
+from recto.search.display import words_to_match
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
-from recto._util.names import nearest, page_key
+from recto._util.text import nearest, page_key
 from recto.cli.shell import show as reports
 from recto.cli.shell.show import Look, wrapped
 from recto.errors import InvalidArgument, PageMissing

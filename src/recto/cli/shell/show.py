@@ -12,11 +12,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from recto._util.names import filter_keys
+from recto._util.text import filter_keys
 from recto.cli.output import filters_dict, in_line, shown
 from recto.search import display
+from recto.search.display import find_matches, make_snippet, matched_query_words
 from recto.search.lexical import QueryWord
-from recto.search.snippets import find_matches, found_words, make_snippet
 from recto.types import Hit, Outcome, PageGroup, SearchResponse
 
 _WIDEST = 100  # columns; longer lines are hard to read
@@ -397,7 +397,10 @@ def _place(number: int, response: SearchResponse, around: Explanation | None) ->
 def _words(hit: Hit, words: Sequence[QueryWord]) -> str:
     if not words:
         return ""
-    headings, text = found_words(hit.chunk.heading_path, words), found_words(hit.chunk.text, words)
+    headings, text = (
+        matched_query_words(hit.chunk.heading_path, words),
+        matched_query_words(hit.chunk.text, words),
+    )
     absent = [word.word for word in words if word.word not in (*headings, *text)]
     parts = [
         f"{', '.join(found)} {where}"

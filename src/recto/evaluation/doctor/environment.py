@@ -9,12 +9,12 @@ from collections.abc import Iterator, Mapping
 from importlib import metadata
 from pathlib import Path
 
+from recto._util.files import WriterLock
 from recto.errors import ErrorKind, RectoError, StoreBusy, install_command
 from recto.evaluation.doctor.findings import DoctorContext, Finding, error, from_error, note, ok, warning
 from recto.protocols import Preparable, Versioned
 from recto.settings import BUILT_IN_MODEL, CLOUD_VARIABLES, find_dotenv, load_settings, read_dotenv
-from recto.stores.edge.layout import CollectionDirectory, Home
-from recto.stores.lock import WriterLock
+from recto.stores.edge.layout import CollectionDirectory
 
 _LOW_BYTES = 256 << 20
 _FULL_BYTES = 32 << 20
@@ -92,7 +92,7 @@ def packages(context: DoctorContext) -> Iterator[Finding]:
             kind=ErrorKind.CONFIGURATION,
         )
     settings = context.settings
-    if settings and "cloud" not in extras and (settings.embedder == "cohere" or settings.store == "server"):
+    if settings and not set(settings.extras) <= set(extras):
         yield error(
             "packages",
             "missing_extra",
@@ -215,7 +215,7 @@ def leftovers(context: DoctorContext) -> Iterator[Finding]:
     found = list(_journals(context))
     for folder in sorted((context.settings.home / "collections").glob("*")):
         if folder.is_dir():
-            found += _collection(folder.name, Home(context.settings.home).collection(folder.name))
+            found += _collection(folder.name, CollectionDirectory(folder))
     yield from found or [ok("leftovers", "No interrupted work")]
 
 

@@ -14,7 +14,7 @@ from typing import NamedTuple, TypeVar
 from recto._util.retry import Notify, redacted
 from recto.api import open_collection, open_embedder, open_store
 from recto.errors import CollectionMissing, ErrorKind, InvalidArgument, RectoError, Unreachable
-from recto.protocols import AsyncEmbedder, Embedder, Progress
+from recto.protocols import AsyncEmbedder, AsyncStore, Embedder, Progress
 from recto.search.display import response_words
 from recto.search.lexical import QueryWord
 from recto.search.pages import BookPage
@@ -269,6 +269,7 @@ class Library:
         self._awaited = isinstance(embedder, AsyncEmbedder)
         self._embedder = embedder if self._awaited else BatchingEmbedder(embedder, on_batch)
         self._store = open_store(settings, notify, close_at_exit=close_at_exit)
+        self._local_store = not isinstance(self._store, AsyncStore)
         self._retrievers: dict[str, Retriever] = {}
         self._breakers: dict[str, CircuitBreaker] = {}
         self._outlines: dict[str, tuple[IndexInfo, Outline]] = {}
@@ -412,7 +413,7 @@ class Library:
     @property
     def embedded(self) -> bool:
         """Whether all engines run in this process."""
-        return self.settings.store == "edge" and self.settings.embedder == "local"
+        return self._local_store and not self._awaited
 
     def _watched(self, name: str) -> AbstractContextManager[None]:
         """Return the circuit breaker of remote engines; an embedded engine is never down."""
@@ -420,7 +421,7 @@ class Library:
 
     def _further_names(self) -> set[str]:
         """Return the aliases of the default collection, if looking them up is cheap."""
-        if self.settings.store != "edge":
+        if not self._local_store:
             return set()
         aliases = self._store.aliases()
         behind = aliases.get(self.default, self.default)

@@ -10,7 +10,7 @@ from typing import Any
 
 from starlette.responses import Response
 
-from recto._util.names import filter_keys, nearest
+from recto._util.text import filter_keys, nearest
 from recto.errors import ErrorKind, RectoError
 from recto.search.display import chunk_to_dict, group_ranks, hit_to_dict, is_covered, pick
 from recto.search.lexical import QueryWord
