@@ -259,10 +259,7 @@ def load(home: Path, rounds: int, seconds: float) -> dict[str, Any]:
         "HTTP / library, 8 clients (goal >= 0.8)": round(statistics.median(service[8]) / most, 3),
         "HTTP / library, 64 clients (goal >= 0.8)": round(statistics.median(service[64]) / most, 3),
         "CPU time of a search, ms": round(alone.each, 2),
-        **{
-            f"CPU time of a request, {clients} clients, ms": work[clients].told(alone)
-            for clients in CLIENTS
-        },
+        **{f"CPU time of a request, {clients} clients, ms": work[clients].told(alone) for clients in CLIENTS},
         "RSS of a worker / of tokenizers, onnxruntime and Edge alone (goal <= 1.2)": round(worker / least, 3),
         "RSS of a worker / of the library, MB": f"{worker:.0f} / {own:.0f} = {worker / own:.3f}",
     }

@@ -22,7 +22,7 @@ from typing import Any
 
 from recto.api import connect, open_embedder
 from recto.settings import load_settings
-from recto.stores.edge.engine import request
+from recto.stores.edge.engine import query_request
 from recto.stores.edge.index import EdgeIndex
 from recto.stores.edge.layout import digest
 from recto.stores.edge.store import EdgeStore
@@ -154,7 +154,7 @@ def _agreement(index: EdgeIndex, questions: list[Vector], filters: list[Filters]
     usual, exact, found, there = index._params, edge.SearchParams(exact=True), 0, 0
     for question, narrowed in zip(questions, filters, strict=False):
         ways = [
-            {point.id for point in index._shard.query(request(question, TOP, narrowed, None, way))}
+            {point.id for point in index._shard.query(query_request(question, TOP, narrowed, None, way))}
             for way in (usual, exact)
         ]
         found, there = found + len(ways[0] & ways[1]), there + len(ways[1])

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from recto._util.files import WriterLock
 from recto.api import index_sample, open_embedder, open_store
 from recto.book.parsing.formats import formats, reader_version
 from recto.book.sources.tree import open_book
@@ -24,7 +25,6 @@ from recto.protocols import Embedder
 from recto.search.retriever import Retriever
 from recto.settings import DEFAULT_COLLECTIONS, QUERY_COLLECTION, SAMPLE_COLLECTION, Settings
 from recto.stores.edge.store import EdgeStore
-from recto.stores.lock import WriterLock
 from tests.doubles.cohere import CohereDouble
 from tests.doubles.qdrant import QdrantDouble
 from tests.library import write_library

@@ -32,12 +32,12 @@ def environment(home: Path, **more: str) -> dict[str, str]:
 
 def recto(home: Path, *arguments: str, **more: str) -> Done:
     """Run `recto` in this process."""
-    return in_process("recto", home, arguments, **more)
+    return in_process("recto", home, arguments, ROOT, **more)
 
 
 def retrieve(home: Path, *arguments: str, **more: str) -> Done:
     """Run `retrieve.py` in this process."""
-    return in_process("retrieve.py", home, arguments, **more)
+    return in_process("retrieve.py", home, arguments, ROOT, **more)
 
 
 def recto_process(home: Path, *arguments: str, **more: str) -> Done:
@@ -70,7 +70,7 @@ def in_process(name: str, home: Path, arguments: Sequence[str], directory: Path 
         patch.setattr(sys, "stdout", streams[0])
         patch.setattr(sys, "stderr", streams[1])
         code = copy_context().run(run_command, command, list(arguments), name)
-    stdout, stderr = (stream.buffer.getvalue().decode("utf-8") for stream in streams)  # type: ignore[attr-defined]
+    stdout, stderr = (stream.buffer.getvalue().decode("utf-8") for stream in streams)
     assert "Traceback" not in stderr, stderr
     return subprocess.CompletedProcess([name, *arguments], code, stdout, stderr)
 

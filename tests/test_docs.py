@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.test_index import HEARS_CTRL_C
+from tests.cli.test_index import WITH_CTRL_C
 from tests.doubles.site import SiteDouble
 from tests.doubles.site import page as page_of_a_site
 from tests.running import ROOT, SAMPLE_DOCS, environment, in_process
@@ -83,7 +83,7 @@ def run_shown(workspace: Path, command: str) -> subprocess.CompletedProcess[str]
 
 def start_and_interrupt(workspace: Path, command: str, beginning: str) -> None:
     """Start a command that runs until Ctrl-C, wait for its first line, and interrupt it."""
-    process = start(workspace, [sys.executable, "-c", HEARS_CTRL_C, *shlex.split(command)[3:]])
+    process = start(workspace, [sys.executable, "-c", WITH_CTRL_C, *shlex.split(command)[3:]])
     assert process.stderr is not None
     assert process.stderr.readline().startswith(beginning)
     process.send_signal(signal.SIGINT)

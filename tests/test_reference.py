@@ -19,7 +19,7 @@ from recto.cli.retrieve import retrieve
 from recto.server.http.app import make_app
 from recto.server.http.options import ServeOptions
 from recto.settings import Settings
-from recto.stores.payload import to_payload
+from recto.stores.points import to_payload
 from recto.stores.qdrant.dialects import ALIASES
 from recto.testing.values import chunk
 from tests.running import ROOT

@@ -76,9 +76,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         prog="python -m bench", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--only", default="", help=f"workloads, separated by commas: {', '.join(WORKS)}")
-    parser.add_argument(
-        "--peers", default="", help="systems, separated by commas; Recto is always included"
-    )
+    parser.add_argument("--peers", default="", help="systems, separated by commas; Recto is always included")
     parser.add_argument(
         "--sizes",
         default="1000,10000,100000",
@@ -95,9 +93,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--limit", type=float, default=300, help="maximum seconds to make an index (default %(default)s)"
     )
-    parser.add_argument(
-        "--book", type=Path, help="use this book instead of the sample book"
-    )
+    parser.add_argument("--book", type=Path, help="use this book instead of the sample book")
     parser.add_argument(
         "--corpora",
         type=Path,

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
         Store,
         Versioned,
     )
-    from recto.search.lexical import Corrections, LexicalQuery, QueryWord
+    from recto.search.lexical import LexicalQuery, QueryWord
     from recto.search.pages import BookPage
     from recto.search.retriever import FiltersLike, Retriever
     from recto.settings import Precision, ServerOptions, Settings, load_settings
@@ -128,7 +128,7 @@ _MODULES = {
         "Store",
         "Versioned",
     ),
-    "recto.search.lexical": ("Corrections", "LexicalQuery", "QueryWord"),
+    "recto.search.lexical": ("LexicalQuery", "QueryWord"),
     "recto.search.pages": ("BookPage",),
     "recto.search.retriever": ("FiltersLike", "Retriever"),
     "recto.settings": ("Precision", "ServerOptions", "Settings", "load_settings"),
@@ -178,7 +178,6 @@ __all__ = [
     "CollectionEmpty",
     "CollectionMissing",
     "ConfigurationError",
-    "Corrections",
     "CostEstimate",
     "Document",
     "Embedder",

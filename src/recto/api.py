@@ -243,8 +243,7 @@ def open_collection(
 
 def _first_run(home: Path, retriever: Retriever, embedder: Embedder, store: Store, notify: Notify) -> None:
     """Index the sample book once. A second process waits for the first."""
-    from recto.stores.edge.layout import disk_errors
-    from recto.stores.lock import WriterLock
+    from recto._util.files import WriterLock, disk_errors
 
     with disk_errors(home):
         home.mkdir(parents=True, exist_ok=True)

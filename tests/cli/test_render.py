@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recto.cli.render import Style, cells, cut, wrap
-from recto.search.snippets import words_to_match
+from recto.search.display import words_to_match
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from recto.search.snippets import SNIPPET
+from recto.search.display import SNIPPET
 from tests.cli.shell.terminals import Terminal
 from tests.running import recto, retrieve
 

@@ -9,8 +9,7 @@ import pytest
 
 from recto.book.parsing.formats import MARKDOWN, MDX
 from recto.book.sources.tree import open_book
-from recto.book.sources.website import WebsiteSource
-from recto.book.sources.website.fetch import CrawlOptions
+from recto.book.sources.website import CrawlOptions, WebsiteSource
 from recto.protocols import Reader, Source
 from recto.testing import ReaderConformance, SourceConformance
 from tests.doubles.site import SiteDouble, page

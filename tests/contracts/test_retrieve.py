@@ -240,7 +240,7 @@ def test_several_modules_and_a_page(sample_home: Path) -> None:
 def test_no_result_reaches_the_score(sample_home: Path) -> None:
     done = retrieve(sample_home, "quantum entanglement", "--min-score", "0.99")
     assert done.returncode == 1
-    assert "No passage reaches the asked score" in done.stdout
+    assert "No chunk reaches the minimum score" in done.stdout
 
 
 @pytest.mark.parametrize(

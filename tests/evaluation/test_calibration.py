@@ -124,8 +124,7 @@ def test_an_index_run_survives_a_failure(small_book: Path, home: Path, embedder:
     )
     assert report.published
     assert report.notes == (
-        "The noise floor was not measured (the service is down). "
-        "Run `recto calibrate --collection garden`.",
+        "The noise floor was not measured (the service is down). Run `recto calibrate --collection garden`.",
     )
     assert store.open("garden").info.calibration is None
     assert store.open("garden").info.noise_floor is None

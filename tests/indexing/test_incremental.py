@@ -16,17 +16,26 @@ from recto.indexing.indexer import IndexJob, IndexReport, index_book, plan_book
 from recto.indexing.planner import PageState, Plan
 from recto.protocols import Embedder, Store
 from recto.search.retriever import Retriever
+from recto.settings import ServerOptions
+from recto.stores.edge.store import EdgeStore
+from recto.stores.qdrant.connection import Connection
+from recto.stores.qdrant.store import ServerStore
 from recto.types import Chunk, EmbedderFingerprint, Failure, Fingerprint, IndexInfo, Page, Vector
-from tests.conformance.test_store import made
+from tests.conftest import QDRANT_KEY
 from tests.counting import Counting
+from tests.doubles.qdrant import QdrantDouble
 
 NAME = "garden"
 
 
 @pytest.fixture(params=["edge", "server"])
-def store(request: pytest.FixtureRequest, home: Path) -> Iterator[Store]:
-    with made(request.param, home) as store:
+def store(request: pytest.FixtureRequest, home: Path, qdrant: QdrantDouble) -> Iterator[Store]:
+    if request.param == "edge":
+        yield EdgeStore(home)
+    else:
+        store = ServerStore(Connection(qdrant.url, QDRANT_KEY, lambda _: None), home, ServerOptions(), None)
         yield store
+        store.close()
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from recto.stores.lock import WriterLock
+from recto._util.files import WriterLock
 from tests.running import ROOT
 
 PLUGIN = ROOT / "docs" / "how-to" / "examples" / "recto-demo-plugin"

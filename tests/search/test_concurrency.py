@@ -1,4 +1,4 @@
-"""One retriever for many: threads and async searches get the answers that they would get alone, within bounded memory."""
+"""Concurrent searches on one retriever: the same hits as one after the other, and bounded memory."""
 
 from __future__ import annotations
 
@@ -68,9 +68,7 @@ def test_256_async_searches_on_services(
     calls: int,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(
-        cohere_module, "_QUERY_SECONDS", 120.0
-    )  # doubles on a busy machine are slow; what is tested is not time
+    monkeypatch.setattr(cohere_module, "_QUERY_SECONDS", 120.0)  # the doubles may be slow on a busy machine
     monkeypatch.setattr(connection_module, "_READ_SECONDS", 60)
     embedder = CohereEmbedder(COHERE_KEY, "embed-english-v3.0", cohere.url, PACES["off"], print)
     store = ServerStore(Connection(qdrant.url, QDRANT_KEY, print), home, ServerOptions(), None)

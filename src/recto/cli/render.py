@@ -14,8 +14,8 @@ from typing import Any
 
 from recto.cli.output import filters_dict, one_line, plural, printable, to_json
 from recto.search import display
+from recto.search.display import find_matches, make_snippet
 from recto.search.lexical import QueryWord
-from recto.search.snippets import find_matches, make_snippet
 from recto.types import Hit, Outcome, PageGroup, SearchResponse
 
 INDENT = " " * 4

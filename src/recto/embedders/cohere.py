@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from recto._util.retry import (
+    ClientPerLoop,
     DeadlineExceeded,
     Notify,
-    PerLoop,
-    abounded,
-    aretried,
-    bounded,
+    aretry,
+    awith_timeout,
     redacted,
-    retried,
+    retry,
+    with_timeout,
 )
 from recto.embedders import normalize_vectors
 from recto.errors import ConfigurationError, EmbeddingError, RectoError, missing_extra
@@ -125,7 +125,7 @@ def open_cohere(settings: Settings, notify: Notify) -> CohereEmbedder:
 
 
 class CohereEmbedder:
-    """Embeds with Cohere: queries fail fast, documents keep the rate limit and are retried with backoff."""
+    """Embeds with Cohere: queries fail fast, documents keep the rate limit and are retry with backoff."""
 
     def __init__(
         self,
@@ -148,7 +148,7 @@ class CohereEmbedder:
         self._sleep = sleep
         self._throttle = Throttle(limit, notify, sleep=sleep)
         self._client: cohere.ClientV2 | None = None
-        self._async_clients = PerLoop(self._async_client)
+        self._async_clients = ClientPerLoop(self._async_client)
         self._connecting = threading.Lock()
 
     def estimate(self, texts: int, tokens: int) -> CostEstimate:
@@ -219,7 +219,7 @@ class CohereEmbedder:
         deadline = time.monotonic() + _QUERY_SECONDS
         vectors: list[Vector] = []
         for batch in _batches(texts):
-            vectors += retried(
+            vectors += retry(
                 lambda batch=batch: self._embed(batch, "search_query", "END", deadline),  # type: ignore[misc]
                 _retry_within(deadline),
                 self._sleep,
@@ -231,7 +231,7 @@ class CohereEmbedder:
         deadline = time.monotonic() + _QUERY_SECONDS
         vectors: list[Vector] = []
         for batch in _batches(texts):
-            vectors += await aretried(
+            vectors += await aretry(
                 lambda batch=batch: self._aembed(batch, deadline),  # type: ignore[misc]
                 _retry_within(deadline),
             )
@@ -247,7 +247,7 @@ class CohereEmbedder:
                 self._throttle.wait(len(batch), tokens)
                 return self._embed(batch, "search_document", "NONE", time.monotonic() + _DOCUMENT_SECONDS)
 
-            vectors += retried(send, self._backoff, self._sleep)
+            vectors += retry(send, self._backoff, self._sleep)
             if progress:
                 progress(len(vectors), len(texts))
         return vectors
@@ -264,7 +264,7 @@ class CohereEmbedder:
         remaining = deadline - time.monotonic()
         client = self.client
         try:
-            answer = bounded(
+            answer = with_timeout(
                 lambda: client.embed(**self._request(texts, input_type, truncate, remaining)), remaining
             )
         except Exception as error:  # noqa: BLE001 - every error of the SDK is translated
@@ -275,7 +275,7 @@ class CohereEmbedder:
         remaining = deadline - time.monotonic()
         client = self._async_clients.get()
         try:
-            answer = await abounded(
+            answer = await awith_timeout(
                 client.embed(**self._request(texts, "search_query", "END", remaining)), remaining
             )
         except Exception as error:  # noqa: BLE001 - every error of the SDK is translated

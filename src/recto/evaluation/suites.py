@@ -14,8 +14,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from recto._util.names import nearest, page_key
-from recto._util.text import encodable, with_anchor
+from recto._util.text import encodable, nearest, page_key, with_anchor
 from recto.errors import InvalidArgument, InvalidQuery
 from recto.search.query import check_query
 from recto.types import HEADING_SEPARATOR, NO_FILTERS, Filters

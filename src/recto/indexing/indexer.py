@@ -14,7 +14,7 @@ from recto.indexing.journal import Journal
 from recto.indexing.planner import IndexSnapshot, Plan, PlannedChunk, Planner, Spool, current_state
 from recto.protocols import Build, Embedder, Index, Rollback, Source, Store
 from recto.search.analyzer import ANALYZER
-from recto.search.lexicon import LexiconBuilder
+from recto.search.lexical import LexiconBuilder
 from recto.settings import DEFAULT_COLLECTIONS, SAMPLE_COLLECTION
 from recto.types import Calibration, Fingerprint, IndexInfo, Vector
 

@@ -11,13 +11,13 @@ from dataclasses import astuple, dataclass, replace
 from enum import StrEnum
 from typing import Self
 
-from recto._util.names import filter_keys, nearest
+from recto._util.text import filter_keys, nearest
 from recto.book.chunking import ChunkSize, EmbeddingInput, chunk_page
 from recto.book.parsing.formats import read, reader_version
 from recto.errors import CollectionMissing, IndexDamaged, InvalidArgument, RectoError
 from recto.indexing.journal import Journal
 from recto.protocols import Embedder, Index, Source, Store
-from recto.stores.payload import from_payload, to_payload
+from recto.stores.points import from_payload, to_payload
 from recto.types import Chunk, Failure, Page
 
 

@@ -9,9 +9,8 @@ from itertools import islice
 from recto.errors import ConfigurationError, IndexDamaged
 from recto.protocols import Index, Store
 from recto.search.analyzer import ANALYZER
-from recto.search.fusion import rank
-from recto.search.lexical import analyze_query
-from recto.search.lexicon import LexiconBuilder, read_lexicon
+from recto.search.lexical import LexiconBuilder, analyze_query, read_lexicon
+from recto.search.response import rank
 from recto.types import MODES, Chunk, Hit, IndexInfo, IndexQuery, Mode, Vector
 
 _BATCH = 256

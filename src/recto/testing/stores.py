@@ -13,8 +13,7 @@ import pytest
 from recto.errors import CollectionMissing, ConfigurationError, EmbeddingError, StoreBusy
 from recto.protocols import AsyncIndex, AsyncStore, Index, Preparable, Rollback, Store, Versioned
 from recto.search.analyzer import ANALYZER
-from recto.search.lexical import analyze_query
-from recto.search.lexicon import Lexicon, LexiconBuilder
+from recto.search.lexical import Lexicon, LexiconBuilder, analyze_query
 from recto.testing.values import DIM, EMBEDDER, chunk, fingerprint, publish, publish_lexical, vector
 from recto.types import Calibration, Candidates, Chunk, Filters, IndexQuery, SparseVector, Vector
 

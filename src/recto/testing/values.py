@@ -13,7 +13,7 @@ from dataclasses import replace
 from recto.errors import EmbeddingError
 from recto.protocols import Progress, Store
 from recto.search.analyzer import ANALYZER
-from recto.search.lexicon import LexiconBuilder
+from recto.search.lexical import LexiconBuilder
 from recto.types import Chunk, EmbedderFingerprint, Fingerprint, IndexInfo, Vector
 
 DIM = 8

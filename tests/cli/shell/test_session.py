@@ -154,7 +154,7 @@ def test_min_score(ask: Ask, session: ShellSession) -> None:
     assert all(hit.score >= 0.85 for hit in session.result().response.hits)
     reply = ask(":min 2", "What is ROS 2?")
     assert not reply.found
-    assert "No passage reaches the asked score" in reply.text
+    assert "No chunk reaches the minimum score" in reply.text
     for wrong in ("2000", "nan", "high"):
         error_of(session, f":min {wrong}")
     ask(":min off")

@@ -23,7 +23,7 @@ from mcp.client.streamable_http import streamable_http_client
 from recto.cli.main import recto as product
 from recto.cli.runner import run
 from recto.search.retriever import Retriever
-from tests.cli.test_index import HEARS_CTRL_C
+from tests.cli.test_index import WITH_CTRL_C
 from tests.running import ROOT, environment, recto
 from tests.server.mcp.client import connected, failure, text_of
 
@@ -136,7 +136,7 @@ class Service:
 
 def started(home: Path, *arguments: str, **more: str) -> Service:
     process = subprocess.Popen(
-        [sys.executable, "-c", HEARS_CTRL_C, "mcp", "--http", "--port", "0", *arguments],
+        [sys.executable, "-c", WITH_CTRL_C, "mcp", "--http", "--port", "0", *arguments],
         cwd=ROOT,
         env=environment(home, **more),
         stderr=subprocess.PIPE,

@@ -18,9 +18,8 @@ from mcp_types import CallToolResult, TextResourceContents
 from recto.book.sources.tree import open_book
 from recto.indexing.indexer import IndexJob, index_book
 from recto.protocols import Embedder
-from recto.search.display import chunk_matches, response_words
+from recto.search.display import chunk_matches, make_snippet, response_words
 from recto.search.retriever import Retriever
-from recto.search.snippets import make_snippet
 from recto.server.mcp import server as server_module
 from recto.server.mcp import tools as pages_module
 from recto.server.mcp.server import LazyRetriever, build_server, page_uri

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from operator import itemgetter
 
-from recto._util.names import MARKDOWN_SUFFIXES, MDX_SUFFIXES
+from recto._util.text import MARKDOWN_SUFFIXES, MDX_SUFFIXES
 from recto.errors import ConfigurationError
 from recto.plugins import READERS, load_reader, plugin_names, plugin_version
 from recto.protocols import Reader

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from recto._util.names import ROOT_MODULE, short_name
+from recto._util.text import ROOT_MODULE, short_name
 from recto.book.sources.options import humanised
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from recto._util.names import ROOT_MODULE, module_keys, nearest
+from recto._util.text import ROOT_MODULE, module_keys, nearest
 from recto.errors import ConfigurationError, InvalidOption
 
 BOOK_FILE = "recto.toml"

@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
-from recto._util.names import filter_keys, nearest, page_key
+from recto._util.text import filter_keys, nearest, page_key
 from recto.cli.output import one_line, plural, printable
 from recto.cli.render import INDENT, Style, Words, cut, title_of, wrap, wrap_markdown
 from recto.errors import InvalidArgument, PageMissing
+from recto.search.display import matched_query_words
 from recto.search.query import ARGUMENTS, MAX_TOP_K, check_search
-from recto.search.snippets import found_words
 from recto.types import MODES, NO_FILTERS, Filters, Hit, Mode, SearchResponse
 
 if TYPE_CHECKING:
@@ -344,7 +344,10 @@ def _rank_text(number: int, response: SearchResponse, around: Explanation | None
 
 
 def _words_text(hit: Hit, words: Words) -> str:
-    headings, text = found_words(hit.chunk.heading_path, words), found_words(hit.chunk.text, words)
+    headings, text = (
+        matched_query_words(hit.chunk.heading_path, words),
+        matched_query_words(hit.chunk.text, words),
+    )
     absent = [word.word for word in words if word.word not in (*headings, *text)]
     groups = ((headings, "in its headings"), (text, "in its text"), (absent, "not in it"))
     parts = [f"{', '.join(found)} {where}" for found, where in groups if found]

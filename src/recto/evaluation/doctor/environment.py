@@ -9,14 +9,14 @@ from collections.abc import Iterator, Mapping
 from importlib import metadata
 from pathlib import Path
 
+from recto._util.files import WriterLock
 from recto._util.text import counted
 from recto.errors import ErrorKind, RectoError, StoreBusy, install_command
 from recto.evaluation.doctor.findings import DoctorContext, Finding, error, from_error, note, ok, warning
 from recto.plugins import open_embedder, open_store
 from recto.protocols import Preparable, Versioned
 from recto.settings import BUILT_IN_MODEL, CLOUD_VARIABLES, find_dotenv, load_settings, read_dotenv
-from recto.stores.edge.layout import CollectionDirectory, Home
-from recto.stores.lock import WriterLock
+from recto.stores.edge.layout import CollectionDirectory
 
 _LOW_BYTES = 256 << 20
 _FULL_BYTES = 32 << 20
@@ -97,7 +97,7 @@ def packages(context: DoctorContext) -> Iterator[Finding]:
         message = f"Not installed: {', '.join(missing)}"
         yield error("missing", message, *evidence, repair=install_command())
     settings = context.settings
-    if settings and "cloud" not in extras and (settings.embedder == "cohere" or settings.store == "server"):
+    if settings and not set(settings.extras) <= set(extras):
         message = "The configured profile needs the extra `cloud`"
         yield error("missing_extra", message, *evidence, repair=install_command("cloud"))
     if not missing:
@@ -189,7 +189,7 @@ def leftovers(context: DoctorContext) -> Iterator[Finding]:
         found.append(note("journal", message, str(path), repair=f"recto index PATH --collection {name}"))
     for folder in sorted((place / "collections").glob("*")):
         if folder.is_dir():
-            found += _writers(folder.name, Home(place).collection(folder.name))
+            found += _writers(folder.name, CollectionDirectory(folder))
     yield from found or [ok("No interrupted work")]
 
 

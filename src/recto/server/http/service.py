@@ -15,12 +15,11 @@ from recto._util.retry import Notify, redacted
 from recto.api import open_collection, open_embedder, open_store
 from recto.errors import CollectionMissing, ErrorKind, InvalidArgument, RectoError, Unreachable
 from recto.protocols import AsyncEmbedder, AsyncStore, Embedder, Progress
-from recto.search.display import response_words
+from recto.search.display import response_words, words_to_match
 from recto.search.lexical import QueryWord
 from recto.search.pages import BookPage
 from recto.search.query import MAX_QUERY
 from recto.search.retriever import Retriever
-from recto.search.snippets import words_to_match
 from recto.server.http.options import DEFAULT_COLLECTION, ServeOptions
 from recto.server.http.views import Outline, outline_of
 from recto.settings import Settings
@@ -271,6 +270,7 @@ class SearchService:
         self._awaited = isinstance(embedder, AsyncEmbedder)
         self._embedder = embedder if self._awaited else BatchingEmbedder(embedder, on_batch)
         self._store = open_store(settings, notify, close_at_exit=close_at_exit)
+        self._local_store = not isinstance(self._store, AsyncStore)
         self._retrievers: dict[str, Retriever] = {}
         self._breakers: dict[str, CircuitBreaker] = {}
         self._outlines: dict[str, tuple[IndexInfo, Outline]] = {}

@@ -16,7 +16,7 @@ from markdown_it.token import Token
 from markdown_it.utils import OptionsDict
 from starlette.responses import Response
 
-from recto._util.names import filter_keys, nearest
+from recto._util.text import filter_keys, nearest
 from recto.book.parsing.markdown.blocks import containers_plugin
 from recto.book.parsing.markdown.headings import split_explicit_id
 from recto.errors import ErrorKind, RectoError

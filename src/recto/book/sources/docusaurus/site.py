@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from recto._util.names import nearest
+from recto._util.text import nearest
 from recto.book.sources.directory import PageDirectory, bounds_of
 from recto.book.sources.docusaurus.config import (
     CURRENT,

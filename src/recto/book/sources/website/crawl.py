@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from urllib.parse import unquote, urlsplit
 
-from recto._util.names import ROOT_MODULE, module_keys
+from recto._util.text import ROOT_MODULE, module_keys
 from recto.book.parsing.html import Head, read_head
 from recto.book.sources.options import humanised
 from recto.book.sources.website import CrawlOptions

@@ -21,7 +21,7 @@ from typing import Any, Self
 
 import httpcore
 
-from recto._util.retry import retried
+from recto._util.retry import retry
 from recto.book.sources.website import CrawlOptions, Resolve
 from recto.book.sources.website.urls import normal
 
@@ -234,7 +234,7 @@ class Fetcher:
             wait = self._options.backoff * 2 ** (failures - 1) if error.wait is None else error.wait
             return wait if wait <= self._options.max_wait else None
 
-        return retried(lambda: self._follow(url, kinds, limit, admit, earlier), wait_for, self._sleep)
+        return retry(lambda: self._follow(url, kinds, limit, admit, earlier), wait_for, self._sleep)
 
     def _follow(
         self, url: str, kinds: frozenset[str], limit: int, admit: Admit | None, earlier: FetchResult | None

@@ -1,4 +1,4 @@
-"""The vocabulary of a book: lexical vectors, other forms of a word, corrections, and how much of a query it knows."""
+"""The vocabulary of a book: lexical vectors, forms of words, corrections, known words."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ from recto.search.lexical import (
     KEYWORD_WEIGHT,
     SINGLE_WORD_WEIGHT,
     WEIGHT,
+    Lexicon,
+    LexiconBuilder,
     analyze_query,
     is_common,
 )
-from recto.search.lexicon import Lexicon, LexiconBuilder
 from recto.testing import values
 from recto.types import Chunk
 from scripts.make_common_words import build
@@ -47,7 +48,7 @@ def book() -> Lexicon:
     return lexicon(*TEXTS)
 
 
-def test_it_counts_chunks_not_occurrences() -> None:
+def test_the_vocabulary_counts_chunks_not_occurrences() -> None:
     found = lexicon("dog dog dog", "dog cat")
     assert (found.chunks, found.forms("dog"), found.forms("cat"), found.forms("bird")) == (
         2,
@@ -57,7 +58,7 @@ def test_it_counts_chunks_not_occurrences() -> None:
     )
 
 
-def test_forms_and_parts_are_told_apart(book: Lexicon) -> None:
+def test_forms_and_parts_are_distinguished(book: Lexicon) -> None:
     assert book.forms("configured") == {"configure": 1, "configures": 1}
     assert book.forms("link") == {"~link": 1}
     assert book.forms("base_link") == {"base_link": 1}
@@ -71,7 +72,7 @@ def test_a_query_is_expanded_to_the_forms_of_the_book(book: Lexicon) -> None:
     assert (query.known, query.corrections, query.weight) == (1.0, (), WEIGHT)
 
 
-def test_each_form_counts_as_rare_as_all_of_them_together(book: Lexicon) -> None:
+def test_each_form_has_the_idf_of_all_forms(book: Lexicon) -> None:
     query = analyze_query("please configure our great robot controller today", book)
     weights = dict(zip(query.vector.indices, query.vector.values, strict=True))
     shared = book.idf(2)
@@ -92,9 +93,9 @@ def test_a_keyword_counts_more_than_its_other_forms(book: Lexicon) -> None:
     ("word", "expected"),
     [
         ("rabitmq", "rabbitmq"),  # a letter missing
-        ("rabbitmqq", "rabbitmq"),  # one too many
-        ("rabbitnq", "rabbitmq"),  # another one
-        ("rabbimtq", "rabbitmq"),  # two exchanged
+        ("rabbitmqq", "rabbitmq"),  # a letter too many
+        ("rabbitnq", "rabbitmq"),  # a wrong letter
+        ("rabbimtq", "rabbitmq"),  # two letters swapped
         ("arbbitmq", "rabbitmq"),  # in the first letters
         ("max_lenth", "max_length"),
         ("subscribrrs", "subscribers"),
@@ -108,7 +109,7 @@ def test_a_word_that_the_book_does_not_have_is_corrected(book: Lexicon, word: st
     assert (query.known, query.text) == (1, expected)
 
 
-def test_what_is_near_nothing_is_unknown_and_a_short_word_of_a_sentence_is_not_corrected(
+def test_words_without_similar_words_and_short_words_of_sentences_are_not_corrected(
     book: Lexicon,
 ) -> None:
     unknown = analyze_query("kubernetes", book)
@@ -116,7 +117,7 @@ def test_what_is_near_nothing_is_unknown_and_a_short_word_of_a_sentence_is_not_c
     assert analyze_query("how does a mode robot hold its controller", book).corrections == ()
 
 
-def test_a_common_english_word_is_neither_corrected_in_a_sentence_nor_counts_much(book: Lexicon) -> None:
+def test_common_english_words_are_not_corrected_in_sentences_and_count_less(book: Lexicon) -> None:
     assert is_common("charging")
     assert not is_common("kubernetes")
     common = analyze_query("why is a publisher so reserved about the controller", book)
@@ -129,7 +130,7 @@ def test_the_list_of_common_words_is_what_the_script_makes() -> None:
     assert COMMON_WORDS.read_bytes() == build()
 
 
-def test_known_words_weigh_by_their_rarity(book: Lexicon) -> None:
+def test_known_words_are_weighted_by_idf(book: Lexicon) -> None:
     query = analyze_query("publisher and kubernetes", book)
     assert query.known == pytest.approx(book.idf(1) / (book.idf(1) + book.idf(0)))
 
@@ -146,7 +147,7 @@ def test_weights_are_those_of_bm25() -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b"RECTOLX1", b"x" * 40, None])
-def test_what_is_no_vocabulary_is_refused(data: bytes | None) -> None:
+def test_invalid_vocabularies_are_rejected(data: bytes | None) -> None:
     builder = LexiconBuilder()
     builder.vectors([chunk("dog")])
     with pytest.raises(ValueError, match="vocabulary"):

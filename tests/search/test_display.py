@@ -1,13 +1,13 @@
-"""Snippets: which words of a text match a query, and which part of the text is shown."""
+"""Snippets: the words of a text that match a query, and the part of the text that is shown."""
 
 from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
 
+from recto.search.display import ELLIPSIS, SNIPPET, find_matches, make_snippet, matched_words, words_to_match
 from recto.search.lexical import QueryWord
 from recto.search.retriever import Retriever
-from recto.search.snippets import ELLIPSIS, SNIPPET, find_matches, make_snippet, matched_words, words_to_match
 
 FILLER = "Old gardeners note in a diary what they did each week and how much they picked. "
 
@@ -33,7 +33,7 @@ def test_stop_words_do_not_match() -> None:
     assert marked("What is the soil?", "what is the soil") == ["soil"]
 
 
-def test_no_words_match_nothing() -> None:
+def test_without_words_nothing_matches() -> None:
     assert find_matches("Soil and air", ()) == []
     assert make_snippet("Soil and air", ()).text == "Soil and air"
 
@@ -74,19 +74,19 @@ def test_without_a_match_the_snippet_is_the_beginning() -> None:
     assert snippet.spans == ()
 
 
-def test_markdown_that_says_nothing_is_left_out() -> None:
+def test_markdown_syntax_is_left_out() -> None:
     table = "| Aspect | ROS 1 |\n| --- | :---: |\n| Discovery | Central |\n\n```python title=x\nrun()\n```\n\n## Next"
     assert make_snippet(table, ()).text == "Aspect ROS 1 Discovery Central title=x run() Next"
 
 
-def test_a_match_in_a_word_with_signs_around_it_is_shown_whole() -> None:
+def test_punctuation_around_a_match_is_not_cut() -> None:
     text = FILLER * 3 + "(`rclcpp::Node`), " + FILLER * 3
     snippet = make_snippet(text, words("node"), 12)
     assert "(`rclcpp::Node`)," in snippet.text
     assert [snippet.text[start:end] for start, end in snippet.spans] == ["Node"]
 
 
-def test_the_words_of_an_index_match_what_it_corrects(retriever: Retriever) -> None:
+def test_corrected_words_match(retriever: Retriever) -> None:
     query = "quaternoin"
     lexical = retriever.analyze(query)
     assert lexical is not None

@@ -1,4 +1,4 @@
-"""A chunk comes back from its payload as it went in: every field, frozen, of the same class."""
+"""Chunks as payloads: every field is restored."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from recto.stores.payload import from_payload, to_payload
+from recto.stores.points import from_payload, to_payload
 from recto.types import Chunk
 
 CHUNK = Chunk(
@@ -34,17 +34,17 @@ CHUNK = Chunk(
 )
 
 
-def test_every_field_comes_back() -> None:
+def test_every_field_is_restored() -> None:
     found = from_payload(CHUNK.id, to_payload(CHUNK))
     assert type(found) is Chunk
     assert found == CHUNK
     assert hash(found) == hash(CHUNK)
     assert len({repr(getattr(found, part.name)) for part in fields(Chunk)}) == len(fields(Chunk)), (
-        "each value stands for one field"
+        "every field of the example has a different value"
     )
 
 
-def test_what_comes_back_is_frozen_like_any_chunk() -> None:
+def test_the_restored_chunk_is_frozen() -> None:
     found: Any = from_payload(CHUNK.id, to_payload(CHUNK))
     with pytest.raises(FrozenInstanceError):
         found.text = "Something else."
@@ -54,7 +54,7 @@ def test_what_comes_back_is_frozen_like_any_chunk() -> None:
     assert pickle.loads(pickle.dumps(found)) == CHUNK
 
 
-def test_fields_that_older_indexes_lack_are_empty() -> None:
+def test_fields_missing_in_older_indexes_are_empty() -> None:
     newer = ("book", "anchors", "version", "locale", "revision")
     payload = {name: value for name, value in to_payload(CHUNK).items() if name not in newer}
     assert from_payload(CHUNK.id, payload) == replace(
@@ -62,7 +62,7 @@ def test_fields_that_older_indexes_lack_are_empty() -> None:
     )
 
 
-def test_a_payload_without_its_text_is_no_chunk() -> None:
+def test_a_payload_without_text_raises_an_error() -> None:
     payload = to_payload(CHUNK)
     del payload["text"]
     with pytest.raises(KeyError):
