@@ -103,14 +103,12 @@ def states(plan: Plan) -> dict[str, PageState]:
 
 def assert_same_as_new(indexed: Indexed, embedder: Embedder, tmp_path: Path) -> None:
     """Compare the index and its vectors with those of a first run on the same book."""
-    with made("edge", tmp_path / "fresh") as fresh:
-        index_book(
-            IndexJob(Book(indexed.root), embedder), fresh, NAME, journal=tmp_path / "fresh" / "journal"
-        )
-        index = fresh.open(NAME)
-        expected = {chunk.id: chunk for chunk in index.scroll()}
-        assert indexed.chunks() == expected
-        found, wanted = indexed.vectors(), index.vectors(list(expected))
+    fresh = EdgeStore(tmp_path / "fresh")
+    index_book(IndexJob(Book(indexed.root), embedder), fresh, NAME, journal=tmp_path / "fresh" / "journal")
+    index = fresh.open(NAME)
+    expected = {chunk.id: chunk for chunk in index.scroll()}
+    assert indexed.chunks() == expected
+    found, wanted = indexed.vectors(), index.vectors(list(expected))
     for id, vector in wanted.items():
         assert found[id] == pytest.approx(vector, abs=2e-6)
 

@@ -25,7 +25,7 @@ class Bare:
 
     def index(self, pieces: Sequence[Piece], folder: Path, embedding: Embedding) -> None:
         """Embed all texts and write the points."""
-        from recto.stores.edge.engine import finish_shard
+        from recto.stores.edge.engine import finish_shard, payload_indexes
 
         edge = self._edge
         vectors = embedding.documents([piece.text for piece in pieces])
