@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from recto import plugins
-from recto.book.sources.location import SourceOptions, open_source, sample_source
+from recto.book.sources import SourceOptions, open_source, sample_source
 from recto.errors import CollectionMissing
 from recto.plugins import Notify
 from recto.protocols import Embedder, Rollback, Source, Store

@@ -176,7 +176,7 @@ class _Sections:
             if inner.map is not None and inner.nesting >= 0:
                 cuts.setdefault(inner.level, set()).update((inner.map[0] + 1, inner.map[1] + 1))
         levels = tuple(tuple(sorted(cuts[level])) for level in sorted(cuts))
-        return self.lines.block(_KINDS.get(kind, kind), *token.map, levels)
+        return self.lines.block(_KINDS.get(kind, kind), token.map[0], token.map[1], levels)
 
     def _with_anchors(self, sections: list[Section], ends: list[int]) -> list[Section]:
         """Assign each anchor to the section that holds its line; `ends` are the lines where sections end."""

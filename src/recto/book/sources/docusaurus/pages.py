@@ -14,29 +14,23 @@ from urllib.parse import quote
 
 from recto.book.parsing.formats import MARKDOWN, MDX, format_of
 from recto.book.parsing.frontmatter import load_mapping, split_front_matter, stated
-from recto.book.sources.directory import Skipped, SourceFile
+from recto.book.sources.directory import Navigation, SiteRules, Skipped, SourceFile, any_of, by_navigation
 from recto.book.sources.docusaurus.config import Docs, SidebarItem
-from recto.book.sources.globs import any_of
-from recto.book.sources.navigation import Navigation, by_navigation
-from recto.book.sources.options import BookFile, local_url, page_modules, title_of
+from recto.book.sources.options import BookFile
 from recto.types import Page
 
 _DATE_OR_VERSION = re.compile(r"[0-9]+[-_.][0-9]+")
-_NUMBERED = re.compile(r"[0-9]+\s*[-_.]+\s*([^-_.\s].*)", re.DOTALL)
+_NUMBERED = re.compile(r"([0-9]+)\s*[-_.]+\s*([^-_.\s].*)", re.DOTALL)
 _NOT_ENCODED = ";/?:@&=+$,#-_.!~*'()"  # as encodeURI
+_CATEGORY_FILES = ("_category_.json", "_category_.yml", "_category_.yaml")
+_LARGEST_CATEGORY = 1 << 16
+_HEAD = 1 << 14  # bytes of a page that are searched for front matter
 
 
-def without_number(name: str) -> str:
-    """Drop a number prefix from a name; dates and versions stay."""
-    if _DATE_OR_VERSION.match(name):
-        return name
-    found = _NUMBERED.fullmatch(name)
-    return found[1] if found else name
-
-
-def number_of(name: str) -> float | None:
-    """Return the number prefix of a name, or None."""
-    return None if without_number(name) == name else float(re.split(r"\D", name, maxsplit=1)[0])
+def split_number(name: str) -> tuple[float, str]:
+    """Return the number prefix of a name, or infinity, and the rest; dates and versions have no prefix."""
+    found = None if _DATE_OR_VERSION.match(name) else _NUMBERED.fullmatch(name)
+    return (float(found[1]), found[2]) if found else (math.inf, name)
 
 
 def slug(name: str, front_matter: dict[str, Any], *, numbered: bool = True) -> str:
@@ -44,29 +38,23 @@ def slug(name: str, front_matter: dict[str, Any], *, numbered: bool = True) -> s
     own = stated(front_matter, "slug")
     if own and own.startswith("/"):
         return own
-    numbered = numbered and front_matter.get("parse_number_prefixes") is not False
     directory, file = posixpath.split(name)
     stem = file.rpartition(".")[0]
-    parts = [without_number(part) if numbered else part for part in directory.split("/")] if directory else []
-    folder = "/".join(["", *parts, ""])
-    if not own and stem.lower() in ("index", "readme", directory.rpartition("/")[2].lower() or "."):
+    is_index = stem.lower() in ("index", "readme", directory.rpartition("/")[2].lower() or ".")
+    if numbered and front_matter.get("parse_number_prefixes") is not False:
+        directory = "/".join(split_number(part)[1] for part in directory.split("/"))
+        stem = split_number(stem)[1]
+    folder = f"/{directory}/" if directory else "/"
+    if is_index and not own:
         return folder
-    return _resolved(
-        own or stated(front_matter, "id") or (without_number(stem) if numbered else stem), folder
-    )
+    return _resolved(folder + (own or stated(front_matter, "id") or stem))
 
 
-def _resolved(path: str, folder: str) -> str:
-    """Resolve a relative path as a browser does; it never leaves the root."""
-    parts: list[str] = []
-    pieces = [*folder.strip("/").split("/"), *path.split("/")]
-    for piece in pieces:
-        if piece == "..":
-            parts[-1:] = []
-        elif piece not in (".", ""):
-            parts.append(piece)
-    slash = "/" if parts and pieces[-1] in (".", "..", "") else ""
-    return f"/{'/'.join(parts)}{slash}"
+def _resolved(path: str) -> str:
+    """Resolve `.` and `..` as a browser does; the path never leaves the root."""
+    resolved = "/" + posixpath.normpath(path).lstrip("/")
+    slash = resolved != "/" and path.rpartition("/")[2] in (".", "..", "")
+    return f"{resolved}/" if slash else resolved
 
 
 def join(*parts: str) -> str:
@@ -78,17 +66,12 @@ def with_slash(path: str, base: str, trailing: bool | None) -> str:
     """Apply the site's rule for trailing slashes; the root keeps its own."""
     if trailing is None or path in ("/", base):
         return path
-    return path if trailing and path.endswith("/") else f"{path}/" if trailing else path.removesuffix("/")
+    return path.removesuffix("/") + "/" * trailing
 
 
 def encoded(path: str) -> str:
     """Return a URL path, percent-encoded as a browser does."""
     return quote(path, safe=_NOT_ENCODED)
-
-
-_CATEGORY_FILES = ("_category_.json", "_category_.yml", "_category_.yaml")
-_LARGEST_LABEL = 1 << 16
-_HEAD = 1 << 14  # bytes of a page that are searched for front matter
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,22 +87,21 @@ class Published:
     version: str = ""
 
 
-class DocsRules:
+class DocsRules(SiteRules):
     """The rules of one instance of the docs plugin, in one version and language."""
 
     def __init__(
         self,
-        docs: Docs,
-        published: Published,
         book: str,
         book_file: BookFile,
+        docs: Docs,
+        published: Published,
         folders: tuple[Path, ...],
         sidebar: Sequence[SidebarItem] = (),
     ) -> None:
+        super().__init__(book, book_file)
         self._docs = docs
         self._published = published
-        self._book = book
-        self._book_file = book_file
         self._folders = folders
         self._sidebar = sidebar
         self._categories: dict[str, dict[str, Any]] = {}
@@ -132,10 +114,9 @@ class DocsRules:
 
     def wants(self, name: str) -> bool:
         """Return whether a file is a page."""
-        hidden = name.rpartition("/")[2].startswith(".")
-        return (
-            not hidden and format_of(name) is not None and self._included(name) and not self._excluded(name)
-        )
+        if name.rpartition("/")[2].startswith(".") or format_of(name) is None:
+            return False
+        return self._included(name) and not self._excluded(name)
 
     def page(self, file: SourceFile) -> Page | Skipped:
         """Make the page of a file; skip drafts and unlisted pages."""
@@ -143,25 +124,14 @@ class DocsRules:
         for reason in ("draft", "unlisted"):
             if front_matter.get(reason) is True:
                 return Skipped(reason)
-        keys = page_modules(file.path, self._book_file, self._top_labels(file.name))
-        return Page(
-            path=file.path,
-            url=self._url(file.name, front_matter) if self._published.url else local_url(file.path),
-            title=title_of(file.name, self._book),
-            module=keys[0],
-            module_keys=keys,
-            text=file.text,
-            revision=file.revision,
-            format=self._format(file.name, front_matter),
-            version=self._published.version,
-            locale=self._published.locale,
-            lines=file.lines,
-        )
-
-    def _url(self, name: str, front_matter: dict[str, Any]) -> str:
         place = self._published
-        path = join(place.route, slug(name, front_matter, numbered=self._docs.numbered))
-        return place.url + encoded(with_slash(path, place.base, place.slash))
+        url = ""
+        if place.url:
+            path = join(place.route, slug(file.name, front_matter, numbered=self._docs.numbered))
+            url = place.url + encoded(with_slash(path, place.base, place.slash))
+        label = self._label(file.name.split("/", maxsplit=1)[0]) if "/" in file.name else ""
+        format = self._format(file.name, front_matter)
+        return self.make_page(file, url, format, label=label, version=place.version, locale=place.locale)
 
     def _format(self, name: str, front_matter: dict[str, Any]) -> str:
         by_suffix = format_of(name) or MDX
@@ -172,12 +142,8 @@ class DocsRules:
         chosen = chosen if chosen in ("md", "mdx", "detect") else self._published.format
         return (by_suffix if chosen == "detect" else MARKDOWN if chosen == "md" else MDX).name
 
-    def _top_labels(self, name: str) -> tuple[str, ...]:
-        """Return the sidebar label of a page's top directory."""
-        label = self._label(name.split("/", maxsplit=1)[0]) if "/" in name else ""
-        return (label,) if label else ()
-
     def _label(self, folder: str) -> str:
+        """Return the sidebar label of a directory."""
         label = self._category(folder).get("label")
         return label if isinstance(label, str) else ""
 
@@ -190,7 +156,7 @@ class DocsRules:
     def _read_category(self, name: str) -> dict[str, Any]:
         for file in (folder / name / file for folder in self._folders for file in _CATEGORY_FILES):
             try:
-                if file.is_file() and file.stat().st_size <= _LARGEST_LABEL:
+                if file.is_file() and file.stat().st_size <= _LARGEST_CATEGORY:
                     text = file.read_text("utf-8")
                     values = json.loads(text) if file.suffix == ".json" else load_mapping(text)
                     return values if isinstance(values, dict) else {}
@@ -198,17 +164,12 @@ class DocsRules:
                 continue
         return {}
 
-    def module(self, path: str) -> str:
-        """Return the module of a page by its path in the book."""
-        return page_modules(path, self._book_file)[0]
-
     def navigation(self, names: Sequence[str]) -> Navigation:
         """Order pages as the sidebar does: as listed, or by positions, number prefixes and names."""
         heads = {name: self._head(name) for name in names}
         ordered = sorted(names, key=lambda name: self._place(name, heads[name]))
-        ids = {name.rpartition(".")[0]: name for name in ordered} | {
-            self._id(name, heads[name]): name for name in ordered
-        }
+        ids = {name.rpartition(".")[0]: name for name in ordered}
+        ids |= {self._id(name, heads[name]): name for name in ordered}
         listed: dict[str, tuple[str, ...]] = {}
         for item in self._sidebar:
             if not item.directory:
@@ -218,10 +179,7 @@ class DocsRules:
             for name in ordered:
                 if name.startswith(below):
                     listed.setdefault(name, item.sections)
-        labels = {
-            top: self._label(top)
-            for top in dict.fromkeys(name.split("/")[0] for name in names if "/" in name)
-        }
+        labels = {top: self._label(top) for top in {name.split("/")[0] for name in names if "/" in name}}
         return Navigation(by_navigation(ordered, listed), listed, labels)
 
     def _head(self, name: str) -> dict[str, Any]:
@@ -236,10 +194,8 @@ class DocsRules:
         return {}
 
     def _id(self, name: str, head: dict[str, Any]) -> str:
-        *folders, file = name.rpartition(".")[0].split("/")
-        parts = (
-            [without_number(part) for part in (*folders, file)] if self._docs.numbered else [*folders, file]
-        )
+        parts = name.rpartition(".")[0].split("/")
+        parts = [split_number(part)[1] for part in parts] if self._docs.numbered else parts
         return "/".join([*parts[:-1], stated(head, "id") or parts[-1]])
 
     def _place(self, name: str, head: dict[str, Any]) -> list[tuple[float, str]]:
@@ -257,5 +213,4 @@ class DocsRules:
 def _position(stated_position: object, name: str) -> float:
     if isinstance(stated_position, int | float) and not isinstance(stated_position, bool):
         return float(stated_position)
-    number = number_of(name)
-    return math.inf if number is None else number
+    return split_number(name)[0]
