@@ -19,8 +19,8 @@ from recto.book.sources.directory import (
     is_file,
     module_titles,
 )
-from recto.book.sources.docusaurus.pages import encoded
-from recto.book.sources.includes import DocusaurusIncludes, Includes, MkDocsIncludes, repository_of
+from recto.book.sources.docusaurus.pages import DocusaurusIncludes, encoded
+from recto.book.sources.includes import Includes, MkDocsIncludes, repository_of
 from recto.book.sources.includes import notes as include_notes
 from recto.book.sources.options import (
     INDEX_PAGES,

@@ -21,8 +21,8 @@ from recto.book.sources.docusaurus.config import (
     read_versions,
 )
 from recto.book.sources.docusaurus.javascript import Unknown, Value
-from recto.book.sources.docusaurus.pages import DocsRules, Published, join
-from recto.book.sources.includes import DocusaurusIncludes, Includes, repository_of
+from recto.book.sources.docusaurus.pages import DocsRules, DocusaurusIncludes, Published, join
+from recto.book.sources.includes import Includes, repository_of
 from recto.book.sources.options import BookFile, UnreadableSite, check_url
 from recto.errors import ConfigurationError, InvalidArgument
 

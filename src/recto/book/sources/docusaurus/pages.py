@@ -6,16 +6,26 @@ import json
 import math
 import posixpath
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 from recto.book.parsing.formats import MARKDOWN, MDX, format_of
 from recto.book.parsing.frontmatter import load_mapping, split_front_matter, stated
+from recto.book.parsing.markdown.text import tag_end
 from recto.book.sources.directory import Navigation, SiteRules, Skipped, SourceFile, any_of, by_navigation
 from recto.book.sources.docusaurus.config import Docs, SidebarItem
+from recto.book.sources.includes import (
+    MARKDOWN_SUFFIXES,
+    Directive,
+    InCode,
+    code_ranges,
+    in_order,
+    line_start,
+    whole_line,
+)
 from recto.book.sources.options import BookFile
 from recto.types import Page
 
@@ -25,6 +35,20 @@ _NOT_ENCODED = ";/?:@&=+$,#-_.!~*'()"  # as encodeURI
 _CATEGORY_FILES = ("_category_.json", "_category_.yml", "_category_.yaml")
 _LARGEST_CATEGORY = 1 << 16
 _HEAD = 1 << 14  # bytes of a page that are searched for front matter
+_IMPORT = re.compile(
+    r"^[ \t]*import\s+(?P<name>\w+)\s+from\s+(?P<quote>['\"])(?P<path>[^'\"\n]+)(?P=quote);?[ \t]*$",
+    re.MULTILINE,
+)
+_RAW = re.compile(r"(?:!!raw-loader!(?P<loaded>[^?]+)(?:\?.*)?|(?P<queried>[^?!]+)\?raw)")
+_JSX = re.compile(r"<(?P<name>[A-Z][\w.]*|pre|code)(?=[\s/>])")
+_EXPRESSION = re.compile(
+    r"\s*\{\s*(?:require\(\s*['\"](?P<path>[^'\"\n]+)['\"]\s*\)|(?P<name>\w+)(?=[\s.}]))"
+)
+_ALONE = re.compile(r"^(?P<prefix>[ \t>]*)\{\s*(?P<name>\w+)\s*(?:\.[^\n{}]*)?\}[ \t]*$", re.MULTILINE)
+_ATTRIBUTE = re.compile(r"\b(language|className|title)=(?:\{\s*)?[\"']([^\"'\n]*)[\"']")
+_LONGEST_EXPRESSION = 4_000
+_MOST_IMPORTS = 200
+_SCRIPTS = ("", ".js", ".jsx", ".ts", ".tsx", ".mjs", ".json")
 
 
 def split_number(name: str) -> tuple[float, str]:
@@ -214,3 +238,99 @@ def _position(stated_position: object, name: str) -> float:
     if isinstance(stated_position, int | float) and not isinstance(stated_position, bool):
         return float(stated_position)
     return split_number(name)[0]
+
+
+class DocusaurusIncludes:
+    """Finds `<X />` for partials (`import X from './_x.mdx'`) and `{X}` for raw-loader imports."""
+
+    def __init__(self, site: Path) -> None:
+        self._site = site
+
+    def __call__(self, text: str, file: Path) -> Sequence[Directive]:
+        """Return the directives of a text."""
+        if "import" not in text and "raw-loader" not in text:
+            return ()
+        in_code = code_ranges(text)
+        imports = [found for found in _IMPORT.finditer(text) if not in_code(found.start())]
+        paths = {found["name"]: found["path"] for found in imports[:_MOST_IMPORTS]}
+        raw = {name: path for name in paths if (path := _raw_path(paths[name]))}
+        partials = {
+            name for name in paths if paths[name].endswith(MARKDOWN_SUFFIXES) and "!" not in paths[name]
+        }
+        if not partials and not raw and "raw-loader" not in text:
+            return ()
+        found = [(name, replace(one, path=paths[name])) for name, one in _partials(text, in_code, partials)]
+        if raw or "raw-loader" in text:
+            found += _raw_files(text, in_code, raw, partials)
+        shown = {name for name, _ in found}
+        lost = [name for name in raw if name not in shown and len(re.findall(rf"\b{name}\b", text)) > 1]
+        why, end = "shown in a way that is not understood", len(text)
+        unclear = [Directive(end, end, raw[name], reason=why) for name in lost]
+        return [self._placed(one, file) for one in (*in_order([one for _, one in found]), *unclear)]
+
+    def _placed(self, directive: Directive, file: Path) -> Directive:
+        base = self._site if directive.path.startswith("@site/") else file.parent
+        return replace(directive, path=directive.path.removeprefix("@site/"), bases=(base,))
+
+
+def _tags(text: str, in_code: InCode, wanted: Callable[[str], bool]) -> Iterator[tuple[re.Match[str], int]]:
+    """Yield tags outside code and tables, each with its end."""
+    for found in _JSX.finditer(text):
+        if not wanted(found["name"]) or in_code(found.start()):
+            continue
+        before = text[line_start(text, found.start()) : found.start()]
+        end = tag_end(text, found.end())
+        if end is not None and not before.count("`") % 2 and not before.lstrip().startswith("|"):
+            yield found, end
+
+
+def _partials(text: str, in_code: InCode, names: set[str]) -> Iterator[tuple[str, Directive]]:
+    for tag, end in _tags(text, in_code, names.__contains__):
+        if text[end - 2] == "/":
+            start, stop, prefix = whole_line(text, tag.start(), end)
+            yield tag["name"], Directive(start, stop, prefix=prefix or "", apart=prefix is None)
+
+
+def _raw_files(
+    text: str, in_code: InCode, raw: Mapping[str, str], partials: set[str]
+) -> Iterator[tuple[str, Directive]]:
+    """Yield `<CodeBlock>{X}</CodeBlock>`, also with `require`, and `{X}` alone on its line."""
+
+    def directive(start: int, end: int, path: str, info: str, prefix: str | None) -> Directive:
+        return Directive(
+            *(start, end, path),
+            suffixes=_SCRIPTS,
+            code=info,
+            prefix=prefix or "",
+            apart=prefix is None,
+            nested=False,
+            otherwise="",
+        )
+
+    for tag, end in _tags(text, in_code, lambda name: name not in partials):
+        shown = _EXPRESSION.match(text, end, end + _LONGEST_EXPRESSION)
+        path = (_raw_path(shown["path"] or "") or raw.get(shown["name"] or "", "")) if shown else ""
+        if not shown or not path:
+            continue
+        closing = f"</{tag['name']}>"
+        close = text.find(closing, shown.end(), shown.end() + _LONGEST_EXPRESSION)
+        if close >= 0:
+            start, stop, prefix = whole_line(text, tag.start(), close + len(closing))
+            info = _fence_info(text[tag.end() : end])
+            yield shown["name"] or "", directive(start, stop, path, info, prefix)
+    for found in _ALONE.finditer(text) if raw else ():
+        if found["name"] in raw and not in_code(found.start()):
+            yield found["name"], directive(*found.span(), raw[found["name"]], "", found["prefix"])
+
+
+def _raw_path(path: str) -> str:
+    found = _RAW.fullmatch(path)
+    return (found["loaded"] or found["queried"]) if found else ""
+
+
+def _fence_info(attributes: str) -> str:
+    """Return the info string of a fence, from the language and title attributes of a code block."""
+    found = dict(_ATTRIBUTE.findall(attributes))
+    named = re.search(r"language-([\w+-]+)", found.get("className", ""))
+    language = found.get("language") or (named[1] if named else "")
+    return f'{language} title="{found["title"]}"' if found.get("title") else language
