@@ -19,11 +19,15 @@ Count = Callable[[str], int]
 Cuts = Callable[[str, int, int], Sequence[int]]
 """Returns the positions between two ends of a text where it may be split."""
 
+VERSION = 5
+_NAMESPACE = uuid.UUID("6b2e3c86-4a4e-5a53-9d5b-6f0f5e6c7a10")
+_MIN_TOKENS = 32  # a model that reads less than this cannot be chunked for
+_MARGIN = 4  # tokens that joining blocks may add to the sum of their counts
+_SEPARATOR_TOKENS = 3  # a blank line between two blocks, rounded up
+_SAFE_SHARE = 0.75  # a sum of counts below this share of the model's limit cannot exceed the limit as a whole
+_CACHED_LENGTH = 300  # characters; headings repeat in the paths of their subsections, paragraphs do not
 _SENTENCE = re.compile(r"(?<=[.!?…。！？])[\"'”’)\]]*\s+")
 _WHOLE = re.compile(r"`[^`\n]+`|\$[^$\n]+\$")
-_WORD = re.compile(r"\s+")
-_LINE_END = re.compile("\n")
-_BLANK_LINE = re.compile(r"\n[ \t]*\n")
 _FENCE = re.compile(r"[ ]{0,3}(`{3,}|~{3,})")
 _SMALL_GLUE = 3  # characters of white space that `_SEPARATOR_TOKENS` covers
 _LARGEST_GLUE = 64
@@ -56,11 +60,19 @@ def split_block(block: Block, limit: int, count: Count) -> list[BlockPart]:
         tokens = count(block.text)
         if tokens <= limit:
             return [BlockPart(block.text, block.first, block.last, tokens)]
-    if block.kind == "table" and (divided := _table(block, limit, count)):
-        return divided
-    if block.kind == "code" and (divided := _fence(block, limit, count)):
-        return divided
-    return list(_divided(block, limit, count))
+    special = _split_table if block.kind == "table" else _split_fence if block.kind == "code" else None
+    return (special and special(block, limit, count)) or list(_divided(block, limit, count))
+
+
+def _after(pattern: str) -> Cuts:
+    """Return cuts after each match of a pattern."""
+    compiled = re.compile(pattern)
+    return lambda text, start, end: [
+        cut for found in compiled.finditer(text, start, end) if start < (cut := found.end()) < end
+    ]
+
+
+_blank_lines, _lines, _words = _after(r"\n[ \t]*\n"), _after("\n"), _after(r"\s+")
 
 
 def _levels(block: Block) -> list[Cuts]:
@@ -72,7 +84,7 @@ def _levels(block: Block) -> list[Cuts]:
     return [_blank_lines, _lines, _words, _characters]
 
 
-def _table(block: Block, limit: int, count: Count) -> list[BlockPart]:
+def _split_table(block: Block, limit: int, count: Count) -> list[BlockPart]:
     """Split a table between rows and repeat its header, unless the header takes most of the limit."""
     rows = block.text.split("\n", _TABLE_HEAD)
     if len(rows) <= _TABLE_HEAD:
@@ -81,7 +93,7 @@ def _table(block: Block, limit: int, count: Count) -> list[BlockPart]:
     return _repeating(block, "rows", head, rows[_TABLE_HEAD], "", limit, count)
 
 
-def _fence(block: Block, limit: int, count: Count) -> list[BlockPart]:
+def _split_fence(block: Block, limit: int, count: Count) -> list[BlockPart]:
     """Split code between lines into fences; an unclosed fence is split as text."""
     opening, _, rest = block.text.partition("\n")
     body, _, closing = rest.rpartition("\n")
@@ -100,10 +112,10 @@ def _repeating(
         return []
     before = head.count("\n")
     lines = tuple(block.source_line(before + number) for number in range(body.count("\n") + 1))
-    parts = list(_divided(Block(kind, body, lines[0], lines[-1], (), lines), limit - around, count))
+    inner = _divided(Block(kind, body, lines[0], lines[-1], (), lines), limit - around, count)
+    parts = [replace(part, tokens=part.tokens + around, repeated=head, closing=closing) for part in inner]
     if not parts:
         return []
-    parts = [replace(part, tokens=part.tokens + around, repeated=head, closing=closing) for part in parts]
     parts[0] = replace(parts[0], text=head + parts[0].text, first=block.first, repeated="")
     parts[-1] = replace(parts[-1], text=parts[-1].text + closing, last=block.last, closing="")
     return parts
@@ -168,52 +180,22 @@ def _coarse(cuts: Sequence[int], start: int, grain: int) -> Iterator[int]:
 
 def _inner(block: Block, numbers: Sequence[int]) -> Cuts:
     """Cut where nested blocks begin and end."""
-    starts = [0, *(found.end() for found in _LINE_END.finditer(block.text))]
+    starts = [0, *_lines(block.text, 0, len(block.text) + 1)]
     lines = block.lines or range(block.first, block.first + len(starts))
-    places = sorted(
-        {starts[place] for number in numbers if (place := bisect_left(lines, number)) < len(starts)}
-    )
-
-    def cuts(_: str, start: int, end: int) -> Sequence[int]:
-        return places[bisect_left(places, start + 1) : bisect_left(places, end)]
-
-    return cuts
-
-
-def _blank_lines(text: str, start: int, end: int) -> Sequence[int]:
-    return [found.end() for found in _BLANK_LINE.finditer(text, start, end) if found.end() < end]
-
-
-def _lines(text: str, start: int, end: int) -> Sequence[int]:
-    return [found.end() for found in _LINE_END.finditer(text, start, end) if found.end() < end]
+    found = {starts[place] for number in numbers if (place := bisect_left(lines, number)) < len(starts)}
+    places = sorted(found)
+    return lambda _, start, end: places[bisect_left(places, start + 1) : bisect_left(places, end)]
 
 
 def _sentences(text: str, start: int, end: int) -> Sequence[int]:
     """Cut after sentences, but not within inline code or math."""
     whole = [found.span() for found in _WHOLE.finditer(text, start, end)]
-    cuts = (found.end() for found in _SENTENCE.finditer(text, start, end) if found.end() < end)
-    return [
-        cut
-        for cut in cuts
-        if not ((place := bisect_left(whole, (cut, 0)) - 1) >= 0 and whole[place][1] > cut)
-    ]
-
-
-def _words(text: str, start: int, end: int) -> Sequence[int]:
-    return [found.end() for found in _WORD.finditer(text, start, end) if start < found.end() < end]
+    ends = (found.end() for found in _SENTENCE.finditer(text, start, end) if found.end() < end)
+    return [cut for cut in ends if (place := bisect_left(whole, (cut, 0))) == 0 or whole[place - 1][1] <= cut]
 
 
 def _characters(_: str, start: int, end: int) -> Sequence[int]:
     return range(start + _CHARACTERS_AT_A_TIME, end, _CHARACTERS_AT_A_TIME)
-
-
-VERSION = 5
-_NAMESPACE = uuid.UUID("6b2e3c86-4a4e-5a53-9d5b-6f0f5e6c7a10")
-_MIN_TOKENS = 32  # a model that reads less than this cannot be chunked for
-_MARGIN = 4  # tokens that joining blocks may add to the sum of their counts
-_SEPARATOR_TOKENS = 3  # a blank line between two blocks, rounded up
-_SAFE_SHARE = 0.75  # a sum of counts below this share of the model's limit cannot exceed the limit as a whole
-_CACHED_LENGTH = 300  # characters; headings repeat in the paths of their subsections, paragraphs do not
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recto.book.parsing.frontmatter import split_front_matter
-from recto.book.sources.globs import any_of, ignored
+from recto.book.sources.directory import any_of, ignored
 
 
 @pytest.mark.parametrize(
