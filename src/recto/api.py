@@ -49,8 +49,9 @@ _log = logging.getLogger("recto")
 def connect(collection: str | None = None, *, settings: Settings | None = None) -> Retriever:
     """Open a collection for searching.
 
-    `collection` defaults to COLLECTION_NAME, else to the sample book. `settings` defaults to the environment and `.env`.
-    Raises `RectoError` if the collection does not exist, is empty, or was indexed with another embedding model.
+    `collection` defaults to COLLECTION_NAME, else to the sample book. `settings` defaults to the environment
+    and `.env`. Raises `RectoError` if the collection does not exist, is empty, or was indexed with another
+    embedding model.
     """
     if collection is not None:
         check_collection_name(collection, "collection")
@@ -69,10 +70,9 @@ def index(
 ) -> IndexReport:
     """Index the book at a path or URL and return what was done.
 
-    Only text that is new to the collection is embedded. `dry_run` writes nothing and
-    returns the plan, with an `info` that has no generation; `rebuild` embeds
-    everything again. `collection` defaults to COLLECTION_NAME. Without either, the book gets the default names, so that
-    `connect()` and every entry point find it.
+    Only text that is new to the collection is embedded. `dry_run` writes nothing and returns the plan, with an
+    `info` that has no generation; `rebuild` embeds everything again. `collection` defaults to COLLECTION_NAME.
+    Without either, the book gets the default names, so that `connect()` and every entry point find it.
     """
     from recto.evaluation.calibration import calibrate
     from recto.indexing.indexer import IndexJob, IndexReport, index_book, plan_book
@@ -118,8 +118,8 @@ def evaluate(
 ) -> Run:
     """Ask the questions of a suite and return the run with its measures.
 
-    `suite` is a file (JSON, JSON Lines or CSV) or a `Suite`. `measures` are names such as `nDCG@10`; without any, the
-    default measures are computed.
+    `suite` is a file (JSON, JSON Lines or CSV) or a `Suite`. `measures` are names such as
+    `nDCG@10`; without any, the default measures are computed.
     """
     from recto.evaluation.measures import DEFAULT_MEASURES, parse_measure
     from recto.evaluation.runs import Options, run_suite
@@ -197,7 +197,7 @@ def open_embedder(settings: Settings, notify: Notify, *, single_query: bool = Fa
 
 
 def open_store(settings: Settings, notify: Notify, *, close_at_exit: bool = False) -> Store:
-    """Return the store that the settings name; `close_at_exit` leaves closing it to the end of the process."""
+    """Return the store that the settings name; `close_at_exit` closes it when the process ends."""
     return plugins.open_store(replace(settings, close_at_exit=close_at_exit), notify)
 
 

@@ -23,7 +23,7 @@ _CRAWLING = ("max_pages", "delay", "allow_private")
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
-    """Facts about a book that its configuration may not state, and limits for crawling; None selects the default."""
+    """What a book's configuration may not state, and limits for crawling; None selects the default."""
 
     site_url: str | None = None
     route_base_path: str | None = None
