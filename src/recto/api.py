@@ -72,7 +72,8 @@ def index(
 
     Only text that is new to the collection is embedded. `dry_run` writes nothing and returns the plan, with
     an `info` that has no generation; `rebuild` embeds everything again. `collection` defaults to
-    COLLECTION_NAME. Without either, the book gets the default names, so that `connect()` and every entry point find it.
+    COLLECTION_NAME. Without either, the book gets the default names, so that `connect()` and every entry
+    point find it.
     """
     from recto.evaluation.calibration import calibrate
     from recto.indexing.indexer import IndexJob, IndexReport, index_book, plan_book
