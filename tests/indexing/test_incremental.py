@@ -17,7 +17,7 @@ from recto.indexing.planner import PageState, Plan
 from recto.protocols import Embedder, Store
 from recto.search.retriever import Retriever
 from recto.types import Chunk, EmbedderFingerprint, Failure, Fingerprint, IndexInfo, Page, Vector
-from tests.conformance.test_store import made
+from tests.conformance.test_store import open_store
 from tests.counting import Counting
 
 NAME = "garden"
@@ -25,7 +25,7 @@ NAME = "garden"
 
 @pytest.fixture(params=["edge", "server"])
 def store(request: pytest.FixtureRequest, home: Path) -> Iterator[Store]:
-    with made(request.param, home) as store:
+    with open_store(request.param, home) as store:
         yield store
 
 
@@ -94,7 +94,7 @@ def states(plan: Plan) -> dict[str, PageState]:
 
 def assert_as_if_new(desk: Desk, embedder: Embedder, tmp_path: Path) -> None:
     """The index is what a first run on the same book would have made, vectors included."""
-    with made("edge", tmp_path / "fresh") as fresh:
+    with open_store("edge", tmp_path / "fresh") as fresh:
         index_book(IndexJob(Book(desk.root), embedder), fresh, NAME, journal=tmp_path / "fresh" / "journal")
         index = fresh.open(NAME)
         expected = {chunk.id: chunk for chunk in index.scroll()}
