@@ -70,9 +70,7 @@ class EdgeIndex:
         self, vector: Vector, limit: int, filters: Filters = NO_FILTERS, min_score: float | None = None
     ) -> list[Hit]:
         """Return the nearest chunks, best first."""
-        with engine_errors("searching"):
-            found = self._shard.query(query_request(vector, limit, filters, min_score, self._params))
-            return self._hits([self._complete(found, vector, limit, filters, min_score)])[0]
+        return self.query_batch([vector], limit, filters, min_score)[0]
 
     def query_batch(
         self,

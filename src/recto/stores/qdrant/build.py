@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import zlib
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -39,27 +37,10 @@ LEXICON_TOO_LARGE = (
 )
 _BATCH_POINTS = 128
 _BATCH_BYTES = 8 << 20  # servers reject requests above 32 MB, and retries of smaller ones are cheaper
-_BYTES_PER_NUMBER = 12
 _MAX_LEXICON = 2 << 20  # bytes; every reader loads it with the collection's configuration
 _SAMPLES = 8
 _PAGE = 1000
 _SAME_SCORE = 0.999
-
-
-@dataclass(frozen=True, slots=True)
-class _Point:
-    """A point to be written."""
-
-    id: Any
-    payload: Payload
-    dense: Vector
-    lexical: SparseVector | None = None
-
-    @property
-    def size(self) -> int:
-        """The approximate size in a request, in bytes."""
-        numbers = len(self.dense) + (2 * len(self.lexical.indices) if self.lexical else 0)
-        return len(json.dumps(self.payload)) + _BYTES_PER_NUMBER * numbers
 
 
 class ServerBuild:
@@ -121,7 +102,7 @@ class ServerBuild:
         check_vectors(chunks, vectors, self._embedder.dim)
         terms: Sequence[SparseVector | None] = lexical if lexical is not None else [None] * len(chunks)
         rows = zip(chunks, vectors, terms, strict=True)
-        self._upsert([_Point(chunk.id, to_payload(chunk), dense, sparse) for chunk, dense, sparse in rows])
+        self._upsert([_point(chunk.id, to_payload(chunk), dense, sparse) for chunk, dense, sparse in rows])
         self._ids.update(chunk.id for chunk in chunks)
         if chunks and len(self._samples) < _SAMPLES:
             self._samples.append((chunks[0].id, vectors[0]))
@@ -156,12 +137,11 @@ class ServerBuild:
         warnings = (LEXICON_TOO_LARGE,) if encoded == "" else ()
         return IndexInfo(self._name, self._target, counted, fingerprint, warnings, self._embedder.dim)
 
-    def _upsert(self, points: Sequence[_Point]) -> None:
+    def _upsert(self, points: Sequence[models.PointStruct]) -> None:
         for batch in _batches(points):
-            self._upsert_batch(_point_structs(batch))
-
-    def _upsert_batch(self, points: list[models.PointStruct]) -> None:
-        self._connection.write(lambda client: client.upsert(self._target, points, wait=True))
+            self._connection.write(
+                lambda client, batch=batch: client.upsert(self._target, batch, wait=True)  # type: ignore[misc]
+            )
 
     def _delete_stale(self) -> None:
         """Delete the chunks that were neither added nor kept."""
@@ -186,7 +166,7 @@ class ServerBuild:
             lambda client: client.retrieve(self._target, ids, with_payload=True, with_vectors=[""])
         )
         self._upsert(
-            [_Point(record.id, record.payload or {}, dense_vector(record.vector)) for record in records]
+            [_point(record.id, record.payload or {}, dense_vector(record.vector)) for record in records]
         )
         self._connection.write(lambda client: client.delete(self._target, points_selector=ids, wait=True))
 
@@ -284,24 +264,24 @@ def _quantization(name: str) -> models.ScalarQuantization | models.BinaryQuantiz
     return None
 
 
-def _point_structs(batch: Sequence[_Point]) -> list[models.PointStruct]:
+def _point(
+    id: Any, payload: Payload, dense: Vector, lexical: SparseVector | None = None
+) -> models.PointStruct:
     from qdrant_client import models
 
-    def vectors(point: _Point) -> Any:
-        if point.lexical is None:
-            return point.dense
-        sparse = models.SparseVector(indices=list(point.lexical.indices), values=list(point.lexical.values))
-        return {"": point.dense, LEXICAL: sparse}
-
-    return [models.PointStruct(id=point.id, vector=vectors(point), payload=point.payload) for point in batch]
+    vector: Any = dense
+    if lexical is not None:
+        sparse = models.SparseVector(indices=list(lexical.indices), values=list(lexical.values))
+        vector = {"": dense, LEXICAL: sparse}
+    return models.PointStruct(id=id, vector=vector, payload=payload)
 
 
-def _batches(points: Sequence[_Point]) -> Iterator[list[_Point]]:
+def _batches(points: Sequence[models.PointStruct]) -> Iterator[list[models.PointStruct]]:
     """Group points so that no request is too large."""
-    batch: list[_Point] = []
+    batch: list[models.PointStruct] = []
     total = 0
     for point in points:
-        size = point.size
+        size = len(point.model_dump_json())
         if batch and (len(batch) >= _BATCH_POINTS or total + size > _BATCH_BYTES):
             yield batch
             batch, total = [], 0
