@@ -61,7 +61,7 @@ def test_refused_addresses(home: Path, site: SiteDouble) -> None:
     assert site.asked.total() == 0, "nothing was requested"
     done = recto(home, "index", "ftp://example.org/book", "--collection", "bees")
     assert done.returncode == 4
-    assert "ftp:// is not read" in done.stderr
+    assert "There is no source for ftp" in done.stderr
     done = recto(home, "index", refused_url(), *FLAGS)
     assert done.returncode == 3
     assert "cannot be read" in done.stderr

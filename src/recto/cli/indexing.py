@@ -15,7 +15,7 @@ from recto.api import open_embedder, open_store
 from recto.book.parsing.formats import page_suffixes
 from recto.book.sources.tree import SKIPPED
 from recto.cli.output import one_line, plural
-from recto.cli.runner import notify, warn
+from recto.cli.runner import close_later, notify, warn
 from recto.errors import InvalidArgument
 from recto.evaluation.calibration import calibrate
 from recto.indexing.indexer import (
@@ -67,7 +67,8 @@ class IndexRunner:
         self._rebuild = rebuild
         self._journal = self.settings.home / "journal"
         self._embedder = open_embedder(self.settings, notify)
-        self._store = open_store(self.settings, notify)
+        self._store = open_store(self.settings, notify, close_at_exit=True)
+        close_later(self._embedder, self._store)
 
     def plan(self, source: Source) -> tuple[Plan, CostEstimate | None]:
         """Return what a run would do and, if the embedder is metered, what it would cost."""

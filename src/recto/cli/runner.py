@@ -17,6 +17,7 @@ from recto.errors import ErrorKind, InvalidArgument, RectoError, StorageError
 from recto.settings import QUERY_COLLECTION, check_collection_name, load_settings
 
 if TYPE_CHECKING:
+    from recto.protocols import Embedder, Store
     from recto.search.retriever import Retriever
     from recto.types import SearchResponse
 
@@ -76,6 +77,12 @@ def connect(
         single_query=single_query,
         close_at_exit=True,
     )
+
+
+def close_later(*parts: Embedder | Store) -> None:
+    """Close embedders and stores at the end of the command."""
+    for part in parts:
+        click.get_current_context().call_on_close(part.close)
 
 
 def print_results(response: SearchResponse, text: str) -> Exit:

@@ -12,7 +12,7 @@ import click
 
 from recto.cli import options
 from recto.cli.output import plural, to_json
-from recto.cli.runner import Exit, notify, warn
+from recto.cli.runner import Exit, close_later, notify, warn
 from recto.errors import InvalidArgument, RectoError
 from recto.protocols import Preparable, Rollback, Store
 from recto.settings import QUERY_COLLECTION, Settings, load_settings
@@ -104,6 +104,7 @@ def parity(suite: Path | None, collection: str | None, top_k: int, as_json: bool
     questions = load_suite(suite) if suite else documented_suite()
     settings, name = _server_settings(collection)
     embedder = open_embedder(settings, notify)
+    close_later(embedder)
     left = _open_store(replace(settings, store="edge")).open(name)
     right = _open_store(settings).open(name)
     for index in (left, right):
@@ -146,7 +147,9 @@ def prepare(collection: str | None) -> Exit:
 def _open_store(settings: Settings) -> Store:
     from recto.api import open_store
 
-    return open_store(settings, notify)
+    store = open_store(settings, notify, close_at_exit=True)
+    close_later(store)
+    return store
 
 
 def _server_settings(collection: str | None) -> tuple[Settings, str]:
