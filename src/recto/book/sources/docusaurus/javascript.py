@@ -86,6 +86,11 @@ class Value:
         return self.data is None or self.data is UNDEFINED
 
     @property
+    def simple(self) -> bool:
+        """Whether the value is known, and neither a list nor an object."""
+        return not isinstance(self.data, Unknown | tuple | Mapping)
+
+    @property
     def truth(self) -> bool | None:
         """Whether the value is truthy; None if that is unknown."""
         if isinstance(self.data, Unknown):
@@ -236,24 +241,24 @@ class _Evaluator:
         return self._value(result) if result else unknown(_source(function))
 
     def _value(self, node: Node | None) -> Value:
+        """Evaluate an expression with the method for its type; None means that it cannot be evaluated."""
         if node is None or node.is_missing:
             return unknown("")
         self._count_values(1)
-        if self._depth >= _MAX_DEPTH:
-            return unknown(_source(node))
-        self._depth += 1
-        try:
-            return self._evaluated(node)
-        finally:
-            self._depth -= 1
-
-    def _evaluated(self, node: Node) -> Value:
         if node.type in _CONSTANTS:
             return Value(_CONSTANTS[node.type])
-        if node.type in _TRANSPARENT:
-            return self._value(_first(node))
-        evaluate = getattr(self, f"_eval_{node.type}", None)
-        return evaluate(node) if evaluate else unknown(_source(node))
+        value = None
+        if self._depth < _MAX_DEPTH:
+            self._depth += 1
+            try:
+                evaluate = getattr(self, f"_eval_{node.type}", None)
+                if node.type in _TRANSPARENT:
+                    value = self._value(_first(node))
+                elif evaluate is not None:
+                    value = evaluate(node)
+            finally:
+                self._depth -= 1
+        return unknown(_source(node)) if value is None else value
 
     def _child(self, node: Node, name: str) -> Value:
         return self._value(_field(node, name))
@@ -266,12 +271,12 @@ class _Evaluator:
     def _eval_string(self, node: Node) -> Value:
         return Value(_unquoted(node))
 
-    def _eval_number(self, node: Node) -> Value:
+    def _eval_number(self, node: Node) -> Value | None:
         digits = _source(node).replace("_", "").removesuffix("n")
         try:
             return Value(float(int(digits, 0)) if digits[:2].lower() in ("0x", "0b", "0o") else float(digits))
         except (ValueError, OverflowError):
-            return unknown(_source(node))
+            return None
 
     def _eval_identifier(self, node: Node) -> Value:
         name = _source(node)
@@ -279,43 +284,41 @@ class _Evaluator:
             return Value(".")
         if name not in self._known:
             self._known[name] = unknown(name)  # for names that refer to themselves
-            self._known[name] = self._declared(name)
+            self._known[name] = self._declared(name) or unknown(name)
         return self._known[name]
 
-    def _declared(self, name: str) -> Value:
-        if name in self._changed:
-            return unknown(name)
-        if name in self._imports:
+    def _declared(self, name: str) -> Value | None:
+        if name in self._imports and name not in self._changed:
             path, key = self._imports[name]
-            found = self._json(path, name) if path.endswith(".json") else unknown(name)
-            return found.get(key) if key else found
-        if name not in self._names:
-            return unknown(name)
+            found = self._json(path) if path.endswith(".json") else None
+            return found.get(key) if found and key else found
+        if name not in self._names or name in self._changed:
+            return None
         value = self._value(self._names[name])
         if name in self._changed_members and isinstance(value.data, Mapping):
             changed = {key: unknown(f"{name}.{key} = …") for key in self._changed_members[name]}
             return replace(value, data={**value.data, **changed})
         return value
 
-    def _json(self, path: str, source: str) -> Value:
+    def _json(self, path: str) -> Value | None:
         try:
-            return from_json(self._load(path)) if path.startswith(".") else unknown(source)
+            return from_json(self._load(path)) if path.startswith(".") else None
         except LookupError:
-            return unknown(source)
+            return None
 
-    def _eval_template_string(self, node: Node) -> Value:
+    def _eval_template_string(self, node: Node) -> Value | None:
         text, environment, position = "", False, node.start_byte + 1
         for part in _children(node):
             if part.type != "template_substitution":
                 continue
             value = self._value(_first(part))
-            if not _is_simple(value):
-                return unknown(_source(node))
+            if not value.simple:
+                return None
             text += _slice(node, position, part.start_byte) + to_text(value.data)
             environment |= value.environment
             position = part.end_byte
         text += _slice(node, position, node.end_byte - 1)
-        return Value(text, environment) if len(text) <= _MAX_TEXT else unknown(_source(node))
+        return Value(text, environment) if len(text) <= _MAX_TEXT else None
 
     def _eval_array(self, node: Node) -> Value:
         items: list[Value] = []
@@ -369,27 +372,27 @@ class _Evaluator:
             name = _source(key)
         return name, self._child(node, "value") if node.type == "pair" else unknown(_source(node))
 
-    def _eval_member_expression(self, node: Node) -> Value:
+    def _eval_member_expression(self, node: Node) -> Value | None:
         return self._get(node, _source(_field(node, "property")))
 
-    def _eval_subscript_expression(self, node: Node) -> Value:
+    def _eval_subscript_expression(self, node: Node) -> Value | None:
         key = self._child(node, "index").data
-        return self._get(node, to_text(key)) if isinstance(key, str | float) else unknown(_source(node))
+        return self._get(node, to_text(key)) if isinstance(key, str | float) else None
 
-    def _get(self, node: Node, key: str) -> Value:
+    def _get(self, node: Node, key: str) -> Value | None:
         owner = _field(node, "object")
         if _compact(owner).replace("?.", ".") == "process.env":
             return Value("production") if key == "NODE_ENV" else Value(UNDEFINED, environment=True)
         found = self._value(owner).get(key)
-        return unknown(_source(node)) if isinstance(found.data, Unknown) else found
+        return None if isinstance(found.data, Unknown) else found
 
-    def _eval_unary_expression(self, node: Node) -> Value:
+    def _eval_unary_expression(self, node: Node) -> Value | None:
         operator, value = _source(_field(node, "operator")), self._child(node, "argument")
         if operator == "!" and value.truth is not None:
             return Value(not value.truth, value.environment)
         if operator in ("+", "-") and isinstance(value.data, float):
             return replace(value, data=-value.data if operator == "-" else value.data)
-        return unknown(_source(node))
+        return None
 
     def _eval_binary_expression(self, node: Node) -> Value:
         """Evaluate a chain of operators such as `a + b + c` without recursion."""
@@ -398,54 +401,48 @@ class _Evaluator:
             chain.append(left)
         value = self._value(left)
         for part in reversed(chain):
-            value = _combined(value, self._child(part, "right"), part)
+            operator, right = _source(_field(part, "operator")), self._child(part, "right")
+            value = _combined(operator, value, right) or unknown(_source(part))
         return value
 
-    def _eval_ternary_expression(self, node: Node) -> Value:
+    def _eval_ternary_expression(self, node: Node) -> Value | None:
         condition = self._child(node, "condition")
         if condition.truth is None:
-            return unknown(_source(node))
+            return None
         chosen = self._child(node, "consequence" if condition.truth else "alternative")
         return chosen.depending(condition.environment)
 
-    def _eval_call_expression(self, node: Node) -> Value:
+    def _eval_call_expression(self, node: Node) -> Value | None:
         """Evaluate the calls that name files."""
         callee, arguments = _compact(_field(node, "function")), _field(node, "arguments")
         if callee not in ("require", "require.resolve", "path.join", "path.resolve") or not arguments:
-            return unknown(_source(node))
+            return None
         given = [self._value(child).data for child in _children(arguments)]
         words = [data for data in given if isinstance(data, str)]
         if not words or len(words) < len(given):
-            return unknown(_source(node))
+            return None
         if callee == "require":
-            return self._json(words[0], _source(node))
+            return self._json(words[0])
         return Value(words[0] if callee == "require.resolve" else "/".join(words))
 
 
-def _combined(left: Value, right: Value, node: Node) -> Value:
-    """Apply a logical operator, a comparison or a concatenation; any other result is unknown."""
-    operator = _source(_field(node, "operator"))
+def _combined(operator: str, left: Value, right: Value) -> Value | None:
+    """Apply a logical operator, a comparison or a concatenation; return None for any other."""
     if operator in ("&&", "||", "??"):
         if isinstance(left.data, Unknown):
-            return unknown(_source(node))
+            return None
         keep = not left.missing if operator == "??" else left.truth == (operator == "||")
         return left if keep else right.depending(left.environment)
-    environment = left.environment or right.environment
-    a, b = left.data, right.data
-    if not _is_simple(left) or not _is_simple(right):
-        return unknown(_source(node))
+    if not left.simple or not right.simple:
+        return None
+    environment, a, b = left.environment or right.environment, left.data, right.data
     if operator in ("===", "!==", "==", "!="):
         same = a == b and isinstance(a, bool) == isinstance(b, bool)
         same = same or (len(operator) == 2 and left.missing and right.missing)
         return Value(same == (operator[0] == "="), environment)
-    if operator == "+" and (isinstance(a, str) or isinstance(b, str)):
-        joined = to_text(a) + to_text(b)
-        return Value(joined, environment) if len(joined) <= _MAX_TEXT else unknown(_source(node))
-    return unknown(_source(node))
-
-
-def _is_simple(value: Value) -> bool:
-    return not isinstance(value.data, Unknown | tuple | Mapping)
+    joined = to_text(a) + to_text(b)
+    is_text = operator == "+" and (isinstance(a, str) or isinstance(b, str))
+    return Value(joined, environment) if is_text and len(joined) <= _MAX_TEXT else None
 
 
 def _children(node: Node) -> Iterator[Node]:
