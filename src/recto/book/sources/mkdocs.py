@@ -30,15 +30,13 @@ from recto.book.sources.includes import (
     MkDocsIncludes,
     repository_of,
 )
-from recto.book.sources.options import BookFile, UnreadableSite, check_url
+from recto.book.sources.options import PLAIN, BookFile, UnreadableSite, check_url, read_config
 from recto.types import Page
 
 CONFIG_FILES = ("mkdocs.yml", "mkdocs.yaml")
 _ALWAYS_IGNORED = (".*", "/templates/")
-_LARGEST = 1 << 20  # bytes; far more than any configuration has
 _MOST_PARENTS = 10
 _DEEPEST = 50
-_PLAIN = "Give the directory of the pages itself."
 _INCLUDING = {
     BRACES: ("markdown_include.include", "markdown_include", "mdx_include"),
     VARIANTS: ("markdown_include_variants",),
@@ -77,7 +75,7 @@ class MkDocsSite(SiteRules):
         below = "" if path == self.directory else path.relative_to(self.root).as_posix().removeprefix(".")
         bounds = bounds_of(self.directory, self.root)
         if bounds is None:
-            raise UnreadableSite(f"docs_dir is outside the project: {self.root}", hint=_PLAIN)
+            raise UnreadableSite(f"docs_dir is outside the project: {self.root}", hint=PLAIN)
         return [PageDirectory(self.root, self, below, bounds=bounds, includes=self._includes())]
 
     def _includes(self) -> Includes:
@@ -139,14 +137,9 @@ class MkDocsSite(SiteRules):
 def _load(file: Path, bounds: Path, depth: int = 0) -> dict[str, Any]:
     """Load a configuration and those that it inherits from in its directory."""
     try:
-        if file.stat().st_size > _LARGEST:
-            raise UnreadableSite(f"{file.name} is larger than {_LARGEST >> 20} MiB", hint=_PLAIN)
-        values = load_yaml(file.read_bytes().decode("utf-8"))
-    except (OSError, ValueError) as error:
-        raise UnreadableSite(
-            f"{file.name} cannot be read: {str(error)[:200]}",
-            hint="Repair it, or give the directory of the pages itself.",
-        ) from error
+        values = load_yaml(read_config(file))
+    except ValueError as error:
+        raise UnreadableSite(f"{file.name} cannot be read: {str(error)[:200]}", hint=PLAIN) from error
     parent = values.pop("INHERIT", None)
     if not isinstance(parent, str):
         return values

@@ -13,6 +13,8 @@ from recto._util.text import ROOT_MODULE, module_keys, nearest
 from recto.errors import ConfigurationError, InvalidOption
 
 BOOK_FILE = "recto.toml"
+PLAIN = "Give the directory of the pages itself; --site-url says where they are published."
+_LARGEST_CONFIG = 1 << 20  # bytes; far more than any configuration has
 LOCAL_ADDRESS = "local://docs/docs"
 INDEX_PAGES = frozenset({"index", "readme"})
 _GENERIC_NAMES = frozenset({"docs", "doc", "book", "content", "src", "site", "website", "pages"})
@@ -20,6 +22,17 @@ _GENERIC_NAMES = frozenset({"docs", "doc", "book", "content", "src", "site", "we
 
 class UnreadableSite(ConfigurationError):
     """The site's configuration cannot be used; its pages can still be read as a plain tree."""
+
+
+def read_config(file: Path) -> str:
+    """Return the text of a site's configuration file; raise `UnreadableSite` if it cannot be read."""
+    try:
+        if file.stat().st_size <= _LARGEST_CONFIG:
+            return file.read_bytes().decode("utf-8", "replace")
+        reason = f"it is larger than {_LARGEST_CONFIG >> 20} MiB"
+    except OSError as error:
+        reason = error.strerror or str(error)
+    raise UnreadableSite(f"{file.name} cannot be read: {reason}", hint=PLAIN)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,6 @@ from recto.book.sources.docusaurus.config import (
     CONFIG_FILES,
     CURRENT,
     DEFAULT_ID,
-    PLAIN,
     Docs,
     DocusaurusConfig,
     SidebarItem,
@@ -23,7 +22,7 @@ from recto.book.sources.docusaurus.config import (
 from recto.book.sources.docusaurus.javascript import Unknown, Value
 from recto.book.sources.docusaurus.pages import DocsRules, DocusaurusIncludes, Published, join
 from recto.book.sources.includes import Includes, repository_of
-from recto.book.sources.options import BookFile, UnreadableSite, check_url
+from recto.book.sources.options import PLAIN, BookFile, UnreadableSite, check_url
 from recto.errors import ConfigurationError, InvalidArgument
 
 __all__ = ["CONFIG_FILES", "DocusaurusSite"]

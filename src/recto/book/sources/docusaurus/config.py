@@ -6,26 +6,24 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from recto.book.sources.docusaurus.javascript import (
     UNDEFINED,
-    Load,
     Unknown,
     Value,
     from_json,
     read_exported,
     to_text,
 )
-from recto.book.sources.options import SiteOptions, UnreadableSite
+from recto.book.sources.options import PLAIN, SiteOptions, UnreadableSite, read_config
 from recto.errors import ConfigurationError
 
 CONFIG_FILES = tuple(f"docusaurus.config.{suffix}" for suffix in ("js", "ts", "mjs", "cjs", "mts", "cts"))
 DEFAULT_ID = "default"
 CURRENT = "current"
-PLAIN = "Give the directory of the pages itself; --site-url says where they are published."
-_LARGEST = 1 << 20  # bytes; far more than any configuration has
 _DEEPEST = 20  # categories in categories
 _INCLUDE = ("**/*.{md,mdx}",)
 _EXCLUDE = ("**/_*.{js,jsx,ts,tsx,md,mdx}", "**/_*/**", "**/*.test.{js,jsx,ts,tsx}", "**/__tests__/**")
@@ -64,14 +62,7 @@ class DocusaurusConfig:
         self.file = file
         self.notes: list[str] = []
         self._options = options
-        try:
-            if file.stat().st_size > _LARGEST:
-                raise UnreadableSite(f"{file.name} is larger than {_LARGEST >> 20} MiB", hint=PLAIN)
-            source = file.read_bytes().decode("utf-8", "replace")
-        except OSError as error:
-            reason = error.strerror or error
-            raise UnreadableSite(f"{file.name} cannot be read: {reason}", hint=PLAIN) from error
-        self.root = read_exported(source, _json_loader(file.parent.resolve()))
+        self.root = read_exported(read_config(file), partial(_load_json, file.parent.resolve()))
         if not isinstance(self.root.data, Mapping):
             written = self.root.data.source if isinstance(self.root.data, Unknown) else "nothing"
             raise UnreadableSite(
@@ -200,20 +191,15 @@ class DocusaurusConfig:
         )
 
 
-def _json_loader(directory: Path) -> Load:
-    """Return a function that loads JSON files in a directory."""
-
-    def load(path: str) -> Any:
-        try:
-            file = (directory / path).resolve()
-            inside = file.is_relative_to(directory) and file.is_file()
-            if inside and file.stat().st_size <= _LARGEST:
-                return json.loads(file.read_text("utf-8"))
-        except (OSError, ValueError, RecursionError) as error:
-            raise LookupError(path) from error
-        raise LookupError(path)
-
-    return load
+def _load_json(directory: Path, path: str) -> Any:
+    """Load a JSON file in a directory; raise LookupError if that is not possible."""
+    try:
+        file = (directory / path).resolve()
+        if file.is_relative_to(directory):
+            return json.loads(read_config(file))
+    except (OSError, UnreadableSite, ValueError, RecursionError) as error:
+        raise LookupError(path) from error
+    raise LookupError(path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,13 +297,13 @@ class SidebarItem:
 def read_sidebars(file: Path, bounds: Path) -> list[SidebarItem] | None:
     """Read a sidebar file without running it; return None if that is not possible."""
     try:
-        if not file.resolve().is_relative_to(bounds) or file.stat().st_size > _LARGEST:
+        if not file.resolve().is_relative_to(bounds):
             return None
-        text = file.read_bytes().decode("utf-8")
+        text = read_config(file)
         no_imports: dict[str, Any] = {}
         is_json = file.suffix == ".json"
         value = from_json(json.loads(text)) if is_json else read_exported(text, no_imports.__getitem__)
-    except (OSError, ValueError, RecursionError):
+    except (OSError, UnreadableSite, ValueError, RecursionError):
         return None
     if not isinstance(value.data, Mapping):
         return None

@@ -25,9 +25,9 @@ _DELAY = re.compile(r"\d{1,6}(?:\.\d{1,6})?")
 
 @dataclass(frozen=True, slots=True)
 class Robots:
-    """The rules for one agent; a rule is (allowed, pattern)."""
+    """The rules for one agent; a rule is the length of its pattern, whether it allows, and the pattern."""
 
-    rules: tuple[tuple[bool, str], ...] = ()
+    rules: tuple[tuple[int, bool, re.Pattern[str]], ...] = ()
     delay: float = 0.0
     sitemaps: tuple[str, ...] = ()
 
@@ -35,7 +35,7 @@ class Robots:
         """Return whether a URL may be fetched: the longest matching pattern wins, then `allow`."""
         parts = urlsplit(url)
         path = _normalised((parts.path or "/") + (f"?{parts.query}" if parts.query else ""))
-        matching = [(len(pattern), allowed) for allowed, pattern in self.rules if _matches(pattern, path)]
+        matching = [(length, allowed) for length, allowed, pattern in self.rules if pattern.match(path)]
         return max(matching)[1] if matching else True
 
 
@@ -61,7 +61,7 @@ def read_robots(fetcher: Fetcher, host: str) -> Robots:
 
 def parse_robots(text: str, agent: str) -> Robots:
     """Return the rules of an agent, else those for all agents."""
-    rules: dict[str, list[tuple[bool, str]]] = {}
+    rules: dict[str, list[tuple[int, bool, re.Pattern[str]]]] = {}
     delays: dict[str, float] = {}
     sitemaps: list[str] = []
     named: list[str] = []
@@ -80,7 +80,7 @@ def parse_robots(text: str, agent: str) -> Robots:
             in_rules = True
             for name in named:
                 if value and len(rules[name]) < _MOST_RULES:
-                    rules[name].append((key == "allow", _normalised(value)))
+                    rules[name].append((len(_normalised(value)), key == "allow", _pattern(value)))
         elif key == "crawl-delay":
             in_rules = True
             delays |= dict.fromkeys(named, float(value) if _DELAY.fullmatch(value) else 0.0)
@@ -95,23 +95,13 @@ def _normalised(path: str) -> str:
     return quote(unquote(path, errors="surrogateescape"), safe="/*$?&=:@!,;~+'()%", errors="surrogateescape")
 
 
-def _matches(pattern: str, path: str) -> bool:
-    """Return whether a pattern matches the start of a path; `*` is any text, `$` the end.
-
-    It searches the parts one by one: a regular expression takes exponential time for a hostile pattern.
-    """
-    first, *others = pattern.removesuffix("$").split("*")
-    if not path.startswith(first):
-        return False
-    ends, place = pattern.endswith("$"), len(first)
-    if not others:
-        return not ends or path == first
-    for part in others[:-1] if ends else others:
-        found = path.find(part, place)
-        if found < 0:
-            return False
-        place = found + len(part)
-    return not ends or (path.endswith(others[-1]) and len(path) - len(others[-1]) >= place)
+def _pattern(rule: str) -> re.Pattern[str]:
+    """Translate a rule: `*` is any text, `$` the end. Atomic groups keep a hostile one from backtracking."""
+    rule = _normalised(rule)
+    first, *others = map(re.escape, rule.removesuffix("$").split("*"))
+    last = f".*{others.pop()}" if rule.endswith("$") and others else ""
+    end = r"\Z" if rule.endswith("$") else ""
+    return re.compile(first + "".join(f"(?>.*?{part})" for part in others) + last + end, re.DOTALL)
 
 
 _XML = frozenset({"application/xml", "text/xml", "application/rss+xml", "text/plain"})
