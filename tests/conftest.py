@@ -16,7 +16,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from recto._util.files import WriterLock
-from recto.api import index_sample, open_embedder, open_store
+from recto.api import index_sample, open_store
 from recto.book.parsing.formats import formats, reader_version
 from recto.book.sources.tree import open_book
 from recto.evaluation.calibration import calibrate
@@ -28,6 +28,7 @@ from recto.stores.edge.store import EdgeStore
 from tests.doubles.cohere import CohereDouble
 from tests.doubles.qdrant import QdrantDouble
 from tests.library import write_library
+from tests.shared_embedder import shared_embedder
 
 if (
     signal.getsignal(signal.SIGINT) is signal.SIG_IGN
@@ -76,9 +77,15 @@ def shared_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def embedder(shared_home: Path) -> Embedder:
+def real_embedder(shared_home: Path) -> Embedder:
     """In fp32, whose numbers are the same to the sixth digit on every machine and in batches of any size."""
-    return open_embedder(Settings("local", "edge", shared_home, threads=2, precision="fp32"), print)
+    return shared_embedder(SHARED, 2, "fp32").real
+
+
+@pytest.fixture(scope="session")
+def embedder(real_embedder: Embedder) -> Embedder:
+    """The real embedder, which remembers what it embedded."""
+    return shared_embedder(SHARED, 2, "fp32")
 
 
 def index_key() -> str:

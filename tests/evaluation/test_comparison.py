@@ -204,21 +204,25 @@ def test_equal_runs_fail_at_most_in_one_of_twenty(share: float) -> None:
     assert frequency(lambda numbers: swapped(numbers, suite_of(numbers), share)) <= 0.05
 
 
+@pytest.mark.slow
 def test_five_points_lost_are_caught() -> None:
     """Every twentieth question is lost and none is won."""
     assert frequency(lambda numbers: flipped(numbers, suite_of(numbers), 0.05, 0.0)) >= 0.9
 
 
+@pytest.mark.slow
 def test_five_points_lost_in_noise_are_caught_as_often_as_an_exact_test_can() -> None:
     """Document the power of the gate when twice as many questions change as are lost on balance."""
     power = frequency(lambda numbers: flipped(numbers, suite_of(numbers), 0.075, 0.025))
     assert 0.5 <= power <= 0.9
 
 
+@pytest.mark.slow
 def test_ten_points_lost_in_noise_are_caught() -> None:
     assert frequency(lambda numbers: flipped(numbers, suite_of(numbers), 0.125, 0.025)) >= 0.9
 
 
+@pytest.mark.slow
 def test_a_gain_is_never_a_loss() -> None:
     assert frequency(lambda numbers: flipped(numbers, suite_of(numbers), 0.0, 0.05), rounds=50) == 0
 
