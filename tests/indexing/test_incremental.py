@@ -17,7 +17,7 @@ from recto.indexing.planner import PageState, Plan
 from recto.protocols import Embedder, Store
 from recto.search.retriever import Retriever
 from recto.types import Chunk, EmbedderFingerprint, Failure, Fingerprint, IndexInfo, Page, Vector
-from tests.conformance.test_store import made
+from tests.conformance.test_stores import made
 from tests.counting import Counting
 
 NAME = "garden"
