@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -78,18 +79,37 @@ class BuiltInStore(StoreConformance):
         assert index.candidates([IndexQuery(vector(1))], 5, nowhere) == [Candidates()]
 
 
+@contextmanager
+def opened(store: Store) -> Iterator[Store]:
+    yield store
+    store.close()
+
+
+@contextmanager
+def made(kind: str, home: Path) -> Iterator[Store]:
+    """Make an empty store of a kind: embedded, or on a double that speaks real HTTP."""
+    if kind == "edge":
+        with opened(EdgeStore(home)) as store:
+            yield store
+    else:
+        with QdrantDouble(api_key="key") as double, opened(on_server(double.url, "key", home)) as store:
+            yield store
+
+
+def on_server(url: str, key: str, home: Path) -> ServerStore:
+    return ServerStore(Connection(url, key, lambda _: None), home, ServerOptions(), None)
+
+
 class TestEdgeStore(BuiltInStore):
     @pytest.fixture
     def store(self, tmp_path: Path) -> Iterator[Store]:
-        store = EdgeStore(tmp_path / "home")
-        yield store
-        store.close()
+        with made("edge", tmp_path / "home") as store:
+            yield store
 
     @pytest.fixture
     def other_store(self, tmp_path: Path) -> Iterator[Store]:
-        store = EdgeStore(tmp_path / "home")
-        yield store
-        store.close()
+        with opened(EdgeStore(tmp_path / "home")) as store:
+            yield store
 
 
 class TestServerStore(BuiltInStore):
@@ -102,15 +122,13 @@ class TestServerStore(BuiltInStore):
 
     @pytest.fixture
     def store(self, double: QdrantDouble, tmp_path: Path) -> Iterator[Store]:
-        store = ServerStore(Connection(double.url, "key", lambda _: None), tmp_path, ServerOptions(), None)
-        yield store
-        store.close()
+        with opened(on_server(double.url, "key", tmp_path)) as store:
+            yield store
 
     @pytest.fixture
     def other_store(self, double: QdrantDouble, tmp_path: Path) -> Iterator[Store]:
-        store = ServerStore(Connection(double.url, "key", lambda _: None), tmp_path, ServerOptions(), None)
-        yield store
-        store.close()
+        with opened(on_server(double.url, "key", tmp_path)) as store:
+            yield store
 
 
 @pytest.mark.live
@@ -118,9 +136,16 @@ class TestServerStore(BuiltInStore):
 class TestRealServerStore(BuiltInStore):
     @pytest.fixture
     def store(self, tmp_path: Path) -> Iterator[Store]:
-        connection = Connection(REAL_SERVER, os.environ.get("RECTO_TEST_QDRANT_API_KEY", ""), lambda _: None)
-        for entry in connection.client.get_collections().collections:
+        key = os.environ.get("RECTO_TEST_QDRANT_API_KEY", "")
+        made = on_server(REAL_SERVER, key, tmp_path / "home")
+        for entry in made.client.get_collections().collections:
             if entry.name.startswith(("books--", "library--", "shelf--", "others--")):
-                connection.client.delete_collection(entry.name)
-        yield ServerStore(connection, tmp_path / "home", ServerOptions(), None)
-        connection.close()
+                made.client.delete_collection(entry.name)
+        with opened(made) as store:
+            yield store
+
+    @pytest.fixture
+    def other_store(self, tmp_path: Path) -> Iterator[Store]:
+        key = os.environ.get("RECTO_TEST_QDRANT_API_KEY", "")
+        with opened(on_server(REAL_SERVER, key, tmp_path / "home")) as store:
+            yield store
