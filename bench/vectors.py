@@ -21,9 +21,7 @@ class Vectors:
     def __init__(self, embedder: LocalEmbedder, cache: Path) -> None:
         self._embedder = embedder
         self.max_tokens = embedder.max_tokens
-        self.count = lru_cache(maxsize=1 << 18)(
-            embedder.count_tokens
-        )  # all chunk sizes count the same texts
+        self.count = lru_cache(maxsize=1 << 18)(embedder.count_tokens)  # all chunk sizes count the same texts
         cache.mkdir(parents=True, exist_ok=True)
         self._database = sqlite3.connect(cache / "vectors.db")
         self._database.execute(
