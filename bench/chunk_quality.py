@@ -12,7 +12,7 @@ from bench.chroma import BUDGET, TOP
 from bench.measures import Mean, mean
 from bench.variations import EmbeddedChunk, Variation, chunk_pages
 from bench.vectors import Vectors
-from recto._util.names import page_key
+from recto._util.text import page_key
 from recto.book.chunking import ChunkSize
 from recto.evaluation.suites import load_suite
 from recto.protocols import Source

@@ -25,7 +25,7 @@ _BATCH = 32
 
 def write_plain(folder: Path) -> None:
     """Write the graph that computes every layer for every token."""
-    from recto.embedders.granite.model_pack import find_pack, read_pack
+    from recto.embedders.granite.weights import find_pack, read_pack
     from scripts.make_graph import LAYERS, Graph, beginning, finished, first_token, layer_of_all
 
     g = Graph(_joined(read_pack(find_pack()).weights), "not used")
@@ -51,7 +51,7 @@ def open_contender(name: Contender, folder: Path, threads: int, *, once: bool = 
 def _plain(folder: Path, threads: int, *, by_length: bool) -> Embed:
     import numpy as np
 
-    from recto.embedders.granite.model_pack import find_pack, read_pack
+    from recto.embedders.granite.weights import find_pack, read_pack
     from recto.embedders.onnx import Weights, new_session, new_tokenizer
 
     pack = read_pack(find_pack())

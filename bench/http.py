@@ -65,15 +65,15 @@ sys.path.insert(0, sys.argv[1])
 from pathlib import Path
 import numpy, qdrant_edge as edge
 from recto.embedders.granite.embedder import VARIANTS
-from recto.embedders.granite.runtime import OUTPUT, shaped
-from recto.embedders.granite.model_pack import find_pack, read_tokenizer
+from recto.embedders.granite.runtime import OUTPUT, numpy_inputs
+from recto.embedders.granite.weights import find_pack, read_tokenizer
 from recto.embedders.onnx import Weights, new_session, new_tokenizer
 home, questions = Path(sys.argv[2]), sys.argv[3:]
 tokenizer = new_tokenizer(read_tokenizer(find_pack()))
 session = new_session(VARIANTS["fp32"].graph.read_bytes(), 1, Weights(home / "cache"))
 shard = edge.EdgeShard.load(str(next((home / "collections" / "bench").glob("gen-*/"))))
 for question in questions * 20:
-    vector = session.run([OUTPUT], shaped([tokenizer.encode(question).ids]))[0][0].tolist()
+    vector = session.run([OUTPUT], numpy_inputs([tokenizer.encode(question).ids]))[0][0].tolist()
     shard.query(edge.QueryRequest(limit=5, offset=0, query=edge.Query.Nearest(vector), with_payload=True))
 print("ready", flush=True)
 sys.stdin.read()

@@ -128,30 +128,30 @@ def _server_seconds(answer: Any) -> float:
 def langchain_calls(retriever: Retriever) -> dict[str, Call]:
     """Return the calls of the LangChain adapter."""
     try:
-        from recto.integrations.langchain import RectoRetriever
+        from recto.integrations.langchain import RectoLangChainRetriever
     except ImportError:
         return {}
-    adapter = RectoRetriever(retriever=retriever)
+    adapter = RectoLangChainRetriever(retriever=retriever)
     return {"LangChain invoke": _blocking(adapter.invoke), "LangChain ainvoke": adapter.ainvoke}
 
 
 def llamaindex_calls(retriever: Retriever) -> dict[str, Call]:
     """Return the calls of the LlamaIndex adapter."""
     try:
-        from recto.integrations.llamaindex import RectoRetriever
+        from recto.integrations.llamaindex import RectoLlamaIndexRetriever
     except ImportError:
         return {}
-    adapter = RectoRetriever(retriever=retriever)
+    adapter = RectoLlamaIndexRetriever(retriever=retriever)
     return {"LlamaIndex retrieve": _blocking(adapter.retrieve), "LlamaIndex aretrieve": adapter.aretrieve}
 
 
 def haystack_calls(retriever: Retriever) -> dict[str, Call]:
     """Return the calls of the Haystack component."""
     try:
-        from recto.integrations.haystack import RectoRetriever
+        from recto.integrations.haystack import RectoHaystackRetriever
     except ImportError:
         return {}
-    adapter = RectoRetriever(retriever=retriever)
+    adapter = RectoHaystackRetriever(retriever=retriever)
     return {"Haystack run": _blocking(adapter.run), "Haystack run_async": adapter.run_async}
 
 

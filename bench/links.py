@@ -17,7 +17,7 @@ from urllib.parse import unquote, urljoin, urlsplit
 
 from markdown_it import MarkdownIt
 
-from recto._util.names import nearest, page_key
+from recto._util.text import nearest, page_key
 from recto.book.chunking import ChunkSize, chunk_page
 from recto.book.parsing.formats import read
 from recto.book.parsing.frontmatter import split_front_matter

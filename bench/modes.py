@@ -21,7 +21,7 @@ from bench.scale import batches, numbered_chunk, own_memory, sample_book
 from recto.api import open_embedder
 from recto.evaluation.suites import load_suite
 from recto.search.analyzer import ANALYZER
-from recto.search.lexicon import LexiconBuilder
+from recto.search.lexical import LexiconBuilder
 from recto.search.retriever import Retriever
 from recto.settings import load_settings
 from recto.stores.edge.store import EdgeStore

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 
-from recto._util.names import page_key
+from recto._util.text import page_key
 from recto.evaluation.binding import heading_key
 from recto.evaluation.calibration import auroc
 from recto.evaluation.measures import ScoreEstimate

@@ -20,10 +20,9 @@ from statistics import quantiles
 from time import perf_counter, process_time
 from typing import Any
 
-from recto.api import open_embedder
-from recto.search.retriever import Retriever
+from recto.api import connect, open_embedder
 from recto.settings import load_settings
-from recto.stores.edge.engine import request
+from recto.stores.edge.engine import query_request
 from recto.stores.edge.index import EdgeIndex
 from recto.stores.edge.layout import digest
 from recto.stores.edge.store import EdgeStore
@@ -155,7 +154,7 @@ def _agreement(index: EdgeIndex, questions: list[Vector], filters: list[Filters]
     usual, exact, found, there = index._params, edge.SearchParams(exact=True), 0, 0
     for question, narrowed in zip(questions, filters, strict=False):
         ways = [
-            {point.id for point in index._shard.query(request(question, TOP, narrowed, None, way))}
+            {point.id for point in index._shard.query(query_request(question, TOP, narrowed, None, way))}
             for way in (usual, exact)
         ]
         found, there = found + len(ways[0] & ways[1]), there + len(ways[1])
@@ -214,7 +213,7 @@ def sample_book() -> tuple[Any, list[Chunk]]:
     """Return the vectors and the chunks of the sample book."""
     import numpy as np
 
-    with Retriever.connect() as retriever:
+    with connect() as retriever:
         index = retriever.open()
         texts = list(index.scroll())
         found = index.vectors([chunk.id for chunk in texts])

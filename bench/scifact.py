@@ -17,8 +17,7 @@ from bench.peers.workloads.scifact import load
 from bench.vectors import Vectors
 from recto.embedders.granite.embedder import VARIANTS, granite_embedder
 from recto.evaluation.measures import Measure, estimate
-from recto.search.lexical import analyze_query
-from recto.search.lexicon import Lexicon, LexiconBuilder
+from recto.search.lexical import Lexicon, LexiconBuilder, analyze_query
 from recto.settings import Precision
 from recto.types import Chunk
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from recto.api import connect
 from recto.evaluation.measures import estimate
 from recto.search.retriever import Retriever
 from recto.types import Chunk, Hit
@@ -96,7 +97,7 @@ def _section(chunks: list[Chunk], place: str) -> list[Chunk]:
 def main() -> None:
     """Print the measures of both, with an interval on the difference."""
     argparse.ArgumentParser(description=__doc__).parse_args()
-    with Retriever.connect() as retriever:
+    with connect() as retriever:
         cases = load_cases(retriever)
         ways = {
             "plain search": measure(cases, plain(retriever)),

@@ -99,13 +99,13 @@ def search_overhead(embedder: Embedder, store: Store, rounds: int) -> dict[str, 
     retriever = Retriever(embedder, store, "bench")
     retriever.warm_up()
     model: LocalEmbedder = embedder  # type: ignore[assignment]
-    run = model._sessions.alone()
+    run = model._sessions.single()
     shard = store.open("bench")._shard  # type: ignore[attr-defined]
     bare, whole, embedding = [], [], []
     for _ in range(rounds * 20):
         for question in QUESTIONS:
             began = perf_counter()
-            vector = list(run(model._question_tokens([question]))[0])
+            vector = list(run(model._query_tokens([question]))[0])
             embedded = perf_counter()
             shard.query(
                 edge.QueryRequest(limit=5, offset=0, query=edge.Query.Nearest(vector), with_payload=True)
@@ -169,7 +169,7 @@ def cpu_overhead(embedder: Embedder, store: Store, rounds: int) -> dict[str, Any
                 retriever.search(question, filters=filters, mode="dense")
 
         def new(whole: Callable[[], None] = whole) -> None:
-            index._kept = {}
+            index._cache = {}
             whole()
 
         jobs: dict[str, Callable[[], None]] = {

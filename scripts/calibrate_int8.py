@@ -18,8 +18,7 @@ from recto.api import sample_source
 from recto.book.chunking import ChunkSize, chunk_page
 from recto.book.parsing.formats import read
 from recto.embedders.granite.embedder import MAX_TOKENS, PROBE, VARIANTS
-from recto.embedders.granite.int8 import CALIBRATION, LINEAR
-from recto.embedders.granite.model_pack import Pack, find_pack, read_pack
+from recto.embedders.granite.weights import CALIBRATION, LINEAR, Pack, find_pack, read_pack
 from recto.embedders.onnx import Weights, new_session, new_tokenizer
 from scripts import make_graph
 

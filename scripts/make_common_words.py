@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from array import array
 
-from recto.embedders.granite.model_pack import find_pack, read_tokenizer
+from recto.embedders.granite.weights import find_pack, read_tokenizer
 from recto.search.analyzer import term_id
 from recto.search.lexical import COMMON_WORDS
 

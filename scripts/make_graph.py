@@ -12,9 +12,7 @@ import onnx
 from onnx import TensorProto, helper
 
 from recto.embedders.granite.embedder import VARIANTS
-from recto.embedders.granite.int8 import read_calibration
-from recto.embedders.granite.model_pack import find_pack
-from recto.embedders.granite.weight_cache import Arrays, layout
+from recto.embedders.granite.weights import Arrays, find_pack, layout, read_calibration
 from recto.settings import Precision
 
 HIDDEN, LAYERS, HEADS = 384, 6, 12

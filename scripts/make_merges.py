@@ -10,7 +10,7 @@ from array import array
 from pathlib import Path
 
 from recto.embedders.granite import embedder as granite
-from recto.embedders.granite.model_pack import find_pack, read_tokenizer
+from recto.embedders.granite.weights import find_pack, read_tokenizer
 
 _SHIFT = 256  # the vocabulary represents invisible bytes by characters from here on
 

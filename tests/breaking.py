@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from recto.protocols import Store
+from recto.testing.values import vector
 from recto.types import Chunk, Vector
-from tests.making import vector
 
 Passages = list[tuple[Chunk, Vector]]
 Breaker = Callable[[Passages], Passages]

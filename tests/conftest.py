@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
+import shutil
 import signal
-from collections.abc import Iterator
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from recto._util.files import WriterLock
 from recto.api import index_sample, open_embedder, open_store
+from recto.book.parsing.formats import formats, reader_version
 from recto.book.sources.tree import open_book
 from recto.evaluation.calibration import calibrate
 from recto.indexing.indexer import IndexJob, index_book
@@ -18,7 +25,6 @@ from recto.protocols import Embedder
 from recto.search.retriever import Retriever
 from recto.settings import DEFAULT_COLLECTIONS, QUERY_COLLECTION, SAMPLE_COLLECTION, Settings
 from recto.stores.edge.store import EdgeStore
-from recto.stores.lock import WriterLock
 from tests.doubles.cohere import CohereDouble
 from tests.doubles.qdrant import QdrantDouble
 from tests.library import write_library
@@ -30,6 +36,10 @@ if (
 settings.register_profile("recto", deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 settings.load_profile("recto")
 
+TESTS = Path(__file__).parent
+SOURCE = TESTS.parent / "src" / "recto"
+MARKED_DIRECTORIES = {"bench": "slow", "browser": "browser", "live": "live"}
+SHARED = Path(tempfile.gettempdir()) / f"recto-tests-{os.getuid()}"
 COHERE_KEY, QDRANT_KEY = "co_secret_1234567890", "qdrant_secret_0987654321"
 CONFIGURATION = ("RECTO_", "COHERE_", "QDRANT_", "COLLECTION_NAME")
 TEST_OPTIONS = "RECTO_TEST_"  # which services the tests may use
@@ -45,12 +55,23 @@ def _no_configuration() -> Iterator[None]:
         yield
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests that need a browser and those of the benchmarks by their directory."""
+    for item in items:
+        parts = item.path.relative_to(TESTS).parts
+        if parts[0] in MARKED_DIRECTORIES:
+            item.add_marker(MARKED_DIRECTORIES[parts[0]])
+
+
 @pytest.fixture(scope="session")
 def shared_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One home for all processes of a test run."""
+    """One home for all processes of a test run, with the built-in model's weights."""
     base = tmp_path_factory.getbasetemp()
     home = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "shared-home"
+    (SHARED / "cache").mkdir(parents=True, exist_ok=True)
     home.mkdir(exist_ok=True)
+    with suppress(FileExistsError):
+        (home / "cache").symlink_to(SHARED / "cache")
     return home
 
 
@@ -60,14 +81,41 @@ def embedder(shared_home: Path) -> Embedder:
     return open_embedder(Settings("local", "edge", shared_home, threads=2, precision="fp32"), print)
 
 
+def index_key() -> str:
+    """Return a digest of all that an index of the sample book depends on."""
+    digest = hashlib.sha256(sys.version.encode())
+    for part in (
+        "_util",
+        "book",
+        "embedders",
+        "evaluation",
+        "indexing",
+        "sample",
+        "search",
+        "stores",
+        "types.py",
+    ):
+        path = SOURCE / part
+        for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
+            if file.is_file() and file.suffix != ".pyc":
+                digest.update(file.read_bytes())
+    return digest.hexdigest()[:16]
+
+
 @pytest.fixture(scope="session")
 def sample_home(shared_home: Path, embedder: Embedder) -> Path:
-    """A home in which the sample book is indexed; tests only read it."""
-    store = open_store(Settings("local", "edge", shared_home), print)
-    with WriterLock(shared_home / "tests.lock", "The sample book", wait=print):
-        if SAMPLE_COLLECTION not in store.collections():
-            index_sample(embedder, store, shared_home / "journal", lambda _: None)
+    """A home in which the sample book is indexed; tests only read it.
+
+    The index is kept for the next test run, until something changes that it depends on.
+    """
+    kept = SHARED / index_key()
+    with WriterLock(SHARED / "tests.lock", "The sample book", wait=print):
+        if not (kept / "aliases.json").exists():
+            store = open_store(Settings("local", "edge", kept), print)
+            index_sample(embedder, store, kept / "journal", lambda _: None)
             store.set_aliases(DEFAULT_COLLECTIONS, SAMPLE_COLLECTION)
+        if not (shared_home / "aliases.json").exists():
+            shutil.copytree(kept, shared_home, dirs_exist_ok=True)
     return shared_home
 
 
@@ -133,3 +181,27 @@ def waits() -> list[float]:
 def told() -> list[str]:
     """Where a part that would tell a person something notes it instead."""
     return []
+
+
+@pytest.fixture
+def install_plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
+    """Return a function that installs a distribution: its entry points by group, and its module."""
+
+    def install(distribution: str, entry_points: dict[str, str], code: str, version: str = "1.0") -> None:
+        site, module = tmp_path / "site-packages" / distribution, distribution.replace("-", "_")
+        metadata = site / f"{module}-{version}.dist-info"
+        metadata.mkdir(parents=True)
+        (metadata / "METADATA").write_text(
+            f"Metadata-Version: 2.1\nName: {distribution}\nVersion: {version}\n"
+        )
+        listed = "".join(f"[{group}]\n{entries}\n" for group, entries in entry_points.items())
+        (metadata / "entry_points.txt").write_text(listed)
+        (site / f"{module}.py").write_text(code)
+        monkeypatch.delitem(sys.modules, module, raising=False)
+        monkeypatch.syspath_prepend(str(site))
+        formats.cache_clear()
+        reader_version.cache_clear()
+
+    yield install
+    formats.cache_clear()
+    reader_version.cache_clear()

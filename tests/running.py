@@ -1,18 +1,25 @@
-"""Run the programs as a user does: a fresh process, a home of its own, nothing else configured."""
+"""Run the commands with a home of their own and nothing else configured: in this process, or in a new one."""
 
 from __future__ import annotations
 
+import io
 import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextvars import copy_context
 from pathlib import Path
 
 import pytest
 
-from tests.conftest import CONFIGURATION
+from recto.embedders.granite import embedder as granite
+from recto.protocols import Embedder
+from recto.settings import Precision
+from tests.conftest import CONFIGURATION, SHARED
+from tests.shared_embedder import shared_embedder
 
+Done = subprocess.CompletedProcess[str]
 ROOT = Path(__file__).parent.parent
 SAMPLE_DOCS = ROOT / "src" / "recto" / "sample" / "docs"
 
@@ -23,15 +30,56 @@ def environment(home: Path, **more: str) -> dict[str, str]:
     return {**clean, "RECTO_HOME": str(home), "RECTO_THREADS": "2", "RECTO_PRECISION": "fp32", **more}
 
 
-def retrieve(home: Path, *arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
-    return run([sys.executable, "retrieve.py", *arguments], home, **more)
+def recto(home: Path, *arguments: str, **more: str) -> Done:
+    """Run `recto` in this process."""
+    return in_process("recto", home, arguments, ROOT, **more)
 
 
-def recto(home: Path, *arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
+def retrieve(home: Path, *arguments: str, **more: str) -> Done:
+    """Run `retrieve.py` in this process."""
+    return in_process("retrieve.py", home, arguments, ROOT, **more)
+
+
+def recto_process(home: Path, *arguments: str, **more: str) -> Done:
+    """Run `recto` as a user does."""
     return run([sys.executable, "-m", "recto", *arguments], home, **more)
 
 
-def run(command: list[str], home: Path, **more: str) -> subprocess.CompletedProcess[str]:
+def retrieve_process(home: Path, *arguments: str, **more: str) -> Done:
+    """Run `retrieve.py` as a user does."""
+    return run([sys.executable, "retrieve.py", *arguments], home, **more)
+
+
+def in_process(name: str, home: Path, arguments: Sequence[str], directory: Path = ROOT, **more: str) -> Done:
+    """Call a command's own runner with the variables, directory and streams of a new process."""
+    from recto.cli.main import recto
+    from recto.cli.retrieve import retrieve
+    from recto.cli.runner import run as run_command
+
+    command = {"recto": recto, "retrieve.py": retrieve}[name]
+    streams = [io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True) for _ in range(2)]
+    with pytest.MonkeyPatch.context() as patch:
+        variables = environment(home, **more)
+        for variable in set(os.environ) - set(variables):
+            patch.delenv(variable)
+        for variable, value in variables.items():
+            patch.setenv(variable, value)
+        patch.chdir(directory)
+        patch.setattr(granite, "granite_embedder", _shared_embedder)
+        patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(), "utf-8"))
+        patch.setattr(sys, "stdout", streams[0])
+        patch.setattr(sys, "stderr", streams[1])
+        code = copy_context().run(run_command, command, list(arguments), name)
+    stdout, stderr = (stream.buffer.getvalue().decode("utf-8") for stream in streams)
+    assert "Traceback" not in stderr, stderr
+    return subprocess.CompletedProcess([name, *arguments], code, stdout, stderr)
+
+
+def _shared_embedder(_: Path, threads: int, precision: Precision, *, single_query: bool) -> Embedder:
+    return shared_embedder(SHARED, threads, precision)
+
+
+def run(command: list[str], home: Path, **more: str) -> Done:
     done = subprocess.run(
         command,
         cwd=ROOT,

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recto._util.names import filter_keys, module_keys, nearest, page_key, short_name
+from recto._util.text import filter_keys, module_keys, nearest, page_key, short_name
 
 
 @pytest.mark.parametrize(

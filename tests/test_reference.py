@@ -10,18 +10,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click import Command, Group, Option
+from click import Command, Context, Group, Option
 
 import recto
 from recto.book.sources.options import SiteOptions
 from recto.cli.main import recto as product
-from recto.contracts.retrieve import retrieve
+from recto.cli.retrieve import retrieve
 from recto.server.http.app import make_app
 from recto.server.http.options import ServeOptions
 from recto.settings import Settings
-from recto.stores.payload import to_payload
+from recto.stores.points import to_payload
 from recto.stores.qdrant.dialects import ALIASES
-from tests.making import chunk
+from recto.testing.values import chunk
 from tests.running import ROOT
 
 REFERENCE = ROOT / "docs" / "reference"
@@ -42,7 +42,10 @@ def sections(text: str) -> dict[str, str]:
 
 def commands(group: Group, name: str) -> Iterator[tuple[str, Command]]:
     """Yield all commands with their full names, those of subgroups included."""
-    for part, command in group.commands.items():
+    context = Context(group)
+    for part in group.list_commands(context):
+        command = group.get_command(context, part)
+        assert command is not None
         if isinstance(command, Group):
             yield from commands(command, f"{name} {part}")
         else:
@@ -98,9 +101,7 @@ def test_every_public_name_is_documented() -> None:
 
 def described_api() -> dict[str, Any]:
     """Return the OpenAPI description; nothing is opened for it."""
-    app: Any = make_app(Settings("local", "edge", Path("nowhere")), ServeOptions())
-    description: dict[str, Any] = app._app.openapi()
-    return description
+    return make_app(Settings("local", "edge", Path("nowhere")), ServeOptions()).openapi()
 
 
 def test_every_route_is_documented() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from recto.book.sources.tree import MarkdownTree
-from recto.embedders.fastembed import HubEmbedder
+from recto.embedders.fastembed import FastembedEmbedder
 from recto.embedders.onnx import LocalEmbedder
 from recto.protocols import Build, Embedder, Index, Source, Store
 from recto.stores.edge.build import EdgeBuild
@@ -11,7 +11,7 @@ from recto.stores.edge.index import EdgeIndex
 from recto.stores.edge.store import EdgeStore
 
 
-def embedders(local: LocalEmbedder, hub: HubEmbedder) -> list[Embedder]:
+def embedders(local: LocalEmbedder, hub: FastembedEmbedder) -> list[Embedder]:
     return [local, hub]
 
 

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 __version__ = "0.2.0"
 
-TYPE_CHECKING = (
-    False  # type checkers treat it as typing's; importing typing would cost more than all of this module
-)
+# Type checkers treat the name as that of typing, whose import would cost more than all of this module.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
-
     from recto.api import SourceOptions, aconnect, aevaluate, aindex, connect, evaluate, index
-    from recto.contracts.textbook import RetrievalResult, TextbookRetriever
+    from recto.contracts.textbook import RetrievalResult, RetrievalResults, TextbookRetriever
     from recto.errors import (
         CollectionEmpty,
         CollectionMissing,
@@ -21,6 +18,7 @@ if TYPE_CHECKING:
         FingerprintMismatch,
         IndexDamaged,
         InvalidArgument,
+        InvalidOption,
         InvalidQuery,
         PageMissing,
         RectoError,
@@ -28,10 +26,13 @@ if TYPE_CHECKING:
         StoreBusy,
         Unreachable,
     )
-    from recto.evaluation.runs import Run
-    from recto.evaluation.suites import Suite, load_suite
+    from recto.evaluation.binding import Missing
+    from recto.evaluation.measures import Judged, Measure, ScoreEstimate
+    from recto.evaluation.runs import FoundChunk, QueryResult, Run
+    from recto.evaluation.suites import Expectation, Suite, load_suite
     from recto.indexing.indexer import IndexProgress, IndexReport
-    from recto.indexing.planner import Plan
+    from recto.indexing.planner import PagePlan, PageState, Plan
+    from recto.plugins import Notify
     from recto.protocols import (
         AsyncEmbedder,
         AsyncIndex,
@@ -41,35 +42,51 @@ if TYPE_CHECKING:
         Index,
         Metered,
         Preparable,
+        Progress,
+        Reader,
         Rollback,
+        SchemaInfo,
         Source,
         Store,
+        Versioned,
     )
+    from recto.search.lexical import LexicalQuery, QueryWord
     from recto.search.pages import BookPage
-    from recto.search.retriever import Retriever
-    from recto.settings import Settings, load_settings
+    from recto.search.retriever import FiltersLike, Retriever
+    from recto.settings import Precision, ServerOptions, Settings, load_settings
     from recto.types import (
+        AnchorStyle,
+        Block,
         Calibration,
+        Candidates,
         Chunk,
+        CostEstimate,
+        Document,
         EmbedderFingerprint,
+        Failure,
         Filters,
         Fingerprint,
+        GroupBy,
         Hit,
         IndexInfo,
+        IndexQuery,
         Mode,
         Module,
         Outcome,
         Page,
         PageGroup,
+        PayloadSchema,
         SearchResponse,
+        Section,
         Selection,
+        SparseVector,
         Timings,
         Vector,
     )
 
 _MODULES = {
     "recto.api": ("SourceOptions", "aconnect", "aevaluate", "aindex", "connect", "evaluate", "index"),
-    "recto.contracts.textbook": ("RetrievalResult", "TextbookRetriever"),
+    "recto.contracts.textbook": ("RetrievalResult", "RetrievalResults", "TextbookRetriever"),
     "recto.errors": (
         "CollectionEmpty",
         "CollectionMissing",
@@ -79,6 +96,7 @@ _MODULES = {
         "FingerprintMismatch",
         "IndexDamaged",
         "InvalidArgument",
+        "InvalidOption",
         "InvalidQuery",
         "PageMissing",
         "RectoError",
@@ -86,10 +104,13 @@ _MODULES = {
         "StoreBusy",
         "Unreachable",
     ),
-    "recto.evaluation.runs": ("Run",),
-    "recto.evaluation.suites": ("Suite", "load_suite"),
+    "recto.evaluation.binding": ("Missing",),
+    "recto.evaluation.measures": ("Judged", "Measure", "ScoreEstimate"),
+    "recto.evaluation.runs": ("FoundChunk", "QueryResult", "Run"),
+    "recto.evaluation.suites": ("Expectation", "Suite", "load_suite"),
     "recto.indexing.indexer": ("IndexProgress", "IndexReport"),
-    "recto.indexing.planner": ("Plan",),
+    "recto.indexing.planner": ("PagePlan", "PageState", "Plan"),
+    "recto.plugins": ("Notify",),
     "recto.protocols": (
         "AsyncEmbedder",
         "AsyncIndex",
@@ -99,28 +120,44 @@ _MODULES = {
         "Index",
         "Metered",
         "Preparable",
+        "Progress",
+        "Reader",
         "Rollback",
+        "SchemaInfo",
         "Source",
         "Store",
+        "Versioned",
     ),
+    "recto.search.lexical": ("LexicalQuery", "QueryWord"),
     "recto.search.pages": ("BookPage",),
-    "recto.search.retriever": ("Retriever",),
-    "recto.settings": ("Settings", "load_settings"),
+    "recto.search.retriever": ("FiltersLike", "Retriever"),
+    "recto.settings": ("Precision", "ServerOptions", "Settings", "load_settings"),
     "recto.types": (
+        "AnchorStyle",
+        "Block",
         "Calibration",
+        "Candidates",
         "Chunk",
+        "CostEstimate",
+        "Document",
         "EmbedderFingerprint",
+        "Failure",
         "Filters",
         "Fingerprint",
+        "GroupBy",
         "Hit",
         "IndexInfo",
+        "IndexQuery",
         "Mode",
         "Module",
         "Outcome",
         "Page",
         "PageGroup",
+        "PayloadSchema",
         "SearchResponse",
+        "Section",
         "Selection",
+        "SparseVector",
         "Timings",
         "Vector",
     ),
@@ -128,50 +165,81 @@ _MODULES = {
 _HOMES = {name: module for module, names in _MODULES.items() for name in names}
 
 __all__ = [
+    "AnchorStyle",
     "AsyncEmbedder",
     "AsyncIndex",
     "AsyncStore",
+    "Block",
     "BookPage",
     "Build",
     "Calibration",
+    "Candidates",
     "Chunk",
     "CollectionEmpty",
     "CollectionMissing",
     "ConfigurationError",
+    "CostEstimate",
+    "Document",
     "Embedder",
     "EmbedderFingerprint",
     "EmbeddingError",
     "ErrorKind",
+    "Expectation",
+    "Failure",
     "Filters",
+    "FiltersLike",
     "Fingerprint",
     "FingerprintMismatch",
+    "FoundChunk",
+    "GroupBy",
     "Hit",
     "Index",
     "IndexDamaged",
     "IndexInfo",
     "IndexProgress",
+    "IndexQuery",
     "IndexReport",
     "InvalidArgument",
+    "InvalidOption",
     "InvalidQuery",
+    "Judged",
+    "LexicalQuery",
+    "Measure",
     "Metered",
+    "Missing",
     "Mode",
     "Module",
+    "Notify",
     "Outcome",
     "Page",
     "PageGroup",
     "PageMissing",
+    "PagePlan",
+    "PageState",
+    "PayloadSchema",
     "Plan",
+    "Precision",
     "Preparable",
+    "Progress",
+    "QueryResult",
+    "QueryWord",
+    "Reader",
     "RectoError",
     "RetrievalResult",
+    "RetrievalResults",
     "Retriever",
     "Rollback",
     "Run",
+    "SchemaInfo",
+    "ScoreEstimate",
     "SearchResponse",
+    "Section",
     "Selection",
+    "ServerOptions",
     "Settings",
     "Source",
     "SourceOptions",
+    "SparseVector",
     "StorageError",
     "Store",
     "StoreBusy",
@@ -180,6 +248,7 @@ __all__ = [
     "Timings",
     "Unreachable",
     "Vector",
+    "Versioned",
     "__version__",
     "aconnect",
     "aevaluate",
@@ -191,11 +260,12 @@ __all__ = [
     "load_suite",
 ]
 
+if not TYPE_CHECKING:  # a type checker would accept any name
 
-def __getattr__(name: str) -> Any:
-    """Load a public name when it is first used, so that importing the package is fast."""
-    if name not in _HOMES:
-        raise AttributeError(f"module 'recto' has no attribute {name!r}")
-    from importlib import import_module
+    def __getattr__(name: str) -> object:
+        """Load a public name when it is first used, so that importing the package is fast."""
+        if name not in _HOMES:
+            raise AttributeError(f"module 'recto' has no attribute {name!r}")
+        from importlib import import_module
 
-    return getattr(import_module(_HOMES[name]), name)
+        return getattr(import_module(_HOMES[name]), name)

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 
 from recto import plugins
 from recto.book.sources.location import SourceOptions, open_source, sample_source
-from recto.errors import CollectionMissing
+from recto.errors import CollectionMissing, InvalidArgument
 from recto.plugins import Notify
-from recto.protocols import Embedder, Rollback, Source, Store
+from recto.protocols import Embedder, Source, Store
+from recto.search.query import check_mode, check_top_k
 from recto.search.retriever import Retriever
 from recto.settings import (
     DEFAULT_COLLECTIONS,
@@ -48,9 +49,12 @@ _log = logging.getLogger("recto")
 def connect(collection: str | None = None, *, settings: Settings | None = None) -> Retriever:
     """Open a collection for searching.
 
-    `collection` defaults to COLLECTION_NAME, else to the sample book. `settings` defaults to the environment and `.env`.
-    Raises `RectoError` if the collection does not exist, is empty, or was indexed with another embedding model.
+    `collection` defaults to COLLECTION_NAME, else to the sample book. `settings` defaults to the environment
+    and `.env`. Raises `RectoError` if the collection does not exist, is empty, or was indexed with another
+    embedding model.
     """
+    if collection is not None:
+        check_collection_name(collection, "collection")
     return open_retriever(settings or load_settings(), QUERY_COLLECTION, _log.info, collection=collection)
 
 
@@ -66,22 +70,27 @@ def index(
 ) -> IndexReport:
     """Index the book at a path or URL and return what was done.
 
-    Only text that is new to the collection is embedded. `dry_run` writes nothing and
-    returns the plan, with an `info` that has no generation; `rebuild` embeds
-    everything again. `collection` defaults to COLLECTION_NAME. Without either, the book gets the default names, so that
-    `connect()` and every entry point find it.
+    Only text that is new to the collection is embedded. `dry_run` writes nothing and returns the plan, with
+    an `info` that has no generation; `rebuild` embeds everything again. `collection` defaults to
+    COLLECTION_NAME. Without either, the book gets the default names, so that `connect()` and every entry
+    point find it.
     """
     from recto.evaluation.calibration import calibrate
     from recto.indexing.indexer import IndexJob, IndexReport, index_book, plan_book
 
+    if collection is not None:
+        check_collection_name(collection, "collection")
     settings = settings or load_settings()
     if isinstance(location, str | Path):
         cache = None if dry_run else settings.home / "websites"
         source = open_source(str(location), options or SourceOptions(), cache, _log.info, settings)
-    else:
+    elif hasattr(location, "pages"):
         source = location
-    if collection is not None:
-        check_collection_name(collection, "collection")
+    else:
+        raise InvalidArgument(
+            f"location must be a path, a URL or a Source, not {type(location).__name__}",
+            hint='Such as "path/to/docs".',
+        )
     name = collection or settings.collection_or(QUERY_COLLECTION)
     with ExitStack() as stack:
         embedder, store = plugins.open_embedder(settings, _log.info), plugins.open_store(settings, _log.info)
@@ -110,14 +119,16 @@ def evaluate(
 ) -> Run:
     """Ask the questions of a suite and return the run with its measures.
 
-    `suite` is a file (JSON, JSON Lines or CSV) or a `Suite`. `measures` are names such as `nDCG@10`; without any, the
-    default measures are computed.
+    `suite` is a file (JSON, JSON Lines or CSV) or a `Suite`. `measures` are names such as
+    `nDCG@10`; without any, the default measures are computed.
     """
     from recto.evaluation.measures import DEFAULT_MEASURES, parse_measure
     from recto.evaluation.runs import Options, run_suite
-    from recto.evaluation.suites import load_suite
+    from recto.evaluation.suites import Suite, load_suite
 
-    questions = load_suite(Path(suite)) if isinstance(suite, str | Path) else suite
+    check_mode(mode)
+    check_top_k(top_k)
+    questions = suite if isinstance(suite, Suite) else load_suite(suite)
     chosen = tuple(parse_measure(name) for name in measures) or DEFAULT_MEASURES
     with ExitStack() as stack:
         opened = retriever or stack.enter_context(connect(collection, settings=settings))
@@ -187,7 +198,7 @@ def open_embedder(settings: Settings, notify: Notify, *, single_query: bool = Fa
 
 
 def open_store(settings: Settings, notify: Notify, *, close_at_exit: bool = False) -> Store:
-    """Return the store that the settings name; `close_at_exit` leaves closing it to the end of the process."""
+    """Return the store that the settings name; `close_at_exit` closes it when the process ends."""
     return plugins.open_store(replace(settings, close_at_exit=close_at_exit), notify)
 
 
@@ -223,25 +234,17 @@ def open_collection(
     try:
         retriever.open()
     except CollectionMissing:
+        from recto.indexing.indexer import is_first_run
+
         if not is_first_run(retriever.collection, store):
             raise
         _first_run(settings.home, retriever, embedder, store, notify)
     return retriever
 
 
-def is_first_run(collection: str, store: Store) -> bool:
-    """Return whether a private store is empty and one of the default names is asked for."""
-    return (
-        isinstance(store, Rollback)
-        and collection in DEFAULT_COLLECTIONS
-        and not set(store.collections()) - {SAMPLE_COLLECTION}
-    )
-
-
 def _first_run(home: Path, retriever: Retriever, embedder: Embedder, store: Store, notify: Notify) -> None:
     """Index the sample book once. A second process waits for the first."""
-    from recto.stores.edge.layout import disk_errors
-    from recto.stores.lock import WriterLock
+    from recto._util.files import WriterLock, disk_errors
 
     with disk_errors(home):
         home.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""The one error tree: each error has a message, a hint (what to do about it) and a kind that leaves map to their own codes."""
+"""All errors: each has a message, a hint (what to do) and a kind, which entry points map to their codes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import ClassVar
 
 
 class ErrorKind(StrEnum):
-    """What went wrong, as far as an exit code or an HTTP status needs to know."""
+    """The kind of an error, which determines the exit code or HTTP status."""
 
     ARGUMENT = "argument"
     CONFIGURATION = "configuration"
@@ -20,7 +20,7 @@ class ErrorKind(StrEnum):
 
 
 class RectoError(Exception):
-    """Something the user can do something about; `hint` says what."""
+    """An error that the user can fix; `hint` says how."""
 
     kind: ClassVar[ErrorKind]
     label: ClassVar[str]
@@ -31,7 +31,7 @@ class RectoError(Exception):
         self.hint = hint
 
     def __str__(self) -> str:
-        """The message behind its label, as every surface shows it."""
+        """Return the label and the message, as every entry point shows them."""
         return f"{self.label}: {self.message}" if self.label else self.message
 
 
@@ -49,14 +49,18 @@ class InvalidQuery(InvalidArgument):
 
 
 class ConfigurationError(RectoError):
-    """The settings are incomplete, contradictory, or do not fit what is installed or indexed."""
+    """The settings are incomplete, contradictory, or do not match what is installed or indexed."""
 
     kind = ErrorKind.CONFIGURATION
     label = "Configuration error"
 
 
+class InvalidOption(ConfigurationError, ValueError):
+    """An option that the caller passed does not fit the book."""
+
+
 def install_command(extra: str = "") -> str:
-    """Return the command that installs Recto, with an extra if one is named, from its wheel."""
+    """Return the command that installs Recto from its wheel, with an extra if one is given."""
     from recto import __version__
 
     wheel = f"recto_search-{__version__}-py3-none-any.whl"
@@ -64,7 +68,7 @@ def install_command(extra: str = "") -> str:
 
 
 def missing_extra(what: str, extra: str) -> ConfigurationError:
-    """Return the error for a package that is installed only on request."""
+    """Return the error for an optional dependency that is not installed."""
     return ConfigurationError(
         f"{what} needs the extra `{extra}`",
         hint=f"Install it with: {install_command(extra)} (in a checkout: uv sync --extra {extra})",
@@ -72,23 +76,23 @@ def missing_extra(what: str, extra: str) -> ConfigurationError:
 
 
 class FingerprintMismatch(ConfigurationError):
-    """An index was made with another model, dimension or distance than the one in use."""
+    """An index was made with another model, dimension or distance than the current one."""
 
 
 class CollectionMissing(ConfigurationError):
-    """No collection answers to the name."""
+    """There is no collection or alias with this name."""
 
     kind = ErrorKind.MISSING
 
 
 class CollectionEmpty(ConfigurationError):
-    """The collection exists and holds no chunks."""
+    """The collection exists, but has no chunks."""
 
     kind = ErrorKind.EMPTY
 
 
 class PageMissing(RectoError):
-    """The collection has no such page, or the page no such section."""
+    """The collection has no such page, or the page has no such section."""
 
     kind = ErrorKind.MISSING
     label = "Not found"
@@ -108,7 +112,7 @@ class EmbeddingError(Unreachable):
 
 
 class StorageError(RectoError):
-    """The disk or its permissions do not let the work be done."""
+    """A file cannot be read or written: the disk is full, or permissions are missing."""
 
     kind = ErrorKind.STORAGE
     label = "Storage error"
@@ -122,7 +126,7 @@ class StoreBusy(RectoError):
 
 
 class IndexDamaged(RectoError):
-    """An index on disk is not what its manifest says."""
+    """An index on disk does not match its manifest."""
 
     kind = ErrorKind.DAMAGED
     label = "Storage error"

@@ -2,13 +2,14 @@
 
 A plugin is a distribution with entry points in one of four groups:
 
-- `recto.embedders` and `recto.stores`: `factory(settings, notify)` returns an `Embedder` or a `Store`. Choose it by its
-  name in `RECTO_EMBEDDER` or `RECTO_STORE`.
-- `recto.readers`: the name is a file suffix without the dot, the value is `read(page) -> Document`.
-- `recto.sources`: the name is a URL scheme, the value is `factory(location, settings, notify) -> Source`.
+- `recto.embedders` and `recto.stores`: `factory(settings, notify)` returns an `Embedder` or a `Store`.
+  Its name in `RECTO_EMBEDDER` or `RECTO_STORE` selects it.
+- `recto.readers`: the name is a file suffix without the dot, the value is a `Reader`.
+- `recto.sources`: the name is the scheme of a location, such as `zip` in `zip:book.zip`;
+  `factory(location, settings, notify)` returns a `Source`.
 
-The built-in embedders and stores have factories of the same form. They are listed here, because scanning the installed
-distributions takes longer than opening the store.
+The built-in embedders and stores have factories of the same form. They are listed here, because scanning the
+installed distributions takes longer than opening the store.
 """
 
 from __future__ import annotations
@@ -17,10 +18,12 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from recto.errors import ConfigurationError
+from recto.errors import ConfigurationError, RectoError
 
 if TYPE_CHECKING:
-    from recto.protocols import Embedder, Source, Store
+    from importlib.metadata import EntryPoint
+
+    from recto.protocols import Embedder, Reader, Source, Store
     from recto.settings import Settings
 
 EMBEDDERS, STORES, READERS, SOURCES = "recto.embedders", "recto.stores", "recto.readers", "recto.sources"
@@ -35,49 +38,99 @@ Notify = Callable[[str], None]
 
 def open_embedder(settings: Settings, notify: Notify) -> Embedder:
     """Return the embedder that the settings name. The model is loaded when it is first used."""
-    embedder: Embedder = load(EMBEDDERS, settings.embedder)(settings, notify)
+    embedder: Embedder = _make(EMBEDDERS, settings.embedder, settings, notify)
     return embedder
 
 
 def open_store(settings: Settings, notify: Notify) -> Store:
     """Return the store that the settings name. Nothing is opened yet."""
-    store: Store = load(STORES, settings.store)(settings, notify)
+    store: Store = _make(STORES, settings.store, settings, notify)
     return store
 
 
-def open_source(scheme: str, location: str, settings: Settings, notify: Notify) -> Source | None:
-    """Return the source of a plugin for a URL scheme, or None if no plugin has the scheme."""
-    if scheme not in plugin_names(SOURCES):
-        return None
-    source: Source = load(SOURCES, scheme)(location, settings, notify)
+def open_source(scheme: str, location: str, settings: Settings, notify: Notify) -> Source:
+    """Return the book at a location that a plugin reads."""
+    source: Source = _make(SOURCES, scheme, location, settings, notify)
     return source
+
+
+def load_reader(name: str) -> Reader:
+    """Return the reader of a file suffix that a plugin adds."""
+    reader: Reader = _load(READERS, name)
+    return reader
 
 
 def plugin_names(group: str) -> tuple[str, ...]:
     """Return the names that installed plugins add to a group."""
     from importlib.metadata import entry_points
 
-    return tuple(sorted(point.name for point in entry_points(group=group)))
+    return tuple(sorted({point.name for point in entry_points(group=group)}))
 
 
-def load(group: str, name: str) -> Any:
-    """Return the object that a name stands for in a group.
+def plugin_version(group: str, name: str) -> str:
+    """Return the distribution of a plugin and its version."""
+    distribution = _find(group, name).dist
+    return f"{distribution.name} {distribution.version}" if distribution else ""
 
-    Raises `ConfigurationError` if there is no such name, or if the plugin cannot be imported.
-    """
+
+def choices(group: str) -> tuple[str, ...]:
+    """Return all names of a group: the built-in parts first, then those of plugins."""
+    return tuple(dict.fromkeys((*BUILT_IN.get(group, {}), *plugin_names(group))))
+
+
+def install_hint(group: str) -> str:
+    """Return how to add a name to a group."""
+    return f"A plugin that adds it to {group} must be installed in the same environment as Recto."
+
+
+def _make(group: str, name: str, *arguments: Any) -> Any:
+    """Call the factory of a name; an error of a plugin names its distribution."""
+    factory = _load(group, name)
+    try:
+        return factory(*arguments)
+    except RectoError:
+        raise
+    except Exception as error:
+        if name in BUILT_IN.get(group, {}):
+            raise
+        raise _failed(_find(group, name), "opened", error) from error
+
+
+def _load(group: str, name: str) -> Any:
+    """Import the object of a name."""
     if target := BUILT_IN.get(group, {}).get(name):
         module, _, attribute = target.partition(":")
         return getattr(import_module(module), attribute)
+    point = _find(group, name)
+    try:
+        return point.load()
+    except Exception as error:
+        raise _failed(point, "loaded", error) from error
+
+
+def _find(group: str, name: str) -> EntryPoint:
+    """Return the entry point of a name; raise an error if no plugin has it, or more than one."""
     from importlib.metadata import entry_points
 
-    for point in entry_points(group=group, name=name):
-        try:
-            return point.load()
-        except Exception as error:
-            distribution = point.dist.name if point.dist else "a plugin"
-            raise ConfigurationError(
-                f"The plugin {name!r} of {distribution} cannot be loaded: {type(error).__name__}: {error}",
-                hint=f"Reinstall {distribution}, or report this to its authors.",
-            ) from error
-    known = ", ".join((*BUILT_IN.get(group, {}), *plugin_names(group)))
-    raise ConfigurationError(f"There is no {name!r} in {group}", hint=f"Installed: {known}.")
+    points = tuple(entry_points(group=group, name=name))
+    if not points:
+        known = ", ".join(choices(group)) or "nothing"
+        raise ConfigurationError(
+            f"There is no {name!r} in {group}", hint=f"Installed: {known}. {install_hint(group)}"
+        )
+    if len(points) > 1:
+        names = " and ".join(sorted(map(_distribution, points)))
+        raise ConfigurationError(f"{names} both have {name!r} in {group}", hint="Uninstall one of them.")
+    return points[0]
+
+
+def _failed(point: EntryPoint, what: str, error: Exception) -> ConfigurationError:
+    distribution = _distribution(point)
+    return ConfigurationError(
+        f"The plugin {point.name!r} of {distribution} cannot be {what}: {type(error).__name__}: {error}",
+        hint=f"Reinstall {distribution}, or report this to its authors.",
+    )
+
+
+def _distribution(point: EntryPoint) -> str:
+    return point.dist.name if point.dist else point.module

@@ -1,4 +1,4 @@
-"""The values that travel between the rooms of the house: pages, chunks, filters, hits, responses, fingerprints."""
+"""The values that all parts share: pages, chunks, filters, hits, responses, fingerprints."""
 
 from __future__ import annotations
 
@@ -7,29 +7,32 @@ from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Literal
 
+from recto._util.text import with_anchor
+
 Vector = list[float]
 Payload = dict[str, Any]
 
 HEADING_SEPARATOR = " > "
 _PRECISIONS = frozenset({"int8-weights-fp32", "int8-weights-bf16", "int8-1", "int8-2"})
-"""Compatible variants of the built-in model, those of older releases included: same text, cosine of 0.98 or more."""
+"""Compatible variants of the built-in model, old ones included: cosine of 0.98 or more for the same text."""
 
 Mode = Literal["hybrid", "dense", "lexical"]
-"""How chunks are scored: by cosine similarity, by BM25, or by the weighted sum of both."""
+"""How chunks are scored: cosine similarity (dense), BM25 (lexical), or the weighted sum of both (hybrid)."""
 MODES: tuple[Mode, ...] = ("hybrid", "dense", "lexical")
 GroupBy = Literal["page"]
 
 AnchorStyle = Literal["github", "python-markdown"]
-"""Who makes the anchors of a page's headings: Docusaurus and GitHub, or MkDocs."""
+"""How anchors are made from headings: as Docusaurus and GitHub do, or as MkDocs does."""
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
     """One page of a book, as its source yields it.
 
-    `path` names it within the book, for good; `title` is a last resort for a page that states none; `module_keys` are all names that a
-    module filter may call it by. `lines` has, for a text that was put together, the file's own line of each line; else it is empty.
-    `position` is the page's place in the reading order of the book, from one on; zero if the source has no order.
+    `path` identifies the page within the book. `title` is used if the text has no title. `module_keys` are
+    all names by which a module filter can refer to its module. If the text was put together from several
+    files, `lines` maps each line of it to a line of the page's own file. `position` is the page's place in
+    the reading order, counted from one; zero if the source has no order.
     """
 
     path: str
@@ -49,27 +52,75 @@ class Page:
 
 
 @dataclass(frozen=True, slots=True)
+class Block:
+    """A part of a section, such as a paragraph or a list; lines count from one, `last` is its last line.
+
+    `kind` decides where a block that is too long is split: `paragraph` after sentences, `table` between rows,
+    `code` (in a fence) between lines, anything else at blank lines. `cuts` are the lines where its nested
+    blocks begin and end, by nesting level: the best places to split it.
+    `lines` are the source lines of the lines of `text`; it is empty if they are consecutive.
+    """
+
+    kind: str
+    text: str
+    first: int
+    last: int
+    cuts: tuple[tuple[int, ...], ...] = ()
+    lines: tuple[int, ...] = ()
+
+    def source_line(self, number: int) -> int:
+        """Return the source line of a line of the text, counted from zero."""
+        return self.lines[number] if self.lines else self.first + number
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """The text under one heading, without its subsections; `headings` begins with the page title.
+
+    `anchors` are all anchors in it, with their lines: its own, those of headings above it that have no text,
+    and those of headings and ids within its blocks.
+    """
+
+    headings: tuple[str, ...]
+    level: int
+    anchor: str
+    line: int
+    blocks: tuple[Block, ...]
+    anchors: tuple[tuple[int, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A parsed page: its title, and the sections that have text, in the order of the page."""
+
+    title: str
+    sections: tuple[Section, ...]
+    front_matter: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class Failure:
-    """A page that could not be read, or all below a directory (`path` then ends with a slash), and why."""
+    """A page that could not be read, or a whole directory (`path` then ends with a slash), and why."""
 
     path: str
     reason: str
 
     def __str__(self) -> str:
-        """One sentence for a report."""
+        """Return one line for a report."""
         return f"{self.path}: {self.reason}"
 
     def covers(self, path: str) -> bool:
-        """Whether a page of this path could not be read because of it."""
+        """Return whether this failure affects the page at a path."""
         return path.startswith(self.path) if self.path.endswith("/") else path == self.path
 
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """A passage of a page; `text` is as written, `headings` is the path from the page's title down to it.
+    """A part of a page, with its text as written; `headings` is the path from the page title to its section.
 
-    `anchor` opens its section; `anchors` are all that lead into it, those of sections that were joined to it or have no text included.
-    `revision` stands for the page as it was read, and for how: as long as it is the same, so are all the page's chunks.
+    `anchor` opens its section. `anchors` also has the anchors of sections that were merged into it, and of
+    those before it that have no text. `revision` identifies the page's content and how it was read: while it
+    is the same, so are all chunks of the page.
     """
 
     id: str
@@ -95,18 +146,18 @@ class Chunk:
 
     @property
     def heading_path(self) -> str:
-        """The headings in one line."""
+        """The headings on one line."""
         return HEADING_SEPARATOR.join(self.headings)
 
     @property
     def link(self) -> str:
-        """The address that opens its section."""
-        return f"{self.page_url}#{self.anchor}" if self.anchor else self.page_url
+        """The URL of its section."""
+        return with_anchor(self.page_url, self.anchor)
 
 
 @dataclass(frozen=True, slots=True)
 class Module:
-    """A module of the book: the name that filters use, the title that readers see, and how many chunks it has."""
+    """A module of the book: its name for filters, its title for readers, and how many chunks it has."""
 
     name: str
     title: str
@@ -115,7 +166,7 @@ class Module:
 
 @dataclass(frozen=True, slots=True)
 class CostEstimate:
-    """What embedding by a service will take: calls, minutes at the limits of a trial key, and money if the price is known."""
+    """The cost of embedding by a service: calls, minutes with a trial key, dollars if known."""
 
     calls: int
     minutes: float
@@ -124,14 +175,22 @@ class CostEstimate:
 
 @dataclass(frozen=True, slots=True)
 class Filters:
-    """What a search is narrowed to: any of the modules, and the page."""
+    """Restrict a search to chunks of any of the modules, and to one page."""
 
     modules: tuple[str, ...] = ()
     page_url: str | None = None
 
     def __bool__(self) -> bool:
-        """Whether anything is narrowed at all."""
+        """Return whether there is any restriction."""
         return bool(self.modules) or self.page_url is not None
+
+    def matches(self, chunk: Chunk) -> bool:
+        """Return whether a chunk is of one of the modules and of the page; spellings of a page are equal."""
+        from recto._util.text import filter_keys, page_key
+
+        if self.modules and set(filter_keys(self.modules)).isdisjoint(chunk.module_keys):
+            return False
+        return self.page_url is None or page_key(self.page_url) == page_key(chunk.page_url)
 
 
 NO_FILTERS = Filters()
@@ -147,7 +206,7 @@ class SparseVector:
 
 @dataclass(frozen=True, slots=True)
 class PayloadSchema:
-    """How an index reads payloads; `missing` names the required fields that no payload field holds."""
+    """How an index reads payloads; `missing` lists the required fields that the payloads do not have."""
 
     dialect: str
     own: bool
@@ -157,17 +216,22 @@ class PayloadSchema:
 
 @dataclass(frozen=True, slots=True)
 class IndexQuery:
-    """One query as an index sees it: a dense vector, a lexical one, or both."""
+    """The vectors of one query: dense, lexical, or both."""
 
     dense: Vector | None = None
     lexical: SparseVector | None = None
 
+    @property
+    def is_hybrid(self) -> bool:
+        """Whether the query has both vectors."""
+        return self.dense is not None and self.lexical is not None
+
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """The chunks that one query found, by the store's own ids: cosine similarities and BM25 scores.
+    """The scores of the chunks that a query found: cosine similarities and BM25 scores by the store's ids.
 
-    Every id in `dense` may be ranked; `lexical` may hold more ids than `dense` where both were asked for.
+    In a hybrid search, only the ids in `dense` are ranked; `lexical` may have others.
     """
 
     dense: dict[Hashable, float] = field(default_factory=dict)
@@ -176,7 +240,7 @@ class Candidates:
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A chunk with the score that ranks it; `dense` is its cosine similarity, `lexical` its BM25 score, if they were computed."""
+    """A chunk with its rank score, its cosine similarity (`dense`) and its BM25 score (`lexical`)."""
 
     score: float
     chunk: Chunk
@@ -184,20 +248,25 @@ class Hit:
     lexical: float | None = None
 
 
+def hit_order(hit: Hit) -> tuple[float, str, int, str]:
+    """Return the sort key of hits: best score first, ties by page and position on the page."""
+    return -hit.score, hit.chunk.page_url, hit.chunk.chunk_index, hit.chunk.id
+
+
 @dataclass(frozen=True, slots=True)
 class PageGroup:
-    """The hits of one page, best first; the group's score is that of its best hit."""
+    """The hits of one page, best first."""
 
     hits: tuple[Hit, ...]
 
     @property
     def score(self) -> float:
-        """The best hit's score."""
+        """The score of the best hit."""
         return self.hits[0].score
 
     @property
     def page_url(self) -> str:
-        """The page's address."""
+        """The page's URL."""
         return self.hits[0].chunk.page_url
 
     @property
@@ -216,7 +285,7 @@ class Timings:
 
 
 class Outcome(StrEnum):
-    """Why a response looks as it does: results, nothing above the asked score, or a filter that leaves nothing."""
+    """The outcome of a search: hits, no chunk with the minimum score, or filters that exclude every chunk."""
 
     FOUND = "found"
     NO_MATCH = "no_match"
@@ -225,7 +294,10 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What of a selected text was searched for, how long it was, and how many passages were left out because they hold it."""
+    """The part of a selected text that was searched for, and its full length.
+
+    `left_out` counts the chunks that were excluded because they contain the selected text.
+    """
 
     text: str
     given: int
@@ -233,17 +305,19 @@ class Selection:
 
     @property
     def cut(self) -> bool:
-        """Whether the model could not read all of it."""
+        """Whether the text was too long for the model."""
         return len(self.text) < self.given
 
 
 @dataclass(frozen=True, slots=True)
 class SearchResponse:
-    """What a search found, or why it found nothing (`message`); scores below `noise` mean nothing, if it was measured.
+    """The hits of a search, or a `message` that says why there are none.
 
-    `generation` names the published state that it came from. `mode` is the mode that was used. `answerable` is the probability that
-    the book covers the query, or None if it cannot be told. `corrections` maps query words that the book does not have to the words that
-    were searched for instead. `groups` holds the same hits by page if `group_by="page"` was asked for.
+    `generation` is the version of the index that was searched, and `mode` the mode that was used.
+    `noise_floor` is the cosine similarity that off-topic queries reach, and `answerable` the probability that
+    the book covers the query; each is None if it is unknown. `corrections` has the query words that the book
+    does not contain, with the words that were searched for instead. `groups` has the hits by page, with
+    `group_by="page"`.
     """
 
     query: str
@@ -265,7 +339,7 @@ class SearchResponse:
 
 @dataclass(frozen=True, slots=True)
 class EmbedderFingerprint:
-    """What two vectors must agree on to be comparable."""
+    """Identifies the vectors of an embedder: those of compatible fingerprints can be compared."""
 
     model: str
     revision: str
@@ -274,21 +348,22 @@ class EmbedderFingerprint:
     distance: str = "cosine"
 
     def is_compatible(self, other: EmbedderFingerprint) -> bool:
-        """Return whether vectors of both can be compared: the same model, at most in another precision."""
+        """Return whether vectors of both can be compared: the same model, maybe in another precision."""
         same_model = replace(self, variant="") == replace(other, variant="")
         return same_model and (self.variant == other.variant or {self.variant, other.variant} <= _PRECISIONS)
 
     def __str__(self) -> str:
-        """The model as a person names it."""
+        """Return the model and its variant for a message."""
         return f"{self.model} ({self.dim}-d, {self.variant}, revision {self.revision[:12]})"
 
 
 @dataclass(frozen=True, slots=True)
 class Fingerprint:
-    """How an index was made: enough to refuse a wrong query and to make it again.
+    """How an index was made: what is needed to check queries against it and to build it again.
 
-    `modules` are the names and titles of the book's modules in reading order; `unresolved_includes` counts the files that pages include
-    and that could not be read.
+    `analyzer` is the version of the lexical analysis, empty if the index has no lexical vectors. `modules`
+    are the names and titles of the book's modules in reading order. `unresolved_includes` counts the included
+    files that could not be read.
     """
 
     embedder: EmbedderFingerprint
@@ -300,7 +375,6 @@ class Fingerprint:
     recto_version: str
     created_at: str
     analyzer: str = ""
-    """The version of the lexical analysis; empty if the index has no lexical vectors."""
     modules: tuple[tuple[str, str], ...] = ()
     unresolved_includes: int = 0
 
@@ -310,7 +384,7 @@ class Fingerprint:
 
     @staticmethod
     def from_dict(data: dict[str, Any]) -> Fingerprint:
-        """Read what `to_dict` wrote, now or in an older version."""
+        """Read the result of `to_dict`, also of older versions."""
         modules = tuple((str(name), str(title)) for name, title in data.get("modules", ()))
         return Fingerprint(
             **{**data, "embedder": EmbedderFingerprint(**data["embedder"]), "modules": modules}
@@ -319,12 +393,12 @@ class Fingerprint:
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """Where noise ends for one model and one book.
+    """How the scores of off-topic queries compare with those of the book's own, for one model and one book.
 
-    `noise` is the score that questions about other things reach in this index one time in twenty; `separation` is how often a question
-    that is the book's own scores above one that is not, from 0.5 (never better than chance) to 1. The rest says from how many questions.
-    `spread` is the distance from the mean score of these off-topic questions to `noise`; `answerability` is the AUROC of telling the
-    book's own questions from off-topic ones by `SearchResponse.answerable`.
+    `noise_floor` is the 95th percentile of the best scores of off-topic queries. `auroc` is the probability
+    that a query from the book scores above an off-topic one. `off_topic` and `in_book` count the queries.
+    `spread` is the distance from the mean off-topic score to the noise floor. `answerability` is the AUROC of
+    `SearchResponse.answerable`.
     """
 
     noise_floor: float
@@ -340,7 +414,7 @@ class Calibration:
 
     @staticmethod
     def from_dict(data: dict[str, Any]) -> Calibration:
-        """Read what `to_dict` wrote, now or in version 0.1."""
+        """Read the result of `to_dict`, also of version 0.1."""
         optional = {
             name: float(data[name]) for name in ("spread", "answerability") if data.get(name) is not None
         }
@@ -351,7 +425,7 @@ class Calibration:
 
 @dataclass(frozen=True, slots=True)
 class IndexInfo:
-    """One published state of a collection; one that Recto did not make has no fingerprint, only a dimension."""
+    """One published generation of a collection; `fingerprint` is None if Recto did not create it."""
 
     collection: str
     generation: str
@@ -363,5 +437,5 @@ class IndexInfo:
 
     @property
     def noise_floor(self) -> float | None:
-        """The score below which a hit is noise, if it was measured."""
+        """The cosine similarity that off-topic queries reach, or None if it was not measured."""
         return self.calibration.noise_floor if self.calibration else None

@@ -72,6 +72,7 @@ def read_to_the_end(name: str) -> None:
         assert max(words(passage.embedded) for passage in passages) <= 512
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", range(4))
 def test_pages_that_no_person_wrote(first: int) -> None:
     """Given to a process of its own, so that one that never ends can be stopped; its name is the last that is printed."""

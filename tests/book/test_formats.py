@@ -2,15 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from recto.book.parsing import formats
-from recto.book.parsing.document import Block, Document, Section
-from recto.book.parsing.formats import MARKDOWN, MDX, Format, format_of, page_suffixes, read, register_format
+from recto.book.parsing.formats import MARKDOWN, MDX, Format, format_of, page_suffixes, read
 from recto.book.sources.tree import MarkdownTree
-from recto.types import Page
+from recto.errors import ConfigurationError, InvalidArgument
+from recto.indexing.indexer import IndexJob, index_book
+from recto.indexing.planner import PageState
+from recto.stores.edge.store import EdgeStore
+from recto.testing import HashEmbedder
+
+READER = """
+from recto import Block, Document, Section
+
+def read(page):
+    if "broken" in page.text:
+        raise ValueError("a broken page")
+    if "list" in page.text:
+        return []
+    block = Block("paragraph", page.text.strip(), 1, 1)
+    empty = Section(("T", "Empty"), 2, "empty", 2, ())
+    return Document("" if "untitled" in page.text else "T", (Section(("T",), 1, "", 1, (block,)), empty))
+"""
+RST = {"recto.readers": "rst = demo_reader:read"}
 
 
 @pytest.mark.parametrize(
@@ -22,6 +39,7 @@ from recto.types import Page
         ("a.mdx", MDX),
         ("a.html", None),
         ("a.txt", None),
+        ("a.rst", None),
         ("md", None),
     ],
 )
@@ -36,14 +54,86 @@ def test_a_tree_reads_every_markdown_suffix(tmp_path: Path) -> None:
     assert found == {"page.md": "markdown", "page.markdown": "markdown", "page.mdx": "mdx"}
 
 
-def test_a_registered_format_is_read_from_a_tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def read_text(page: Page) -> Document:
-        return Document({}, "T", (Section(("T",), 1, "", 1, (Block("paragraph", page.text, 1, 1),)),))
+@pytest.fixture
+def book(tmp_path: Path) -> Path:
+    """A book of one page in reStructuredText."""
+    (tmp_path / "book").mkdir()
+    (tmp_path / "book" / "guide.rst").write_text("Plain text.\n")
+    return tmp_path / "book"
 
-    monkeypatch.setattr(formats, "_FORMATS", dict(formats._FORMATS))
-    register_format(Format("text", (".txt",), read_text))
-    (tmp_path / "page.txt").write_text("Plain text.")
-    [page] = MarkdownTree(tmp_path).pages()
-    assert page.format == "text"
-    assert read(page).sections[0].blocks[0].text == "Plain text."
-    assert ".txt" in page_suffixes()
+
+def test_a_reader_of_a_plugin_reads_files_with_its_suffix(
+    book: Path, install_plugin: Callable[..., None]
+) -> None:
+    with pytest.raises(InvalidArgument, match=r"no \.md, .* or \.mdx file"):
+        MarkdownTree(book)
+    install_plugin("demo-reader", RST, READER)
+    assert ".rst" in page_suffixes()
+    (page,) = MarkdownTree(book).pages()
+    assert (page.format, page.url) == ("rst", "local://docs/docs/guide")
+    document = read(page)
+    assert [section.blocks[0].text for section in document.sections] == ["Plain text."], "no empty section"
+    with pytest.raises(InvalidArgument, match=r"no \.md, .* or \.rst file"):
+        MarkdownTree(book.parent / "site-packages" / "demo-reader" / "demo_reader-1.0.dist-info")
+
+
+def test_a_page_without_a_title_of_its_own(book: Path, install_plugin: Callable[..., None]) -> None:
+    install_plugin("demo-reader", RST, READER)
+    (book / "guide.rst").write_text("untitled")
+    (page,) = MarkdownTree(book).pages()
+    assert read(page).title == page.title == "Guide"
+
+
+def test_a_page_that_the_reader_cannot_read_is_reported(
+    book: Path, tmp_path: Path, install_plugin: Callable[..., None]
+) -> None:
+    install_plugin("demo-reader", RST, READER)
+    (book / "index.rst").write_text("broken")
+    (book / "list.rst").write_text("a list")
+    job = IndexJob(MarkdownTree(book), HashEmbedder())
+    report = index_book(job, EdgeStore(tmp_path / "home"), "book", journal=tmp_path / "journal")
+    assert report.info.chunks == 1
+    assert [str(failure) for failure in report.plan.failed] == [
+        "index.rst: it cannot be read (ValueError: a broken page)",
+        "list.rst: it cannot be read (TypeError: the reader returned list instead of a Document)",
+    ]
+
+
+def test_a_new_version_of_the_plugin_reads_pages_again(
+    book: Path, tmp_path: Path, install_plugin: Callable[..., None]
+) -> None:
+    def index() -> PageState:
+        job = IndexJob(MarkdownTree(book), HashEmbedder())
+        report = index_book(job, EdgeStore(tmp_path / "home"), "book", journal=tmp_path / "journal")
+        return report.plan.pages[0].state
+
+    install_plugin("demo-reader", RST, READER)
+    assert [index(), index()] == [PageState.NEW, PageState.UNCHANGED]
+    metadata = tmp_path / "site-packages" / "demo-reader" / "demo_reader-1.0.dist-info" / "METADATA"
+    metadata.write_text(metadata.read_text().replace("Version: 1.0", "Version: 1.1"))
+    from recto.book.parsing.formats import reader_version
+
+    reader_version.cache_clear()
+    assert index() is PageState.CHANGED
+
+
+@pytest.mark.parametrize("suffix", ["md", ".MDX", "html"])
+def test_a_plugin_cannot_replace_a_built_in_format(
+    book: Path, install_plugin: Callable[..., None], suffix: str
+) -> None:
+    install_plugin("demo-reader", {"recto.readers": f"{suffix} = demo_reader:read"}, READER)
+    with pytest.raises(
+        ConfigurationError, match=r"demo-reader 1\.0 has a reader for \.\w+, which Recto reads"
+    ):
+        MarkdownTree(book)
+
+
+def test_a_reader_that_cannot_be_imported(book: Path, install_plugin: Callable[..., None]) -> None:
+    install_plugin("demo-reader", RST, "import a_package_that_nobody_has")
+    (book / "page.md").write_text("# Page\n\nText.\n")
+    pages = {page.path: page for page in MarkdownTree(book).pages()}
+    assert read(pages["page.md"]).title == "Page", "other formats do not need it"
+    with pytest.raises(
+        ConfigurationError, match="'rst' of demo-reader cannot be loaded: ModuleNotFoundError"
+    ):
+        read(pages["guide.rst"])

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recto.book.parsing.document import Section
 from recto.book.parsing.markdown import parse
-from recto.book.parsing.markdown.reader import plain_text
+from recto.book.parsing.markdown.headings import heading_texts
+from recto.types import Section
 
 TORTURE = """\
 ---
@@ -235,6 +235,6 @@ def test_anything_can_be_parsed(text: str, mdx: bool) -> None:
 
 def test_plain_text() -> None:
     assert (
-        plain_text("A [link](x.md) with `code`, *stress* &amp; <b>tags</b>")
+        heading_texts("A [link](x.md) with `code`, *stress* &amp; <b>tags</b>")[0]
         == "A link with code, stress & tags"
     )

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from recto.book.parsing.document import Document
 from recto.book.parsing.markdown import parse
+from recto.types import Document
 
 FOLDER = Path(__file__).parent / "torture"
 

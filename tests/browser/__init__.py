@@ -1,1 +1,1 @@
-"""The page as a reader uses it: a real browser, a real service, a real book."""
+"""Tests of the web UI with a real browser, service and book."""

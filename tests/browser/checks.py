@@ -1,4 +1,4 @@
-"""What can be checked of a page's accessibility without a person."""
+"""Automatic accessibility checks of a page."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ _HERE = Path(__file__).parent
 
 
 def problems(page: Page) -> list[str]:
-    """Return everything that is wrong with what a page shows now."""
+    """Return the accessibility problems of the current page."""
     return _found(page, "problems.js")
 
 
-def unseen_focus(page: Page) -> list[str]:
-    """Return the controls that look the same with the keyboard on them."""
-    return _found(page, "unseen_focus.js")
+def invisible_focus(page: Page) -> list[str]:
+    """Return the controls that look the same with and without focus."""
+    return _found(page, "invisible_focus.js")
 
 
 def _found(page: Page, name: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""One browser and one service for all tests of the page; both end before tests elsewhere begin, which have event loops of their own."""
+"""One browser and one service for all tests of the web UI; both end before other tests start event loops."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from recto.protocols import Embedder
 from recto.server.http.options import ServeOptions
 from recto.settings import Settings
 from recto.stores.edge.store import EdgeStore
-from tests.browser.desk import Desk
 from tests.browser.hostile import write_hostile_book
+from tests.browser.webui import WebUI
 from tests.server.http.service import Service
 
 _NEEDED = os.environ.get("RECTO_NEED_BROWSER") == "1"
@@ -38,7 +38,7 @@ _MORE_FLAGS = ("--disable-component-update", "--disable-sync")
 def browser() -> Iterator[Browser]:
     program = next(filter(None, map(shutil.which, _NAMES)), None)
     if program is None:
-        (pytest.fail if _NEEDED else pytest.skip)("there is no Chromium on this machine")
+        (pytest.fail if _NEEDED else pytest.skip)("Chromium is not installed")
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=program, args=[*_FLAGS, *_MORE_FLAGS])
         yield browser
@@ -46,9 +46,9 @@ def browser() -> Iterator[Browser]:
 
 
 @pytest.fixture(scope="session")
-def shelf(sample_home: Path, embedder: Embedder, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A home with the sample book and a book that wants to harm its readers."""
-    root = tmp_path_factory.mktemp("shelf")
+def books(sample_home: Path, embedder: Embedder, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A home with the sample book and a hostile book."""
+    root = tmp_path_factory.mktemp("books")
     shutil.copytree(sample_home, root / "home")
     book = write_hostile_book(root / "hostile")
     index_book(
@@ -61,9 +61,9 @@ def shelf(sample_home: Path, embedder: Embedder, tmp_path_factory: pytest.TempPa
 
 
 @pytest.fixture(scope="package")
-def service(shelf: Path) -> Iterator[Service]:
+def service(books: Path) -> Iterator[Service]:
     with Service(
-        Settings("local", "edge", shelf, threads=2, precision="fp32"), ServeOptions(collections=("hostile",))
+        Settings("local", "edge", books, threads=2, precision="fp32"), ServeOptions(collections=("hostile",))
     ) as service:
         yield service
 
@@ -74,15 +74,15 @@ def house_settings(house: Path) -> Settings:
 
 
 @pytest.fixture
-def desk(browser: Browser, service: Service) -> Iterator[Desk]:
+def ui(browser: Browser, service: Service) -> Iterator[WebUI]:
     """A window of common width."""
-    with Desk(browser, service.port) as desk:
-        yield desk
+    with WebUI(browser, service.port) as ui:
+        yield ui
 
 
 @pytest.fixture
 def closed_port() -> Iterator[int]:
-    """A port on which nothing answers: it is taken, and nobody listens."""
+    """A port that is bound, but that no program listens on."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         yield taken.getsockname()[1]

@@ -1,4 +1,4 @@
-"""A book whose author wants the reader's browser to run something, in every place where an author writes."""
+"""A book with scripts and hostile links in every place where an author can write."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ LINKS = (
 
 
 def write_hostile_book(root: Path) -> Path:
-    """Write three pages in one module; HTML stands in code too, where a reader of Markdown keeps it to the letter."""
+    """Write three pages in one module; HTML is in code too, which keeps it as it is written."""
     escaped = [attack.replace("<", "\\<") for attack in ATTACKS]
     sections = (
         f"## Heading {number} `{attack}`\n\nThe poison of heading {number}: {escaped[number]}."

@@ -1,4 +1,4 @@
-// Everything about the accessibility of a page that can be told without a person: names, landmarks, headings, contrast.
+// Accessibility problems that a program can find: names, landmarks, headings, contrast.
 () => {
     const problems = [];
     const seen = (one) => one.checkVisibility({ opacityProperty: false, visibilityProperty: true });
@@ -19,7 +19,7 @@
     for (const attribute of ["aria-labelledby", "aria-describedby", "for"]) {
         for (const one of document.querySelectorAll(`[${attribute}]`)) {
             if (!seen(one) && !one.closest("dialog")) continue;
-            for (const id of one.getAttribute(attribute).split(/\s+/)) if (!document.getElementById(id)) problems.push(`${attribute} leads nowhere: ` + show(one));
+            for (const id of one.getAttribute(attribute).split(/\s+/)) if (!document.getElementById(id)) problems.push(`${attribute} has no target: ` + show(one));
         }
     }
     const ids = [...document.querySelectorAll("[id]")].map((one) => one.id);
@@ -63,7 +63,7 @@
     const judged = new Set();
     while (walker.nextNode()) {
         const one = walker.currentNode.parentElement;
-        if (!walker.currentNode.data.trim() || judged.has(one) || !seen(one) || one.closest("svg, .unseen, option, optgroup")) continue;
+        if (!walker.currentNode.data.trim() || judged.has(one) || !seen(one) || one.closest("svg, .visually-hidden, option, optgroup")) continue;
         judged.add(one);
         const style = getComputedStyle(one);
         const large = parseFloat(style.fontSize) >= 24 || (parseFloat(style.fontSize) >= 18.66 && Number(style.fontWeight) >= 700);

@@ -1,4 +1,4 @@
-"""The health of an index, drawn from what the commands have measured."""
+"""Test the health view."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from recto.search.retriever import Retriever
 from recto.settings import Settings
 from recto.stores.edge.store import EdgeStore
 from tests.breaking import Passages, publish_broken
-from tests.browser.desk import Desk
+from tests.browser.webui import WebUI
 from tests.server.http.service import Service
 
 
@@ -48,13 +48,13 @@ def measured(house: Path, embedder: Embedder, tmp_path_factory: pytest.TempPathF
     return Settings("local", "edge", home, threads=2, collection="broken")
 
 
-def test_what_was_measured_is_drawn_and_said(browser: Browser, measured: Settings) -> None:
-    with Service(measured) as service, Desk(browser, service.port) as desk:
-        desk.open(q="How is jam made?")
-        desk.page.get_by_role("link", name="Health").click()
-        expect(desk.page.get_by_role("heading", name="Health")).to_be_focused()
-        desk.settle()
-        health = desk.page.locator("#health")
+def test_measurements_are_shown(browser: Browser, measured: Settings) -> None:
+    with Service(measured) as service, WebUI(browser, service.port) as ui:
+        ui.open(q="How is jam made?")
+        ui.page.get_by_role("link", name="Health").click()
+        expect(ui.page.get_by_role("heading", name="Health")).to_be_focused()
+        ui.settle()
+        health = ui.page.locator("#health")
         expect(health.locator("header")).to_contain_text(
             "A sample search works. 1 question of the last suite failed. 2 sections cannot be found well."
         )
@@ -66,9 +66,9 @@ def test_what_was_measured_is_drawn_and_said(browser: Browser, measured: Setting
         assert int(facts["Passages"]) > 30
         assert int(facts["Searches"]) >= 1
         expect(health.get_by_role("img", name=re.compile(r"^\d+ of \d+ sections are found"))).to_be_visible()
-        expect(health.locator(".covered .cell.unreachable")).to_have_count(2)
-        assert health.locator(".covered .cell.reached").count() > 20
-        pests = health.locator(".covered", has=desk.page.get_by_role("link", name="Pests"))
+        expect(health.locator(".page-coverage .cell.unreachable")).to_have_count(2)
+        assert health.locator(".page-coverage .cell.reached").count() > 20
+        pests = health.locator(".page-coverage", has=ui.page.get_by_role("link", name="Pests"))
         expect(pests.get_by_role("img")).to_have_attribute("aria-label", "2 of 3 sections found")
         pests.locator("summary").click()
         expect(pests.locator("details li")).to_have_text(["Slugs: not found"])
@@ -76,19 +76,19 @@ def test_what_was_measured_is_drawn_and_said(browser: Browser, measured: Setting
         expect(health.locator(".latency .value").first).to_be_visible()
         expect(health.get_by_role("img", name=re.compile(r"^The latest \d+ search"))).to_be_visible()
         health.get_by_role("link", name="What eats lettuce at night?").click()
-        expect(desk.page.locator("#q")).to_have_value("What eats lettuce at night?")
-        desk.page.go_back()
+        expect(ui.page.locator("#q")).to_have_value("What eats lettuce at night?")
+        ui.page.go_back()
         expect(health).to_be_visible()
-        desk.settle()
+        ui.settle()
         pests.locator("summary").click()
         pests.get_by_role("link", name="Slugs").click()
-        expect(desk.page.locator(".passage.here")).to_contain_text("Slugs come out at night")
+        expect(ui.page.locator(".chunk.current")).to_contain_text("Slugs come out at night")
 
 
-def test_what_is_missing_is_named_with_the_command_that_makes_it(desk: Desk) -> None:
-    desk.open(view="health")
-    advice = desk.page.locator(".advice")
+def test_missing_measurements_are_shown_with_their_commands(ui: WebUI) -> None:
+    ui.open(view="health")
+    advice = ui.page.locator(".advice")
     expect(advice.locator("code").first).to_have_text("recto coverage --collection humanoid_robotics_book")
-    expect(desk.page.locator("#health")).to_contain_text("No evaluation suite was run.")
-    desk.page.keyboard.press("Escape")
-    expect(desk.page.locator("#list .contents")).to_be_visible()
+    expect(ui.page.locator("#health")).to_contain_text("No evaluation suite was run.")
+    ui.page.keyboard.press("Escape")
+    expect(ui.page.locator("#list .contents")).to_be_visible()

@@ -1,4 +1,4 @@
-"""A question, what it finds, and what is said when it finds nothing."""
+"""Test searches: results, filters, modes, and empty results."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import re
 
 from playwright.sync_api import Route, expect
 
-from tests.browser.desk import SAMPLE_PAGE, Desk
+from tests.browser.webui import SAMPLE_PAGE, WebUI
 
 
-def test_a_question_finds_passages_with_their_place_and_their_score(desk: Desk) -> None:
-    desk.open()
-    expect(desk.page.locator(".colophon")).to_have_text(re.compile(r"\d+ passages on 28 pages in 5 modules"))
-    assert desk.focused() == "q"
-    desk.ask("What is a ROS 2 node?")
-    first = desk.results.first
+def test_results_have_a_path_and_a_score(ui: WebUI) -> None:
+    ui.open()
+    expect(ui.page.locator(".book-size")).to_have_text(re.compile(r"\d+ passages on 28 pages in 5 modules"))
+    assert ui.focused() == "q"
+    ui.ask("What is a ROS 2 node?")
+    first = ui.results.first
     expect(first.locator("h3")).to_have_text("What is a ROS 2 node?")
     expect(first.locator(".path")).to_contain_text("ROS 2 Fundamentals")
     assert {"ros", "2", "node"} <= {mark.lower() for mark in first.locator("mark").all_inner_texts()}
@@ -24,79 +24,79 @@ def test_a_question_finds_passages_with_their_place_and_their_score(desk: Desk) 
     assert first.evaluate(
         "entry => parseFloat(entry.querySelector('.value').getAttribute('width'))"
     ) > first.evaluate("entry => parseFloat(entry.querySelector('.tick').getAttribute('x1'))")
-    expect(desk.page.locator("#live")).to_contain_text(re.compile(r"Passages: \d+ passages on 10 pages"))
-    assert desk.state == {"q": ["What is a ROS 2 node?"]}
-    assert desk.page.title() == "What is a ROS 2 node? · Recto"
+    expect(ui.page.locator("#live")).to_contain_text(re.compile(r"Passages: \d+ passages on 10 pages"))
+    assert ui.state == {"q": ["What is a ROS 2 node?"]}
+    assert ui.page.title() == "What is a ROS 2 node? · Recto"
 
 
-def test_a_cut_passage_is_shown_whole_on_request(desk: Desk) -> None:
-    desk.open(q="QoS compatibility rules")
-    first = desk.results.first
+def test_an_excerpt_can_be_expanded(ui: WebUI) -> None:
+    ui.open(q="QoS compatibility rules")
+    first = ui.results.first
     expect(first.locator("table")).to_have_count(0)
-    first.get_by_role("button", name="Whole passage").click()
+    first.get_by_role("button", name="Show the whole passage").click()
     expect(first.locator("table")).to_be_visible()
-    first.get_by_role("button", name="Less").click()
+    first.get_by_role("button", name="Show less").click()
     expect(first.locator("table")).to_have_count(0)
 
 
-def test_modules_and_pages_narrow_a_search(desk: Desk) -> None:
-    desk.open(q="How do robots see?")
-    box = desk.page.get_by_role("checkbox", name=re.compile("^isaac"))
-    expect(desk.page.locator(".facet", has_text="isaac").locator(".count")).to_contain_text(
+def test_filters_by_module_and_page(ui: WebUI) -> None:
+    ui.open(q="How do robots see?")
+    box = ui.page.get_by_role("checkbox", name=re.compile("^isaac"))
+    expect(ui.page.locator(".module-filter", has_text="isaac").locator(".count")).to_contain_text(
         re.compile(r"\d+ passages")
     )
     box.check()
-    expect(desk.page).to_have_url(re.compile("module=isaac"))
-    desk.settle()
-    assert set(desk.results.locator(".module").all_inner_texts()) == {"ISAAC"}
+    expect(ui.page).to_have_url(re.compile("module=isaac"))
+    ui.settle()
+    assert set(ui.results.locator(".module").all_inner_texts()) == {"ISAAC"}
     expect(box).to_be_focused()
-    desk.page.get_by_role("checkbox", name=re.compile("^vla")).check()
-    expect(desk.page).to_have_url(re.compile("module=vla"))
-    desk.settle()
-    assert set(desk.results.locator(".module").all_inner_texts()) <= {"ISAAC", "VLA"}
-    offered = desk.page.locator("#page-filter optgroup").evaluate_all("all => all.map(one => one.label)")
+    ui.page.get_by_role("checkbox", name=re.compile("^vla")).check()
+    expect(ui.page).to_have_url(re.compile("module=vla"))
+    ui.settle()
+    assert set(ui.results.locator(".module").all_inner_texts()) <= {"ISAAC", "VLA"}
+    offered = ui.page.locator("#page-filter optgroup").evaluate_all("all => all.map(one => one.label)")
     assert offered == ["isaac", "vla"]
-    desk.page.get_by_label("Page", exact=True).select_option(label="Isaac ROS")
-    expect(desk.page).to_have_url(re.compile("url="))
-    desk.settle()
-    assert set(desk.results.evaluate_all("all => all.map(one => one.dataset.page)")) == {
+    ui.page.get_by_label("Page", exact=True).select_option(label="Isaac ROS")
+    expect(ui.page).to_have_url(re.compile("url="))
+    ui.settle()
+    assert set(ui.results.evaluate_all("all => all.map(one => one.dataset.page)")) == {
         "local://docs/docs/module-3-isaac/02-isaac-ros"
     }
     for _ in range(3):
-        desk.page.go_back()
-    desk.settle()
+        ui.page.go_back()
+    ui.settle()
     expect(box).not_to_be_checked()
-    assert desk.state == {"q": ["How do robots see?"]}
+    assert ui.state == {"q": ["How do robots see?"]}
 
 
-def test_more_results_are_added_where_the_reader_is(desk: Desk) -> None:
-    desk.open(q="robot")
-    expect(desk.results).to_have_count(10)
-    desk.page.get_by_role("link", name="More results").click()
-    expect(desk.results).to_have_count(20)
-    expect(desk.links.nth(10)).to_be_focused()
-    assert desk.state["limit"] == ["20"]
+def test_more_results_keep_the_position(ui: WebUI) -> None:
+    ui.open(q="robot")
+    expect(ui.results).to_have_count(10)
+    ui.page.get_by_role("link", name="More results").click()
+    expect(ui.results).to_have_count(20)
+    expect(ui.links.nth(10)).to_be_focused()
+    assert ui.state["top_k"] == ["20"]
 
 
-def test_what_the_book_does_not_cover_is_said_and_its_weak_passages_are_folded(desk: Desk) -> None:
-    desk.open(q="best pizza recipe in town")
-    expect(desk.page.locator(".not-covered")).to_have_text("The book does not seem to cover this.")
-    expect(desk.results.first).to_be_hidden()
-    desk.page.get_by_text("Show the nearest passages").click()
-    expect(desk.results.first).to_be_visible()
-    expect(desk.results.first.locator(".score .verdict")).to_have_text("weak")
-    expect(desk.results.first.locator(".score-bar")).to_have_attribute(
+def test_results_are_folded_if_the_book_does_not_cover_the_query(ui: WebUI) -> None:
+    ui.open(q="best pizza recipe in town")
+    expect(ui.page.locator(".not-covered")).to_have_text("The book does not seem to cover this.")
+    expect(ui.results.first).to_be_hidden()
+    ui.page.get_by_text("Show the nearest passages").click()
+    expect(ui.results.first).to_be_visible()
+    expect(ui.results.first.locator(".score .verdict")).to_have_text("weak")
+    expect(ui.results.first.locator(".score-bar")).to_have_attribute(
         "aria-label", re.compile("below the noise floor")
     )
-    desk.ask("What is ROS 2?")
-    expect(desk.page.locator(".not-covered")).to_have_count(0)
+    ui.ask("What is ROS 2?")
+    expect(ui.page.locator(".not-covered")).to_have_count(0)
 
 
-def test_passages_are_grouped_by_page(desk: Desk) -> None:
-    desk.open(q="QoS profiles")
-    pages = desk.results.evaluate_all("all => all.map(one => one.dataset.page)")
+def test_results_are_grouped_by_page(ui: WebUI) -> None:
+    ui.open(q="QoS profiles")
+    pages = ui.results.evaluate_all("all => all.map(one => one.dataset.page)")
     assert len(pages) == len(set(pages)) == 10
-    first = desk.results.first
+    first = ui.results.first
     others = first.locator(".other")
     expect(others.first).to_be_hidden()
     first.get_by_text(re.compile(r"^\d+ more sections? on this page$")).click()
@@ -107,95 +107,94 @@ def test_passages_are_grouped_by_page(desk: Desk) -> None:
     assert len(titles) == len(set(titles)), "each section once"
     title = others.first.locator(".result").inner_text()
     others.first.locator(".result").click()
-    expect(desk.page.locator("#recto .passage.here")).to_be_visible()
-    desk.page.reload()
-    desk.settle()
-    expect(desk.results.first.locator(".other .result[aria-current=true]")).to_have_text(title)
-    expect(desk.results.first.locator(".other .result[aria-current=true]")).to_be_visible()
+    expect(ui.page.locator("#page-panel .chunk.current")).to_be_visible()
+    ui.page.reload()
+    ui.settle()
+    expect(ui.results.first.locator(".other .result[aria-current=true]")).to_have_text(title)
+    expect(ui.results.first.locator(".other .result[aria-current=true]")).to_be_visible()
 
 
-def test_a_misspelt_word_is_corrected_and_said(desk: Desk) -> None:
-    desk.open(q="quaternoin")
-    expect(desk.page.locator(".correction")).to_have_text(
+def test_corrections_are_shown(ui: WebUI) -> None:
+    ui.open(q="quaternoin")
+    expect(ui.page.locator(".correction")).to_have_text(
         "“quaternoin” is not in the book. Searched for “quaternion”."
     )
-    assert "quaternion" in {mark.lower() for mark in desk.page.locator("#list mark").all_text_contents()}
+    assert "quaternion" in {mark.lower() for mark in ui.page.locator("#list mark").all_text_contents()}
 
 
-def test_the_mode_is_chosen_and_kept_in_the_address(desk: Desk) -> None:
-    desk.open(q="QoS depth")
+def test_the_mode_is_kept_in_the_url(ui: WebUI) -> None:
+    ui.open(q="QoS depth")
     for mode, bars in (("lexical", 0), ("dense", 1)):
-        desk.page.get_by_label("Mode", exact=True).select_option(mode)
-        expect(desk.page).to_have_url(re.compile(f"mode={mode}"))
-        desk.settle()
-        expect(desk.results.first.locator(".score-bar")).to_have_count(bars)
-    desk.page.reload()
-    desk.settle()
-    expect(desk.page.locator("#mode")).to_have_value("dense")
-    desk.page.get_by_label("Mode", exact=True).select_option("")
-    expect(desk.page).to_have_url(re.compile(r"\?q=QoS\+depth$"))
+        ui.page.get_by_label("Mode", exact=True).select_option(mode)
+        expect(ui.page).to_have_url(re.compile(f"mode={mode}"))
+        ui.settle()
+        expect(ui.results.first.locator(".score-bar")).to_have_count(bars)
+    ui.page.reload()
+    ui.settle()
+    expect(ui.page.locator("#mode")).to_have_value("dense")
+    ui.page.get_by_label("Mode", exact=True).select_option("")
+    expect(ui.page).to_have_url(re.compile(r"\?q=QoS\+depth$"))
 
 
-def test_filters_that_leave_nothing_are_told_from_no_match(desk: Desk) -> None:
-    desk.open(q="robot", module="rosy")
-    notice = desk.page.locator(".notice")
-    expect(notice).to_contain_text("The filters leave nothing to search in.")
+def test_filters_that_exclude_everything(ui: WebUI) -> None:
+    ui.open(q="robot", module="rosy")
+    notice = ui.page.locator(".notice")
+    expect(notice).to_contain_text("The filters exclude every passage.")
     expect(notice).to_contain_text("There is no module 'rosy'. Did you mean 'ros2'?")
-    expect(desk.page.get_by_role("checkbox", name=re.compile("^rosy"))).to_be_checked()
+    expect(ui.page.get_by_role("checkbox", name=re.compile("^rosy"))).to_be_checked()
     notice.get_by_role("link", name="Search the whole book").click()
-    expect(desk.results).to_have_count(10)
+    expect(ui.results).to_have_count(10)
 
 
-def test_an_empty_question_is_not_asked(desk: Desk) -> None:
-    desk.open()
-    desk.page.fill("#q", "   ")
-    desk.page.get_by_role("button", name="Search").click()
-    assert desk.state == {}
-    expect(desk.page.locator("#q")).to_be_focused()
+def test_an_empty_query_is_not_sent(ui: WebUI) -> None:
+    ui.open()
+    ui.page.fill("#q", "   ")
+    ui.page.get_by_role("button", name="Search").click()
+    assert ui.state == {}
+    expect(ui.page.locator("#q")).to_be_focused()
 
 
-def test_an_answer_that_was_overtaken_is_dropped(desk: Desk) -> None:
-    """The first question's answer comes after the second's."""
+def test_an_outdated_response_is_dropped(ui: WebUI) -> None:
     held: list[Route] = []
 
     def hold(route: Route) -> None:
-        if "slow question" in (route.request.post_data or ""):
+        if "slow query" in (route.request.post_data or ""):
             held.append(route)
         else:
             route.continue_()
 
-    desk.open()
-    desk.page.route("**/v1/search", hold)
-    desk.page.fill("#q", "slow question")
-    with desk.page.expect_request("**/v1/search"):
-        desk.page.press("#q", "Enter")
-    expect(desk.page.locator("#list")).to_have_attribute("aria-busy", "true")
-    expect(desk.page.locator(".contents")).to_be_visible()
-    desk.ask("What is a ROS 2 node?")
-    expect(desk.results.first.locator("h3")).to_have_text("What is a ROS 2 node?")
+    ui.open()
+    ui.page.route("**/v1/search", hold)
+    ui.page.fill("#q", "slow query")
+    with ui.page.expect_request("**/v1/search"):
+        ui.page.press("#q", "Enter")
+    expect(ui.page.locator("#list")).to_have_attribute("aria-busy", "true")
+    expect(ui.page.locator(".contents")).to_be_visible()
+    ui.ask("What is a ROS 2 node?")
+    expect(ui.results.first.locator("h3")).to_have_text("What is a ROS 2 node?")
     (route,) = held
-    assert route.request.failure is not None  # the browser no longer waits for it
+    assert route.request.failure is not None  # the request was cancelled
 
 
-def test_the_address_holds_everything(desk: Desk) -> None:
-    desk.open(q="nodes", module=["ros2", "isaac"], url=SAMPLE_PAGE, limit=3)
-    expect(desk.page.locator("#q")).to_have_value("nodes")
-    expect(desk.page.get_by_role("checkbox", name=re.compile("^ros2"))).to_be_checked()
-    expect(desk.page.locator("#page-filter")).to_have_value(SAMPLE_PAGE)
-    expect(desk.results).to_have_count(1)
-    assert desk.page.locator("#nav-health").get_attribute("href") == (
-        f"?q=nodes&module=ros2&module=isaac&url={SAMPLE_PAGE.replace('/', '%2F').replace(':', '%3A')}&view=health&limit=3"
+def test_the_url_holds_the_whole_state(ui: WebUI) -> None:
+    ui.open(q="nodes", module=["ros2", "isaac"], url=SAMPLE_PAGE, top_k=3)
+    expect(ui.page.locator("#q")).to_have_value("nodes")
+    expect(ui.page.get_by_role("checkbox", name=re.compile("^ros2"))).to_be_checked()
+    expect(ui.page.locator("#page-filter")).to_have_value(SAMPLE_PAGE)
+    expect(ui.results).to_have_count(1)
+    assert ui.page.locator("#nav-health").get_attribute("href") == (
+        f"?q=nodes&module=ros2&module=isaac&url={SAMPLE_PAGE.replace('/', '%2F').replace(':', '%3A')}&view=health&top_k=3"
     )
 
 
-def test_books_are_chosen_from_those_that_are_served(desk: Desk) -> None:
-    desk.open(q="robot")
-    desk.page.get_by_label("Book", exact=True).select_option("hostile")
-    expect(desk.page).to_have_url(re.compile("collection=hostile"))
-    desk.settle()
-    desk.unfold()
-    assert set(desk.results.locator(".module").all_inner_texts()) == {"DANGER"}
-    desk.page.go_back()
-    desk.settle()
-    expect(desk.page.get_by_label("Book", exact=True)).to_have_value("")
-    assert "DANGER" not in desk.results.locator(".module").all_inner_texts()
+def test_a_collection_can_be_chosen(ui: WebUI) -> None:
+    ui.open(q="robot")
+    ui.page.get_by_label("Book", exact=True).select_option("hostile")
+    expect(ui.page).to_have_url(re.compile("collection=hostile"))
+    ui.settle()
+    ui.unfold()
+    assert set(ui.results.locator(".module").all_inner_texts()) == {"DANGER"}
+    ui.page.go_back()
+    ui.settle()
+    expect(ui.page.get_by_label("Book", exact=True)).to_have_value("")
+    assert "DANGER" not in ui.results.locator(".module").all_inner_texts()

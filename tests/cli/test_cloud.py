@@ -1,4 +1,4 @@
-"""The cloud set-up as a user runs it: the commands against doubles of both services, on real sockets."""
+"""The cloud profile: commands against doubles of Cohere and Qdrant, on real sockets."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ import pytest
 from qdrant_client import QdrantClient, models
 
 from recto.book.sources.tree import MarkdownTree
+from recto.cli.retrieve import retrieve as retrieve_command
 from recto.cli.runner import run as run_command
-from recto.contracts.retrieve import retrieve as retrieve_command
 from recto.embedders import cohere as cohere_module
 from recto.embedders.cohere import PACES, CohereEmbedder
 from recto.indexing.indexer import IndexJob, index_book
@@ -92,7 +92,7 @@ def test_index_query_validate(home: Path, cloud: dict[str, str], cohere: CohereD
     assert row["aliases"] == ["humanoid_robotics_book", "rag_embedding", "website_embeddings"]
 
 
-def test_nothing_is_indexed_by_itself(home: Path, cloud: dict[str, str]) -> None:
+def test_a_missing_collection_is_an_error(home: Path, cloud: dict[str, str]) -> None:
     done = retrieve(home, "robot", **cloud)
     assert done.returncode == 2
     assert "Collection 'physical-ai-book' does not exist at http://127.0.0.1" in done.stderr
@@ -136,10 +136,10 @@ SHAPES: dict[str, Callable[[int, str, str], dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("name", SHAPES)
-def test_collections_that_the_contracts_know(
+def test_collections_of_other_pipelines(
     home: Path, cloud: dict[str, str], qdrant: QdrantDouble, name: str
 ) -> None:
-    """Another pipeline's collection, under each contract's default name and in its payload's shape, strict mode and no indexes."""
+    """Search collections with each contract's name and payload, in strict mode, without indexes."""
     with pytest.warns(UserWarning, match="insecure"):
         client = QdrantClient(url=qdrant.url, api_key=QDRANT_KEY, check_compatibility=False)
     client.create_collection(
@@ -172,7 +172,7 @@ def test_collections_that_the_contracts_know(
     )
     done = retrieve(home, "maps", "--module", "module-3-isaac", "--json", COLLECTION_NAME=name, **cloud)
     assert {result["module_name"] for result in json.loads(done.stdout)["results"]} == {"isaac"}
-    assert "[WARNING]" in done.stderr, "what the server could not do is said"
+    assert "[WARNING]" in done.stderr, "the missing payload indexes are reported"
     done = retrieve(home, "maps", "--url", urls[0].rstrip("/") + "/", "--json", COLLECTION_NAME=name, **cloud)
     assert {result["page_url"] for result in json.loads(done.stdout)["results"]} == {urls[0]}
     prepared = recto(home, "prepare", name, **cloud)
@@ -199,7 +199,7 @@ FAULTS: list[tuple[str, Fault | None]] = [
 AT_MOST = {"Cohere": "10 s", "Qdrant": "25 s"}
 
 
-def failing(
+def configure_fault(
     service: str, fault: Fault | None, cohere: CohereDouble, qdrant: QdrantDouble
 ) -> tuple[dict[str, str], Double | None]:
     if fault is None:
@@ -210,7 +210,8 @@ def failing(
     return variables(cohere.url, qdrant.url), double
 
 
-def test_the_table_of_faults_in_the_guide(
+@pytest.mark.slow
+def test_the_faults_in_the_guide(
     cohere: CohereDouble,
     qdrant: QdrantDouble,
     home: Path,
@@ -219,17 +220,15 @@ def test_the_table_of_faults_in_the_guide(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Every fault of each service: the message, the exit code, how many calls; and no key in anything that is left behind."""
+    """Check message, exit code and number of calls for every fault; no file may contain a key."""
     small(home, cloud, small_book)
-    monkeypatch.setattr(
-        cohere_module, "_QUERY_SECONDS", 6.0
-    )  # the times are the only thing that is shortened
+    monkeypatch.setattr(cohere_module, "_QUERY_SECONDS", 6.0)  # only the timeouts are shorter
     monkeypatch.setattr(connection_module, "_READ_SECONDS", 2)
     monkeypatch.chdir(ROOT)
     rows = ["| service | it | message | exit code | calls | at most |", "|---|---|---|---|---|---|"]
     for service in ("Cohere", "Qdrant"):
         for name, fault in FAULTS:
-            values, double = failing(service, fault, cohere, qdrant)
+            values, double = configure_fault(service, fault, cohere, qdrant)
             before = len(double.requests) if double else 0
             for key, value in {**values, "RECTO_HOME": str(home)}.items():
                 monkeypatch.setenv(key, value)
@@ -258,10 +257,10 @@ def test_the_table_of_faults_in_the_guide(
     if os.environ.get("WRITE_TABLES"):
         GUIDE.write_text(text.replace(shown[1], table), "utf-8")
     else:
-        assert shown[1] == table, "run the test with WRITE_TABLES=1 to bring the guide up to date"
+        assert shown[1] == table, "run the test with WRITE_TABLES=1 to update the guide"
 
 
-def test_both_down_fails_fast(home: Path) -> None:
+def test_both_services_down(home: Path) -> None:
     began = time.monotonic()
     done = retrieve(home, "robot", **variables(refused_url(), refused_url()))
     assert done.returncode == 3
@@ -271,23 +270,24 @@ def test_both_down_fails_fast(home: Path) -> None:
     assert time.monotonic() - began < 20
 
 
-def big_book(root: Path, passages: int) -> Path:
-    """A book of many sections of a few dozen words each, no two alike."""
+def big_book(root: Path, sections: int) -> Path:
+    """Write a book of many different sections of 70 words each."""
     numbers = random.Random(7)
     words = [f"word{number}" for number in range(2000)]
-    for page in range(passages // 20):
-        sections = [
+    for page in range(sections // 20):
+        texts = [
             f"## Section {page}.{number}\n\n{' '.join(numbers.choices(words, k=70))}\n"
             for number in range(20)
         ]
         (root / f"module-{page % 4 + 1}-m").mkdir(parents=True, exist_ok=True)
         (root / f"module-{page % 4 + 1}-m" / f"page-{page:03}.md").write_text(
-            f"# Page {page}\n\n" + "\n".join(sections)
+            f"# Page {page}\n\n" + "\n".join(texts)
         )
     return root
 
 
-def test_two_thousand_chunks_through_ten_percent_of_faults(
+@pytest.mark.slow
+def test_2000_chunks_with_10_percent_of_faults(
     tmp_path: Path, home: Path, cohere: CohereDouble, qdrant: QdrantDouble
 ) -> None:
     numbers = random.Random(11)
@@ -325,7 +325,7 @@ def test_two_thousand_chunks_through_ten_percent_of_faults(
 
 
 @pytest.mark.parametrize("after", [2, 5])
-def test_killed_and_started_again_embeds_nothing_twice(
+def test_a_killed_run_embeds_nothing_twice(
     tmp_path: Path, home: Path, cohere: CohereDouble, qdrant: QdrantDouble, cloud: dict[str, str], after: int
 ) -> None:
     book = big_book(tmp_path / "big", 1000)
@@ -345,15 +345,15 @@ def test_killed_and_started_again_embeds_nothing_twice(
     program.wait()
     done = recto(home, "index", str(book), "--collection", "big", **cloud)
     assert done.returncode == 0, done.stderr
-    passages = (
+    batches = (
         request.body["texts"]
         for request in cohere.requests
         if request.body["input_type"] == "search_document"
     )
-    sent = Counter(text for texts in passages for text in texts)
+    sent = Counter(text for texts in batches for text in texts)
     assert len(sent) == 1000
-    assert sum(count - 1 for count in sent.values()) <= 96, "at most the batch in flight"
-    assert not list((home / "journal").glob("*")), "the journal is gone once the index is published"
+    assert sum(count - 1 for count in sent.values()) <= 96, "only the batch in flight is sent again"
+    assert not list((home / "journal").glob("*")), "publishing deletes the journal"
     data = json.loads(
         recto(home, "search", "word7", "--collection", "big", "--top-k", "3", "--json", **cloud).stdout
     )
@@ -390,8 +390,11 @@ def test_promote_and_parity(sample_home: Path, qdrant: QdrantDouble) -> None:
     assert {row["mode"] for row in json.loads(done.stdout)["differences"]} == {"hybrid", "dense", "lexical"}
 
 
-def test_a_cloud_query_without_the_extra(home: Path, cloud: dict[str, str]) -> None:
-    code = "import sys; sys.modules['qdrant_client'] = None; from recto.contracts.retrieve import main; sys.argv = ['retrieve.py', 'x']; main()"
+def test_the_extra_is_missing(home: Path, cloud: dict[str, str]) -> None:
+    code = (
+        "import sys; sys.modules['qdrant_client'] = None; sys.argv = ['retrieve.py', 'x'];"
+        "from recto.cli.retrieve import main; main()"
+    )
     done = subprocess.run(
         [sys.executable, "-c", code],
         cwd=ROOT,

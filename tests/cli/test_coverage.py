@@ -1,4 +1,4 @@
-"""`recto coverage` and `recto calibrate` as a user runs them."""
+"""`recto coverage` and `recto calibrate`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.breaking import publish_broken, without_module
 from tests.running import recto
 
 
-def test_in_words(house: Path) -> None:
+def test_text(house: Path) -> None:
     done = recto(house / "home", "coverage", "--collection", "house")
     assert done.returncode == 0, done.stderr
     assert "By at least one of them:" in done.stdout
@@ -21,7 +21,7 @@ def test_in_words(house: Path) -> None:
     assert "local://docs/docs/module-3-workshop/04-electricity" in done.stdout
 
 
-def test_in_json(house: Path) -> None:
+def test_json(house: Path) -> None:
     done = recto(house / "home", "coverage", "--collection", "house", "--json", "--fail-under", "99")
     assert done.returncode == 0, done.stderr
     data = json.loads(done.stdout)
@@ -30,7 +30,7 @@ def test_in_json(house: Path) -> None:
     assert data["confusion"]["garden"]["garden"] > 10
 
 
-def test_a_threshold(house: Path) -> None:
+def test_invalid_threshold(house: Path) -> None:
     assert recto(house / "home", "coverage", "--collection", "house", "--fail-under", "101").returncode == 4
 
 
@@ -44,7 +44,7 @@ def test_calibrate(house: Path, tmp_path: Path) -> None:
     assert "Scores below 0." in done.stdout
     made = store.open("house").info.calibration
     assert made is not None
-    # The copy has no lexical vectors, so that only similarities tell what the book covers.
+    # The copy has no lexical vectors, which `answerability` needs.
     assert store.open("again").info.calibration == replace(made, answerability=None)
     data = json.loads(recto(tmp_path / "home", "calibrate", "--collection", "again", "--json").stdout)
     assert (data["collection"], data["kept"]) == ("again", True)

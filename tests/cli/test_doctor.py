@@ -1,4 +1,4 @@
-"""`recto doctor` as a user runs it: what it prints, and how it ends."""
+"""`recto doctor`: output and exit codes."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from tests.running import recto
 KEY = "qdrant_secret_key_123"
 
 
-def test_all_is_well(house: Path) -> None:
+def test_no_problems(house: Path) -> None:
     done = recto(house / "home", "doctor", "--collection", "house")
     assert done.returncode == 0, done.stdout
-    assert done.stdout.endswith("All is well.\n")
+    assert done.stdout.endswith("No problems found.\n")
     data = json.loads(recto(house / "home", "doctor", "--collection", "house", "--all", "--json").stdout)
     assert data["healthy"] is True
     assert {finding["severity"] for finding in data["findings"]} == {"ok"}
 
 
-def test_damage_is_told_with_its_repair(house: Path, tmp_path: Path) -> None:
+def test_damage_and_its_repair(house: Path, tmp_path: Path) -> None:
     shutil.copytree(house / "home", tmp_path / "home")
     publish_broken(EdgeStore(tmp_path / "home"), "house", "broken", with_noise(0.05))
     done = recto(tmp_path / "home", "doctor", "--collection", "broken")
@@ -32,7 +32,7 @@ def test_damage_is_told_with_its_repair(house: Path, tmp_path: Path) -> None:
     assert "1 errors, 0 warnings." in done.stdout
 
 
-def test_everything_is_broken(tmp_path: Path) -> None:
+def test_configuration_and_storage_errors(tmp_path: Path) -> None:
     (tmp_path / "home").write_text("a file")
     done = recto(tmp_path / "home", "doctor", QDRANT_API_KEY=KEY)
     assert done.returncode == 2

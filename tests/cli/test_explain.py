@@ -1,4 +1,4 @@
-"""`recto explain` and the level of noise as a user sees them."""
+"""`recto explain`, and weak results of `recto search`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from tests.running import recto, retrieve
 
 
-def test_in_words(house: Path) -> None:
+def test_text(house: Path) -> None:
     done = recto(
         house / "home",
         "explain",
@@ -21,14 +21,14 @@ def test_in_words(house: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert " chunks of 'house' in hybrid mode\nWords: compost, made\n" in done.stdout
     assert "Noise floor: a cosine of 0." in done.stdout
-    assert "--- the first 5 end here ---" in done.stdout
+    assert "--- end of the top 5 ---" in done.stdout
     assert "Expected: module-1-garden/01-soil#compost: found\n  It is at rank 1." in done.stdout
     assert "  Dense: rank 1, cosine 0." in done.stdout
     assert "  Lexical: rank 1, BM25 " in done.stdout
     assert "  Words of the query: has compost, made; lacks none" in done.stdout
 
 
-def test_in_json(house: Path) -> None:
+def test_json(house: Path) -> None:
     arguments = [
         "explain",
         "How is compost made?",
@@ -53,7 +53,7 @@ def test_in_json(house: Path) -> None:
     assert data["words"] == ["compost", "made"]
     assert data["expected"]["dense"]["rank"] == data["expected"]["lexical"]["rank"] == 1
     assert data["expected"]["words"] == ["compost", "made"]
-    assert first["above_noise"] is (first["margin"] >= 0), "as over HTTP and for agents"
+    assert first["above_noise"] is (first["margin"] >= 0), "the same as over HTTP and MCP"
     assert set(data["timings_ms"]) == {
         "open",
         "load the model",
@@ -63,7 +63,7 @@ def test_in_json(house: Path) -> None:
     }
 
 
-def test_endings(house: Path) -> None:
+def test_exit_codes(house: Path) -> None:
     home = house / "home"
     assert recto(home, "explain", "", "--collection", "house").returncode == 4
     assert recto(home, "explain", "compost", "--expect", "#a", "--collection", "house").returncode == 4
@@ -73,7 +73,7 @@ def test_endings(house: Path) -> None:
     assert "no such page" in done.stdout
 
 
-def test_search_shows_weak_results_and_the_contract_does_not(house: Path) -> None:
+def test_only_recto_search_marks_weak_results(house: Path) -> None:
     home = house / "home"
     done = recto(home, "search", "What is a quark made of?", "--collection", "house")
     assert "The book does not seem to cover this." in done.stdout

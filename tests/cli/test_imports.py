@@ -1,4 +1,4 @@
-"""What is loaded when: nothing heavy before it is needed, and no socket ever."""
+"""Imports: no heavy package before it is needed, and no socket in the embedded profile."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ PROBE = """
 import sys
 sys.argv = ["retrieve.py", *{arguments!r}]
 import atexit, json, os
-def tell():
+def report():
     sys.stderr.write("LOADED " + " ".join(sorted({{name.split(".")[0] for name in sys.modules}})))
-atexit.register(tell)
-from recto.cli.{program} import main
+atexit.register(report)
+from recto.{program} import main
 main()
 """
 
@@ -39,7 +39,7 @@ class Refused(socket.socket):
     def __new__(cls, *arguments, **more):
         raise AssertionError("a socket was opened")
 def refuse(*arguments, **more):
-    raise AssertionError("the network was asked")
+    raise AssertionError("the network was used")
 socket.socket = Refused
 for name in ("create_connection", "getaddrinfo", "gethostbyname", "create_server", "socketpair", "fromfd"):
     setattr(socket, name, refuse)
@@ -47,7 +47,7 @@ for name in ("create_connection", "getaddrinfo", "gethostbyname", "create_server
 
 
 def probe(
-    home: Path, *arguments: str, program: str = "retrieve", before: str = "", **more: str
+    home: Path, *arguments: str, program: str = "cli.retrieve", before: str = "", **more: str
 ) -> tuple[int, set[str]]:
     code = before + PROBE.format(arguments=list(arguments), program=program)
     done = subprocess.run(
@@ -81,7 +81,7 @@ def probe(
         (["robot"], {"RECTO_THREADS": "no"}, 2),
     ],
 )
-def test_help_and_errors_load_nothing_heavy(
+def test_help_and_errors_of_retrieve(
     home: Path, arguments: list[str], more: dict[str, str], code: int
 ) -> None:
     found, loaded = probe(home, *arguments, **more)
@@ -102,17 +102,17 @@ def test_help_and_errors_load_nothing_heavy(
         ["serve", "--host", "0.0.0.0"],
     ],
 )
-def test_the_products_help_and_errors_load_nothing_heavy(home: Path, arguments: list[str]) -> None:
-    _, loaded = probe(home, *arguments, program="main")
+def test_help_and_errors_of_recto(home: Path, arguments: list[str]) -> None:
+    _, loaded = probe(home, *arguments, program="cli.main")
     assert loaded & HEAVY == set()
 
 
-def test_a_query_loads_only_the_embedded_engine(sample_home: Path) -> None:
+def test_a_query_imports_only_the_embedded_engine(sample_home: Path) -> None:
     code, loaded = probe(sample_home, "What is ROS 2?", "--json")
     assert code == 0
     assert loaded & {"numpy", "onnxruntime", "tokenizers", "qdrant_edge"} == {
         "qdrant_edge"
-    }  # the model runs, by onnxruntime's library
+    }  # the model runs through the C API of onnxruntime
     unwanted = {
         "subprocess",
         "qdrant_client",
@@ -130,17 +130,22 @@ def test_a_query_loads_only_the_embedded_engine(sample_home: Path) -> None:
     assert loaded & unwanted == set()
 
 
-def test_importing_recto_loads_nothing_heavy() -> None:
+def test_importing_recto() -> None:
     code = "import sys, recto; print(*sorted({name.split('.')[0] for name in sys.modules}))"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert set(done.stdout.split()) & (HEAVY | {"click", "asyncio"}) == set()
 
 
-def test_embedded_mode_opens_no_socket(sample_home: Path, home: Path, small_book: Path) -> None:
+def test_the_embedded_profile_opens_no_socket(sample_home: Path, home: Path, small_book: Path) -> None:
     assert probe(sample_home, "What is ROS 2?", before=NO_SOCKETS)[0] == 0
     assert probe(sample_home, "--validate", before=NO_SOCKETS)[0] == 0
     assert (
-        probe(home, "index", str(small_book), "--collection", "garden", program="main", before=NO_SOCKETS)[0]
+        probe(
+            home, "index", str(small_book), "--collection", "garden", program="cli.main", before=NO_SOCKETS
+        )[0]
         == 0
     )
-    assert probe(home, "search", "dough", "--collection", "garden", program="main", before=NO_SOCKETS)[0] == 0
+    assert (
+        probe(home, "search", "dough", "--collection", "garden", program="cli.main", before=NO_SOCKETS)[0]
+        == 0
+    )

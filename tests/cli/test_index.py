@@ -1,4 +1,4 @@
-"""`recto index` and its kin, as a user runs them; and what happens when things go wrong meanwhile."""
+"""`recto index`, `collections` and `rollback`, with damage, interruptions and full disks."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from tests.running import ROOT, SAMPLE_DOCS, environment, recto, retrieve, wait_
 
 MODULE = SAMPLE_DOCS / "docs" / "module-1-ros2"
 
-HEARS_CTRL_C = """
+WITH_CTRL_C = """
 import signal
-signal.signal(signal.SIGINT, signal.default_int_handler)  # a run in the background would ignore it
+signal.signal(signal.SIGINT, signal.default_int_handler)  # background processes ignore it
 from recto.cli.main import main
 main()
 """
@@ -29,7 +29,7 @@ main()
 
 def start(home: Path, *arguments: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-c", HEARS_CTRL_C, *arguments],
+        [sys.executable, "-c", WITH_CTRL_C, *arguments],
         cwd=ROOT,
         env=environment(home),
         stdout=subprocess.PIPE,
@@ -65,19 +65,17 @@ def test_json_report(home: Path, small_book: Path) -> None:
     assert data["fingerprint"]["embedder"]["dim"] == 384
 
 
-def test_a_book_without_a_name_answers_to_every_default_name(home: Path, small_book: Path) -> None:
+def test_a_book_without_a_name_has_all_default_names(home: Path, small_book: Path) -> None:
     assert recto(home, "index", str(small_book)).returncode == 0
     assert "Bread" in retrieve(home, "dough").stdout
     for name in ("humanoid_robotics_book", "website_embeddings", "rag_embedding"):
         assert "Bread" in retrieve(home, "dough", COLLECTION_NAME=name).stdout
 
 
-def test_the_collection_comes_from_the_environment(home: Path, small_book: Path) -> None:
+def test_collection_name_from_the_environment(home: Path, small_book: Path) -> None:
     assert recto(home, "index", str(small_book), COLLECTION_NAME="mine").returncode == 0
     assert retrieve(home, "dough", COLLECTION_NAME="mine").returncode == 0
-    assert retrieve(home, "dough").returncode == 2, (
-        "another book is indexed: the sample book does not come uninvited"
-    )
+    assert retrieve(home, "dough").returncode == 2, "the sample book is indexed only if there is no other"
 
 
 def test_rollback(home: Path, small_book: Path) -> None:
@@ -96,12 +94,12 @@ def test_rollback(home: Path, small_book: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["index"], "either the PATH or the address of a book"),
-        (["index", "docs", "--sample"], "either the PATH or the address of a book"),
+        (["index"], "either the path or URL of a book"),
+        (["index", "docs", "--sample"], "either the path or URL of a book"),
         (["index", "/no/such/place"], "does not exist"),
-        (["index", "src/recto/cli"], "no .md or .mdx file"),
+        (["index", "src/recto/cli"], "There is no .md, .markdown, .mdown, .mkdn, .mkd or .mdx file"),
         (["index", "docs", "--collection", "a/b"], "--collection is not a usable collection name"),
-        (["index", "--sample", "--collection", "x"], "--sample has a collection of its own"),
+        (["index", "--sample", "--collection", "x"], "--sample has its own collection"),
         (["rollback"], "COLLECTION"),
         (["nonsense"], "nonsense"),
         (["search", "x", "--top-k", "0"], "--top-k must be between 1 and 100"),
@@ -114,14 +112,15 @@ def test_invalid_arguments(home: Path, arguments: list[str], words: str) -> None
     assert done.stderr.startswith("[ERROR] Invalid argument: ")
 
 
-def test_nothing_is_indexed_yet(home: Path) -> None:
+def test_no_collections(home: Path) -> None:
     done = recto(home, "collections")
     assert done.returncode == 0
     assert "recto index" in done.stdout
 
 
+@pytest.mark.slow
 def test_first_run_indexes_the_sample_book_once(home: Path) -> None:
-    """Three newcomers at the same moment: one indexes, all are answered."""
+    """Of three processes at the same time, one indexes and all get results."""
     programs = [
         subprocess.Popen(
             [sys.executable, "retrieve.py", "What is ROS 2?", "--json"],
@@ -137,7 +136,7 @@ def test_first_run_indexes_the_sample_book_once(home: Path) -> None:
     assert [program.returncode for program in programs] == [0, 0, 0]
     assert all(json.loads(output)["total_found"] == 5 for output, _ in results)
     assert sum("First run" in errors for _, errors in results) == 1
-    assert sum("passages" in errors for _, errors in results) == 1, "progress is shown by the one that works"
+    assert sum("chunks" in errors for _, errors in results) == 1, "only one shows progress"
     assert sum("waiting for it" in errors for _, errors in results) == 2
     assert [path.name for path in (home / "collections").iterdir()] == ["recto-sample"]
 
@@ -160,11 +159,11 @@ def test_progress_on_a_terminal(home: Path, small_book: Path) -> None:
         shown += part
     os.close(master)
     assert program.wait() == 0
-    assert b"passages" in shown
+    assert b"chunks" in shown
     assert b"Indexed 4 pages as 4 chunks" in shown
 
 
-def test_two_at_once(home: Path) -> None:
+def test_two_writers(home: Path) -> None:
     recto(home, "index", str(SAMPLE_DOCS / "docs" / "intro.md"), "--collection", "both")
     first = start(home, "index", str(MODULE), "--collection", "both")
     wait_until(lambda: str(first.pid) in (home / "collections" / "both" / "LOCK").read_text(), 120)
@@ -173,7 +172,7 @@ def test_two_at_once(home: Path) -> None:
     assert (second.returncode, output) == (4, "")
     assert f"is being written by process {first.pid}" in errors
     assert recto(home, "search", "robot", "--collection", "both").returncode == 0, (
-        "the old index answers meanwhile"
+        "the old index is used in the meantime"
     )
     first.communicate(timeout=300)
     assert first.returncode == 0
@@ -188,7 +187,7 @@ def test_two_at_once(home: Path) -> None:
 
 
 @pytest.mark.parametrize("sign", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
-def test_killed_while_indexing(home: Path, small_book: Path, sign: signal.Signals) -> None:
+def test_signals_while_indexing(home: Path, small_book: Path, sign: signal.Signals) -> None:
     recto(home, "index", str(small_book), "--collection", "garden")
     program = start(home, "index", str(MODULE), "--collection", "garden")
     wait_until(lambda: str(program.pid) in (home / "collections" / "garden" / "LOCK").read_text(), 120)
@@ -203,7 +202,7 @@ def test_killed_while_indexing(home: Path, small_book: Path, sign: signal.Signal
     wait_until(lambda: not list((home / "collections" / "garden").glob("building-*")))
 
 
-def test_a_damaged_index_is_told_and_repaired(home: Path, small_book: Path) -> None:
+def test_a_damaged_index_is_repaired(home: Path, small_book: Path) -> None:
     recto(home, "index", str(small_book), "--collection", "garden")
     victim = next((home / "collections" / "garden" / "gen-000001").rglob("chunk_0.mmap"))
     with victim.open("r+b") as file:
@@ -221,7 +220,7 @@ def test_a_damaged_index_is_told_and_repaired(home: Path, small_book: Path) -> N
     assert recto(home, "index", str(small_book), "--collection", "garden").returncode == 0
 
 
-def test_the_old_index_answers_for_a_damaged_one(home: Path, small_book: Path) -> None:
+def test_a_damaged_index_falls_back_to_the_old_one(home: Path, small_book: Path) -> None:
     for _ in range(2):
         recto(home, "index", str(small_book), "--collection", "garden", "--rebuild")
     shutil.rmtree(home / "collections" / "garden" / "gen-000002")
@@ -231,7 +230,7 @@ def test_the_old_index_answers_for_a_damaged_one(home: Path, small_book: Path) -
     assert "Bread" in done.stdout
 
 
-def test_a_home_that_cannot_be_used(tmp_path: Path, small_book: Path) -> None:
+def test_an_unusable_home(tmp_path: Path, small_book: Path) -> None:
     (tmp_path / "file").touch()
     for home in (tmp_path / "file", tmp_path / "file" / "below"):
         for done, code in ((retrieve(home, "robot"), 3), (recto(home, "index", str(small_book)), 4)):
@@ -242,10 +241,10 @@ def test_a_home_that_cannot_be_used(tmp_path: Path, small_book: Path) -> None:
 
 @pytest.mark.skipif(
     os.name != "posix" or os.geteuid() != 0 or not shutil.which("setpriv"),
-    reason="needs root to become someone else",
+    reason="needs root",
 )
-def test_a_home_of_someone_else(tmp_path: Path, small_book: Path) -> None:
-    """Run as nobody: a home that may be read answers, one that may not is told."""
+def test_the_home_of_another_user(tmp_path: Path, small_book: Path) -> None:
+    """Run as another user: a readable home works, another is an error."""
     nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", sys.executable, "-m", "recto"]
     home = Path(f"/tmp/recto-test-{os.getpid()}")
 
@@ -261,7 +260,7 @@ def test_a_home_of_someone_else(tmp_path: Path, small_book: Path) -> None:
             path.chmod(0o755 if path.is_dir() else 0o644)
         probe = as_nobody("--version")
         if probe.returncode:
-            pytest.skip("the environment of the tests cannot be read by others")
+            pytest.skip("other users cannot read the test environment")
         done = as_nobody("search", "dough", "--collection", "garden")
         assert done.returncode == 0, done.stderr
         assert "Bread" in done.stdout
@@ -291,7 +290,7 @@ ODD_PAGES: dict[str, bytes] = {
 }
 
 
-def test_odd_pages_cost_nobody_else(home: Path, tmp_path: Path) -> None:
+def test_odd_pages(home: Path, tmp_path: Path) -> None:
     book = tmp_path / "odd"
     book.mkdir()
     for name, content in ODD_PAGES.items():
@@ -304,7 +303,7 @@ def test_odd_pages_cost_nobody_else(home: Path, tmp_path: Path) -> None:
     assert "Spaces" in recto(home, "search", "a name with spaces", "--collection", "odd").stdout
 
 
-def test_what_is_no_page_is_named(home: Path, small_book: Path) -> None:
+def test_files_that_are_not_pages_are_reported(home: Path, small_book: Path) -> None:
     os.mkfifo(small_book / "pipe.md")
     (small_book / "endless.md").symlink_to("/dev/zero")
     (small_book / "outside.md").symlink_to("/etc/passwd")
@@ -323,13 +322,13 @@ def test_what_is_no_page_is_named(home: Path, small_book: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["table.csv", "noext"])
-def test_a_file_that_is_no_markdown(home: Path, tmp_path: Path, name: str) -> None:
+def test_a_file_that_is_not_markdown(home: Path, tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_text("a,b\n")
     assert recto(home, "index", str(tmp_path / name)).returncode == 4
     assert recto(home, "index", "x" * 5000).returncode == 4
 
 
-def test_a_repair_keeps_the_last_whole_index(home: Path, small_book: Path) -> None:
+def test_a_repair_keeps_the_last_good_index(home: Path, small_book: Path) -> None:
     for _ in range(2):
         recto(home, "index", str(small_book), "--collection", "garden", "--rebuild")
     shutil.rmtree(home / "collections" / "garden" / "gen-000002")
@@ -341,7 +340,7 @@ def test_a_repair_keeps_the_last_whole_index(home: Path, small_book: Path) -> No
     assert "gen-000001" in recto(home, "rollback", "garden").stdout
 
 
-def test_a_lost_or_spoilt_pointer_is_no_first_run(home: Path, small_book: Path) -> None:
+def test_a_damaged_pointer_is_not_a_first_run(home: Path, small_book: Path) -> None:
     recto(home, "index", str(small_book))
     pointer = home / "collections" / "physical-ai-book" / "CURRENT"
     for spoil in (pointer.unlink, pointer.mkdir):
@@ -356,7 +355,7 @@ def test_a_lost_or_spoilt_pointer_is_no_first_run(home: Path, small_book: Path) 
     assert retrieve(home, "dough").stderr == ""
 
 
-def test_the_sample_book_takes_no_names_from_others(home: Path, small_book: Path) -> None:
+def test_the_sample_book_takes_no_aliases_of_others(home: Path, small_book: Path) -> None:
     recto(home, "index", str(small_book))
     assert recto(home, "index", "--sample").returncode == 0
     assert "Bread" in recto(home, "search", "dough", "--collection", "rag_embedding").stdout
@@ -370,7 +369,7 @@ def test_the_sample_book_takes_no_names_from_others(home: Path, small_book: Path
 
 
 @pytest.mark.parametrize("text", ["{bad", "[]", "7"])
-def test_damaged_aliases_are_told_before_the_work(home: Path, small_book: Path, text: str) -> None:
+def test_damaged_aliases_stop_the_run(home: Path, small_book: Path, text: str) -> None:
     recto(home, "index", str(small_book))
     (home / "aliases.json").write_text(text)
     done = recto(home, "index", str(small_book))
@@ -382,7 +381,9 @@ def test_damaged_aliases_are_told_before_the_work(home: Path, small_book: Path, 
     assert recto(home, "index", str(small_book)).returncode == 0
 
 
-def test_files_in_the_working_directory_are_not_run(home: Path, small_book: Path, tmp_path: Path) -> None:
+def test_modules_in_the_working_directory_are_not_imported(
+    home: Path, small_book: Path, tmp_path: Path
+) -> None:
     (tmp_path / "work").mkdir()
     for name in ("random.py", "array.py", "json.py"):
         (tmp_path / "work" / name).write_text("raise SystemExit('run')\n")
@@ -400,14 +401,14 @@ def test_files_in_the_working_directory_are_not_run(home: Path, small_book: Path
 
 @pytest.fixture
 def tiny_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of a few megabytes."""
+    """Mount a small file system."""
     place = tmp_path / "disk"
     place.mkdir()
     mounted = subprocess.run(
         ["mount", "-t", "tmpfs", "-o", "size=200m", "tmpfs", str(place)], capture_output=True, check=False
     )
     if mounted.returncode:
-        pytest.skip("needs the right to mount a small file system")
+        pytest.skip("needs the permission to mount")
     yield place
     subprocess.run(["umount", "-l", str(place)], check=True)
 
@@ -423,7 +424,7 @@ def test_a_full_disk(tiny_disk: Path, small_book: Path) -> None:
             pass
     done = recto(home, "search", "dough", "--collection", "garden")
     assert done.returncode == 0, done.stderr
-    assert "Bread" in done.stdout, "the old index still answers"
+    assert "Bread" in done.stdout, "the old index still works"
     done = recto(home, "index", str(small_book), "--collection", "garden", "--rebuild")
     assert (done.returncode, done.stdout) == (4, "")
     assert "disk is full" in done.stderr.lower() or "No space left" in done.stderr

@@ -1,4 +1,4 @@
-"""A book that is indexed again: what is told beforehand, meanwhile and after, and an author who is watched."""
+"""Index a book again: plans, progress, reports, and `recto watch`."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from pathlib import Path
 import pytest
 
 from recto.stores.edge.store import EdgeStore
-from tests.cli.test_index import HEARS_CTRL_C
+from tests.cli.test_index import WITH_CTRL_C
 from tests.doubles.cohere import CohereDouble
 from tests.doubles.qdrant import QdrantDouble
 from tests.running import ROOT, environment, recto, wait_until
 
 
-def test_a_plan_for_the_embedded_engine(home: Path, small_book: Path) -> None:
+def test_dry_run_embedded(home: Path, small_book: Path) -> None:
     done = recto(home, "index", str(small_book), "--collection", "garden", "--dry-run", "--verbose")
     assert (done.returncode, done.stderr) == (0, "")
     assert not home.exists(), "nothing is written"
-    head, pages, passages, embedding, *table = done.stdout.splitlines()
+    head, pages, chunks, embedding, *table = done.stdout.splitlines()
     assert head == "Plan for 'garden' (nothing is written):"
     assert pages == "  Pages: 4 new"
-    assert re.fullmatch(r"  Passages: 4 to embed \(\d+ tokens\), 0 reused", passages)
-    assert embedding == "  Embedding: on this machine, without calls or cost"
+    assert re.fullmatch(r"  Chunks: 4 to embed \(\d+ tokens\), 0 reused", chunks)
+    assert embedding == "  Embedding: on this machine, at no cost"
     assert [line.split() for line in table[:4]] == [
         ["Module", "Pages", "Chunks", "Title"],
         ["garden", "2", "2", "Garden"],
@@ -45,7 +45,7 @@ def test_a_plan_for_the_embedded_engine(home: Path, small_book: Path) -> None:
     ]
 
 
-def test_a_plan_for_cohere_tells_calls_minutes_and_cost(home: Path, small_book: Path) -> None:
+def test_dry_run_with_cohere_estimates_the_cost(home: Path, small_book: Path) -> None:
     with CohereDouble(api_key="co_key_12345") as cohere, QdrantDouble() as qdrant:
         cloud = {
             "COHERE_API_KEY": "co_key_12345",
@@ -70,13 +70,14 @@ def test_a_plan_for_cohere_tells_calls_minutes_and_cost(home: Path, small_book: 
         assert estimate["dollars"] == pytest.approx(tokens * 0.10 / 1e6, abs=1e-6)
         text = recto(home, "index", str(small_book), "--collection", "garden", "--dry-run", **cloud).stdout
         assert re.search(
-            r"Embedding: \d+ API calls, (about \d+ minutes?|less than a minute) at trial limits, about \$0\.0",
+            r"Embedding: \d+ API calls, (about \d+ minutes?|less than a minute) at trial limits, "
+            r"about \$0\.0",
             text,
         )
 
 
-def passages(cohere: CohereDouble) -> int:
-    """How many passages were embedded; the questions that measure noise are not of the book."""
+def embedded_chunks(cohere: CohereDouble) -> int:
+    """Count the embedded chunks; the calibration embeds only queries."""
     return sum(
         len(request.body["texts"])
         for request in cohere.requests
@@ -84,7 +85,7 @@ def passages(cohere: CohereDouble) -> int:
     )
 
 
-def test_only_the_change_goes_to_the_services(home: Path, small_book: Path) -> None:
+def test_only_changes_are_sent_to_the_services(home: Path, small_book: Path) -> None:
     with CohereDouble(api_key="co_key_12345") as cohere, QdrantDouble() as qdrant:
         cloud = {
             "COHERE_API_KEY": "co_key_12345",
@@ -94,7 +95,7 @@ def test_only_the_change_goes_to_the_services(home: Path, small_book: Path) -> N
         }
         arguments = ("index", str(small_book), "--collection", "garden")
         assert recto(home, *arguments, **cloud).returncode == 0
-        assert passages(cohere) == 4
+        assert embedded_chunks(cohere) == 4
         qdrant.requests.clear()
         done = recto(home, *arguments, **cloud)
         assert done.stdout.startswith("Nothing has changed: 4 pages, 4 chunks in 'garden'")
@@ -103,17 +104,17 @@ def test_only_the_change_goes_to_the_services(home: Path, small_book: Path) -> N
         (small_book / "module-2-kitchen" / "01-bread.md").unlink()
         qdrant.requests.clear()
         assert recto(home, *arguments, **cloud).returncode == 0
-        assert passages(cohere) == 5
+        assert embedded_chunks(cohere) == 5
         upserts = [
             request
             for request in qdrant.requests
             if request.method == "PUT" and request.path.endswith("/points")
         ]
-        # The new chunk, then the deleted one without its words: they would go on counting in the document frequencies.
-        assert [len(upsert.body["points"]) for upsert in upserts] == [1, 1], "what stays is not sent again"
+        # The new chunk, then the deleted one without its words, which would count as document frequencies.
+        assert [len(upsert.body["points"]) for upsert in upserts] == [1, 1], "unchanged chunks are not sent"
 
 
-def test_what_changed_is_told(home: Path, small_book: Path) -> None:
+def test_the_report_of_changes(home: Path, small_book: Path) -> None:
     arguments = ("index", str(small_book), "--collection", "garden")
     recto(home, *arguments)
     done = recto(home, *arguments)
@@ -134,9 +135,7 @@ def test_what_changed_is_told(home: Path, small_book: Path) -> None:
     assert "Did you mean 'garden'?" in done.stderr
 
 
-def test_progress_is_lines_in_a_log_and_nothing_on_a_pipe(
-    home: Path, small_book: Path, tmp_path: Path
-) -> None:
+def test_progress_in_a_log_file_and_on_a_pipe(home: Path, small_book: Path, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "recto", "index", str(small_book), "--collection", "garden", "--rebuild"]
     with (tmp_path / "log").open("w") as log:
         subprocess.run(
@@ -149,12 +148,12 @@ def test_progress_is_lines_in_a_log_and_nothing_on_a_pipe(
             timeout=300,
         )
     assert re.fullmatch(
-        r"Read 4 pages: 4 passages, 4 to embed \(\d+ tokens\)\.\n", (tmp_path / "log").read_text()
+        r"Read 4 pages: 4 chunks, 4 to embed \(\d+ tokens\)\.\n", (tmp_path / "log").read_text()
     )
     assert recto(home, *command[3:]).stderr == ""
 
 
-def test_progress_is_a_bar_on_a_terminal(home: Path, small_book: Path) -> None:
+def test_progress_bar(home: Path, small_book: Path) -> None:
     leader, follower = pty.openpty()
     try:
         process = subprocess.Popen(
@@ -181,7 +180,7 @@ def test_progress_is_a_bar_on_a_terminal(home: Path, small_book: Path) -> None:
         os.close(leader)
     text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown.decode("utf-8", "replace"))
     assert "4 pages, " in text
-    assert "/4 passages" in text
+    assert "/4 chunks" in text
     assert "tokens/s" in text
 
 
@@ -191,7 +190,7 @@ def watching(home: Path, book: Path) -> Iterator[subprocess.Popen[str]]:
         [
             sys.executable,
             "-c",
-            HEARS_CTRL_C,
+            WITH_CTRL_C,
             "watch",
             str(book),
             "--collection",
@@ -212,7 +211,7 @@ def watching(home: Path, book: Path) -> Iterator[subprocess.Popen[str]]:
         process.communicate()
 
 
-def test_watch_follows_the_author_and_readers_follow_it(home: Path, small_book: Path) -> None:
+def test_watch(home: Path, small_book: Path) -> None:
     store = EdgeStore(home)
 
     def texts() -> str:
@@ -233,7 +232,7 @@ def test_watch_follows_the_author_and_readers_follow_it(home: Path, small_book: 
         wait_until(lambda: "Third time" in texts(), 120)
         (small_book / "snippet.txt").write_text("A snippet.")
         (small_book / "welcome.md").write_text('# Welcome\n\nFourth time.\n\n--8<-- "snippet.txt"\n')
-        wait_until(lambda: "A snippet." in texts(), 120)  # so what the third round had to tell is told
+        wait_until(lambda: "A snippet." in texts(), 120)  # then the third run has been reported
         (small_book / "snippet.txt").write_text("Another snippet.")
         wait_until(lambda: "Another snippet." in texts(), 120)
         process.send_signal(signal.SIGINT)
@@ -241,7 +240,7 @@ def test_watch_follows_the_author_and_readers_follow_it(home: Path, small_book: 
     assert process.returncode == 130
     first, *rounds = out.splitlines()
     assert first.startswith("gen-000001: ")
-    assert any("welcome.md; 1 passage embedded in " in line for line in rounds)
+    assert any("welcome.md; 1 chunk embedded in " in line for line in rounds)
     assert "Watching " in err
     assert "[WARNING] Left out new.md: not UTF-8" in err
     assert "Traceback" not in err
@@ -259,23 +258,21 @@ def test_watch_follows_the_author_and_readers_follow_it(home: Path, small_book: 
         (["index", "docs", "--locale", "fr", "--dry-run"], 2, "--locale is for Docusaurus sites"),
     ],
 )
-def test_flags_that_would_change_nothing_are_told(
-    home: Path, arguments: list[str], code: int, words: str
-) -> None:
+def test_options_without_effect_are_errors(home: Path, arguments: list[str], code: int, words: str) -> None:
     done = recto(home, *arguments)
     assert done.returncode == code
     assert words in done.stderr
     assert not home.exists()
 
 
-def test_watch_refuses_what_is_not_there(home: Path, tmp_path: Path) -> None:
+def test_watch_a_missing_directory(home: Path, tmp_path: Path) -> None:
     done = recto(home, "watch", str(tmp_path / "nowhere"))
     assert done.returncode == 4
     assert "does not exist" in done.stderr
 
 
-def test_bad_pages_cost_a_line_each(home: Path, small_book: Path) -> None:
-    """What a hostile or broken tree holds is told page by page, and the rest is indexed."""
+def test_broken_pages_are_reported(home: Path, small_book: Path) -> None:
+    """Broken or hostile files are reported one by one, and the rest is indexed."""
     with (small_book / "huge.md").open("wb") as huge:
         huge.truncate(50 << 20)
     (small_book / "nested.md").write_text("- " * 10_000 + "deep\n\n" + "> " * 10_000 + "quoted\n")

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from recto.search.snippets import SNIPPET
+from recto.search.display import SNIPPET
 from tests.cli.shell.terminals import Terminal
 from tests.running import recto, retrieve
 
 QUERY = "What is DDS in ROS 2?"
 
 
-def test_text_shows_title_section_address_and_snippet(sample_home: Path) -> None:
+def test_text_has_title_section_url_and_snippet(sample_home: Path) -> None:
     done = recto(sample_home, "search", QUERY, "--top-k", "2")
     assert done.returncode == 0, done.stderr
     head, first, second = done.stdout.split("\n\n")
@@ -30,7 +30,7 @@ def test_text_shows_title_section_address_and_snippet(sample_home: Path) -> None
     assert "DDS" in snippet
     assert len(snippet) <= SNIPPET + 2
     assert second.startswith(" 2  ")
-    assert "\x1b" not in done.stdout, "no colours in a pipe"
+    assert "\x1b" not in done.stdout, "no colors on a pipe"
 
 
 def test_verbose_shows_the_whole_chunk(sample_home: Path) -> None:
@@ -45,7 +45,7 @@ def test_verbose_shows_the_whole_chunk(sample_home: Path) -> None:
 
 
 @pytest.mark.parametrize("mode", ["hybrid", "dense", "lexical"])
-def test_json_has_everything(sample_home: Path, mode: str) -> None:
+def test_json(sample_home: Path, mode: str) -> None:
     data = json.loads(recto(sample_home, "search", QUERY, "--mode", mode, "--json").stdout)
     assert data["mode"] == mode
     assert data["corrections"] == {}
@@ -60,7 +60,7 @@ def test_json_has_everything(sample_home: Path, mode: str) -> None:
     scores = [result["score"] for result in data["results"]]
     assert scores == sorted(scores, reverse=True)
     if mode == "hybrid":
-        assert scores[0] > data["results"][0]["dense"], "a hybrid score is not cut off"
+        assert scores[0] > data["results"][0]["dense"], "hybrid scores are not clamped"
     if mode == "dense":
         assert scores == [result["dense"] for result in data["results"]]
 
@@ -70,7 +70,7 @@ def test_results_by_page(sample_home: Path) -> None:
     assert re.search(r"^2 pages in \d+ ms", done.stdout, re.MULTILINE)
     first = done.stdout.split("\n\n")[1].split("\n")
     others = [line for line in first if re.match(r"      \d\.\d{3}  \S", line)]
-    assert others, "the page's other sections are beneath its best chunk"
+    assert others, "the other sections are below the best chunk"
     assert others == first[-len(others) :] or first[-1].startswith("      and ")
     assert len({line.split("  ")[-1] for line in others}) == len(others), "each section once"
     scores = [float(line.split()[0]) for line in others]
@@ -88,7 +88,7 @@ def test_results_by_page(sample_home: Path) -> None:
         assert group["score"] == data["results"][group["ranks"][0] - 1]["score"]
 
 
-def test_a_correction_is_said(sample_home: Path) -> None:
+def test_corrections(sample_home: Path) -> None:
     done = recto(sample_home, "search", "quaternoin", "--top-k", "1")
     assert '\n"quaternoin" is not in the book. Searched for "quaternion".\n' in done.stdout
     data = json.loads(recto(sample_home, "search", "quaternoin", "--top-k", "1", "--json").stdout)
@@ -109,21 +109,21 @@ def test_a_query_that_the_book_does_not_cover(sample_home: Path) -> None:
     assert len(data["results"]) == 5
 
 
-def test_words_without_a_match(sample_home: Path) -> None:
+def test_no_lexical_match(sample_home: Path) -> None:
     done = recto(sample_home, "search", "xylophone", "--mode", "lexical")
     assert done.returncode == 1
     assert "No chunk contains any word of the query" in done.stdout
 
 
 @pytest.mark.parametrize("columns", [48, 120])
-def test_matched_words_are_bold_in_a_terminal(sample_home: Path, columns: int) -> None:
+def test_matched_words_are_bold_on_a_terminal(sample_home: Path, columns: int) -> None:
     with Terminal(sample_home, QUERY, "--top-k", "1", command="search", columns=str(columns)) as terminal:
         assert terminal.end() == 0
     assert "\x1b[1mDDS\x1b[0m" in terminal.raw
     assert all(len(line) <= min(columns, 100) for line in terminal.text.splitlines() if "://" not in line)
 
 
-def test_the_contract_is_dense_and_takes_hybrid(sample_home: Path) -> None:
+def test_modes_of_the_contract(sample_home: Path) -> None:
     shown = [
         json.loads(retrieve(sample_home, QUERY, "--json", *more).stdout)["results"]
         for more in ((), ("--mode", "dense"))

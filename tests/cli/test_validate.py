@@ -1,4 +1,4 @@
-"""`recto validate` and `recto suite` as a user runs them."""
+"""`recto validate` and `recto suite`."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ RIGHT = {
 WRONG = {"query": "What is a digital twin?", "expect": {"page": DDS}, "tags": ["twin"]}
 
 
-def test_without_a_suite_it_is_the_contracts_report(sample_home: Path) -> None:
+def test_without_a_suite(sample_home: Path) -> None:
     ours, theirs = recto(sample_home, "validate"), retrieve(sample_home, "--validate")
     assert ours.returncode == theirs.returncode == 0
     assert ours.stdout.split("Duration")[0] == theirs.stdout.split("Duration")[0]
     assert ours.stdout.startswith("Running Retrieval Validation Suite...")
 
 
-def test_a_suite_is_measured_and_kept_as_a_baseline(sample_home: Path, tmp_path: Path) -> None:
+def test_suite_and_baseline(sample_home: Path, tmp_path: Path) -> None:
     baseline, junit = tmp_path / "expected_results.json", tmp_path / "junit.xml"
     arguments = ("validate", "--suite", HELD_OUT, "--baseline", str(baseline))
     done = recto(
@@ -69,26 +69,26 @@ def test_a_suite_is_measured_and_kept_as_a_baseline(sample_home: Path, tmp_path:
     assert data["gate"]["passed"] is True
     assert recto(sample_home, *arguments, "--update-baseline").returncode == 0
     assert baseline.read_text("utf-8") == written, "the same index gives the same file"
-    assert recto(sample_home, *arguments, "--top-k", "7").returncode == 4, "another depth cannot be compared"
+    assert recto(sample_home, *arguments, "--top-k", "7").returncode == 4, "another top_k cannot be compared"
     broken = json.loads(Path(HELD_OUT).read_text("utf-8"))
-    for number, entry in enumerate(broken["queries"][:12]):  # as if the index had forgotten what answers them
+    for number, entry in enumerate(broken["queries"][:12]):  # as if the index had lost their answers
         entry["id"], entry["query"] = entry["query"], f"pizza dough recipe number {number}"
     path = tmp_path / "broken.json"
     path.write_text(json.dumps(broken))
     found = recto(sample_home, "validate", "--suite", str(path), "--baseline", str(baseline))
     assert found.returncode == 5
     assert "[FAIL] no loss of MRR" in found.stdout
-    assert "LOST" in found.stdout
+    assert "WORSE" in found.stdout
     assert "The suite is not the one of the baseline." in found.stdout
 
 
-def test_a_broken_threshold(sample_home: Path, tmp_path: Path) -> None:
+def test_gates_and_tags(sample_home: Path, tmp_path: Path) -> None:
     suite = suite_file(tmp_path, RIGHT, WRONG)
     done = recto(sample_home, "validate", "--suite", suite)
     assert done.returncode == 5
     assert "[FAIL] at least 80% pass: 1 of 2 questions passed" in done.stdout
     assert recto(sample_home, "validate", "--suite", suite, "--gate", "Hit@1>=0.5").returncode == 0, (
-        "a gate stands for the 80 %"
+        "a gate replaces the 80 %"
     )
     assert (
         recto(
@@ -103,7 +103,7 @@ def test_a_broken_threshold(sample_home: Path, tmp_path: Path) -> None:
     assert recto(sample_home, "validate", "--suite", suite, "--tag", "none").returncode == 4
 
 
-def test_what_is_not_in_the_index_fails_by_name(sample_home: Path, tmp_path: Path) -> None:
+def test_an_expected_page_that_is_not_in_the_index(sample_home: Path, tmp_path: Path) -> None:
     nasty = 'a <b> & "c" \x00\x1b[31m ]]> 🤖'
     gone = {"query": nasty, "expect": {"page": f"{DDS}#what-is-ddss"}}
     junit = tmp_path / "junit.xml"
@@ -130,18 +130,18 @@ def test_what_is_not_in_the_index_fails_by_name(sample_home: Path, tmp_path: Pat
     assert "nothing in this suite can be measured" in done.stdout.replace("\n    ", " ")
 
 
-def test_nothing_is_expected(sample_home: Path, tmp_path: Path) -> None:
+def test_nothing_expected(sample_home: Path, tmp_path: Path) -> None:
     suite = suite_file(tmp_path, RIGHT, {"query": "best pizza dough hydration", "expect": {"nothing": True}})
     done = recto(sample_home, "validate", "--suite", suite, "--json")
     assert done.returncode == 0
     assert [query["outcome"] for query in json.loads(done.stdout)["queries"]] == ["passed", "passed"], (
-        "the index knows its own level of noise"
+        "the index has a noise floor"
     )
     assert recto(sample_home, "validate", "--suite", suite, "--noise-floor", "0.99").returncode == 0
     assert recto(sample_home, "validate", "--suite", suite, "--noise-floor", "0.1").returncode == 5
 
 
-def test_two_indexes_side_by_side(sample_home: Path, tmp_path: Path) -> None:
+def test_compare_two_collections(sample_home: Path, tmp_path: Path) -> None:
     home, book = tmp_path / "home", tmp_path / "book"
     shutil.copytree(sample_home, home)
     shutil.copytree(SAMPLE_DOCS / "docs" / "module-1-ros2", book / "module-1-ros2")
@@ -158,8 +158,8 @@ def test_two_indexes_side_by_side(sample_home: Path, tmp_path: Path) -> None:
     assert recto(home, "validate", "--suite", suite, "--compare", "missing").returncode == 2
 
 
-def test_the_cloud_against_the_embedded_engine(home: Path, small_book: Path, tmp_path: Path) -> None:
-    """Two models and two stores, side by side: each side's questions go through the model that its index was made with."""
+def test_compare_the_cloud_with_the_embedded_profile(home: Path, small_book: Path, tmp_path: Path) -> None:
+    """Compare two models and two stores; each index is searched with its own model."""
     with CohereDouble(api_key="co_key_12345") as cohere, QdrantDouble() as qdrant:
         cloud = {
             "COHERE_API_KEY": "co_key_12345",
@@ -188,7 +188,7 @@ def test_the_cloud_against_the_embedded_engine(home: Path, small_book: Path, tmp
         (["--measure", "nDGC@10"], "did you mean nDCG@10"),
         (["--measure", "Hit@500"], "more than the 100"),
         (["--gate", "Hit@5"], "not a threshold"),
-        (["--update-baseline"], "goes with --baseline"),
+        (["--update-baseline"], "needs --baseline"),
         (["--baseline", "missing.json"], "cannot be read"),
         (["--baseline", "x.json", "--compare", "y"], "exclude each other"),
         (["--baseline", "x.json", "--update-baseline", "--tag", "t"], "writes all questions"),
@@ -202,17 +202,17 @@ def test_invalid_arguments(home: Path, arguments: list[str], words: str) -> None
     done = recto(home, "validate", *arguments)
     assert (done.returncode, done.stdout) == (4, ""), done.stderr
     assert words in done.stderr
-    assert not home.exists(), "nothing was indexed for it"
+    assert not home.exists(), "nothing was indexed"
 
 
-def test_a_question_twice_is_refused(home: Path, tmp_path: Path) -> None:
+def test_duplicate_questions_are_errors(home: Path, tmp_path: Path) -> None:
     done = recto(home, "validate", "--suite", suite_file(tmp_path, RIGHT, RIGHT))
     assert done.returncode == 4
     assert "query 2" in done.stderr
     assert "query 1" in done.stderr
 
 
-def test_a_suite_is_drafted_and_looked_over(sample_home: Path, tmp_path: Path) -> None:
+def test_suite_new_and_lint(sample_home: Path, tmp_path: Path) -> None:
     out = tmp_path / "drafted.json"
     done = recto(sample_home, "suite", "new", "--out", str(out), "--count", "20")
     assert done.returncode == 0
@@ -229,7 +229,7 @@ def test_a_suite_is_drafted_and_looked_over(sample_home: Path, tmp_path: Path) -
     assert recto(sample_home, "validate", "--suite", str(out), "--gate", "Hit@10>=0.5").returncode == 0
 
 
-def test_lint_fails_on_problems(home: Path, tmp_path: Path) -> None:
+def test_suite_lint_problems(home: Path, tmp_path: Path) -> None:
     done = recto(home, "suite", "lint", suite_file(tmp_path, RIGHT, RIGHT, {"query": "x"}), "--json")
     assert done.returncode == 5
     assert len(json.loads(done.stdout)["problems"]) == 2

@@ -1,4 +1,4 @@
-"""A website as a book, as a user indexes it."""
+"""`recto index` with a website."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_index_search_and_index_again(home: Path, site: SiteDouble) -> None:
     site.asked.clear()
     done = recto(home, "index", address, *FLAGS)
     assert done.stdout.startswith("Nothing has changed: 3 pages")
-    assert sum(site.unchanged.values()) >= 3, "pages are asked for conditionally"
+    assert sum(site.unchanged.values()) >= 3, "requests are conditional"
     site.drop("/docs/module-2-wax/candles")
     site.always(status(403), path="/docs/intro")
     done = recto(home, "index", address, *FLAGS)
@@ -54,14 +54,14 @@ def test_index_search_and_index_again(home: Path, site: SiteDouble) -> None:
     assert "[WARNING] Kept the old version of intro: the server answered 403" in done.stderr
 
 
-def test_addresses_that_are_refused(home: Path, site: SiteDouble) -> None:
+def test_refused_addresses(home: Path, site: SiteDouble) -> None:
     done = recto(home, "index", f"{site.url}/docs/", "--collection", "bees")
     assert done.returncode == 3
     assert "--allow-private" in done.stderr
-    assert site.asked.total() == 0, "not a byte was asked for"
+    assert site.asked.total() == 0, "nothing was requested"
     done = recto(home, "index", "ftp://example.org/book", "--collection", "bees")
     assert done.returncode == 4
-    assert "ftp:// is not read" in done.stderr
+    assert "There is no source for ftp" in done.stderr
     done = recto(home, "index", refused_url(), *FLAGS)
     assert done.returncode == 3
     assert "cannot be read" in done.stderr

@@ -38,12 +38,12 @@ Validation Complete!
 
 
 def as_written(command: str, home: Path) -> subprocess.CompletedProcess[str]:
-    """Run a line of the document as it stands there."""
+    """Run a command line of the document verbatim."""
     words = shlex.split(command)
     assert words[:3] == ["uv", "run", "python"]
     if not shutil.which("uv"):
         words[:3] = [sys.executable]
-    more = {"UV_NO_SYNC": "1"}  # the environment that runs the tests is left as it is
+    more = {"UV_NO_SYNC": "1"}  # keeps the test environment unchanged
     return subprocess.run(
         words,
         cwd=ROOT,
@@ -61,7 +61,7 @@ def parsed(output: str, *, verbose: bool = False) -> list[dict[str, str]]:
     assert head, output
     hits = [found.groupdict() for found in HIT.finditer(output, head.end())]
     assert head.group() + "".join(found.group() for found in HIT.finditer(output, head.end())) == output, (
-        "nothing but what the document shows"
+        "the output has only what the document shows"
     )
     assert len(hits) == int(head["count"])
     assert [int(hit["rank"]) for hit in hits] == list(range(1, len(hits) + 1))
@@ -237,10 +237,10 @@ def test_several_modules_and_a_page(sample_home: Path) -> None:
     assert {result["page_url"] for result in data["results"]} == {url}
 
 
-def test_nothing_reaches_the_score(sample_home: Path) -> None:
+def test_no_result_reaches_the_score(sample_home: Path) -> None:
     done = retrieve(sample_home, "quantum entanglement", "--min-score", "0.99")
     assert done.returncode == 1
-    assert "No passage reaches the asked score" in done.stdout
+    assert "No chunk reaches the minimum score" in done.stdout
 
 
 @pytest.mark.parametrize(
@@ -264,7 +264,7 @@ def test_other_invalid_arguments(home: Path, arguments: list[str], words: str) -
     assert (done.returncode, done.stdout) == (4, ""), done.stderr
     assert done.stderr.startswith("[ERROR] Invalid argument: ")
     assert words in done.stderr
-    assert len(done.stderr.strip().split("\n")) == 2, "a message and a way out"
+    assert len(done.stderr.strip().split("\n")) == 2, "a message and a hint"
 
 
 @pytest.mark.parametrize(
@@ -296,7 +296,7 @@ def test_configuration_errors(home: Path, more: dict[str, str], message: str) ->
     assert "secret" not in done.stderr
 
 
-def test_a_missing_collection_is_told_with_the_command_that_makes_it(sample_home: Path, home: Path) -> None:
+def test_a_missing_collection_names_the_index_command(sample_home: Path, home: Path) -> None:
     done = retrieve(sample_home, "robot", COLLECTION_NAME="my-book")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("[ERROR] Configuration error: Collection 'my-book' does not exist\n")
@@ -305,12 +305,12 @@ def test_a_missing_collection_is_told_with_the_command_that_makes_it(sample_home
     assert retrieve(home, "robot", "--collection", "my-book").returncode == 2
 
 
-def test_every_default_name_answers(sample_home: Path) -> None:
+def test_every_default_name_works(sample_home: Path) -> None:
     for name in ("physical-ai-book", "humanoid_robotics_book", "website_embeddings", "rag_embedding"):
         assert retrieve(sample_home, "robot", COLLECTION_NAME=name).returncode == 0
 
 
-def test_help_explains_itself(home: Path) -> None:
+def test_help(home: Path) -> None:
     done = retrieve(home, "--help")
     assert done.returncode == 0
     for word in (
@@ -327,7 +327,7 @@ def test_help_explains_itself(home: Path) -> None:
         assert word in done.stdout
 
 
-def test_output_that_nobody_reads(sample_home: Path) -> None:
+def test_closed_pipe(sample_home: Path) -> None:
     command = f"{shlex.quote(sys.executable)} retrieve.py robot --top-k 100 --verbose | head -1"
     done = subprocess.run(
         command,
@@ -348,7 +348,7 @@ def in_shell(command: str, home: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_output_that_goes_nowhere(sample_home: Path) -> None:
+def test_closed_output(sample_home: Path) -> None:
     python = shlex.quote(sys.executable)
     assert in_shell(f"{python} retrieve.py robot >&-", sample_home).returncode == 0
     for arguments in ("robot", "robot --json", "--help"):
@@ -358,7 +358,7 @@ def test_output_that_goes_nowhere(sample_home: Path) -> None:
     assert in_shell(f"{python} retrieve.py '' 2>/dev/full", sample_home).returncode == 4
 
 
-def test_a_working_directory_that_is_gone(sample_home: Path) -> None:
+def test_a_deleted_working_directory(sample_home: Path) -> None:
     program = shlex.quote(str(Path(sys.executable).with_name("recto")))
     done = in_shell(
         "mkdir -p $RECTO_HOME/gone && cd $RECTO_HOME/gone && rmdir $RECTO_HOME/gone && "
@@ -368,7 +368,7 @@ def test_a_working_directory_that_is_gone(sample_home: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_the_products_search_shows_the_section(sample_home: Path) -> None:
+def test_recto_search_shows_the_section(sample_home: Path) -> None:
     done = recto(sample_home, "search", "What is DDS in ROS 2?", "--top-k", "1")
     assert (
         "    What is DDS in ROS 2?\n    local://docs/docs/module-1-ros2/04-dds-and-qos#what-is-dds\n"
@@ -378,19 +378,19 @@ def test_the_products_search_shows_the_section(sample_home: Path) -> None:
     assert data["results"][0]["anchor"] == "what-is-dds"
 
 
-def test_the_product_alone_shows_its_help(home: Path) -> None:
+def test_recto_without_arguments_shows_the_help(home: Path) -> None:
     done = recto(home)
     assert done.returncode == 0
     assert "Usage: recto" in done.stdout
 
 
-def test_a_terminal_that_knows_only_ascii(sample_home: Path) -> None:
+def test_an_ascii_terminal(sample_home: Path) -> None:
     done = retrieve(sample_home, "robots 🤖", "--verbose", PYTHONIOENCODING="ascii")
     assert (done.returncode, done.stderr) == (0, "")
     assert 'Query: "robots ' in done.stdout
 
 
-def test_a_suite_of_ones_own(sample_home: Path, tmp_path: Path) -> None:
+def test_a_custom_suite(sample_home: Path, tmp_path: Path) -> None:
     suite = tmp_path / "suite.json"
     entries = [
         {

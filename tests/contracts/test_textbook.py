@@ -1,4 +1,4 @@
-"""The class of the fourth contract: its methods, attributes, results and test cases."""
+"""Document 004: methods, attributes, results and test cases of `TextbookRetriever`."""
 
 from __future__ import annotations
 
@@ -65,9 +65,9 @@ def cloud(
 
 
 class TestBasicSemanticSearch:
-    """TC1: the most relevant passages with whole metadata."""
+    """TC1: the most relevant chunks with all metadata."""
 
-    def test_relevant_results_come_first_with_their_metadata(self, textbook: TextbookRetriever) -> None:
+    def test_the_most_relevant_results_come_first(self, textbook: TextbookRetriever) -> None:
         results = textbook.search(QUESTION)
         assert len(results) == 5
         first = results[0]
@@ -108,16 +108,16 @@ class TestBasicSemanticSearch:
         assert parameters("validate_connection") == []
 
     @pytest.mark.parametrize("top_k", [3, 7, 10])
-    def test_top_k_is_how_many_come(self, textbook: TextbookRetriever, top_k: int) -> None:
+    def test_top_k_is_the_number_of_results(self, textbook: TextbookRetriever, top_k: int) -> None:
         assert len(textbook.search(QUESTION, top_k=top_k)) == top_k
 
-    def test_it_agrees_with_the_core(self, textbook: TextbookRetriever, retriever: Retriever) -> None:
+    def test_results_equal_those_of_the_core(self, textbook: TextbookRetriever, retriever: Retriever) -> None:
         core = retriever.search(QUESTION, mode="dense")
         assert [
             (result.metadata["chunk_id"], result.metadata["score"]) for result in textbook.search(QUESTION)
         ] == [(hit.chunk.id, hit.score) for hit in core.hits]
 
-    def test_hybrid_ranking_is_the_callers_choice(self, sample_home: Path, retriever: Retriever) -> None:
+    def test_hybrid_mode(self, sample_home: Path, retriever: Retriever) -> None:
         settings = Settings("local", "edge", sample_home, threads=2, precision="fp32")
         with TextbookRetriever(settings=settings, mode="hybrid") as textbook:
             results = textbook.search(QUESTION)
@@ -134,7 +134,7 @@ class TestBasicSemanticSearch:
         assert "recto-sample" in textbook.qdrant_client.collections()
         assert textbook.cohere_client is None
 
-    def test_attributes_on_services_are_the_official_clients(self, cloud: TextbookRetriever) -> None:
+    def test_attributes_in_the_cloud_profile(self, cloud: TextbookRetriever) -> None:
         import cohere as cohere_sdk
         from qdrant_client import QdrantClient
 
@@ -144,10 +144,10 @@ class TestBasicSemanticSearch:
 
 
 class TestModuleFiltering:
-    """TC2: only what was asked for."""
+    """TC2: only results of the chosen modules."""
 
     @pytest.mark.parametrize("name", ["isaac", "module-3-isaac", "ISAAC"])
-    def test_one_module_by_any_of_its_names(self, textbook: TextbookRetriever, name: str) -> None:
+    def test_one_module_by_each_of_its_names(self, textbook: TextbookRetriever, name: str) -> None:
         assert {
             result.metadata["module_name"] for result in textbook.search_by_module(QUESTION, [name], top_k=10)
         } == {"isaac"}
@@ -166,12 +166,12 @@ class TestModuleFiltering:
             {"module_ids": ["ros2"]},
         ],
     )
-    def test_a_dict_of_filters(self, textbook: TextbookRetriever, filters: dict[str, Any]) -> None:
+    def test_filters(self, textbook: TextbookRetriever, filters: dict[str, Any]) -> None:
         assert {result.metadata["module_name"] for result in textbook.search(QUESTION, filters=filters)} == {
             "ros2"
         }
 
-    def test_a_page_and_no_filter_at_all(self, textbook: TextbookRetriever) -> None:
+    def test_url_filter_and_empty_filters(self, textbook: TextbookRetriever) -> None:
         page = "local://docs/docs/module-3-isaac/04-nav2-humanoids"
         assert {result.url for result in textbook.search("costmaps", filters={"url": page})} == {page}
         assert (
@@ -180,7 +180,7 @@ class TestModuleFiltering:
             == textbook.search(QUESTION)
         )
 
-    def test_an_unknown_module_gives_nothing_and_says_why(self, textbook: TextbookRetriever) -> None:
+    def test_an_unknown_module_has_no_results_and_a_message(self, textbook: TextbookRetriever) -> None:
         found = textbook.search_by_module(QUESTION, ["rso2"])
         assert found == []
         assert found.response.outcome is Outcome.FILTERED_OUT
@@ -199,19 +199,19 @@ class TestModuleFiltering:
             5,
         ],
     )
-    def test_filters_that_mean_nothing_are_refused(self, textbook: TextbookRetriever, filters: Any) -> None:
+    def test_invalid_filters(self, textbook: TextbookRetriever, filters: Any) -> None:
         with pytest.raises(InvalidArgument) as caught:
             textbook.search(QUESTION, filters=filters)
         assert caught.value.hint
 
     @pytest.mark.parametrize("modules", [[], [1], None, [" "]])
-    def test_modules_that_are_no_names_are_refused(self, textbook: TextbookRetriever, modules: Any) -> None:
+    def test_invalid_modules(self, textbook: TextbookRetriever, modules: Any) -> None:
         with pytest.raises(InvalidArgument):
             textbook.search_by_module(QUESTION, modules)
 
 
 def test_tc3_a_search_takes_well_under_200_ms(textbook: TextbookRetriever) -> None:
-    """TC3, by the processor's clock: how busy the machine is does not decide a test."""
+    """TC3, in CPU time: the load of the machine does not matter."""
     questions = [
         f"What does chapter {number} say about {topic}?"
         for number in range(1, 6)
@@ -227,27 +227,27 @@ def test_tc3_a_search_takes_well_under_200_ms(textbook: TextbookRetriever) -> No
 
 
 class TestSelectedText:
-    """TC4: what goes with a selection; how it is chosen is tested with the core."""
+    """TC4: chunks related to a selected text; the tests of the core check how they are chosen."""
 
-    def test_it_complements_the_selection(self, textbook: TextbookRetriever) -> None:
+    def test_results_do_not_repeat_the_selection(self, textbook: TextbookRetriever) -> None:
         selected = textbook.search(QUESTION)[0].content
         found = textbook.search_with_selection(selected)
         assert len(found) == 5
         assert all(result.content != selected for result in found)
         assert len({result.url for result in found}) > 1
 
-    def test_a_question_about_it_leads_elsewhere(self, textbook: TextbookRetriever) -> None:
+    def test_a_question_about_the_selection(self, textbook: TextbookRetriever) -> None:
         selected = "URDF is an XML format that describes a robot as rigid links connected by joints."
         found = textbook.search_with_selection(selected, "How do I load this in Unity?", top_k=3)
         assert "04-unity-simulation" in found[0].url
 
-    def test_an_empty_question_is_none(self, textbook: TextbookRetriever) -> None:
+    def test_an_empty_question_is_ignored(self, textbook: TextbookRetriever) -> None:
         selected = "Costmaps mark where the robot may not walk."
         assert textbook.search_with_selection(selected, " ") == textbook.search_with_selection(selected)
 
 
 class TestErrorHandling:
-    """TC5: documented exceptions with hints, and a way back."""
+    """TC5: documented exceptions with hints, and recovery."""
 
     @pytest.mark.parametrize("query", ["", "   ", None, 5, b"bytes", ["a"], "x" * 2001])
     def test_bad_queries(self, textbook: TextbookRetriever, query: Any) -> None:
@@ -274,9 +274,7 @@ class TestErrorHandling:
             with pytest.raises(InvalidArgument, match="between 3 and 10"):
                 ask()
 
-    def test_a_collection_that_is_not_there(
-        self, sample_home: Path, caplog: pytest.LogCaptureFixture
-    ) -> None:
+    def test_a_missing_collection(self, sample_home: Path, caplog: pytest.LogCaptureFixture) -> None:
         missing = TextbookRetriever("no-such-book", settings=Settings("local", "edge", sample_home))
         with pytest.raises(CollectionMissing):
             missing.search(QUESTION)
@@ -286,7 +284,7 @@ class TestErrorHandling:
         assert missing.connection_error.kind is ErrorKind.MISSING
         assert "no-such-book" in caplog.text
 
-    def test_a_bad_collection_name_is_refused_at_once(self, sample_home: Path) -> None:
+    def test_an_invalid_collection_name(self, sample_home: Path) -> None:
         with pytest.raises(RectoError):
             TextbookRetriever("../etc", settings=Settings("local", "edge", sample_home))
 
@@ -295,7 +293,7 @@ class TestErrorHandling:
         assert asyncio.run(textbook.avalidate_connection()) is True
         assert textbook.connection_error is None
 
-    def test_a_store_that_goes_away_comes_back(self, cloud: TextbookRetriever, qdrant: QdrantDouble) -> None:
+    def test_a_store_that_is_down_for_a_while(self, cloud: TextbookRetriever, qdrant: QdrantDouble) -> None:
         question = "When are beans sown?"
         before = cloud.search(question, 3)
         qdrant.always(status(503, {"status": {"error": "down"}}))
@@ -308,7 +306,7 @@ class TestErrorHandling:
         assert cloud.search(question, 3) == before
         assert cloud.validate_connection() is True
 
-    def test_services_that_are_down_at_first(
+    def test_a_store_that_is_down_at_first(
         self, cohere: CohereDouble, qdrant: QdrantDouble, home: Path
     ) -> None:
         settings = cloud_settings(cohere, qdrant, home)
@@ -320,7 +318,7 @@ class TestErrorHandling:
                 retriever.search(QUESTION)
 
 
-def test_the_async_twins_agree(textbook: TextbookRetriever) -> None:
+def test_async_methods_give_the_same_results(textbook: TextbookRetriever) -> None:
     selected = "Costmaps mark where the robot may not walk."
 
     async def ask() -> list[Any]:
@@ -338,7 +336,7 @@ def test_the_async_twins_agree(textbook: TextbookRetriever) -> None:
     ]
 
 
-def test_it_is_what_the_environment_says(sample_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_settings_from_the_environment(sample_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RECTO_HOME", str(sample_home))
     monkeypatch.setenv("COLLECTION_NAME", "website_embeddings")
     with TextbookRetriever() as retriever:

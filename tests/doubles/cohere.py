@@ -1,4 +1,4 @@
-"""A double of Cohere's embed endpoint whose vectors mean something: texts that share words are near each other."""
+"""A double of Cohere's embed endpoint; texts that share words have similar vectors."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MINUTE = 60.0
 
 @dataclass(frozen=True)
 class Model:
-    """What a model can be asked for; `dims` is empty if its dimension cannot be chosen."""
+    """The options of a model; `dims` is empty if its dimension is fixed."""
 
     dim: int
     max_tokens: int
@@ -40,7 +40,7 @@ MODELS: Mapping[str, Model] = {
     "embed-v4.0": Model(1536, 128_000, (256, 512, 1024, 1536)),
 }
 
-# Words that say nothing about the subject would make every question a little like every passage.
+# Stop words would make every query similar to every chunk.
 _SMALL = re.compile(
     r"an?|and|are|as|at|be|by|do|does|for|from|how|i|in|is|it|of|on|or|that|the|this|to|was|what|when|where|which|who|with"
 )
@@ -48,7 +48,7 @@ _ENDINGS = ("ations", "ation", "ings", "ing", "ies", "ied", "ers", "es", "ed", "
 
 
 def stem(word: str) -> str:
-    """Cut the ending off a word, crudely but always the same way."""
+    """Remove the ending of a word."""
     return next(
         (
             word[: -len(ending)]
@@ -65,7 +65,7 @@ def bag_of_words(text: str, dim: int = 1024) -> list[float]:
     stems = [stem(word) for word in words if not _SMALL.fullmatch(word)] or words or [text]
     numbers = [0.0] * dim
     for one, times in Counter(stems).items():
-        # Not hash(): it differs from process to process.
+        # Not hash(), which differs between processes.
         numbers[int.from_bytes(hashlib.blake2b(one.encode(), digest_size=8).digest()) % dim] += 1 + math.log(
             times
         )
@@ -74,7 +74,7 @@ def bag_of_words(text: str, dim: int = 1024) -> list[float]:
 
 
 class CohereDouble(Double):
-    """`POST /v2/embed`; `calls`, `texts`, `tokens` (words) and `input_types` tell what was embedded, refused calls left out."""
+    """`POST /v2/embed`; `calls`, `texts`, `tokens` (words) and `input_types` record the accepted requests."""
 
     def __init__(
         self,
@@ -190,7 +190,7 @@ class CohereDouble(Double):
         )
 
     def _over(self, cost: tuple[int, int, int]) -> str | None:
-        """Say which limit a call would break, or count it against all of them."""
+        """Return the limit that a call would exceed, or count the call."""
         now = self._clock()
         while self._minute and now - self._minute[0][0] >= MINUTE:
             self._minute.popleft()

@@ -1,7 +1,7 @@
-"""A double of a Qdrant server: its REST interface and its refusals, over the local mode of the official client.
+"""A double of a Qdrant server: its REST API and its errors, on top of the local mode of the official client.
 
-Known difference from a server (1.16.3): there the inverse document frequency goes on counting the terms of deleted points until they
-are vacuumed, and does not count points whose sparse vector is empty.
+Known difference from a server (1.16.3): there, the IDF counts the terms of deleted points until they are vacuumed,
+and does not count points with an empty sparse vector.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
-from functools import partial
 from types import TracebackType
 from typing import Any, TypeVar, cast
 from urllib.parse import unquote
@@ -25,17 +24,15 @@ from tests.doubles.server import Answer, Double, Request, answer_json
 Json = dict[str, Any]
 Shape = TypeVar("Shape", bound=BaseModel)
 
-# Pytest turns warnings into errors and filters cannot be set for one thread alone: say that this one was shown.
+# Pytest turns warnings into errors, and filters are not per thread: mark this warning as already shown.
 client_warnings.SEEN_MESSAGES.add("large-local-collection")
 
 OPEN_PATHS = ("/", "/healthz", "/readyz", "/livez")
-"""Answered without a key, as the server does: an address and a version say nothing about the key."""
+"""Paths that need no key, as on a real server."""
 
-RANGED = ("integer", "float", "datetime", "uuid")
 COUNTED = ("keyword", "integer", "bool", "uuid")
 EVERY_TYPE = ("keyword", "integer", "float", "geo", "text", "bool", "datetime", "uuid")
 _SEE = "Check https://qdrant.tech/documentation/concepts/indexing/#payload-index to see which payload schemas support"
-NO_ORDER = f"Bad request: No range index for `order_by` key: `{{}}`. Please create one to use `order_by`. {_SEE} Range conditions"
 NO_FACET = f"Wrong input: No appropriate index for faceting: `{{}}`. Please create one to facet on this field. {_SEE} Match conditions"
 NO_INDEX = (
     'Bad request: Index required but not found for "{}" of one of the following types: [{}]. '
@@ -69,7 +66,7 @@ DEFAULTS: Mapping[str, Json] = {
 
 
 class Refused(Exception):
-    """A request that the server answers with an error."""
+    """A request that the server rejects."""
 
     def __init__(self, code: int, message: str) -> None:
         super().__init__(message)
@@ -78,14 +75,14 @@ class Refused(Exception):
 
 @dataclass
 class Collection:
-    """What the server keeps of a collection besides its points."""
+    """The configuration and the payload indexes of a collection."""
 
     name: str
     config: dict[str, Json | None]
     indexes: dict[str, Json] = field(default_factory=dict)
 
     def params(self, name: str | None) -> Json:
-        """Return the parameters of a vector, the unnamed one if no name is given."""
+        """Return the parameters of a vector; without a name, of the unnamed one."""
         params = self.config["params"] or {}
         vectors, sparse = params.get("vectors") or {}, params.get("sparse_vectors") or {}
         named: Json = {"": vectors} if "size" in vectors else vectors
@@ -114,7 +111,7 @@ class Call:
 
 
 class QdrantDouble(Double):
-    """A server with state of its own; `metadata_supported=False` is one older than 1.16, `strict` is as in Qdrant Cloud."""
+    """A server with its own state; `metadata_supported=False` acts like one before 1.16, `strict` like Qdrant Cloud."""
 
     max_body = 32 * 1024 * 1024
 
@@ -136,7 +133,7 @@ class QdrantDouble(Double):
         self._metadata_supported = metadata_supported
         self._operations = 0
         self._local = QdrantClient(":memory:")
-        # One at a time: the local mode is not made for threads.
+        # One request at a time, because the local mode is not thread-safe.
         self._state = threading.Lock()
 
     def __exit__(
@@ -181,7 +178,7 @@ class QdrantDouble(Double):
     def _carry_out(
         self, work: Callable[[QdrantDouble, Call], object], names: Mapping[str, str], request: Request
     ) -> object:
-        """Do the work, with the refusals of the local mode in the server's words."""
+        """Handle a request, and turn errors of the local mode into those of a server."""
         if request.body is not None and not isinstance(request.body, dict):
             raise Refused(400, "Format error in JSON body: expected a JSON object")
         try:
@@ -240,7 +237,7 @@ class QdrantDouble(Double):
             name, vectors_config=wanted.vectors or {}, sparse_vectors_config=wanted.sparse_vectors
         )
         config: dict[str, Json | None] = {part: dict(values) for part, values in DEFAULTS.items()}
-        # A copy, because the log of requests shows the body as it was.
+        # A copy, because the recorded request must not change.
         body = deepcopy(call.body)
         params = {key: body[key] for key in models.CollectionParams.model_fields if body.get(key) is not None}
         config["params"] = {**DEFAULTS["params"], **params}
@@ -249,7 +246,7 @@ class QdrantDouble(Double):
         made = Collection(name, config)
         self._configure(made, body)
         if self._metadata_supported and body.get("metadata"):
-            made.config["metadata"] = body["metadata"]  # an update removes what is null, this keeps it
+            made.config["metadata"] = body["metadata"]  # unlike an update, this keeps null values
         self.collections[name] = made
         return True
 
@@ -267,7 +264,7 @@ class QdrantDouble(Double):
         return True
 
     def _configure(self, collection: Collection, body: Json) -> None:
-        # The optimizer's settings are written under another name than they are read.
+        # The optimizer's settings have different names in requests and responses.
         names = {"optimizers_config": "optimizer_config"}
         for part in ("hnsw_config", "optimizers_config", "wal_config", "strict_mode_config"):
             if body.get(part):
@@ -309,7 +306,7 @@ class QdrantDouble(Double):
     # Aliases
 
     def change_aliases(self, call: Call) -> object:
-        # Changed in a copy: all of the actions count, or none.
+        # Changed in a copy, because the actions are atomic.
         aliases = dict(self.aliases)
         for action in _parse(models.ChangeAliasesOperation, call.body).actions:
             if isinstance(action, models.CreateAliasOperation):
@@ -363,7 +360,7 @@ class QdrantDouble(Double):
         if not collection.is_strict(knob):
             return
         for key, types in _keys(given):
-            # The server finds identifiers of both kinds by either index, but names only the usual one.
+            # The server accepts a keyword or a uuid index for strings, but its message names only the first.
             if not collection.has_index(key, (*types, "uuid") if types == ("keyword",) else types):
                 raise Refused(400, NO_INDEX.format(key, ", ".join(types)))
 
@@ -391,27 +388,6 @@ class QdrantDouble(Double):
         self._local.delete(found.name, _selector(call.body))
         return self._updated(call)
 
-    def set_payload(self, call: Call) -> object:
-        wanted = _parse(models.SetPayload, call.body)
-        return self._change_payload(
-            call, partial(self._local.set_payload, payload=wanted.payload, key=wanted.key)
-        )
-
-    def overwrite_payload(self, call: Call) -> object:
-        wanted = _parse(models.SetPayload, call.body)
-        return self._change_payload(call, partial(self._local.overwrite_payload, payload=wanted.payload))
-
-    def _change_payload(self, call: Call, change: Callable[..., object]) -> object:
-        found = self._collection(call)
-        self._check_filter(found, call.body.get("filter"), "unindexed_filtering_update")
-        if call.body.get("points") is None and call.body.get("filter") is None:
-            raise Refused(400, "Format error in JSON body: No filter or points provided")
-        try:
-            change(found.name, points=_selector(call.body))
-        except KeyError as error:
-            raise Refused(404, f"Not found: No point with id {error.args[0]} found") from error
-        return self._updated(call)
-
     # Reading points
 
     def retrieve(self, call: Call) -> object:
@@ -434,7 +410,7 @@ class QdrantDouble(Double):
     def _query(self, collection: Collection, body: Json) -> object:
         wanted = _parse(models.QueryRequest, body)
         self._check_query(collection, body)
-        # Search parameters are left out: the local mode knows none and warns.
+        # Without search parameters: the local mode does not support them, and warns.
         answer = self._local.query_points(
             collection.name,
             query=cast(Any, wanted.query),
@@ -450,29 +426,8 @@ class QdrantDouble(Double):
         )
         return _plain(answer)
 
-    def query_groups(self, call: Call) -> object:
-        found = self._collection(call)
-        wanted = _parse(models.QueryGroupsRequest, call.body)
-        self._check_query(found, call.body)
-        answer = self._local.query_points_groups(
-            found.name,
-            wanted.group_by,
-            query=cast(Any, wanted.query),
-            using=wanted.using,
-            prefetch=wanted.prefetch,
-            query_filter=wanted.filter,
-            limit=_or(wanted.limit, 10),
-            group_size=_or(wanted.group_size, 3),
-            with_payload=_or(wanted.with_payload, False),
-            with_vectors=_or(wanted.with_vector, False),
-            score_threshold=wanted.score_threshold,
-            with_lookup=wanted.with_lookup,
-            lookup_from=wanted.lookup_from,
-        )
-        return _plain(answer)
-
     def _check_query(self, collection: Collection, body: Json) -> None:
-        """Refuse a query that the server refuses; queries before it are checked like itself."""
+        """Reject what a server rejects, also in prefetches."""
         _check_limit(body.get("limit"))
         self._check_filter(collection, body.get("filter"))
         query = body.get("query")
@@ -481,7 +436,7 @@ class QdrantDouble(Double):
         if sparse:
             _check_sparse(models.SparseVector(**cast(Json, vector)), "internal.query.nearest")
         if sparse or isinstance(vector, list):
-            collection.params(body.get("using"))  # refuses a name that is not there
+            collection.params(body.get("using"))  # rejects an unknown name
             if sparse != collection.is_sparse(body.get("using")):
                 raise Refused(400, "Wrong input: Conversion between sparse and regular vectors failed")
         if isinstance(vector, list) and vector and not isinstance(vector[0], list):
@@ -505,14 +460,10 @@ class QdrantDouble(Double):
         wanted = _parse(models.ScrollRequest, call.body)
         _check_limit(wanted.limit)
         self._check_filter(found, call.body.get("filter"))
-        order = models.OrderBy(key=wanted.order_by) if isinstance(wanted.order_by, str) else wanted.order_by
-        if order is not None and not found.has_index(order.key, RANGED):
-            raise Refused(400, NO_ORDER.format(order.key))
         points, following = self._local.scroll(
             found.name,
             scroll_filter=wanted.filter,
             limit=_or(wanted.limit, 10),
-            order_by=order,
             offset=wanted.offset,
             with_payload=_or(wanted.with_payload, True),
             with_vectors=_or(wanted.with_vector, False),
@@ -547,11 +498,8 @@ ROUTES: tuple[tuple[str, str, Callable[[QdrantDouble, Call], object]], ...] = (
     ("PUT", "collections/{name}/points", QdrantDouble.upsert),
     ("POST", "collections/{name}/points", QdrantDouble.retrieve),
     ("POST", "collections/{name}/points/delete", QdrantDouble.delete_points),
-    ("POST", "collections/{name}/points/payload", QdrantDouble.set_payload),
-    ("PUT", "collections/{name}/points/payload", QdrantDouble.overwrite_payload),
     ("POST", "collections/{name}/points/query", QdrantDouble.query),
     ("POST", "collections/{name}/points/query/batch", QdrantDouble.query_batch),
-    ("POST", "collections/{name}/points/query/groups", QdrantDouble.query_groups),
     ("POST", "collections/{name}/points/count", QdrantDouble.count),
     ("POST", "collections/{name}/points/scroll", QdrantDouble.scroll),
 )
@@ -572,7 +520,7 @@ def _route(request: Request) -> tuple[Callable[[QdrantDouble, Call], object], Ma
 
 
 def _keys(given: object) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Yield every payload key of a filter with the kinds of index that can answer its condition."""
+    """Yield every payload key of a filter, with the types of index that its condition can use."""
     if isinstance(given, list):
         for one in given:
             yield from _keys(one)
@@ -583,7 +531,7 @@ def _keys(given: object) -> Iterator[tuple[str, tuple[str, ...]]]:
         elif "key" in given:
             yield given["key"], _types(given)
         for clause in ("must", "must_not", "should", "min_should", "conditions", "is_empty", "is_null"):
-            # With a key these are the short forms of a condition, told above.
+            # With a key, these are short forms of a condition, which was handled above.
             if "key" not in given:
                 yield from _keys(given.get(clause))
 
@@ -636,7 +584,7 @@ def _or(value: Any, default: Any) -> Any:
 
 
 def _plain(value: object) -> object:
-    """Turn the client's models into what JSON can say."""
+    """Turn the client's models into JSON values."""
     if isinstance(value, list):
         return [_plain(one) for one in value]
     return value.model_dump(mode="json") if isinstance(value, BaseModel) else value

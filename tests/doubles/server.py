@@ -1,4 +1,4 @@
-"""A small HTTP/1.1 server on loopback that can be told to misbehave; the doubles of the cloud services are built on it."""
+"""A small HTTP/1.1 server on loopback with scripted faults; the base of all doubles."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from urllib.parse import parse_qsl, urlsplit
 JSON = "application/json"
 NO_HEADERS: Mapping[str, str] = {}
 LONGEST = 30.0
-"""No fault lasts longer than this, whatever is asked for; all end at once when the double closes."""
+"""The maximum duration of a fault; all faults end when the double closes."""
 
 
 @dataclass(frozen=True)
 class Request:
-    """What a client sent: the path as on the wire, header names in lower case, the body parsed if it is JSON, else its bytes."""
+    """A recorded request: raw path, header names in lower case, the body as JSON value or as bytes."""
 
     method: str
     path: str
@@ -39,7 +39,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Answer:
-    """What is sent back."""
+    """A response."""
 
     status: int = 200
     body: bytes = b""
@@ -47,7 +47,7 @@ class Answer:
     headers: Mapping[str, str] = field(default_factory=dict)
 
     def head(self) -> bytes:
-        """The status line and the headers; the length is always that of the whole body."""
+        """Return the status line and the headers; the length is always that of the whole body."""
         phrases = {code.value: code.phrase for code in HTTPStatus}
         lines = [f"HTTP/1.1 {self.status} {phrases.get(self.status, 'Unknown')}"]
         fields = {"Content-Type": self.content_type, "Content-Length": str(len(self.body)), **self.headers}
@@ -60,7 +60,7 @@ def answer_json(value: object, status: int = 200) -> Answer:
 
 
 class Exchange:
-    """One request on its connection, as a fault sees it."""
+    """A request and its connection, for faults."""
 
     def __init__(self, double: Double, handler: _Handler, request: Request) -> None:
         self.double = double
@@ -68,19 +68,19 @@ class Exchange:
         self._handler = handler
 
     def normal(self) -> Answer:
-        """Carry the request out."""
+        """Handle the request without a fault."""
         return self.double.carry_out(self.request)
 
     def wait(self, seconds: float) -> bool:
-        """Wait, and say whether the double is still open."""
+        """Wait, and return whether the double is still open."""
         return not self.double.closing.wait(min(seconds, LONGEST))
 
     def send(self, answer: Answer) -> None:
-        # In one write: two would let the client's delayed acknowledgement slow every exchange down.
+        # In one write: with two, delayed acknowledgements would slow down every request.
         self._handler.wfile.write(answer.head() + answer.body)
 
     def drip(self, answer: Answer, pause: float, seconds: float) -> None:
-        """Send the body byte by byte; what is not sent after so many seconds is never sent."""
+        """Send the body byte by byte, and stop after so many seconds."""
         end = time.monotonic() + min(seconds, LONGEST)
         self._handler.wfile.write(answer.head())
         for number in range(len(answer.body)):
@@ -93,22 +93,22 @@ class Exchange:
         self._handler.close_connection = True
 
     def reset(self) -> None:
-        """Close the connection so that the client sees a reset, not an end."""
+        """Close the connection with a reset."""
         self.close()
-        # Without lingering the system sends RST; the reader holds the socket open too and must go first.
+        # Without lingering, the system sends RST. The reader also holds the socket, so close it first.
         self._handler.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self._handler.rfile.close()
         self._handler.connection.close()
 
 
 Fault = Callable[[Exchange], None]
-"""Treats one request instead of the double; made by the functions below."""
+"""Handles one request instead of the double; the functions below create faults."""
 
 
 def status(
     code: int, body: object = None, headers: Mapping[str, str] = NO_HEADERS, content_type: str | None = None
 ) -> Fault:
-    """Answer with a status; without a body the double's own error body is used, text and bytes are sent as they are."""
+    """Respond with a status, and with a body or the double's own error body."""
 
     def act(exchange: Exchange) -> None:
         answer = (
@@ -122,12 +122,12 @@ def status(
 
 
 def rubbish(content: object = b"<html><body>Welcome to the hotel's network</body></html>") -> Fault:
-    """Answer 200 with something that is no answer: text and bytes as they are, anything else as JSON."""
+    """Respond with 200 and an unexpected body: text and bytes as they are, anything else as JSON."""
     return lambda exchange: exchange.send(_answer(200, content, None))
 
 
 def hang(seconds: float = LONGEST) -> Fault:
-    """Never answer."""
+    """Never respond."""
 
     def act(exchange: Exchange) -> None:
         exchange.wait(seconds)
@@ -137,7 +137,7 @@ def hang(seconds: float = LONGEST) -> Fault:
 
 
 def delay(seconds: float) -> Fault:
-    """Answer, but late."""
+    """Respond late."""
 
     def act(exchange: Exchange) -> None:
         if exchange.wait(seconds):
@@ -149,12 +149,12 @@ def delay(seconds: float) -> Fault:
 
 
 def slow_drip(pause: float = 0.1, seconds: float = 5.0) -> Fault:
-    """Answer byte by byte, so that no single read takes long, and give up after so many seconds."""
+    """Respond byte by byte, so that no single read takes long, and stop after so many seconds."""
     return lambda exchange: exchange.drip(exchange.normal(), pause, seconds)
 
 
 def drop(*, done: bool = False) -> Fault:
-    """Close the connection without an answer; `done` carries the request out first, so that only its answer is lost."""
+    """Close the connection without a response; with `done`, handle the request first."""
 
     def act(exchange: Exchange) -> None:
         if done:
@@ -177,9 +177,9 @@ def refused_url() -> str:
 
 
 class Double:
-    """A server in threads of its own between `with` and its end; subclasses say how requests are answered.
+    """A server in its own threads while the `with` block runs; subclasses implement `answer`.
 
-    An error in the double itself is raised when it closes, so that it is never taken for an answer of the service.
+    An error in the double itself is raised when it closes, so that a test does not mistake it for a response.
     """
 
     max_body: int | None = None
@@ -200,25 +200,25 @@ class Double:
         return f"http://127.0.0.1:{self._server.server_port}"
 
     def script(self, *faults: Fault, path: str | None = None) -> None:
-        """Let the next requests, or those whose path matches a pattern such as `*/points`, each meet one of these faults."""
+        """Queue faults for the next requests, or for those whose path matches a pattern such as `*/points`."""
         with self._lock:
             self._script += [(path or "*", fault) for fault in faults]
 
     def always(self, fault: Fault | None, path: str | None = None) -> None:
-        """Let every request for which nothing is scripted meet a fault; None ends that."""
+        """Set a fault for all requests without a scripted one; None removes it."""
         with self._lock:
             self._always = [(path or "*", fault)] if fault else []
 
     def answer(self, request: Request) -> Answer:
-        """Answer a request as the service would."""
+        """Respond to a request like the service."""
         raise NotImplementedError
 
     def error(self, code: int, message: str) -> Answer:
-        """Say that something went wrong as the service would."""
+        """Return an error response like the service."""
         return answer_json({"message": message}, code)
 
     def too_large(self, request: Request) -> Answer:
-        """Refuse a body of more than `max_body` bytes."""
+        """Return the response to a body of more than `max_body` bytes."""
         return self.error(413, f"{request.size} bytes are too many")
 
     def carry_out(self, request: Request) -> Answer:
@@ -235,7 +235,7 @@ class Double:
             self._failures.append(error)
 
     def received(self, request: Request) -> Fault | None:
-        """Note a request and return the fault that it meets."""
+        """Record a request, and return its fault if there is one."""
         with self._lock:
             self.requests.append(request)
             for place, (pattern, fault) in enumerate(self._script):
@@ -280,7 +280,7 @@ class _Server(ThreadingHTTPServer):
         self.shutdown()
         self._main.join()
         for connection, _ in self._open:
-            # A client that keeps its connection would otherwise keep the thread that reads from it.
+            # Otherwise an open keep-alive connection would keep its thread alive.
             with suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)
         for _, thread in self._open:
@@ -288,7 +288,7 @@ class _Server(ThreadingHTTPServer):
         self.server_close()
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        # The threads of the base class cannot be both joined and daemons; these are both.
+        # The threads of the base class cannot be both joined and daemonic; these are.
         thread = threading.Thread(
             target=self.process_request_thread,
             args=(request, client_address),
@@ -301,7 +301,7 @@ class _Server(ThreadingHTTPServer):
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         error = sys.exception()
-        # A client that has gone away is what many tests are about.
+        # Many tests close the connection early.
         if error is not None and not isinstance(error, ConnectionError):
             self.double.failed(error)
 
@@ -327,7 +327,7 @@ class _Handler(BaseHTTPRequestHandler):
         parts = []
         while left and (part := self.rfile.read(min(left, 1 << 20))):
             left -= len(part)
-            # A body that will be refused is read to its end, or the client would see a reset instead of the answer.
+            # Read a body that is too large to its end, or the client would see a reset instead of the response.
             if max_body is None or size <= max_body:
                 parts.append(part)
         if left:
@@ -342,7 +342,7 @@ class _Handler(BaseHTTPRequestHandler):
         )
 
     def log_message(self, format: str, *args: object) -> None:
-        """Stay silent."""
+        """Do not log."""
 
 
 def _answer(code: int, body: object, content_type: str | None) -> Answer:

@@ -1,4 +1,4 @@
-"""A website on loopback: pages, sitemaps, robots.txt, conditional requests, packing, and many ways to misbehave."""
+"""A website on loopback: pages, sitemaps, robots.txt, conditional requests, compression, faults."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def sitemap_index(*addresses: str) -> str:
 
 
 class SiteDouble(Double):
-    """Serves what `put` was given; counts requests by path, answers 304, and the bytes that were really sent."""
+    """Serves the pages that `put` adds; counts requests by path, 304 responses and sent bytes."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -89,7 +89,7 @@ class SiteDouble(Double):
 
 
 def endless(kind: str = HTML, most: int = 64 << 20) -> Fault:
-    """Send a body that does not end, in chunks, as long as the client reads it."""
+    """Send a chunked body without an end, while the client reads it."""
 
     def act(exchange: Exchange) -> None:
         head = f"HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nTransfer-Encoding: chunked\r\n\r\n".encode()
@@ -99,7 +99,7 @@ def endless(kind: str = HTML, most: int = 64 << 20) -> Fault:
 
 
 def dripping_header(pause: float = 0.05) -> Fault:
-    """Send a header line that never ends, byte by byte."""
+    """Send a header line without an end, byte by byte."""
 
     def act(exchange: Exchange) -> None:
         end = time.monotonic() + LONGEST
@@ -125,7 +125,7 @@ def _pour(exchange: Exchange, head: bytes, part: bytes, most: int) -> None:
 
 
 def gzip_bomb(size: int = 200 << 20) -> bytes:
-    """Zeros without end in a few bytes."""
+    """Return a small gzip file that unpacks to very many zeros."""
     packer = zlib.compressobj(9, zlib.DEFLATED, 31)
     parts = [packer.compress(b"\0" * (1 << 20)) for _ in range(size >> 20)]
     return b"".join([*parts, packer.flush()])

@@ -1,4 +1,4 @@
-"""The doubles behave on the wire as the services do: asked through the official clients, over real sockets."""
+"""The doubles behave like the services: tested through the official SDKs, over real sockets."""
 
 from __future__ import annotations
 
@@ -45,24 +45,24 @@ MODEL = "embed-english-v3.0"
 DIM = 4
 
 TLS = ssl.create_default_context()
-"""Made once: a client that loads the certificates for itself takes longer than most of these tests."""
+"""Created once, because loading the certificates takes longer than most of these tests."""
 get = partial(httpx.get, verify=TLS)
 post = partial(httpx.post, verify=TLS)
 
 PATIENT = 20.0
-"""The timeout of calls that are answered, however busy the machine is."""
+"""A timeout that is long enough on a busy machine."""
 
 
 @pytest.fixture(autouse=True)
-def _nothing_is_left() -> Iterator[None]:
-    """No thread outlives its double; sockets left open are warnings, and so errors, when they are collected."""
+def _no_threads_are_left() -> Iterator[None]:
+    """Check that no thread outlives its double; unclosed sockets raise warnings, which are errors."""
     before = set(threading.enumerate())
     yield
     assert set(threading.enumerate()) <= before
 
 
 @pytest.fixture(autouse=True, scope="module")
-def _everything_is_collected() -> Iterator[None]:
+def _collect_garbage() -> Iterator[None]:
     yield
     gc.collect()
 
@@ -88,7 +88,7 @@ def echo() -> Iterator[Echo]:
 # The server and its faults
 
 
-def test_requests_are_noted(echo: Echo) -> None:
+def test_requests_are_recorded(echo: Echo) -> None:
     start = time.monotonic()
     with httpx.Client(base_url=echo.url, verify=TLS) as client:
         assert client.put("/a/b?wait=true", json={"x": 1}, headers={"X-One": "two"}).json() == [
@@ -111,7 +111,7 @@ def test_requests_are_noted(echo: Echo) -> None:
     assert start <= first.at <= second.at <= third.at
 
 
-def test_scripted_faults_are_met_once_each_and_in_order(echo: Echo) -> None:
+def test_scripted_faults_happen_once_and_in_order(echo: Echo) -> None:
     echo.script(status(500), status(503), path="*/b")
     echo.script(status(404))
     with httpx.Client(base_url=echo.url, verify=TLS) as client:
@@ -124,7 +124,7 @@ def test_scripted_faults_are_met_once_each_and_in_order(echo: Echo) -> None:
         ]
 
 
-def test_standing_faults_yield_to_scripted_ones_and_can_end(echo: Echo) -> None:
+def test_scripted_faults_have_priority_over_permanent_ones(echo: Echo) -> None:
     echo.always(status(500), path="/b")
     echo.script(status(404))
     with httpx.Client(base_url=echo.url, verify=TLS) as client:
@@ -143,7 +143,7 @@ def test_standing_faults_yield_to_scripted_ones_and_can_end(echo: Echo) -> None:
         (status(418), "application/json", b'{"message": "scripted 418"}'),
     ],
 )
-def test_answers_are_sent_as_written(echo: Echo, fault: Fault, kind: str, body: bytes) -> None:
+def test_responses_are_sent_as_written(echo: Echo, fault: Fault, kind: str, body: bytes) -> None:
     echo.script(fault)
     answer = get(echo.url)
     assert (answer.status_code, answer.headers["content-type"], answer.content) == (418, kind, body)
@@ -171,12 +171,12 @@ def test_a_server_that_hangs(echo: Echo) -> None:
     assert get(echo.url).status_code == 200
 
 
-def test_a_drip_that_ends_in_time_is_a_whole_answer(echo: Echo) -> None:
+def test_a_fast_drip_is_a_complete_response(echo: Echo) -> None:
     echo.script(slow_drip(0.001, 10), delay(0.01))
     assert get(echo.url).json() == get(echo.url).json()
 
 
-def test_a_lost_answer_is_that_of_a_request_carried_out() -> None:
+def test_a_dropped_response_can_follow_a_handled_request() -> None:
     with CohereDouble() as double, cohere_client(double) as client:
         double.script(drop(), drop(done=True))
         for calls in (0, 1):
@@ -185,13 +185,13 @@ def test_a_lost_answer_is_that_of_a_request_carried_out() -> None:
             assert double.calls == calls
 
 
-def test_nothing_listens_on_a_refused_url() -> None:
+def test_a_refused_url_refuses_connections() -> None:
     with pytest.raises(httpx.ConnectError):
         get(refused_url())
 
 
 @pytest.mark.parametrize("fault", [hang(), delay(20), slow_drip(20, 30)])
-def test_closing_ends_what_still_lasts(fault: Fault) -> None:
+def test_closing_ends_running_faults(fault: Fault) -> None:
     start = time.monotonic()
     with Echo() as double, ThreadPoolExecutor() as pool:
         double.always(fault)
@@ -205,7 +205,7 @@ def test_closing_ends_what_still_lasts(fault: Fault) -> None:
     assert time.monotonic() - start < 10
 
 
-def test_closing_does_not_wait_for_clients_that_keep_their_connection() -> None:
+def test_closing_does_not_wait_for_keep_alive_connections() -> None:
     with httpx.Client(verify=TLS) as client:
         with Echo() as double:
             assert client.get(double.url).status_code == 200
@@ -257,7 +257,7 @@ def co() -> Iterator[CohereDouble]:
         yield double
 
 
-def test_texts_become_vectors_that_are_near_if_they_share_words(co: CohereDouble) -> None:
+def test_texts_that_share_words_have_similar_vectors(co: CohereDouble) -> None:
     passages = [
         "Worms keep the soil loose.",
         "Knead the dough, then let it rise.",
@@ -278,7 +278,7 @@ def best(question: list[float], stored: list[list[float]]) -> int:
     return scores.index(max(scores))
 
 
-def test_the_answer_of_cohere_is_complete(co: CohereDouble) -> None:
+def test_cohere_responses_are_complete(co: CohereDouble) -> None:
     with cohere_client(co) as client:
         answer = client.embed(
             texts=["red blue", "green"],
@@ -313,14 +313,14 @@ def test_the_answer_of_cohere_is_complete(co: CohereDouble) -> None:
     ("model", "size", "dim"),
     [("embed-multilingual-v3.0", None, 1024), ("embed-v4.0", None, 1536), ("embed-v4.0", 256, 256)],
 )
-def test_models_have_their_dimensions(co: CohereDouble, model: str, size: int | None, dim: int) -> None:
+def test_dimensions_of_models(co: CohereDouble, model: str, size: int | None, dim: int) -> None:
     with cohere_client(co) as client:
         answer = client.embed(texts=["a"], model=model, input_type="clustering", output_dimension=size)
     assert answer.embeddings.float_ is not None
     assert [len(vector) for vector in answer.embeddings.float_] == [dim]
 
 
-def test_vectors_of_ones_own() -> None:
+def test_custom_vectors() -> None:
     seen = []
 
     def own(texts: list[str], input_type: str) -> list[list[float]]:
@@ -357,7 +357,9 @@ BODY = {"texts": ["a"], "model": MODEL, "input_type": "search_query"}
         ({"truncate": "NONE", "texts": ["word " * 513]}, 400, "too many tokens"),
     ],
 )
-def test_what_cohere_refuses(co: CohereDouble, change: dict[str, object], code: int, message: str) -> None:
+def test_cohere_rejects_invalid_requests(
+    co: CohereDouble, change: dict[str, object], code: int, message: str
+) -> None:
     body = {key: value for key, value in {**BODY, **change}.items() if value is not None}
     answer = post(f"{co.url}/v2/embed", json=body, headers={"Authorization": "Bearer test-key"})
     assert (answer.status_code, set(answer.json())) == (code, {"id", "message"})
@@ -365,7 +367,7 @@ def test_what_cohere_refuses(co: CohereDouble, change: dict[str, object], code: 
     assert co.calls == 0
 
 
-def test_long_texts_are_cut_unless_that_is_forbidden(co: CohereDouble) -> None:
+def test_long_texts_are_truncated_or_rejected(co: CohereDouble) -> None:
     words = [f"w{number}" for number in range(600)]
     with cohere_client(co) as client:
         start, end = (
@@ -379,7 +381,7 @@ def test_long_texts_are_cut_unless_that_is_forbidden(co: CohereDouble) -> None:
     assert co.tokens == 1024
 
 
-def test_other_places_of_cohere_are_not_there(co: CohereDouble) -> None:
+def test_other_cohere_endpoints_do_not_exist(co: CohereDouble) -> None:
     headers = {"Authorization": "Bearer test-key"}
     assert post(f"{co.url}/v1/embed", json=BODY, headers=headers).status_code == 404
     assert get(f"{co.url}/v2/embed", headers=headers).status_code == 405
@@ -437,7 +439,7 @@ def test_a_server_that_hangs_through_the_sdk(co: CohereDouble) -> None:
         assert len(embed(client)) == 1
 
 
-def test_the_sdk_hands_retry_after_on(co: CohereDouble) -> None:
+def test_the_sdk_passes_retry_after_on(co: CohereDouble) -> None:
     co.script(status(429, headers={"Retry-After": "2"}))
     with cohere_client(co) as client, pytest.raises(cohere.TooManyRequestsError) as caught:
         embed(client)
@@ -445,7 +447,7 @@ def test_the_sdk_hands_retry_after_on(co: CohereDouble) -> None:
     assert caught.value.headers["retry-after"] == "2"
 
 
-def test_the_sdk_checks_nothing(co: CohereDouble) -> None:
+def test_the_sdk_does_not_check_responses(co: CohereDouble) -> None:
     co.script(
         rubbish({}),
         rubbish({"embeddings": {"float": "abc"}}),
@@ -459,7 +461,7 @@ def test_the_sdk_checks_nothing(co: CohereDouble) -> None:
     assert [answer and answer.float_ for answer in answers] == [None, "abc", [[0.1, 0.2]]]
 
 
-def test_nothing_listens_for_the_sdk() -> None:
+def test_a_refused_connection_through_the_sdk() -> None:
     with cohere_client(refused_url()) as client, pytest.raises(httpx.ConnectError):
         embed(client)
 
@@ -484,7 +486,7 @@ def test_nothing_listens_for_the_sdk() -> None:
         ),
     ],
 )
-def test_limits_are_of_a_minute(limits: dict[str, Any], texts: list[str], message: str) -> None:
+def test_limits_are_per_minute(limits: dict[str, Any], texts: list[str], message: str) -> None:
     now = [0.0]
     with (
         CohereDouble(**limits, retry_after=7, clock=lambda: now[0]) as double,
@@ -542,7 +544,7 @@ def only(module: str) -> models.Filter:
 
 @pytest.fixture
 def book(qdrant: QdrantClient) -> QdrantClient:
-    """A collection of twelve points in three modules; the vectors are the four axes in turn."""
+    """A collection of twelve points in three modules, with the four unit vectors in turn."""
     qdrant.create_collection(
         "book",
         vectors_config=models.VectorParams(size=DIM, distance=models.Distance.COSINE),
@@ -563,7 +565,7 @@ def book(qdrant: QdrantClient) -> QdrantClient:
 
 
 def refusal(code: int, act: Callable[[], object]) -> str:
-    """Return the error text of a call that is refused."""
+    """Return the error text of a call that is rejected."""
     with pytest.raises(UnexpectedResponse) as caught:
         act()
     assert caught.value.status_code == code
@@ -572,14 +574,14 @@ def refusal(code: int, act: Callable[[], object]) -> str:
     return text
 
 
-def test_the_server_says_who_it_is() -> None:
+def test_the_server_version() -> None:
     with QdrantDouble(version="1.15.3", api_key="k") as double, qdrant_client(double) as client:
         assert (client.info().version, client.info().title) == ("1.15.3", "qdrant - vector search engine")
         assert get(f"{double.url}/readyz").text == "readyz check passed"
         assert get(f"{double.url}/nowhere", headers={"api-key": "k"}).status_code == 404
 
 
-def test_collections_come_and_go(qdrant: QdrantClient) -> None:
+def test_collections_are_created_and_deleted(qdrant: QdrantClient) -> None:
     config = models.VectorParams(size=DIM, distance=models.Distance.COSINE)
     assert not qdrant.collection_exists("book")
     assert qdrant.create_collection("book", vectors_config=config)
@@ -594,20 +596,18 @@ def test_collections_come_and_go(qdrant: QdrantClient) -> None:
     assert not qdrant.get_collections().collections
 
 
-def test_what_is_not_there_is_not_found(qdrant: QdrantClient) -> None:
+def test_missing_collections(qdrant: QdrantClient) -> None:
     calls: list[Callable[[], object]] = [
         lambda: qdrant.get_collection("x"),
         lambda: qdrant.update_collection("x", metadata={"a": 1}),
         lambda: qdrant.query_points("x", query=axis(0)),
         lambda: qdrant.query_batch_points("x", requests=[models.QueryRequest(query=axis(0))]),
-        lambda: qdrant.query_points_groups("x", query=axis(0), group_by="module"),
         lambda: qdrant.count("x"),
         lambda: qdrant.scroll("x"),
         lambda: qdrant.facet("x", "module"),
         lambda: qdrant.retrieve("x", [1]),
         lambda: qdrant.upsert("x", [models.PointStruct(id=1, vector=axis(0))]),
         lambda: qdrant.delete("x", [1]),
-        lambda: qdrant.set_payload("x", {"a": 1}, [1]),
         lambda: qdrant.create_payload_index("x", "module", models.PayloadSchemaType.KEYWORD),
         lambda: qdrant.delete_payload_index("x", "module"),
         lambda: qdrant.get_collection_aliases("x"),
@@ -616,7 +616,7 @@ def test_what_is_not_there_is_not_found(qdrant: QdrantClient) -> None:
         assert refusal(404, call) == "Not found: Collection `x` doesn't exist!"
 
 
-def test_a_collection_tells_about_itself(book: QdrantClient) -> None:
+def test_collection_info(book: QdrantClient) -> None:
     info = book.get_collection("book")
     assert (info.status, info.optimizer_status, info.points_count) == (
         models.CollectionStatus.GREEN,
@@ -637,7 +637,7 @@ def test_a_collection_tells_about_itself(book: QdrantClient) -> None:
     )
 
 
-def test_parameters_are_kept_and_changed(qdrant: QdrantClient) -> None:
+def test_parameters_are_stored_and_updated(qdrant: QdrantClient) -> None:
     qdrant.create_collection(
         "book",
         vectors_config={"text": models.VectorParams(size=DIM, distance=models.Distance.DOT, on_disk=False)},
@@ -681,12 +681,12 @@ def test_parameters_are_kept_and_changed(qdrant: QdrantClient) -> None:
     assert qdrant.count("book", count_filter=only("a")).count == 0, "strict mode can be switched off"
 
 
-def test_metadata_is_merged_and_null_removes(book: QdrantClient) -> None:
+def test_metadata_is_merged_and_null_deletes(book: QdrantClient) -> None:
     assert book.update_collection("book", metadata={"old": None, "new": [1, {"a": None}]})
     assert book.get_collection("book").config.metadata == {"model": "m", "new": [1, {"a": None}]}
 
 
-def test_an_older_server_knows_no_metadata() -> None:
+def test_older_servers_have_no_metadata() -> None:
     with QdrantDouble(version="1.15.0", metadata_supported=False) as double, qdrant_client(double) as client:
         client.create_collection(
             "b",
@@ -735,7 +735,7 @@ def test_points_are_found(book: QdrantClient) -> None:
     )
 
 
-def test_the_bare_vector_is_a_query_too(book: QdrantClient, qd: QdrantDouble) -> None:
+def test_a_bare_vector_is_a_query(book: QdrantClient, qd: QdrantDouble) -> None:
     answer = post(f"{qd.url}/collections/book/points/query", json={"query": axis(3), "limit": 3}).json()
     assert (answer["status"], answer["usage"], {point["id"] for point in answer["result"]["points"]}) == (
         "ok",
@@ -747,19 +747,13 @@ def test_the_bare_vector_is_a_query_too(book: QdrantClient, qd: QdrantDouble) ->
     assert qd.requests[-1].body["query"] == {"nearest": axis(3)}
 
 
-def test_batches_have_no_payload_unless_asked(book: QdrantClient) -> None:
+def test_batches_have_no_payload_by_default(book: QdrantClient) -> None:
     requests = [
         models.QueryRequest(query=axis(n), filter=only("a"), limit=1, with_payload=bool(n)) for n in range(2)
     ]
     first, second = book.query_batch_points("book", requests=requests)
     assert [(point.id, point.payload) for point in first.points] == [(0, None)]
     assert [(point.id, (point.payload or {})["module"]) for point in second.points] == [(9, "a")]
-
-
-def test_groups(book: QdrantClient) -> None:
-    groups = book.query_points_groups("book", query=axis(1), group_by="module", limit=3, group_size=2).groups
-    assert {group.id: group.hits[0].id for group in groups} == {"a": 9, "b": 1, "c": 5}
-    assert [len(group.hits) for group in groups] == [2, 2, 2]
 
 
 def test_points_are_counted(book: QdrantClient) -> None:
@@ -771,7 +765,7 @@ def test_points_are_counted(book: QdrantClient) -> None:
     assert book.count("book", count_filter=by_id).count == 10
 
 
-def test_scrolling_sees_every_point_once(book: QdrantClient) -> None:
+def test_scrolling_returns_every_point_once(book: QdrantClient) -> None:
     seen: list[object] = []
     offset = None
     while True:
@@ -783,18 +777,6 @@ def test_scrolling_sees_every_point_once(book: QdrantClient) -> None:
     assert seen == list(range(12))
     points, _ = book.scroll("book", scroll_filter=only("c"), limit=100)
     assert [point.id for point in points] == [2, 5, 8, 11]
-
-
-def test_scrolling_in_an_order_needs_an_index(book: QdrantClient) -> None:
-    points, following = book.scroll("book", order_by="place", limit=3)
-    assert ([point.id for point in points], following) == ([11, 10, 9], None)
-    points, _ = book.scroll(
-        "book", order_by=models.OrderBy(key="place", direction=models.Direction.DESC, start_from=5), limit=2
-    )
-    assert [point.id for point in points] == [6, 7]
-    assert "No range index for `order_by` key: `module`" in refusal(
-        400, lambda: book.scroll("book", order_by="module")
-    )
 
 
 def test_facets_need_an_index(book: QdrantClient) -> None:
@@ -839,19 +821,7 @@ def test_points_are_deleted_by_id_and_by_filter(book: QdrantClient) -> None:
     assert not book.query_points("book", query=axis(1), query_filter=only("b")).points
 
 
-def test_payload_is_set(book: QdrantClient) -> None:
-    book.set_payload("book", {"note": "n"}, [0, 1])
-    book.set_payload("book", {"text": "t"}, only("a"))
-    assert book.retrieve("book", [0])[0].payload == {"module": "a", "place": 11, "note": "n", "text": "t"}
-    book.overwrite_payload("book", {"module": "q"}, [0])
-    assert book.retrieve("book", [0])[0].payload == {"module": "q"}
-    assert (
-        refusal(404, lambda: book.set_payload("book", {"a": 1}, [99]))
-        == "Not found: No point with id 99 found"
-    )
-
-
-def test_vectors_have_names(qdrant: QdrantClient) -> None:
+def test_named_vectors(qdrant: QdrantClient) -> None:
     size = models.Distance.COSINE
     qdrant.create_collection(
         "two",
@@ -886,7 +856,7 @@ def test_vectors_have_names(qdrant: QdrantClient) -> None:
     )
 
 
-def test_wrong_dimensions_are_refused_whole(book: QdrantClient) -> None:
+def test_wrong_dimensions_are_rejected(book: QdrantClient) -> None:
     wrong = "Wrong input: Vector dimension error: expected dim: 4, got 2"
     points = [models.PointStruct(id=50, vector=axis(0)), models.PointStruct(id=51, vector=[1.0, 2.0])]
     assert refusal(400, lambda: book.upsert("book", points)) == wrong
@@ -897,13 +867,10 @@ def test_wrong_dimensions_are_refused_whole(book: QdrantClient) -> None:
         )
         == wrong
     )
-    assert (
-        refusal(400, lambda: book.query_points_groups("book", query=[1.0, 2.0], group_by="module")) == wrong
-    )
     assert book.count("book").count == 12
 
 
-def test_requests_that_make_no_sense_are_refused(book: QdrantClient, qd: QdrantDouble) -> None:
+def test_invalid_requests_are_rejected(book: QdrantClient, qd: QdrantDouble) -> None:
     assert "limit: value 0 invalid" in refusal(422, lambda: book.query_points("book", query=axis(0), limit=0))
     for body in (b"{", b"[1]", b'{"query": {"closest": [1]}}', b'{"filter": {"mus": []}}'):
         answer = post(f"{qd.url}/collections/book/points/query", content=body)
@@ -918,7 +885,7 @@ def unindexed(key: str, kind: str = "keyword") -> str:
     )
 
 
-def test_strict_mode_wants_an_index_for_every_key_of_a_filter(book: QdrantClient) -> None:
+def test_strict_mode_needs_an_index_for_every_key_of_a_filter(book: QdrantClient) -> None:
     text = models.FieldCondition(key="text", match=models.MatchValue(value="é"))
     plain = models.Filter(must=[text])
     calls: list[Callable[[models.Filter], object]] = [
@@ -929,11 +896,9 @@ def test_strict_mode_wants_an_index_for_every_key_of_a_filter(book: QdrantClient
         lambda given: book.query_batch_points(
             "book", requests=[models.QueryRequest(query=axis(0), filter=given)]
         ),
-        lambda given: book.query_points_groups("book", query=axis(0), group_by="module", query_filter=given),
         lambda given: book.count("book", count_filter=given),
         lambda given: book.scroll("book", scroll_filter=given),
         lambda given: book.facet("book", "module", facet_filter=given),
-        lambda given: book.set_payload("book", {"text": "é"}, given),
         lambda given: book.delete("book", models.FilterSelector(filter=given)),
     ]
     for call in calls:
@@ -957,7 +922,7 @@ def test_strict_mode_wants_an_index_for_every_key_of_a_filter(book: QdrantClient
     assert book.count("book").count == 0, "the last of them deleted all"
 
 
-def test_an_index_of_another_type_does_not_help(book: QdrantClient) -> None:
+def test_the_index_must_have_the_right_type(book: QdrantClient) -> None:
     number = models.Filter(must=[models.FieldCondition(key="module", match=models.MatchAny(any=[1, 2]))])
     assert refusal(400, lambda: book.count("book", count_filter=number)) == unindexed("module", "integer")
     book.create_payload_index("book", "module", models.PayloadSchemaType.INTEGER)
@@ -974,7 +939,7 @@ def test_without_strict_mode_only_facets_need_an_index() -> None:
         assert "faceting" in refusal(400, lambda: client.facet("b", "module"))
 
 
-def test_aliases_are_swapped_at_once(book: QdrantClient) -> None:
+def test_aliases_are_switched_atomically(book: QdrantClient) -> None:
     def create(alias: str, name: str) -> models.CreateAliasOperation:
         return models.CreateAliasOperation(
             create_alias=models.CreateAlias(alias_name=alias, collection_name=name)
@@ -1020,7 +985,7 @@ def test_aliases_are_swapped_at_once(book: QdrantClient) -> None:
     assert not book.collection_exists("newest")
 
 
-def test_the_key_is_asked_for() -> None:
+def test_the_key_is_checked() -> None:
     with QdrantDouble(api_key="right") as double:
         for key, message in (
             (None, b"Must provide an API key or an Authorization bearer token"),
@@ -1034,7 +999,7 @@ def test_the_key_is_asked_for() -> None:
         assert get(f"{double.url}/collections", headers={"Authorization": "Bearer right"}).status_code == 200
 
 
-def test_bodies_have_a_limit() -> None:
+def test_large_bodies_are_rejected() -> None:
     assert QdrantDouble.max_body == 33_554_432
     with QdrantDouble(max_body=2000) as double, qdrant_client(double) as client:
         client.create_collection(
@@ -1079,7 +1044,7 @@ def test_many_clients_of_qdrant_at_once(book: QdrantClient) -> None:
 
 
 @pytest.mark.parametrize("code", [401, 403, 404, 429, 500])
-def test_each_status_through_the_client(qd: QdrantDouble, qdrant: QdrantClient, code: int) -> None:
+def test_each_status_through_the_sdk(qd: QdrantDouble, qdrant: QdrantClient, code: int) -> None:
     qd.script(status(code))
     with pytest.raises(UnexpectedResponse) as caught:
         qdrant.get_collections()
@@ -1111,7 +1076,7 @@ def test_retry_after_is_another_exception(qd: QdrantDouble, qdrant: QdrantClient
         (slow_drip(0.01, 0.1), httpx.RemoteProtocolError),
     ],
 )
-def test_broken_connections_through_the_client(
+def test_broken_connections_through_the_qdrant_sdk(
     qd: QdrantDouble, book: QdrantClient, fault: Fault, source: type[Exception]
 ) -> None:
     qd.script(fault, path="*/points/query")
@@ -1122,7 +1087,7 @@ def test_broken_connections_through_the_client(
     assert len(book.query_points("book", query=axis(0)).points) == 10
 
 
-def test_a_server_that_hangs_through_the_client(qd: QdrantDouble, book: QdrantClient) -> None:
+def test_a_server_that_hangs_through_the_qdrant_sdk(qd: QdrantDouble, book: QdrantClient) -> None:
     qd.script(hang())
     with pytest.raises(ResponseHandlingException) as caught:
         book.query_points("book", query=axis(0), timeout=1)
@@ -1130,14 +1095,14 @@ def test_a_server_that_hangs_through_the_client(qd: QdrantDouble, book: QdrantCl
     assert len(book.query_points("book", query=axis(0)).points) == 10
 
 
-def test_an_upsert_whose_answer_is_lost_was_made(qd: QdrantDouble, book: QdrantClient) -> None:
+def test_an_upsert_with_a_lost_response_was_done(qd: QdrantDouble, book: QdrantClient) -> None:
     qd.script(drop(done=True))
     with pytest.raises(ResponseHandlingException):
         book.upsert("book", [models.PointStruct(id=12, vector=axis(0))])
     assert book.count("book").count == 13
 
 
-def test_rubbish_through_the_client(qd: QdrantDouble, qdrant: QdrantClient) -> None:
+def test_unexpected_bodies_through_the_qdrant_sdk(qd: QdrantDouble, qdrant: QdrantClient) -> None:
     qd.script(rubbish(), rubbish({}), rubbish({"result": {"count": "many"}}))
     with pytest.raises(json.JSONDecodeError):
         qdrant.count("book")
@@ -1147,12 +1112,12 @@ def test_rubbish_through_the_client(qd: QdrantDouble, qdrant: QdrantClient) -> N
         qdrant.count("book")
 
 
-def test_nothing_listens_for_the_client() -> None:
+def test_a_refused_connection_through_the_qdrant_sdk() -> None:
     with qdrant_client(refused_url()) as client, pytest.raises(ResponseHandlingException) as caught:
         client.get_collections()
     assert isinstance(caught.value.source, httpx.ConnectError)
 
 
-def test_a_late_answer_is_an_answer(qd: QdrantDouble, qdrant: QdrantClient) -> None:
+def test_late_responses_are_accepted(qd: QdrantDouble, qdrant: QdrantClient) -> None:
     qd.script(delay(0.05))
     assert qdrant.get_collections().collections == []

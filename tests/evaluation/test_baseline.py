@@ -198,6 +198,7 @@ def frequency(pairs: Callable[[np.random.Generator], tuple[Ranks, Ranks]], round
     return found / rounds
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("share", [0.0, 0.05, 0.2, 1.0])
 def test_equal_runs_fail_at_most_in_one_of_twenty(share: float) -> None:
     assert frequency(lambda numbers: swapped(numbers, suite_of(numbers), share)) <= 0.05

@@ -15,8 +15,8 @@ from recto.evaluation.measures import Measure
 from recto.evaluation.suites import Expectation, Suite
 from recto.protocols import Index
 from recto.stores.edge.store import EdgeStore
+from recto.testing.values import chunk, publish
 from recto.types import Chunk
-from tests.making import chunk, publish
 
 
 @pytest.fixture

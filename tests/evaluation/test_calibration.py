@@ -24,12 +24,12 @@ from recto.settings import ServerOptions
 from recto.stores.edge.store import EdgeStore
 from recto.stores.qdrant.connection import Connection
 from recto.stores.qdrant.store import ServerStore
+from recto.testing.values import chunk, publish
 from recto.types import Calibration, Vector
 from tests.breaking import of_another_model, publish_broken
 from tests.counting import Counting
 from tests.doubles.qdrant import QdrantDouble
 from tests.library import write_library
-from tests.making import chunk, publish
 
 MEASURED = Calibration(0.5, 0.9, 30, 20)
 
@@ -124,8 +124,7 @@ def test_an_index_run_survives_a_failure(small_book: Path, home: Path, embedder:
     )
     assert report.published
     assert report.notes == (
-        "The level of noise was not measured (the service is down); "
-        "`recto calibrate --collection garden` does it later.",
+        "The noise floor was not measured (the service is down). Run `recto calibrate --collection garden`.",
     )
     assert store.open("garden").info.calibration is None
     assert store.open("garden").info.noise_floor is None
@@ -181,7 +180,7 @@ def test_an_empty_collection(embedder: Embedder, tmp_path: Path) -> None:
     with QdrantDouble() as double:
         store = ServerStore(Connection(double.url, "", lambda _: None), tmp_path, ServerOptions(), None)
         with store.build("books", embedder.fingerprint, rebuild=True) as build:
-            from tests.making import fingerprint
+            from recto.testing.values import fingerprint
 
             build.publish(fingerprint(embedder=embedder.fingerprint))
         with pytest.raises(CollectionEmpty):
@@ -224,4 +223,4 @@ def test_a_small_change_keeps_what_was_measured(tmp_path: Path, embedder: Embedd
         "house",
         journal=tmp_path / "journal",
     )
-    assert "The level of noise was not measured" in third.notes[0]
+    assert "The noise floor was not measured" in third.notes[0]

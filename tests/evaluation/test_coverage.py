@@ -15,10 +15,10 @@ from recto.indexing.indexer import IndexJob, index_book
 from recto.protocols import Embedder
 from recto.search.retriever import Retriever
 from recto.stores.edge.store import EdgeStore
+from recto.testing.values import chunk
 from recto.types import MODES
 from tests.breaking import Passages, publish_broken
 from tests.library import PAGES, write_library
-from tests.making import chunk
 
 
 def test_every_section_of_a_sound_book_is_reached(house: Path, embedder: Embedder) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from qdrant_client import QdrantClient, models
 
+from recto._util.files import WriterLock
 from recto.book.sources.tree import open_book
 from recto.cli.commands.doctor import exit_code
 from recto.evaluation.calibration import calibrate
@@ -20,7 +21,6 @@ from recto.indexing.promotion import promote
 from recto.protocols import Embedder
 from recto.settings import ServerOptions
 from recto.stores.edge.store import EdgeStore
-from recto.stores.lock import WriterLock
 from recto.stores.qdrant.build import LEXICON_KEY
 from recto.stores.qdrant.connection import Connection
 from recto.stores.qdrant.store import ServerStore

@@ -11,8 +11,8 @@ from recto.evaluation.explain import Leg, Place, Verdict, explain, parse_place
 from recto.protocols import Embedder
 from recto.search.retriever import Retriever
 from recto.stores.edge.store import EdgeStore
+from recto.testing.values import chunk, publish
 from recto.types import MODES, Filters, Mode
-from tests.making import chunk, publish
 
 URL = "local://docs/docs/module-1-garden/01-soil"
 

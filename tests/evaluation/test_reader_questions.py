@@ -14,7 +14,7 @@ from recto.evaluation.binding import BoundSuite, bind, heading_key
 from recto.evaluation.suites import Expectation, Suite, load_strict_suite
 from recto.protocols import Index
 from recto.stores.edge.store import EdgeStore
-from tests.making import chunk, publish
+from recto.testing.values import chunk, publish
 
 QUESTIONS: list[dict[str, Any]] = [
     {

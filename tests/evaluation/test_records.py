@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from recto.cli.commands import search as commands
+from recto.cli.commands.validate import validate_contract
 from recto.errors import StorageError
 from recto.evaluation import records
 from recto.evaluation.coverage import cover
@@ -48,7 +48,7 @@ def test_the_documented_questions_are_kept_too(
     sample_home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("RECTO_HOME", str(sample_home))
-    commands.validate(None, None, verbose=False, as_json=False)
+    validate_contract(None, None, verbose=False, as_json=False)
     assert capsys.readouterr().out
     read = records.read_suite(sample_home, EdgeStore(sample_home).open("physical-ai-book").info)
     assert read is not None

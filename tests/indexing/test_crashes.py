@@ -11,6 +11,8 @@ import time
 from collections import Counter
 from pathlib import Path
 
+import pytest
+
 from recto.stores.edge.store import EdgeStore
 from tests.running import ROOT, environment
 
@@ -27,7 +29,7 @@ from recto.settings import load_settings
 from recto.api import open_embedder, open_store
 from tests.counting import Counting
 
-class Noting(Counting):
+class LoggingEmbedder(Counting):
     def embed_documents(self, texts, progress=None):
         vectors = super().embed_documents(texts, progress)
         with open(sys.argv[2], "a") as log:
@@ -36,8 +38,8 @@ class Noting(Counting):
 
 recto.indexing.indexer._BATCH = {BATCH}
 settings = load_settings()
-work = IndexJob(MarkdownTree(Path(sys.argv[1]), "crashes"), Noting(open_embedder(settings, print)))
-print(index_book(work, open_store(settings, print), "crashes", journal=settings.home / "journal").published)
+job = IndexJob(MarkdownTree(Path(sys.argv[1]), "crashes"), LoggingEmbedder(open_embedder(settings, print)))
+print(index_book(job, open_store(settings, print), "crashes", journal=settings.home / "journal").published)
 """
 
 
@@ -46,7 +48,8 @@ def write(book: Path, edition: int) -> set[str]:
     book.mkdir(exist_ok=True)
     texts = set()
     for page in range(PAGES):
-        text = f"Edition {edition} of page {page} tells how {['beans', 'peas', 'oats'][page % 3]} grow in week {edition}."
+        plant = ["beans", "peas", "oats"][page % 3]
+        text = f"Edition {edition} of page {page} tells how {plant} grow in week {edition}."
         (book / f"page{page}.md").write_text(f"# Page {page}\n\n{text}\n")
         texts.add(text)
     return texts
@@ -63,26 +66,27 @@ def start(book: Path, home: Path, log: Path) -> subprocess.Popen[str]:
     )
 
 
-def finished(book: Path, home: Path, log: Path) -> None:
+def run_to_end(book: Path, home: Path, log: Path) -> None:
     process = start(book, home, log)
     out, _ = process.communicate(timeout=300)
     assert process.returncode == 0, out
 
 
+@pytest.mark.slow
 def test_killed_at_random_moments(tmp_path: Path) -> None:
     home, book, log = tmp_path / "home", tmp_path / "book", tmp_path / "log"
     numbers = random.Random(20260101)
     old = write(book, 0)
     began = time.monotonic()
-    finished(book, home, log)
-    usual = time.monotonic() - began
+    run_to_end(book, home, log)
+    duration = time.monotonic() - began
     reader = EdgeStore(home)
     edition, killed = 1, 0
     new = write(book, edition)
     while killed < KILLS:
         process = start(book, home, log)
         try:
-            process.communicate(timeout=numbers.uniform(0.3, 1.0) * usual)
+            process.communicate(timeout=numbers.uniform(0.3, 1.0) * duration)
         except subprocess.TimeoutExpired:
             process.send_signal(signal.SIGKILL)
             process.communicate()
@@ -94,7 +98,7 @@ def test_killed_at_random_moments(tmp_path: Path) -> None:
         if {chunk.text for chunk in reader.open("crashes").scroll()} == new:
             edition += 1
             old, new = new, write(book, edition)
-    finished(book, home, log)
+    run_to_end(book, home, log)
     assert {chunk.text for chunk in reader.open("crashes").scroll()} == new
     times = Counter(log.read_text().split())
     needed = {

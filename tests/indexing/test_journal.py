@@ -1,4 +1,4 @@
-"""The journal: what was written comes back, what is damaged does not, nothing else is touched."""
+"""The journal returns what was written, and detects damage."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from recto.errors import StorageError
 from recto.indexing.journal import Journal
-from tests.making import EMBEDDER, vector
+from recto.testing.values import EMBEDDER, vector
 
 BATCHES = [["a1", "b2"], ["c3"], ["d4", "e5", "f6"]]
 
@@ -37,7 +37,7 @@ def known(path: Path) -> list[str]:
     return [name for names in BATCHES for name in names if name in journal]
 
 
-def test_what_was_written_comes_back(path: Path) -> None:
+def test_written_vectors_are_read(path: Path) -> None:
     written(path)
     found = opened(path).vectors(["e5", "00", "a1"])
     assert list(found) == ["a1", "e5"]
@@ -45,11 +45,11 @@ def test_what_was_written_comes_back(path: Path) -> None:
     assert known(path) == ["a1", "b2", "c3", "d4", "e5", "f6"]
 
 
-def test_a_run_finds_its_own_vectors_too(path: Path) -> None:
+def test_vectors_of_the_same_run(path: Path) -> None:
     assert written(path).vectors(["f6"])["f6"] == pytest.approx(vector(22), abs=1e-6)
 
 
-def test_every_cut_leaves_whole_batches(path: Path) -> None:
+def test_a_truncated_file_keeps_complete_batches(path: Path) -> None:
     written(path)
     data = path.read_bytes()
     for length in range(0, len(data), 7):
@@ -59,11 +59,11 @@ def test_every_cut_leaves_whole_batches(path: Path) -> None:
     opened(path).add(["07"], [vector(7)])
     assert known(path) == ["a1", "b2", "c3"]
     assert opened(path).vectors(["07"])["07"] == pytest.approx(vector(7), abs=1e-6), (
-        "a new batch stands where the damaged one was"
+        "a new batch replaces the damaged one"
     )
 
 
-def test_every_flipped_byte_is_noticed(path: Path) -> None:
+def test_every_flipped_byte_is_detected(path: Path) -> None:
     written(path)
     data = path.read_bytes()
     whole = known(path)
@@ -74,7 +74,7 @@ def test_every_flipped_byte_is_noticed(path: Path) -> None:
         assert len(found) < len(whole)
 
 
-def test_another_models_vectors_are_not_used(path: Path) -> None:
+def test_vectors_of_another_model_are_ignored(path: Path) -> None:
     written(path)
     other = Journal(path, replace(EMBEDDER, revision="another"))
     other.load()
@@ -100,20 +100,20 @@ def test_vectors_of_another_precision_are_used(path: Path) -> None:
     "header",
     ["", "[]", "1", "null", "{}", '["recto-journal-1"]', '["recto-journal-1", 1, 2, 3, "x"]', "\xff"],
 )
-def test_a_header_that_makes_no_sense(path: Path, header: str) -> None:
+def test_an_invalid_header(path: Path, header: str) -> None:
     path.parent.mkdir()
     path.write_text(header + "\n", "latin-1")
     assert known(path) == []
 
 
-def test_cleared(path: Path) -> None:
+def test_clear(path: Path) -> None:
     journal = written(path)
     journal.clear()
     assert not path.exists()
     journal.clear()
 
 
-def test_a_place_that_cannot_be_written(tmp_path: Path) -> None:
+def test_a_directory_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(StorageError, match="cannot be written") as caught:
         Journal(tmp_path / "file" / "books.vectors", EMBEDDER).add(["a1"], [vector(1)])

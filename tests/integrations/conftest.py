@@ -1,4 +1,4 @@
-"""What the frameworks' own code must not do in a test."""
+"""Switch off the telemetry of the frameworks."""
 
 from __future__ import annotations
 

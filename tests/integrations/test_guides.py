@@ -1,4 +1,4 @@
-"""The guides of the frameworks: every piece of Python in them runs."""
+"""Every Python example in the guides of the frameworks runs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from tests.running import ROOT, environment
 
 PACKAGES = {"langchain": "langchain_core", "llamaindex": "llama_index.core", "haystack": "haystack"}
-PIECES = [
+EXAMPLES = [
     (name, code)
     for name in PACKAGES
     for code in re.findall(
@@ -24,9 +24,9 @@ PIECES = [
 
 
 @pytest.mark.parametrize(
-    ("name", "code"), PIECES, ids=[f"{name}-{number}" for number, (name, _) in enumerate(PIECES)]
+    ("name", "code"), EXAMPLES, ids=[f"{name}-{number}" for number, (name, _) in enumerate(EXAMPLES)]
 )
-def test_every_piece_of_python_runs(sample_home: Path, tmp_path: Path, name: str, code: str) -> None:
+def test_examples(sample_home: Path, tmp_path: Path, name: str, code: str) -> None:
     pytest.importorskip(PACKAGES[name], reason=f"uv run --group {name} has it")
     done = subprocess.run(
         [sys.executable, "-c", code],

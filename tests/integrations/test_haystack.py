@@ -1,4 +1,4 @@
-"""The Haystack component: in pipelines, sync and async, and written to a file and read back."""
+"""The Haystack component: in sync and async pipelines, and serialized."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from haystack import Pipeline
 from haystack.core.errors import DeserializationError
 
 from recto.errors import InvalidQuery
-from recto.integrations.haystack import RectoRetriever
+from recto.integrations.haystack import RectoHaystackRetriever
 from recto.search.retriever import Retriever
 
 QUESTION = "What is a ROS 2 node?"
 
 
-def pipeline(component: RectoRetriever) -> Any:
+def pipeline(component: RectoHaystackRetriever) -> Any:
     made = Pipeline()
     made.add_component("book", component)
     return made
 
 
-def test_documents_can_be_cited(retriever: Retriever) -> None:
+def test_documents_have_citations(retriever: Retriever) -> None:
     expected = retriever.search(QUESTION, 3).hits
-    found = pipeline(RectoRetriever(retriever=retriever, top_k=3)).run({"book": {"query": QUESTION}})["book"][
-        "documents"
-    ]
+    found = pipeline(RectoHaystackRetriever(retriever=retriever, top_k=3)).run({"book": {"query": QUESTION}})[
+        "book"
+    ]["documents"]
     assert [document.id for document in found] == [hit.chunk.id for hit in expected]
     for document, hit in zip(found, expected, strict=True):
         assert document.content == hit.chunk.text
@@ -39,8 +39,8 @@ def test_documents_can_be_cited(retriever: Retriever) -> None:
         assert document.meta["title"] == hit.chunk.page_title
 
 
-def test_what_is_asked_wins_over_what_was_configured(retriever: Retriever) -> None:
-    component = RectoRetriever(retriever=retriever, top_k=2, module=["simulation"])
+def test_arguments_override_the_configuration(retriever: Retriever) -> None:
+    component = RectoHaystackRetriever(retriever=retriever, top_k=2, module=["simulation"])
     assert [document.meta["module"] for document in component.run("sensors")["documents"]] == [
         "simulation"
     ] * 2
@@ -57,25 +57,23 @@ def test_what_is_asked_wins_over_what_was_configured(retriever: Retriever) -> No
     }
 
 
-def test_async_is_awaited(retriever: Retriever, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_async(retriever: Retriever, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = [hit.chunk.id for hit in retriever.search(QUESTION).hits]
 
     def refuse(*_: Any) -> None:
         raise AssertionError("the sync search was used")
 
     monkeypatch.setattr(retriever, "search", refuse)
-    running = pipeline(RectoRetriever(retriever=retriever))
+    running = pipeline(RectoHaystackRetriever(retriever=retriever))
     found = asyncio.run(running.run_async({"book": {"query": QUESTION}}))
     assert [document.id for document in found["book"]["documents"]] == expected
 
 
-def test_written_and_read_back(
-    retriever: Retriever, sample_home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    component = RectoRetriever(retriever=retriever, top_k=3, module=("ros2",))
+def test_serialization(retriever: Retriever, sample_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    component = RectoHaystackRetriever(retriever=retriever, top_k=3, module=("ros2",))
     data = component.to_dict()
     assert data == {
-        "type": "recto.integrations.haystack.RectoRetriever",
+        "type": "recto.integrations.haystack.RectoHaystackRetriever",
         "init_parameters": {
             "collection": retriever.collection,
             "top_k": 3,
@@ -84,7 +82,7 @@ def test_written_and_read_back(
             "mode": "hybrid",
         },
     }
-    assert RectoRetriever.from_dict(data).to_dict() == data
+    assert RectoHaystackRetriever.from_dict(data).to_dict() == data
     text = pipeline(component).dumps()
     with pytest.raises(DeserializationError):
         Pipeline.loads(text)
@@ -94,17 +92,17 @@ def test_written_and_read_back(
     assert [document.id for document in found] == [
         document.id for document in component.run(QUESTION)["documents"]
     ]
-    copy.get_component("book")._book.connected().close()
+    copy.get_component("book")._client.retriever().close()
 
 
-def test_warm_up_opens_the_book(retriever: Retriever) -> None:
+def test_warm_up(retriever: Retriever) -> None:
     from recto.errors import CollectionMissing
 
-    RectoRetriever(retriever=retriever).warm_up()
+    RectoHaystackRetriever(retriever=retriever).warm_up()
     with pytest.raises(CollectionMissing):
-        RectoRetriever(retriever=retriever.with_collection("nowhere")).warm_up()
+        RectoHaystackRetriever(retriever=retriever.with_collection("nowhere")).warm_up()
 
 
-def test_what_goes_wrong_is_ours_to_say(retriever: Retriever) -> None:
+def test_errors(retriever: Retriever) -> None:
     with pytest.raises(InvalidQuery, match="Query cannot be empty"):
-        RectoRetriever(retriever=retriever).run(" ")
+        RectoHaystackRetriever(retriever=retriever).run(" ")

@@ -1,4 +1,4 @@
-"""The LangChain adapter: LangChain's own suite, and what it must carry."""
+"""The LangChain adapter: LangChain's own test suite, filters, modes and pickling."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from langchain_core.runnables import RunnableLambda
 from langchain_tests.integration_tests import RetrieversIntegrationTests
 
 from recto.errors import InvalidArgument, InvalidQuery
-from recto.integrations.langchain import RectoRetriever
+from recto.integrations.langchain import RectoLangChainRetriever
 from recto.protocols import Embedder
 from recto.search.retriever import Retriever
 from recto.settings import QUERY_COLLECTION
@@ -27,11 +27,11 @@ from recto.types import Mode
 QUESTION = "What is a ROS 2 node?"
 
 
-@pytest.mark.anyio  # which runs the suite's async tests
+@pytest.mark.anyio  # for the async tests of the suite
 class TestStandard(RetrieversIntegrationTests):
     @pytest.fixture(autouse=True)
     def _use(self, embedder: Embedder, sample_home: Path) -> Iterator[None]:
-        """Bring the book; the suite has a fixture of its own that is called `retriever`."""
+        """Open the book; the test suite has its own fixture `retriever`."""
         store = EdgeStore(sample_home)
         self.book = Retriever(embedder, store, QUERY_COLLECTION)
         yield
@@ -42,8 +42,8 @@ class TestStandard(RetrieversIntegrationTests):
         return "asyncio"
 
     @property
-    def retriever_constructor(self) -> type[RectoRetriever]:
-        return RectoRetriever
+    def retriever_constructor(self) -> type[RectoLangChainRetriever]:
+        return RectoLangChainRetriever
 
     @property
     def retriever_constructor_params(self) -> dict[str, Any]:
@@ -54,9 +54,9 @@ class TestStandard(RetrieversIntegrationTests):
         return QUESTION
 
 
-def test_documents_can_be_cited(retriever: Retriever) -> None:
+def test_documents_have_citations(retriever: Retriever) -> None:
     expected = retriever.search(QUESTION, 3).hits
-    documents = RectoRetriever(retriever=retriever, k=3).invoke(QUESTION)
+    documents = RectoLangChainRetriever(retriever=retriever, k=3).invoke(QUESTION)
     assert [document.id for document in documents] == [hit.chunk.id for hit in expected]
     for document, hit in zip(documents, expected, strict=True):
         assert document.page_content == hit.chunk.text
@@ -66,20 +66,20 @@ def test_documents_can_be_cited(retriever: Retriever) -> None:
         assert document.metadata["score"] == hit.score
 
 
-def test_filters_when_it_is_made_and_when_it_is_asked(retriever: Retriever) -> None:
-    adapter = RectoRetriever(retriever=retriever, module=("simulation",))
+def test_filters_of_the_retriever_and_of_a_call(retriever: Retriever) -> None:
+    adapter = RectoLangChainRetriever(retriever=retriever, module=("simulation",))
     assert {document.metadata["module"] for document in adapter.invoke("sensors")} == {"simulation"}
     assert {document.metadata["module"] for document in adapter.invoke("sensors", module=["isaac"])} == {
         "isaac"
     }
     page = retriever.search(QUESTION).hits[0].chunk.page_url
-    found = RectoRetriever(retriever=retriever).invoke("sensors", url=page, k=2)
+    found = RectoLangChainRetriever(retriever=retriever).invoke("sensors", url=page, k=2)
     assert [document.metadata["page_url"] for document in found] == [page, page]
     assert adapter.invoke("sensors", module=["simulaton"]) == []
 
 
-def test_the_mode_when_it_is_made_and_when_it_is_asked(retriever: Retriever) -> None:
-    adapter = RectoRetriever(retriever=retriever, mode="dense")
+def test_mode_of_the_retriever_and_of_a_call(retriever: Retriever) -> None:
+    adapter = RectoLangChainRetriever(retriever=retriever, mode="dense")
     modes: tuple[Mode, Mode] = ("dense", "lexical")
     for documents, mode in zip(
         (adapter.invoke(QUESTION), adapter.invoke(QUESTION, mode="lexical")), modes, strict=True
@@ -91,8 +91,8 @@ def test_the_mode_when_it_is_made_and_when_it_is_asked(retriever: Retriever) -> 
         ] == wanted
 
 
-def test_awaited_and_in_a_chain(retriever: Retriever) -> None:
-    adapter = RectoRetriever(retriever=retriever, k=2)
+def test_async_and_in_a_chain(retriever: Retriever) -> None:
+    adapter = RectoLangChainRetriever(retriever=retriever, k=2)
     chain = adapter | RunnableLambda(lambda documents: [document.metadata["url"] for document in documents])
     expected = [hit.chunk.link for hit in retriever.search(QUESTION, 2).hits]
     assert chain.invoke(QUESTION) == expected
@@ -105,20 +105,18 @@ def test_awaited_and_in_a_chain(retriever: Retriever) -> None:
     assert {found[0].metadata["url"] for found in asyncio.run(many())} == {expected[0]}
 
 
-def test_async_is_awaited_not_pushed_into_a_thread(
-    retriever: Retriever, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_async_uses_no_thread(retriever: Retriever, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: Any) -> None:
         raise AssertionError("the sync search was used")
 
     monkeypatch.setattr(retriever, "search", refuse)
-    assert asyncio.run(RectoRetriever(retriever=retriever).ainvoke(QUESTION))
+    assert asyncio.run(RectoLangChainRetriever(retriever=retriever).ainvoke(QUESTION))
 
 
-def test_it_can_be_pickled(retriever: Retriever, sample_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pickling(retriever: Retriever, sample_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RECTO_HOME", str(sample_home))
-    monkeypatch.setenv("RECTO_PRECISION", "fp32")  # as the retriever that the copy is compared with
-    adapter = RectoRetriever(retriever=retriever, k=2, module=("ros2",))
+    monkeypatch.setenv("RECTO_PRECISION", "fp32")  # the precision of `retriever`
+    adapter = RectoLangChainRetriever(retriever=retriever, k=2, module=("ros2",))
     copy = pickle.loads(pickle.dumps(adapter))
     assert (copy.collection, copy.k, copy.module, copy.retriever) == (
         retriever.collection,
@@ -127,17 +125,17 @@ def test_it_can_be_pickled(retriever: Retriever, sample_home: Path, monkeypatch:
         None,
     )
     assert copy.invoke(QUESTION) == adapter.invoke(QUESTION)
-    copy._book.connected().close()
+    copy._client.retriever().close()
 
 
-def test_what_goes_wrong_is_ours_to_say(retriever: Retriever) -> None:
-    adapter = RectoRetriever(retriever=retriever)
+def test_errors(retriever: Retriever) -> None:
+    adapter = RectoLangChainRetriever(retriever=retriever)
     with pytest.raises(InvalidQuery, match="Query cannot be empty"):
         adapter.invoke(" ")
     with pytest.raises(InvalidArgument):
         adapter.invoke(QUESTION, k=101)
     misspelt: dict[str, Any] = {"colection": "physical-ai-book"}
     with pytest.raises(ValueError, match="colection"):
-        RectoRetriever(**misspelt)
+        RectoLangChainRetriever(**misspelt)
     with pytest.raises(TypeError, match="modul"):
         adapter.invoke(QUESTION, modul="ros2")

@@ -1,4 +1,4 @@
-"""The LlamaIndex adapter: nodes that can be cited, filters, real async."""
+"""The LlamaIndex adapter: nodes with citations, filters, async."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from llama_index.core.response_synthesizers import get_response_synthesizer
 from llama_index.core.schema import MetadataMode, QueryBundle
 
 from recto.errors import InvalidQuery
-from recto.integrations.llamaindex import RectoRetriever
+from recto.integrations.llamaindex import RectoLlamaIndexRetriever
 from recto.search.retriever import Retriever
 
 QUESTION = "What is a ROS 2 node?"
 
 
-def test_nodes_can_be_cited(retriever: Retriever) -> None:
+def test_nodes_have_citations(retriever: Retriever) -> None:
     expected = retriever.search(QUESTION, 3).hits
-    nodes = RectoRetriever(retriever=retriever, similarity_top_k=3).retrieve(QUESTION)
+    nodes = RectoLlamaIndexRetriever(retriever=retriever, similarity_top_k=3).retrieve(QUESTION)
     assert [node.node_id for node in nodes] == [hit.chunk.id for hit in expected]
     assert [node.score for node in nodes] == [hit.score for hit in expected]
     for node, hit in zip(nodes, expected, strict=True):
@@ -37,30 +37,30 @@ def test_nodes_can_be_cited(retriever: Retriever) -> None:
 
 
 def test_filters(retriever: Retriever) -> None:
-    found = RectoRetriever(retriever=retriever, module=["simulation", "isaac"], similarity_top_k=20).retrieve(
-        "sensors"
-    )
+    found = RectoLlamaIndexRetriever(
+        retriever=retriever, module=["simulation", "isaac"], similarity_top_k=20
+    ).retrieve("sensors")
     assert {node.metadata["module"] for node in found} == {"simulation", "isaac"}
     page = retriever.search(QUESTION).hits[0].chunk.page_url
     assert {
         node.metadata["page_url"]
-        for node in RectoRetriever(retriever=retriever, url=page).retrieve("sensors")
+        for node in RectoLlamaIndexRetriever(retriever=retriever, url=page).retrieve("sensors")
     } == {page}
-    lexical = RectoRetriever(retriever=retriever, mode="lexical").retrieve("sensors")
+    lexical = RectoLlamaIndexRetriever(retriever=retriever, mode="lexical").retrieve("sensors")
     assert [node.score for node in lexical] == [
         hit.score for hit in retriever.search("sensors", mode="lexical").hits
     ]
     assert {node.metadata["mode"] for node in lexical} == {"lexical"}
 
 
-def test_async_is_awaited(retriever: Retriever, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_async(retriever: Retriever, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = [hit.chunk.id for hit in retriever.search(QUESTION).hits]
 
     def refuse(*_: Any) -> None:
         raise AssertionError("the sync search was used")
 
     monkeypatch.setattr(retriever, "search", refuse)
-    adapter = RectoRetriever(retriever=retriever)
+    adapter = RectoLlamaIndexRetriever(retriever=retriever)
 
     async def many() -> list[Any]:
         return await asyncio.gather(*(adapter.aretrieve(QueryBundle(QUESTION)) for _ in range(20)))
@@ -70,7 +70,7 @@ def test_async_is_awaited(retriever: Retriever, monkeypatch: pytest.MonkeyPatch)
 
 def test_in_a_query_engine(retriever: Retriever) -> None:
     engine = RetrieverQueryEngine(
-        RectoRetriever(retriever=retriever, similarity_top_k=2),
+        RectoLlamaIndexRetriever(retriever=retriever, similarity_top_k=2),
         get_response_synthesizer(response_mode="simple_summarize", llm=MockLLM()),
         [SimilarityPostprocessor(similarity_cutoff=0.1)],
     )
@@ -80,6 +80,6 @@ def test_in_a_query_engine(retriever: Retriever) -> None:
     ]
 
 
-def test_what_goes_wrong_is_ours_to_say(retriever: Retriever) -> None:
+def test_errors(retriever: Retriever) -> None:
     with pytest.raises(InvalidQuery, match="Query cannot be empty"):
-        RectoRetriever(retriever=retriever).retrieve(" ")
+        RectoLlamaIndexRetriever(retriever=retriever).retrieve(" ")

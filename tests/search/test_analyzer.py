@@ -29,7 +29,7 @@ def terms(text: str) -> list[str]:
         ("Größe", ["größe"]),
     ],
 )
-def test_terms_of_a_text(text: str, expected: list[str]) -> None:
+def test_terms(text: str, expected: list[str]) -> None:
     assert terms(text) == expected
 
 
@@ -68,5 +68,5 @@ def test_any_text_can_be_analysed(text: str) -> None:
 
 
 @given(st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,20}", fullmatch=True))
-def test_an_identifier_is_found_by_its_whole_in_any_case(word: str) -> None:
+def test_identifiers_are_case_insensitive(word: str) -> None:
     assert word_terms(word)[0] == word_terms(word.lower())[0] == word.lower()

@@ -1,4 +1,4 @@
-"""Async searches on services: awaited, many at once, with the same answers, errors and deadlines."""
+"""Async searches with Cohere and a Qdrant server: concurrent, with the same hits, errors and deadlines."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def retriever(
 
 
 def ask(retriever: Retriever, question: str, filters: Filters = NO_FILTERS) -> SearchResponse:
-    """Search in an event loop of its own, and leave nothing open."""
+    """Search in a new event loop, and close its connections."""
 
     async def search() -> SearchResponse:
         try:
@@ -59,7 +59,7 @@ def ask(retriever: Retriever, question: str, filters: Filters = NO_FILTERS) -> S
     return asyncio.run(search())
 
 
-def test_the_same_answers(retriever: Retriever) -> None:
+def test_async_searches_return_the_same_hits(retriever: Retriever) -> None:
     for question in ("knead the dough", "compost and soil"):
         one, other = ask(retriever, question), retriever.search(question)
         assert [hit.chunk for hit in one.hits] == [hit.chunk for hit in other.hits]
@@ -70,7 +70,7 @@ def test_the_same_answers(retriever: Retriever) -> None:
     assert "garden" in nothing.message
 
 
-def test_many_at_once_wait_together(retriever: Retriever, cohere: CohereDouble) -> None:
+def test_async_searches_run_concurrently(retriever: Retriever, cohere: CohereDouble) -> None:
     retriever.search("soil")
     cohere.requests.clear()
     cohere.always(delay(3))
@@ -84,7 +84,7 @@ def test_many_at_once_wait_together(retriever: Retriever, cohere: CohereDouble) 
     arrived = [request.at for request in cohere.requests]
     together = sum(moment < arrived[0] + 3 for moment in arrived)
     assert together > 12, (
-        "more were under way before the first was answered than a pool of threads would send"
+        "more requests were open before the first was answered than a thread pool would send"
     )
 
 

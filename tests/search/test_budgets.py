@@ -1,4 +1,4 @@
-"""What a search may cost, counted instead of timed: calls of the engine, looks at the disk, bytes, and nothing that grows with the book."""
+"""Limits on the cost of a search, counted instead of timed: calls of the engine, file access, memory, calls."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ from recto.search.retriever import Retriever
 from recto.stores.edge import index as edge_index
 from recto.stores.edge.index import EdgeIndex
 from recto.stores.edge.store import EdgeStore
+from recto.testing.values import EMBEDDER, chunk, fingerprint, vector
 from recto.types import Calibration, Filters, Outcome, Vector
-from tests.making import EMBEDDER, chunk, fingerprint, vector
 
 SMALL, LARGE = 300, 6_000
 PAGE = 20
-STATS = 3  # the aliases, the pointer to the current generation, the notes beside it
-CALLS = 140  # of functions, Python's own included; about 130 now
-BYTES = 6_000  # that the interpreter holds at most for it; about 3 800 now
+STATS = 3  # the aliases, the pointer to the current generation, its calibration
+CALLS = 140  # of functions, built-in ones included; about 130 now
+BYTES = 6_000  # peak memory; about 3 800 now
 QUESTION, OTHER, THIRD = "one", "another", "a third"
 FILTERS = [Filters(), Filters(("module-1",)), Filters((), "local://docs/docs/page-0003")]
 
 
-class Given:
-    """An embedder that has a vector ready for each question: what it costs is not what is counted here."""
+class FixedEmbedder:
+    """An embedder with a fixed vector for each query, so that embedding costs nothing."""
 
     fingerprint = EMBEDDER
     dim = EMBEDDER.dim
@@ -61,8 +61,8 @@ class Given:
     def close(self) -> None: ...
 
 
-class Watched:
-    """Passes everything on to the engine and notes what was called, and which chunks were read."""
+class RecordingShard:
+    """Passes all calls on to the engine, and records them and the ids of the chunks that are read."""
 
     def __init__(self, shard: Any) -> None:
         self._shard = shard
@@ -81,7 +81,7 @@ class Watched:
 
 @dataclass(slots=True)
 class Events:
-    """What the interpreter tells of files, imports and the like, of the thread that is watched."""
+    """Records the audit events (files, imports) of one thread."""
 
     thread: int = 0
     seen: list[str] = field(default_factory=list)
@@ -103,15 +103,13 @@ class Events:
 @pytest.fixture(scope="module")
 def events() -> Events:
     found = Events()
-    sys.addaudithook(
-        found.note
-    )  # for good: there is no way to take one back, so it does nothing unless a thread is watched
+    sys.addaudithook(found.note)  # cannot be removed, so it does nothing unless a thread is recorded
     return found
 
 
 @pytest.fixture(scope="module")
 def homes(tmp_path_factory: pytest.TempPathFactory) -> dict[int, Path]:
-    """A book of few chunks and one of many; both were measured, so that there are notes to look at."""
+    """A book of few chunks and one of many, both with a calibration."""
     found = {}
     for size in (SMALL, LARGE):
         found[size] = tmp_path_factory.mktemp(f"book-of-{size}")
@@ -130,8 +128,8 @@ def homes(tmp_path_factory: pytest.TempPathFactory) -> dict[int, Path]:
 
 @pytest.fixture(scope="module")
 def warm(homes: dict[int, Path]) -> dict[int, Retriever]:
-    """A retriever of each book, with all that a first search brings behind it."""
-    found = {size: opened(home) for size, home in homes.items()}
+    """A retriever of each book, after the first searches."""
+    found = {size: open_retriever(home) for size, home in homes.items()}
     for retriever in found.values():
         for filters in FILTERS * 2:
             assert len(retriever.search(QUESTION, filters=filters).hits) == 5
@@ -140,22 +138,22 @@ def warm(homes: dict[int, Path]) -> dict[int, Retriever]:
 
 @pytest.fixture(params=[SMALL, LARGE])
 def retriever(homes: dict[int, Path], request: pytest.FixtureRequest) -> Retriever:
-    return opened(homes[request.param])
+    return open_retriever(homes[request.param])
 
 
-def opened(home: Path) -> Retriever:
-    return Retriever(Given(), EdgeStore(home), "alias")
+def open_retriever(home: Path) -> Retriever:
+    return Retriever(FixedEmbedder(), EdgeStore(home), "alias")
 
 
-def watched(retriever: Retriever) -> Watched:
+def record_calls(retriever: Retriever) -> RecordingShard:
     index = retriever.open()
     assert isinstance(index, EdgeIndex)
-    index._shard = found = Watched(index._shard)  # type: ignore[assignment]
+    index._shard = found = RecordingShard(index._shard)  # type: ignore[assignment]
     return found
 
 
 def test_a_search_is_one_call_of_the_engine(retriever: Retriever) -> None:
-    engine = watched(retriever)
+    engine = record_calls(retriever)
     first = retriever.search(QUESTION)
     assert engine.calls == ["query_batch", "retrieve"]
     assert sorted(map(str, engine.read)) == sorted(hit.chunk.id for hit in first.hits)
@@ -164,7 +162,7 @@ def test_a_search_is_one_call_of_the_engine(retriever: Retriever) -> None:
 
 
 def test_a_batch_is_one_call_of_the_engine(retriever: Retriever) -> None:
-    engine = watched(retriever)
+    engine = record_calls(retriever)
     first = retriever.search_batch([QUESTION, OTHER, THIRD])
     assert engine.calls == ["query_batch", "retrieve"]
     assert retriever.search_batch([QUESTION, OTHER, THIRD])[2].hits == first[2].hits
@@ -172,7 +170,7 @@ def test_a_batch_is_one_call_of_the_engine(retriever: Retriever) -> None:
 
 
 def test_a_chunk_is_read_once(retriever: Retriever) -> None:
-    engine = watched(retriever)
+    engine = record_calls(retriever)
     shown = {hit.chunk.id for text in (QUESTION, OTHER, QUESTION) for hit in retriever.search(text, 50).hits}
     shown |= {
         hit.chunk.id for response in retriever.search_batch([THIRD, QUESTION], 70) for hit in response.hits
@@ -180,16 +178,16 @@ def test_a_chunk_is_read_once(retriever: Retriever) -> None:
     assert Counter(map(str, engine.read)) == Counter(shown)
 
 
-def test_what_is_kept_is_bounded(homes: dict[int, Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    expected = [opened(homes[SMALL]).search(text, 30).hits for text in (QUESTION, OTHER, THIRD)]
-    monkeypatch.setattr(edge_index, "_KEPT", 40)
-    retriever = opened(homes[SMALL])
+def test_the_chunk_cache_is_bounded(homes: dict[int, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = [open_retriever(homes[SMALL]).search(text, 30).hits for text in (QUESTION, OTHER, THIRD)]
+    monkeypatch.setattr(edge_index, "_MAX_CACHED", 40)
+    retriever = open_retriever(homes[SMALL])
     index = retriever.open()
     assert isinstance(index, EdgeIndex)
     for _ in range(3):
         for text, hits in zip((QUESTION, OTHER, THIRD), expected, strict=True):
             assert retriever.search(text, 30).hits == hits
-            assert 30 <= len(index._kept) <= 40
+            assert 30 <= len(index._cache) <= 40
     assert [response.hits for response in retriever.search_batch([QUESTION, OTHER, THIRD], 30)] == expected
 
 
@@ -207,10 +205,10 @@ def test_what_is_kept_is_bounded(homes: dict[int, Path], monkeypatch: pytest.Mon
         ),
     ],
 )
-def test_finding_nothing_is_explained_by_few_calls(
+def test_an_empty_result_is_explained_with_few_calls(
     retriever: Retriever, filters: Filters, min_score: float | None, calls: list[str]
 ) -> None:
-    engine = watched(retriever)
+    engine = record_calls(retriever)
     assert retriever.search(QUESTION, filters=filters, min_score=min_score).outcome is not Outcome.FOUND
     assert engine.calls == calls
 
@@ -225,22 +223,20 @@ def test_a_search_opens_no_file(
         looked.append(os.path.basename(path))
         return stat(path, *arguments, **more)
 
-    assert "open" in events.during(
-        lambda: retriever.search(QUESTION)
-    )  # the first one opens the index: the hook does hear
+    # The first search opens the index, which shows that the hook works.
+    assert "open" in events.during(lambda: retriever.search(QUESTION))
     monkeypatch.setattr(os, "stat", counted)
     assert events.during(lambda: retriever.search(QUESTION)) == []
     assert len(looked) <= STATS
     assert sorted(looked) == ["CURRENT", "aliases.json", "gen-000001.notes"]
     looked.clear()
     heard = events.during(lambda: retriever.search(THIRD, filters=Filters(("module-1",))))
-    assert heard == []  # chunks that are new come from memory that the engine has mapped
+    assert heard == []  # uncached chunks come from memory-mapped files
     assert len(looked) <= STATS
 
 
-def allocated(work: Callable[[], object]) -> int:
-    """Count the bytes that some work makes the interpreter hold beyond those before: the least of a few times, since other threads of
-    this process, the caches of the interpreter and those of its libraries add to a single one by chance."""
+def allocated_bytes(work: Callable[[], object]) -> int:
+    """Return the peak memory of some work: the minimum of several runs, because other threads and caches add to it."""
     gc.collect()
     gc.disable()
     tracemalloc.start()
@@ -257,8 +253,8 @@ def allocated(work: Callable[[], object]) -> int:
         gc.enable()
 
 
-def called(work: Callable[[], object]) -> int:
-    """Count the functions that some work calls; those that the collector would call by chance are left out."""
+def count_calls(work: Callable[[], object]) -> int:
+    """Count the function calls of some work, without those of the garbage collector."""
     calls = 0
 
     def note(frame: FrameType, event: str, what: Any) -> None:
@@ -277,9 +273,9 @@ def called(work: Callable[[], object]) -> int:
 
 
 @pytest.mark.parametrize("filters", FILTERS)
-def test_a_search_copies_little(warm: dict[int, Retriever], filters: Filters) -> None:
+def test_a_search_allocates_little_memory(warm: dict[int, Retriever], filters: Filters) -> None:
     taken = {
-        size: allocated(partial(retriever.search, QUESTION, filters=filters))
+        size: allocated_bytes(partial(retriever.search, QUESTION, filters=filters))
         for size, retriever in warm.items()
     }
     assert taken[SMALL] <= BYTES
@@ -287,19 +283,22 @@ def test_a_search_copies_little(warm: dict[int, Retriever], filters: Filters) ->
 
 
 @pytest.mark.parametrize("filters", FILTERS)
-def test_no_work_grows_with_the_book(warm: dict[int, Retriever], filters: Filters) -> None:
+def test_the_number_of_calls_does_not_grow_with_the_book(
+    warm: dict[int, Retriever], filters: Filters
+) -> None:
     counts = {
-        size: called(partial(retriever.search, QUESTION, filters=filters)) for size, retriever in warm.items()
+        size: count_calls(partial(retriever.search, QUESTION, filters=filters))
+        for size, retriever in warm.items()
     }
     assert counts[SMALL] == counts[LARGE] <= CALLS
 
 
-def test_chunks_that_are_new_cost_no_more_in_a_large_book(homes: dict[int, Path]) -> None:
+def test_uncached_chunks_cost_no_more_in_a_large_book(homes: dict[int, Path]) -> None:
     counts, taken = {}, {}
     for size, home in homes.items():
-        retriever = opened(home)
+        retriever = open_retriever(home)
         retriever.search(OTHER)
-        counts[size] = called(partial(retriever.search, QUESTION))
-        taken[size] = allocated(partial(retriever.search, THIRD))
+        counts[size] = count_calls(partial(retriever.search, QUESTION))
+        taken[size] = allocated_bytes(partial(retriever.search, THIRD))
     assert counts[SMALL] == counts[LARGE]
     assert taken[LARGE] == pytest.approx(taken[SMALL], rel=0.2)

@@ -1,4 +1,4 @@
-"""The query path on the sample book: ranks, filters, four kinds of nothing, threads and tasks."""
+"""Search the sample book: ranking, filters, empty results, modes, threads and async."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def without_time(response: SearchResponse) -> SearchResponse:
     return replace(response, timings=None)  # type: ignore[arg-type]
 
 
-def test_a_question_is_answered_in_order(retriever: Retriever) -> None:
+def test_hits_are_ranked(retriever: Retriever) -> None:
     response = retriever.search("What is ROS 2?")
     assert len(response.hits) == 5
     scores = [hit.score for hit in response.hits]
@@ -44,7 +44,7 @@ def test_a_question_is_answered_in_order(retriever: Retriever) -> None:
     assert 0 < response.timings.embed_ms + response.timings.search_ms <= response.timings.total_ms
 
 
-def test_the_same_question_twice(retriever: Retriever, sample_home: Path, embedder: Embedder) -> None:
+def test_results_are_deterministic(retriever: Retriever, sample_home: Path, embedder: Embedder) -> None:
     fresh = Retriever(embedder, EdgeStore(sample_home), "physical-ai-book")
     for question in QUESTIONS:
         assert (
@@ -55,23 +55,23 @@ def test_the_same_question_twice(retriever: Retriever, sample_home: Path, embedd
 
 
 @pytest.mark.parametrize("top_k", [1, 5, 100])
-def test_as_many_as_asked(retriever: Retriever, top_k: int) -> None:
+def test_top_k_hits_are_returned(retriever: Retriever, top_k: int) -> None:
     assert len(retriever.search("robot", top_k).hits) == top_k
 
 
 @pytest.mark.parametrize("top_k", [0, -3, 101, True, 2.0, "5", None])
-def test_numbers_of_results_that_cannot_be(retriever: Retriever, top_k: object) -> None:
+def test_invalid_top_k_is_rejected(retriever: Retriever, top_k: object) -> None:
     with pytest.raises(InvalidArgument, match="between 1 and 100"):
         retriever.search("robot", top_k)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("query", ["", "   ", "\n\t", "\u00a0\u2003"])
-def test_empty_questions(retriever: Retriever, query: str) -> None:
+def test_empty_queries_are_rejected(retriever: Retriever, query: str) -> None:
     with pytest.raises(InvalidQuery, match="^Query cannot be empty$"):
         retriever.search(query)
 
 
-def test_long_questions(retriever: Retriever) -> None:
+def test_long_queries_are_rejected(retriever: Retriever) -> None:
     assert retriever.search("  " + "a" * 2000 + "  ").hits
     with pytest.raises(InvalidQuery, match="2001 characters, at most 2000"):
         retriever.search("a" * 2001)
@@ -81,7 +81,7 @@ def test_long_questions(retriever: Retriever) -> None:
 
 @given(st.text(min_size=1, max_size=200))
 @hypothesis_settings(max_examples=60)
-def test_any_text_is_a_question_or_empty(retriever: Retriever, query: str) -> None:
+def test_any_text_is_a_valid_query_or_empty(retriever: Retriever, query: str) -> None:
     try:
         assert len(retriever.search(query).hits) == 5
     except InvalidQuery as error:
@@ -98,7 +98,7 @@ def test_any_text_is_a_question_or_empty(retriever: Retriever, query: str) -> No
     top_k=st.integers(1, 100),
 )
 @hypothesis_settings(max_examples=40)
-def test_a_module_filter_lets_nothing_else_through(
+def test_a_module_filter_excludes_other_modules(
     retriever: Retriever, names: list[str], query: str, top_k: int
 ) -> None:
     response = retriever.search(query, top_k, Filters(modules=tuple(names)))
@@ -107,7 +107,7 @@ def test_a_module_filter_lets_nothing_else_through(
     assert bool(response.hits) == bool(allowed - {"nothing"})
 
 
-def test_a_page_filter_lets_nothing_else_through(retriever: Retriever) -> None:
+def test_a_page_filter_excludes_other_pages(retriever: Retriever) -> None:
     url = "local://docs/docs/module-2-simulation/01-gazebo-simulation"
     for spelling in (
         url,
@@ -123,7 +123,7 @@ def test_a_page_filter_lets_nothing_else_through(retriever: Retriever) -> None:
     assert "each of them alone" in retriever.search("sensors", 5, both).message
 
 
-def test_four_kinds_of_nothing(retriever: Retriever, embedder: Embedder, sample_home: Path) -> None:
+def test_empty_results_are_explained(retriever: Retriever, embedder: Embedder, sample_home: Path) -> None:
     unknown = retriever.search("sensors", filters=Filters(modules=("ros",)))
     assert unknown.outcome is Outcome.FILTERED_OUT
     assert "Did you mean 'ros2'?" in unknown.message
@@ -135,8 +135,11 @@ def test_four_kinds_of_nothing(retriever: Retriever, embedder: Embedder, sample_
         nothing = retriever.search("sensors", min_score=0.999 if mode == "dense" else 999, mode=mode)
         assert (nothing.outcome, nothing.hits) == (Outcome.NO_MATCH, ())
         assert "999" in nothing.message
-    unheard = retriever.search("zyxwvut qqqqqqqq", mode="lexical")
-    assert (unheard.outcome, unheard.message) == (Outcome.NO_MATCH, "No chunk contains any word of the query")
+    unknown_words = retriever.search("zyxwvut qqqqqqqq", mode="lexical")
+    assert (unknown_words.outcome, unknown_words.message) == (
+        Outcome.NO_MATCH,
+        "No chunk contains any word of the query",
+    )
     with pytest.raises(CollectionMissing, match="'elsewhere' does not exist"):
         Retriever(embedder, EdgeStore(sample_home), "elsewhere").search("sensors")
 
@@ -144,12 +147,12 @@ def test_four_kinds_of_nothing(retriever: Retriever, embedder: Embedder, sample_
 @pytest.mark.parametrize(
     "filters", [Filters(modules=("",)), Filters(modules=("ros2", " ")), Filters(page_url=" ")]
 )
-def test_blank_filters_are_refused(retriever: Retriever, filters: Filters) -> None:
+def test_blank_filters_are_rejected(retriever: Retriever, filters: Filters) -> None:
     with pytest.raises(InvalidArgument, match="cannot be empty"):
         retriever.search("sensors", filters=filters)
 
 
-def test_refusals_name_the_arguments_of_a_program(retriever: Retriever) -> None:
+def test_errors_name_the_python_arguments(retriever: Retriever) -> None:
     with pytest.raises(InvalidArgument, match="^Invalid argument: top_k must be between 1 and 100$"):
         retriever.search("sensors", top_k=0)
     with pytest.raises(InvalidArgument, match="^Invalid argument: min_score must be between -1 and 1$"):
@@ -166,12 +169,12 @@ def test_refusals_name_the_arguments_of_a_program(retriever: Retriever) -> None:
     "filters",
     [None, Filters(modules="ros2"), Filters(modules=(5,)), Filters(page_url=7)],  # type: ignore[arg-type]
 )
-def test_filters_of_the_wrong_kind_are_refused(retriever: Retriever, filters: object) -> None:
+def test_filters_of_the_wrong_type_are_rejected(retriever: Retriever, filters: object) -> None:
     with pytest.raises(InvalidArgument):
         retriever.search("sensors", filters=filters)  # type: ignore[arg-type]
 
 
-def test_batches_answer_as_single_searches_do(retriever: Retriever) -> None:
+def test_a_batch_returns_the_same_as_single_searches(retriever: Retriever) -> None:
     together = retriever.search_batch(QUESTIONS, 7)
     for question, response in zip(QUESTIONS, together, strict=True):
         alone = retriever.search(question, 7)
@@ -184,7 +187,7 @@ def test_batches_answer_as_single_searches_do(retriever: Retriever) -> None:
         retriever.search_batch(["fine", ""])
 
 
-def test_tasks_and_threads_get_the_same_answers(retriever: Retriever) -> None:
+def test_async_and_threads_return_the_same_hits(retriever: Retriever) -> None:
     expected = [[hit.chunk.id for hit in retriever.search(question).hits] for question in QUESTIONS]
 
     async def all_at_once() -> list[SearchResponse]:
@@ -199,9 +202,7 @@ def test_tasks_and_threads_get_the_same_answers(retriever: Retriever) -> None:
     assert [[hit.chunk.id for hit in answer.hits] for answer in found] == expected * 8
 
 
-def test_an_index_that_is_published_meanwhile_is_noticed(
-    home: Path, small_book: Path, embedder: Embedder
-) -> None:
+def test_a_newly_published_index_is_used(home: Path, small_book: Path, embedder: Embedder) -> None:
     from recto.book.sources.tree import MarkdownTree
     from recto.indexing.indexer import IndexJob, index_book
 
@@ -219,7 +220,7 @@ def test_an_index_that_is_published_meanwhile_is_noticed(
     assert "May" in reader.search("When do I sow beans?").hits[0].chunk.text
 
 
-def test_hybrid_adds_scores_and_lexical_uses_words_alone(retriever: Retriever) -> None:
+def test_hybrid_scores_are_the_weighted_sum_of_both(retriever: Retriever) -> None:
     query = "Jetson Orin"
     hybrid, dense, lexical = (retriever.search(query, 10, mode=mode) for mode in MODES)
     assert (hybrid.mode, dense.mode, lexical.mode) == MODES
@@ -239,13 +240,13 @@ def test_hybrid_adds_scores_and_lexical_uses_words_alone(retriever: Retriever) -
     )
 
 
-def test_a_typo_is_corrected_and_said(retriever: Retriever) -> None:
+def test_typos_are_corrected_and_reported(retriever: Retriever) -> None:
     response = retriever.search("quaternoin", mode="lexical")
     assert response.corrections == (("quaternoin", ("quaternion",)),)
     assert "quaternion" in response.hits[0].chunk.text.lower()
 
 
-def test_results_by_page(retriever: Retriever) -> None:
+def test_hits_are_grouped_by_page(retriever: Retriever) -> None:
     response = retriever.search("How do nodes communicate?", top_k=3, group_by="page")
     assert len(response.groups) == len({group.page_url for group in response.groups}) == 3
     assert response.hits == tuple(hit for group in response.groups for hit in group.hits)
@@ -271,7 +272,7 @@ def test_filters_batches_and_async_in_every_mode(retriever: Retriever, mode: Mod
     assert retriever.related("A node publishes messages on a topic.", mode=mode).mode == mode
 
 
-def test_an_index_without_lexical_vectors_is_searched_dense_and_says_so_once(
+def test_an_index_without_lexical_vectors_is_searched_dense_with_one_warning(
     retriever: Retriever, embedder: Embedder, home: Path
 ) -> None:
     store, made = EdgeStore(home), retriever.open().info.fingerprint
@@ -290,7 +291,7 @@ def test_an_index_without_lexical_vectors_is_searched_dense_and_says_so_once(
         old.search("robot", mode="lexical")
 
 
-def test_the_book_covers_its_own_subjects_and_not_others(retriever: Retriever) -> None:
+def test_answerable_separates_topics_of_the_book_from_others(retriever: Retriever) -> None:
     covered = retriever.search("How does a ROS 2 node publish messages on a topic?").answerable
     other = retriever.search("Which wine goes well with grilled trout and lemon butter?").answerable
     assert covered is not None

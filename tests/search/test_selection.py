@@ -1,4 +1,4 @@
-"""Selected text: what is searched for it, what is left out, and that it beats the plain search."""
+"""Selected text: the query for it, the chunks that are excluded, and the quality compared with a plain search."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def hit(score: float, text: str, page: str = "p", heading: str = "") -> Hit:
     )
 
 
-def test_it_beats_the_plain_search(retriever: Retriever) -> None:
+def test_related_beats_a_plain_search(retriever: Retriever) -> None:
     cases = selections.load_cases(retriever)
     plain = selections.measure(cases, selections.plain(retriever))
     related = selections.measure(cases, selections.related(retriever))
@@ -46,15 +46,15 @@ def test_it_beats_the_plain_search(retriever: Retriever) -> None:
     assert not any(score.repeated for score in related)
 
 
-class TestWhatIsSearchedFor:
+class TestSelectionQuery:
     def test_a_short_selection_is_used_whole(self) -> None:
         text, selected = build_selection_query("  Two words. ", None, 10, words)
         assert (text, selected.text, selected.given, selected.cut) == ("Two words.", "Two words.", 10, False)
 
-    def test_a_question_stands_before_it(self) -> None:
+    def test_the_question_comes_first(self) -> None:
         assert build_selection_query("Two words.", "Why?", 10, words)[0] == "Why?\n\nTwo words."
 
-    def test_a_long_one_is_cut_behind_a_sentence(self) -> None:
+    def test_a_long_selection_is_cut_after_a_sentence(self) -> None:
         text, selected = build_selection_query(
             "One two three. Four five six! Seven eight nine.", None, 7, words
         )
@@ -62,33 +62,33 @@ class TestWhatIsSearchedFor:
         assert selected.cut
         assert selected.given == 47
 
-    def test_a_question_takes_room(self) -> None:
+    def test_the_question_counts_toward_the_limit(self) -> None:
         assert (
             build_selection_query("One two three. Four five six.", "Why is that so?", 8, words)[1].text
             == "One two three."
         )
 
-    def test_a_sentence_that_is_too_long_is_cut_behind_a_word(self) -> None:
+    def test_a_sentence_that_is_too_long_is_cut_after_a_word(self) -> None:
         assert build_selection_query("one two three four", None, 2, words)[1].text == "one two"
 
     def test_text_without_spaces_is_cut_where_it_fits(self) -> None:
         assert build_selection_query("x" * 50, None, 10, len)[1].text == "x" * 10
 
     @given(st.text(min_size=1, max_size=400).filter(str.strip), st.integers(3, 40))
-    def test_it_is_a_beginning_that_fits(self, selection: str, room: int) -> None:
-        text, selected = build_selection_query(selection, None, room, words)
-        assert words(text) <= room
+    def test_the_query_is_a_prefix_that_fits(self, selection: str, limit: int) -> None:
+        text, selected = build_selection_query(selection, None, limit, words)
+        assert words(text) <= limit
         assert selection.strip().startswith(selected.text)
         assert selected.cut == (selected.text != selection.strip())
 
     @pytest.mark.parametrize("selection", ["", " \n\t", None, 5])
-    def test_nothing_selected_is_told(self, retriever: Retriever, selection: str) -> None:
+    def test_an_empty_selection_is_rejected(self, retriever: Retriever, selection: str) -> None:
         with pytest.raises(InvalidQuery, match="Selected text") as caught:
             retriever.related(selection)
         assert caught.value.hint
 
     @pytest.mark.parametrize("blank", ["", " \n"])
-    def test_a_blank_question_is_none(self, retriever: Retriever, blank: str) -> None:
+    def test_a_blank_question_is_ignored(self, retriever: Retriever, blank: str) -> None:
         asked, unasked = (
             retriever.related("Some text about sensors.", blank),
             retriever.related("Some text about sensors."),
@@ -101,10 +101,10 @@ class TestWhatIsSearchedFor:
             retriever.related("Some text.", top_k=0)
 
 
-class TestWhatIsChosen:
+class TestExcludeAndDiversify:
     SELECTION = "the quick brown fox jumps over the lazy dog"
 
-    def test_what_holds_it_or_is_nearly_the_same_is_left_out(self) -> None:
+    def test_chunks_that_overlap_the_selection_are_excluded(self) -> None:
         hits = [
             hit(0.9, f"Before. {self.SELECTION}. Behind."),
             hit(0.8, "the quick brown fox jumps over the lazy cat"),
@@ -115,7 +115,7 @@ class TestWhatIsChosen:
         assert [one.score for one in chosen] == [0.6]
         assert left_out == 3
 
-    def test_a_passage_that_overlaps_the_edge_of_a_long_selection_is_left_out(self) -> None:
+    def test_chunks_that_overlap_the_edge_of_a_long_selection_are_excluded(self) -> None:
         selection = " ".join(f"word{number}" for number in range(200))
         edge = (
             " ".join(f"word{number}" for number in range(175, 200))
@@ -124,7 +124,7 @@ class TestWhatIsChosen:
         )
         assert exclude_and_diversify([hit(0.9, edge)], selection, 3) == ([], 1)
 
-    def test_a_term_is_no_place(self) -> None:
+    def test_a_single_term_excludes_nothing(self) -> None:
         assert (
             exclude_and_diversify(
                 [hit(0.9, "A costmap marks what is in the way of the robot.")], "costmap", 3
@@ -132,7 +132,7 @@ class TestWhatIsChosen:
             == 0
         )
 
-    def test_half_from_one_page_while_there_are_others(self) -> None:
+    def test_at_most_half_of_the_hits_are_from_one_page(self) -> None:
         hits = [hit(0.9 - number / 100, f"passage number {number} of one page", "one") for number in range(8)]
         hits += [
             hit(0.5, "a passage that stands elsewhere", "two"),
@@ -144,7 +144,7 @@ class TestWhatIsChosen:
             "one"
         ] * 5
 
-    def test_one_passage_a_section_while_there_are_others(self) -> None:
+    def test_one_hit_per_section(self) -> None:
         hits = [
             hit(0.9, "first half of it", "one", "S"),
             hit(0.8, "second half of it", "one", "S"),
@@ -152,7 +152,7 @@ class TestWhatIsChosen:
         ]
         assert [one.score for one in exclude_and_diversify(hits, self.SELECTION, 2)[0]] == [0.9, 0.7]
 
-    def test_a_copy_of_what_is_chosen_comes_once(self) -> None:
+    def test_copies_of_a_chunk_are_dropped(self) -> None:
         text = "a warning that every page of the book repeats word for word"
         chosen, left_out = exclude_and_diversify(
             [hit(0.9, text, "one"), hit(0.8, text, "two")], self.SELECTION, 5
@@ -161,8 +161,8 @@ class TestWhatIsChosen:
         assert left_out == 0
 
 
-class TestWithTheBook:
-    def test_the_response_says_what_was_cut_and_left_out(self, retriever: Retriever) -> None:
+class TestRelated:
+    def test_the_response_reports_what_was_cut_and_excluded(self, retriever: Retriever) -> None:
         page = retriever.page(PAGE)
         response = retriever.related(page.markdown())
         assert response.selection is not None
@@ -175,18 +175,18 @@ class TestWithTheBook:
         )
         assert all(hit.chunk.text not in page.markdown() for hit in response.hits)
 
-    def test_the_same_page_is_allowed(self, retriever: Retriever) -> None:
+    def test_other_chunks_of_the_same_page_are_allowed(self, retriever: Retriever) -> None:
         selection = retriever.page(PAGE).section("qos-profiles")[0].text
         assert any(hit.chunk.page_url == PAGE for hit in retriever.related(selection).hits)
 
-    def test_filters_hold(self, retriever: Retriever) -> None:
+    def test_filters_apply(self, retriever: Retriever) -> None:
         found = retriever.related("Friction of the feet on the ground.", filters=Filters(modules=("isaac",)))
         assert {hit.chunk.module_name for hit in found.hits} == {"isaac"}
         nothing = retriever.related("Friction of the feet on the ground.", filters=Filters(modules=("isac",)))
         assert nothing.outcome is Outcome.FILTERED_OUT
         assert "isaac" in nothing.message
 
-    def test_the_async_twin_agrees(self, retriever: Retriever) -> None:
+    def test_arelated_returns_the_same(self, retriever: Retriever) -> None:
         selection = retriever.page(PAGE).section("qos-profiles")[0].text
         here, there = (
             retriever.related(selection, "In Python?"),
@@ -194,7 +194,9 @@ class TestWithTheBook:
         )
         assert (here.hits, here.selection, here.query) == (there.hits, there.selection, there.query)
 
-    def test_a_book_that_has_nothing_else_says_so(self, tmp_path: Path, embedder: Embedder) -> None:
+    def test_the_message_says_if_only_the_selection_was_found(
+        self, tmp_path: Path, embedder: Embedder
+    ) -> None:
         (tmp_path / "book").mkdir()
         (tmp_path / "book" / "only.md").write_text(
             "# Only\n\nThis is the only sentence of a very short book.\n"
@@ -213,7 +215,7 @@ class TestWithTheBook:
 
 
 class TestPages:
-    def test_a_page_is_its_passages_in_order_with_headings(self, retriever: Retriever) -> None:
+    def test_markdown_has_the_chunks_in_order_with_headings(self, retriever: Retriever) -> None:
         page = retriever.page(f"{PAGE}.md#compatibility")
         assert (page.url, page.title, page.module) == (PAGE, "DDS and Quality of Service", "ros2")
         assert [chunk.chunk_index for chunk in page.chunks] == list(range(page.chunks[0].total_chunks))
@@ -234,14 +236,14 @@ class TestPages:
                 ]
                 assert len(stated) == 1, (url, chunk.headings)
 
-    def test_a_section_is_a_part_of_it(self, retriever: Retriever) -> None:
+    def test_a_section_is_part_of_the_page(self, retriever: Retriever) -> None:
         page = retriever.page(PAGE)
         text = page.markdown("compatibility")
         assert "## QoS compatibility rules" in text
         assert "## QoS policies one by one" not in text
         assert len(text) < len(page.markdown()) / 2
 
-    def test_what_is_not_there_is_told_with_the_nearest(self, retriever: Retriever) -> None:
+    def test_missing_pages_and_sections_suggest_the_nearest(self, retriever: Retriever) -> None:
         with pytest.raises(PageMissing, match=f"no page .* in '{retriever.collection}'") as caught:
             retriever.page(PAGE[:-1])
         assert PAGE in caught.value.hint

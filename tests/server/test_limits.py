@@ -1,4 +1,4 @@
-"""What is taken in: whole bodies of a size, in time, and so many requests at once."""
+"""Test admission limits: body size, deadlines, concurrency."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from recto.server.limits import MAX_BODY, AdmissionLimits, Refused, check_length
 
 
 def arriving(messages: Sequence[Message]) -> Receive:
-    """Give messages out one after the other; after the last, nothing comes."""
+    """Return a `receive` that gives the messages in order, and then waits."""
     left = list(messages)
 
     async def receive() -> Message:
@@ -27,7 +27,7 @@ def part(body: bytes, *, more: bool = False) -> Message:
     return {"type": "http.request", "body": body, "more_body": more}
 
 
-def test_a_body_is_given_out_whole_and_then_what_comes_behind_it() -> None:
+def test_a_body_is_read_whole_and_replayed() -> None:
     async def main() -> list[Message]:
         receive = await AdmissionLimits().read_body(
             arriving([part(b"ab", more=True), part(b"", more=True), part(b"c"), {"type": "http.disconnect"}])
@@ -46,7 +46,7 @@ def test_a_body_is_given_out_whole_and_then_what_comes_behind_it() -> None:
         ([part(b"{", more=True), {"type": "http.disconnect"}], 400, "disconnect"),
     ],
 )
-def test_a_body_that_does_not_come_or_does_not_end(messages: list[Message], status: int, reason: str) -> None:
+def test_incomplete_bodies(messages: list[Message], status: int, reason: str) -> None:
     limits = AdmissionLimits(body_deadline=0.05, readers=1)
     for _ in range(2):  # one that was refused leaves room for the next
         with pytest.raises(Refused) as refused:
@@ -54,7 +54,7 @@ def test_a_body_that_does_not_come_or_does_not_end(messages: list[Message], stat
         assert (refused.value.refusal.status, refused.value.reason) == (status, reason)
 
 
-def test_so_many_are_read_at_once() -> None:
+def test_maximum_concurrent_bodies() -> None:
     async def main() -> None:
         limits = AdmissionLimits(readers=1)
         first = asyncio.create_task(limits.read_body(arriving([])))
@@ -69,7 +69,7 @@ def test_so_many_are_read_at_once() -> None:
     asyncio.run(main())
 
 
-def test_so_many_are_answered_at_once() -> None:
+def test_maximum_concurrent_requests() -> None:
     began, end = asyncio.Event(), asyncio.Event()
 
     async def held(_scope: Scope, _receive: Receive, _send: Send) -> None:
@@ -98,7 +98,7 @@ def test_so_many_are_answered_at_once() -> None:
 
 
 @pytest.mark.parametrize("said", [str(MAX_BODY + 1), "9" * 30])
-def test_a_length_that_is_too_large(said: str) -> None:
+def test_large_content_lengths(said: str) -> None:
     with pytest.raises(Refused, match="larger than 65536 bytes"):
         check_length({"content-length": said})
     for fine in ("", "0", str(MAX_BODY), "-1", "²"):

@@ -1,4 +1,4 @@
-"""Collections that other pipelines wrote: every payload shape that was seen, and what nobody has seen yet."""
+"""Payloads of other pipelines: known pipelines, arbitrary payloads, detection, filters, mapping files."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recto.errors import ConfigurationError
-from recto.stores.payload import to_payload
+from recto.stores.points import to_payload
 from recto.stores.qdrant.dialects import (
     ALIASES,
-    FAMILIES,
+    KNOWN_DIALECTS,
     RECTO,
     SAMPLE,
     Dialect,
@@ -34,12 +34,12 @@ from recto.stores.qdrant.filters import (
     address_key,
     deduplicate,
     matches,
-    module_candidates,
+    module_filter,
     stored_modules,
-    url_candidates,
+    url_filter,
 )
+from recto.testing.values import chunk as own_chunk
 from recto.types import Chunk, Filters, Hit
-from tests.making import chunk as own_chunk
 
 ANY = Dialect("any")
 SITE = "https://example.github.io/robot-book/docs"
@@ -62,8 +62,8 @@ PAYLOADS = st.dictionaries(
 )
 
 
-class CollectionSchema(NamedTuple):
-    """A pipeline's payload, and the chunk that it stands for."""
+class Example(NamedTuple):
+    """A payload of a pipeline, and the expected fields of its chunk."""
 
     payload: dict[str, Any]
     url: str
@@ -77,8 +77,8 @@ class CollectionSchema(NamedTuple):
 
 
 ROS2 = {"ros2", "module-1-ros2"}
-SHAPES: dict[str, CollectionSchema] = {
-    "1": CollectionSchema(
+EXAMPLES: dict[str, Example] = {
+    "1": Example(
         {
             "text": TEXT,
             "page_url": "local://docs/module-1-ros2/01-ros2-fundamentals",
@@ -89,7 +89,7 @@ SHAPES: dict[str, CollectionSchema] = {
         "local://docs/module-1-ros2/01-ros2-fundamentals",
         *("ROS 2 Fundamentals", "ros2", ROS2, 3, 4),
     ),
-    "1 general": CollectionSchema(
+    "1 general": Example(
         {
             "text": TEXT,
             "page_url": "local://docs/docs/lab-setup",
@@ -99,11 +99,11 @@ SHAPES: dict[str, CollectionSchema] = {
         },
         *("local://docs/docs/lab-setup", "Lab", "general", {"general"}),
     ),
-    "2a": CollectionSchema(
+    "2a": Example(
         {"text": TEXT, "url": f"{SITE}/module-1-ros2/nodes", "chunk_index": 2},
         *(f"{SITE}/module-1-ros2/nodes", "Nodes", "ros2", ROS2, 2, 3),
     ),
-    "2b": CollectionSchema(
+    "2b": Example(
         {
             "text": TEXT,
             "url": f"{SITE}/module-3-isaac/isaac-sim",
@@ -116,7 +116,7 @@ SHAPES: dict[str, CollectionSchema] = {
         *(f"{SITE}/module-3-isaac/isaac-sim", "Isaac Sim", "isaac", {"isaac", "module-3-isaac"}, 1, 9, ()),
         source="docs/module-3-isaac/01-isaac-sim.md",
     ),
-    "2c": CollectionSchema(
+    "2c": Example(
         {
             "text": TEXT,
             "url": "C:\\Users\\me\\Book\\docs\\module-4-vla\\planning.md",
@@ -131,7 +131,7 @@ SHAPES: dict[str, CollectionSchema] = {
         "C:\\Users\\me\\Book\\docs\\module-4-vla\\planning.md",
         *("planning.md", "vla", {"vla", "module-4-vla"}, 0, 2),
     ),
-    "3a": CollectionSchema(
+    "3a": Example(
         {
             "content": TEXT,
             "url": f"{SITE}/module-2-digital-twin/gazebo",
@@ -151,10 +151,8 @@ SHAPES: dict[str, CollectionSchema] = {
             ("Gazebo", "Worlds", "Physics"),
         ),
     ),
-    "3b": CollectionSchema(
-        {"url": f"{SITE}/intro", "text": TEXT}, f"{SITE}/intro", "Intro", "intro", {"intro"}
-    ),
-    "4": CollectionSchema(
+    "3b": Example({"url": f"{SITE}/intro", "text": TEXT}, f"{SITE}/intro", "Intro", "intro", {"intro"}),
+    "4": Example(
         {
             "content": TEXT,
             "url": f"{SITE}/one",
@@ -168,7 +166,7 @@ SHAPES: dict[str, CollectionSchema] = {
         },
         *(f"{SITE}/one", "One", "ros2", ROS2, 5, 7),
     ),
-    "5": CollectionSchema(
+    "5": Example(
         {
             "text": TEXT,
             "source_url": f"{SITE}/module-1-ros2/topics",
@@ -180,11 +178,11 @@ SHAPES: dict[str, CollectionSchema] = {
         },
         *(f"{SITE}/module-1-ros2/topics", "Topics", "ros2", {*ROS2, "docs"}, 0, 1, ("Publishers",)),
     ),
-    "6": CollectionSchema(
+    "6": Example(
         {"url": f"{SITE}/module4/voice", "text": TEXT, "chunk_id": 12},
         *(f"{SITE}/module4/voice", "Voice", "vla", {"vla", "module4"}, 12, 13),
     ),
-    "7": CollectionSchema(
+    "7": Example(
         {
             "text_content": TEXT,
             "source_url": f"{SITE}/sensors/lidar/",
@@ -196,7 +194,7 @@ SHAPES: dict[str, CollectionSchema] = {
         },
         *(f"{SITE}/sensors/lidar/", "Lidar", "sensors", {"sensors"}, 1, 2),
     ),
-    "8": CollectionSchema(
+    "8": Example(
         {
             "text": TEXT,
             "source_url": f"{SITE}/ch05-humanoids/gait",
@@ -216,7 +214,7 @@ SHAPES: dict[str, CollectionSchema] = {
             ("Balance",),
         ),
     ),
-    "9": CollectionSchema(
+    "9": Example(
         {
             "text": TEXT,
             "source_file": "module-1-ros2/01-nodes.mdx",
@@ -231,7 +229,7 @@ SHAPES: dict[str, CollectionSchema] = {
         },
         *("module-1-ros2/01-nodes.mdx", "What is a node?", "ros2", ROS2, 0, 5, ("What is a node?",)),
     ),
-    "9 root": CollectionSchema(
+    "9 root": Example(
         {
             "text": TEXT,
             "source_file": "lab-setup.mdx",
@@ -241,7 +239,7 @@ SHAPES: dict[str, CollectionSchema] = {
         },
         *("lab-setup.mdx", "Lab setup", "intro", {"intro", "lab-setup.mdx"}),
     ),
-    "10": CollectionSchema(
+    "10": Example(
         {
             "content": TEXT,
             "source_url": f"{SITE}/chapter-4-vla/x",
@@ -252,7 +250,7 @@ SHAPES: dict[str, CollectionSchema] = {
         },
         *(f"{SITE}/chapter-4-vla/x", "X", "vla", {"vla", "chapter-4-vla"}, 77, 78, ("Y",)),
     ),
-    "11": CollectionSchema(
+    "11": Example(
         {
             "content": TEXT,
             "source_url": f"{SITE}/chapter-3-isaac-ai-brain/arms",
@@ -266,7 +264,7 @@ SHAPES: dict[str, CollectionSchema] = {
         f"{SITE}/chapter-3-isaac-ai-brain/arms",
         *("Arms", "isaac", {"isaac", "isaac-ai-brain", "chapter-3-isaac-ai-brain"}, 6, 7, ("Arms", "Joints")),
     ),
-    "12": CollectionSchema(
+    "12": Example(
         {
             "content": TEXT,
             "url": f"{SITE}/ros2-fundamentals/dds",
@@ -278,7 +276,7 @@ SHAPES: dict[str, CollectionSchema] = {
         },
         *(f"{SITE}/ros2-fundamentals/dds", "DDS", "ros2", {"ros2", "ros2-fundamentals"}, 8, 9, ("QoS",)),
     ),
-    "13": CollectionSchema(
+    "13": Example(
         {
             "content": TEXT,
             "metadata": {
@@ -293,7 +291,7 @@ SHAPES: dict[str, CollectionSchema] = {
         },
         *(f"{SITE}/a/b", "B", "simulation", {"simulation", "module 2: digital twins"}, 3, 4),
     ),
-    "14": CollectionSchema(
+    "14": Example(
         {
             "text": TEXT,
             "metadata": {
@@ -305,7 +303,7 @@ SHAPES: dict[str, CollectionSchema] = {
         },
         *(f"{SITE}/intro", "Intro", "intro", {"intro"}, 0, 3),
     ),
-    "15": CollectionSchema(
+    "15": Example(
         {
             "text": TEXT,
             "url_path": "/docs/module-2-ros-2-fundamentals/nodes",
@@ -320,7 +318,7 @@ SHAPES: dict[str, CollectionSchema] = {
         *("Nodes", "ros2", {"ros2", "2", "module-2-ros-2-fundamentals"}, 1, 2, ("Nodes",)),
         source="docs/module-2-ros-2-fundamentals/nodes.md",
     ),
-    "16": CollectionSchema(
+    "16": Example(
         {
             "text": TEXT,
             "full_path": "/srv/book/docs/module-3/nav.md",
@@ -330,46 +328,46 @@ SHAPES: dict[str, CollectionSchema] = {
         },
         *("/srv/book/docs/module-3/nav.md", "nav.md", "isaac", {"isaac", "module-3"}),
     ),
-    "17": CollectionSchema(
+    "17": Example(
         {"text": TEXT, "source": "docs/module-1/nodes.mdx", "filename": "nodes.mdx"},
         *("docs/module-1/nodes.mdx", "nodes.mdx", "ros2", {"ros2", "module-1"}),
     ),
-    "18": CollectionSchema(
+    "18": Example(
         {"text": TEXT, "url": f"{SITE}/index.html", "position": 2, "created_at": "now"},
         *(f"{SITE}/index.html", "Docs", "intro", {"intro"}, 2, 3),
     ),
 }
 
 
-@pytest.mark.parametrize("name", SHAPES)
+@pytest.mark.parametrize("name", EXAMPLES)
 @pytest.mark.parametrize("detected", [True, False])
-def test_every_shape_that_was_seen(name: str, detected: bool) -> None:
-    shape = SHAPES[name]
-    dialect = detect([shape.payload]) if detected else ANY
-    chunk = dialect.read(7, shape.payload)
+def test_payloads_of_known_pipelines(name: str, detected: bool) -> None:
+    example = EXAMPLES[name]
+    dialect = detect([example.payload]) if detected else ANY
+    chunk = dialect.read(7, example.payload)
     assert chunk == Chunk(
         id="7",
         text=TEXT,
-        page_url=shape.url,
-        page_title=shape.title,
-        module_name=shape.module,
+        page_url=example.url,
+        page_title=example.title,
+        module_name=example.module,
         module_keys=chunk.module_keys,
-        headings=shape.headings,
+        headings=example.headings,
         anchor="",
-        chunk_index=shape.place,
-        total_chunks=shape.total,
+        chunk_index=example.place,
+        total_chunks=example.total,
         start_line=0,
         end_line=0,
-        content_hash=shape.payload.get("content_hash") or hashlib.sha256(TEXT.encode()).hexdigest(),
-        source=shape.source or shape.url,
+        content_hash=example.payload.get("content_hash") or hashlib.sha256(TEXT.encode()).hexdigest(),
+        source=example.source or example.url,
     )
-    assert chunk.module_keys[0] == shape.module
-    assert shape.keys <= set(chunk.module_keys)
+    assert chunk.module_keys[0] == example.module
+    assert example.keys <= set(chunk.module_keys)
 
 
-def test_our_own_payload_is_read_as_it_was_written() -> None:
+def test_own_payloads() -> None:
     chunk = own_chunk(3)
-    for dialect in (RECTO, ANY, FAMILIES["chapter"]):
+    for dialect in (RECTO, ANY, KNOWN_DIALECTS["chapter"]):
         assert dialect.read(chunk.id, to_payload(chunk)) == chunk
     damaged = {**to_payload(chunk), "module_keys": None, "headings": "Title > Section", "anchor": 4}
     assert not is_recto(damaged)
@@ -378,7 +376,7 @@ def test_our_own_payload_is_read_as_it_was_written() -> None:
 
 
 @given(PAYLOADS)
-def test_no_payload_is_refused(payload: dict[str, Any]) -> None:
+def test_any_payload_can_be_read(payload: dict[str, Any]) -> None:
     chunk = detect([payload, {}]).read("x", payload)
     assert chunk.total_chunks > chunk.chunk_index >= 0
     assert chunk.module_keys[0] == chunk.module_name
@@ -406,12 +404,12 @@ def test_no_payload_is_refused(payload: dict[str, Any]) -> None:
         (None, 0),
     ],
 )
-def test_an_index_of_any_type(stored: Any, index: int) -> None:
+def test_chunk_indexes_of_any_type(stored: Any, index: int) -> None:
     chunk = ANY.read("x", {"chunk_index": stored, "total_chunks": "2"})
     assert (chunk.chunk_index, chunk.total_chunks) == (index, max(2, index + 1))
 
 
-def test_what_says_nothing_is_passed_over() -> None:
+def test_unusable_values_are_skipped() -> None:
     payload: dict[str, Any] = {
         "text": " ",
         "content": None,
@@ -443,7 +441,7 @@ def test_what_says_nothing_is_passed_over() -> None:
         ("nodes.md", "nodes.md", "nodes.md"),
     ],
 )
-def test_source_means_different_things(source: str, url: str, title: str) -> None:
+def test_the_field_source_has_several_meanings(source: str, url: str, title: str) -> None:
     payloads: list[dict[str, Any]] = [{"source": source}, {"metadata": {"source": source}}]
     for payload in payloads:
         chunk = ANY.read("x", payload)
@@ -475,7 +473,7 @@ def test_source_means_different_things(source: str, url: str, title: str) -> Non
         ("module-0-introduction-to-ros2", "ros2"),
     ],
 )
-def test_a_directory_is_a_module(directory: str, module: str) -> None:
+def test_modules_from_directories(directory: str, module: str) -> None:
     for address in (
         f"https://example.org/docs/{directory}/page",
         f"local://docs/{directory}/page",
@@ -518,7 +516,7 @@ def test_a_directory_is_a_module(directory: str, module: str) -> None:
         ("intro.mdx", "", "intro"),
     ],
 )
-def test_a_name_is_believed_before_a_number(raw: str, address: str, module: str) -> None:
+def test_names_have_priority_over_numbers(raw: str, address: str, module: str) -> None:
     assert module_of(raw, address)[0] == module
 
 
@@ -532,35 +530,35 @@ def test_a_name_is_believed_before_a_number(raw: str, address: str, module: str)
         ("", ""),
     ],
 )
-def test_the_name_of_a_page_without_a_title(address: str, title: str) -> None:
+def test_titles_from_addresses(address: str, title: str) -> None:
     assert page_name(address) == title
 
 
-def test_detection_of_one_shape() -> None:
-    dialect = detect([SHAPES["3a"].payload] * 5)
+def test_detection_of_one_dialect() -> None:
+    dialect = detect([EXAMPLES["3a"].payload] * 5)
     assert dialect == Dialect(
         "detected", "content", "url", "title", "", "headings", "chunk_index", "metadata.total_chunks"
     )
     assert "text from content" in dialect.describe()
     assert "missing: module (derived from the address)" in dialect.describe()
-    assert detect([SHAPES["13"].payload]) == replace(FAMILIES["metadata"], name="detected")
-    assert detect([SHAPES["16"].payload]).page_url == "full_path"
-    assert detect([SHAPES["5"].payload]).module == "", "'Docs' is no module"
-    assert detect([SHAPES["15"].payload]).module == "", "a number is no name"
+    assert detect([EXAMPLES["13"].payload]) == replace(KNOWN_DIALECTS["metadata"], name="detected")
+    assert detect([EXAMPLES["16"].payload]).page_url == "full_path"
+    assert detect([EXAMPLES["5"].payload]).module == "", "'Docs' is not a module"
+    assert detect([EXAMPLES["15"].payload]).module == "", "a number is not a name"
 
 
-def test_detection_of_our_own() -> None:
+def test_detection_of_own_payloads() -> None:
     ours = [to_payload(own_chunk(number)) for number in range(3)]
     assert detect(ours) is RECTO
     assert "missing" not in RECTO.describe()
-    mixed = detect([*ours, SHAPES["4"].payload])
+    mixed = detect([*ours, EXAMPLES["4"].payload])
     assert mixed.name == "detected"
     assert mixed.module == "module_name"
     assert set(mixed.partial) == {"text", "page_url", "page_title", "module", "section"}
 
 
-def test_detection_of_a_mixture() -> None:
-    payloads = [SHAPES["1"].payload, SHAPES["1"].payload, SHAPES["10"].payload]
+def test_detection_in_mixed_payloads() -> None:
+    payloads = [EXAMPLES["1"].payload, EXAMPLES["1"].payload, EXAMPLES["10"].payload]
     dialect = detect(payloads)
     assert (dialect.text, dialect.page_url, dialect.module, dialect.chunk_index) == (
         "text",
@@ -574,23 +572,23 @@ def test_detection_of_a_mixture() -> None:
     assert dialect.read(0, payloads[2]).module_name == "vla"
 
 
-def test_detection_looks_at_a_sample() -> None:
+def test_detection_reads_a_sample() -> None:
     assert detect([]) == Dialect("detected")
     assert "no field is known" in detect([{}]).describe()
-    assert detect([SHAPES["2a"].payload] * SAMPLE + [SHAPES["10"].payload] * 500).text == "text"
+    assert detect([EXAMPLES["2a"].payload] * SAMPLE + [EXAMPLES["10"].payload] * 500).text == "text"
 
 
-def test_a_module_filter_asks_for_what_is_stored() -> None:
+def test_module_filters_have_the_stored_values() -> None:
     payloads = [
-        SHAPES["9"].payload,
-        {**SHAPES["9"].payload, "module_name": "module-2-simulation", "source_file": "x.md"},
+        EXAMPLES["9"].payload,
+        {**EXAMPLES["9"].payload, "module_name": "module-2-simulation", "source_file": "x.md"},
     ]
     dialect = detect(payloads)
     known = stored_modules(dialect, payloads, ["module-2-simulation", "Digital Twins", "intro.mdx", 4])
     assert known["ros2"] == ("module-1-ros2",)
     assert known["simulation"] == ("module-2-simulation", "Digital Twins")
     assert known["vla"] == known["4"] == (4,)
-    found = module_candidates(dialect, Filters(modules=("ROS2", "simulation")), known)
+    found = module_filter(dialect, Filters(modules=("ROS2", "simulation")), known)
     assert isinstance(found, FieldFilter)
     assert found.field == "module_name"
     assert {
@@ -602,25 +600,25 @@ def test_a_module_filter_asks_for_what_is_stored() -> None:
         "module-2-simulation",
         "Digital Twins",
     } <= set(found.values)
-    assert module_candidates(dialect, Filters(modules=("isaac",)), known) is CLIENT_SIDE, (
-        "nobody knows how it is stored"
+    assert module_filter(dialect, Filters(modules=("isaac",)), known) is CLIENT_SIDE, (
+        "it is unknown how it is stored"
     )
-    assert module_candidates(dialect, Filters(modules=("isaac",))) == FieldFilter(
+    assert module_filter(dialect, Filters(modules=("isaac",))) == FieldFilter(
         "module_name", ("isaac", "ISAAC", "Isaac")
     )
-    assert module_candidates(dialect, Filters(page_url="x")) is None
+    assert module_filter(dialect, Filters(page_url="x")) is None
 
 
-def test_a_directory_finds_the_short_name_that_is_stored_for_it() -> None:
-    payloads = [SHAPES["1"].payload]
+def test_module_filters_by_directory() -> None:
+    payloads = [EXAMPLES["1"].payload]
     dialect = detect(payloads)
-    found = module_candidates(dialect, Filters(modules=("module-1-ros2",)), stored_modules(dialect, payloads))
+    found = module_filter(dialect, Filters(modules=("module-1-ros2",)), stored_modules(dialect, payloads))
     assert isinstance(found, FieldFilter)
     assert "ros2" in found.values
-    other = {**SHAPES["1"].payload, "page_url": "local://docs/module-5-ros2-advanced/x"}
+    other = {**EXAMPLES["1"].payload, "page_url": "local://docs/module-5-ros2-advanced/x"}
     known = stored_modules(dialect, [*payloads, other])
-    assert module_candidates(dialect, Filters(modules=("module-1-ros2",)), known) is CLIENT_SIDE, (
-        "'ros2' would find both directories"
+    assert module_filter(dialect, Filters(modules=("module-1-ros2",)), known) is CLIENT_SIDE, (
+        "'ros2' would match both directories"
     )
     assert known == {"ros2": ("ros2",)}
 
@@ -628,30 +626,30 @@ def test_a_directory_finds_the_short_name_that_is_stored_for_it() -> None:
 @pytest.mark.parametrize(
     "name", ["2a", "2b", "2c", "3a", "3b", "5", "6", "7", "10", "12", "14", "15", "17", "18"]
 )
-def test_without_a_module_field_the_store_filters_itself(name: str) -> None:
-    shape = SHAPES[name]
-    dialect = detect([shape.payload])
-    assert module_candidates(dialect, Filters(modules=(shape.module,)), {}) is CLIENT_SIDE
-    chunk = dialect.read(0, shape.payload)
-    assert matches(chunk, Filters(modules=(shape.module.upper(), "zzz")))
+def test_without_a_module_field_the_client_filters(name: str) -> None:
+    example = EXAMPLES[name]
+    dialect = detect([example.payload])
+    assert module_filter(dialect, Filters(modules=(example.module,)), {}) is CLIENT_SIDE
+    chunk = dialect.read(0, example.payload)
+    assert matches(chunk, Filters(modules=(example.module.upper(), "zzz")))
     assert not matches(chunk, Filters(modules=("zzz",)))
-    assert not matches(chunk, Filters(modules=(shape.module,), page_url="https://example.org/elsewhere"))
+    assert not matches(chunk, Filters(modules=(example.module,), page_url="https://example.org/elsewhere"))
     assert matches(chunk, Filters())
 
 
-def test_a_filter_on_a_field_that_some_points_lack_would_lose_them() -> None:
-    dialect = detect([SHAPES["1"].payload, SHAPES["10"].payload])
-    assert module_candidates(dialect, Filters(modules=("ros2",))) is CLIENT_SIDE
-    assert url_candidates(dialect, Filters(page_url="x")) is CLIENT_SIDE
-    assert url_candidates(ANY, Filters(page_url="x")) is CLIENT_SIDE
-    assert stored_modules(FAMILIES["module"], [SHAPES["1"].payload, SHAPES["2a"].payload]) == {}
+def test_partial_fields_are_filtered_by_the_client() -> None:
+    dialect = detect([EXAMPLES["1"].payload, EXAMPLES["10"].payload])
+    assert module_filter(dialect, Filters(modules=("ros2",))) is CLIENT_SIDE
+    assert url_filter(dialect, Filters(page_url="x")) is CLIENT_SIDE
+    assert url_filter(ANY, Filters(page_url="x")) is CLIENT_SIDE
+    assert stored_modules(KNOWN_DIALECTS["module"], [EXAMPLES["1"].payload, EXAMPLES["2a"].payload]) == {}
 
 
-def test_filters_on_our_own_fields() -> None:
+def test_filters_on_own_fields() -> None:
     filters = Filters(modules=("ROS2 ",), page_url="LOCAL://DOCS/docs/intro.md")
-    assert module_candidates(RECTO, filters) == FieldFilter("module_keys", ("ros2",))
-    assert url_candidates(RECTO, filters) == FieldFilter("page_key", ("local://docs/docs/intro",))
-    assert url_candidates(RECTO, Filters()) is None
+    assert module_filter(RECTO, filters) == FieldFilter("module_keys", ("ros2",))
+    assert url_filter(RECTO, filters) == FieldFilter("page_key", ("local://docs/docs/intro",))
+    assert url_filter(RECTO, Filters()) is None
 
 
 @pytest.mark.parametrize(
@@ -670,34 +668,23 @@ def test_filters_on_our_own_fields() -> None:
         ("C:\\docs\\a.md", "C:\\docs\\a.md"),
     ],
 )
-def test_spellings_of_an_address(asked: str, stored: str) -> None:
+def test_spellings_of_a_url(asked: str, stored: str) -> None:
     filters = Filters(page_url=f" {asked} ")
-    found = url_candidates(FAMILIES["url"], filters)
+    found = url_filter(KNOWN_DIALECTS["url"], filters)
     assert isinstance(found, FieldFilter)
     assert found.field == "url"
     assert stored in found.values
     assert matches(ANY.read(0, {"url": stored}), filters)
 
 
-def test_an_address_that_is_known_to_be_stored() -> None:
-    found = url_candidates(
-        FAMILIES["url"],
-        Filters(page_url="https://me.github.io/a"),
-        ["https://ME.github.io/a#top", "https://x.org/a"],
-    )
-    assert isinstance(found, FieldFilter)
-    assert "https://ME.github.io/a#top" in found.values
-    assert "https://x.org/a" not in found.values
-
-
 @given(st.from_regex(r"\A(https?://[A-Za-z]{1,5}\.org|local://docs)?(/(docs|Module-1|a_b))*/?\Z"))
-def test_no_spelling_is_another_page(url: str) -> None:
-    found = url_candidates(FAMILIES["url"], Filters(page_url=url))
+def test_all_spellings_are_the_same_page(url: str) -> None:
+    found = url_filter(KNOWN_DIALECTS["url"], Filters(page_url=url))
     assert isinstance(found, FieldFilter)
     assert {address_key(str(value)) for value in found.values} == {address_key(url)}
 
 
-def test_other_pages_stay_apart() -> None:
+def test_different_pages_do_not_match() -> None:
     chunk = ANY.read(0, {"url": "https://example.org/docs/Intro"})
     for other in (
         "https://example.org/docs/intro",
@@ -708,9 +695,9 @@ def test_other_pages_stay_apart() -> None:
         assert not matches(chunk, Filters(page_url=other))
 
 
-def test_shapes_by_name() -> None:
+def test_dialects_by_name() -> None:
     assert load_dialect("recto") is RECTO
-    assert load_dialect(" Chapter ") is FAMILIES["chapter"]
+    assert load_dialect(" Chapter ") is KNOWN_DIALECTS["chapter"]
 
 
 @pytest.mark.parametrize(
@@ -729,8 +716,8 @@ def test_shapes_by_name() -> None:
         ("17", "file"),
     ],
 )
-def test_a_named_shape_is_one_that_was_seen(name: str, family: str) -> None:
-    dialect, payload = load_dialect(family), SHAPES[name].payload
+def test_named_dialects_are_those_of_known_pipelines(name: str, family: str) -> None:
+    dialect, payload = load_dialect(family), EXAMPLES[name].payload
     assert all(value_at(payload, dialect.path(field)) is not None for field in ALIASES if dialect.path(field))
     assert replace(detect([payload]), name=family) == dialect
 
@@ -771,7 +758,7 @@ def test_mapping_files(tmp_path: Path) -> None:
         ("a.json", '{"text": "a..b"}', "'text' must name"),
         ("a.json", '{"name": "x"}', "maps no field"),
         ("a.json", "{}", "maps no field"),
-        ("a.json", "[1]", "holds no mapping"),
+        ("a.json", "[1]", "does not map fields"),
         ("a.json", "{", "cannot be read"),
         ("a.json", "[" * 100_000, "cannot be read"),
         ("a.json", b"\xff\xfe", "cannot be read"),
@@ -779,7 +766,7 @@ def test_mapping_files(tmp_path: Path) -> None:
         ("a.toml", '[text]\na = "b"', "'text' must name"),
     ],
 )
-def test_mapping_files_that_are_wrong(tmp_path: Path, name: str, content: str | bytes, message: str) -> None:
+def test_invalid_mapping_files(tmp_path: Path, name: str, content: str | bytes, message: str) -> None:
     (tmp_path / name).write_bytes(content.encode() if isinstance(content, str) else content)
     with pytest.raises(ConfigurationError, match=message) as caught:
         load_dialect(tmp_path / name)
@@ -789,14 +776,14 @@ def test_mapping_files_that_are_wrong(tmp_path: Path, name: str, content: str | 
 @pytest.mark.parametrize(
     "name", ["nowhere.json", "", "chaptr", "a\0b", "~nobody-of-this-name/x.json", "x" * 5000]
 )
-def test_a_dialect_that_is_nowhere(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unknown_dialects(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ConfigurationError) as caught:
         load_dialect(name)
     assert "chapter" in caught.value.hint
 
 
-def test_copies_of_a_passage_are_dropped() -> None:
+def test_copies_of_a_chunk_are_dropped() -> None:
     one, two = own_chunk(1), own_chunk(2)
     copy = replace(one, id="other")
     changed = replace(one, id="third", text="Another text")

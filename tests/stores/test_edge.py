@@ -1,4 +1,4 @@
-"""What is particular to the embedded store: files that are damaged, processes that die, readers during a publish."""
+"""The embedded store: damaged files, killed processes, readers during publishing, disk errors."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ import pytest
 
 from recto._util.files import replace_text
 from recto.errors import CollectionMissing, IndexDamaged, StorageError
-from recto.stores.edge import layout as sparse
-from recto.stores.edge.engine import translate
+from recto.stores.edge import layout
+from recto.stores.edge.engine import to_recto_error
 from recto.stores.edge.layout import file_state
 from recto.stores.edge.store import EdgeStore
-from tests.making import EMBEDDER, chunk, fingerprint, publish, vector
+from recto.testing.values import EMBEDDER, chunk, fingerprint, publish, vector
 from tests.running import ROOT, environment, wait_until
 
 
@@ -51,7 +51,7 @@ def test_one_old_generation_is_kept(home: Path, store: EdgeStore) -> None:
     ]
 
 
-def test_rollback_and_what_follows_it(home: Path, store: EdgeStore) -> None:
+def test_rollback_and_publishing_after_it(home: Path, store: EdgeStore) -> None:
     for number in range(1, 4):
         publish(store, "books", [chunk(index) for index in range(number)])
     assert store.rollback("books").chunks == 2
@@ -60,13 +60,11 @@ def test_rollback_and_what_follows_it(home: Path, store: EdgeStore) -> None:
         store.rollback("books")
     publish(store, "books", [chunk(index) for index in range(9)])
     assert store.open("books").count() == 9
-    assert store.rollback("books").chunks == 2, (
-        "the generation that was rejected is not what a rollback goes back to"
-    )
+    assert store.rollback("books").chunks == 2, "a rollback skips the generation that was rolled back"
 
 
 def test_every_kind_of_file_damage_is_noticed(home: Path, store: EdgeStore) -> None:
-    """The engine would serve most of these in silence; some would end the process."""
+    """Without the check, the engine would open most of these files, and some would crash the process."""
     publish(store, "books", [chunk(number) for number in range(50)])
     name = (directory(home) / "CURRENT").read_text().strip()
     for path in files(home, name):
@@ -83,14 +81,14 @@ def test_every_kind_of_file_damage_is_noticed(home: Path, store: EdgeStore) -> N
     assert EdgeStore(home).open("books").count() == 50
 
 
-def test_damage_that_keeps_the_files_times_is_noticed(home: Path, store: EdgeStore) -> None:
+def test_damage_with_an_unchanged_modification_time_is_noticed(home: Path, store: EdgeStore) -> None:
     publish(store, "books", [chunk(number) for number in range(50)])
     path = next(path for path in files(home, "gen-000001") if path.name == "chunk_0.mmap")
     times = path.stat()
     with path.open("r+b") as file:
         file.write(b"\x01")
     os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
-    with pytest.raises(IndexDamaged, match="not what the manifest says"):
+    with pytest.raises(IndexDamaged, match="does not match the manifest"):
         EdgeStore(home).open("books")
 
 
@@ -114,7 +112,7 @@ def test_a_manifest_with_another_model_is_noticed(home: Path, store: EdgeStore) 
         EdgeStore(home).open("books")
 
 
-def test_the_old_index_answers_for_a_damaged_one_and_says_so(home: Path, store: EdgeStore) -> None:
+def test_an_older_generation_replaces_a_damaged_one_with_a_warning(home: Path, store: EdgeStore) -> None:
     publish(store, "books", [chunk(1)])
     publish(store, "books", [chunk(1), chunk(2)])
     shutil.rmtree(directory(home) / "gen-000002")
@@ -134,7 +132,7 @@ def test_a_damaged_pointer_is_noticed(home: Path, store: EdgeStore, text: str) -
     publish(store, "books", [chunk(1)])
     (directory(home) / "CURRENT").write_text(text)
     index = EdgeStore(home).open("books")
-    assert index.info.warnings, "the only whole generation answers, with a warning"
+    assert index.info.warnings, "the only intact generation is used, with a warning"
     assert index.count() == 1
 
 
@@ -154,7 +152,7 @@ sys.path.insert(0, {root!r})
 from pathlib import Path
 from recto.stores.edge.layout import file_state
 from recto.stores.edge.store import EdgeStore
-from tests.making import EMBEDDER, chunk, fingerprint, vector
+from recto.testing.values import EMBEDDER, chunk, fingerprint, vector
 with EdgeStore(Path({home!r})).build("books", EMBEDDER) as build:
     for start in range(0, 2000, 100):
         build.add([chunk(number) for number in range(start, start + 100)], [vector(number) for number in range(start, start + 100)])
@@ -173,7 +171,7 @@ def writer(home: Path) -> subprocess.Popen[str]:
 
 
 @pytest.mark.parametrize("lines", [1, 7, 20])
-def test_a_writer_that_is_killed_loses_nothing(home: Path, store: EdgeStore, lines: int) -> None:
+def test_killing_a_writer_leaves_the_old_index(home: Path, store: EdgeStore, lines: int) -> None:
     publish(store, "books", [chunk(1), chunk(2)])
     process = writer(home)
     assert process.stdout is not None
@@ -206,9 +204,9 @@ def _read_many(
     home: Path, ready: Semaphore, stop: Event, answers: multiprocessing.Queue[tuple[set[int], str]]
 ) -> None:
     seen, searches, problem = set(), 0, ""
-    store = EdgeStore(home)
+    store, deadline = EdgeStore(home), time.monotonic() + 300
     try:
-        while not stop.is_set():
+        while not stop.is_set() and time.monotonic() < deadline:
             index = store.open("books")
             found = len(index.query(vector(searches), 100))
             if found != index.info.chunks or index.info.warnings:
@@ -226,12 +224,15 @@ def _read_many(
     answers.put((seen, problem))
 
 
+@pytest.mark.slow
 def test_ten_readers_during_publishes(home: Path, store: EdgeStore) -> None:
     publish(store, "books", [chunk(0)])
     context = multiprocessing.get_context("spawn")
     answers: multiprocessing.Queue[tuple[set[int], str]] = context.Queue()
     ready, stop = context.Semaphore(0), context.Event()
-    readers = [context.Process(target=_read_many, args=(home, ready, stop, answers)) for _ in range(10)]
+    readers = [
+        context.Process(target=_read_many, args=(home, ready, stop, answers), daemon=True) for _ in range(10)
+    ]
     for reader in readers:
         reader.start()
     for _ in readers:
@@ -266,7 +267,7 @@ def test_a_forked_process_opens_the_index_anew(home: Path, store: EdgeStore) -> 
     assert os.waitstatus_to_exitcode(status) == 2
 
 
-def test_a_home_that_is_a_file(tmp_path: Path) -> None:
+def test_a_home_that_is_a_file_is_reported(tmp_path: Path) -> None:
     home = tmp_path / "file"
     home.touch()
     store = EdgeStore(home)
@@ -277,10 +278,10 @@ def test_a_home_that_is_a_file(tmp_path: Path) -> None:
     assert "RECTO_HOME" in caught.value.hint
 
 
-def test_a_home_that_cannot_be_written_is_still_read(
+def test_a_read_only_home_can_be_searched(
     home: Path, store: EdgeStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The engine writes when it opens; where it may not, a copy is opened. (Root may write anywhere: the refusal is played.)"""
+    """The engine writes when it opens an index. Tests may run as root, so the refusal is simulated."""
     import qdrant_edge
 
     publish(store, "books", [chunk(1), chunk(2)])
@@ -302,8 +303,8 @@ def test_a_home_that_cannot_be_written_is_still_read(
     assert not Path(opened[1]).exists(), "the copy is removed at once"
 
 
-def test_a_worker_that_runs_out_of_space_says_so(home: Path) -> None:
-    """A limit on file sizes stands for a full disk: the engine cannot extend its files."""
+def test_a_full_disk_is_reported(home: Path) -> None:
+    """A limit on file sizes simulates a full disk."""
     code = (
         "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))\n"
         "import signal; signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
@@ -329,13 +330,13 @@ def test_a_worker_that_runs_out_of_space_says_so(home: Path) -> None:
         ("something new", "failed while searching"),
     ],
 )
-def test_engine_messages_become_our_errors(message: str, words: str) -> None:
-    error = translate(message, "searching")
+def test_engine_messages_become_recto_errors(message: str, words: str) -> None:
+    error = to_recto_error(message, "searching")
     assert words in str(error)
     assert error.hint
 
 
-def test_a_panic_of_the_engine_is_an_error_like_any_other() -> None:
+def test_engine_panics_become_recto_errors() -> None:
     from recto.errors import Unreachable
     from recto.stores.edge.engine import engine_errors
 
@@ -348,7 +349,7 @@ def test_a_panic_of_the_engine_is_an_error_like_any_other() -> None:
         raise KeyboardInterrupt
 
 
-def test_sparse_files_are_digested_by_content(tmp_path: Path) -> None:
+def test_sparse_and_full_files_have_the_same_digest(tmp_path: Path) -> None:
     hole, zeros = tmp_path / "hole", tmp_path / "zeros"
     with hole.open("wb") as file:
         file.truncate(1 << 20)
@@ -356,34 +357,39 @@ def test_sparse_files_are_digested_by_content(tmp_path: Path) -> None:
         file.write(b"something")
     data = hole.read_bytes()
     zeros.write_bytes(data)
-    assert sparse.digest(hole) == sparse.digest(zeros)
+    assert layout.digest(hole) == layout.digest(zeros)
     (tmp_path / "original" / "deep").mkdir(parents=True)
     shutil.copy(hole, tmp_path / "original" / "deep" / "hole")
-    sparse.copy_tree(tmp_path / "original", tmp_path / "copy")
+    layout.copy_tree(tmp_path / "original", tmp_path / "copy")
     assert (tmp_path / "copy" / "deep" / "hole").read_bytes() == data
     zeros.write_bytes(data[:-1])
-    assert sparse.digest(hole) != sparse.digest(zeros)
+    assert layout.digest(hole) != layout.digest(zeros)
     zeros.write_bytes(_flipped(data))
-    assert sparse.digest(hole) != sparse.digest(zeros)
+    assert layout.digest(hole) != layout.digest(zeros)
 
 
-def test_large_indexes_are_not_read_whole_at_every_start(
+def record_digests(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """Return a list that gets the path of every file that is digested from now on."""
+    paths: list[Path] = []
+    digest = layout.digest
+
+    def recorded(path: Path) -> str:
+        paths.append(path)
+        return digest(path)
+
+    monkeypatch.setattr(layout, "digest", recorded)
+    return paths
+
+
+def test_large_files_are_not_digested_at_every_start(
     home: Path, store: EdgeStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from recto.stores.edge import layout as manifest
-
-    monkeypatch.setattr(manifest, "_ALWAYS_READ", 0)
+    monkeypatch.setattr(layout, "_ALWAYS_DIGEST", 0)
     publish(store, "books", [chunk(number) for number in range(50)])
     EdgeStore(home).open("books")
-    read: list[Path] = []
-
-    def noted(path: Path) -> str:
-        read.append(path)
-        return sparse.digest(path)
-
-    monkeypatch.setattr(manifest, "digest", noted)
+    read = record_digests(monkeypatch)
     EdgeStore(home).open("books")
-    assert all(path.stat().st_size <= manifest._SMALL_FILE for path in read)
+    assert all(path.stat().st_size <= layout._SMALL_FILE for path in read)
     big = next(path for path in files(home, "gen-000001") if path.name == "chunk_0.mmap")
     with big.open("r+b") as file:
         file.write(b"\x01")
@@ -394,7 +400,7 @@ def test_large_indexes_are_not_read_whole_at_every_start(
 def test_nothing_is_published_when_chunks_collide(home: Path, store: EdgeStore) -> None:
     publish(store, "books", [chunk(7)])
     with (
-        pytest.raises(IndexDamaged, match="holds 1 chunks, 2 were written"),
+        pytest.raises(IndexDamaged, match="has 1 chunks, but 2 were written"),
         store.build("books", EMBEDDER) as build,
     ):
         build.add([chunk(1), chunk(1)], [vector(1), vector(2)])
@@ -403,12 +409,12 @@ def test_nothing_is_published_when_chunks_collide(home: Path, store: EdgeStore) 
 
 
 def _flipped(data: bytes) -> bytes:
-    """Change the byte in the middle of what is not zero."""
+    """Change a byte that is not zero."""
     used = [index for index in (len(data) // 2, 0, len(data) - 1) if data[index]] or [len(data) // 2]
     return data[: used[0]] + bytes([data[used[0]] ^ 0xFF]) + data[used[0] + 1 :]
 
 
-def test_a_replaced_file_has_another_state_whatever_the_clock_says(tmp_path: Path) -> None:
+def test_file_state_changes_even_if_the_clock_does_not(tmp_path: Path) -> None:
     path = tmp_path / "CURRENT"
     assert file_state(str(path)) is None
     states = []
@@ -419,14 +425,14 @@ def test_a_replaced_file_has_another_state_whatever_the_clock_says(tmp_path: Pat
     assert states[0] != states[1]
 
 
-def test_a_pointer_that_says_the_same_again_opens_nothing(home: Path, store: EdgeStore) -> None:
+def test_rewriting_the_same_pointer_does_not_reopen_the_index(home: Path, store: EdgeStore) -> None:
     publish(store, "book", [chunk(0)])
     index = store.open("book")
-    store._home.collection("book").set_current(index.info.generation)
+    store._directory("book").set_current(index.info.generation)
     assert store.open("book") is index
 
 
-def test_equal_scores_are_ordered_by_page_and_place(store: EdgeStore) -> None:
+def test_cached_ties_are_ordered_by_page_and_position(store: EdgeStore) -> None:
     chunks = [chunk(number, page=page) for page in "ba" for number in (2, 0, 1)]
     with store.build("book", EMBEDDER) as build:
         build.add(chunks, [vector(1)] * len(chunks))
@@ -439,27 +445,25 @@ def test_equal_scores_are_ordered_by_page_and_place(store: EdgeStore) -> None:
         ]
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="asks the system what its cache holds")
+@pytest.mark.skipif(sys.platform != "linux", reason="needs mincore")
 @pytest.mark.parametrize(
     "ending", ["index = store.open('books')", "store.open('books'); store.close(); del store"]
 )
-def test_a_process_that_ends_leaves_the_index_in_the_systems_cache(
-    home: Path, store: EdgeStore, ending: str
-) -> None:
+def test_a_process_leaves_the_index_in_the_page_cache(home: Path, store: EdgeStore, ending: str) -> None:
     publish(store, "books", [chunk(number) for number in range(50)])
-    held = [path for path in files(home, "gen-000001") if path.stat().st_blocks >= 8]
-    for path in held:
+    on_disk = [path for path in files(home, "gen-000001") if path.stat().st_blocks >= 8]
+    for path in on_disk:
         path.read_bytes()
-    before = sum(map(cached_pages, held))
+    before = sum(map(cached_pages, on_disk))
     assert before > 0
     imports = "from pathlib import Path; from recto.stores.edge.store import EdgeStore"
     code = f"{imports}; store = EdgeStore(Path({str(home)!r}), close_at_exit=True); {ending}"
     subprocess.run([sys.executable, "-c", code], env=environment(home), check=True)
-    assert sum(map(cached_pages, held)) > before * 0.8  # opening reads some small lists and lets go of them
+    assert sum(map(cached_pages, on_disk)) > before * 0.8  # opening the index drops some small files
 
 
 def cached_pages(path: Path) -> int:
-    """Count the pages of a file that the system has in memory."""
+    """Count the pages of a file in the system's page cache."""
     import ctypes
     import mmap
 
@@ -475,23 +479,14 @@ def cached_pages(path: Path) -> int:
         return sum(byte & 1 for byte in flags.raw)
 
 
-def test_what_was_just_digested_is_not_digested_again(
+def test_new_generations_are_not_digested_again(
     home: Path, store: EdgeStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from recto.stores.edge import layout as manifest
-
-    monkeypatch.setattr(manifest, "_ALWAYS_READ", 0)
+    monkeypatch.setattr(layout, "_ALWAYS_DIGEST", 0)
     publish(store, "books", [chunk(number) for number in range(50)])
-    large = {path for path in files(home, "gen-000001") if path.stat().st_size > manifest._SMALL_FILE}
+    large = {path for path in files(home, "gen-000001") if path.stat().st_size > layout._SMALL_FILE}
     assert large
-    read: list[Path] = []
-    take = sparse.digest
-
-    def noted(path: Path) -> str:
-        read.append(path)
-        return take(path)
-
-    monkeypatch.setattr(manifest, "digest", noted)
+    read = record_digests(monkeypatch)
     assert store.open("books").count() == 50
     assert not large & set(read)
     os.utime(min(large))

@@ -1,4 +1,4 @@
-"""The server store over real sockets: faults, filters that the server refuses, collections that others wrote."""
+"""The server store over real sockets: faults, missing payload indexes, collections of other pipelines."""
 
 from __future__ import annotations
 
@@ -26,8 +26,7 @@ from recto.evaluation.suites import documented_suite
 from recto.indexing.promotion import differs, promote
 from recto.protocols import Embedder
 from recto.search.analyzer import ANALYZER
-from recto.search.lexical import analyze_query
-from recto.search.lexicon import Lexicon, LexiconBuilder
+from recto.search.lexical import Lexicon, LexiconBuilder, analyze_query
 from recto.search.retriever import Retriever, check_fingerprint
 from recto.settings import SAMPLE_COLLECTION, ServerOptions
 from recto.stores.edge.store import EdgeStore
@@ -36,10 +35,10 @@ from recto.stores.qdrant import connection as connection_module
 from recto.stores.qdrant.connection import Connection
 from recto.stores.qdrant.index import ServerIndex
 from recto.stores.qdrant.store import ServerStore
+from recto.testing.values import EMBEDDER, chunk, fingerprint, publish, publish_lexical, vector
 from recto.types import MODES, NO_FILTERS, Filters, IndexQuery, SparseVector
 from tests.doubles.qdrant import QdrantDouble
 from tests.doubles.server import Fault, drop, hang, refused_url, reset, rubbish, slow_drip, status
-from tests.making import EMBEDDER, chunk, fingerprint, publish, publish_lexical, vector
 
 KEY = "qdrant_secret_key"
 
@@ -60,15 +59,15 @@ def store(double: QdrantDouble, tmp_path: Path, waits: list[float], told: list[s
 
 
 @pytest.fixture
-def stranger(double: QdrantDouble) -> Iterator[QdrantClient]:
-    """Another pipeline's client."""
+def other_client(double: QdrantDouble) -> Iterator[QdrantClient]:
+    """The client of another pipeline."""
     with pytest.warns(UserWarning, match="insecure"):
         client = QdrantClient(url=double.url, api_key=KEY, check_compatibility=False)
     yield client
     client.close()
 
 
-def foreign(
+def create_foreign(
     client: QdrantClient, name: str, payloads: list[dict[str, Any]], *, dim: int = 8, **more: Any
 ) -> None:
     config = more.pop("vectors_config", models.VectorParams(size=dim, distance=models.Distance.COSINE))
@@ -123,7 +122,7 @@ FAULTS = [
 
 
 @pytest.mark.parametrize(("fault", "kind", "words", "calls"), FAULTS)
-def test_reads_are_tried_three_times_and_told(
+def test_failed_reads_are_retried_and_reported(
     double: QdrantDouble, store: ServerStore, fault: Fault, kind: type[RectoError], words: str, calls: int
 ) -> None:
     double.always(fault, path="/collections/books")
@@ -135,9 +134,7 @@ def test_reads_are_tried_three_times_and_told(
     assert KEY not in str(caught.value) + caught.value.hint
 
 
-def test_a_passing_trouble_is_not_noticed(
-    double: QdrantDouble, store: ServerStore, waits: list[float]
-) -> None:
+def test_transient_errors_are_retried(double: QdrantDouble, store: ServerStore, waits: list[float]) -> None:
     publish(store, "books", [chunk(1)])
     index = store.open("books")
     double.script(status(500), drop())
@@ -145,7 +142,7 @@ def test_a_passing_trouble_is_not_noticed(
     assert waits == [0.2, 0.4]
 
 
-def test_nobody_listens(tmp_path: Path, waits: list[float]) -> None:
+def test_a_refused_connection_is_reported(tmp_path: Path, waits: list[float]) -> None:
     url = refused_url()
     with pytest.raises(Unreachable) as caught:
         ServerStore(Connection(url, "", print, waits.append), tmp_path, ServerOptions(), None).open("books")
@@ -165,7 +162,7 @@ def test_the_deadline_holds(
     assert time.monotonic() - began < 8
 
 
-def test_a_key_never_travels_in_the_open(told: list[str]) -> None:
+def test_keys_are_not_sent_over_plain_http(told: list[str]) -> None:
     with pytest.raises(ConfigurationError, match="over plain http"):
         Connection("http://qdrant.example.org:6333", KEY, told.append)
     Connection("http://127.0.0.1:6333", KEY, told.append)
@@ -201,7 +198,7 @@ def test_requests_stay_small(double: QdrantDouble, store: ServerStore) -> None:
     assert store.open("books").count() == 60
 
 
-def test_in_place_new_first_and_stale_last(double: QdrantDouble, store: ServerStore) -> None:
+def test_updates_in_place_add_before_they_delete(double: QdrantDouble, store: ServerStore) -> None:
     publish(store, "books", [chunk(number) for number in range(4)])
     physical = store.open("books").info.generation
     double.requests.clear()
@@ -218,7 +215,7 @@ def test_in_place_new_first_and_stale_last(double: QdrantDouble, store: ServerSt
     assert paths.index("points") < paths.index("delete")
 
 
-def test_another_model_is_never_mixed_in(store: ServerStore) -> None:
+def test_another_model_gets_a_new_collection(store: ServerStore) -> None:
     publish(store, "books", [chunk(1)])
     before = store.open("books").info.generation
     other = replace(EMBEDDER, revision="r2")
@@ -235,13 +232,13 @@ def test_two_generations_are_kept(double: QdrantDouble, store: ServerStore) -> N
     assert len(listed) == 2
 
 
-def test_writing_in_one_place_at_a_time(store: ServerStore) -> None:
+def test_one_writer_at_a_time(store: ServerStore) -> None:
     with store.build("books", EMBEDDER), pytest.raises(StoreBusy), store.build("books", EMBEDDER):
         pass
 
 
-def test_a_strangers_collection_is_not_written_to(store: ServerStore, stranger: QdrantClient) -> None:
-    foreign(stranger, "theirs", PAYLOADS)
+def test_foreign_collections_are_not_written_to(store: ServerStore, other_client: QdrantClient) -> None:
+    create_foreign(other_client, "theirs", PAYLOADS)
     with pytest.raises(ConfigurationError, match="was not made by Recto"):
         store.build("theirs", EMBEDDER)
 
@@ -258,31 +255,35 @@ def test_a_server_without_metadata(tmp_path: Path) -> None:
         store.close()
 
 
-def test_start_up_checks(store: ServerStore, stranger: QdrantClient, embedder: Embedder) -> None:
+def test_collections_are_checked_when_they_are_opened(
+    store: ServerStore, other_client: QdrantClient, embedder: Embedder
+) -> None:
     with pytest.raises(CollectionMissing, match="'nothing' does not exist at"):
         store.open("nothing")
-    foreign(stranger, "empty", [], dim=384)
+    create_foreign(other_client, "empty", [], dim=384)
     with pytest.raises(CollectionEmpty, match="is empty"):
         Retriever(embedder, store, "empty").search("x")
-    foreign(stranger, "narrow", PAYLOADS, dim=8)
-    with pytest.raises(FingerprintMismatch, match="vectors of 8 numbers"):
+    create_foreign(other_client, "narrow", PAYLOADS, dim=8)
+    with pytest.raises(FingerprintMismatch, match="vectors of dimension 8"):
         Retriever(embedder, store, "narrow").search("x")
-    foreign(stranger, "dots", [], vectors_config=models.VectorParams(size=384, distance=models.Distance.DOT))
-    with pytest.raises(ConfigurationError, match="compares by Dot"):
+    create_foreign(
+        other_client, "dots", [], vectors_config=models.VectorParams(size=384, distance=models.Distance.DOT)
+    )
+    with pytest.raises(ConfigurationError, match="uses Dot distance"):
         store.open("dots")
     publish(store, "other-model", [chunk(1)])
     with pytest.raises(FingerprintMismatch, match="was indexed with test-model"):
         check_fingerprint(store.open("other-model"), embedder)
 
 
-def test_filters_that_the_server_refuses(
-    double: QdrantDouble, store: ServerStore, stranger: QdrantClient
+def test_filters_without_a_payload_index(
+    double: QdrantDouble, store: ServerStore, other_client: QdrantClient
 ) -> None:
-    """Strict mode and no payload index: filtered here, with a warning that names the repair; then repaired."""
+    """In strict mode, the store filters on the client and warns, until `prepare` creates the indexes."""
     payloads = [
         {**payload, "module": "ros2" if number % 2 else "isaac"} for number, payload in enumerate(PAYLOADS)
     ]
-    foreign(stranger, "theirs", payloads)
+    create_foreign(other_client, "theirs", payloads)
     index = store.open("theirs")
     hits = index.query(vector(3), 5, Filters(modules=("ros2",)))
     assert {hit.chunk.module_name for hit in hits} == {"ros2"}
@@ -298,8 +299,8 @@ def test_filters_that_the_server_refuses(
     assert index.info.warnings == ()
 
 
-def test_modules_from_addresses(store: ServerStore, stranger: QdrantClient) -> None:
-    foreign(stranger, "theirs", PAYLOADS)
+def test_modules_are_derived_from_urls(store: ServerStore, other_client: QdrantClient) -> None:
+    create_foreign(other_client, "theirs", PAYLOADS)
     index = store.open("theirs")
     assert index.modules() == {"isaac": 10, "ros2": 10}
     hits = index.query(vector(3), 5, Filters(modules=("module-1-ros2",)))
@@ -308,23 +309,23 @@ def test_modules_from_addresses(store: ServerStore, stranger: QdrantClient) -> N
     assert index.info.warnings
 
 
-def test_named_vectors_and_copies(store: ServerStore, stranger: QdrantClient) -> None:
-    stranger.create_collection(
+def test_named_vectors_and_copies(store: ServerStore, other_client: QdrantClient) -> None:
+    other_client.create_collection(
         "named", vectors_config={"dense": models.VectorParams(size=8, distance=models.Distance.COSINE)}
     )
     points = [
         models.PointStruct(id=number, vector={"dense": vector(number % 5)}, payload=PAYLOADS[number % 5])
         for number in range(15)
     ]
-    stranger.upsert("named", points, wait=True)
+    other_client.upsert("named", points, wait=True)
     index = store.open("named")
     hits = index.query(vector(2), 5)
-    assert len(hits) == 5, "copies that salted ids left behind take no places"
+    assert len(hits) == 5, "copies with other ids are dropped"
     assert len({hit.chunk.text for hit in hits}) == 5
     assert hits[0].chunk.text == "Passage 2"
 
 
-def test_a_new_collection_is_noticed_after_a_while(
+def test_a_new_generation_is_noticed_after_a_while(
     store: ServerStore, tmp_path: Path, double: QdrantDouble, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from recto.stores.qdrant import store as store_module
@@ -339,7 +340,7 @@ def test_a_new_collection_is_noticed_after_a_while(
     reader.close()
 
 
-def test_layout_options_reach_the_server(double: QdrantDouble, tmp_path: Path) -> None:
+def test_server_options_are_sent(double: QdrantDouble, tmp_path: Path) -> None:
     options = ServerOptions(
         3, 2, 1, on_disk_vectors=True, on_disk_payload=True, quantization="int8", tenant=True
     )
@@ -369,7 +370,7 @@ def lexical_query(index: ServerIndex, text: str = "compost") -> SparseVector:
     return analyze_query(text, Lexicon(index.lexicon())).vector
 
 
-def test_one_call_for_candidates_and_one_for_the_other_chunks(
+def test_candidates_take_one_call_and_missing_chunks_another(
     double: QdrantDouble, store: ServerStore
 ) -> None:
     scored = [replace(one, text=" ".join([one.text] * (place + 1))) for place, one in enumerate(GARDEN)]
@@ -379,11 +380,15 @@ def test_one_call_for_candidates_and_one_for_the_other_chunks(
     double.requests.clear()
     found = index.candidates(queries, 5)
     assert [request.path.rpartition("/points/")[2] for request in double.requests] == ["query/batch"]
-    legs = double.requests[0].body["searches"]
-    assert [(leg["limit"], leg["with_payload"]) for leg in legs] == [(20, True), (50, False), (20, False)] * 2
+    searches = double.requests[0].body["searches"]
+    assert [(search["limit"], search["with_payload"]) for search in searches] == [
+        (20, True),
+        (50, False),
+        (20, False),
+    ] * 2
     nearest = list(found[0].dense)[:20]
     assert len(index.chunks(nearest)) == 20
-    assert len(double.requests) == 1, "the chunks of the dense leg came with it"
+    assert len(double.requests) == 1, "the dense search returned its chunks"
     assert len(index.chunks(found[0].dense)) == len(found[0].dense) > 20
     assert [request.path.rpartition("/")[2] for request in double.requests[1:]] == ["points"]
     double.requests.clear()
@@ -392,7 +397,7 @@ def test_one_call_for_candidates_and_one_for_the_other_chunks(
     assert len(double.requests) == 1
 
 
-def test_shards_return_all_candidates_that_they_score_again(double: QdrantDouble, tmp_path: Path) -> None:
+def test_shards_return_all_rescored_candidates(double: QdrantDouble, tmp_path: Path) -> None:
     store = ServerStore(Connection(double.url, KEY, print), tmp_path, ServerOptions(shards=3), None)
     publish_lexical(store, "books", GARDEN)
     index = store.open("books")
@@ -411,7 +416,7 @@ def test_chunks_that_were_deleted_since_are_left_out(store: ServerStore) -> None
     assert {one.chunk_index for one in index.chunks(list(found.dense)[20:]).values()} <= {0}
 
 
-def test_another_analyzer_is_never_mixed_in(store: ServerStore) -> None:
+def test_another_analyzer_gets_a_new_collection(store: ServerStore) -> None:
     publish_lexical(store, "books", GARDEN)
     first = store.open("books").info.generation
     assert publish_lexical(store, "books", GARDEN[:9], rebuild=False).generation == first
@@ -424,7 +429,7 @@ def test_another_analyzer_is_never_mixed_in(store: ServerStore) -> None:
 
 
 def test_stale_points_lose_their_lexical_vectors_first(double: QdrantDouble, store: ServerStore) -> None:
-    """A real server goes on counting the terms of points that had a lexical vector when they were deleted."""
+    """A real server's IDF still counts points that had a lexical vector when they were deleted."""
     publish_lexical(store, "books", GARDEN[:4])
     double.requests.clear()
     publish_lexical(store, "books", GARDEN[:1], rebuild=False)
@@ -436,10 +441,12 @@ def test_stale_points_lose_their_lexical_vectors_first(double: QdrantDouble, sto
     assert [request.path.rpartition("/")[2] for request in writes] == ["points", "points", "delete"]
     emptied = {point["id"]: point["vector"] for point in writes[1].body["points"]}
     assert set(emptied) == set(writes[2].body["points"]) == {one.id for one in GARDEN[1:4]}
-    assert all(isinstance(one, list) for one in emptied.values()), "a dense vector alone"
+    assert all(isinstance(one, list) for one in emptied.values()), "only a dense vector"
 
 
-def test_a_vocabulary_that_is_too_large_is_told(store: ServerStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_vocabulary_that_is_too_large_is_reported(
+    store: ServerStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(build_module, "_MAX_LEXICON", 10)
     info = publish_lexical(store, "books", GARDEN)
     assert "too large" in info.warnings[0]
@@ -455,11 +462,11 @@ def test_a_vocabulary_that_is_too_large_is_told(store: ServerStore, monkeypatch:
 @pytest.mark.parametrize(
     ("metadata", "words"), [(None, "lost its vocabulary"), ("rubbish!", "is damaged"), ("AAAA", "is damaged")]
 )
-def test_a_vocabulary_that_cannot_be_read_is_told(
-    store: ServerStore, stranger: QdrantClient, metadata: str | None, words: str
+def test_a_damaged_vocabulary_is_reported(
+    store: ServerStore, other_client: QdrantClient, metadata: str | None, words: str
 ) -> None:
     physical = publish_lexical(store, "books", GARDEN).generation
-    stranger.update_collection(physical, metadata={build_module.LEXICON_KEY: metadata})
+    other_client.update_collection(physical, metadata={build_module.LEXICON_KEY: metadata})
     index = store.open("books")
     assert index.lexicon() == b""
     assert words in index.info.warnings[0]
@@ -478,14 +485,14 @@ def test_a_collection_that_lost_its_lexical_vectors(double: QdrantDouble, store:
     assert store.open("books").info.warnings == ()
 
 
-def test_candidates_with_a_filter_that_the_server_refuses(store: ServerStore, stranger: QdrantClient) -> None:
+def test_candidates_without_a_payload_index(store: ServerStore, other_client: QdrantClient) -> None:
     chunks = [chunk(number, text="compost", module="ros2" if number % 2 else "isaac") for number in range(40)]
     physical = publish_lexical(store, "books", chunks).generation
     index = store.open("books")
     queries = [IndexQuery(vector(1001), lexical_query(index)), IndexQuery(lexical=lexical_query(index))]
     filters = Filters(modules=("ros2",))
     expected = [one.lexical.keys() for one in index.candidates(queries, 50, filters)]
-    stranger.delete_payload_index(physical, "module_keys")
+    other_client.delete_payload_index(physical, "module_keys")
 
     async def ask() -> list[Any]:
         found = await index.acandidates(queries, 50, filters)
@@ -498,8 +505,8 @@ def test_candidates_with_a_filter_that_the_server_refuses(store: ServerStore, st
     assert "recto prepare books" in index.info.warnings[0]
 
 
-def test_an_older_collection_is_searched_densely(store: ServerStore, embedder: Embedder) -> None:
-    """One that Recto made before it knew lexical search: no sparse vectors, no analyzer in the fingerprint."""
+def test_an_older_collection_is_searched_in_dense_mode(store: ServerStore, embedder: Embedder) -> None:
+    """A collection without lexical vectors, as older versions of Recto made them."""
     made = embedder.fingerprint
     with store.build("books", made) as build:
         build.add([chunk(1, text="Bread dough rises.")], embedder.embed_documents(["Bread dough rises."]))
@@ -512,8 +519,8 @@ def test_an_older_collection_is_searched_densely(store: ServerStore, embedder: E
         retriever.search("bread", mode="lexical")
 
 
-def test_promotion_tells_of_other_lexical_scores(tmp_path: Path, store: ServerStore) -> None:
-    """As of a collection of several shards, each of which counts its own words."""
+def test_promotion_reports_different_lexical_scores(tmp_path: Path, store: ServerStore) -> None:
+    """This happens in collections with several shards, because each has its own IDF."""
     lexicon = LexiconBuilder()
     vectors = lexicon.vectors(GARDEN)
     vectors[0] = replace(vectors[0], values=tuple(3 * value for value in vectors[0].values))
@@ -528,7 +535,7 @@ def test_promotion_tells_of_other_lexical_scores(tmp_path: Path, store: ServerSt
 
 
 @pytest.mark.parametrize("filters", [NO_FILTERS, Filters(modules=("ros2",))])
-def test_every_mode_answers_as_the_embedded_store(
+def test_every_mode_returns_the_same_as_the_embedded_store(
     sample_home: Path, store: ServerStore, embedder: Embedder, filters: Filters
 ) -> None:
     local = EdgeStore(sample_home)

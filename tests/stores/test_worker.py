@@ -1,4 +1,4 @@
-"""What is checked before a generation is published: vectors of other chunks are found out, the rare miss of a graph is not a fault."""
+"""The worker process: the check before publishing, and no files after a failure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from recto.stores.edge import engine
-from recto.stores.edge.worker import _fault, send
+from recto.stores.edge.worker import find_fault, send
 from recto.types import Vector
 from tests.running import wait_until
 
@@ -36,8 +36,8 @@ def shard(tmp_path: Path) -> Iterator[Any]:
     made.close()
 
 
-class Forgetful:
-    """The engine with a graph that misses the first few."""
+class IncompleteShard:
+    """A shard whose first HNSW searches find nothing."""
 
     def __init__(self, shard: Any, missed: int) -> None:
         self._shard = shard
@@ -50,10 +50,10 @@ class Forgetful:
 
 
 def fault(shard: Any, samples: list[tuple[str, Vector]]) -> str:
-    return _fault(shard, samples, COUNT)
+    return find_fault(shard, samples, COUNT)
 
 
-def test_an_index_that_is_whole_has_no_fault(shard: Any) -> None:
+def test_an_intact_index_has_no_fault(shard: Any) -> None:
     assert fault(shard, SAMPLES) == ""
     assert fault(shard, []) == ""
 
@@ -64,15 +64,15 @@ def test_a_vector_of_another_chunk_is_a_fault(shard: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("missed", "said"), [(1, ""), (4, ""), (5, "5 of 16 chunks are not found by their own vectors")]
+    ("missed", "message"), [(1, ""), (4, ""), (5, "5 of 16 chunks are not found by their own vectors")]
 )
-def test_a_graph_may_miss_a_few(shard: Any, missed: int, said: str) -> None:
-    assert fault(Forgetful(shard, missed), SAMPLES) == said
+def test_hnsw_may_miss_a_few_chunks(shard: Any, missed: int, message: str) -> None:
+    assert fault(IncompleteShard(shard, missed), SAMPLES) == message
 
 
-def test_versions_of_a_page_may_stand_for_each_other(shard: Any) -> None:
-    class Near(Forgetful):
-        """A graph that finds a neighbour instead of the chunk itself."""
+def test_similar_versions_of_a_page_count_as_found(shard: Any) -> None:
+    class NeighbourShard(IncompleteShard):
+        """A shard whose HNSW searches find a neighbour instead of the chunk."""
 
         def query(self, request: Any) -> Any:
             found = self._shard.query(request)
@@ -82,14 +82,16 @@ def test_versions_of_a_page_may_stand_for_each_other(shard: Any) -> None:
         (f"00000000-0000-5000-8000-8{number:011d}", [1.0, 1.0, 1.0 + number / 20]) for number in range(8)
     ]
     engine.upsert(shard, [(id, vector, None, {}) for id, vector in versions])
-    assert fault(Near(shard, 0), versions) == ""
-    assert fault(Near(shard, 0), SAMPLES[:1] * 3) == "3 of 3 chunks are not found by their own vectors"
+    assert fault(NeighbourShard(shard, 0), versions) == ""
+    assert (
+        fault(NeighbourShard(shard, 0), SAMPLES[:1] * 3) == "3 of 3 chunks are not found by their own vectors"
+    )
 
 
 @pytest.mark.parametrize("removed", [True, False], ids=["its directory is removed", "its writer is killed"])
-@pytest.mark.parametrize("asked", [True, False], ids=["asked to finish", "left alone"])
-def test_a_worker_that_nobody_waits_for_leaves_nothing(tmp_path: Path, removed: bool, asked: bool) -> None:
-    """A writer that was killed leaves its worker behind for a moment, and the next writer tidies up."""
+@pytest.mark.parametrize("finish", [True, False], ids=["told to finish", "not told to finish"])
+def test_an_orphaned_worker_leaves_no_files(tmp_path: Path, removed: bool, finish: bool) -> None:
+    """The worker of a killed writer runs for a moment, while the next writer removes its files."""
     draft = tmp_path / "building-1"
     command = [sys.executable, "-P", "-m", "recto.stores.edge.worker", str(draft), "3"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
@@ -101,7 +103,7 @@ def test_a_worker_that_nobody_waits_for_leaves_nothing(tmp_path: Path, removed: 
             shutil.rmtree(draft, ignore_errors=True)
         with suppress(BrokenPipeError):
             send(process.stdin, [(id, {}) for id, _ in SAMPLES], [vector for _, vector in SAMPLES])
-            if asked:
+            if finish:
                 send(process.stdin, [], [])
             process.stdin.close()
         assert process.wait(60) == 1

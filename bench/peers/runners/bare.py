@@ -25,7 +25,7 @@ class Bare:
 
     def index(self, pieces: Sequence[Piece], folder: Path, embedding: Embedding) -> None:
         """Embed all texts and write the points."""
-        from recto.stores.edge.engine import field_indexes, finish_shard
+        from recto.stores.edge.engine import finish_shard, payload_indexes
 
         edge = self._edge
         vectors = embedding.documents([piece.text for piece in pieces])
@@ -35,7 +35,7 @@ class Bare:
             wal_enabled=False,
         )
         shard = edge.EdgeShard.create(str(folder), config)
-        shard.update(edge.UpdateOperation.create_field_index(_FILTERED, field_indexes()[_FILTERED]))
+        shard.update(edge.UpdateOperation.create_field_index(_FILTERED, payload_indexes()[_FILTERED]))
         points = [
             edge.Point(piece.id, vector, _payload(piece))
             for piece, vector in zip(pieces, vectors, strict=True)

@@ -14,7 +14,7 @@ from bench.peers.listing import SELF, System
 from bench.peers.process import RunnerError, RunnerProcess
 from bench.peers.running import Bench
 from bench.peers.workloads.quality import add, add_failure
-from recto._util.names import page_key
+from recto._util.text import page_key
 from recto.api import sample_source
 from recto.book.chunking import DEFAULT_SIZE
 from recto.book.sources.tree import MarkdownTree

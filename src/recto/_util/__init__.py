@@ -1,1 +1,1 @@
-"""Helpers without knowledge of books or engines: files, retries, names."""
+"""Helpers that know nothing of books or engines: files, locks, retries, text, numbers."""

@@ -1,22 +1,31 @@
-"""SHA-256 of large files, remembered until the file changes."""
+"""Files: atomic writes, cached hashes, a lock for writers, and errors of the file system."""
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
-from collections.abc import Iterable
-from contextlib import suppress
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from recto.errors import RectoError, StorageError, StoreBusy
+
+_POLL_SECONDS = 0.1
 
 
 def replace_text(path: Path, text: str) -> None:
-    """Write a file so that readers, and a crash at any moment, see the old text or the new one and nothing between."""
+    """Write a file atomically: readers see the old text or the new one, also after a crash."""
     replace_bytes(path, [text.encode()])
 
 
 def replace_bytes(path: Path, parts: Iterable[bytes]) -> None:
-    """Write a file of bytes in the same way, part by part."""
+    """Write a file of bytes atomically, part by part."""
     draft = path.with_name(f".{path.name}.{os.getpid()}.{os.urandom(4).hex()}")
     try:
         with draft.open("wb") as file:
@@ -30,7 +39,7 @@ def replace_bytes(path: Path, parts: Iterable[bytes]) -> None:
 
 
 def sync_directory(path: Path) -> None:
-    """Make a directory's entries durable, where the system can."""
+    """Flush a directory's entries to disk, on systems that support it."""
     if os.name != "posix":
         return
     descriptor = os.open(path, os.O_RDONLY)
@@ -47,7 +56,7 @@ def sha256(path: Path) -> str:
 
 
 def checked_sha256(path: Path, cache: Path) -> str:
-    """Hash a file, or return the remembered hash if neither its size nor its time of change moved since."""
+    """Hash a file, or return the cached hash if the file's size and modification time are the same."""
     status = path.stat()
     signature = [status.st_size, status.st_mtime_ns, status.st_ino]
     with suppress(OSError, ValueError, TypeError):
@@ -55,7 +64,103 @@ def checked_sha256(path: Path, cache: Path) -> str:
         if known["path"] == str(path) and known["signature"] == signature:
             return str(known["sha256"])
     digest = sha256(path)
-    with suppress(OSError):  # a home that cannot be written costs a hash at each start, nothing more
-        cache.parent.mkdir(exist_ok=True)  # in a home that exists: looking at a plan makes none
+    with suppress(OSError):  # without a writable home, the file is hashed at each start
+        cache.parent.mkdir(exist_ok=True)  # not `parents`: a dry run must not create the home
         replace_text(cache, json.dumps({"path": str(path), "signature": signature, "sha256": digest}))
     return digest
+
+
+@contextmanager
+def disk_errors(path: Path) -> Iterator[None]:
+    """Turn errors of the file system into `StorageError`."""
+    try:
+        yield
+    except RectoError:
+        raise
+    except OSError as error:
+        raise disk_error(error, path) from error
+
+
+def disk_error(error: OSError, path: Path) -> StorageError:
+    """Return the `StorageError` for an error of the file system."""
+    if error.errno in (errno.ENOTDIR, errno.EEXIST):
+        return StorageError(f"{path} is not a directory", hint="Set RECTO_HOME to a directory of your own.")
+    return StorageError(
+        f"{error.filename or path} cannot be used: {error.strerror or error}",
+        hint="Check the permissions and the space there, or set RECTO_HOME to another directory.",
+    )
+
+
+class WriterLock:
+    """Lock a file exclusively, and release the lock when the process ends.
+
+    If another process has the lock, raise `StoreBusy`, or wait for it if `wait` is set. `wait` is called
+    once, with a message that names the other process.
+    """
+
+    def __init__(self, path: Path, what: str, wait: Callable[[str], None] | None = None) -> None:
+        self._path = path
+        self._what = what
+        self._wait = wait
+        self._descriptor: int | None = None
+
+    def __enter__(self) -> Self:
+        """Take the lock."""
+        descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o644)
+        notified = False
+        while not _try_lock(descriptor):
+            message = f"{self._what} is being written by process {_holder(descriptor) or '(unknown)'}"
+            if self._wait is None:
+                os.close(descriptor)
+                raise StoreBusy(
+                    message,
+                    hint="Wait until it has finished and try again; readers keep the old index until then. "
+                    "Nothing was changed.",
+                )
+            if not notified:
+                self._wait(f"{message}: waiting for it")
+                notified = True
+            time.sleep(_POLL_SECONDS)
+        os.ftruncate(descriptor, 0)
+        os.lseek(descriptor, 0, os.SEEK_SET)
+        os.write(descriptor, str(os.getpid()).encode("ascii"))
+        self._descriptor = descriptor
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Release the lock but keep its file: otherwise two writers could lock two files of one name."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+
+if sys.platform == "win32":
+    import msvcrt
+
+    _LOCKED_BYTE = 1 << 20  # beyond the process id, which others can then still read
+
+    def _try_lock(descriptor: int) -> bool:
+        os.lseek(descriptor, _LOCKED_BYTE, os.SEEK_SET)
+        try:
+            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+        except OSError:
+            return False
+        return True
+
+else:
+    import fcntl
+
+    def _try_lock(descriptor: int) -> bool:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
+
+
+def _holder(descriptor: int) -> str:
+    """Return the id of the process that has the lock."""
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    return os.read(descriptor, 32).decode("ascii", "replace").strip()

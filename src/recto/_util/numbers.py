@@ -1,4 +1,4 @@
-"""Helpers for numbers that several packages share."""
+"""Clamp a value, and compute percentiles."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calling services: a deadline that holds, tries that are counted, and no key in any message."""
+"""Call services: time limits that hold, retries, one client per event loop, and no secrets in messages."""
 
 from __future__ import annotations
 
@@ -15,18 +15,20 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 
 Notify = Callable[[str], None]
-"""Shows a person one line of what is going on."""
+"""Called with one line for the user about what is going on."""
+Backoff = Callable[[int, Exception], float | None]
+"""Called with the number of failures and the last error; returns the seconds to wait, or None to give up."""
 
 
 class DeadlineExceeded(Exception):
-    """A call did not end in time."""
+    """A call did not return in time."""
 
 
-def bounded(call: Callable[[], Result], seconds: float) -> Result:
-    """Return what a call returns, or raise when the time is over.
+def with_timeout(call: Callable[[], Result], seconds: float) -> Result:
+    """Return the result of a call, or raise `DeadlineExceeded`.
 
-    A client's own time-outs begin anew with every byte, so a server that drips keeps them waiting for ever. The call is left behind
-    in its thread, where the client's time-outs end it.
+    A client's own timeouts start again with every byte, so a server that sends a byte now and then never
+    exceeds them. After the deadline, the call goes on in its thread until the client's timeouts end it.
     """
     answers: queue.SimpleQueue[tuple[Result | None, BaseException | None]] = queue.SimpleQueue()
 
@@ -46,44 +48,8 @@ def bounded(call: Callable[[], Result], seconds: float) -> Result:
     return result  # type: ignore[return-value]
 
 
-def retried(
-    call: Callable[[], Result],
-    wait_for: Callable[[int, Exception], float | None],
-    sleep: Callable[[float], None] = time.sleep,
-) -> Result:
-    """Call until it succeeds; `wait_for` says how many seconds to wait after the n-th failure, or None to give up."""
-    failures = 0
-    while True:
-        try:
-            return call()
-        except Exception as error:
-            failures += 1
-            pause = wait_for(failures, error)
-            if pause is None:
-                raise
-        sleep(pause)
-
-
-async def aretried(
-    call: Callable[[], Awaitable[Result]], wait_for: Callable[[int, Exception], float | None]
-) -> Result:
-    """Await a call until it succeeds; see `retried`."""
-    from asyncio import sleep
-
-    failures = 0
-    while True:
-        try:
-            return await call()
-        except Exception as error:
-            failures += 1
-            pause = wait_for(failures, error)
-            if pause is None:
-                raise
-        await sleep(pause)
-
-
-async def abounded(call: Awaitable[Result], seconds: float) -> Result:
-    """Await a call, or raise when the time is over."""
+async def awith_timeout(call: Awaitable[Result], seconds: float) -> Result:
+    """Await a call, or raise `DeadlineExceeded`."""
     from asyncio import wait_for
 
     try:
@@ -92,8 +58,40 @@ async def abounded(call: Awaitable[Result], seconds: float) -> Result:
         raise DeadlineExceeded(f"no answer within {seconds:.0f} s") from None
 
 
-class PerLoop(Generic[Result]):
-    """One client for each event loop: a client's connections belong to the loop that opened them."""
+def retry(
+    call: Callable[[], Result], backoff: Backoff, sleep: Callable[[float], None] = time.sleep
+) -> Result:
+    """Call until it succeeds or `backoff` gives up."""
+    failures = 0
+    while True:
+        try:
+            return call()
+        except Exception as error:
+            failures += 1
+            pause = backoff(failures, error)
+            if pause is None:
+                raise
+        sleep(pause)
+
+
+async def aretry(call: Callable[[], Awaitable[Result]], backoff: Backoff) -> Result:
+    """Await a call until it succeeds or `backoff` gives up."""
+    from asyncio import sleep
+
+    failures = 0
+    while True:
+        try:
+            return await call()
+        except Exception as error:
+            failures += 1
+            pause = backoff(failures, error)
+            if pause is None:
+                raise
+        await sleep(pause)
+
+
+class ClientPerLoop(Generic[Result]):
+    """One client per event loop, because a client's connections belong to the loop that opened them."""
 
     def __init__(self, make: Callable[[], Result]) -> None:
         self._make = make
@@ -109,14 +107,14 @@ class PerLoop(Generic[Result]):
         return self._clients[loop]
 
     def pop(self) -> Result | None:
-        """Give up the running loop's client, for closing it."""
+        """Remove and return the running loop's client, so that the caller can close it."""
         from asyncio import get_running_loop
 
         return self._clients.pop(get_running_loop(), None)
 
 
 def redacted(text: str, *secrets: str) -> str:
-    """Return a text without the keys that a service may have repeated in it."""
+    """Return a text with every secret replaced by `***`: services may repeat a key in their messages."""
     for secret in secrets:
         if secret:
             text = text.replace(secret, "***")

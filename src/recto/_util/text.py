@@ -1,6 +1,18 @@
-"""Helpers for text that several packages share."""
+"""Normalise text, page addresses and module names, so that different spellings compare equal."""
 
 from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from urllib.parse import urlsplit
+
+ROOT_MODULE = "intro"
+"""The module of pages that are not in a module's directory."""
+MARKDOWN_SUFFIXES = (".md", ".markdown", ".mdown", ".mkdn", ".mkd")
+MDX_SUFFIXES = (".mdx",)
+_NUMBER_PREFIX = re.compile(
+    r"^(?:(?:module|chapter|part|unit|week|lesson)[-_ ]?)?\d+[-_. ]+(?=\S)", re.IGNORECASE
+)
 
 
 def encodable(text: str) -> str:
@@ -21,3 +33,46 @@ def without_space(text: str) -> str:
 def counted(count: int, noun: str) -> str:
     """Return a count with its noun, singular or plural."""
     return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
+def page_key(url: str) -> str:
+    """Return the normal form of a page's address, which is the same for all its usual spellings.
+
+    It ignores a trailing slash, the file extension, the case of scheme and host, and the fragment. The case
+    of the path matters.
+    """
+    try:
+        parts = urlsplit(url.strip())
+    except ValueError:  # not a valid URL, so it has only one spelling
+        return url.strip()
+    path = parts.path.rstrip("/")
+    for suffix in (*MARKDOWN_SUFFIXES, *MDX_SUFFIXES):
+        path = path.removesuffix(suffix)
+    query = f"?{parts.query}" if parts.query else ""
+    if not parts.scheme:
+        return f"{path}{query}"
+    return f"{parts.scheme.lower()}://{parts.netloc.lower()}{path}{query}"
+
+
+def short_name(directory: str) -> str:
+    """Return a module's name without its number: `module-1-ros2` and `01-ros2` become `ros2`."""
+    return _NUMBER_PREFIX.sub("", directory.strip()).lower() or directory.lower()
+
+
+def module_keys(directory: str) -> tuple[str, ...]:
+    """Return all names by which a filter can refer to a module, the canonical one first."""
+    return tuple(dict.fromkeys((short_name(directory), directory.strip().lower())))
+
+
+def filter_keys(names: Iterable[str]) -> list[str]:
+    """Return the module names of a filter in the form of `module_keys`."""
+    return list(dict.fromkeys(name.strip().lower() for name in names))
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """Return the known name that is most similar to a misspelled one, or None if none is similar."""
+    import difflib
+
+    folded = {candidate.lower(): candidate for candidate in known}
+    found = difflib.get_close_matches(name.strip().lower(), folded, n=1, cutoff=0.5)
+    return folded[found[0]] if found else None

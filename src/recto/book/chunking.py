@@ -8,23 +8,26 @@ import re
 import uuid
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import cache
 from itertools import pairwise
 
-from recto.book.parsing.document import Block, Document, Section
 from recto.errors import ConfigurationError
-from recto.types import HEADING_SEPARATOR, Chunk, Page
+from recto.types import HEADING_SEPARATOR, Block, Chunk, Document, Page, Section
 
 Count = Callable[[str], int]
 """Counts the tokens of a text."""
 Cuts = Callable[[str, int, int], Sequence[int]]
 """Returns the positions between two ends of a text where it may be split."""
 
+VERSION = 5
+_NAMESPACE = uuid.UUID("6b2e3c86-4a4e-5a53-9d5b-6f0f5e6c7a10")
+_MIN_TOKENS = 32  # a model that reads less than this cannot be chunked for
+_MARGIN = 4  # tokens that joining blocks may add to the sum of their counts
+_SEPARATOR_TOKENS = 3  # a blank line between two blocks, rounded up
+_SAFE_SHARE = 0.75  # a sum of counts below this share of the model's limit cannot exceed the limit as a whole
 _SENTENCE = re.compile(r"(?<=[.!?…。！？])[\"'”’)\]]*\s+")
 _WHOLE = re.compile(r"`[^`\n]+`|\$[^$\n]+\$")
-_WORD = re.compile(r"\s+")
-_LINE_END = re.compile("\n")
-_BLANK_LINE = re.compile(r"\n[ \t]*\n")
 _FENCE = re.compile(r"[ ]{0,3}(`{3,}|~{3,})")
 _SMALL_GLUE = 3  # characters of white space that `_SEPARATOR_TOKENS` covers
 _LARGEST_GLUE = 64
@@ -57,11 +60,18 @@ def split_block(block: Block, limit: int, count: Count) -> list[BlockPart]:
         tokens = count(block.text)
         if tokens <= limit:
             return [BlockPart(block.text, block.first, block.last, tokens)]
-    if block.kind == "table" and (divided := _table(block, limit, count)):
-        return divided
-    if block.kind == "code" and (divided := _fence(block, limit, count)):
-        return divided
-    return list(_divided(block, limit, count))
+    return _split_frame(block, limit, count) or list(_divided(block, limit, count))
+
+
+def _after(pattern: str) -> Cuts:
+    """Return cuts after each match of a pattern."""
+    compiled = re.compile(pattern)
+    return lambda text, start, end: [
+        cut for found in compiled.finditer(text, start, end) if start < (cut := found.end()) < end
+    ]
+
+
+_blank_lines, _lines, _words = _after(r"\n[ \t]*\n"), _after("\n"), _after(r"\s+")
 
 
 def _levels(block: Block) -> list[Cuts]:
@@ -73,40 +83,31 @@ def _levels(block: Block) -> list[Cuts]:
     return [_blank_lines, _lines, _words, _characters]
 
 
-def _table(block: Block, limit: int, count: Count) -> list[BlockPart]:
-    """Split a table between rows and repeat its header, unless the header takes most of the limit."""
-    rows = block.text.split("\n", _TABLE_HEAD)
-    if len(rows) <= _TABLE_HEAD:
-        return []
-    head = "\n".join(rows[:_TABLE_HEAD]) + "\n"
-    return _repeating(block, "rows", head, rows[_TABLE_HEAD], "", limit, count)
+def _split_frame(block: Block, limit: int, count: Count) -> list[BlockPart]:
+    """Split a table or a fence into parts that repeat its first and last lines; return [] if it has none.
 
-
-def _fence(block: Block, limit: int, count: Count) -> list[BlockPart]:
-    """Split code between lines into fences; an unclosed fence is split as text."""
-    opening, _, rest = block.text.partition("\n")
-    body, _, closing = rest.rpartition("\n")
-    opened, closed = _FENCE.match(opening), closing.strip()
-    if not opened or not body.strip() or not closed.startswith(opened[1]) or closed.strip(opened[1][0]):
-        return []
-    return _repeating(block, "code", f"{opening}\n", body, f"\n{closing}", limit, count)
-
-
-def _repeating(
-    block: Block, kind: str, head: str, body: str, closing: str, limit: int, count: Count
-) -> list[BlockPart]:
-    """Split a body whose parts all repeat a head and an end."""
-    around = count(head) + count(closing) if closing else count(head)
+    If these lines take most of the limit they are not repeated. An unclosed fence is split as text.
+    """
+    head, body, closing = block.text, "", ""
+    if block.kind == "table":
+        *rows, body = block.text.split("\n", _TABLE_HEAD)
+        head = "\n".join(rows) + "\n" if len(rows) == _TABLE_HEAD else block.text
+    elif block.kind == "code":
+        opening, _, rest = block.text.partition("\n")
+        body, _, last = rest.rpartition("\n")
+        opened, closed = _FENCE.match(opening), last.strip()
+        if opened and body.strip() and closed.startswith(opened[1]) and not closed.strip(opened[1][0]):
+            head, closing = f"{opening}\n", f"\n{last}"
+    around = limit if head == block.text else count(head) + (count(closing) if closing else 0)
     if around > limit // 2:
         return []
     before = head.count("\n")
     lines = tuple(block.source_line(before + number) for number in range(body.count("\n") + 1))
-    parts = list(_divided(Block(kind, body, lines[0], lines[-1], (), lines), limit - around, count))
-    if not parts:
-        return []
-    parts = [replace(part, tokens=part.tokens + around, repeated=head, closing=closing) for part in parts]
-    parts[0] = replace(parts[0], text=head + parts[0].text, first=block.first, repeated="")
-    parts[-1] = replace(parts[-1], text=parts[-1].text + closing, last=block.last, closing="")
+    inner = _divided(Block(block.kind, body, lines[0], lines[-1], (), lines), limit - around, count)
+    parts = [replace(part, tokens=part.tokens + around, repeated=head, closing=closing) for part in inner]
+    if parts:
+        parts[0] = replace(parts[0], text=head + parts[0].text, first=block.first, repeated="")
+        parts[-1] = replace(parts[-1], text=parts[-1].text + closing, last=block.last, closing="")
     return parts
 
 
@@ -122,14 +123,11 @@ def _divided(block: Block, limit: int, count: Count) -> Iterator[BlockPart]:
         line, counted = line + text.count("\n", counted, begin), begin
         part = text[begin:stop]
         first, last = block.source_line(line), block.source_line(line + part.count("\n"))
-        glue = _bounded(text[before:begin]) if before else "\n\n"
+        glue = text[before:begin] if before else "\n\n"
+        if len(glue) > _LARGEST_GLUE:  # some tokenizers count white space character by character
+            glue = "\n\n" if "\n" in glue else " "
         yield BlockPart(part, first, last, tokens + max(0, len(glue) - _SMALL_GLUE), glue)
         before = stop
-
-
-def _bounded(blanks: str) -> str:
-    """Shorten very long white space, which some tokenizers count character by character."""
-    return blanks if len(blanks) <= _LARGEST_GLUE else "\n\n" if "\n" in blanks else " "
 
 
 def _spans(
@@ -169,52 +167,22 @@ def _coarse(cuts: Sequence[int], start: int, grain: int) -> Iterator[int]:
 
 def _inner(block: Block, numbers: Sequence[int]) -> Cuts:
     """Cut where nested blocks begin and end."""
-    starts = [0, *(found.end() for found in _LINE_END.finditer(block.text))]
+    starts = [0, *_lines(block.text, 0, len(block.text) + 1)]
     lines = block.lines or range(block.first, block.first + len(starts))
-    places = sorted(
-        {starts[place] for number in numbers if (place := bisect_left(lines, number)) < len(starts)}
-    )
-
-    def cuts(_: str, start: int, end: int) -> Sequence[int]:
-        return places[bisect_left(places, start + 1) : bisect_left(places, end)]
-
-    return cuts
-
-
-def _blank_lines(text: str, start: int, end: int) -> Sequence[int]:
-    return [found.end() for found in _BLANK_LINE.finditer(text, start, end) if found.end() < end]
-
-
-def _lines(text: str, start: int, end: int) -> Sequence[int]:
-    return [found.end() for found in _LINE_END.finditer(text, start, end) if found.end() < end]
+    found = {starts[place] for number in numbers if (place := bisect_left(lines, number)) < len(starts)}
+    places = sorted(found)
+    return lambda _, start, end: places[bisect_left(places, start + 1) : bisect_left(places, end)]
 
 
 def _sentences(text: str, start: int, end: int) -> Sequence[int]:
     """Cut after sentences, but not within inline code or math."""
     whole = [found.span() for found in _WHOLE.finditer(text, start, end)]
-    cuts = (found.end() for found in _SENTENCE.finditer(text, start, end) if found.end() < end)
-    return [
-        cut
-        for cut in cuts
-        if not ((place := bisect_left(whole, (cut, 0)) - 1) >= 0 and whole[place][1] > cut)
-    ]
-
-
-def _words(text: str, start: int, end: int) -> Sequence[int]:
-    return [found.end() for found in _WORD.finditer(text, start, end) if start < found.end() < end]
+    ends = (found.end() for found in _SENTENCE.finditer(text, start, end) if found.end() < end)
+    return [cut for cut in ends if (place := bisect_left(whole, (cut, 0))) == 0 or whole[place - 1][1] <= cut]
 
 
 def _characters(_: str, start: int, end: int) -> Sequence[int]:
     return range(start + _CHARACTERS_AT_A_TIME, end, _CHARACTERS_AT_A_TIME)
-
-
-VERSION = 5
-_NAMESPACE = uuid.UUID("6b2e3c86-4a4e-5a53-9d5b-6f0f5e6c7a10")
-_MIN_TOKENS = 32  # a model that reads less than this cannot be chunked for
-_MARGIN = 4  # tokens that joining blocks may add to the sum of their counts
-_SEPARATOR_TOKENS = 3  # a blank line between two blocks, rounded up
-_SAFE_SHARE = 0.75  # a sum of counts below this share of the model's limit cannot exceed the limit as a whole
-_CACHED_LENGTH = 300  # characters; headings repeat in the paths of their subsections, paragraphs do not
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,34 +213,21 @@ class _ChunkDraft:
 
     section: Section
     path: str
-    text: str
-    first: int
-    last: int
-    tokens: int
+    parts: list[BlockPart] = field(default_factory=list)
+
+    @property
+    def text(self) -> str:
+        first, *others = self.parts
+        rest = "".join(part.glue + part.text for part in others)
+        return first.repeated + first.text + rest + self.parts[-1].closing
 
     @property
     def embedded(self) -> str:
         return f"{self.path}\n\n{self.text}"
 
-
-class _TokenCounter:
-    """Counts the tokens of a text without the special ones; counts of short texts are cached."""
-
-    def __init__(self, count: Count) -> None:
-        self._count = count
-        self._known: dict[str, int] = {}
-        self.special = count("")
-
-    def whole(self, text: str) -> int:
-        """Count the tokens that the model reads, special ones included."""
-        return self._count(text)
-
-    def __call__(self, text: str) -> int:
-        if len(text) > _CACHED_LENGTH:
-            return self._count(text) - self.special
-        if text not in self._known:
-            self._known[text] = self._count(text) - self.special
-        return self._known[text]
+    @property
+    def tokens(self) -> int:
+        return sum(part.tokens + _SEPARATOR_TOKENS for part in self.parts)
 
 
 def chunk_page(
@@ -285,22 +240,47 @@ def chunk_page(
             f"The embedding model reads only {max_tokens} tokens, too few for a chunk",
             hint="Choose another RECTO_MODEL.",
         )
-    count = _TokenCounter(count_tokens)
+    special = count_tokens("")
+
+    @cache  # headings repeat in the paths of their subsections
+    def count(text: str) -> int:
+        return count_tokens(text) - special
+
     while True:
-        drafts = [draft for section in document.sections for draft in _section_drafts(section, limit, count)]
+        margin = special + _MARGIN
+        drafts = [draft for section in document.sections for draft in _drafts(section, limit, margin, count)]
         # The tokens of the whole may differ from the sum of its parts. Count the whole where it could exceed
         # the model's limit, and if it does, split the page again with a smaller limit.
         close = (draft for draft in drafts if draft.tokens + count(draft.path) > max_tokens * _SAFE_SHARE)
-        if limit <= _MIN_TOKENS or all(count.whole(draft.embedded) <= max_tokens for draft in close):
+        if limit <= _MIN_TOKENS or all(count_tokens(draft.embedded) <= max_tokens for draft in close):
             break
         limit = limit * 3 // 4
     anchors = _anchors(document.sections, drafts)
-    return [
-        EmbeddingInput(
-            _chunk(page, document.title, book, draft, index, len(drafts), anchors[index]), draft.embedded
+    found = []
+    for index, draft in enumerate(drafts):
+        first, last, embedded = draft.parts[0].first, draft.parts[-1].last, draft.embedded
+        chunk = Chunk(
+            id=chunk_id(book, page.path, index),
+            text=draft.text,
+            page_url=page.url,
+            page_title=document.title,
+            module_name=page.module,
+            module_keys=page.module_keys,
+            headings=draft.section.headings,
+            anchor=draft.section.anchor,
+            chunk_index=index,
+            total_chunks=len(drafts),
+            start_line=page.lines[first - 1] if page.lines else first,
+            end_line=page.lines[last - 1] if page.lines else last,
+            content_hash=hashlib.sha256(embedded.encode()).hexdigest(),
+            source=page.path,
+            book=book,
+            anchors=anchors[index],
+            version=page.version,
+            locale=page.locale,
         )
-        for index, draft in enumerate(drafts)
-    ]
+        found.append(EmbeddingInput(chunk, embedded))
+    return found
 
 
 def chunk_id(book: str, path: str, index: int) -> str:
@@ -316,69 +296,33 @@ def _anchors(sections: Sequence[Section], drafts: Sequence[_ChunkDraft]) -> list
         while drafts[index].section is not section:
             index += 1
         for line, anchor in section.anchors:
-            while (
-                drafts[index].last < line and index + 1 < len(drafts) and drafts[index + 1].section is section
-            ):
+            while drafts[index].parts[-1].last < line and drafts[index + 1 : index + 2]:
+                if drafts[index + 1].section is not section:
+                    break
                 index += 1
             found[index].append(anchor)
     return [tuple(dict.fromkeys(anchors)) for anchors in found]
 
 
-def _chunk(
-    page: Page, title: str, book: str, draft: _ChunkDraft, index: int, total: int, anchors: tuple[str, ...]
-) -> Chunk:
-    return Chunk(
-        id=chunk_id(book, page.path, index),
-        text=draft.text,
-        page_url=page.url,
-        page_title=title,
-        module_name=page.module,
-        module_keys=page.module_keys,
-        headings=draft.section.headings,
-        anchor=draft.section.anchor,
-        chunk_index=index,
-        total_chunks=total,
-        start_line=page.lines[draft.first - 1] if page.lines else draft.first,
-        end_line=page.lines[draft.last - 1] if page.lines else draft.last,
-        content_hash=hashlib.sha256(draft.embedded.encode()).hexdigest(),
-        source=page.path,
-        book=book,
-        anchors=anchors,
-        version=page.version,
-        locale=page.locale,
-    )
-
-
-def _section_drafts(section: Section, limit: int, count: _TokenCounter) -> list[_ChunkDraft]:
+def _drafts(section: Section, limit: int, margin: int, count: Count) -> list[_ChunkDraft]:
     """Pack a section's blocks into chunks of about equal size."""
     path = _heading_path(section, limit, count)
-    room = limit - count(path) - count.special - _MARGIN
+    room = limit - count(path) - margin
     parts = [part for block in section.blocks for part in split_block(block, room, count)]
     total = sum(part.tokens + _SEPARATOR_TOKENS for part in parts)
     fair = total / math.ceil(total / room)
-    packed: list[list[BlockPart]] = [[]]
+    drafts = [_ChunkDraft(section, path)]
     tokens = 0
     for part in parts:
-        if packed[-1] and (tokens + part.tokens + _SEPARATOR_TOKENS > room or tokens >= fair):
-            packed.append([])
+        if drafts[-1].parts and (tokens + part.tokens + _SEPARATOR_TOKENS > room or tokens >= fair):
+            drafts.append(_ChunkDraft(section, path))
             tokens = 0
-        packed[-1].append(part)
+        drafts[-1].parts.append(part)
         tokens += part.tokens + _SEPARATOR_TOKENS
-    return [_packed(section, path, group) for group in packed]
+    return drafts
 
 
-def _packed(section: Section, path: str, parts: Sequence[BlockPart]) -> _ChunkDraft:
-    text = (
-        parts[0].repeated
-        + parts[0].text
-        + "".join(part.glue + part.text for part in parts[1:])
-        + parts[-1].closing
-    )
-    tokens = sum(part.tokens + _SEPARATOR_TOKENS for part in parts)
-    return _ChunkDraft(section, path, text, parts[0].first, parts[-1].last, tokens)
-
-
-def _heading_path(section: Section, limit: int, count: Callable[[str], int]) -> str:
+def _heading_path(section: Section, limit: int, count: Count) -> str:
     """Return the heading path, without its outer headings if it takes more than a quarter of the chunk."""
     headings = section.headings
     while len(headings) > 1 and count(HEADING_SEPARATOR.join(headings)) > limit // 4:

@@ -1,4 +1,4 @@
-"""What people and scripts read: the four output formats of the query contract."""
+"""Print text safely, and print results in the four formats of the query contract."""
 
 from __future__ import annotations
 
@@ -6,10 +6,13 @@ import json
 import re
 import textwrap
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from recto.evaluation.runs import QueryResult, Run
+from recto._util.numbers import clamp
 from recto.types import Filters, Hit, Outcome, SearchResponse
+
+if TYPE_CHECKING:
+    from recto.evaluation.runs import QueryResult, Run
 
 _WIDTH = 78
 _PREVIEW = 300
@@ -17,22 +20,51 @@ _RULE = "=" * 50
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
+def printable(text: str) -> str:
+    """Replace control characters, which could manipulate a terminal."""
+    return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text)
+
+
+def one_line(text: str) -> str:
+    """Return printable text on one line."""
+    return " ".join(printable(text).split())
+
+
+def plural(count: int, noun: str) -> str:
+    """Return a count with its noun, such as `2 pages`."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def to_json(data: Any) -> str:
+    """Serialize data as indented JSON."""
+    return json.dumps(data, indent=2, ensure_ascii=False)
+
+
+def filters_dict(filters: Filters) -> dict[str, Any]:
+    """Return the filters that are set, by the names of their flags."""
+    found: dict[str, Any] = {}
+    if filters.modules:
+        found["module"] = filters.modules[0] if len(filters.modules) == 1 else list(filters.modules)
+    if filters.page_url is not None:
+        found["url"] = filters.page_url
+    return found
+
+
 def results_text(response: SearchResponse, *, verbose: bool) -> str:
-    """Return the results as the contract's standard or verbose output."""
-    count = len(response.hits)
+    """Return the results in the contract's standard or verbose format."""
     lines = [
-        f'Query: "{shown(response.query)}"',
-        f"Found {count} result{'' if count == 1 else 's'} in {response.timings.total_ms:.0f}ms",
+        f'Query: "{printable(response.query)}"',
+        f"Found {plural(len(response.hits), 'result')} in {response.timings.total_ms:.0f}ms",
     ]
     for number, hit in enumerate(response.hits, 1):
         lines += ["", *_hit_lines(number, hit, response, verbose=verbose)]
     if response.outcome is not Outcome.FOUND:
-        lines += ["", f"No results found. {shown(response.message)}"]
+        lines += ["", f"No results found. {printable(response.message)}"]
     return "\n".join(lines)
 
 
 def results_json(response: SearchResponse) -> str:
-    """Return the results as the contract's JSON; an empty answer says why in `message`."""
+    """Return the results in the contract's JSON format; `message` says why there are none."""
     data: dict[str, Any] = {
         "query": response.query,
         "total_found": len(response.hits),
@@ -52,32 +84,24 @@ def results_json(response: SearchResponse) -> str:
     }
     if response.outcome is not Outcome.FOUND:
         data |= {"outcome": response.outcome.value, "message": response.message}
-    return json.dumps(data, indent=2, ensure_ascii=False)
-
-
-def filters_dict(filters: Filters) -> dict[str, Any]:
-    """Return the filters that are set, by the names of their flags."""
-    found: dict[str, Any] = {}
-    if filters.modules:
-        found["module"] = filters.modules[0] if len(filters.modules) == 1 else list(filters.modules)
-    if filters.page_url is not None:
-        found["url"] = filters.page_url
-    return found
+    return to_json(data)
 
 
 def validation_text(run: Run, *, verbose: bool) -> str:
-    """Return a validation run as the contract's report."""
+    """Return a run in the contract's validation format."""
     lines = ["Running Retrieval Validation Suite...", ""]
     for answer in run.answers:
         lines += [*_answer_lines(answer, verbose=verbose), ""]
     total = len(run.answers)
-    lines += [_RULE, "Validation Complete!", _RULE]
     lines += [
+        _RULE,
+        "Validation Complete!",
+        _RULE,
         f"  Total Tests:  {total}",
         f"  Passed:       {run.passed}",
         f"  Failed:       {total - run.passed}",
+        f"  Accuracy:     {run.share or 0.0:.1%}",
     ]
-    lines += [f"  Accuracy:     {run.share or 0.0:.1%}"]
     if (first := run.page_hits(1)) is not None and (top := run.page_hits(5)) is not None:
         lines += [f"  Right page:   {first:.1%} first, {top:.1%} in the top 5"]
     lines += [f"  Duration:     {run.seconds:.2f}s", _RULE]
@@ -85,79 +109,65 @@ def validation_text(run: Run, *, verbose: bool) -> str:
 
 
 def validation_json(run: Run) -> str:
-    """Return a validation run for a script."""
-    data = {
-        "suite": run.suite,
-        "collection": run.collection,
-        "total": len(run.answers),
-        "passed": run.passed,
-        "failed": len(run.answers) - run.passed,
-        "accuracy": round(run.share or 0.0, 4),
-        "page_hit_at_1": run.page_hits(1),
-        "page_hit_at_5": run.page_hits(5),
-        "duration_s": round(run.seconds, 3),
-        "tests": [
-            {
-                "query": answer.query,
-                "passed": answer.passed,
-                "expected": answer.expected,
-                "actual": answer.actual,
-                "score": clamped(answer.score),
-                "result_count": len(answer.found),
-                "query_time_ms": round(answer.ms, 2),
-            }
-            for answer in run.answers
-        ],
-    }
-    return json.dumps(data, indent=2, ensure_ascii=False)
-
-
-def clamped(score: float) -> float:
-    """Return a score as the contracts have it: between 0 and 1."""
-    return round(min(1.0, max(0.0, score)), 6)
-
-
-def shown(text: str) -> str:
-    """Return a text that cannot play tricks on a terminal."""
-    return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text)
-
-
-def in_line(text: str) -> str:
-    """Return a text that stays on its line, too."""
-    return " ".join(shown(text).split())
+    """Return a run as JSON."""
+    return to_json(
+        {
+            "suite": run.suite,
+            "collection": run.collection,
+            "total": len(run.answers),
+            "passed": run.passed,
+            "failed": len(run.answers) - run.passed,
+            "accuracy": round(run.share or 0.0, 4),
+            "page_hit_at_1": run.page_hits(1),
+            "page_hit_at_5": run.page_hits(5),
+            "duration_s": round(run.seconds, 3),
+            "tests": [
+                {
+                    "query": answer.query,
+                    "passed": answer.passed,
+                    "expected": answer.expected,
+                    "actual": answer.actual,
+                    "score": round(clamp(answer.score), 6),
+                    "result_count": len(answer.found),
+                    "query_time_ms": round(answer.ms, 2),
+                }
+                for answer in run.answers
+            ],
+        }
+    )
 
 
 def _score(hit: Hit, response: SearchResponse) -> float:
-    """Return a cosine similarity as the contracts have it; a hybrid score, which they do not have, as it is."""
-    return clamped(hit.score) if response.mode == "dense" else round(hit.score, 6)
+    """Return a cosine similarity between 0 and 1, as the contract says; hybrid scores can be higher."""
+    return round(clamp(hit.score) if response.mode == "dense" else hit.score, 6)
 
 
 def _hit_lines(number: int, hit: Hit, response: SearchResponse, *, verbose: bool) -> Iterator[str]:
     chunk = hit.chunk
-    yield f"[{number}] Score: {_score(hit, response):.3f} | Module: {in_line(chunk.module_name)}"
-    yield f"    Title: {in_line(chunk.page_title)}"
-    yield f"    URL: {in_line(chunk.page_url)}"
+    yield f"[{number}] Score: {_score(hit, response):.3f} | Module: {one_line(chunk.module_name)}"
+    yield f"    Title: {one_line(chunk.page_title)}"
+    yield f"    URL: {one_line(chunk.page_url)}"
     if verbose:
         yield from _quoted("    Text: ", chunk.text)
 
 
 def _answer_lines(answer: QueryResult, *, verbose: bool) -> Iterator[str]:
-    yield f'[{"PASS" if answer.passed else "FAIL"}] "{shown(answer.query)}"'
-    expected, actual = in_line(answer.expected), in_line(answer.actual)
-    yield f"       Expected: {expected} | Actual: {actual} | Score: {clamped(answer.score):.3f}"
+    yield f'[{"PASS" if answer.passed else "FAIL"}] "{printable(answer.query)}"'
+    expected, actual = one_line(answer.expected), one_line(answer.actual)
+    yield f"       Expected: {expected} | Actual: {actual} | Score: {clamp(answer.score):.3f}"
     if verbose and answer.response and answer.response.hits:
         chunk = answer.response.hits[0].chunk
         yield f"       Results: {len(answer.found)} | Time: {answer.ms:.1f}ms"
-        yield f"       Title: {in_line(chunk.page_title)}"
-        yield f"       URL: {in_line(chunk.page_url)}"
+        yield f"       Title: {one_line(chunk.page_title)}"
+        yield f"       URL: {one_line(chunk.page_url)}"
         yield from _quoted("       Text: ", chunk.text)
 
 
 def _quoted(label: str, text: str) -> list[str]:
-    """Return a preview in quotes, wrapped under its own beginning."""
-    flat = " ".join(shown(text).split())
+    """Return the beginning of a text in quotes, wrapped and indented below the label."""
+    flat = one_line(text)
     preview = textwrap.shorten(flat, _PREVIEW, placeholder="...") if len(flat) > _PREVIEW else flat
-    if preview == "...":  # one word that is longer than a preview
+    if preview == "...":  # the first word is longer than the preview
         preview = f"{flat[:_PREVIEW]}..."
     return textwrap.wrap(
         f'"{preview}"', _WIDTH, initial_indent=label, subsequent_indent=" " * len(label)

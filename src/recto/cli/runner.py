@@ -1,4 +1,4 @@
-"""Keep a command's report where the service's health view finds it."""
+"""Run a command: connect, report warnings and errors, and return the exit code."""
 
 from __future__ import annotations
 
@@ -9,11 +9,17 @@ from contextlib import suppress
 from contextvars import ContextVar
 from enum import IntEnum
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from recto.errors import ErrorKind, InvalidArgument, RectoError, StorageError
-from recto.settings import load_settings
+from recto.settings import QUERY_COLLECTION, check_collection_name, load_settings
+
+if TYPE_CHECKING:
+    from recto.protocols import Embedder, Store
+    from recto.search.retriever import Retriever
+    from recto.types import SearchResponse
 
 
 class Exit(IntEnum):
@@ -38,82 +44,75 @@ EXIT_CODES = {
     ErrorKind.DAMAGED: Exit.CONNECTION,
 }
 
-INDEX_EXITS = EXIT_CODES | dict.fromkeys(
+INDEX_EXIT_CODES = EXIT_CODES | dict.fromkeys(
     (ErrorKind.STORAGE, ErrorKind.BUSY, ErrorKind.DAMAGED), Exit.ARGUMENT
 )
-"""Where a book is indexed, 3 is the network alone: what a disk or another writer refuses is fatal, 4."""
+"""For commands that index a book: 3 is only the network; errors of the disk or of another writer are 4."""
 
 _INTERRUPTED = 130
-_exits: ContextVar[Mapping[ErrorKind, Exit]] = ContextVar("exits", default=EXIT_CODES)
+_exit_codes: ContextVar[Mapping[ErrorKind, Exit]] = ContextVar("exit_codes", default=EXIT_CODES)
 
 
-def ends_with(exits: Mapping[ErrorKind, Exit]) -> None:
-    """Let the running command end with the exit codes of its own contract."""
-    _exits.set(exits)
+def use_exit_codes(codes: Mapping[ErrorKind, Exit]) -> None:
+    """Use other exit codes for errors of the running command."""
+    _exit_codes.set(codes)
 
 
-def run(command: click.Command, arguments: Sequence[str] | None, name: str) -> int:  # noqa: PLR0911 - a table of endings
-    """Run a command and return its exit code; no exception gets past here."""
-    sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115, PTH123 - closed by whoever started us
-    sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115, PTH123
-    for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):
-            stream.reconfigure(
-                errors="replace"
-            )  # a terminal that lacks a character shows another, not an error
-    _exits.set(EXIT_CODES)
+def connect(
+    collection: str | None, changed: Mapping[str, str] | None = None, *, single_query: bool = False
+) -> Retriever:
+    """Open the configured collection; `changed` settings override the environment.
+
+    The first run of all indexes the sample book.
+    """
+    if collection is not None:
+        check_collection_name(collection, "--collection")
+    from recto.api import open_retriever
+
+    return open_retriever(
+        load_settings({**os.environ, **changed} if changed else None),
+        QUERY_COLLECTION,
+        notify,
+        collection=collection,
+        single_query=single_query,
+        close_at_exit=True,
+    )
+
+
+def close_later(*parts: Embedder | Store) -> None:
+    """Close embedders and stores at the end of the command."""
+    for part in parts:
+        click.get_current_context().call_on_close(part.close)
+
+
+def print_results(response: SearchResponse, text: str) -> Exit:
+    """Print the warnings and the results of a search, and return its exit code."""
+    for warning in response.warnings:
+        warn(warning)
+    click.echo(text)
+    return Exit.OK if response.hits else Exit.NO_RESULTS
+
+
+def save_report(write: Callable[[Path], None]) -> None:
+    """Save a report in RECTO_HOME for the health page; if that fails, only warn."""
     try:
-        code = command.main(args=arguments, prog_name=name, standalone_mode=False)
-        sys.stdout.flush()
-    except RectoError as error:
-        return _fail(str(error), error.hint, _exits.get()[error.kind])
-    except click.exceptions.NoArgsIsHelpError as error:
-        click.echo(error.format_message())
-        return Exit.OK
-    except click.UsageError as error:
-        hint = f"Try `{name} --help`." if error.ctx is None else f"Try `{error.ctx.command_path} --help`."
-        return _fail(str(InvalidArgument(error.format_message().rstrip("."))), hint, Exit.ARGUMENT)
-    except (KeyboardInterrupt, click.Abort):
-        click.echo("Interrupted.", err=True)
-        return _INTERRUPTED
-    except BrokenPipeError:
-        _abandon_output()  # the reader has seen enough, as `head` does
-        return Exit.OK
-    except OSError as error:
-        if error.filename is not None:
-            message = f"Storage error: {error.filename}: {error.strerror}"
-            return _fail(
-                message, "Check its permissions and the space there.", _exits.get()[ErrorKind.STORAGE]
-            )
-        _abandon_output()
-        return _fail(
-            f"Storage error: The output cannot be written: {error.strerror}",
-            "Check where it goes.",
-            Exit.CONNECTION,
-        )
-    except Exception as error:
-        if os.environ.get("RECTO_DEBUG"):
-            raise
-        return _fail(
-            f"Unexpected error: {type(error).__name__}: {error}",
-            "This is a fault of Recto, please report it. RECTO_DEBUG=1 shows where it happened.",
-            _exits.get()[ErrorKind.DAMAGED],
-        )
-    return code if isinstance(code, int) else Exit.OK
+        write(load_settings().home)
+    except StorageError as error:
+        warn(f"The report is not saved for the health page: {error}")
 
 
 def warn(message: str) -> None:
-    """Say something that does not stop the work."""
+    """Print a warning to standard error."""
     click.echo(f"[WARNING] {message}", err=True)
 
 
 def notify(message: str) -> None:
-    """Say what is going on."""
+    """Print a message to standard error."""
     click.echo(message, err=True)
 
 
-def entry(command: click.Command, name: str) -> Callable[[], None]:
-    """Make a program of a command."""
+def make_main(command: click.Command, name: str) -> Callable[[], None]:
+    """Return the main function of a command."""
 
     def main() -> None:
         sys.exit(run(command, None, name))
@@ -121,22 +120,60 @@ def entry(command: click.Command, name: str) -> Callable[[], None]:
     return main
 
 
+def run(command: click.Command, arguments: Sequence[str] | None, name: str) -> int:  # noqa: PLR0911 - a table
+    """Run a command and return its exit code; report every exception."""
+    sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115, PTH123 - closed by the parent process
+    sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115, PTH123
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")  # print `?` for a character that the terminal lacks
+    _exit_codes.set(EXIT_CODES)
+    try:
+        code = command.main(args=arguments, prog_name=name, standalone_mode=False)
+        sys.stdout.flush()
+    except RectoError as error:
+        return _fail(str(error), error.hint, _exit_codes.get()[error.kind])
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message())
+        return Exit.OK
+    except click.UsageError as error:
+        hint = f"Try `{name if error.ctx is None else error.ctx.command_path} --help`."
+        return _fail(str(InvalidArgument(error.format_message().rstrip("."))), hint, Exit.ARGUMENT)
+    except (KeyboardInterrupt, click.Abort):
+        click.echo("Interrupted.", err=True)
+        return _INTERRUPTED
+    except BrokenPipeError:
+        discard_output()  # the reader closed the pipe, as `head` does
+        return Exit.OK
+    except OSError as error:
+        if error.filename is not None:
+            message = f"Storage error: {error.filename}: {error.strerror}"
+            hint = "Check the permissions and the free space."
+            return _fail(message, hint, _exit_codes.get()[ErrorKind.STORAGE])
+        discard_output()
+        message = f"Storage error: The output cannot be written: {error.strerror}"
+        return _fail(message, "Check standard output.", Exit.CONNECTION)
+    except Exception as error:
+        if os.environ.get("RECTO_DEBUG"):
+            raise
+        return _fail(
+            f"Unexpected error: {type(error).__name__}: {error}",
+            "This is a bug in Recto. Please report it. RECTO_DEBUG=1 shows the traceback.",
+            _exit_codes.get()[ErrorKind.DAMAGED],
+        )
+    return code if isinstance(code, int) else Exit.OK
+
+
+def discard_output() -> None:
+    """Discard further output, so that Python does not fail again when it closes the stream."""
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, sys.stdout.fileno())
+    os.close(null)
+
+
 def _fail(message: str, hint: str, code: int) -> int:
-    with suppress(OSError):  # where even that cannot be written, the code still tells
+    with suppress(OSError):  # the exit code is enough if standard error cannot be written
         click.echo(f"[ERROR] {message}", err=True)
         if hint:
             click.echo(f"        {hint}", err=True)
     return code
-
-
-def _abandon_output() -> None:
-    """Let the rest go nowhere; Python would complain once more while it closes the stream."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-def keep(write: Callable[[Path], None]) -> None:
-    """Write into RECTO_HOME; where that cannot be, the report itself is still worth showing."""
-    try:
-        write(load_settings().home)
-    except StorageError as error:
-        warn(f"The report is not kept for the health view: {error}")

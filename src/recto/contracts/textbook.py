@@ -6,7 +6,6 @@ import logging
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from recto._util.numbers import clamp
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
     from recto.search.retriever import Retriever
 
 DEFAULT_COLLECTION = "rag_embedding"
-DEFAULT_TOP_K, LEAST_TOP_K, MOST_TOP_K = 5, 3, 10
+DEFAULT_TOP_K, MIN_TOP_K, MAX_TOP_K = 5, 3, 10
 _MODULE_KEYS = ("module", "modules", "module_name", "module_id", "module_ids")
 _PAGE_KEYS = ("url", "page_url")
 _PROBE = "What is this book about?"
@@ -168,23 +167,15 @@ class TextbookRetriever:
         self.close()
 
     def __enter__(self) -> Self:
-        """Return itself."""
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Close connections and open indexes."""
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     async def __aenter__(self) -> Self:
-        """Return itself."""
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Close connections and open indexes."""
+    async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
     def _retriever(self) -> Retriever:
@@ -236,9 +227,9 @@ def _result(hit: Hit) -> RetrievalResult:
 
 
 def _checked(top_k: int) -> int:
-    if isinstance(top_k, bool) or not isinstance(top_k, int) or not LEAST_TOP_K <= top_k <= MOST_TOP_K:
+    if isinstance(top_k, bool) or not isinstance(top_k, int) or not MIN_TOP_K <= top_k <= MAX_TOP_K:
         raise InvalidArgument(
-            f"top_k must be between {LEAST_TOP_K} and {MOST_TOP_K}", hint=f"The default is {DEFAULT_TOP_K}."
+            f"top_k must be between {MIN_TOP_K} and {MAX_TOP_K}", hint=f"The default is {DEFAULT_TOP_K}."
         )
     return top_k
 

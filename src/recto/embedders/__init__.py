@@ -1,1 +1,32 @@
-"""Embedders: turn text into vectors, locally or with a service."""
+"""Embedders turn text into vectors: local ONNX models, fastembed models, or Cohere."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import hypot, isfinite
+
+from recto.errors import EmbeddingError
+from recto.types import Vector
+
+_UNIT_TOLERANCE = 1e-6  # rounding error of a length in single precision
+
+
+def normalize_vectors(vectors: Sequence[Sequence[float]], count: int, dim: int) -> list[Vector]:
+    """Return the vectors with a length of 1; raise unless there are `count` of `dim` finite numbers."""
+    if len(vectors) != count or any(len(vector) != dim for vector in vectors):
+        dims = sorted({len(vector) for vector in vectors})
+        raise EmbeddingError(
+            f"The embedder returned {len(vectors)} vectors of {dims} numbers, expected {count} of {dim}",
+            hint="The model does not fit its description. Check RECTO_MODEL.",
+        )
+    return [_normalize(vector) for vector in vectors]
+
+
+def _normalize(vector: Sequence[float]) -> Vector:
+    length = hypot(*vector)
+    if not isfinite(length) or length == 0:
+        raise EmbeddingError(
+            "The embedder returned a vector that is zero or not finite",
+            hint="The model is damaged. Check RECTO_MODEL.",
+        )
+    return list(vector) if abs(length - 1) < _UNIT_TOLERANCE else [number / length for number in vector]

@@ -1,4 +1,4 @@
-"""Cohere's embedding service through its official SDK, with our own deadline, retries and checks."""
+"""Embed with Cohere's API through the official SDK, with Recto's own deadlines, retries and checks."""
 
 from __future__ import annotations
 
@@ -12,107 +12,60 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from recto._util.retry import (
+    ClientPerLoop,
     DeadlineExceeded,
     Notify,
-    PerLoop,
-    abounded,
-    aretried,
-    bounded,
+    aretry,
+    awith_timeout,
     redacted,
-    retried,
+    retry,
+    with_timeout,
 )
-from recto.embedders.vectors import checked
+from recto.embedders import normalize_vectors
 from recto.errors import ConfigurationError, EmbeddingError, RectoError, missing_extra
 from recto.protocols import Progress
 from recto.settings import Settings
 from recto.types import CostEstimate, EmbedderFingerprint, Vector
 
+if TYPE_CHECKING:
+    import cohere
+
 _MINUTE = 60.0
-_WORTH_TELLING = 2.0  # seconds
+_NOTIFY_FROM = 2.0  # seconds; shorter waits are not worth a message
+_BATCH = 96  # the most texts that a call may have
+_QUERY_SECONDS = 10.0
+_QUERY_TRIES = 3
+_DOCUMENT_SECONDS = 60.0
+_DOCUMENT_TRIES = 6
+_MAX_BACKOFF = 60.0
+_WORD = re.compile(r"[A-Za-z0-9]+|[^\sA-Za-z0-9]")
+_LATER = "Try again in a moment; https://status.cohere.com shows whether the service has a problem."
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
-    """What a key may do within a minute."""
+class RateLimit:
+    """What a key may send per minute."""
 
     calls: float = math.inf
     inputs: float = math.inf
     tokens: float = math.inf
 
 
-TRIAL = Pace(calls=100, inputs=2000, tokens=100_000)
-PRODUCTION = Pace(calls=2000, inputs=2000)
-PACES = {"trial": TRIAL, "production": PRODUCTION, "off": Pace()}
-
-
-class Pacer:
-    """Waits before a call that would go beyond the pace of the last sixty seconds."""
-
-    def __init__(
-        self,
-        pace: Pace,
-        notify: Notify,
-        clock: Callable[[], float] = time.monotonic,
-        sleep: Callable[[float], None] = time.sleep,
-    ) -> None:
-        self._pace = pace
-        self._notify = notify
-        self._clock = clock
-        self._sleep = sleep
-        self._sent: deque[tuple[float, int, int]] = deque()
-
-    def wait(self, inputs: int, tokens: int) -> None:
-        """Wait until a call with so many inputs and tokens is allowed, and note it."""
-        pause = self._pause(inputs, tokens)
-        if pause >= _WORTH_TELLING:
-            self._notify(f"Keeping to the key's limits per minute: waiting {math.ceil(pause)} s")
-        if pause > 0:
-            self._sleep(pause)
-        self._sent.append((self._clock(), inputs, tokens))
-
-    def _pause(self, inputs: int, tokens: int) -> float:
-        now, pace = self._clock(), self._pace
-        while self._sent and now - self._sent[0][0] >= _MINUTE:
-            self._sent.popleft()
-        calls, all_inputs, all_tokens, pause = (
-            len(self._sent),
-            sum(sent[1] for sent in self._sent),
-            sum(sent[2] for sent in self._sent),
-            0.0,
-        )
-        for when, old_inputs, old_tokens in self._sent:
-            if (
-                calls + 1 <= pace.calls
-                and all_inputs + inputs <= pace.inputs
-                and all_tokens + tokens <= pace.tokens
-            ):
-                break
-            calls, all_inputs, all_tokens = calls - 1, all_inputs - old_inputs, all_tokens - old_tokens
-            pause = when + _MINUTE - now
-        return pause
-
-
-if TYPE_CHECKING:
-    import cohere
-
-DEFAULT_MODEL = "embed-english-v3.0"
-_BATCH = 96
-_QUERY_SECONDS = 10.0
-_QUERY_TRIES = 3
-_DOCUMENT_SECONDS = 60.0
-_DOCUMENT_TRIES = 6
-_LONGEST_WAIT = 60.0
-_WORD = re.compile(r"[A-Za-z0-9]+|[^\sA-Za-z0-9]")
-_LATER = "Try again in a moment; https://status.cohere.com tells whether the service has a problem."
+PACES = {
+    "trial": RateLimit(calls=100, inputs=2000, tokens=100_000),
+    "production": RateLimit(calls=2000, inputs=2000),
+    "off": RateLimit(),
+}
+"""The rate limits by the values of COHERE_PACE."""
 
 
 @dataclass(frozen=True, slots=True)
 class CohereModel:
-    """What must be known of a model beforehand."""
+    """Properties of a model, which the API does not report."""
 
     dim: int
     max_tokens: int
-    dollars: float | None = None  # per million tokens, as listed in 2026; a price may have changed since
+    dollars: float | None = None  # per million tokens, as listed in 2026
 
 
 MODELS = {
@@ -124,6 +77,46 @@ MODELS = {
 }
 
 
+class Throttle:
+    """Delays calls so that no 60 seconds have more than the rate limit allows."""
+
+    def __init__(
+        self,
+        limit: RateLimit,
+        notify: Notify,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._limit = limit
+        self._notify = notify
+        self._clock = clock
+        self._sleep = sleep
+        self._sent: deque[tuple[float, int, int]] = deque()
+
+    def wait(self, inputs: int, tokens: int) -> None:
+        """Wait until a call of this size is allowed, and record it."""
+        pause = self._pause(inputs, tokens)
+        if pause >= _NOTIFY_FROM:
+            self._notify(f"Waiting {math.ceil(pause)} s for the rate limit of the key")
+        if pause > 0:
+            self._sleep(pause)
+        self._sent.append((self._clock(), inputs, tokens))
+
+    def _pause(self, inputs: int, tokens: int) -> float:
+        now, limit, pause = self._clock(), self._limit, 0.0
+        while self._sent and now - self._sent[0][0] >= _MINUTE:
+            self._sent.popleft()
+        calls = len(self._sent) + 1
+        inputs += sum(sent[1] for sent in self._sent)
+        tokens += sum(sent[2] for sent in self._sent)
+        for when, old_inputs, old_tokens in self._sent:
+            if calls <= limit.calls and inputs <= limit.inputs and tokens <= limit.tokens:
+                break
+            calls, inputs, tokens = calls - 1, inputs - old_inputs, tokens - old_tokens
+            pause = when + _MINUTE - now
+        return pause
+
+
 def open_cohere(settings: Settings, notify: Notify) -> CohereEmbedder:
     """Return the Cohere embedder that the settings describe."""
     return CohereEmbedder(
@@ -132,36 +125,36 @@ def open_cohere(settings: Settings, notify: Notify) -> CohereEmbedder:
 
 
 class CohereEmbedder:
-    """Asks the service; a question is asked once and quickly, passages are sent patiently and at the key's pace."""
+    """Embeds with Cohere: queries fail fast, documents keep the rate limit and are retry with backoff."""
 
     def __init__(
         self,
         api_key: str,
         model: str,
         url: str,
-        pace: Pace,
+        limit: RateLimit,
         notify: Notify,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         if model not in MODELS:
             raise ConfigurationError(
-                f"RECTO_MODEL={model} is not a Cohere model that Recto knows",
-                hint=f"Known: {', '.join(MODELS)}.",
+                f"RECTO_MODEL={model} is not a Cohere model that Recto supports",
+                hint=f"Supported: {', '.join(MODELS)}.",
             )
         self._api_key = api_key
         self._model = model
         self._url = url
         self._notify = notify
         self._sleep = sleep
-        self._pacer = Pacer(pace, notify, sleep=sleep)
+        self._throttle = Throttle(limit, notify, sleep=sleep)
         self._client: cohere.ClientV2 | None = None
-        self._async_clients = PerLoop(self._async_client)
+        self._async_clients = ClientPerLoop(self._async_client)
         self._connecting = threading.Lock()
 
     def estimate(self, texts: int, tokens: int) -> CostEstimate:
-        """Say what embedding so many passages will take."""
-        calls = math.ceil(texts / _BATCH)
-        minutes = max(calls / TRIAL.calls, texts / TRIAL.inputs, tokens / TRIAL.tokens)
+        """Estimate calls, minutes with a trial key, and cost."""
+        calls, trial = math.ceil(texts / _BATCH), PACES["trial"]
+        minutes = max(calls / trial.calls, texts / trial.inputs, tokens / trial.tokens)
         price = MODELS[self._model].dollars
         return CostEstimate(
             calls, round(minutes, 2), None if price is None else round(price * tokens / 1e6, 6)
@@ -169,17 +162,17 @@ class CohereEmbedder:
 
     @property
     def fingerprint(self) -> EmbedderFingerprint:
-        """What identifies the vectors; Cohere's models have no revisions."""
+        """The name of the model; Cohere's models have no revisions."""
         return EmbedderFingerprint(f"cohere/{self._model}", "1", self.dim, variant="float")
 
     @property
     def dim(self) -> int:
-        """How many numbers a vector has."""
+        """The dimension of the vectors."""
         return MODELS[self._model].dim
 
     @property
     def max_tokens(self) -> int:
-        """The longest text that the model reads whole."""
+        """The number of tokens that the model can read."""
         return MODELS[self._model].max_tokens
 
     @property
@@ -195,97 +188,97 @@ class CohereEmbedder:
             return self._client
 
     def warm_up(self) -> None:
-        """Load the SDK."""
+        """Import the SDK."""
         _ = self.client
 
     def close(self) -> None:
-        """Let go of the connections."""
+        """Close the connections."""
         with self._connecting:
             if self._client is not None:
                 self._client.__exit__(None, None, None)  # type: ignore[no-untyped-call]
                 self._client = None
 
     async def aclose(self) -> None:
-        """Let go of the running event loop's connections."""
+        """Close the connections of the running event loop."""
         client = self._async_clients.pop()
         if client is not None:
             await client.__aexit__(None, None, None)  # type: ignore[no-untyped-call]
 
     def count_tokens(self, text: str) -> int:
-        """Estimate the tokens of a text from above: the service's tokenizer cannot be had without a network."""
+        """Return an upper bound of a text's tokens: Cohere's tokenizer cannot be used offline."""
         return 2 + sum(
             (len(piece) + 3) // 4 if piece.isascii() else len(piece.encode()) for piece in _WORD.findall(text)
         )
 
     def embed_query(self, text: str) -> Vector:
-        """Embed one question."""
+        """Embed one query."""
         return self.embed_queries([text])[0]
 
     def embed_queries(self, texts: Sequence[str]) -> list[Vector]:
-        """Embed several questions; a failure is told at once, only a short wait that the service asks for is granted."""
+        """Embed several queries; retry only if the service asks for a wait that fits into the deadline."""
         deadline = time.monotonic() + _QUERY_SECONDS
-        wait_for = _until(deadline)
         vectors: list[Vector] = []
         for batch in _batches(texts):
-            vectors += retried(
-                lambda batch=batch: self._ask(batch, "search_query", "END", deadline),  # type: ignore[misc]
-                wait_for,
+            vectors += retry(
+                lambda batch=batch: self._embed(batch, "search_query", "END", deadline),  # type: ignore[misc]
+                _retry_within(deadline),
                 self._sleep,
             )
         return vectors
 
     async def aembed_queries(self, texts: Sequence[str]) -> list[Vector]:
-        """Embed several questions without holding up the event loop; see `embed_queries`."""
+        """Embed several queries without blocking the event loop; see `embed_queries`."""
         deadline = time.monotonic() + _QUERY_SECONDS
-        wait_for = _until(deadline)
         vectors: list[Vector] = []
         for batch in _batches(texts):
-            vectors += await aretried(lambda batch=batch: self._aask(batch, deadline), wait_for)  # type: ignore[misc]
+            vectors += await aretry(
+                lambda batch=batch: self._aembed(batch, deadline),  # type: ignore[misc]
+                _retry_within(deadline),
+            )
         return vectors
 
     def embed_documents(self, texts: Sequence[str], progress: Progress | None = None) -> list[Vector]:
-        """Embed passages at the key's pace; passing troubles are waited for."""
+        """Embed chunks within the rate limit; retry transient errors."""
         vectors: list[Vector] = []
         for batch in _batches(texts):
             tokens = sum(self.count_tokens(text) for text in batch)
 
             def send(batch: Sequence[str] = batch, tokens: int = tokens) -> list[Vector]:
-                self._pacer.wait(len(batch), tokens)
-                return self._ask(batch, "search_document", "NONE", time.monotonic() + _DOCUMENT_SECONDS)
+                self._throttle.wait(len(batch), tokens)
+                return self._embed(batch, "search_document", "NONE", time.monotonic() + _DOCUMENT_SECONDS)
 
-            vectors += retried(send, self._patience, self._sleep)
+            vectors += retry(send, self._backoff, self._sleep)
             if progress:
                 progress(len(vectors), len(texts))
         return vectors
 
-    def _patience(self, failures: int, error: Exception) -> float | None:
-        if not isinstance(error, _Passing) or failures >= _DOCUMENT_TRIES:
+    def _backoff(self, failures: int, error: Exception) -> float | None:
+        if not isinstance(error, TransientEmbeddingError) or failures >= _DOCUMENT_TRIES:
             return None
-        pause = min(
-            _LONGEST_WAIT, error.retry_after if error.retry_after is not None else 2.0 ** (failures - 1)
-        )
+        pause = error.retry_after if error.retry_after is not None else 2.0 ** (failures - 1)
+        pause = min(_MAX_BACKOFF, pause)
         self._notify(f"{error.message}: waiting {pause:.0f} s (try {failures + 1} of {_DOCUMENT_TRIES})")
         return pause
 
-    def _ask(self, texts: Sequence[str], input_type: str, truncate: str, deadline: float) -> list[Vector]:
+    def _embed(self, texts: Sequence[str], input_type: str, truncate: str, deadline: float) -> list[Vector]:
         remaining = deadline - time.monotonic()
         client = self.client
         try:
-            answer = bounded(
+            answer = with_timeout(
                 lambda: client.embed(**self._request(texts, input_type, truncate, remaining)), remaining
             )
-        except Exception as error:  # noqa: BLE001 - every failure of the SDK becomes one of ours
-            raise self._translated(error) from None  # the SDK's own text has all headers in it
+        except Exception as error:  # noqa: BLE001 - every error of the SDK is translated
+            raise self._translated(error) from None  # the SDK's message contains all headers
         return self._vectors(answer, len(texts))
 
-    async def _aask(self, texts: Sequence[str], deadline: float) -> list[Vector]:
+    async def _aembed(self, texts: Sequence[str], deadline: float) -> list[Vector]:
         remaining = deadline - time.monotonic()
         client = self._async_clients.get()
         try:
-            answer = await abounded(
+            answer = await awith_timeout(
                 client.embed(**self._request(texts, "search_query", "END", remaining)), remaining
             )
-        except Exception as error:  # noqa: BLE001 - every failure of the SDK becomes one of ours
+        except Exception as error:  # noqa: BLE001 - every error of the SDK is translated
             raise self._translated(error) from None
         return self._vectors(answer, len(texts))
 
@@ -302,26 +295,26 @@ class CohereEmbedder:
         }
 
     def _async_client(self) -> cohere.AsyncClientV2:
-        self.warm_up()  # says which extra is missing
+        self.warm_up()  # names the missing extra
         from cohere import AsyncClientV2
 
         return AsyncClientV2(self._api_key, base_url=self._url or None, max_retries=0)
 
     def _vectors(self, answer: Any, count: int) -> list[Vector]:
-        """Check everything that came back: the SDK checks nothing."""
+        """Return the vectors of a response, which the SDK does not check."""
         found = getattr(getattr(answer, "embeddings", None), "float_", None)
         if not isinstance(found, list) or not all(isinstance(row, list) for row in found):
-            raise _Passing("Cohere's answer has no vectors in it", hint=_LATER)
+            raise TransientEmbeddingError("Cohere's response has no vectors", hint=_LATER)
         try:
-            return checked(found, count, self.dim)
+            return normalize_vectors(found, count, self.dim)
         except (ValueError, TypeError) as error:
-            raise _Passing("Cohere's answer has no usable vectors in it", hint=_LATER) from error
+            raise TransientEmbeddingError("Cohere's response has no usable vectors", hint=_LATER) from error
 
     def _translated(self, error: Exception) -> RectoError:  # noqa: PLR0911 - a table
-        """Return our error for the SDK's; its text never contains more than the service's own message."""
+        """Return Recto's error for one of the SDK, with the service's own message but no request data."""
         status = getattr(error, "status_code", None)
         if isinstance(error, DeadlineExceeded) or "Timeout" in type(error).__name__:
-            return _Passing("Cohere did not answer in time", hint=_LATER)
+            return TransientEmbeddingError("Cohere did not answer in time", hint=_LATER)
         if status in (401, 403, 498):
             return ConfigurationError(
                 "Cohere refuses the key in COHERE_API_KEY",
@@ -329,43 +322,44 @@ class CohereEmbedder:
             )
         if status == 429:
             pause = _retry_after(getattr(error, "headers", None))
-            hint = (
-                f"Try again in {pause:.0f} s."
-                if pause is not None
-                else "Try again in a minute, or use a production key."
+            when = "in a minute, or use a production key" if pause is None else f"in {pause:.0f} s"
+            return TransientEmbeddingError(
+                "Cohere's rate limit is reached", hint=f"Try again {when}.", retry_after=pause
             )
-            return _Passing("Cohere's rate limit is reached", hint=hint, retry_after=pause)
         if isinstance(status, int) and 400 <= status < 500:
             message = redacted(_message(getattr(error, "body", None)), self._api_key)
             return EmbeddingError(
                 f"Cohere refuses the request ({status}): {message}", hint="Check RECTO_MODEL and the texts."
             )
         if isinstance(status, int) and status >= 500:
-            return _Passing(f"Cohere is not available ({status})", hint=_LATER)
+            return TransientEmbeddingError(f"Cohere is not available ({status})", hint=_LATER)
         if isinstance(status, int):
-            return _Passing(
-                "Cohere's answer cannot be understood",
-                hint="Check COHERE_API_URL; a proxy may be in the way.",
+            return TransientEmbeddingError(
+                "Cohere's response cannot be parsed",
+                hint="Check COHERE_API_URL; a proxy may have replaced the response.",
             )
         where = self._url or "https://api.cohere.com"
-        return _Passing(f"Cannot connect to Cohere at {where}", hint="Check the network, then try again.")
+        return TransientEmbeddingError(
+            f"Cannot connect to Cohere at {where}", hint="Check the network, then try again."
+        )
 
 
-class _Passing(EmbeddingError):
-    """A trouble that may be gone at the next try; `retry_after` is what the service asked for."""
+class TransientEmbeddingError(EmbeddingError):
+    """An error that a retry may solve; `retry_after` is the wait that the service asked for, in seconds."""
 
     def __init__(self, message: str, *, hint: str = "", retry_after: float | None = None) -> None:
         super().__init__(message, hint=hint)
         self.retry_after = retry_after
 
 
-def _until(deadline: float) -> Callable[[int, Exception], float | None]:
-    """Grant a question the waits that the service asks for, as long as they fit."""
+def _retry_within(deadline: float) -> Callable[[int, Exception], float | None]:
+    """Return a retry policy that waits as long as the service asks for, if the deadline allows it."""
 
     def wait_for(failures: int, error: Exception) -> float | None:
-        pause = getattr(error, "retry_after", None)
-        granted = pause is not None and failures < _QUERY_TRIES and time.monotonic() + pause < deadline
-        return pause if granted else None
+        pause: float | None = getattr(error, "retry_after", None)
+        if pause is None or failures >= _QUERY_TRIES or time.monotonic() + pause >= deadline:
+            return None
+        return pause
 
     return wait_for
 

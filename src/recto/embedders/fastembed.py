@@ -1,4 +1,4 @@
-"""Any model that `fastembed` knows, for where there is a network (an extra)."""
+"""Embed with a model that fastembed downloads from a hub (extra `fastembed`)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import threading
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from recto.embedders.vectors import checked
+from recto.embedders import normalize_vectors
 from recto.errors import ConfigurationError, EmbeddingError, missing_extra
 from recto.protocols import Progress
 from recto.types import EmbedderFingerprint, Vector
@@ -18,8 +18,8 @@ _BATCH = 32
 _DEFAULT_MAX_TOKENS = 512
 
 
-class HubEmbedder:
-    """Runs a fastembed model; the model is fetched by fastembed, once."""
+class FastembedEmbedder:
+    """Runs a fastembed model, which fastembed downloads once."""
 
     def __init__(self, name: str, threads: int, **options: Any) -> None:
         self._name = name
@@ -31,51 +31,50 @@ class HubEmbedder:
 
     @property
     def fingerprint(self) -> EmbedderFingerprint:
-        """What identifies the vectors; hub models are told apart by name alone."""
+        """The name of the model; fastembed has no revisions."""
         return EmbedderFingerprint(self._name, "fastembed", self._dim, variant="fastembed")
 
     @property
     def dim(self) -> int:
-        """How many numbers a vector has."""
+        """The dimension of the vectors."""
         return self._dim
 
     @property
     def max_tokens(self) -> int:
-        """The longest text that the model reads whole."""
+        """The number of tokens that the model can read."""
         truncation = self._tokenizer().truncation
         return int(truncation["max_length"]) if truncation else _DEFAULT_MAX_TOKENS
 
     def warm_up(self) -> None:
-        """Fetch and load the model."""
+        """Download and load the model."""
         self._loaded()
 
     def close(self) -> None:
-        """Nothing is held that others could want."""
+        """Do nothing: the model holds no connections."""
 
     def count_tokens(self, text: str) -> int:
-        """Count the tokens of a text, those beyond the model's limit included."""
+        """Count the tokens of a text, including those beyond the model's limit."""
         encoding = self._tokenizer().encode(text)
         return len(encoding.ids) + sum(len(rest.ids) - 2 for rest in encoding.overflowing)
 
     def embed_query(self, text: str) -> Vector:
-        """Embed one question."""
+        """Embed one query."""
         return self.embed_queries([text])[0]
 
     def embed_queries(self, texts: Sequence[str]) -> list[Vector]:
-        """Embed several questions."""
+        """Embed several queries."""
         return self._collect(self._loaded().query_embed(list(texts)), len(texts), None)
 
     def embed_documents(self, texts: Sequence[str], progress: Progress | None = None) -> list[Vector]:
-        """Embed passages."""
+        """Embed chunks."""
         too_long = next((text for text in texts if self.count_tokens(text) > self.max_tokens), None)
         if too_long is not None:
             raise EmbeddingError(
-                f"A passage is longer than the {self.max_tokens} tokens that the model reads: {too_long[:60]!r} …",
-                hint="Split the passage; the chunker does so by itself.",
+                f"A text is longer than the {self.max_tokens} tokens of the model: {too_long[:60]!r} …",
+                hint="Split the text. `recto index` does this automatically.",
             )
-        return self._collect(
-            self._loaded().passage_embed(list(texts), batch_size=_BATCH), len(texts), progress
-        )
+        stream = self._loaded().passage_embed(list(texts), batch_size=_BATCH)
+        return self._collect(stream, len(texts), progress)
 
     def _collect(self, stream: Iterable[Any], count: int, progress: Progress | None) -> list[Vector]:
         rows = []
@@ -84,9 +83,9 @@ class HubEmbedder:
                 rows.append(row)
                 if progress and (len(rows) % _BATCH == 0 or len(rows) == count):
                     progress(len(rows), count)
-        except Exception as error:  # fastembed raises what lies below it
+        except Exception as error:  # fastembed has no error types of its own
             raise EmbeddingError(f"The embedding model {self._name} failed: {error}") from error
-        return checked(rows, count, self._dim) if count else []
+        return normalize_vectors(rows, count, self._dim) if count else []
 
     def _tokenizer(self) -> Any:
         model: Any = self._loaded().model
@@ -99,12 +98,10 @@ class HubEmbedder:
 
                 try:
                     self._model = TextEmbedding(self._name, threads=self._threads, **self._options)
-                except (
-                    Exception
-                ) as error:  # no network, no such model, no space: fastembed has no error types
+                except Exception as error:  # no network, no such model, a full disk
                     raise EmbeddingError(
                         f"The embedding model {self._name} cannot be loaded: {error}",
-                        hint="fastembed fetches it from a hub at first use; without a network, unset RECTO_MODEL for the built-in model.",
+                        hint="The first use needs a network. Unset RECTO_MODEL for the built-in model.",
                     ) from error
             return self._model
 
@@ -118,6 +115,6 @@ def _known_dim(name: str) -> int:
         if str(model["model"]).lower() == name.lower():
             return int(model["dim"])
     raise ConfigurationError(
-        f"RECTO_MODEL={name} is neither the built-in model, nor a directory, nor a model that fastembed knows",
-        hint="fastembed.TextEmbedding.list_supported_models() lists those.",
+        f"RECTO_MODEL={name} is not the built-in model, a directory, or a model that fastembed supports",
+        hint="fastembed.TextEmbedding.list_supported_models() lists the supported models.",
     )

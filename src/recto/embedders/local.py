@@ -1,17 +1,31 @@
-"""Choose the local model that the settings name: the built-in one, a directory, or one that fastembed knows."""
+"""Open a local model: the built-in one, a directory with an ONNX model, or one that fastembed supports."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+from recto._util.files import checked_sha256
+from recto.embedders.onnx import LocalEmbedder, RunModel, Sessions, new_session, new_tokenizer
 from recto.errors import ConfigurationError
 from recto.protocols import Embedder
 from recto.settings import BUILT_IN_MODEL, Settings
+from recto.types import EmbedderFingerprint
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+_MODEL_FILES = ("model.onnx", "onnx/model.onnx")
+_LAYOUT = (
+    "The directory needs model.onnx (or onnx/model.onnx), tokenizer.json and config.json, "
+    "as sentence-transformers exports them."
+)
 
 
 def open_local(settings: Settings, _: Callable[[str], None]) -> Embedder:
-    """Return the embedder of a local model. The model is loaded when it is first used."""
+    """Return the embedder of a local model, which is loaded on first use."""
     if settings.model in (BUILT_IN_MODEL, f"ibm-granite/{BUILT_IN_MODEL}"):
         from recto.embedders.granite.embedder import granite_embedder
 
@@ -21,17 +35,108 @@ def open_local(settings: Settings, _: Callable[[str], None]) -> Embedder:
     if settings.precision == "int8":
         raise ConfigurationError(
             f"RECTO_PRECISION=int8 is for the built-in model, not for {settings.model}",
-            hint="Unset one of the two.",
+            hint="Unset RECTO_PRECISION or RECTO_MODEL.",
         )
     directory = Path(settings.model).expanduser()
     if directory.is_dir():
-        from recto.embedders.directory import directory_embedder
-
         return directory_embedder(directory, settings.home, settings.threads)
     if settings.model.startswith((".", "~", "/")) or directory.is_absolute():
         raise ConfigurationError(
             f"RECTO_MODEL: there is no directory {settings.model}", hint="Unset it for the built-in model."
         )
-    from recto.embedders.fastembed import HubEmbedder
+    from recto.embedders.fastembed import FastembedEmbedder
 
-    return HubEmbedder(settings.model, settings.threads)
+    return FastembedEmbedder(settings.model, settings.threads)
+
+
+def directory_embedder(directory: Path, home: Path, threads: int) -> LocalEmbedder:
+    """Return the embedder of the ONNX model in a directory; its fingerprint is the hash of the model file."""
+    model = _find_model(directory)
+    config = _read_json(directory / "config.json")
+    dim = config.get("hidden_size")
+    if not isinstance(dim, int) or dim < 1:
+        raise ConfigurationError(f"{directory / 'config.json'} has no hidden_size", hint=_LAYOUT)
+    revision = checked_sha256(model, home / "cache" / f"model-{directory.name}.json")
+    pooling = _pooling(directory)
+    fingerprint = EmbedderFingerprint(directory.name, revision, dim, variant=f"onnx-{pooling}")
+
+    def open_tokenizer() -> Tokenizer:
+        try:
+            description = (directory / "tokenizer.json").read_bytes()
+        except OSError as error:
+            raise ConfigurationError(f"{directory} has no readable tokenizer.json", hint=_LAYOUT) from error
+        return new_tokenizer(description)
+
+    pad_token = config.get("pad_token_id")
+    padding = pad_token if isinstance(pad_token, int) else 0
+    sessions = Sessions(lambda threads: _open(model, threads, pooling, padding), threads)
+    return LocalEmbedder(fingerprint, _max_tokens(directory, config), open_tokenizer, sessions, threads)
+
+
+def _open(model: Path, threads: int, pooling: str, padding: int) -> RunModel:
+    session = new_session(model, threads)
+    wanted = {entry.name for entry in session.get_inputs()}
+
+    def run(rows: Sequence[Sequence[int]]) -> Any:
+        ids, mask = _padded(rows, padding)
+        inputs = {"input_ids": ids, "attention_mask": mask, "token_type_ids": ids * 0}
+        output = session.run(None, {name: value for name, value in inputs.items() if name in wanted})[0]
+        return _pool(output, mask, pooling).tolist()
+
+    return run
+
+
+def _padded(rows: Sequence[Sequence[int]], padding: int) -> tuple[Any, Any]:
+    """Return the token ids, padded to the longest row, and the attention mask."""
+    import numpy as np
+
+    longest = max(len(row) for row in rows)
+    ids = np.full((len(rows), longest), padding, np.int64)
+    mask = np.zeros((len(rows), longest), np.int64)
+    for index, row in enumerate(rows):
+        ids[index, : len(row)] = row
+        mask[index, : len(row)] = 1
+    return ids, mask
+
+
+def _find_model(directory: Path) -> Path:
+    for name in _MODEL_FILES:
+        if (directory / name).is_file():
+            return directory / name
+    raise ConfigurationError(f"RECTO_MODEL: there is no ONNX model in {directory}", hint=_LAYOUT)
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        data = json.loads(path.read_text("utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        raise ConfigurationError(f"{path} cannot be read: {error}", hint=_LAYOUT) from error
+    return data if isinstance(data, dict) else {}
+
+
+def _pooling(directory: Path) -> str:
+    config = _read_json(directory / "1_Pooling" / "config.json")
+    return "cls" if config.get("pooling_mode_cls_token") else "mean"
+
+
+def _max_tokens(directory: Path, config: dict[str, Any]) -> int:
+    stated = _read_json(directory / "sentence_bert_config.json").get("max_seq_length")
+    if isinstance(stated, int):
+        return stated
+    positions = config.get("max_position_embeddings")
+    if not isinstance(positions, int):
+        return 512
+    # RoBERTa counts positions from its padding token on, so two of them are never used.
+    return positions - 2 if str(config.get("model_type", "")) in {"roberta", "xlm-roberta"} else positions
+
+
+def _pool(output: Any, mask: Any, pooling: str) -> Any:
+    """Pool the token vectors of each text, unless the model has done so already."""
+    if output.ndim == 2:
+        return output
+    if pooling == "cls":
+        return output[:, 0]
+    weights = mask[:, :, None].astype(output.dtype)
+    return (output * weights).sum(axis=1) / weights.sum(axis=1)

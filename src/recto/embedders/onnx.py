@@ -1,4 +1,4 @@
-"""Embed on this machine: one class for every ONNX model, whatever way its weights arrive."""
+"""Run an embedding model in this process with onnxruntime."""
 
 from __future__ import annotations
 
@@ -12,20 +12,85 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from recto.embedders.vectors import checked
+from recto.embedders import normalize_vectors
 from recto.errors import ConfigurationError, EmbeddingError, RectoError
 from recto.protocols import Progress
 from recto.types import EmbedderFingerprint, Vector
 
+if TYPE_CHECKING:
+    from onnxruntime import InferenceSession
+    from tokenizers import Tokenizer
+
+RunModel = Callable[[Sequence[Sequence[int]]], Sequence[Sequence[float]]]
+"""Computes one vector for each row of token ids."""
+
+WEIGHTS_FOLDER = "session.model_external_initializers_file_folder_path"
+"""The session option that names the directory of a graph's weights."""
+
 _CPU_INFO = Path("/proc/cpuinfo")
-_DOT_PRODUCT = frozenset({"asimddp", "avx512_vnni", "avx_vnni"})  # processors with AMX have avx512_vnni too
+_DOT_PRODUCT = frozenset({"asimddp", "avx512_vnni", "avx_vnni"})  # processors with AMX have avx512_vnni, too
+_BATCH_TOKENS = 512  # padded tokens per call: larger batches need more memory and are not faster
+_DOCUMENTS = 0  # the key of the session for documents; other keys are numbers of threads
+
+Job = TypeVar("Job")
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """The weights of a graph that does not contain them: a directory with a weight file, or arrays."""
+
+    folder: Path | None = None
+    arrays: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Sessions:
+    """One model, opened once for each way of running it, on first use.
+
+    A single query uses all threads. For many texts, each thread runs its own batch: no layer is split between
+    threads, so the throughput is higher.
+    """
+
+    def __init__(
+        self,
+        open: Callable[[int], RunModel],
+        threads: int,
+        open_for_documents: Callable[[], RunModel] | None = None,
+    ) -> None:
+        self._open = open
+        self._threads = threads
+        self._open_for_documents = open_for_documents
+        self._opened: dict[int, RunModel] = {}
+        self._opening = threading.Lock()
+
+    def single(self) -> RunModel:
+        """Return the model for one text at a time."""
+        return self._cached(self._threads, lambda: self._open(self._threads))
+
+    def parallel(self) -> RunModel:
+        """Return the model for several batches in parallel."""
+        return self._cached(1, lambda: self._open(1))
+
+    def documents(self) -> RunModel:
+        """Return the model for chunks, in parallel batches."""
+        return (
+            self._cached(_DOCUMENTS, self._open_for_documents)
+            if self._open_for_documents
+            else self.parallel()
+        )
+
+    def _cached(self, key: int, open: Callable[[], RunModel]) -> RunModel:
+        with self._opening:
+            if key not in self._opened:
+                self._opened[key] = open()
+            return self._opened[key]
 
 
 @cache
 def has_int8_dot_product() -> bool:
-    """Return whether the processor has dot products of int8: `asimddp` on ARM, VNNI on x86-64.
+    """Return whether the processor has int8 dot products: `asimddp` on ARM, VNNI on x86-64.
 
-    Linux lists them, and every Mac with an Apple processor has them. Windows does not tell: there the answer is no.
+    Every Apple processor has them, Linux lists them, and on Windows they cannot be detected.
     """
     if sys.platform == "darwin":
         return os.uname().machine == "arm64"
@@ -33,7 +98,7 @@ def has_int8_dot_product() -> bool:
 
 
 def _linux_features(cpu_info: Path) -> list[str]:
-    """Read the features of the first processor only: listing all of them takes long on large machines."""
+    """Return the features of the first processor only: reading all of them is slow on large machines."""
     with suppress(OSError), cpu_info.open(encoding="ascii", errors="replace") as file:
         for line in file:
             if line.startswith(("flags", "Features")):
@@ -41,113 +106,23 @@ def _linux_features(cpu_info: Path) -> list[str]:
     return []
 
 
-Job = TypeVar("Job")
-Result = TypeVar("Result")
-
-
-def side_by_side(
-    jobs: Sequence[Job], work: Callable[[Job], Result], workers: int, done: Callable[[Job, Result], None]
-) -> None:
-    """Work on jobs in their order, several at a time, and hand over each result in the caller's thread.
-
-    The first failure is raised, and so is an interruption: jobs that were not begun are dropped, those under way are waited for.
-    """
-    if min(workers, len(jobs)) <= 1:
-        for job in jobs:
-            done(job, work(job))
-        return
-    from concurrent.futures import ThreadPoolExecutor, as_completed
-
-    pool = ThreadPoolExecutor(min(workers, len(jobs)), "recto-embedder")
-    try:
-        waiting = {pool.submit(work, job): job for job in jobs}
-        for finished in as_completed(waiting):
-            done(waiting[finished], finished.result())
-    finally:
-        pool.shutdown(cancel_futures=True)
-
-
-if TYPE_CHECKING:
-    from onnxruntime import InferenceSession
-    from tokenizers import Tokenizer
-
-Run = Callable[[Sequence[Sequence[int]]], Sequence[Sequence[float]]]
-"""From the tokens of texts to one vector per text."""
-
-
-WEIGHTS_FOLDER = "session.model_external_initializers_file_folder_path"
-
-_PASSAGES = 0  # no number of threads, under which the other ways are kept
-
-
-@dataclass(frozen=True, slots=True)
-class Weights:
-    """Weights that are not in a graph: in a file that the graph names, or in memory."""
-
-    folder: Path | None = None
-    arrays: Mapping[str, Any] = field(default_factory=dict)
-
-
-class Sessions:
-    """One model, opened when it is first used and again if it is used the other way.
-
-    A single text is computed by all threads together. Of many texts each thread computes its own: nothing has to be divided and
-    waited for in every layer, so more is done in the same time. Passages may have a way of their own.
-    """
-
-    def __init__(
-        self, open: Callable[[int], Run], threads: int, open_for_passages: Callable[[], Run] | None = None
-    ) -> None:
-        self._open = open
-        self._threads = threads
-        self._open_for_passages = open_for_passages
-        self._opened: dict[int, Run] = {}
-        self._opening = threading.Lock()
-
-    def alone(self) -> Run:
-        """Return how a single text is computed."""
-        return self._for(self._threads)
-
-    def with_collection(self) -> Run:
-        """Return how texts are computed in several threads at once."""
-        return self._for(1)
-
-    def passages(self) -> Run:
-        """Return how passages are computed in several threads at once."""
-        return (
-            self._kept(_PASSAGES, self._open_for_passages)
-            if self._open_for_passages
-            else self.with_collection()
-        )
-
-    def _for(self, threads: int) -> Run:
-        return self._kept(threads, lambda: self._open(threads))
-
-    def _kept(self, key: int, open: Callable[[], Run]) -> Run:
-        with self._opening:
-            if key not in self._opened:
-                self._opened[key] = open()
-            return self._opened[key]
-
-
 def session_settings() -> dict[str, str]:
-    """Return the settings of every session.
+    """Return the options that every session needs.
 
-    On x86-64 without VNNI, sums of int8 products overflow unless onnxruntime makes the weights unsigned. The
-    option that asks for it works on processors with VNNI and AMX too, and makes int8 as slow as fp32 there
-    (decision 8).
+    On x86-64 without VNNI, sums of int8 products overflow unless onnxruntime makes the weights unsigned. On
+    other processors this option would make int8 as slow as fp32 (decision 8).
     """
     return {} if has_int8_dot_product() else {"session.x64quantprecision": "1"}
 
 
 def new_session(model: bytes | Path, threads: int, weights: Weights | None = None) -> InferenceSession:
-    """Open a graph; weights in a file are mapped, not read, and shared by all who map it."""
+    """Open a graph; weights in a file are memory-mapped."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
-    options.log_severity_level = 4  # failures are raised; its own log would reach the user's terminal
+    options.log_severity_level = 4  # failures are raised; onnxruntime would also print them to the terminal
     for name, value in session_settings().items():
         options.add_session_config_entry(name, value)
     values = []
@@ -159,14 +134,14 @@ def new_session(model: bytes | Path, threads: int, weights: Weights | None = Non
     graph = model if isinstance(model, bytes) else str(model)
     try:
         return onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
-    except Exception as error:  # onnxruntime raises many types, none of them documented
+    except Exception as error:  # onnxruntime's error types are undocumented
         raise cannot_open(error) from error
     finally:
-        values.clear()  # the session has copied them; until then they must live
+        values.clear()  # the session copies them, so they had to exist until now
 
 
 def cannot_open(error: Exception) -> ConfigurationError:
-    """Say that a graph was refused."""
+    """Return the error for a graph that onnxruntime rejects."""
     return ConfigurationError(
         f"The embedding model cannot be opened: {error}",
         hint="Check RECTO_MODEL, or unset it for the built-in model.",
@@ -174,12 +149,12 @@ def cannot_open(error: Exception) -> ConfigurationError:
 
 
 def new_tokenizer(description: bytes) -> Tokenizer:
-    """Read a tokenizer.json and switch off what would pad or cut in silence."""
+    """Load a tokenizer.json, without padding and truncation."""
     from tokenizers import Tokenizer
 
     try:
         tokenizer = Tokenizer.from_buffer(description)
-    except Exception as error:  # the library's errors are bare
+    except Exception as error:  # the library raises plain `Exception`s
         raise ConfigurationError(
             f"The model's tokenizer cannot be read: {error}",
             hint="It must be a tokenizer.json of the `tokenizers` library.",
@@ -189,16 +164,8 @@ def new_tokenizer(description: bytes) -> Tokenizer:
     return tokenizer
 
 
-if TYPE_CHECKING:
-    from tokenizers import Tokenizer
-
-_BATCH_TOKENS = (
-    512  # padded tokens in one call of the model: larger batches use more memory and are not faster
-)
-
-
 class LocalEmbedder:
-    """Runs a model in this process; each part of it is loaded once, when it is first needed."""
+    """Runs a model in this process; tokenizer and model are loaded on first use."""
 
     def __init__(
         self,
@@ -207,68 +174,70 @@ class LocalEmbedder:
         open_tokenizer: Callable[[], Tokenizer],
         sessions: Sessions,
         threads: int = 1,
-        plain: Callable[[str], list[int] | None] | None = None,
+        fast_tokenize: Callable[[str], list[int] | None] | None = None,
     ) -> None:
-        """Take a tokenizer (no padding, no truncation), the model, and a way to tokenise plain questions before the tokenizer is there."""
+        """Take a tokenizer without padding and truncation.
+
+        `fast_tokenize` tokenizes queries while the tokenizer is not loaded; it returns None for text that it
+        does not support.
+        """
         self._fingerprint = fingerprint
         self._max_tokens = max_tokens
         self._open_tokenizer = open_tokenizer
         self._sessions = sessions
         self._threads = threads
-        self._plain = plain
+        self._fast_tokenize = fast_tokenize
         self._tokenizer: Tokenizer | None = None
         self._loading = threading.Lock()
 
     @property
     def fingerprint(self) -> EmbedderFingerprint:
-        """What identifies the vectors."""
+        """The model, its revision and its variant."""
         return self._fingerprint
 
     @property
     def dim(self) -> int:
-        """How many numbers a vector has."""
+        """The dimension of the vectors."""
         return self._fingerprint.dim
 
     @property
     def max_tokens(self) -> int:
-        """The longest text that the model reads whole."""
+        """The number of tokens that the model can read."""
         return self._max_tokens
 
     def warm_up(self) -> None:
-        """Load what a question needs."""
-        self._question_tokens([""])
-        self._sessions.alone()
+        """Load what a query needs."""
+        self._query_tokens([""])
+        self._sessions.single()
 
     def close(self) -> None:
-        """Nothing is held that others could want."""
+        """Do nothing: the model holds no connections."""
 
     def count_tokens(self, text: str) -> int:
-        """Count the tokens of a text, special ones included."""
+        """Count the tokens of a text, including special tokens."""
         return len(self._loaded().encode(text))
 
     def embed_query(self, text: str) -> Vector:
-        """Embed one question."""
+        """Embed one query."""
         return self.embed_queries([text])[0]
 
     def embed_queries(self, texts: Sequence[str]) -> list[Vector]:
-        """Embed several questions; what is beyond the model's limit is not read."""
-        rows = [self._cut(row) for row in self._question_tokens(texts)]
-        return (
-            self._run(self._sessions.alone(), rows)
-            if len(rows) == 1
-            else self._embed(rows, self._sessions.with_collection, None)
-        )
+        """Embed several queries; tokens beyond the model's limit are ignored."""
+        rows = [self._truncated(row) for row in self._query_tokens(texts)]
+        if len(rows) == 1:
+            return self._run(self._sessions.single(), rows)
+        return self._embed(rows, self._sessions.parallel, None)
 
     def embed_documents(self, texts: Sequence[str], progress: Progress | None = None) -> list[Vector]:
-        """Embed passages in batches of similar length."""
+        """Embed chunks, in batches of similar length."""
         rows = self._tokens(texts)
         for text, row in zip(texts, rows, strict=True):
             if len(row) > self._max_tokens:
                 raise EmbeddingError(
-                    f"A passage has {len(row)} tokens, the model reads {self._max_tokens}: {text[:60]!r} …",
-                    hint="Split the passage; the chunker does so by itself.",
+                    f"A text has {len(row)} tokens, the model reads {self._max_tokens}: {text[:60]!r} …",
+                    hint="Split the text. `recto index` does this automatically.",
                 )
-        return self._embed(rows, self._sessions.passages, progress)
+        return self._embed(rows, self._sessions.documents, progress)
 
     def _loaded(self) -> Tokenizer:
         if self._tokenizer is None:
@@ -277,9 +246,9 @@ class LocalEmbedder:
                     self._tokenizer = self._open_tokenizer()
         return self._tokenizer
 
-    def _question_tokens(self, texts: Sequence[str]) -> list[list[int]]:
-        if self._tokenizer is None and self._plain is not None:
-            rows = [row for row in map(self._plain, texts) if row is not None]
+    def _query_tokens(self, texts: Sequence[str]) -> list[list[int]]:
+        if self._tokenizer is None and self._fast_tokenize is not None:
+            rows = [row for row in map(self._fast_tokenize, texts) if row is not None]
             if len(rows) == len(texts):
                 return rows
         return self._tokens(texts)
@@ -288,23 +257,23 @@ class LocalEmbedder:
         tokenizer = self._loaded()
         try:
             return [encoding.ids for encoding in tokenizer.encode_batch_fast(list(texts))]
-        except Exception as error:  # the tokenizer's own errors are bare
-            raise EmbeddingError(f"The text cannot be read by the model's tokenizer: {error}") from error
+        except Exception as error:  # the library raises plain `Exception`s
+            raise EmbeddingError(f"The model's tokenizer cannot read the text: {error}") from error
 
-    def _cut(self, row: list[int]) -> list[int]:
-        """Keep the beginning and the closing mark, which models expect at the end."""
+    def _truncated(self, row: list[int]) -> list[int]:
+        """Cut a row to the model's limit, but keep the end token."""
         return row if len(row) <= self._max_tokens else [*row[: self._max_tokens - 1], row[-1]]
 
     def _embed(
-        self, rows: list[list[int]], way: Callable[[], Run], progress: Progress | None
+        self, rows: list[list[int]], open: Callable[[], RunModel], progress: Progress | None
     ) -> list[Vector]:
         if not rows:
             return []
         vectors: list[Vector] = [[]] * len(rows)
-        run = way()
+        run = open()
         done = 0
 
-        def keep(batch: list[int], found: list[Vector]) -> None:
+        def collect(batch: list[int], found: list[Vector]) -> None:
             nonlocal done
             for index, vector in zip(batch, found, strict=True):
                 vectors[index] = vector
@@ -313,27 +282,50 @@ class LocalEmbedder:
                 progress(done, len(rows))
 
         batches = _batches([len(row) for row in rows])
-        side_by_side(
-            batches, lambda batch: self._run(run, [rows[index] for index in batch]), self._threads, keep
+        run_parallel(
+            batches, lambda batch: self._run(run, [rows[index] for index in batch]), self._threads, collect
         )
         return vectors
 
-    def _run(self, run: Run, rows: list[list[int]]) -> list[Vector]:
+    def _run(self, run: RunModel, rows: list[list[int]]) -> list[Vector]:
         try:
             vectors = run(rows)
         except RectoError:
             raise
-        except Exception as error:  # onnxruntime raises many types, none of them documented
+        except Exception as error:  # onnxruntime's error types are undocumented
             raise EmbeddingError(
                 f"The embedding model failed: {error}", hint="Run `recto index --sample` to test it."
             ) from error
-        return checked(vectors, len(rows), self.dim)
+        return normalize_vectors(vectors, len(rows), self.dim)
+
+
+def run_parallel(
+    jobs: Sequence[Job], work: Callable[[Job], Result], workers: int, done: Callable[[Job, Result], None]
+) -> None:
+    """Run jobs in parallel, and call `done` with each result in the caller's thread.
+
+    On the first failure or an interruption, jobs that have not started are dropped and running ones are
+    waited for.
+    """
+    if min(workers, len(jobs)) <= 1:
+        for job in jobs:
+            done(job, work(job))
+        return
+    from concurrent.futures import ThreadPoolExecutor, as_completed
+
+    pool = ThreadPoolExecutor(min(workers, len(jobs)), "recto-embedder")
+    try:
+        futures = {pool.submit(work, job): job for job in jobs}
+        for future in as_completed(futures):
+            done(futures[future], future.result())
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
 def _batches(lengths: list[int]) -> list[list[int]]:
-    """Group positions by similar length, so that little padding is computed.
+    """Group the indexes of texts of similar length, to save padding.
 
-    The longest come first: memory peaks at once, and at the end no worker waits long for another.
+    The longest come first: the memory peak comes at once, and at the end no worker waits long for another.
     """
     batches: list[list[int]] = []
     longest = 0

@@ -14,8 +14,7 @@ from itertools import pairwise
 from typing import Any
 from urllib.parse import unquote
 
-from recto._util.names import filter_keys, nearest, page_key
-from recto._util.text import with_anchor, without_space
+from recto._util.text import filter_keys, nearest, page_key, with_anchor, without_space
 from recto.evaluation.measures import Judged
 from recto.evaluation.suites import Expectation, Suite
 from recto.protocols import Index

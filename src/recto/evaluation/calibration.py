@@ -19,8 +19,7 @@ from typing import TypeVar
 from recto._util.numbers import percentile
 from recto.errors import CollectionEmpty, EmbeddingError
 from recto.protocols import Embedder, Index
-from recto.search.lexical import analyze_query
-from recto.search.lexicon import read_lexicon
+from recto.search.lexical import analyze_query, read_lexicon
 from recto.search.query import MAX_QUERY
 from recto.search.response import answerable
 from recto.types import Calibration, Chunk, Vector

@@ -8,18 +8,16 @@ from enum import StrEnum
 from itertools import pairwise
 from time import perf_counter
 
-from recto._util.names import filter_keys, nearest, page_key
-from recto._util.text import with_anchor
+from recto._util.text import filter_keys, nearest, page_key, with_anchor
 from recto.errors import InvalidArgument
 from recto.evaluation.binding import passage_target
 from recto.evaluation.calibration import cosine
 from recto.protocols import Embedder, Index
-from recto.search.fusion import rank
-from recto.search.lexical import LexicalQuery, QueryWord
-from recto.search.lexicon import analyzed_text
+from recto.search.display import matched_query_words, words_to_match
+from recto.search.lexical import LexicalQuery, QueryWord, analyzed_text
 from recto.search.query import DEFAULT_TOP_K, MAX_TOP_K, check_query, check_search
+from recto.search.response import rank
 from recto.search.retriever import Retriever
-from recto.search.snippets import found_words, words_to_match
 from recto.types import NO_FILTERS, Chunk, Filters, Hit, IndexQuery, Mode, Vector
 
 _NEAR_MISSES = 5
@@ -168,7 +166,7 @@ def explain(
     vector = retriever.embedder.embed_query(lexical.text if lexical and response.mode == "hybrid" else text)
     expected = _Search(retriever.embedder, index, vector, lexical, explanation).expected(expect, passage)
     if expected.hit is not None:
-        expected = replace(expected, words=found_words(analyzed_text(expected.hit.chunk), words))
+        expected = replace(expected, words=matched_query_words(analyzed_text(expected.hit.chunk), words))
     timings = timings | {"find the expected page": (perf_counter() - searched) * 1e3}
     return replace(explanation, expected=expected, timings_ms=timings)
 
@@ -176,7 +174,7 @@ def explain(
 def _ranked(hits: Sequence[Hit], words: Sequence[QueryWord]) -> tuple[Ranked, ...]:
     leads = [hit.score - lower.score for hit, lower in pairwise(hits)]
     return tuple(
-        Ranked(place, hit, lead, found_words(analyzed_text(hit.chunk), words))
+        Ranked(place, hit, lead, matched_query_words(analyzed_text(hit.chunk), words))
         for place, (hit, lead) in enumerate(zip(hits, (*leads, None), strict=False), 1)
     )
 

@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from recto._util.names import nearest
+from recto._util.text import nearest
 from recto.errors import InvalidArgument
 
 if TYPE_CHECKING:

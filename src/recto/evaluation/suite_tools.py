@@ -10,8 +10,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from recto._util.names import page_key
-from recto._util.text import with_anchor
+from recto._util.text import page_key, with_anchor
 from recto.evaluation.binding import bind
 from recto.evaluation.calibration import FENCE
 from recto.evaluation.suites import Expectation, Suite, survey

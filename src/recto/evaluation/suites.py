@@ -14,8 +14,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from recto._util.names import nearest, page_key
-from recto._util.text import encodable, with_anchor
+from recto._util.text import encodable, nearest, page_key, with_anchor
 from recto.errors import InvalidArgument, InvalidQuery
 from recto.search.query import check_query
 from recto.types import HEADING_SEPARATOR, NO_FILTERS, Filters
@@ -284,9 +283,13 @@ def documented_suite() -> Suite:
     return _parse_suite(suite_file(parse_json(text, "documented.json"), "documented.json"))
 
 
-def load_suite(path: Path) -> Suite:
+def load_suite(path: str | Path) -> Suite:
     """Read a suite's file; an error names the position in the file."""
-    return _parse_suite(read_suite_file(path))
+    if not isinstance(path, str | Path):
+        raise InvalidArgument(
+            f"A suite is a file or a Suite, not {type(path).__name__}", hint='Such as "questions.json".'
+        )
+    return _parse_suite(read_suite_file(Path(path)))
 
 
 def load_strict_suite(path: Path) -> Suite:

@@ -12,14 +12,15 @@ from recto.book.chunking import DEFAULT_SIZE, ChunkSize
 from recto.errors import InvalidArgument, RectoError
 from recto.indexing.journal import Journal
 from recto.indexing.planner import IndexSnapshot, Plan, PlannedChunk, Planner, Spool, current_state
-from recto.protocols import Build, Embedder, Index, Source, Store
+from recto.protocols import Build, Embedder, Index, Rollback, Source, Store
 from recto.search.analyzer import ANALYZER
-from recto.search.lexicon import LexiconBuilder
+from recto.search.lexical import LexiconBuilder
+from recto.settings import DEFAULT_COLLECTIONS, SAMPLE_COLLECTION
 from recto.types import Calibration, Fingerprint, IndexInfo, Vector
 
 _BATCH = 96  # texts per embedding call and journal entry; the most that Cohere accepts
-_WRITTEN = 256  # chunks per write if nothing has to be embedded
-_FEW_NEW = 0.1  # share of new chunks up to which the noise floor is assumed to stay the same
+_WRITE_BATCH = 256  # chunks per write if nothing has to be embedded
+_FEW_NEW = 0.1  # up to this share of new chunks, the noise floor is not measured again
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +34,7 @@ class IndexProgress:
     tokens: int = 0
 
 
-Watcher = Callable[[IndexProgress], None]
+ProgressCallback = Callable[[IndexProgress], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +63,17 @@ class IndexJob:
     calibrate: Calibrate | None = None
 
 
+def is_first_run(collection: str, store: Store) -> bool:
+    """Return whether to index the sample book: a private store is empty, and a default name is asked for."""
+    return (
+        isinstance(store, Rollback)
+        and collection in DEFAULT_COLLECTIONS
+        and not set(store.collections()) - {SAMPLE_COLLECTION}
+    )
+
+
 def plan_book(
-    job: IndexJob, store: Store, collection: str, *, journal: Path, progress: Watcher | None = None
+    job: IndexJob, store: Store, collection: str, *, journal: Path, progress: ProgressCallback | None = None
 ) -> Plan:
     """Return what indexing a book would do; write nothing."""
     known = _journal(journal, collection, job.embedder)
@@ -78,7 +88,7 @@ def index_book(
     collection: str,
     *,
     journal: Path,
-    progress: Watcher | None = None,
+    progress: ProgressCallback | None = None,
     wait: Callable[[str], None] | None = None,
 ) -> IndexReport:
     """Index a book into a collection; embed only text that is new to it.
@@ -133,8 +143,8 @@ def _calibrated(report: IndexReport, job: IndexJob, store: Store, before: Calibr
         calibration = calibrate(job.embedder, index)
         store.save_calibration(index.info, calibration)
     except RectoError as error:
-        later = f"`recto calibrate --collection {report.info.collection}` does it later."
-        note = f"The level of noise was not measured ({error.message}); {later}"
+        command = f"recto calibrate --collection {report.info.collection}"
+        note = f"The noise floor was not measured ({error.message}). Run `{command}`."
         return replace(report, notes=(*report.notes, note))
     return replace(report, info=replace(report.info, calibration=calibration))
 
@@ -150,7 +160,7 @@ def _planner(
     previous: IndexSnapshot | None,
     journal: Journal,
     spool: Spool | None,
-    progress: Watcher | None,
+    progress: ProgressCallback | None,
 ) -> Planner:
     def notify(pages: int, chunks: int) -> None:
         if progress:
@@ -208,10 +218,10 @@ def _carry_over(spool: Spool, previous: IndexSnapshot, journal: Journal) -> None
         moved.clear()
 
     for entry in spool:
-        name = entry.passage.chunk.content_hash
+        name = entry.input.chunk.content_hash
         if not entry.unchanged and name not in journal and (id := previous.id_of(name)) is not None:
             moved[name] = id
-            if len(moved) >= _WRITTEN:
+            if len(moved) >= _WRITE_BATCH:
                 flush()
     if moved:
         flush()
@@ -228,7 +238,7 @@ class _IndexWriter:
         journal: Journal,
         previous: IndexSnapshot | None,
         plan: Plan,
-        progress: Watcher | None,
+        progress: ProgressCallback | None,
     ) -> None:
         self._build = build
         self._embedder = embedder
@@ -252,20 +262,20 @@ class _IndexWriter:
     def _keep(self, entries: Sequence[PlannedChunk]) -> None:
         if self._previous is None:
             raise RuntimeError("an unchanged chunk needs a previous index")
-        chunks = [entry.passage.chunk for entry in entries]
+        chunks = [entry.input.chunk for entry in entries]
         self._build.keep(chunks, self._previous.index, self._lexicon.vectors(chunks))
 
     def _add(self, entries: Sequence[PlannedChunk]) -> None:
-        self._write(entries, self._journal.vectors([entry.passage.chunk.content_hash for entry in entries]))
+        self._write(entries, self._journal.vectors([entry.input.chunk.content_hash for entry in entries]))
 
     def _write(self, entries: Sequence[PlannedChunk], vectors: Mapping[str, Vector]) -> None:
-        chunks = [entry.passage.chunk for entry in entries]
+        chunks = [entry.input.chunk for entry in entries]
         self._build.add(
             chunks, [vectors[chunk.content_hash] for chunk in chunks], self._lexicon.vectors(chunks)
         )
 
     def _embed(self, entries: Sequence[PlannedChunk]) -> None:
-        texts = {entry.passage.chunk.content_hash: entry.passage.embedded for entry in entries}
+        texts = {entry.input.chunk.content_hash: entry.input.embedded for entry in entries}
         tokens, done, written = sum(entry.tokens for entry in entries), self._tokens, self._done
 
         def share(now: int, total: int) -> None:
@@ -289,10 +299,10 @@ class _IndexWriter:
 
 def _grouped(spool: Spool, journal: Journal) -> Iterator[tuple[list[PlannedChunk], str]]:
     """Yield batches of chunks that need the same step."""
-    sizes = {"unchanged": _WRITTEN, "known": _WRITTEN, "new": _BATCH}
+    sizes = {"unchanged": _WRITE_BATCH, "known": _WRITE_BATCH, "new": _BATCH}
     groups: dict[str, list[PlannedChunk]] = {step: [] for step in sizes}
     for entry in spool:
-        known = entry.passage.chunk.content_hash in journal
+        known = entry.input.chunk.content_hash in journal
         step = "unchanged" if entry.unchanged else "known" if known else "new"
         groups[step].append(entry)
         if len(groups[step]) >= sizes[step]:

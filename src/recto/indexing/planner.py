@@ -9,16 +9,15 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import astuple, dataclass, replace
 from enum import StrEnum
-from types import TracebackType
 from typing import Self
 
-from recto._util.names import filter_keys, nearest
+from recto._util.text import filter_keys, nearest
 from recto.book.chunking import ChunkSize, EmbeddingInput, chunk_page
-from recto.book.parsing.formats import read
+from recto.book.parsing.formats import read, reader_version
 from recto.errors import CollectionMissing, IndexDamaged, InvalidArgument, RectoError
 from recto.indexing.journal import Journal
 from recto.protocols import Embedder, Index, Source, Store
-from recto.stores.payload import from_payload, to_payload
+from recto.stores.points import from_payload, to_payload
 from recto.types import Chunk, Failure, Page
 
 
@@ -122,7 +121,7 @@ _IN_MEMORY = 4 << 20  # bytes
 class PlannedChunk:
     """A chunk of the new index; it is `unchanged` if the current index has the very same one."""
 
-    passage: EmbeddingInput
+    input: EmbeddingInput
     unchanged: bool
     tokens: int = 0
 
@@ -136,17 +135,14 @@ class Spool:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Drop everything."""
+    def __exit__(self, *_: object) -> None:
         self._file.close()
 
     def append(self, entry: PlannedChunk) -> None:
         """Add a chunk."""
-        chunk = entry.passage.chunk
+        chunk = entry.input.chunk
         json.dump(
-            (chunk.id, to_payload(chunk), entry.passage.embedded, entry.unchanged, entry.tokens), self._file
+            (chunk.id, to_payload(chunk), entry.input.embedded, entry.unchanged, entry.tokens), self._file
         )
         self._file.write("\n")
 
@@ -199,7 +195,7 @@ class Plan:
 
 
 class Planner:
-    """Reads a book once, compares it with the current index, and sets its passages aside."""
+    """Reads a book once, compares it with the current index, and spools the chunks of the new one."""
 
     def __init__(
         self,
@@ -232,7 +228,7 @@ class Planner:
         self._chunks = self._unchanged = self._reused = self._tokens = 0
 
     def plan(self) -> Plan:
-        """Read everything."""
+        """Read the book and return the plan."""
         for page in self._source.pages():
             if self._modules and self._modules.isdisjoint(page.module_keys):
                 self._other_modules.add(page.module)
@@ -266,32 +262,26 @@ class Planner:
             return
         embedder = self._embedder
         try:
-            passages = chunk_page(
+            inputs = chunk_page(
                 page, read(page), self._source.book, embedder.count_tokens, embedder.max_tokens, self._size
             )
         except RectoError:
             raise
-        except Exception as error:  # noqa: BLE001 - one page that nobody could foresee does not cost the book
+        except Exception as error:  # noqa: BLE001 - one broken page must not stop the run
             self._failed.append(Failure(page.path, f"it cannot be read ({type(error).__name__}: {error})"))
             return
-        if not passages:
+        if not inputs:
             self._notes.append(f"{page.path} has no text.")
-        chunks = (
-            replace(passage.chunk, revision=revision, module_title=page.module_title) for passage in passages
-        )
-        unchanged = [
-            self._add(EmbeddingInput(chunk, passage.embedded))
-            for chunk, passage in zip(chunks, passages, strict=True)
-        ]
+        unchanged = []
+        for one in inputs:
+            chunk = replace(one.chunk, revision=revision, module_title=page.module_title)
+            unchanged.append(self._add(EmbeddingInput(chunk, one.embedded)))
         state = PageState.NEW
         if before is not None:
-            state = (
-                PageState.UNCHANGED
-                if all(unchanged) and before.chunks == len(unchanged)
-                else PageState.CHANGED
-            )
+            same = all(unchanged) and before.chunks == len(unchanged)
+            state = PageState.UNCHANGED if same else PageState.CHANGED
         self._pages.append(
-            PagePlan(page.path, page.url, page.module, len(passages), state, page.module_title, page.position)
+            PagePlan(page.path, page.url, page.module, len(inputs), state, page.module_title, page.position)
         )
 
     def _revision(self, page: Page) -> str:
@@ -302,19 +292,22 @@ class Planner:
             str(self._size),
             self._embedder.max_tokens,
         )
+        if version := reader_version(page.format):  # a new version of a plugin may read the page differently
+            everything += (version,)
         return hashlib.sha256(repr(everything).encode()).hexdigest()[:32]
 
-    def _add(self, passage: EmbeddingInput) -> bool:
-        chunk = passage.chunk
+    def _add(self, input: EmbeddingInput) -> bool:
+        """Spool a chunk; return whether the current index has it already."""
+        chunk = input.chunk
         unchanged = self._previous is not None and self._previous.has(chunk)
         tokens = 0
         if unchanged or self._is_known(chunk.content_hash):
             self._reused += 1
         elif (key := bytes.fromhex(chunk.content_hash)) not in self._wanted:
             self._wanted.add(key)
-            tokens = self._embedder.count_tokens(passage.embedded)
+            tokens = self._embedder.count_tokens(input.embedded)
             self._tokens += tokens
-        self._spool_chunk(PlannedChunk(passage, unchanged, tokens))
+        self._spool_chunk(PlannedChunk(input, unchanged, tokens))
         return unchanged
 
     def _is_known(self, content_hash: str) -> bool:
@@ -323,9 +316,9 @@ class Planner:
         )
 
     def _spool_chunk(self, entry: PlannedChunk) -> None:
-        chunk = entry.passage.chunk
+        chunk = entry.input.chunk
         digest = hashlib.sha256(f"{chunk.id} {chunk.content_hash}".encode()).digest()
-        self._content ^= int.from_bytes(digest)  # the order in which chunks come does not count
+        self._content ^= int.from_bytes(digest)  # independent of the order of the chunks
         self._chunks += 1
         self._unchanged += entry.unchanged
         if self._spool is not None:

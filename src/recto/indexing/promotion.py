@@ -9,9 +9,8 @@ from itertools import islice
 from recto.errors import ConfigurationError, IndexDamaged
 from recto.protocols import Index, Store
 from recto.search.analyzer import ANALYZER
-from recto.search.fusion import rank
-from recto.search.lexical import analyze_query
-from recto.search.lexicon import LexiconBuilder, read_lexicon
+from recto.search.lexical import LexiconBuilder, analyze_query, read_lexicon
+from recto.search.response import rank
 from recto.types import MODES, Chunk, Hit, IndexInfo, IndexQuery, Mode, Vector
 
 _BATCH = 256
@@ -72,7 +71,7 @@ def _compare(source: Index, copy: Index, samples: Sequence[tuple[Chunk, Vector]]
             difference = differs(one, other)
             if difference and mode == "dense":
                 raise IndexDamaged(
-                    f"The copy answers differently: {difference}", hint="Run `recto promote` again."
+                    f"The copy returns other results: {difference}", hint="Run `recto promote` again."
                 )
             if difference:
                 shards = "as they do in a collection of several shards"
@@ -107,14 +106,14 @@ def differs(left: list[Hit], right: list[Hit]) -> str:
     """Describe how two results differ; order within a tie and the fifth digit of scores do not count."""
     if len(left) != len(right):
         return f"{len(left)} results against {len(right)}"
-    for place, (one, other) in enumerate(zip(left, right, strict=True), 1):
+    for number, (one, other) in enumerate(zip(left, right, strict=True), 1):
         if abs(one.score - other.score) > SCORE_TOLERANCE:
-            return f"rank {place}: score {one.score:.5f} against {other.score:.5f}"
+            return f"rank {number}: score {one.score:.5f} against {other.score:.5f}"
         tied = {hit.chunk.id for hit in right if abs(hit.score - one.score) <= SCORE_TOLERANCE}
         at_the_end = abs(one.score - left[-1].score) <= SCORE_TOLERANCE  # a tie may extend beyond the top k
         if one.chunk.id not in tied and not at_the_end:
             pages = [f"{hit.chunk.page_url} ({hit.chunk.chunk_index})" for hit in (one, other)]
-            return f"rank {place}: {' against '.join(pages)}"
+            return f"rank {number}: {' against '.join(pages)}"
     return ""
 
 

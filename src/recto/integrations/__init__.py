@@ -1,10 +1,88 @@
-"""Adapters for LangChain, LlamaIndex and Haystack; each is an extra."""
+"""Adapters for LangChain, LlamaIndex and Haystack, each an extra, and the code that they share."""
 
 from __future__ import annotations
 
+import logging
+import threading
+from asyncio import to_thread
+from collections.abc import Sequence
+from typing import Any
+
+from recto import api
 from recto.errors import install_command
+from recto.search.display import hit_to_dict, pick
+from recto.search.retriever import Retriever
+from recto.types import Filters, Hit, Mode, SearchResponse
+
+ModuleFilter = str | Sequence[str] | None
+"""One module, any of several, or all."""
+
+_LOG = logging.getLogger("recto")
+_FIELDS = (
+    *("url", "page_url", "anchor", "title", "section", "module", "module_title", "headings"),
+    *("score", "dense", "lexical", "above_noise"),
+    *("chunk_index", "total_chunks", "source", "start_line", "end_line", "book", "version", "locale"),
+)
 
 
-def absent(framework: str, extra: str) -> ImportError:
+class CollectionClient:
+    """Searches a collection with a given retriever, or connects to it by name on first use.
+
+    You can copy and pickle it: a copy has only the name, and connects again.
+    """
+
+    def __init__(self, collection: str | None = None, retriever: Retriever | None = None) -> None:
+        self.collection = retriever.collection if retriever else collection
+        self._retriever = retriever
+        self._connecting = threading.Lock()
+
+    def __reduce__(self) -> tuple[type[CollectionClient], tuple[str | None]]:
+        """Pickle only the name."""
+        return CollectionClient, (self.collection,)
+
+    def retriever(self) -> Retriever:
+        """Return the retriever; connect on first use."""
+        with self._connecting:
+            if self._retriever is None:
+                self._retriever = api.connect(self.collection)
+            return self._retriever
+
+    def search(
+        self, query: str, top_k: int, module: ModuleFilter, url: str | None, mode: Mode = "hybrid"
+    ) -> SearchResponse:
+        """Search; log the reason if there are no hits, because frameworks have no field for it."""
+        return _logged(self.retriever().search(query, top_k, _filters(module, url), mode=mode))
+
+    async def asearch(
+        self, query: str, top_k: int, module: ModuleFilter, url: str | None, mode: Mode = "hybrid"
+    ) -> SearchResponse:
+        """Search without blocking the event loop."""
+        retriever = self._retriever
+        if retriever is None:
+            retriever = await to_thread(self.retriever)
+        return _logged(await retriever.asearch(query, top_k, _filters(module, url), mode=mode))
+
+
+def metadata(hit: Hit, response: SearchResponse) -> dict[str, Any]:
+    """Return everything that a citation needs, as plain JSON values; `url` opens the section."""
+    return pick(hit_to_dict(hit, response), _FIELDS) | {
+        "chunk_id": hit.chunk.id,
+        "mode": response.mode,
+        "answerable": response.answerable,
+        "collection": response.collection,
+    }
+
+
+def not_installed(framework: str, extra: str) -> ImportError:
     """Return the error for a framework that is not installed."""
     return ImportError(f"{framework} is not installed. Install it with: {install_command(extra)}")
+
+
+def _filters(module: ModuleFilter, url: str | None) -> Filters:
+    return Filters((module,) if isinstance(module, str) else tuple(module or ()), url)
+
+
+def _logged(response: SearchResponse) -> SearchResponse:
+    if not response.hits:
+        _LOG.warning("%s", response.message)
+    return response

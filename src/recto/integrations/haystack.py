@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from recto.integrations import absent
-from recto.integrations.common import Book, metadata
+from recto.integrations import CollectionClient, metadata, not_installed
 from recto.search.query import DEFAULT_TOP_K
 from recto.search.retriever import Retriever
 from recto.types import Mode, SearchResponse
@@ -14,12 +13,12 @@ from recto.types import Mode, SearchResponse
 try:
     from haystack import Document, component, default_from_dict, default_to_dict
 except ModuleNotFoundError as error:
-    raise absent("Haystack", "haystack") from error
+    raise not_installed("Haystack", "haystack") from error
 
 
 @component
-class RectoRetriever:
-    """Retrieves chunks of a book; a serialized component has only the name, and connects when loaded."""
+class RectoHaystackRetriever:
+    """Retrieves chunks of a book; when serialized, it keeps the name of the collection and its options."""
 
     def __init__(
         self,
@@ -31,7 +30,7 @@ class RectoRetriever:
         *,
         retriever: Retriever | None = None,
     ) -> None:
-        self._book = Book(collection, retriever)
+        self._client = CollectionClient(collection, retriever)
         self._settings: dict[str, Any] = {
             "top_k": top_k,
             "module": module if isinstance(module, str) else list(module),
@@ -41,7 +40,7 @@ class RectoRetriever:
 
     def warm_up(self) -> None:
         """Open the index and load the model."""
-        self._book.connected().warm_up()
+        self._client.retriever().warm_up()
 
     @component.output_types(documents=list[Document])
     def run(
@@ -54,7 +53,7 @@ class RectoRetriever:
     ) -> dict[str, Any]:
         """Return the chunks that answer a query, best first; arguments override the configured values."""
         return _documents(
-            self._book.search(query, **self._search(top_k=top_k, module=module, url=url, mode=mode))
+            self._client.search(query, **self._search(top_k=top_k, module=module, url=url, mode=mode))
         )
 
     @component.output_types(documents=list[Document])
@@ -68,15 +67,15 @@ class RectoRetriever:
     ) -> dict[str, Any]:
         """Run without blocking the event loop."""
         return _documents(
-            await self._book.asearch(query, **self._search(top_k=top_k, module=module, url=url, mode=mode))
+            await self._client.asearch(query, **self._search(top_k=top_k, module=module, url=url, mode=mode))
         )
 
     def to_dict(self) -> dict[str, Any]:
         """Serialize the component."""
-        return dict(default_to_dict(self, collection=self._book.collection, **self._settings))
+        return dict(default_to_dict(self, collection=self._client.collection, **self._settings))
 
     @classmethod
-    def from_dict(cls, data: dict[str, Any]) -> RectoRetriever:
+    def from_dict(cls, data: dict[str, Any]) -> RectoHaystackRetriever:
         """Deserialize the component."""
         return default_from_dict(cls, data)
 

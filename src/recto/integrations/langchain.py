@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from recto.integrations import absent
-from recto.integrations.common import Book, ModuleFilter, metadata
+from recto.integrations import CollectionClient, ModuleFilter, metadata, not_installed
 from recto.search.query import DEFAULT_TOP_K
 from recto.types import Mode, SearchResponse
 
@@ -14,11 +13,11 @@ try:
     from langchain_core.retrievers import BaseRetriever
     from pydantic import ConfigDict, Field, PrivateAttr
 except ModuleNotFoundError as error:
-    raise absent("LangChain", "langchain") from error
+    raise not_installed("LangChain", "langchain") from error
 
 
-class RectoRetriever(BaseRetriever):
-    """Retrieves chunks of a book; `invoke` takes `k`, `module`, `url` and `mode`, too."""
+class RectoLangChainRetriever(BaseRetriever):
+    """Retrieves chunks of a book; `invoke` also takes `k`, `module`, `url` and `mode`."""
 
     # Unknown fields are errors: a misspelt `collection` would search another book.
     model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
@@ -29,19 +28,19 @@ class RectoRetriever(BaseRetriever):
     module: str | tuple[str, ...] = ()
     url: str | None = None
     mode: Mode = "hybrid"
-    _book: Book = PrivateAttr()
+    _client: CollectionClient = PrivateAttr()
 
     def model_post_init(self, context: Any) -> None:
-        """Keep the retriever, or the name to connect to later."""
+        """Prepare the connection, which is opened on first use."""
         super().model_post_init(context)
-        self._book = Book(self.collection, self.retriever)
+        self._client = CollectionClient(self.collection, self.retriever)
 
     def __getstate__(self) -> dict[Any, Any]:
         """Pickle the collection's name instead of open connections."""
         state: dict[Any, Any] = super().__getstate__()
         return {
             **state,
-            "__dict__": {**state["__dict__"], "retriever": None, "collection": self._book.collection},
+            "__dict__": {**state["__dict__"], "retriever": None, "collection": self._client.collection},
         }
 
     def _get_relevant_documents(
@@ -51,7 +50,7 @@ class RectoRetriever(BaseRetriever):
         run_manager: Any = None,  # noqa: ARG002 - LangChain passes it
         **options: Any,
     ) -> list[Document]:
-        return _documents(self._book.search(query, **self._search(**options)))
+        return _documents(self._client.search(query, **self._search(**options)))
 
     async def _aget_relevant_documents(
         self,
@@ -60,7 +59,7 @@ class RectoRetriever(BaseRetriever):
         run_manager: Any = None,  # noqa: ARG002 - LangChain passes it
         **options: Any,
     ) -> list[Document]:
-        return _documents(await self._book.asearch(query, **self._search(**options)))
+        return _documents(await self._client.asearch(query, **self._search(**options)))
 
     def _search(
         self,

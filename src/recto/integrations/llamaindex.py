@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from recto.integrations import absent
-from recto.integrations.common import Book, metadata
+from recto.integrations import CollectionClient, metadata, not_installed
 from recto.search.query import DEFAULT_TOP_K
 from recto.search.retriever import Retriever
 from recto.types import Mode, SearchResponse
@@ -15,12 +14,12 @@ try:
     from llama_index.core.base.base_retriever import BaseRetriever
     from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 except ModuleNotFoundError as error:
-    raise absent("LlamaIndex", "llamaindex") from error
+    raise not_installed("LlamaIndex", "llamaindex") from error
 
 _LLM_FIELDS = ("title", "module", "headings", "url")
 
 
-class RectoRetriever(BaseRetriever):
+class RectoLlamaIndexRetriever(BaseRetriever):
     """Retrieves chunks of a book."""
 
     def __init__(
@@ -35,7 +34,7 @@ class RectoRetriever(BaseRetriever):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self._book = Book(collection, retriever)
+        self._client = CollectionClient(collection, retriever)
         self._search: dict[str, Any] = {
             "top_k": similarity_top_k,
             "module": module,
@@ -44,10 +43,10 @@ class RectoRetriever(BaseRetriever):
         }
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        return _nodes(self._book.search(query_bundle.query_str, **self._search))
+        return _nodes(self._client.search(query_bundle.query_str, **self._search))
 
     async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        return _nodes(await self._book.asearch(query_bundle.query_str, **self._search))
+        return _nodes(await self._client.asearch(query_bundle.query_str, **self._search))
 
 
 def _nodes(response: SearchResponse) -> list[NodeWithScore]:

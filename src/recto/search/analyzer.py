@@ -1,7 +1,7 @@
 """Split text into the terms of lexical search: words, identifiers and their parts, numbers, versions, flags.
 
-The same analysis runs over chunks and queries in every profile. `ANALYZER` names its version; the fingerprint of an index
-stores it, because terms of two versions cannot be compared.
+Chunks and queries are analysed in the same way. `ANALYZER` is the version of the analysis; the fingerprint of
+an index has it, because terms of two versions cannot be compared.
 """
 
 from __future__ import annotations
@@ -15,13 +15,14 @@ from zlib import crc32
 ANALYZER = "recto-1"
 
 _COMPOUND = re.compile(r"--?[A-Za-z][\w-]*|\w+(?:[.\-]\w+)*")
-"""A word, or words that are joined by dots or hyphens: `pydantic.BaseModel`, `end-to-end`, `9.81`, `--dry-run`."""
+"""A word, or several joined by dots or hyphens: `pydantic.BaseModel`, `end-to-end`, `9.81`, `--dry-run`."""
 _NUMBER = re.compile(r"v?\d+(?:\.\d+)*")
 _SUBWORD = re.compile(r"\w+")
 _PART = re.compile(r"[^\W\d_]+|\d+")
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _QUOTED = re.compile(r'"[^"\n]+"|“[^”\n]+”|`[^`\n]+`')
 PART_MARK = "~"
+"""The prefix of terms that are parts of an identifier."""
 _MAX_WORD = 64  # characters; a longer token is encoded data, not a word
 _VOWEL = re.compile(r"[aeiouy]")
 
@@ -39,7 +40,7 @@ STOP_WORDS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A word of a text with its place, and the terms that it is found by; the first term is the whole word."""
+    """A word of a text with its position and its terms; the first term is the whole word."""
 
     start: int
     end: int
@@ -48,16 +49,16 @@ class Token:
 
 def tokens(text: str) -> Iterator[Token]:
     """Yield the words of a text in order."""
-    for found in _COMPOUND.finditer(text):
-        if found.end() - found.start() <= _MAX_WORD:
-            yield Token(found.start(), found.end(), word_terms(found[0]))
+    for match in _COMPOUND.finditer(text):
+        if match.end() - match.start() <= _MAX_WORD:
+            yield Token(match.start(), match.end(), word_terms(match[0]))
 
 
 @lru_cache(maxsize=16_384)
 def word_terms(word: str) -> tuple[str, ...]:
-    """Return the terms of one word, in lower case: the whole, the words of a compound, and the parts of identifiers.
+    """Return the terms of a word, in lower case: the whole word, the words of a compound, its parts.
 
-    A part is marked, so that `link` as a word is told from `link` in `base_link`.
+    Parts have a mark, because `link` as a word must differ from `link` in `base_link`.
     """
     whole = word.lower()
     if (word.isalpha() and (word.islower() or word.istitle())) or _NUMBER.fullmatch(whole):
@@ -72,7 +73,7 @@ def word_terms(word: str) -> tuple[str, ...]:
 
 
 def stem(word: str) -> str:
-    """Remove the plural and the commonest endings of an English word; leave all else as it is."""
+    """Remove the plural and the most common endings of an English word."""
     if len(word) <= 3 or not (word.isascii() and word.isalpha()):
         return word
     if word.endswith("ies") and len(word) > 4:
@@ -96,13 +97,13 @@ def term_id(term: str) -> int:
 
 
 def query_words(text: str) -> list[str]:
-    """Return the distinct words of a query that count: stop words do so only in quotes, or if there is nothing else."""
-    found = [(token, text[token.start : token.end]) for token in tokens(text)]
-    quoted = [(place.start(), place.end()) for place in _QUOTED.finditer(text)]
-    words = [
+    """Return the distinct words of a query; stop words only in quotes, or if there are no other words."""
+    words = [(token, text[token.start : token.end]) for token in tokens(text)]
+    quoted = [match.span() for match in _QUOTED.finditer(text)]
+    content = [
         word
-        for token, word in found
+        for token, word in words
         if token.terms[0] not in STOP_WORDS
         or any(start < token.start and token.end < end for start, end in quoted)
     ]
-    return list(dict.fromkeys(words or [word for _, word in found]))
+    return list(dict.fromkeys(content or [word for _, word in words]))

@@ -1,39 +1,66 @@
-"""What every entry point shows of a response: hits as plain values, corrections, coverage, matched words."""
+"""What all entry points show of a response: hits as plain values, snippets, matched words, corrections."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from recto.search.lexical import QueryWord
-from recto.search.lexicon import analyzed_text
+from recto.search.analyzer import PART_MARK, STOP_WORDS, query_words, stem, tokens, word_terms
+from recto.search.lexical import LexicalQuery, QueryWord, analyzed_text
 from recto.search.query import MAX_QUERY
-from recto.search.response import LINE
-from recto.search.snippets import make_snippet, matched_words, words_to_match
+from recto.search.response import ANSWERABLE_THRESHOLD
 from recto.types import Chunk, Hit, SearchResponse
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from recto.search.retriever import Retriever
 
 NOT_COVERED = "The book does not seem to cover this."
 WEAK_SHOWN = 3
-"""How many hits a reader is shown of a query that the book does not seem to cover."""
+"""How many hits are shown if the book does not seem to cover the query."""
+SNIPPET = 200
+"""The length of a snippet, in characters."""
+ELLIPSIS = "…"
+_REPEATED_WEIGHT = 0.1  # of a second match of the same word; the first has 1
+_SHARE_BEFORE = 0.35  # of the free space of a snippet, before the first match
+_MARKUP = re.compile(r"\|+|:?-{2,}:?|#{1,6}|(?:```|~~~|:::).*")
+"""Markdown that a snippet leaves out: bars and rules of tables, marks of headings, fences."""
+
+Span = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """A part of a text that matches a query word; `word` is the word's position in the query."""
+
+    start: int
+    end: int
+    word: int
+
+
+@dataclass(frozen=True, slots=True)
+class Snippet:
+    """A part of a text on one line, and the spans of it that match the query."""
+
+    text: str
+    spans: tuple[Span, ...] = ()
 
 
 def is_covered(response: SearchResponse) -> bool:
-    """Tell whether the book seems to cover a query; if that was not estimated, it does."""
-    return response.answerable is None or response.answerable >= LINE
+    """Return whether the book seems to cover a query; True if that is unknown."""
+    return response.answerable is None or response.answerable >= ANSWERABLE_THRESHOLD
 
 
 def above_noise(hit: Hit, response: SearchResponse) -> bool | None:
-    """Tell whether a hit's cosine similarity is above the noise floor; None if either is unknown."""
+    """Return whether a hit's cosine similarity is above the noise floor; None if either is unknown."""
     cosine = hit.score if hit.dense is None and response.mode == "dense" else hit.dense
     return None if response.noise_floor is None or cosine is None else cosine >= response.noise_floor
 
 
 def is_weak(hit: Hit, response: SearchResponse) -> bool:
-    """Tell whether a hit most likely does not answer the query."""
+    """Return whether a hit probably does not answer the query."""
     return not is_covered(response) or above_noise(hit, response) is False
 
 
@@ -44,17 +71,9 @@ def corrections_of(response: SearchResponse) -> list[str]:
     ]
 
 
-def response_words(retriever: Retriever, response: SearchResponse) -> tuple[QueryWord, ...]:
-    """Return the query words to mark in the hits; a selected text without a question has none."""
-    if response.selection is not None and response.query == response.selection.text:
-        return ()
-    query = response.query[:MAX_QUERY]
-    return words_to_match(query, retriever.analyze(query))
-
-
-def chunk_matches(chunk: Chunk, words: Sequence[QueryWord]) -> tuple[str, ...]:
-    """Return the distinct words of a chunk's headings and text that match a query."""
-    return matched_words(analyzed_text(chunk), words)
+def _either(words: Sequence[str]) -> str:
+    quoted = [f'"{word}"' for word in words]
+    return " or ".join(filter(None, (", ".join(quoted[:-1]), quoted[-1])))
 
 
 def chunk_to_dict(chunk: Chunk) -> dict[str, Any]:
@@ -119,6 +138,107 @@ def group_ranks(response: SearchResponse) -> list[dict[str, Any]]:
     ]
 
 
-def _either(words: Sequence[str]) -> str:
-    quoted = [f'"{word}"' for word in words]
-    return " or ".join(filter(None, (", ".join(quoted[:-1]), quoted[-1])))
+def response_words(retriever: Retriever, response: SearchResponse) -> tuple[QueryWord, ...]:
+    """Return the query words to mark in the hits; none for a selected text without a question."""
+    if response.selection is not None and response.query == response.selection.text:
+        return ()
+    query = response.query[:MAX_QUERY]
+    return words_to_match(query, retriever.analyze(query))
+
+
+def words_to_match(query: str, lexical: LexicalQuery | None) -> tuple[QueryWord, ...]:
+    """Return the words of a query to look for in a text; without a vocabulary, all have the same weight."""
+    if lexical is not None:
+        return lexical.words
+    return tuple(QueryWord(word, 1.0, frozenset(word_terms(word))) for word in query_words(query))
+
+
+def find_matches(text: str, words: Sequence[QueryWord]) -> list[Match]:
+    """Return the words of a text that have a matching term or the same stem as a query word, in order."""
+    if not words:
+        return []
+    exact = {term: position for position, word in reversed(list(enumerate(words))) for term in word.terms}
+    stems = {stem(term.removeprefix(PART_MARK)): position for term, position in exact.items()}
+    matches = []
+    for token in tokens(text):
+        position = next((exact[term] for term in token.terms if term in exact), None)
+        if position is None and token.terms[0] not in STOP_WORDS:
+            position = next((stems[found] for found in _stems(token.terms) if found in stems), None)
+        if position is not None:
+            matches.append(Match(token.start, token.end, position))
+    return matches
+
+
+@lru_cache(maxsize=16_384)
+def _stems(terms: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(stem(term.removeprefix(PART_MARK)) for term in terms))
+
+
+def matched_words(text: str, words: Sequence[QueryWord]) -> tuple[str, ...]:
+    """Return the distinct words of a text that match a query, as the text spells them."""
+    found: dict[str, str] = {}
+    for match in find_matches(text, words):
+        word = text[match.start : match.end]
+        found.setdefault(word.lower(), word)
+    return tuple(found.values())
+
+
+def matched_query_words(text: str, words: Sequence[QueryWord]) -> tuple[str, ...]:
+    """Return the words of a query that a text contains, as the query spells them."""
+    positions = {match.word for match in find_matches(text, words)}
+    return tuple(word.word for position, word in enumerate(words) if position in positions)
+
+
+def chunk_matches(chunk: Chunk, words: Sequence[QueryWord]) -> tuple[str, ...]:
+    """Return the distinct words of a chunk's headings and text that match a query."""
+    return matched_words(analyzed_text(chunk), words)
+
+
+def make_snippet(text: str, words: Sequence[QueryWord], length: int = SNIPPET) -> Snippet:
+    """Return the part of a text with the most and rarest matches, or its beginning if nothing matches."""
+    flat = " ".join(part for part in text.split() if not _MARKUP.fullmatch(part))
+    matches = find_matches(flat, words)
+    start, end = _window(flat, _best_cluster(matches, words, length), length)
+    before, after = ELLIPSIS if start else "", ELLIPSIS if end < len(flat) else ""
+    shift = len(before) - start
+    spans = [
+        (match.start + shift, match.end + shift)
+        for match in matches
+        if start <= match.start and match.end <= end
+    ]
+    return Snippet(f"{before}{flat[start:end]}{after}", tuple(spans))
+
+
+def _best_cluster(matches: Sequence[Match], words: Sequence[QueryWord], length: int) -> Span:
+    """Return the span of the neighbouring matches that fit into a snippet and have the largest weight."""
+    best, span = 0.0, (0, 0)
+    for first, match in enumerate(matches):
+        seen: set[int] = set()
+        weight = 0.0
+        for other in matches[first:]:
+            if other is not match and other.end - match.start > length:
+                break
+            idf = words[other.word].idf
+            weight += _REPEATED_WEIGHT * idf if other.word in seen else idf
+            seen.add(other.word)
+            if weight > best:
+                best, span = weight, (match.start, other.end)
+    return span
+
+
+def _window(text: str, cluster: Span, length: int) -> Span:
+    """Extend a cluster to the length of a snippet, and cut between words.
+
+    Only a word that is much longer than a snippet is cut itself.
+    """
+    begin, end = text.rfind(" ", 0, cluster[0]) + 1, text.find(" ", cluster[1])
+    end = len(text) if end < 0 else end
+    if end - begin > 2 * length:
+        begin, end = cluster
+    start = max(0, min(begin - int(max(0, length - (end - begin)) * _SHARE_BEFORE), len(text) - length))
+    stop = max(end, min(len(text), start + length))
+    if start and text[start - 1] != " ":
+        start = text.find(" ", start, begin) + 1 or begin
+    if stop < len(text) and text[stop] != " ":
+        stop = max(text.rfind(" ", end, stop), end) or stop
+    return start, stop

@@ -1,94 +1,229 @@
-"""Turn a query into the lexical vector that is searched for, with what the book's vocabulary says of its words."""
+"""Lexical search: the BM25 vectors of chunks, the vocabulary of an index, the analysis of queries."""
 
 from __future__ import annotations
 
+import math
+import struct
 import sys
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 
-from recto.search.analyzer import PART_MARK, STOP_WORDS, query_words, stem, term_id, word_terms
-from recto.search.lexicon import Lexicon
-from recto.types import SparseVector
+from recto.protocols import Index
+from recto.search.analyzer import (
+    ANALYZER,
+    PART_MARK,
+    STOP_WORDS,
+    query_words,
+    stem,
+    term_id,
+    tokens,
+    word_terms,
+)
+from recto.types import Chunk, SparseVector
 
-_KEYWORDS = 2  # a query of so few words is a search for these very words
-_OTHER_FORM, _OTHER_FORM_OF_KEYWORD = (
-    0.8,
-    0.5,
-)  # what another form of a word counts for, against the word as asked
-_SHORTEST, _SHORTEST_FOR_TWO_EDITS = 4, 9  # letters of a word that is corrected
-_HALF_KNOWN = 0.5  # what a compound of known parts counts for among the known words
-_PART = 0.25  # what the parts of an identifier count for where the book has the whole
+_MAGIC = b"RECTOLX1"
+_HEADER = struct.Struct("<8sII")  # magic, number of chunks, number of rows
+# The parameters of BM25. The average length is fixed, so that a new page does not change other vectors.
+_K1, _B, _AVERAGE_LENGTH = 1.2, 0.75, 100
+_MAX_CORRECTIONS = 3
+_PREFIX = 3  # letters; words with the same prefix are neighbours in the vocabulary
+_MAX_SCANNED = 5_000  # rows that are compared for one correction
+_LETTERS = "abcdefghijklmnopqrstuvwxyz_"
+Forms = dict[str, int]
+"""The terms that are forms of one word, with the number of chunks that contain each."""
+
 WEIGHT, KEYWORD_WEIGHT, SINGLE_WORD_WEIGHT = 0.1, 0.3, 0.8
-"""The weight of the lexical score beside a cosine similarity: of a sentence, of one or two words, of one word alone (decision 11)."""
-
+"""The weight of the lexical score in hybrid search: of sentences, of two words, of one word (decision 11)."""
+_MAX_KEYWORDS = 2  # a query of so few words is a search for exactly these words
+_FORM_WEIGHT, _KEYWORD_FORM_WEIGHT = 0.8, 0.5  # of another form of a query word; the word itself has 1
+_PART_WEIGHT = 0.25  # of the parts of an identifier, if the book has the whole identifier
+_KNOWN_PARTS = 0.5  # how far a compound counts as known if the book has only its parts
+_COMMON_WEIGHT = 0.3  # how far a common English word counts that the book does not have
+_MIN_CORRECTED, _MIN_TWO_EDITS = 4, 9  # letters of words that are corrected, by one edit or by two
 COMMON_WORDS = Path(__file__).with_name("common-words.bin")
-"""The term ids of common English words; made by `scripts/make_common_words.py`."""
-_COMMON = 0.3  # what a common English word that the book does not have counts for among the unknown words
+"""The sorted term ids of common English words; made by `scripts/make_common_words.py`."""
 
-Corrections = tuple[tuple[str, tuple[str, ...]], ...]
+
+def analyzed_text(chunk: Chunk) -> str:
+    """Return the text of a chunk that lexical search analyses."""
+    return f"{chunk.heading_path}\n\n{chunk.text}"
+
+
+class LexiconBuilder:
+    """Makes the lexical vectors of chunks, and the vocabulary of all of them."""
+
+    def __init__(self) -> None:
+        self._chunks = 0
+        self._counts: Counter[str] = Counter()
+
+    def vectors(self, chunks: Iterable[Chunk]) -> list[SparseVector]:
+        """Return the BM25 weights of the terms of chunks; the engine multiplies them by the IDF."""
+        return [self._vector(chunk) for chunk in chunks]
+
+    def _vector(self, chunk: Chunk) -> SparseVector:
+        terms = Counter(term for token in tokens(analyzed_text(chunk)) for term in token.terms)
+        self._chunks += 1
+        self._counts.update(terms.keys())
+        length = _K1 * (1 - _B + _B * terms.total() / _AVERAGE_LENGTH)
+        weights = {term_id(term): count * (_K1 + 1) / (count + length) for term, count in terms.items()}
+        return SparseVector(tuple(weights), tuple(weights.values()))
+
+    def to_bytes(self) -> bytes:
+        """Return the vocabulary of all chunks so far: a row per stem, with its forms and their counts."""
+        forms: defaultdict[str, list[str]] = defaultdict(list)
+        for term in sorted(self._counts):
+            forms[stem(term.removeprefix(PART_MARK))].append(f"{term}\t{self._counts[term]}")
+        rows = sorted("\t".join((word, *found)).encode() for word, found in forms.items())
+        offsets = array("I", [0])
+        for row in rows:
+            offsets.append(offsets[-1] + len(row))
+        return _HEADER.pack(_MAGIC, self._chunks, len(rows)) + offsets.tobytes() + b"".join(rows)
+
+
+class Lexicon:
+    """A vocabulary for reading; it looks words up by bisection, so that opening it is fast."""
+
+    def __init__(self, data: bytes) -> None:
+        """Read the result of `LexiconBuilder.to_bytes`; raise `ValueError` if it is something else."""
+        if len(data) < _HEADER.size or not data.startswith(_MAGIC):
+            raise ValueError("not a vocabulary")
+        _, chunks, size = _HEADER.unpack_from(data)
+        self.chunks, self._size = int(chunks), int(size)
+        start = _HEADER.size + 4 * (self._size + 1)
+        self._offsets = array("I")
+        self._offsets.frombytes(data[_HEADER.size : start])
+        self._rows = data[start:]
+        if len(self._offsets) != self._size + 1 or self._offsets[-1] != len(self._rows):
+            raise ValueError("the vocabulary is damaged")
+        self.forms = lru_cache(maxsize=4096)(self._forms)
+        self.nearest = lru_cache(maxsize=512)(self._nearest)
+
+    def idf(self, count: int) -> float:
+        """Return the inverse document frequency of a term in so many chunks, as the engine computes it."""
+        return math.log((self.chunks - count + 0.5) / (count + 0.5) + 1)
+
+    def shared_idf(self, forms: Forms) -> float:
+        """Return the inverse document frequency of a word that has several forms."""
+        return self.idf(min(self.chunks, sum(forms.values())))
+
+    def _forms(self, word: str) -> Forms:
+        """Return all forms of a word that the book has."""
+        key = stem(word).encode()
+        row = self._bisect(key)
+        return self._read(row) if row < self._size and self._row(row).startswith(key + b"\t") else {}
+
+    def _nearest(self, word: str, edits: int = 1) -> tuple[str, ...]:
+        """Return the words of the book that are nearest to a misspelled one, at most so many edits away."""
+        found = {
+            other: count
+            for other, count in self._similar(word, word[:_PREFIX])
+            if _distance(word, other) == 1
+        }
+        for edit in _edits(word, _PREFIX):
+            if count := self._forms(edit).get(edit):
+                found[edit] = count
+        if not found and edits > 1:
+            similar = self._similar(word, word[: _PREFIX - 1], edits)
+            found = {other: count for other, count in similar if _distance(word, other) <= edits}
+        ranked = sorted(found, key=lambda other: (other[0] != word[0], -found[other], other))
+        return tuple(ranked[:_MAX_CORRECTIONS])
+
+    def _similar(self, word: str, prefix: str, edits: int = 1) -> Iterator[tuple[str, int]]:
+        """Yield the words with a prefix that are about as long as a word, with their counts."""
+        key = prefix.encode()
+        first = self._bisect(key)
+        for row in range(first, min(self._size, first + _MAX_SCANNED)):
+            if not self._row(row).startswith(key):
+                break
+            for other, count in self._read(row).items():
+                if abs(len(other) - len(word)) <= edits and not other.startswith(PART_MARK):
+                    yield other, count
+
+    def _read(self, row: int) -> Forms:
+        fields = self._row(row).decode().split("\t")
+        return dict(zip(fields[1::2], map(int, fields[2::2]), strict=True))
+
+    def _bisect(self, key: bytes) -> int:
+        return bisect_left(range(self._size), key, key=self._row)
+
+    def _row(self, row: int) -> bytes:
+        return self._rows[self._offsets[row] : self._offsets[row + 1]]
+
+
+def read_lexicon(index: Index) -> Lexicon | None:
+    """Return the vocabulary of an index, or None if this version cannot search the index lexically."""
+    fingerprint = index.info.fingerprint
+    if fingerprint is None or fingerprint.analyzer != ANALYZER:
+        return None
+    try:
+        return Lexicon(index.lexicon())
+    except ValueError:
+        return None
 
 
 @dataclass(frozen=True, slots=True)
 class QueryWord:
-    """A word of a query: how rare it is in the book (its inverse document frequency), and the terms of a chunk that match it."""
+    """A word of a query, its inverse document frequency in the book, and the terms that match it."""
 
     word: str
-    rarity: float
+    idf: float
     terms: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
 class LexicalQuery:
-    """A query for lexical search: its vector, the words that count, and how much of it the book's vocabulary knows.
+    """A query for lexical search.
 
-    `known` is the share of the words that the book has, rare words counting more. `weight` is what the lexical score counts for beside
-    the cosine similarity. `text` is the query with its corrections, which hybrid search embeds.
+    `known` is the share of the query's words that the book has, weighted by IDF. `weight` is the weight of
+    the lexical score in hybrid search. `text` is the query with its corrections, which hybrid search embeds.
     """
 
     vector: SparseVector
     words: tuple[QueryWord, ...]
-    corrections: Corrections
+    corrections: tuple[tuple[str, tuple[str, ...]], ...]
     known: float
     weight: float
     text: str
 
 
 def analyze_query(text: str, lexicon: Lexicon) -> LexicalQuery:
-    """Expand the words of a query to the forms that the book has; correct those that it does not have."""
-    words = query_words(text)
+    """Expand the words of a query to the forms that the book has, and correct those that it does not have."""
     typed = len(text.split())
-    keywords = typed <= _KEYWORDS
+    keywords = typed <= _MAX_KEYWORDS
     weights: dict[str, float] = {}
     analyzed: list[QueryWord] = []
     corrections: list[tuple[str, tuple[str, ...]]] = []
+    corrected = text
     known = total = 0.0
-    for word in words:
+    for word in query_words(text):
         terms = word_terms(word)
         whole = lexicon.forms(terms[0])
-        rarity = lexicon.idf(min(lexicon.chunks, sum(whole.values())))
+        idf = lexicon.shared_idf(whole)
         if not whole and is_common(terms[0]):
-            rarity *= _COMMON
-        total += rarity
+            idf *= _COMMON_WEIGHT
+        total += idf
         if whole:
-            known += rarity
-            shares = dict.fromkeys(terms[1:], _PART) | {terms[0]: 1.0}
+            known += idf
+            shares = dict.fromkeys(terms[1:], _PART_WEIGHT) | {terms[0]: 1.0}
         elif nearest := _corrections(terms[0], lexicon, keywords):
             corrections.append((word, nearest))
-            known += rarity
+            corrected = corrected.replace(word, nearest[0])
+            known += idf
             shares = dict.fromkeys(nearest, 1.0)
         else:
             shares = dict.fromkeys((term.removeprefix(PART_MARK) for term in terms[1:]), 1.0)
-            known += _HALF_KNOWN * rarity * any(map(lexicon.forms, shares))
+            known += _KNOWN_PARTS * idf * any(map(lexicon.forms, shares))
         matching: set[str] = set()
         for term, share in shares.items():
             for form, weight in _form_weights(term.removeprefix(PART_MARK), lexicon, keywords).items():
                 weights[form] = max(weights.get(form, 0.0), share * weight)
                 matching.add(form)
-        analyzed.append(QueryWord(word, rarity, frozenset(matching)))
+        analyzed.append(QueryWord(word, idf, frozenset(matching)))
     vector = {term_id(term): weight for term, weight in weights.items()}
     return LexicalQuery(
         SparseVector(tuple(vector), tuple(vector.values())),
@@ -96,51 +231,42 @@ def analyze_query(text: str, lexicon: Lexicon) -> LexicalQuery:
         tuple(corrections),
         known / total if total else 0.0,
         SINGLE_WORD_WEIGHT if typed == 1 else KEYWORD_WEIGHT if keywords else WEIGHT,
-        _corrected(text, corrections),
+        corrected,
     )
 
 
-def _corrected(text: str, corrections: Iterable[tuple[str, tuple[str, ...]]]) -> str:
-    """Return the text with the nearest word of the book in place of each word that was corrected."""
-    for word, nearest in corrections:
-        text = text.replace(word, nearest[0])
-    return text
-
-
 def is_common(word: str) -> bool:
-    """Whether a word, or what is left of it without its ending, is common English."""
+    """Return whether a word or its stem is common English."""
     known = _common_words()
     for form in (word, stem(word), f"{stem(word)}e"):
-        place = bisect_left(known, id := term_id(form))
-        if place < len(known) and known[place] == id:
+        position = bisect_left(known, id := term_id(form))
+        if position < len(known) and known[position] == id:
             return True
     return False
 
 
 @cache
 def _common_words() -> array[int]:
-    found = array("I", COMMON_WORDS.read_bytes())
+    ids = array("I", COMMON_WORDS.read_bytes())
     if sys.byteorder == "big":
-        found.byteswap()
-    return found
+        ids.byteswap()
+    return ids
 
 
 def _corrections(word: str, lexicon: Lexicon, keywords: bool) -> tuple[str, ...]:
-    """Return the words that an unknown one may have been meant for; in a sentence, an English word or a number is meant as it is."""
-    if (
-        len(word) < _SHORTEST
-        or word.isnumeric()
-        or (not keywords and (is_common(word) or not word.isalpha()))
-    ):
+    """Return corrections of an unknown word; in sentences, not of English words and identifiers."""
+    if len(word) < _MIN_CORRECTED or word.isnumeric():
         return ()
-    return lexicon.nearest(word, 2 if len(word) >= _SHORTEST_FOR_TWO_EDITS else 1)
+    if not keywords and (is_common(word) or not word.isalpha()):
+        return ()
+    return lexicon.nearest(word, 2 if len(word) >= _MIN_TWO_EDITS else 1)
 
 
 def _form_weights(term: str, lexicon: Lexicon, keywords: bool) -> dict[str, float]:
-    """Weigh the forms of a term so that each counts as rare as all of them together; a keyword counts as rare as it is itself."""
+    """Weight the forms of a term so that each has the IDF of all of them; a keyword keeps its own IDF."""
     forms = lexicon.forms(term)
-    shared = lexicon.idf(min(lexicon.chunks, sum(forms.values())))
-    other = _OTHER_FORM_OF_KEYWORD if keywords else _OTHER_FORM
+    shared = lexicon.shared_idf(forms)
+    other = _KEYWORD_FORM_WEIGHT if keywords else _FORM_WEIGHT
     weights = {}
     for form, count in forms.items():
         if form == term:
@@ -148,3 +274,33 @@ def _form_weights(term: str, lexicon: Lexicon, keywords: bool) -> dict[str, floa
         elif form not in STOP_WORDS:
             weights[form] = other * shared / lexicon.idf(count)
     return weights
+
+
+def _edits(word: str, positions: int) -> Iterator[str]:
+    """Yield every string that is one edit within the first positions away from a word."""
+    for position in range(positions):
+        before, after = word[:position], word[position:]
+        yield before + after[1:]
+        yield before + after[1:2] + after[:1] + after[2:]
+        for letter in _LETTERS:
+            yield before + letter + after[1:]
+            yield before + letter + after
+
+
+def _distance(one: str, other: str) -> int:
+    """Return the edit distance of two words; swapping two adjacent letters counts as one edit."""
+    while one and other and one[0] == other[0]:
+        one, other = one[1:], other[1:]
+    while one and other and one[-1] == other[-1]:
+        one, other = one[:-1], other[:-1]
+    before: Sequence[int] = ()
+    row: Sequence[int] = range(len(other) + 1)
+    for place, letter in enumerate(one, 1):
+        earlier, before, current = before, row, [place]
+        for column, target in enumerate(other, 1):
+            cost = min(before[column] + 1, current[-1] + 1, before[column - 1] + (letter != target))
+            if column > 1 and place > 1 and letter == other[column - 2] and one[place - 2] == target:
+                cost = min(cost, earlier[column - 2] + 1)
+            current.append(cost)
+        row = current
+    return row[-1]

@@ -1,23 +1,24 @@
-"""A page of the book as it is indexed: its passages in order, put together again as Markdown."""
+"""Read a page of the index: its chunks in order, as Markdown with headings."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import takewhile
 
-from recto._util.names import nearest, page_key
+from recto._util.text import nearest, page_key
 from recto.errors import InvalidArgument, PageMissing
 from recto.protocols import Index
 from recto.search.query import is_text
 from recto.types import Chunk, Filters
 
-_LARGEST_LEVEL = 6
+_MAX_HEADING_LEVEL = 6
 
 
 @dataclass(frozen=True, slots=True)
 class BookPage:
-    """The passages of one page, in the page's order."""
+    """The chunks of one page, in the order of the page."""
 
     url: str
     title: str
@@ -25,10 +26,10 @@ class BookPage:
     chunks: tuple[Chunk, ...]
 
     def section(self, anchor: str) -> tuple[Chunk, ...]:
-        """Return the passages of the section that an anchor opens, those of the sections below it included."""
+        """Return the chunks of the section with an anchor, and of its subsections."""
         chunks = self.chunks
         first = next(
-            (place for place, chunk in enumerate(chunks) if anchor in (chunk.anchor, *chunk.anchors)), None
+            (index for index, chunk in enumerate(chunks) if anchor in (chunk.anchor, *chunk.anchors)), None
         )
         if first is None:
             known = dict.fromkeys(name for chunk in chunks for name in (chunk.anchor, *chunk.anchors) if name)
@@ -46,17 +47,17 @@ class BookPage:
         return chunks[first:last]
 
     def markdown(self, anchor: str = "") -> str:
-        """Return the page, or the section that an anchor opens, with its headings put back."""
+        """Return the page, or the section with an anchor, as Markdown with headings."""
         return "\n\n".join(_blocks(self.section(anchor) if anchor else self.chunks))
 
 
 def read_page(index: Index, url: str, collection: str) -> BookPage:
-    """Return a page by its address, spelled as people spell it; an anchor behind it is not looked at.
+    """Return a page by its URL in any usual spelling; an anchor in the URL is ignored.
 
-    `collection` is the name that the caller knows the index by.
+    `collection` is the name to show in errors.
     """
     if not is_text(url) or not url.strip():
-        raise InvalidArgument("A page needs an address", hint="Take it from a search's results.")
+        raise InvalidArgument("The page's URL is missing", hint="Copy it from a search result.")
     address = url.partition("#")[0]
     chunks = sorted(index.scroll(Filters(page_url=address)), key=lambda chunk: (chunk.chunk_index, chunk.id))
     if not chunks:
@@ -67,34 +68,27 @@ def read_page(index: Index, url: str, collection: str) -> BookPage:
         )
         raise PageMissing(
             f"There is no page '{address}' in '{collection}'",
-            hint=f"Did you mean '{near}'?" if near else "Take the address from a search's results.",
+            hint=f"Did you mean '{near}'?" if near else "Copy the URL from a search result.",
         )
     first = chunks[0]
     return BookPage(first.page_url, first.page_title, first.module_name, tuple(chunks))
 
 
 def _blocks(chunks: tuple[Chunk, ...]) -> Iterator[str]:
-    """Yield headings where the path changes, and the passages below them; what a passage states itself is not said twice."""
+    """Yield the texts of chunks, with the headings that the texts themselves do not contain."""
     path: tuple[str, ...] = ()
     before = ""
     for chunk in chunks:
         headings = chunk.headings
-        if headings and _states(chunk.text, headings[-1]):
-            headings = headings[:-1]  # it began in the section before
-        for depth in range(_common(path, headings), len(headings)):
-            if not _states(before, headings[depth]):
-                yield f"{'#' * min(depth + 1, _LARGEST_LEVEL)} {headings[depth]}"
+        if headings and _has_heading(chunk.text, headings[-1]):
+            headings = headings[:-1]  # the chunk starts in the section before
+        shared = list(takewhile(lambda pair: pair[0] == pair[1], zip(path, headings, strict=False)))
+        for depth in range(len(shared), len(headings)):
+            if not _has_heading(before, headings[depth]):
+                yield f"{'#' * min(depth + 1, _MAX_HEADING_LEVEL)} {headings[depth]}"
         path, before = chunk.headings, chunk.text
         yield chunk.text
 
 
-def _common(path: tuple[str, ...], other: tuple[str, ...]) -> int:
-    """Return how many headings two paths share from the top."""
-    return next(
-        (depth for depth, pair in enumerate(zip(path, other, strict=False)) if pair[0] != pair[1]),
-        min(len(path), len(other)),
-    )
-
-
-def _states(text: str, heading: str) -> bool:
+def _has_heading(text: str, heading: str) -> bool:
     return re.search(rf"^#{{1,6}} {re.escape(heading)}$", text, re.MULTILINE) is not None

@@ -1,4 +1,4 @@
-"""What a search may be asked for; every surface refuses the rest with the same words, and the names that it has for them."""
+"""Validate queries and search parameters, with the same error messages at all entry points."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from recto._util.text import encodable
 from recto.errors import InvalidArgument, InvalidQuery
 from recto.types import MODES, Filters, GroupBy, Mode
 
@@ -16,11 +17,12 @@ CONTRACT_MODES: tuple[Mode, ...] = ("dense", "hybrid")
 """The modes of the contract entry points, whose scores are between 0 and 1; the first is the default."""
 MAX_SCORE = 1000
 """No score reaches it: a cosine similarity is at most 1, a BM25 score some tens."""
+_FILTERS_EXAMPLE = 'Such as Filters(modules=("ros2",)).'
 
 
 @dataclass(frozen=True, slots=True)
-class Names:
-    """What a caller knows the parts of a search by."""
+class ParameterNames:
+    """The names of the search parameters at an entry point, for error messages."""
 
     top_k: str
     module: str
@@ -28,17 +30,13 @@ class Names:
     min_score: str
 
 
-ARGUMENTS = Names("top_k", "A module's name", "A page's address", "min_score")
-FLAGS = Names("--top-k", "--module", "--url", "--min-score")
+ARGUMENTS = ParameterNames("top_k", "A module's name", "A page's address", "min_score")
+FLAGS = ParameterNames("--top-k", "--module", "--url", "--min-score")
 
 
 def check_query(query: str) -> str:
-    """Return the text that is searched for, or say why there is none."""
-    if not isinstance(query, str):
-        raise InvalidQuery(f"Query must be text, not {type(query).__name__}", hint="Pass a string.")
-    text = (
-        query.encode("utf-8", "replace").decode("utf-8").strip()
-    )  # half of a surrogate pair is no character
+    """Return a query without surrounding white space, or raise `InvalidQuery`."""
+    text = clean_text(query, "Query")
     if not text:
         raise InvalidQuery("Query cannot be empty", hint='Ask a question, such as "What is ROS 2?"')
     if len(text) > MAX_QUERY:
@@ -49,18 +47,25 @@ def check_query(query: str) -> str:
     return text
 
 
+def clean_text(text: str, what: str) -> str:
+    """Strip a text and replace lone surrogates; raise `InvalidQuery` if it is not a string."""
+    if not isinstance(text, str):
+        raise InvalidQuery(f"{what} must be text, not {type(text).__name__}", hint="Pass a string.")
+    return encodable(text).strip()
+
+
 def check_queries(queries: Iterable[str]) -> list[str]:
-    """Return the texts that are searched for; one text is not taken for a list of its letters."""
+    """Check several queries; raise `InvalidQuery` if a single string is passed instead of a list."""
     if isinstance(queries, str) or not isinstance(queries, Iterable):
         raise InvalidQuery(
-            f"Queries must be a list of texts, not {type(queries).__name__}",
-            hint="Pass one question as [question].",
+            f"Queries must be a list of strings, not {type(queries).__name__}",
+            hint="Pass a single query as [query].",
         )
     return [check_query(query) for query in queries]
 
 
 def to_filters(filters: Filters | Mapping[str, Any]) -> Filters:
-    """Return filters that were given as `Filters` or as a mapping with the keys `module` and `url`."""
+    """Return filters that were passed as `Filters` or as a mapping with the keys `module` and `url`."""
     if not isinstance(filters, Mapping):
         return filters
     if unknown := set(filters) - {"module", "url"}:
@@ -69,18 +74,20 @@ def to_filters(filters: Filters | Mapping[str, Any]) -> Filters:
             hint='Filters are "module" (a name, or a list of names) and "url".',
         )
     modules = filters.get("module") or ()
-    return Filters((modules,) if isinstance(modules, str) else tuple(modules), filters.get("url"))
+    if isinstance(modules, str) or not isinstance(modules, Iterable):
+        modules = (modules,)
+    return Filters(tuple(modules), filters.get("url"))
 
 
 def check_search(
     top_k: int,
     filters: Filters,
     min_score: float | None,
-    names: Names = ARGUMENTS,
+    names: ParameterNames = ARGUMENTS,
     mode: Mode = "dense",
     group_by: GroupBy | None = None,
 ) -> None:
-    """Refuse what no search can be asked for."""
+    """Raise `InvalidArgument` unless all parameters of a search are valid."""
     check_mode(mode)
     if group_by not in (None, "page"):
         raise InvalidArgument(
@@ -88,41 +95,40 @@ def check_search(
             hint="Leave it out for a flat list of chunks.",
         )
     check_top_k(top_k, name=names.top_k)
+    _check_filters(filters, names)
+    if min_score is not None:
+        _check_min_score(min_score, names, mode)
+
+
+def _check_filters(filters: Filters, names: ParameterNames) -> None:
     if not isinstance(filters, Filters) or not isinstance(filters.modules, tuple | list):
-        raise InvalidArgument(
-            "filters must be Filters with a tuple of module names", hint='Such as Filters(modules=("ros2",)).'
-        )
-    if not all(is_text(module) for module in filters.modules) or not (
-        filters.page_url is None or is_text(filters.page_url)
-    ):
-        raise InvalidArgument(
-            "Module names and page addresses must be text", hint='Such as Filters(modules=("ros2",)).'
-        )
+        raise InvalidArgument("filters must be Filters with a tuple of module names", hint=_FILTERS_EXAMPLE)
+    url = filters.page_url
+    if not all(map(is_text, filters.modules)) or not (url is None or is_text(url)):
+        raise InvalidArgument("Module names and page addresses must be text", hint=_FILTERS_EXAMPLE)
     if any(not module.strip() for module in filters.modules):
         raise InvalidArgument(
             f"{names.module} cannot be empty", hint="Name a module, or leave the filter out."
         )
-    if filters.page_url is not None and not filters.page_url.strip():
+    if url is not None and not url.strip():
         raise InvalidArgument(
             f"{names.url} cannot be empty", hint="Give a page's address, or leave the filter out."
         )
-    if min_score is None:
-        return
+
+
+def _check_min_score(min_score: float, names: ParameterNames, mode: Mode) -> None:
     if not isinstance(min_score, int | float) or isinstance(min_score, bool):
         raise InvalidArgument(
             f"{names.min_score} must be a number", hint="It is compared with the score of each hit."
         )
-    if mode == "dense" and not -1 <= min_score <= 1:
-        raise InvalidArgument(f"{names.min_score} must be between -1 and 1", hint="It is a cosine.")
-    if not -1 <= min_score <= MAX_SCORE:
-        raise InvalidArgument(
-            f"{names.min_score} must be between -1 and {MAX_SCORE}",
-            hint="It is compared with the score of the chosen mode.",
-        )
+    maximum = 1 if mode == "dense" else MAX_SCORE
+    if not -1 <= min_score <= maximum:
+        hint = "It is a cosine." if mode == "dense" else "It is compared with the score of the chosen mode."
+        raise InvalidArgument(f"{names.min_score} must be between -1 and {maximum}", hint=hint)
 
 
 def check_mode(mode: Mode, modes: Sequence[Mode] = MODES) -> None:
-    """Refuse a mode that an entry point does not have."""
+    """Raise `InvalidArgument` unless an entry point supports a mode."""
     if mode not in modes:
         raise InvalidArgument(
             f"mode must be one of {', '.join(modes)}, not {mode!r}", hint=f"The default is {modes[0]}."
@@ -130,11 +136,11 @@ def check_mode(mode: Mode, modes: Sequence[Mode] = MODES) -> None:
 
 
 def check_top_k(top_k: int, most: int = MAX_TOP_K, name: str = ARGUMENTS.top_k) -> None:
-    """Refuse a number of results outside the contract."""
+    """Raise `InvalidArgument` unless `top_k` is a whole number from 1 to the maximum."""
     if isinstance(top_k, bool) or not isinstance(top_k, int) or not 1 <= top_k <= most:
         raise InvalidArgument(f"{name} must be between 1 and {most}", hint=f"The default is {DEFAULT_TOP_K}.")
 
 
 def is_text(value: object) -> bool:
-    """Tell whether a value is text that can be stored anywhere: half of a surrogate pair cannot."""
-    return isinstance(value, str) and value.encode("utf-8", "replace").decode("utf-8") == value
+    """Return whether a value is a string without lone surrogates."""
+    return isinstance(value, str) and encodable(value) == value

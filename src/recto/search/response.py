@@ -1,13 +1,87 @@
-"""Estimate whether the book covers a query at all, from its best cosine similarity and the words that the book knows."""
+"""Rank candidates, turn them into hits, and build the response to a query."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Hashable, Mapping, Sequence
 
-from recto._util.names import filter_keys, nearest
+from recto._util.text import filter_keys, nearest
 from recto.protocols import Index
 from recto.search.lexical import LexicalQuery
-from recto.types import Calibration, Filters, Hit, Mode, Outcome, SearchResponse, Timings
+from recto.types import (
+    Calibration,
+    Candidates,
+    Chunk,
+    Filters,
+    Hit,
+    Mode,
+    Outcome,
+    PageGroup,
+    SearchResponse,
+    Timings,
+    hit_order,
+)
+
+Ranked = list[tuple[Hashable, float]]
+"""The ids and scores of candidates, best first."""
+
+ANSWERABLE_THRESHOLD = 0.5
+"""Below this probability, the book does not seem to cover a query."""
+# Fitted to 360 readers' questions about three books, 30 of which the books do not answer: the threshold
+# rejects 3 % of the answered questions and 80 % of the others. The same values fit all three books, because
+# similarities are measured from the noise floor of the index, in units of its spread.
+_SPREAD = 0.05
+_KNOWN_WEIGHT = 0.4  # of the share of known words, next to the cosine similarity
+_MIDDLE, _STEEPNESS = 0.35, 30.0
+
+
+def rank(candidates: Candidates, mode: Mode, weight: float, min_score: float | None = None) -> Ranked:
+    """Return the ids and scores of candidates, best first.
+
+    The hybrid score is the cosine similarity plus `weight` times the BM25 score, which is divided by the best
+    BM25 score of the query. Scores are added, not ranks, because ranks do not tell how much better a chunk is
+    than the next.
+    """
+    if mode == "lexical":
+        scores = candidates.lexical
+    elif mode == "dense" or not candidates.lexical:
+        scores = candidates.dense
+    else:
+        scale = weight / max(candidates.lexical.values())
+        scores = {
+            id: cosine + scale * candidates.lexical.get(id, 0.0) for id, cosine in candidates.dense.items()
+        }
+    ranked = sorted(scores.items(), key=lambda item: -item[1])
+    return ranked if min_score is None else [item for item in ranked if item[1] >= min_score]
+
+
+def with_ties(ranked: Ranked, limit: int) -> Ranked:
+    """Return the best candidates up to a limit, and those that have the same score as the last of them."""
+    end = limit
+    while 0 < end < len(ranked) and ranked[end][1] == ranked[limit - 1][1]:
+        end += 1
+    return ranked[:end]
+
+
+def to_hits(
+    ranked: Ranked, candidates: Candidates, chunks: Mapping[Hashable, Chunk], limit: int
+) -> list[Hit]:
+    """Return the hits of ranked candidates; skip chunks that were deleted in the meantime."""
+    dense, lexical = candidates.dense, candidates.lexical
+    hits = [
+        Hit(score, chunks[id], dense.get(id), lexical.get(id, 0.0)) for id, score in ranked if id in chunks
+    ]
+    hits.sort(key=hit_order)
+    return hits[:limit]
+
+
+def group_by_page(hits: Sequence[Hit], pages: int) -> tuple[PageGroup, ...]:
+    """Return the best pages with their hits, the page of the best hit first."""
+    groups: dict[str, list[Hit]] = {}
+    for hit in hits:
+        if hit.chunk.page_url in groups or len(groups) < pages:
+            groups.setdefault(hit.chunk.page_url, []).append(hit)
+    return tuple(PageGroup(tuple(group)) for group in groups.values())
 
 
 def build_response(
@@ -23,9 +97,9 @@ def build_response(
     best_cosine: float | None = None,
     warnings: tuple[str, ...] = (),
 ) -> SearchResponse:
-    """Make the response to a query from what the engine found."""
-    outcome, message = (Outcome.FOUND, "") if hits else _why_nothing(index, filters, min_score, mode)
-    info = index.info  # asked for once: an embedded index looks at the disk for it
+    """Build the response to a query from its hits."""
+    outcome, message = (Outcome.FOUND, "") if hits else _explain_empty(index, filters, min_score, mode)
+    info = index.info  # read once, because an embedded index checks the disk for it
     return SearchResponse(
         query,
         tuple(hits),
@@ -43,48 +117,36 @@ def build_response(
     )
 
 
-def _why_nothing(index: Index, filters: Filters, min_score: float | None, mode: Mode) -> tuple[Outcome, str]:
-    """Tell a filter that leaves nothing from a score that nothing reaches; runs only when there is nothing to show."""
+def _explain_empty(
+    index: Index, filters: Filters, min_score: float | None, mode: Mode
+) -> tuple[Outcome, str]:
+    """Return why there are no hits: filters that exclude every chunk, or no chunk with the minimum score."""
     if not filters or index.count(filters):
         if mode == "lexical" and min_score is None:
             return Outcome.NO_MATCH, "No chunk contains any word of the query"
-        return Outcome.NO_MATCH, f"No passage reaches the asked score of {min_score}"
+        return Outcome.NO_MATCH, f"No chunk reaches the minimum score of {min_score}"
     reasons = []
     if filters.modules and not index.count(Filters(modules=filters.modules)):
         modules = index.modules()
-        near = nearest(filters.modules[0], modules)
-        reasons.append(
-            f"There is no module {' or '.join(repr(name) for name in filter_keys(filters.modules))}."
-            + (f" Did you mean '{near}'?" if near else "")
-            + f" Modules: {', '.join(modules)}."
-        )
+        names = " or ".join(map(repr, filter_keys(filters.modules)))
+        hint = _did_you_mean(nearest(filters.modules[0], modules))
+        reasons.append(f"There is no module {names}.{hint} Modules: {', '.join(modules)}.")
     if filters.page_url is not None and not index.count(Filters(page_url=filters.page_url)):
-        near = nearest(filters.page_url, index.pages())
-        reasons.append(
-            f"There is no page {filters.page_url!r}." + (f" Did you mean '{near}'?" if near else "")
-        )
-    return Outcome.FILTERED_OUT, " ".join(
-        reasons
-    ) or "No page matches all filters together; each of them alone has matches."
+        hint = _did_you_mean(nearest(filters.page_url, index.pages()))
+        reasons.append(f"There is no page {filters.page_url!r}.{hint}")
+    both = "No page matches all filters together; each of them alone has matches."
+    return Outcome.FILTERED_OUT, " ".join(reasons) or both
 
 
-LINE = 0.5
-"""Below this probability, the book does not seem to cover the query."""
-NOT_COVERED = "The book does not seem to cover this."
-
-# Chosen on 360 readers' questions about three books, 30 of which the books do not answer: the line flags 3 % of the answered questions and
-# 80 % of the others. The same numbers fit all three, because similarities are measured from each index's own noise floor, in units of its
-# own spread.
-_SPREAD = 0.05
-_KNOWN = 0.4  # what the share of known words counts for beside the cosine similarity
-_MIDDLE, _STEEPNESS = 0.35, 30.0
+def _did_you_mean(name: str | None) -> str:
+    return f" Did you mean '{name}'?" if name else ""
 
 
 def answerable(
     best_cosine: float | None, lexical: LexicalQuery | None, calibration: Calibration | None
 ) -> float | None:
-    """Return the probability that the book covers a query; None if the index was not calibrated or the query has no cosine."""
+    """Return the probability that the book covers a query, or None if one of the inputs is missing."""
     if best_cosine is None or lexical is None or calibration is None:
         return None
     above = (best_cosine - calibration.noise_floor) * _SPREAD / (calibration.spread or _SPREAD)
-    return round(1 / (1 + math.exp(_STEEPNESS * (_MIDDLE - above - _KNOWN * lexical.known))), 3)
+    return round(1 / (1 + math.exp(_STEEPNESS * (_MIDDLE - above - _KNOWN_WEIGHT * lexical.known))), 3)

@@ -1,4 +1,4 @@
-"""The query path: validate, embed, search with filter, explain an empty answer. Sync and async, one and many."""
+"""The retriever: search a collection, sync and async, one query or many; read its pages and modules."""
 
 from __future__ import annotations
 
@@ -10,13 +10,11 @@ from typing import TYPE_CHECKING, Any, Self
 
 from recto.errors import CollectionEmpty, FingerprintMismatch
 from recto.protocols import AsyncEmbedder, AsyncIndex, AsyncStore, Embedder, Index, Store
-from recto.search.fusion import Ranked, group_by_page, rank
-from recto.search.lexical import LexicalQuery, analyze_query
-from recto.search.lexicon import Lexicon, read_lexicon
+from recto.search.lexical import LexicalQuery, Lexicon, analyze_query, read_lexicon
 from recto.search.query import DEFAULT_TOP_K, MAX_TOP_K, check_queries, check_query, check_search, to_filters
-from recto.search.response import build_response
+from recto.search.response import Ranked, build_response, group_by_page, rank, to_hits, with_ties
 from recto.settings import SAMPLE_COLLECTION
-from recto.stores.candidates import no_lexical_vectors
+from recto.stores.points import no_lexical_vectors
 from recto.types import (
     NO_FILTERS,
     Candidates,
@@ -37,14 +35,20 @@ from recto.types import (
 if TYPE_CHECKING:
     from recto.search.pages import BookPage
 
-_CANDIDATES = 60  # passages that are looked at for a selected text, beyond those asked for: some hold the selection, some crowd one page
-_CHUNKS_PER_PAGE = 6  # chunks that are looked at for each page of a grouped search
-_REINDEX = "This index was made without lexical search, so it is searched in dense mode. Index the book again for better results."
+_SELECTION_CANDIDATES = 60  # more than top_k, because chunks with the selected text and others are excluded
+_CHUNKS_PER_PAGE = 6  # chunks that are ranked for each page of a grouped search
+_DENSE_ONLY = (
+    "This index was made without lexical search, so it is searched in dense mode. "
+    "Index the book again for better results."
+)
+
+FiltersLike = Filters | Mapping[str, Any]
+"""`Filters`, or a mapping such as `{"module": "ros2"}`."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Search:
-    """What a search is asked for, apart from its queries; `limit` chunks are ranked, `top_k` results are returned."""
+class _Parameters:
+    """The parameters of a search; `limit` chunks are ranked."""
 
     limit: int
     filters: Filters
@@ -53,78 +57,117 @@ class _Search:
 
 
 @dataclass(frozen=True, slots=True)
-class _Opened:
-    """An index that was checked against the embedder, with its vocabulary, if it has lexical vectors."""
+class _CheckedIndex:
+    """An index that matches the embedder, with its vocabulary if it has lexical vectors."""
 
     index: Index
     lexicon: Lexicon | None
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
-    """What one query found."""
+class _QueryResult:
+    """The hits of one query, and what the response says about it."""
 
     hits: list[Hit]
     lexical: LexicalQuery | None
     best_cosine: float | None
 
 
-FiltersLike = Filters | Mapping[str, Any]
-"""`Filters`, or a mapping such as `{"module": "ros2"}`."""
-_Results = tuple[_Opened, Mode, list[_Found], Timings]
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    """Queries that are searched together.
+
+    `mode` is the mode that the index supports. `texts` are embedded: with corrected words in hybrid mode, as
+    typed otherwise.
+    """
+
+    parameters: _Parameters
+    index: Index
+    mode: Mode
+    texts: list[str]
+    analyzed: Sequence[LexicalQuery | None]
+    started: float
+    opened: float
+
+    def index_queries(self, vectors: Sequence[Vector]) -> list[IndexQuery]:
+        dense: Sequence[Vector | None] = vectors or [None] * len(self.analyzed)
+        return [
+            IndexQuery(vector, query.vector if query else None)
+            for vector, query in zip(dense, self.analyzed, strict=True)
+        ]
+
+    def rank(self, candidates: Sequence[Candidates]) -> list[Ranked]:
+        parameters = self.parameters
+        return [
+            with_ties(
+                rank(found, self.mode, query.weight if query else 0.0, parameters.min_score), parameters.limit
+            )
+            for found, query in zip(candidates, self.analyzed, strict=True)
+        ]
+
+    def dense_results(self, found: Sequence[list[Hit]]) -> list[_QueryResult]:
+        return [
+            _QueryResult(hits, query, hits[0].score if hits else None)
+            for hits, query in zip(found, self.analyzed, strict=True)
+        ]
+
+    def results(
+        self, ranked: Sequence[Ranked], candidates: Sequence[Candidates], chunks: Mapping[Hashable, Chunk]
+    ) -> list[_QueryResult]:
+        limit = self.parameters.limit
+        return [
+            _QueryResult(to_hits(best, found, chunks, limit), query, max(found.dense.values(), default=None))
+            for best, found, query in zip(ranked, candidates, self.analyzed, strict=True)
+        ]
+
+    def timings(self, embedded: float) -> Timings:
+        """Return the average times per query."""
+        ended, ms = perf_counter(), 1e3 / len(self.texts)
+        return Timings((embedded - self.opened) * ms, (ended - embedded) * ms, (ended - self.started) * ms)
+
+
+_Found = tuple[_Batch, list[_QueryResult], Timings]
 
 
 class Retriever:
-    """Searches one collection; may be shared by threads. It notices when a new index is published."""
+    """Searches one collection. It is thread-safe, and uses a new index as soon as one is published."""
 
     def __init__(self, embedder: Embedder, store: Store, collection: str) -> None:
         self._embedder = embedder
         self._store = store
         self._collection = collection
-        self._opened: _Opened | None = None
+        self._checked: _CheckedIndex | None = None
         self._warned: Index | None = None
-
-    @staticmethod
-    def connect(collection: str | None = None) -> Retriever:
-        """Connect what the environment and `.env` configure, as the commands do."""
-        import logging
-
-        from recto.api import open_retriever
-        from recto.settings import QUERY_COLLECTION, load_settings
-
-        return open_retriever(
-            load_settings(), QUERY_COLLECTION, logging.getLogger("recto").info, collection=collection
-        )
 
     @property
     def collection(self) -> str:
-        """The name that is searched."""
+        """The name of the collection."""
         return self._collection
-
-    def with_collection(self, collection: str) -> Retriever:
-        """Return a retriever of another collection that shares this one's model and store, and is closed with it."""
-        return Retriever(self._embedder, self._store, collection)
 
     @property
     def embedder(self) -> Embedder:
-        """What turns questions into vectors."""
+        """The embedder of queries."""
         return self._embedder
 
     @property
     def store(self) -> Store:
-        """Where the collection is."""
+        """The store of the collection."""
         return self._store
 
+    def with_collection(self, collection: str) -> Retriever:
+        """Return a retriever of another collection that shares the embedder and the store."""
+        return Retriever(self._embedder, self._store, collection)
+
     def open(self) -> Index:
-        """Return the current index, checked against the embedder; checked once for each published state."""
+        """Return the current index; raise an error if it is empty or does not match the embedder."""
         return self._open().index
 
-    def _open(self) -> _Opened:
-        index, opened = self._store.open(self._collection), self._opened
-        if opened is None or opened.index is not index:
+    def _open(self) -> _CheckedIndex:
+        index, checked = self._store.open(self._collection), self._checked
+        if checked is None or checked.index is not index:
             check_fingerprint(index, self._embedder)
-            opened = self._opened = _Opened(index, read_lexicon(index))
-        return opened
+            checked = self._checked = _CheckedIndex(index, read_lexicon(index))
+        return checked
 
     def warm_up(self) -> None:
         """Open the index and load the model, so that the first search is as fast as the others."""
@@ -141,8 +184,8 @@ class Retriever:
         mode: Mode = "hybrid",
         group_by: GroupBy | None = None,
     ) -> SearchResponse:
-        """Return the chunks that answer a query, best first; with `group_by="page"`, the best `top_k` pages."""
-        return self._respond([check_query(query)], top_k, to_filters(filters), min_score, mode, group_by)[0]
+        """Return the best chunks for a query, best first; with `group_by="page"`, those of the best pages."""
+        return self._search([check_query(query)], top_k, filters, min_score, mode, group_by)[0]
 
     def search_batch(
         self,
@@ -154,8 +197,8 @@ class Retriever:
         mode: Mode = "hybrid",
         group_by: GroupBy | None = None,
     ) -> list[SearchResponse]:
-        """Answer several queries with one pass through the model and one call of the engine."""
-        return self._respond(check_queries(queries), top_k, to_filters(filters), min_score, mode, group_by)
+        """Search for several queries with one call of the model and one of the engine."""
+        return self._search(check_queries(queries), top_k, filters, min_score, mode, group_by)
 
     async def asearch(
         self,
@@ -167,7 +210,7 @@ class Retriever:
         mode: Mode = "hybrid",
         group_by: GroupBy | None = None,
     ) -> SearchResponse:
-        """Search without holding up the event loop."""
+        """Search without blocking the event loop."""
         return (await self.asearch_batch([query], top_k, filters, min_score, mode=mode, group_by=group_by))[0]
 
     async def asearch_batch(
@@ -180,16 +223,15 @@ class Retriever:
         mode: Mode = "hybrid",
         group_by: GroupBy | None = None,
     ) -> list[SearchResponse]:
-        """Answer several queries without holding up the event loop: services are awaited, local work goes to threads."""
+        """Search for several queries without blocking the event loop; local work runs in threads."""
         from asyncio import to_thread
 
-        texts, filters = check_queries(queries), to_filters(filters)
-        check_search(top_k, filters, min_score, mode=mode, group_by=group_by)
+        texts = check_queries(queries)
+        parameters = _parameters(top_k, filters, min_score, mode, group_by)
         if not texts:
             return []
-        search = _Search(_limit(top_k, group_by), filters, min_score, mode)
-        results = await self._afind(texts, search)
-        return await to_thread(self._responses, texts, search, results, top_k, group_by)
+        found = await self._afind(texts, parameters)
+        return await to_thread(self._responses, texts, found, top_k, group_by)
 
     def related(
         self,
@@ -201,17 +243,14 @@ class Retriever:
         *,
         mode: Mode = "hybrid",
     ) -> SearchResponse:
-        """Return chunks that go with a selected text, with or without a question about it; those that hold it are left out."""
-        from recto.search.selection import build_selection_query, question_or_none
+        """Return chunks that are related to a selected text, and to a question about it if there is one.
 
-        filters = to_filters(filters)
-        check_search(top_k, filters, min_score, mode=mode)
-        question = question_or_none(question)
-        text, selected = build_selection_query(
-            selection, question, self._embedder.max_tokens, self._embedder.count_tokens
-        )
-        search = _Search(top_k + _CANDIDATES, filters, min_score, mode)
-        return self._related(selection, question, selected, search, self._find([text], search), top_k)
+        Chunks that contain the selected text are left out.
+        """
+        parameters = _parameters(top_k, filters, min_score, mode)
+        text, selected = self._selection_query(selection, question)
+        found = self._find([text], replace(parameters, limit=top_k + _SELECTION_CANDIDATES))
+        return self._related(selection, question, selected, found, top_k)
 
     async def arelated(
         self,
@@ -223,21 +262,13 @@ class Retriever:
         *,
         mode: Mode = "hybrid",
     ) -> SearchResponse:
-        """Return chunks that go with a selected text without holding up the event loop."""
+        """Do the same as `related` without blocking the event loop."""
         from asyncio import to_thread
 
-        from recto.search.selection import build_selection_query, question_or_none
-
-        filters = to_filters(filters)
-        check_search(top_k, filters, min_score, mode=mode)
-        question = question_or_none(question)
-        text, selected = await to_thread(
-            build_selection_query, selection, question, self._embedder.max_tokens, self._embedder.count_tokens
-        )
-        search = _Search(top_k + _CANDIDATES, filters, min_score, mode)
-        return await to_thread(
-            self._related, selection, question, selected, search, await self._afind([text], search), top_k
-        )
+        parameters = _parameters(top_k, filters, min_score, mode)
+        text, selected = await to_thread(self._selection_query, selection, question)
+        found = await self._afind([text], replace(parameters, limit=top_k + _SELECTION_CANDIDATES))
+        return await to_thread(self._related, selection, question, selected, found, top_k)
 
     def analyze(self, query: str) -> LexicalQuery | None:
         """Return a query as lexical search sees it, or None if the index has no lexical vectors."""
@@ -245,7 +276,7 @@ class Retriever:
         return analyze_query(check_query(query), lexicon) if lexicon else None
 
     def page(self, url: str) -> BookPage:
-        """Return a page of the book by its address."""
+        """Return a page of the book by its URL."""
         from recto.search.pages import read_page
 
         return read_page(self.open(), url, self._collection)
@@ -253,38 +284,68 @@ class Retriever:
     def modules(self) -> tuple[Module, ...]:
         """Return the modules in reading order."""
         index = self.open()
-        counts, made = index.modules(), index.info.fingerprint
-        titles = dict(made.modules) if made else {}
-        ordered = [name for name in titles if name in counts] + [
-            name for name in counts if name not in titles
-        ]
+        counts, fingerprint = index.modules(), index.info.fingerprint
+        titles = dict(fingerprint.modules) if fingerprint else {}
+        ordered = dict.fromkeys((*(name for name in titles if name in counts), *counts))
         return tuple(Module(name, titles.get(name) or name, counts[name]) for name in ordered)
 
     def pages(self) -> dict[str, int]:
-        """Count the passages of each page address."""
+        """Count the chunks of each page URL."""
         return self.open().pages()
 
-    def _respond(
+    def _search(
         self,
         texts: list[str],
         top_k: int,
-        filters: Filters,
+        filters: FiltersLike,
         min_score: float | None,
         mode: Mode,
         group_by: GroupBy | None,
     ) -> list[SearchResponse]:
-        check_search(top_k, filters, min_score, mode=mode, group_by=group_by)
-        if not texts:
-            return []
-        search = _Search(_limit(top_k, group_by), filters, min_score, mode)
-        return self._responses(texts, search, self._find(texts, search), top_k, group_by)
+        parameters = _parameters(top_k, filters, min_score, mode, group_by)
+        return self._responses(texts, self._find(texts, parameters), top_k, group_by) if texts else []
+
+    def _find(self, texts: Sequence[str], parameters: _Parameters) -> _Found:
+        """Embed and analyse queries, and search for all of them."""
+        batch = self._prepare(texts, parameters)
+        vectors = self._embedder.embed_queries(batch.texts) if batch.mode != "lexical" else []
+        embedded = perf_counter()
+        return batch, _search_index(batch, vectors), batch.timings(embedded)
+
+    async def _afind(self, texts: Sequence[str], parameters: _Parameters) -> _Found:
+        """Do the same as `_find`, and await services."""
+        from asyncio import to_thread
+
+        embedder = self._embedder
+        if not isinstance(embedder, AsyncEmbedder):
+            return await to_thread(self._find, texts, parameters)
+        batch = await to_thread(self._prepare, texts, parameters)
+        vectors = await embedder.aembed_queries(batch.texts) if batch.mode != "lexical" else []
+        embedded = perf_counter()
+        if isinstance(batch.index, AsyncIndex):
+            return batch, await _asearch_index(batch, batch.index, vectors), batch.timings(embedded)
+        return batch, _search_index(batch, vectors), batch.timings(embedded)
+
+    def _prepare(self, texts: Sequence[str], parameters: _Parameters) -> _Batch:
+        """Open the index and analyse the queries."""
+        started = perf_counter()
+        checked = self._open()
+        mode = _effective_mode(parameters.mode, checked)
+        opened = perf_counter()
+        lexicon = checked.lexicon
+        analyzed = [analyze_query(text, lexicon) for text in texts] if lexicon else [None] * len(texts)
+        embedded_texts = [
+            query.text if query and mode == "hybrid" else text
+            for text, query in zip(texts, analyzed, strict=True)
+        ]
+        return _Batch(parameters, checked.index, mode, embedded_texts, analyzed, started, opened)
 
     def _responses(
-        self, texts: list[str], search: _Search, results: _Results, top_k: int, group_by: GroupBy | None
+        self, texts: list[str], found: _Found, top_k: int, group_by: GroupBy | None
     ) -> list[SearchResponse]:
+        batch, results, timings = found
         responses = [
-            self._response(text, search, results, found)
-            for text, found in zip(texts, results[2], strict=True)
+            self._response(text, batch, result, timings) for text, result in zip(texts, results, strict=True)
         ]
         if group_by is None:
             return responses
@@ -294,218 +355,79 @@ class Retriever:
             for response, groups in grouped
         ]
 
-    def _response(self, text: str, search: _Search, results: _Results, found: _Found) -> SearchResponse:
-        opened, mode, _, timings = results
+    def _response(self, text: str, batch: _Batch, result: _QueryResult, timings: Timings) -> SearchResponse:
+        parameters = batch.parameters
         warnings: tuple[str, ...] = ()
-        if mode != search.mode and self._warned is not opened.index:
-            self._warned = opened.index
-            warnings = (_REINDEX,)
+        if batch.mode != parameters.mode and self._warned is not batch.index:
+            self._warned = batch.index
+            warnings = (_DENSE_ONLY,)
         return build_response(
-            opened.index,
+            batch.index,
             self._collection,
             text,
-            found.hits,
-            search.filters,
-            search.min_score,
+            result.hits,
+            parameters.filters,
+            parameters.min_score,
             timings,
-            mode,
-            found.lexical,
-            found.best_cosine,
+            batch.mode,
+            result.lexical,
+            result.best_cosine,
             warnings,
         )
 
-    def _find(self, texts: Sequence[str], search: _Search) -> _Results:
-        """Embed and analyse queries and search for all of them."""
-        began = perf_counter()
-        opened = self._open()
-        mode = _possible(search.mode, opened)
-        ready = perf_counter()
-        analyzed = (
-            [analyze_query(text, opened.lexicon) for text in texts] if opened.lexicon else [None] * len(texts)
-        )
-        vectors = (
-            self._embedder.embed_queries(_embedded_texts(mode, texts, analyzed)) if mode != "lexical" else []
-        )
-        embedded = perf_counter()
-        index = opened.index
-        if mode == "dense":
-            found = _dense(
-                analyzed, index.query_batch(vectors, search.limit, search.filters, search.min_score)
-            )
-        else:
-            candidates = index.candidates(
-                _index_queries(mode, vectors, analyzed), search.limit, search.filters
-            )
-            ranked = _ranked(mode, search, candidates, analyzed)
-            found = _hits(ranked, candidates, index.chunks(_ids(ranked)), analyzed, search.limit)
-        return opened, mode, found, _shared(began, ready, embedded, perf_counter(), len(texts))
-
-    async def _afind(self, texts: Sequence[str], search: _Search) -> _Results:
-        """Do the same, awaiting what can be awaited."""
-        from asyncio import to_thread
+    def _selection_query(self, selection: str, question: str | None) -> tuple[str, Selection]:
+        from recto.search.selection import build_selection_query
 
         embedder = self._embedder
-        if not isinstance(embedder, AsyncEmbedder):
-            return await to_thread(self._find, texts, search)
-        began = perf_counter()
-        opened = await to_thread(self._open)
-        mode, index = _possible(search.mode, opened), opened.index
-        ready = perf_counter()
-        analyzed = (
-            [analyze_query(text, opened.lexicon) for text in texts] if opened.lexicon else [None] * len(texts)
+        return build_selection_query(
+            selection, _blank_to_none(question), embedder.max_tokens, embedder.count_tokens
         )
-        vectors = (
-            await embedder.aembed_queries(_embedded_texts(mode, texts, analyzed)) if mode != "lexical" else []
-        )
-        embedded = perf_counter()
-        if mode == "dense" and isinstance(index, AsyncIndex):
-            found = _dense(
-                analyzed, await index.aquery_batch(vectors, search.limit, search.filters, search.min_score)
-            )
-        elif mode == "dense":
-            found = _dense(
-                analyzed, index.query_batch(vectors, search.limit, search.filters, search.min_score)
-            )
-        else:
-            queries = _index_queries(mode, vectors, analyzed)
-            if isinstance(index, AsyncIndex):
-                candidates = await index.acandidates(queries, search.limit, search.filters)
-                ranked = _ranked(mode, search, candidates, analyzed)
-                chunks = await index.achunks(_ids(ranked))
-            else:
-                candidates = index.candidates(queries, search.limit, search.filters)
-                ranked = _ranked(mode, search, candidates, analyzed)
-                chunks = index.chunks(_ids(ranked))
-            found = _hits(ranked, candidates, chunks, analyzed, search.limit)
-        return opened, mode, found, _shared(began, ready, embedded, perf_counter(), len(texts))
 
     def _related(
-        self,
-        selection: str,
-        question: str | None,
-        selected: Selection,
-        search: _Search,
-        results: _Results,
-        top_k: int,
+        self, selection: str, question: str | None, selected: Selection, found: _Found, top_k: int
     ) -> SearchResponse:
         from recto.search.selection import exclude_and_diversify
 
-        found = results[2][0]
-        hits, left_out = exclude_and_diversify(found.hits, selection, top_k)
+        batch, (result,), timings = found
+        hits, excluded = exclude_and_diversify(result.hits, selection, top_k)
+        question = _blank_to_none(question)
         query = selected.text if question is None else question.strip()
-        response = self._response(query, search, results, replace(found, hits=hits))
-        if found.hits and not hits:
+        response = self._response(query, batch, replace(result, hits=hits), timings)
+        if result.hits and not hits:
             response = replace(response, message="Only the selected text itself was found.")
         warnings = response.warnings
         if selected.cut:
             warnings += (
-                f"The selected text is long: its first {len(selected.text)} of {selected.given} characters were searched for.",
+                f"The selected text is too long: only the first {len(selected.text)} of {selected.given} "
+                "characters were searched for.",
             )
-        return replace(response, warnings=warnings, selection=replace(selected, left_out=left_out))
+        return replace(response, warnings=warnings, selection=replace(selected, left_out=excluded))
 
     def close(self) -> None:
-        """Let go of connections and open indexes; the next search opens them again."""
-        self._opened = None
+        """Close the embedder and the store; the next search opens them again."""
+        self._checked = None
         self._embedder.close()
         self._store.close()
 
     def __enter__(self) -> Self:
-        """Use it in a `with` block."""
+        """Return the retriever."""
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Close it."""
+        """Close the retriever."""
         self.close()
 
     async def aclose(self) -> None:
-        """Let go of what async searches in this event loop have opened; call it before the loop ends."""
+        """Close the connections of async searches in this event loop; call it before the loop ends."""
         for part in (self._embedder, self._store):
             if isinstance(part, AsyncStore):
                 await part.aclose()
 
 
-def _limit(top_k: int, group_by: GroupBy | None) -> int:
-    """Return how many chunks are ranked."""
-    return top_k if group_by is None else min(top_k * _CHUNKS_PER_PAGE, 2 * MAX_TOP_K)
-
-
-def _possible(mode: Mode, opened: _Opened) -> Mode:
-    """Return the mode that an index can be searched in; only a hybrid search may fall back to the dense mode."""
-    if mode == "dense" or opened.lexicon is not None:
-        return mode
-    if mode == "lexical":
-        raise no_lexical_vectors(opened.index.info)
-    return "dense"
-
-
-def _embedded_texts(mode: Mode, texts: Sequence[str], analyzed: Sequence[LexicalQuery | None]) -> list[str]:
-    """Return what is embedded for the queries: with corrected words in hybrid mode, as typed in dense mode."""
-    return [
-        query.text if query and mode == "hybrid" else text
-        for text, query in zip(texts, analyzed, strict=True)
-    ]
-
-
-def _index_queries(
-    mode: Mode, vectors: Sequence[Vector], analyzed: Sequence[LexicalQuery | None]
-) -> list[IndexQuery]:
-    dense: Sequence[Vector | None] = [None] * len(analyzed) if mode == "lexical" else vectors
-    return [
-        IndexQuery(vector, query.vector if query else None)
-        for vector, query in zip(dense, analyzed, strict=True)
-    ]
-
-
-def _ranked(
-    mode: Mode, search: _Search, candidates: Sequence[Candidates], analyzed: Sequence[LexicalQuery | None]
-) -> list[Ranked]:
-    """Return the best candidates of each query, with those that tie with the last of them."""
-    return [
-        _with_ties(rank(found, mode, query.weight if query else 0.0, search.min_score), search.limit)
-        for found, query in zip(candidates, analyzed, strict=True)
-    ]
-
-
-def _with_ties(ranked: Ranked, limit: int) -> Ranked:
-    end = limit
-    while 0 < end < len(ranked) and ranked[end][1] == ranked[limit - 1][1]:
-        end += 1
-    return ranked[:end]
-
-
-def _ids(ranked: Sequence[Ranked]) -> list[Hashable]:
-    return list(dict.fromkeys(id for found in ranked for id, _ in found))
-
-
-def _hits(
-    ranked: Sequence[Ranked],
-    candidates: Sequence[Candidates],
-    chunks: Mapping[Hashable, Chunk],
-    analyzed: Sequence[LexicalQuery | None],
-    limit: int,
-) -> list[_Found]:
-    results = []
-    for best, found, query in zip(ranked, candidates, analyzed, strict=True):
-        dense, lexical = found.dense, found.lexical
-        hits = [
-            Hit(score, chunks[id], dense.get(id), lexical.get(id, 0.0)) for id, score in best if id in chunks
-        ]
-        hits.sort(key=lambda hit: (-hit.score, hit.chunk.page_url, hit.chunk.chunk_index, hit.chunk.id))
-        results.append(_Found(hits[:limit], query, max(dense.values(), default=None)))
-    return results
-
-
-def _dense(analyzed: Sequence[LexicalQuery | None], found: Sequence[list[Hit]]) -> list[_Found]:
-    return [
-        _Found(hits, query, hits[0].score if hits else None)
-        for hits, query in zip(found, analyzed, strict=True)
-    ]
-
-
 def check_fingerprint(index: Index, embedder: Embedder) -> None:
-    """Refuse an index that the embedder's vectors cannot be compared with."""
+    """Raise an error if an index is empty, or if its vectors cannot be compared with the embedder's."""
     info, mine = index.info, embedder.fingerprint
     if info.chunks == 0:
         raise CollectionEmpty(
@@ -514,26 +436,69 @@ def check_fingerprint(index: Index, embedder: Embedder) -> None:
         )
     if info.fingerprint is None and info.dim != mine.dim:
         raise FingerprintMismatch(
-            f"Collection '{info.collection}' has vectors of {info.dim} numbers, but {mine.model} makes {mine.dim}",
+            f"Collection '{info.collection}' has vectors of dimension {info.dim}, "
+            f"but {mine.model} has dimension {mine.dim}",
             hint="Set RECTO_MODEL to the model that the collection was made with, or index the book again.",
         )
     if info.fingerprint is not None and not info.fingerprint.embedder.is_compatible(mine):
         raise FingerprintMismatch(
-            f"Collection '{info.collection}' was indexed with {info.fingerprint.embedder}, but queries are embedded with {mine}",
-            hint=f"Run `{_command(info)}`, or set RECTO_MODEL back.",
+            f"Collection '{info.collection}' was indexed with {info.fingerprint.embedder}, "
+            f"but queries are embedded with {mine}",
+            hint=f"Run `{_index_command(info)}`, or set RECTO_MODEL back.",
         )
 
 
-def _shared(began: float, opened: float, embedded: float, ended: float, questions: int) -> Timings:
-    """Share a batch's times among its questions."""
-    share = 1e3 / questions
-    return Timings((embedded - opened) * share, (ended - embedded) * share, (ended - began) * share)
-
-
-def _command(info: IndexInfo) -> str:
-    """The command that makes an index again."""
+def _index_command(info: IndexInfo) -> str:
+    """Return the command that builds an index again."""
     if info.collection == SAMPLE_COLLECTION or info.fingerprint is None:
         return "recto index --sample"
     from shlex import quote
 
     return f"recto index {quote(info.fingerprint.source)} --collection {info.collection}"
+
+
+def _parameters(
+    top_k: int, filters: FiltersLike, min_score: float | None, mode: Mode, group_by: GroupBy | None = None
+) -> _Parameters:
+    """Check the parameters of a search."""
+    filters = to_filters(filters)
+    check_search(top_k, filters, min_score, mode=mode, group_by=group_by)
+    limit = top_k if group_by is None else min(top_k * _CHUNKS_PER_PAGE, 2 * MAX_TOP_K)
+    return _Parameters(limit, filters, min_score, mode)
+
+
+def _effective_mode(mode: Mode, checked: _CheckedIndex) -> Mode:
+    """Return the mode that an index supports: hybrid falls back to dense, lexical is an error."""
+    if mode == "dense" or checked.lexicon is not None:
+        return mode
+    if mode == "lexical":
+        raise no_lexical_vectors(checked.index.info)
+    return "dense"
+
+
+def _search_index(batch: _Batch, vectors: Sequence[Vector]) -> list[_QueryResult]:
+    index, limit, filters = batch.index, batch.parameters.limit, batch.parameters.filters
+    if batch.mode == "dense":
+        return batch.dense_results(index.query_batch(vectors, limit, filters, batch.parameters.min_score))
+    candidates = index.candidates(batch.index_queries(vectors), limit, filters)
+    ranked = batch.rank(candidates)
+    return batch.results(ranked, candidates, index.chunks(_ids(ranked)))
+
+
+async def _asearch_index(batch: _Batch, index: AsyncIndex, vectors: Sequence[Vector]) -> list[_QueryResult]:
+    limit, filters = batch.parameters.limit, batch.parameters.filters
+    if batch.mode == "dense":
+        found = await index.aquery_batch(vectors, limit, filters, batch.parameters.min_score)
+        return batch.dense_results(found)
+    candidates = await index.acandidates(batch.index_queries(vectors), limit, filters)
+    ranked = batch.rank(candidates)
+    return batch.results(ranked, candidates, await index.achunks(_ids(ranked)))
+
+
+def _ids(ranked: Sequence[Ranked]) -> list[Hashable]:
+    return list(dict.fromkeys(id for found in ranked for id, _ in found))
+
+
+def _blank_to_none(question: str | None) -> str | None:
+    """Return None for a blank question, which is what an empty form field sends."""
+    return None if isinstance(question, str) and not question.strip() else question

@@ -1,4 +1,4 @@
-"""Selected text: what is searched for it, and which of the passages found go with it instead of repeating it."""
+"""Selected text: the query for it, and the hits that add something to it instead of repeating it."""
 
 from __future__ import annotations
 
@@ -7,66 +7,55 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 
 from recto.errors import InvalidQuery
-from recto.search.query import check_query
+from recto.search.query import check_query, clean_text
 from recto.types import Chunk, Hit, Selection
 
 _SENTENCE_END = re.compile(r"[.!?…][\"'”’)\]]*\s+|[。！？]|\n\s*\n")
 _WORD_END = re.compile(r"\s+")
 _WORD = re.compile(r"\w+")
-_CHARACTERS_PER_TOKEN = 8  # more than any tokenizer makes of prose: beyond it nothing has to be counted
+_CHARACTERS_PER_TOKEN = 8  # more than any tokenizer needs for prose: a longer text is cut before counting
 _SHINGLE = 4  # words
-_RUN = 20  # words in a row that two texts do not share by chance
-_TERM = 5  # words; what is shorter is a term that the book uses everywhere, not a place in it
-
-
-def check_selection(selection: str) -> str:
-    """Return the selected text without white space around it, or say why there is none."""
-    if not isinstance(selection, str):
-        raise InvalidQuery(
-            f"Selected text must be text, not {type(selection).__name__}", hint="Pass a string."
-        )
-    text = (
-        selection.encode("utf-8", "replace").decode("utf-8").strip()
-    )  # half of a surrogate pair is no character
-    if not text:
-        raise InvalidQuery(
-            "Selected text cannot be empty", hint="Select a sentence or more, or search with a question."
-        )
-    return text
-
-
-def question_or_none(question: str | None) -> str | None:
-    """Take a blank question about a selected text for none: that is what a form sends."""
-    return None if isinstance(question, str) and not question.strip() else question
+_LONG_RUN = 20  # consecutive words that two texts do not share by chance
+_MIN_WORDS = 5  # a shorter text is a term that occurs everywhere in the book
 
 
 def build_selection_query(
     selection: str, question: str | None, max_tokens: int, count: Callable[[str], int]
 ) -> tuple[str, Selection]:
-    """Return the text that is searched for, the question first, and what of the selection is in it: the sentences that the model reads."""
-    given = check_selection(selection)
+    """Return the query for a selected text, and the part of the text in it.
+
+    The query is the question, if there is one, and as many sentences of the selected text as the model can
+    read.
+    """
+    selected = clean_text(selection, "Selected text")
+    if not selected:
+        raise InvalidQuery(
+            "Selected text cannot be empty", hint="Select a sentence or more, or search with a question."
+        )
     before = f"{check_query(question)}\n\n" if question is not None else ""
-    used = _cut(given, lambda text: count(before + text) <= max_tokens, max_tokens * _CHARACTERS_PER_TOKEN)
-    return before + used, Selection(used, len(given))
+    used = _truncate(
+        selected, lambda text: count(before + text) <= max_tokens, max_tokens * _CHARACTERS_PER_TOKEN
+    )
+    return before + used, Selection(used, len(selected))
 
 
 def exclude_and_diversify(hits: Sequence[Hit], selection: str, top_k: int) -> tuple[list[Hit], int]:
-    """Choose from hits, best first, those that say more than the selection, and count those left out because they hold it.
+    """Choose the best hits that do not contain the selected text, and count those that do.
 
-    One passage a section and no more than half from one page are taken as long as there are others; the engine's order is kept.
+    While there are others, take one hit per section and at most half of the hits from one page.
     """
     chosen: list[Hit] = []
     spare: list[Hit] = []
-    texts: list[_Text] = []
-    selected = _Text(selection)
-    left_out = 0
+    texts: list[_Shingles] = []
+    selected = _Shingles(selection)
+    excluded = 0
     for hit in hits:
-        text = _Text(hit.chunk.text)
-        if selected.is_held_by(text):
-            left_out += 1
-        elif any(text.is_held_by(other) for other in texts):
+        text = _Shingles(hit.chunk.text)
+        if selected.overlaps(text):
+            excluded += 1
+        elif any(text.overlaps(other) for other in texts):
             continue
-        elif _crowded(hit.chunk, chosen, (top_k + 1) // 2):
+        elif _is_crowded(hit.chunk, chosen, (top_k + 1) // 2):
             spare.append(hit)
         else:
             chosen.append(hit)
@@ -74,55 +63,55 @@ def exclude_and_diversify(hits: Sequence[Hit], selection: str, top_k: int) -> tu
             if len(chosen) == top_k:
                 break
     chosen += spare[: top_k - len(chosen)]
-    return sorted(chosen, key=lambda hit: -hit.score), left_out
+    return sorted(chosen, key=lambda hit: -hit.score), excluded
 
 
-def _crowded(chunk: Chunk, chosen: Sequence[Hit], most: int) -> bool:
+def _is_crowded(chunk: Chunk, chosen: Sequence[Hit], most: int) -> bool:
+    """Return whether the chunk's section, or enough of its page, was chosen already."""
     same_page = [hit.chunk for hit in chosen if hit.chunk.page_url == chunk.page_url]
     return len(same_page) >= most or any(other.headings == chunk.headings for other in same_page)
 
 
-class _Text:
-    """A text as the runs of words that it is made of."""
+class _Shingles:
+    """A text as sets of consecutive words."""
 
     def __init__(self, text: str) -> None:
         self._words = _WORD.findall(text.lower())
 
     @cached_property
-    def _shingles(self) -> set[tuple[str, ...]]:
+    def _short(self) -> set[tuple[str, ...]]:
         return self._runs(_SHINGLE)
 
     @cached_property
-    def _long_runs(self) -> set[tuple[str, ...]]:
-        return self._runs(_RUN)
+    def _long(self) -> set[tuple[str, ...]]:
+        return self._runs(_LONG_RUN)
 
     def _runs(self, length: int) -> set[tuple[str, ...]]:
         return {tuple(self._words[start : start + length]) for start in range(len(self._words) - length + 1)}
 
-    def is_held_by(self, other: _Text) -> bool:
-        """Whether both have a long run of words in common, or one is for the larger part in the other."""
-        if min(len(self._words), len(other._words)) < _TERM:
+    def overlaps(self, other: _Shingles) -> bool:
+        """Return whether half of the shorter text is in the other one, or both share a long run of words."""
+        if min(len(self._words), len(other._words)) < _MIN_WORDS:
             return False
-        mine, others = self._shingles, other._shingles
-        common = len(mine & others)
-        if 2 * common >= min(len(mine), len(others)):
+        common = len(self._short & other._short)
+        if 2 * common >= min(len(self._short), len(other._short)):
             return True
-        return common > _RUN - _SHINGLE and not self._long_runs.isdisjoint(other._long_runs)
+        return common > _LONG_RUN - _SHINGLE and not self._long.isdisjoint(other._long)
 
 
-def _cut(text: str, fits: Callable[[str], bool], longest: int) -> str:
-    """Return as many whole sentences from the beginning as fit, or words, if not even one does."""
-    if len(text) <= longest and fits(text):
+def _truncate(text: str, fits: Callable[[str], bool], max_length: int) -> str:
+    """Return the longest beginning of whole sentences that fits, or of words if no sentence fits."""
+    if len(text) <= max_length and fits(text):
         return text
-    head = text[:longest]
+    head = text[:max_length]
     for ends in (_SENTENCE_END, _WORD_END):
-        if cut := _longest(head, [found.end() for found in ends.finditer(head)], fits):
+        if cut := _longest(head, [match.end() for match in ends.finditer(head)], fits):
             return cut
     return _longest(head, range(1, len(head) + 1), fits)
 
 
 def _longest(text: str, ends: Sequence[int], fits: Callable[[str], bool]) -> str:
-    """Return the longest beginning of a text that fits and stops at one of the ends, found by halving; each is made when it is tried."""
+    """Return the longest beginning of a text that fits and stops at one of the ends, by bisection."""
     fitting = ""
     low, high = 0, len(ends)
     while low < high:

@@ -1,16 +1,30 @@
-"""API keys and host names: who may use the HTTP API and MCP over HTTP."""
+"""API keys and host names, and the middleware that admits requests to the HTTP API and to MCP over HTTP."""
 
 from __future__ import annotations
 
 import hmac
 import ipaddress
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from hashlib import sha256
+from typing import TYPE_CHECKING
 
 from recto.errors import ConfigurationError
-from recto.server.limits import Refusal, Refused
+from recto.server.limits import (
+    AdmissionLimits,
+    RateLimiter,
+    Refusal,
+    Refused,
+    check_length,
+    request_headers,
+)
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Receive, Scope, Send
 
 VARIABLE = "RECTO_API_KEY"
+KEY_NUMBER, REFUSAL_REASON = "recto.key_number", "recto.refusal_reason"
+"""What the middleware adds to the scope of a request, for metrics and the log."""
+
 _UNAUTHORIZED = Refusal(
     401,
     "An API key is required",
@@ -26,7 +40,7 @@ class ApiKeys:
         self._digests = [_digest(key) for key in keys]
 
     def __bool__(self) -> bool:
-        """Whether requests need a key."""
+        """Return whether requests need a key."""
         return bool(self._digests)
 
     def authenticate(self, headers: Mapping[str, str]) -> int:
@@ -45,6 +59,60 @@ class ApiKeys:
         )
 
 
+class AdmissionMiddleware:
+    """Checks the key and the limits of each request; refuses it, or passes it on.
+
+    `is_open` tells which paths need no key, `is_limited` to which the rate and concurrency limits apply.
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        keys: ApiKeys,
+        limits: AdmissionLimits,
+        rate: RateLimiter | None = None,
+        is_open: Callable[[str], bool] = lambda _: False,
+        is_limited: Callable[[str], bool] = lambda _: True,
+    ) -> None:
+        self._app = app
+        self._keys = keys
+        self._limits = limits
+        self._rate = rate
+        self._is_open = is_open
+        self._is_limited = is_limited
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        try:
+            await self._admit(scope, receive, send)
+        except Refused as refused:
+            scope[REFUSAL_REASON] = refused.reason
+            await refused.refusal.response()(scope, receive, send)
+
+    async def _admit(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers, path = request_headers(scope), scope["path"]
+        if self._keys and not self._is_open(path):
+            scope[KEY_NUMBER] = self._keys.authenticate(headers)
+        check_length(headers)
+        if not self._is_limited(path):
+            await self._limits.run(self._app, scope, receive, send)
+            return
+        if self._rate:
+            self._rate.check(_caller(scope))
+        await self._limits.admit(self._app, scope, receive, send)
+
+
+def _caller(scope: Scope) -> str:
+    """Return whose requests are counted together: by key, or by address if there are no keys."""
+    if KEY_NUMBER in scope:
+        return f"key {scope[KEY_NUMBER]}"
+    client = scope.get("client")
+    return client[0] if client else "unknown"
+
+
 def api_keys(values: Mapping[str, str]) -> tuple[str, ...]:
     """Return the configured keys; commas separate several."""
     keys = tuple(dict.fromkeys(key.strip() for key in values.get(VARIABLE, "").split(",") if key.strip()))
@@ -57,7 +125,7 @@ def api_keys(values: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def is_loopback(host: str) -> bool:
-    """Tell whether a host name or address is reachable from this machine only."""
+    """Return whether a host name or address is reachable from this machine only."""
     name = host.strip("[]").lower()
     if name == "localhost" or name.endswith(".localhost"):
         return True
@@ -65,6 +133,12 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(name).is_loopback
     except ValueError:
         return False
+
+
+def local_hosts(host: str) -> list[str]:
+    """Return the Host headers that a server on a loopback address accepts, against DNS rebinding."""
+    own = f"[{host.strip('[]')}]" if ":" in host else host
+    return list(dict.fromkeys(("127.0.0.1", "localhost", "*.localhost", "[::1]", own)))
 
 
 def key_required(host: str, alternative: str) -> ConfigurationError:

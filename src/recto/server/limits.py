@@ -20,7 +20,7 @@ MAX_BODY = 64 * 1024
 MAX_CONCURRENCY = 100
 BODY_SECONDS = 10.0
 MAX_READERS = 512
-"""Request bodies that are read at once: enough that slow clients do not block others, and 32 MiB at most."""
+"""How many request bodies are read at once: slow clients do not block others, and 32 MiB are enough."""
 
 RETRY_HINT = "Try again in a moment."
 _CLOSE = (("Connection", "close"),)  # the rest of the body is not read

@@ -8,8 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from recto.book.sources.website.fetch import CrawlOptions
-from recto.book.sources.website.site import WebsiteSource
+from recto.book.sources.website import CrawlOptions, WebsiteSource
 from recto.errors import InvalidArgument, Unreachable
 from tests.doubles.server import drop, hang, reset, slow_drip, status
 from tests.doubles.site import (

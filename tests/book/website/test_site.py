@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from recto.book.parsing.html import parse_html
-from recto.book.sources.website.fetch import CrawlOptions
-from recto.book.sources.website.site import WebsiteSource
+from recto.book.sources.website import CrawlOptions, WebsiteSource
 from recto.errors import ConfigurationError, InvalidArgument, Unreachable
 from recto.types import Page
 from tests.doubles.server import refused_url, status
@@ -346,7 +345,7 @@ def test_an_address_without_any_page_is_told(site: SiteDouble) -> None:
 
 
 def test_nothing_heavy_is_imported_before_it_is_needed() -> None:
-    code = "import sys, recto.book.parsing.html, recto.book.sources.website.site; print({'httpcore', 'selectolax'} & set(sys.modules))"
+    code = "import sys, recto.book.parsing.html, recto.book.sources.website; print({'httpcore', 'selectolax'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"
 
@@ -354,7 +353,8 @@ def test_nothing_heavy_is_imported_before_it_is_needed() -> None:
 def test_a_missing_extra_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("httpcore", "selectolax", "selectolax.lexbor"):
         monkeypatch.setitem(sys.modules, name, None)
-    monkeypatch.delitem(sys.modules, "recto.book.sources.website.connection", raising=False)
+    for name in ("cache", "crawl", "discovery", "fetch"):
+        monkeypatch.delitem(sys.modules, f"recto.book.sources.website.{name}", raising=False)
     with pytest.raises(ConfigurationError, match="`crawl`"):
         list(WebsiteSource("https://book.example/", None).pages())
     with pytest.raises(ConfigurationError, match="`crawl`"):

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import httpcore
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recto.book.sources.website.crawl import reason
-from recto.book.sources.website.fetch import is_public, unpacked
-from recto.book.sources.website.robots import Robots, parse_robots
-from recto.book.sources.website.sitemap import parse_sitemap
+from recto.book.sources.website.crawl import skip_reason
+from recto.book.sources.website.discovery import Robots, parse_robots, parse_sitemap
+from recto.book.sources.website.fetch import AddressRefused, GuardedBackend, is_public, unpacked
 from recto.book.sources.website.urls import Scope, normal
 from tests.doubles.site import SiteDouble, gzip_bomb, page
-
-httpcore = pytest.importorskip("httpcore")
 
 PRIVATE = [
     *(
@@ -84,8 +82,6 @@ def site() -> Iterator[SiteDouble]:
 def test_a_connection_goes_to_the_address_that_was_checked_and_a_later_answer_is_checked_anew(
     site: SiteDouble,
 ) -> None:
-    from recto.book.sources.website.connection import AddressRefused, Deadline, GuardedBackend
-
     answers = iter([["127.0.0.1"], ["127.0.0.2"]])
     checked: list[str] = []
 
@@ -93,10 +89,9 @@ def test_a_connection_goes_to_the_address_that_was_checked_and_a_later_answer_is
         checked.append(address)
         return address == "127.0.0.1"
 
-    deadline = Deadline()
-    deadline.begin(20)
     port = site.url.rpartition(":")[2]
-    backend = GuardedBackend(lambda *_: next(answers), deadline, allows)
+    backend = GuardedBackend(lambda *_: next(answers), allows)
+    backend.begin(20)
     with httpcore.ConnectionPool(network_backend=backend) as pool:
         # No system knows this name: only what the first answer said can have been asked.
         assert (
@@ -231,7 +226,7 @@ def test_a_sitemap_may_be_a_plain_list() -> None:
     ],
 )
 def test_what_is_left_out(path: str) -> None:
-    assert reason(path)
+    assert skip_reason(path)
 
 
 @pytest.mark.parametrize(
@@ -247,4 +242,4 @@ def test_what_is_left_out(path: str) -> None:
     ],
 )
 def test_what_is_not_left_out(path: str) -> None:
-    assert not reason(path)
+    assert not skip_reason(path)

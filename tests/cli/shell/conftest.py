@@ -1,4 +1,4 @@
-"""A session on the sample book, and the replies that a test reads."""
+"""A shell session on the sample book."""
 
 from __future__ import annotations
 
@@ -6,23 +6,23 @@ from collections.abc import Callable
 
 import pytest
 
-from recto.cli.shell.session import Reply, Session
+from recto.cli.shell.session import ShellReply, ShellSession
 from recto.search.retriever import Retriever
 
-Ask = Callable[..., Reply]
+Ask = Callable[..., ShellReply]
 
 
 @pytest.fixture
-def session(retriever: Retriever) -> Session:
-    return Session(retriever)
+def session(retriever: Retriever) -> ShellSession:
+    return ShellSession(retriever)
 
 
 @pytest.fixture
-def ask(session: Session) -> Ask:
-    """Feed lines that must all succeed, and return the last reply."""
+def ask(session: ShellSession) -> Ask:
+    """Run lines that must succeed, and return the last reply."""
 
-    def feed(*lines: str) -> Reply:
-        reply = Reply()
+    def feed(*lines: str) -> ShellReply:
+        reply = ShellReply()
         for line in lines:
             reply = session.feed(line)
             assert reply.error is None, f"{line}: {reply.error}"

@@ -1,4 +1,4 @@
-"""A terminal for tests: a real pseudo-terminal that the shell owns, with its keys and what it shows."""
+"""Run a command in a pseudo-terminal: press keys, and read what is shown."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.running import ROOT, environment
 _ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b[=>()][0B]?|\x1b\][^\x07]*\x07")
 _PROGRAM = """
 import fcntl, sys, termios
-fcntl.ioctl(0, termios.TIOCSCTTY, 0)  # so that its Ctrl-C is a signal, as in a login
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)  # Ctrl-C then sends a signal
 sys.argv = ["recto", *sys.argv[1:]]
 from recto.cli.main import main
 main()
@@ -30,7 +30,7 @@ CTRL_C, CTRL_D, TAB, UP = "\x03", "\x04", "\t", "\x1b[A"
 
 
 class Terminal:
-    """`recto shell`, or another command, in a window of its own."""
+    """`recto shell`, or another command, in its own pseudo-terminal."""
 
     def __init__(
         self, home: Path, *arguments: str, command: str = "shell", columns: str = "80", **more: str
@@ -68,20 +68,20 @@ class Terminal:
         os.close(self._ours)
 
     def state(self) -> list[Any]:
-        """What `stty` would show."""
+        """Return the attributes of the terminal."""
         return termios.tcgetattr(self._theirs)
 
     @property
     def text(self) -> str:
-        """All that was shown, without colours and moves of the cursor."""
+        """The output without escape sequences."""
         return _ESCAPES.sub("", self.raw).replace("\r", "")
 
     def press(self, keys: str) -> None:
-        """Type."""
+        """Press keys."""
         os.write(self._ours, keys.encode())
 
     def see(self, wanted: str, seconds: float = 60) -> str:
-        """Wait until something new is shown, and return what was shown from the last such thing up to it."""
+        """Wait until a text is shown, and return the output since the last call."""
         deadline = time.monotonic() + seconds
         while (place := self.text.find(wanted, self._seen)) < 0:
             assert time.monotonic() < deadline, f"{wanted!r} is not shown:\n{self.text[self._seen :]}"
@@ -90,7 +90,7 @@ class Terminal:
         return self.text[since : self._seen]
 
     def end(self, seconds: float = 25) -> int:
-        """Wait for its end, and return the exit code."""
+        """Wait until the command ends, and return its exit code."""
         deadline = time.monotonic() + seconds
         while self.process.poll() is None:
             assert time.monotonic() < deadline, f"it does not end:\n{self.text}"
@@ -99,6 +99,6 @@ class Terminal:
         return self.process.wait()
 
     def read(self) -> None:
-        """Take in what is shown, if anything is for a moment."""
+        """Read new output, if there is any."""
         if select.select([self._ours], [], [], 0.2)[0]:
             self.raw += os.read(self._ours, 65536).decode("utf-8", "replace")

@@ -1,25 +1,23 @@
-"""Completion: what is offered where, at once, whatever the engine does."""
+"""Completion of commands and names."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from recto.cli.shell.actions import COMMANDS
-from recto.cli.shell.session import Session
-from recto.cli.shell.terminal import Names, candidates
+from recto.cli.shell.session import ShellSession
+from recto.cli.shell.terminal import KnownNames, NameLoader, candidates
 from recto.search.retriever import Retriever
 from recto.stores.edge.store import EdgeStore
 from tests.running import wait_until
 
-
-@dataclass
-class Sample:
-    modules: tuple[str, ...] = ("intro", "isaac", "ros2", "vla")
-    pages: tuple[str, ...] = ("local://docs/a/01-soil", "local://docs/a/02-seeds", "local://docs/b/01-bread")
-    collections: tuple[str, ...] = ("garden", "physical-ai-book")
+KNOWN = KnownNames(
+    modules=("intro", "isaac", "ros2", "vla"),
+    pages=("local://docs/a/01-soil", "local://docs/a/02-seeds", "local://docs/b/01-bread"),
+    collections=("garden", "physical-ai-book"),
+)
 
 
 @pytest.mark.parametrize(
@@ -47,47 +45,45 @@ class Sample:
         (":top 1", []),
     ],
 )
-def test_what_is_offered(line: str, offered: list[str]) -> None:
-    found = list(candidates(line, Sample()))
+def test_candidates(line: str, offered: list[str]) -> None:
+    found = list(candidates(line, KNOWN))
     assert [candidate.text for candidate in found] == offered
     for candidate in found:
         assert candidate.replaces <= len(line)
 
 
-def test_a_colon_offers_every_command_with_what_it_does() -> None:
-    assert [(one.text, one.about) for one in candidates(":", Sample())] == [
+def test_a_colon_offers_every_command() -> None:
+    assert [(one.text, one.about) for one in candidates(":", KNOWN)] == [
         (f":{one.name}", one.summary) for one in COMMANDS
     ]
 
 
-def test_names_are_looked_up_in_the_background(retriever: Retriever) -> None:
-    names = Names(Session(retriever))
-    assert not names.modules
-    names.begin()
-    wait_until(lambda: names.collections)
-    assert names.modules == ("intro", "isaac", "ros2", "simulation", "vla")
-    assert "local://docs/docs/intro" in names.pages
-    assert "recto-sample" in names.collections
+def test_names_are_loaded_in_the_background(retriever: Retriever) -> None:
+    names = NameLoader(ShellSession(retriever))
+    assert not names.known.modules
+    names.start(warm_up=True)
+    wait_until(lambda: names.known.collections)
+    assert names.known.modules == ("intro", "isaac", "ros2", "simulation", "vla")
+    assert "local://docs/docs/intro" in names.known.pages
+    assert "recto-sample" in names.known.collections
     names.close()
 
 
-def test_an_engine_that_is_away_offers_nothing_and_breaks_nothing(
-    retriever: Retriever, tmp_path: Path
-) -> None:
-    session = Session(Retriever(retriever.embedder, EdgeStore(tmp_path / "nowhere"), "garden"))
-    names = Names(session)
-    names.begin()
+def test_an_unreachable_engine_offers_no_names(retriever: Retriever, tmp_path: Path) -> None:
+    session = ShellSession(Retriever(retriever.embedder, EdgeStore(tmp_path / "nowhere"), "garden"))
+    names = NameLoader(session)
+    names.start(warm_up=True)
     names.close()
-    assert [candidate.text for candidate in candidates(":module r", names)] == []
+    assert [candidate.text for candidate in candidates(":module r", names.known)] == []
     session.retriever = retriever
-    names.refresh()
+    names.start()
     names.close()
-    assert [candidate.text for candidate in candidates(":module r", names)] == ["ros2"], (
-        "and afterwards they are there"
+    assert [candidate.text for candidate in candidates(":module r", names.known)] == ["ros2"], (
+        "loaded when the engine is back"
     )
     session.retriever = Retriever(retriever.embedder, EdgeStore(tmp_path / "nowhere"), "garden")
-    names.refresh()
+    names.start()
     names.close()
-    assert [candidate.text for candidate in candidates(":module r", names)] == ["ros2"], (
-        "what was known stays"
+    assert [candidate.text for candidate in candidates(":module r", names.known)] == ["ros2"], (
+        "the old names are kept"
     )

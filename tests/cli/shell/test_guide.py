@@ -1,4 +1,4 @@
-"""The guide: every command in it exists, and every command is in it, with the words of the shell itself."""
+"""The guide lists all commands with their own help, and its scripts run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.running import ROOT, environment
 GUIDE = (ROOT / "docs" / "how-to" / "shell.md").read_text("utf-8")
 
 
-def test_the_table_is_the_shells_own() -> None:
+def test_the_table_has_all_commands() -> None:
     rows = dict(re.findall(r"^\| `:(\w+) ?(.*?)` \|", GUIDE, re.MULTILINE))
     assert list(rows) == [command.name for command in COMMANDS]
     assert {name: usage.replace("\\|", "|") for name, usage in rows.items()} == {

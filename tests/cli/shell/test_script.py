@@ -1,4 +1,4 @@
-"""Lines from a pipe: plain answers on standard output, troubles on standard error, one exit code for all."""
+"""Lines from a pipe: results on standard output, errors on standard error, one exit code."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def piped(home: Path, lines: str | bytes, *arguments: str, **more: str) -> subpr
     return subprocess.CompletedProcess(done.args, done.returncode, out, err)
 
 
-def test_a_question_and_the_end(sample_home: Path) -> None:
+def test_a_query_and_quit(sample_home: Path) -> None:
     done = piped(sample_home, "What is DDS in ROS 2?\n:quit\nnever asked\n", TERM="xterm-256color")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith('Query: "What is DDS in ROS 2?"\n5 results in ')
@@ -35,10 +35,10 @@ def test_a_question_and_the_end(sample_home: Path) -> None:
     assert "recto>" not in done.stdout
     assert "\x1b" not in done.stdout
     assert "never" not in done.stdout
-    assert not (sample_home / "shell-history").exists(), "history is what people type"
+    assert not (sample_home / "shell-history").exists(), "only a terminal has a history"
 
 
-def test_a_script_goes_on_after_failures_and_ends_with_the_first_ones_code(sample_home: Path) -> None:
+def test_the_exit_code_is_that_of_the_first_failure(sample_home: Path) -> None:
     lines = (
         "\ufeff:top 1\r\n:url intro\n:module nowhere\n:url off\nWhat is ROS 2?\n:collection gone\n"
         + "a" * 2001
@@ -56,7 +56,7 @@ def test_a_script_goes_on_after_failures_and_ends_with_the_first_ones_code(sampl
     assert done.stdout.count("1 result in ") == 2
 
 
-def test_json_alone_on_standard_output(sample_home: Path) -> None:
+def test_json(sample_home: Path) -> None:
     done = piped(sample_home, ":module ros2\nURDF\n:select 1\n\n", "--json", "--top-k", "2")
     assert (done.returncode, done.stderr) == (0, "")
     decoder, rest, found = json.JSONDecoder(), done.stdout.strip(), []
@@ -73,33 +73,34 @@ def test_json_alone_on_standard_output(sample_home: Path) -> None:
     "lines",
     ["", "\n\n", ":help\n", ":select\nNodes talk over topics.\n", ":select\nNodes talk over topics.\n.\n"],
 )
-def test_whatever_ends_it(sample_home: Path, lines: str) -> None:
+def test_end_of_input(sample_home: Path, lines: str) -> None:
     done = piped(sample_home, lines)
     assert (done.returncode, done.stderr) == (0, "")
     assert ("results in" in done.stdout) == lines.startswith(":select")
 
 
-def test_nothing_found_is_the_code_of_a_search(sample_home: Path) -> None:
+def test_no_results_is_exit_code_1(sample_home: Path) -> None:
     assert piped(sample_home, "robot\n", "--min-score", "2").returncode == 1
 
 
-def test_bytes_that_are_no_text(sample_home: Path) -> None:
+def test_invalid_utf_8(sample_home: Path) -> None:
     done = piped(sample_home, b"\xff\xfe robots \x1b[31m\n:nul\x00l\n")
     assert done.returncode == 4
     assert "results in" in done.stdout
     assert "\x1b" not in done.stdout + done.stderr
 
 
-def test_a_wrong_start(sample_home: Path) -> None:
+def test_invalid_options(sample_home: Path) -> None:
     assert piped(sample_home, "robot\n", "--top-k", "0").returncode == 4
     done = piped(sample_home, "robot\n", "--collection", "my-book")
     assert (done.returncode, done.stdout) == (2, "")
     assert "recto index PATH --collection my-book" in done.stderr
 
 
-def test_prompt_toolkit_is_loaded_for_a_terminal_only(sample_home: Path) -> None:
+def test_prompt_toolkit_is_not_imported(sample_home: Path) -> None:
     code = (
-        "import sys, atexit; atexit.register(lambda: sys.stderr.write('LOADED' if 'prompt_toolkit' in sys.modules else 'NOT'))\n"
+        "import sys, atexit\n"
+        "atexit.register(lambda: sys.stderr.write('LOADED' if 'prompt_toolkit' in sys.modules else 'NOT'))\n"
         "sys.argv = ['recto', 'shell']\nfrom recto.cli.main import main\nmain()"
     )
     done = subprocess.run(

@@ -1,4 +1,4 @@
-"""The shell in a real pseudo-terminal: prompt, keys, completion, and a terminal that is left as it was found."""
+"""The shell in a pseudo-terminal: prompt, keys, completion, and the restored terminal."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.skipif("sys.platform == 'win32'")
 
 @pytest.fixture
 def own_home(sample_home: Path, tmp_path: Path) -> Path:
-    """A home whose book is the shared one, and whose history is its own."""
+    """Return a home with the shared book and its own history."""
     home = tmp_path / "own"
     home.mkdir()
     for entry in sample_home.iterdir():
@@ -41,7 +41,7 @@ def terminal(own_home: Path) -> Iterator[Terminal]:
 
 def test_a_session(terminal: Terminal, own_home: Path) -> None:
     history = own_home / "shell-history"
-    assert not history.exists(), "before anything is typed"
+    assert not history.exists(), "nothing was typed yet"
     terminal.press("What is DDS in ROS 2?\r")
     terminal.see("#what-is-dds")
     terminal.see("recto>")
@@ -63,14 +63,14 @@ def test_a_session(terminal: Terminal, own_home: Path) -> None:
         assert later.end() == 0
 
 
-def test_words_are_marked(terminal: Terminal) -> None:
+def test_words_are_highlighted(terminal: Terminal) -> None:
     terminal.press("What is DDS in ROS 2?\r")
     terminal.see("#what-is-dds")
     terminal.see("recto>")
     assert "\x1b[1mDDS\x1b[0m" in terminal.raw
 
 
-def test_ctrl_c_cancels_the_line_and_nothing_else(terminal: Terminal) -> None:
+def test_ctrl_c_cancels_only_the_line(terminal: Terminal) -> None:
     terminal.press("half a quest" + CTRL_C)
     terminal.see("Cancelled")
     terminal.see("recto>")
@@ -79,7 +79,7 @@ def test_ctrl_c_cancels_the_line_and_nothing_else(terminal: Terminal) -> None:
     terminal.press(CTRL_C)
     terminal.see("recto>")
     terminal.press(":top 2\r")
-    terminal.see("Showing 2 passages.")
+    terminal.see("Showing 2 results.")
     terminal.see("recto>")
     for _ in range(3):
         terminal.press(CTRL_C)
@@ -90,7 +90,7 @@ def test_ctrl_c_cancels_the_line_and_nothing_else(terminal: Terminal) -> None:
     assert terminal.state() == terminal.found
 
 
-def test_a_pasted_text_keeps_its_paragraphs(terminal: Terminal) -> None:
+def test_pasted_text_keeps_its_paragraphs(terminal: Terminal) -> None:
     terminal.press(":select\r")
     terminal.see("text>")
     terminal.press("\x1b[200~Nodes talk over topics.\n\nTopics have types.\x1b[201~\r")
@@ -101,8 +101,8 @@ def test_a_pasted_text_keeps_its_paragraphs(terminal: Terminal) -> None:
     assert "results in" in terminal.see("recto>")
 
 
-def test_a_polite_kill_leaves_the_terminal_as_it_was(terminal: Terminal) -> None:
-    assert terminal.state() != terminal.found, "while a line is read, it is not"
+def test_sigterm_restores_the_terminal(terminal: Terminal) -> None:
+    assert terminal.state() != terminal.found, "the prompt changes the terminal"
     terminal.process.send_signal(signal.SIGTERM)
     assert terminal.end() == 128 + signal.SIGTERM
     assert terminal.state() == terminal.found
@@ -117,14 +117,14 @@ def test_no_colour(own_home: Path) -> None:
         answer = terminal.see("recto>")
         assert "#what-is-dds" in answer
         assert [line for line in answer.split("\n") if len(line) > 60 and "://" not in line] == []
-        assert not re.search(r"\x1b\[[\d;]*[1-9]m", terminal.raw), "neither colour nor bold"
+        assert not re.search(r"\x1b\[[\d;]*[1-9]m", terminal.raw), "no color and no bold"
 
 
 def test_a_dumb_terminal(own_home: Path) -> None:
     with Terminal(own_home, TERM="dumb") as terminal:
         terminal.see("recto>")
         terminal.press(":top 1\n")
-        terminal.see("Showing 1 passage.")
+        terminal.see("Showing 1 result.")
         terminal.press("half" + CTRL_C)
         terminal.see("Cancelled")
         terminal.press("What is DDS in ROS 2?\n")
@@ -136,15 +136,15 @@ def test_a_dumb_terminal(own_home: Path) -> None:
         assert terminal.state() == terminal.found
 
 
-def test_a_home_that_cannot_be_written_costs_only_the_history(own_home: Path) -> None:
-    (own_home / "shell-history").mkdir()  # a directory is refused to everyone, a mode would not stop root
+def test_without_a_writable_history(own_home: Path) -> None:
+    (own_home / "shell-history").mkdir()  # root could write to a read-only file
     with Terminal(own_home) as terminal:
         terminal.see("recto>")
         terminal.press(":top 1\r")
-        terminal.see("Showing 1 passage.")
+        terminal.see("Showing 1 result.")
         terminal.see("recto>")
         terminal.press(":top 2\r")
-        terminal.see("Showing 2 passages.")
+        terminal.see("Showing 2 results.")
         terminal.see("recto>")
         terminal.press(CTRL_D)
         assert terminal.end() == 0

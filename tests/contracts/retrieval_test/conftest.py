@@ -16,8 +16,8 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from recto.book.sources.tree import MarkdownTree
+from recto.contracts.retrieval_test.cli import check_command
 from recto.contracts.retrieval_test.cli import command as test_command
-from recto.contracts.retrieval_test.inspection import command as check_command
 from recto.contracts.retrieval_test.program import run
 from recto.embedders.cohere import PACES, CohereEmbedder
 from recto.indexing.indexer import IndexJob, index_book
@@ -55,17 +55,17 @@ def schema() -> Draft202012Validator:
 
 
 @pytest.fixture
-def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The directory in which a command runs and leaves its log."""
-    desk = tmp_path / "desk"
-    desk.mkdir()
-    monkeypatch.chdir(desk)
+def workdir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the directory in which a command runs and writes its log."""
+    workdir = tmp_path / "workdir"
+    workdir.mkdir()
+    monkeypatch.chdir(workdir)
     monkeypatch.setenv("RECTO_THREADS", "2")
-    return desk
+    return workdir
 
 
 @pytest.fixture
-def call(desk: Path, schema: Draft202012Validator, capfd: pytest.CaptureFixture[str]) -> Call:
+def call(workdir: Path, schema: Draft202012Validator, capfd: pytest.CaptureFixture[str]) -> Call:
     def call(*arguments: str, command: click.Command = test_command) -> Outcome:
         capfd.readouterr()
         code = run(command, arguments, "test_retrieval.py")
@@ -75,7 +75,9 @@ def call(desk: Path, schema: Draft202012Validator, capfd: pytest.CaptureFixture[
         for key in (COHERE_KEY, QDRANT_KEY):
             assert key not in output.out + output.err
             assert all(
-                key not in log.read_text("utf-8") for log in desk.glob("retrieval_test.log*") if log.is_file()
+                key not in log.read_text("utf-8")
+                for log in workdir.glob("retrieval_test.log*")
+                if log.is_file()
             )
         return Outcome(code, document, output.err)
 
@@ -89,7 +91,7 @@ def check(call: Call) -> Call:
 
 @pytest.fixture
 def embedded(sample_home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The sample book on the embedded engine."""
+    """Use the sample book on the embedded engine."""
     monkeypatch.setenv("RECTO_HOME", str(sample_home))
     return sample_home
 
@@ -98,7 +100,7 @@ def embedded(sample_home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def configured(
     cohere: CohereDouble, qdrant: QdrantDouble, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Settings that lead to both doubles; nothing is indexed yet."""
+    """Use the doubles of both services; nothing is indexed yet."""
     values = {
         "COHERE_API_KEY": COHERE_KEY,
         "COHERE_API_URL": cohere.url,
@@ -111,7 +113,7 @@ def configured(
 
 @pytest.fixture
 def cloud(configured: None, cohere: CohereDouble, qdrant: QdrantDouble, home: Path, small_book: Path) -> None:
-    """The small book, indexed on the doubles under the contract's own name."""
+    """Index the small book on the doubles, with the contract's collection name."""
     embedder = CohereEmbedder(COHERE_KEY, "embed-english-v3.0", cohere.url, PACES["off"], lambda _: None)
     store = ServerStore(Connection(qdrant.url, QDRANT_KEY, lambda _: None), home, ServerOptions(), None)
     index_book(
@@ -123,7 +125,7 @@ def cloud(configured: None, cohere: CohereDouble, qdrant: QdrantDouble, home: Pa
 
 @pytest.fixture
 def retrieval(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
-    """The module as a program beside it imports it."""
+    """Import backend/retrieval.py as a script in that directory does."""
     monkeypatch.syspath_prepend(str(BACKEND))
     sys.modules.pop("retrieval", None)
     import retrieval

@@ -40,8 +40,8 @@ def client_of(qdrant: QdrantDouble) -> Iterator[QdrantClient]:
 
 
 @pytest.fixture
-def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only the times are shorter."""
+def short_timeouts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Use shorter timeouts."""
     monkeypatch.setattr(cohere_module, "_QUERY_SECONDS", 2.0)
     monkeypatch.setattr(connection_module, "_READ_SECONDS", 1)
 
@@ -57,7 +57,7 @@ def test_a_query(call: Call, cloud: None, cohere: CohereDouble) -> None:
 
 @pytest.mark.parametrize(("fault", "kind"), FAULTS.values(), ids=FAULTS)
 def test_cohere_fails(
-    call: Call, cloud: None, hurried: None, cohere: CohereDouble, fault: Fault, kind: str
+    call: Call, cloud: None, short_timeouts: None, cohere: CohereDouble, fault: Fault, kind: str
 ) -> None:
     before = len(cohere.requests)
     cohere.always(fault)
@@ -65,12 +65,12 @@ def test_cohere_fails(
     assert (outcome.code, outcome.error["component"], outcome.error["kind"]) == (2, "EMBED", kind)
     assert "Cohere" in outcome.error["message"]
     assert outcome.error["hint"]
-    assert len(cohere.requests) == before + 1, "an embedding that fails is not tried again"
+    assert len(cohere.requests) == before + 1, "a failed query embedding is not retried"
 
 
 @pytest.mark.parametrize(("fault", "kind"), FAULTS.values(), ids=FAULTS)
 def test_qdrant_fails(
-    call: Call, cloud: None, hurried: None, qdrant: QdrantDouble, fault: Fault, kind: str
+    call: Call, cloud: None, short_timeouts: None, qdrant: QdrantDouble, fault: Fault, kind: str
 ) -> None:
     before = len(qdrant.requests)
     qdrant.always(fault)
@@ -79,7 +79,7 @@ def test_qdrant_fails(
     assert len(qdrant.requests) - before == (1 if kind == "configuration" else 3)
 
 
-def test_qdrant_fails_in_the_search_itself(call: Call, cloud: None, qdrant: QdrantDouble) -> None:
+def test_qdrant_fails_during_the_search(call: Call, cloud: None, qdrant: QdrantDouble) -> None:
     qdrant.always(status(500), path="*/points/query*")
     outcome = call("--query", "dough")
     assert (outcome.code, outcome.error["component"]) == (2, "SEARCH")
@@ -91,7 +91,7 @@ def test_qdrant_recovers_within_three_tries(call: Call, cloud: None, qdrant: Qdr
 
 
 @pytest.mark.parametrize(("variable", "component"), [("COHERE_API_URL", "EMBED"), ("QDRANT_URL", "SEARCH")])
-def test_nobody_listens(
+def test_connection_refused(
     call: Call, cloud: None, monkeypatch: pytest.MonkeyPatch, variable: str, component: str
 ) -> None:
     monkeypatch.setenv(variable, refused_url())
@@ -100,7 +100,7 @@ def test_nobody_listens(
     assert "Cannot connect to" in outcome.error["message"]
 
 
-def test_a_missing_collection_is_told_from_an_empty_one(
+def test_missing_and_empty_collections(
     call: Call, check: Call, configured: None, qdrant: QdrantDouble
 ) -> None:
     missing = call("--query", "dough")
@@ -117,7 +117,9 @@ def test_a_missing_collection_is_told_from_an_empty_one(
         assert "'website_embeddings' is empty" in empty.error["message"]
 
 
-def test_a_collection_of_another_model_is_refused(call: Call, configured: None, qdrant: QdrantDouble) -> None:
+def test_a_collection_of_another_model_is_an_error(
+    call: Call, configured: None, qdrant: QdrantDouble
+) -> None:
     with client_of(qdrant) as client:
         client.create_collection(
             "website_embeddings",
@@ -134,7 +136,7 @@ def test_a_collection_of_another_model_is_refused(call: Call, configured: None, 
 
 
 def test_no_results_is_exit_code_3(call: Call, configured: None, qdrant: QdrantDouble) -> None:
-    """A collection with points of which none has a vector: it is not empty, and nothing is found."""
+    """A collection of points without vectors is not empty, but has no results."""
     params = {"dense": models.VectorParams(size=1024, distance=models.Distance.COSINE)}
     with client_of(qdrant) as client:
         client.create_collection("website_embeddings", vectors_config=params)
@@ -148,7 +150,7 @@ def test_no_results_is_exit_code_3(call: Call, configured: None, qdrant: QdrantD
     assert call("--test-suite", write_suite({"query": "dough"}), "--delay", "0").code == 3
 
 
-def test_a_collection_of_another_pipeline_with_half_of_its_fields(
+def test_a_collection_of_another_pipeline_with_missing_fields(
     call: Call, check: Call, configured: None, qdrant: QdrantDouble
 ) -> None:
     payloads: list[dict[str, Any]] = [
@@ -195,9 +197,7 @@ def write_suite(*entries: dict[str, Any]) -> str:
     return str(path)
 
 
-def test_a_suite_goes_on_after_a_failure_and_ends_with_2(
-    call: Call, cloud: None, cohere: CohereDouble
-) -> None:
+def test_a_suite_continues_after_a_failure(call: Call, cloud: None, cohere: CohereDouble) -> None:
     suite = write_suite(
         {"id": "one", "query": "dough"}, {"id": "two", "query": "soil"}, {"id": "three", "query": "beans"}
     )
@@ -212,18 +212,18 @@ def test_a_suite_goes_on_after_a_failure_and_ends_with_2(
     )
 
 
-def test_a_failed_run_does_not_become_the_baseline(
-    call: Call, cloud: None, cohere: CohereDouble, desk: Path
+def test_a_failed_run_is_not_saved_as_the_baseline(
+    call: Call, cloud: None, cohere: CohereDouble, workdir: Path
 ) -> None:
     cohere.script(delay(0), status(500))
     outcome = call(
         "--test-suite", write_suite({"query": "dough"}), "--delay", "0", "--update-expected", "kept.json"
     )
     assert outcome.code == 2
-    assert not (desk / "kept.json").exists()
+    assert not (workdir / "kept.json").exists()
 
 
-def test_a_service_that_is_down_ends_a_suite_at_once(call: Call, cloud: None, cohere: CohereDouble) -> None:
+def test_a_service_that_is_down_stops_a_suite(call: Call, cloud: None, cohere: CohereDouble) -> None:
     before = len(cohere.requests)
     cohere.always(status(500))
     outcome = call("--test-suite", write_suite(*({"query": f"soil {number}"} for number in range(20))))

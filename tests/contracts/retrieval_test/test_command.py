@@ -28,10 +28,15 @@ QUOTED = [
 ]
 
 
-def script(desk: Path, home: Path, *arguments: str, **more: Any) -> subprocess.CompletedProcess[bytes]:
+def script(workdir: Path, home: Path, *arguments: str, **more: Any) -> subprocess.CompletedProcess[bytes]:
     command = [sys.executable, str(BACKEND / "test_retrieval.py"), *arguments]
     return subprocess.run(
-        command, cwd=desk, env=environment(home), timeout=300, check=False, **{"capture_output": True, **more}
+        command,
+        cwd=workdir,
+        env=environment(home),
+        timeout=300,
+        check=False,
+        **{"capture_output": True, **more},
     )
 
 
@@ -39,7 +44,7 @@ def script(desk: Path, home: Path, *arguments: str, **more: Any) -> subprocess.C
 def test_every_command_of_the_contract_runs(
     tmp_path: Path, sample_home: Path, schema: Draft202012Validator, arguments: list[str]
 ) -> None:
-    """In a copy of the folder that the contract names, so that nothing is left in the checkout."""
+    """Run in a copy of the backend directory, to leave no files in the checkout."""
     for name in ("test_retrieval.py", "retrieval.py", "test_queries.json"):
         (tmp_path / name).symlink_to(BACKEND / name)
     done = subprocess.run(
@@ -74,7 +79,7 @@ def test_every_command_of_the_contract_runs(
     ],
     ids=["null", "surrogate", "emoji", "2000", "rtl", "sql", "escape"],
 )
-def test_odd_queries_are_answered(call: Call, embedded: Path, query: str) -> None:
+def test_unusual_queries(call: Call, embedded: Path, query: str) -> None:
     outcome = call("--query", query)
     assert outcome.code == 0
     assert outcome.document["result_count"] == 5
@@ -110,7 +115,7 @@ def test_bad_arguments_are_json_with_exit_code_1(
     assert outcome.error["hint"]
 
 
-def test_hybrid_ranking_is_the_callers_choice(call: Call, embedded: Path, retriever: Retriever) -> None:
+def test_hybrid_mode(call: Call, embedded: Path, retriever: Retriever) -> None:
     query = "QoS depth"
     plain, dense, hybrid = (
         call("--query", query, *more) for more in ((), ("--mode", "dense"), ("--mode", "hybrid"))
@@ -124,43 +129,45 @@ def test_hybrid_ranking_is_the_callers_choice(call: Call, embedded: Path, retrie
     assert hybrid.document["results"] != dense.document["results"]
 
 
-def test_an_error_replaces_an_old_result(call: Call, embedded: Path, desk: Path) -> None:
-    (desk / "results.json").write_text("old")
+def test_an_error_replaces_an_old_result(call: Call, embedded: Path, workdir: Path) -> None:
+    (workdir / "results.json").write_text("old")
     outcome = call("--query", "", "--output", "results.json")
     assert outcome.code == 1
-    assert json.loads((desk / "results.json").read_text("utf-8")) == outcome.document
+    assert json.loads((workdir / "results.json").read_text("utf-8")) == outcome.document
 
 
-def test_output_through_a_link_keeps_the_link(call: Call, embedded: Path, desk: Path) -> None:
-    (desk / "real.json").write_text("old")
-    (desk / "link.json").symlink_to("real.json")
+def test_output_keeps_a_symbolic_link(call: Call, embedded: Path, workdir: Path) -> None:
+    (workdir / "real.json").write_text("old")
+    (workdir / "link.json").symlink_to("real.json")
     assert call("--query", "robot", "--output", "link.json").code == 0
-    assert (desk / "link.json").is_symlink()
-    assert json.loads((desk / "real.json").read_text("utf-8"))["query"] == "robot"
-    assert sorted(path.name for path in desk.iterdir()) == ["link.json", "real.json", "retrieval_test.log"], (
-        "no drafts are left"
-    )
+    assert (workdir / "link.json").is_symlink()
+    assert json.loads((workdir / "real.json").read_text("utf-8"))["query"] == "robot"
+    assert sorted(path.name for path in workdir.iterdir()) == [
+        "link.json",
+        "real.json",
+        "retrieval_test.log",
+    ], "no temporary files are left"
 
 
-def test_help_is_text(desk: Path, home: Path) -> None:
-    done = script(desk, home, "--help")
+def test_help_is_text(workdir: Path, home: Path) -> None:
+    done = script(workdir, home, "--help")
     assert done.returncode == 0
     assert b"--test-suite" in done.stdout
     assert b"Exit codes: 0 success, 1 invalid arguments, 2 API error" in done.stdout
-    assert list(desk.iterdir()) == []
+    assert list(workdir.iterdir()) == []
 
 
-def test_a_configuration_that_is_wrong(call: Call, desk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_configuration_error(call: Call, workdir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RECTO_PROFILE", "cloud")
     outcome = call("--query", "robot")
     assert (outcome.code, outcome.error["kind"]) == (2, "configuration")
     assert "COHERE_API_KEY is required but not set" in outcome.error["message"]
 
 
-def test_a_python_without_recto_is_told_in_json(desk: Path, schema: Draft202012Validator) -> None:
+def test_recto_is_not_installed(workdir: Path, schema: Draft202012Validator) -> None:
     for name in ("test_retrieval.py", "check_qdrant.py"):
         done = subprocess.run(
-            [sys.executable, "-S", str(BACKEND / name)], cwd=desk, capture_output=True, check=False
+            [sys.executable, "-S", str(BACKEND / name)], cwd=workdir, capture_output=True, check=False
         )
         assert done.returncode == 2
         document = json.loads(done.stdout)
@@ -169,8 +176,8 @@ def test_a_python_without_recto_is_told_in_json(desk: Path, schema: Draft202012V
 
 
 @pytest.mark.skipif(os.name != "posix", reason="signals")
-def test_interrupted_is_json(desk: Path, sample_home: Path, schema: Draft202012Validator) -> None:
-    suite = desk / "suite.json"
+def test_interruption(workdir: Path, sample_home: Path, schema: Draft202012Validator) -> None:
+    suite = workdir / "suite.json"
     suite.write_text(json.dumps({"queries": [{"query": f"robot {number}"} for number in range(50)]}))
     command = [
         sys.executable,
@@ -181,9 +188,9 @@ def test_interrupted_is_json(desk: Path, sample_home: Path, schema: Draft202012V
         "5",
     ]
     with subprocess.Popen(
-        command, cwd=desk, env=environment(sample_home), stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        command, cwd=workdir, env=environment(sample_home), stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as program:
-        log = desk / "retrieval_test.log"
+        log = workdir / "retrieval_test.log"
         wait_until(lambda: log.exists() and "query (top_k" in log.read_text("utf-8"), 120)
         program.send_signal(signal.SIGINT)
         out, err = program.communicate(timeout=60)
@@ -195,10 +202,16 @@ def test_interrupted_is_json(desk: Path, sample_home: Path, schema: Draft202012V
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
-def test_an_output_that_cannot_be_written(desk: Path, sample_home: Path) -> None:
+def test_an_output_that_cannot_be_written(workdir: Path, sample_home: Path) -> None:
     with Path("/dev/full").open("wb") as full:
         done = script(
-            desk, sample_home, "--query", "robot", capture_output=False, stdout=full, stderr=subprocess.PIPE
+            workdir,
+            sample_home,
+            "--query",
+            "robot",
+            capture_output=False,
+            stdout=full,
+            stderr=subprocess.PIPE,
         )
     assert done.returncode == 1
     assert b"[ERROR] The output cannot be written" in done.stderr
@@ -206,27 +219,27 @@ def test_an_output_that_cannot_be_written(desk: Path, sample_home: Path) -> None
 
 
 @pytest.mark.skipif(os.name != "posix", reason="closes descriptors")
-def test_closed_outputs(desk: Path, sample_home: Path) -> None:
+def test_closed_outputs(workdir: Path, sample_home: Path) -> None:
     line = f"exec {sys.executable} {BACKEND / 'test_retrieval.py'} --query robot"
     done = subprocess.run(
-        ["sh", "-c", f"{line} >&- 2>&-"], cwd=desk, env=environment(sample_home), check=False
+        ["sh", "-c", f"{line} >&- 2>&-"], cwd=workdir, env=environment(sample_home), check=False
     )
     assert done.returncode == 0
     done = subprocess.run(
-        ["sh", "-c", f"{line} --output out.json >&-"], cwd=desk, env=environment(sample_home), check=False
+        ["sh", "-c", f"{line} --output out.json >&-"], cwd=workdir, env=environment(sample_home), check=False
     )
     assert done.returncode == 0
-    assert json.loads((desk / "out.json").read_text("utf-8"))["result_count"] == 5
+    assert json.loads((workdir / "out.json").read_text("utf-8"))["result_count"] == 5
 
 
 @pytest.mark.skipif(os.name != "posix", reason="pipes")
 @pytest.mark.parametrize("arguments", [["--query", "robot"], ["--help"]], ids=" ".join)
-def test_a_reader_that_has_seen_enough(desk: Path, sample_home: Path, arguments: list[str]) -> None:
+def test_closed_pipe(workdir: Path, sample_home: Path, arguments: list[str]) -> None:
     read, write = os.pipe()
     os.close(read)
     try:
         done = script(
-            desk, sample_home, *arguments, capture_output=False, stdout=write, stderr=subprocess.PIPE
+            workdir, sample_home, *arguments, capture_output=False, stdout=write, stderr=subprocess.PIPE
         )
     finally:
         os.close(write)
@@ -235,10 +248,10 @@ def test_a_reader_that_has_seen_enough(desk: Path, sample_home: Path, arguments:
     assert b"Exception ignored" not in done.stderr
 
 
-def test_a_terminal_that_knows_only_ascii(desk: Path, sample_home: Path) -> None:
+def test_an_ascii_terminal(workdir: Path, sample_home: Path) -> None:
     env = {**environment(sample_home), "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}
     command = [sys.executable, str(BACKEND / "test_retrieval.py"), "--query", "robot 🤖"]
-    done = subprocess.run(command, cwd=desk, env=env, capture_output=True, check=False)
+    done = subprocess.run(command, cwd=workdir, env=env, capture_output=True, check=False)
     assert done.returncode == 0
     assert json.loads(done.stdout.decode("utf-8"))["query"] == "robot 🤖"
 

@@ -1,4 +1,4 @@
-"""The three functions: signatures, limits, errors and what they promise, embedded and on the doubles."""
+"""The three functions: signatures, limits, errors and results."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ from recto.embedders import cohere as cohere_module
 from recto.errors import ErrorKind, RectoError
 from recto.stores.qdrant import connection as connection_module
 from recto.stores.qdrant.dialects import Dialect
+from recto.testing.values import chunk
 from recto.types import Hit
 from tests.contracts.retrieval_test.conftest import BACKEND
-from tests.making import chunk
 from tests.running import environment
 
 
@@ -66,14 +66,14 @@ def test_signatures_are_those_of_the_contract(retrieval: ModuleType) -> None:
 
 
 @pytest.mark.parametrize("query", ["", "  \n", None, "a" * 2001, 7])
-def test_a_query_that_is_none_is_a_value_error(retrieval: ModuleType, query: Any) -> None:
+def test_an_invalid_query_is_a_value_error(retrieval: ModuleType, query: Any) -> None:
     with pytest.raises(ValueError) as caught:
         retrieval.embed_query(query)
     assert isinstance(caught.value, RectoError)
     assert caught.value.hint
 
 
-def test_two_thousand_characters_are_allowed(embedded: Path, desk: Path, retrieval: ModuleType) -> None:
+def test_a_query_can_have_2000_characters(embedded: Path, workdir: Path, retrieval: ModuleType) -> None:
     assert len(retrieval.embed_query("a" * 2000)) == 384
 
 
@@ -89,19 +89,19 @@ def test_top_k_out_of_range_is_a_value_error(retrieval: ModuleType, top_k: Any) 
     ids=lambda value: str(value)[:12],
 )
 def test_a_vector_that_does_not_fit_is_a_value_error(
-    embedded: Path, desk: Path, retrieval: ModuleType, vector: Any
+    embedded: Path, workdir: Path, retrieval: ModuleType, vector: Any
 ) -> None:
     with pytest.raises(ValueError, match="query_embedding"):
         retrieval.search_qdrant(vector)
 
 
 def test_the_same_query_always_has_the_same_embedding(
-    embedded: Path, desk: Path, retrieval: ModuleType
+    embedded: Path, workdir: Path, retrieval: ModuleType
 ) -> None:
     assert retrieval.embed_query("What is ROS 2?") == retrieval.embed_query("  What is ROS 2? ")
 
 
-def test_many_threads_share_what_is_open(embedded: Path, desk: Path, retrieval: ModuleType) -> None:
+def test_many_threads(embedded: Path, workdir: Path, retrieval: ModuleType) -> None:
     def ask(number: int) -> Any:
         query = ("What is ROS 2?", "What is a digital twin?")[number % 2]
         return retrieval.format_results(query, retrieval.search_qdrant(retrieval.embed_query(query)), 5)
@@ -111,7 +111,7 @@ def test_many_threads_share_what_is_open(embedded: Path, desk: Path, retrieval: 
     assert all(answer == answers[number % 2] for number, answer in enumerate(answers))
 
 
-def test_a_missing_collection_says_so(embedded: Path, desk: Path, retrieval: ModuleType) -> None:
+def test_a_missing_collection(embedded: Path, workdir: Path, retrieval: ModuleType) -> None:
     vector = retrieval.embed_query("robot")
     with pytest.raises(QdrantAPIError, match="'elsewhere' does not exist") as caught:
         retrieval.search_qdrant(vector, 5, "elsewhere")
@@ -120,8 +120,8 @@ def test_a_missing_collection_says_so(embedded: Path, desk: Path, retrieval: Mod
         retrieval.search_qdrant(vector, 5, "../etc")
 
 
-def test_collection_name_stands_in_for_the_default_only(
-    embedded: Path, desk: Path, retrieval: ModuleType, monkeypatch: pytest.MonkeyPatch
+def test_collection_name_replaces_only_the_default(
+    embedded: Path, workdir: Path, retrieval: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLLECTION_NAME", "not-there")
     vector = retrieval.embed_query("robot")
@@ -131,7 +131,7 @@ def test_collection_name_stands_in_for_the_default_only(
 
 
 def test_a_missing_key_is_an_error_of_the_contract(
-    desk: Path, retrieval: ModuleType, monkeypatch: pytest.MonkeyPatch
+    workdir: Path, retrieval: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("RECTO_PROFILE", "cloud")
     with pytest.raises(CohereAPIError, match="COHERE_API_KEY is required but not set") as caught:
@@ -141,7 +141,7 @@ def test_a_missing_key_is_an_error_of_the_contract(
         retrieval.search_qdrant([0.0] * 1024)
 
 
-def test_the_cores_deadlines_are_the_contracts() -> None:
+def test_the_deadlines_of_the_contract() -> None:
     assert cohere_module._QUERY_SECONDS <= 10
     assert connection_module._READ_SECONDS <= 5
 
@@ -202,12 +202,12 @@ def test_formatting_is_deterministic_and_checked(retrieval: ModuleType) -> None:
         ([result(chunk_index=-1)], "chunk -1 of 2"),
     ],
 )
-def test_results_that_break_a_promise_are_refused(results: list[SearchResult], what: str) -> None:
+def test_invalid_results_are_errors(results: list[SearchResult], what: str) -> None:
     with pytest.raises(QdrantAPIError, match=what):
         check_results(results, 5)
 
 
-def test_an_embedding_that_breaks_a_promise_is_refused() -> None:
+def test_invalid_embeddings_are_errors() -> None:
     check_embedding([0.5, -0.5], 2)
     for vector in ([0.5], [0.5, math.nan], [0.5, -math.inf]):
         with pytest.raises(CohereAPIError, match="cannot be used"):
@@ -226,7 +226,7 @@ def test_an_embedding_that_breaks_a_promise_is_refused() -> None:
         {"query": math.nan},
     ],
 )
-def test_a_response_that_breaks_a_promise_is_refused(change: dict[str, Any]) -> None:
+def test_invalid_responses_are_errors(change: dict[str, Any]) -> None:
     good = response_of("q", [result()], 5)
     check_response(good)
     with pytest.raises(ResponseError):
@@ -250,7 +250,7 @@ def test_scores_are_clamped() -> None:
         ("http://[broken", "local://http%3A//%5Bbroken"),
     ],
 )
-def test_every_result_has_an_address(stored: str, shown: str) -> None:
+def test_every_result_has_a_url(stored: str, shown: str) -> None:
     (found,) = results_of([Hit(0.5, replace(chunk(0), id="7", page_url=stored))])
     assert found.metadata.url == shown
     assert valid_url(shown)
@@ -280,7 +280,7 @@ KEYS = st.sampled_from(
 
 
 @given(st.dictionaries(KEYS, JSON | st.dictionaries(KEYS, JSON, max_size=3), max_size=8))
-def test_any_payload_of_another_pipeline_keeps_the_promises(payload: dict[str, Any]) -> None:
+def test_any_payload_of_another_pipeline_gives_valid_results(payload: dict[str, Any]) -> None:
     results = results_of([Hit(0.5, Dialect("foreign").read(1, payload))])
     check_results(results, 5)
     check_response(response_of("q", results, 5))
@@ -289,11 +289,11 @@ def test_any_payload_of_another_pipeline_keeps_the_promises(payload: dict[str, A
 @pytest.mark.parametrize(
     "text", ["'; DROP TABLE chunks; --", "x UNION SELECT key", "<script>alert(1)</script>", "1 or 1=1"]
 )
-def test_injections_are_noticed(text: str) -> None:
+def test_injections_are_detected(text: str) -> None:
     assert looks_like_injection(text)
     assert not looks_like_injection("Should I select a union joint or drop the table?")
 
 
-def test_errors_of_the_contract_are_ours_too() -> None:
+def test_errors_are_recto_errors() -> None:
     assert issubclass(QueryError, ValueError)
     assert issubclass(QueryError, RectoError)

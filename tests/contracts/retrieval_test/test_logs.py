@@ -1,4 +1,4 @@
-"""The log: its format, what is and is not in it, its days, and a place where it cannot be written."""
+"""The log file: format, contents, rotation, and a directory that cannot be written."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ LINE = re.compile(
 EMBED = logging.getLogger("recto.contracts.retrieval_test.embed")
 
 
-def test_every_line_has_the_contracts_format(call: Call, embedded: Path, desk: Path) -> None:
+def test_every_line_has_the_contracts_format(call: Call, embedded: Path, workdir: Path) -> None:
     outcome = call("--query", "What is a digital twin?", "--verbose")
-    logged = (desk / LOG_FILE).read_text("utf-8").rstrip("\n").split("\n")
+    logged = (workdir / LOG_FILE).read_text("utf-8").rstrip("\n").split("\n")
     shown = outcome.stderr.rstrip("\n").split("\n")
     assert all(LINE.fullmatch(line) for line in (*logged, *shown))
     assert {re.findall(r"\[([A-Z]+)\]", line)[1] for line in logged} == {"EMBED", "SEARCH", "FORMAT", "CLI"}
@@ -32,81 +32,79 @@ def test_every_line_has_the_contracts_format(call: Call, embedded: Path, desk: P
     assert outcome.document["results"][0]["text"][:40] not in text, "queries are logged, results are not"
 
 
-def test_without_verbose_there_is_no_debug_and_standard_error_is_silent(
-    call: Call, embedded: Path, desk: Path
-) -> None:
+def test_without_verbose(call: Call, embedded: Path, workdir: Path) -> None:
     outcome = call("--query", "robot")
     assert outcome.stderr == ""
-    assert "[DEBUG]" not in (desk / LOG_FILE).read_text("utf-8")
+    assert "[DEBUG]" not in (workdir / LOG_FILE).read_text("utf-8")
 
 
-def test_a_query_cannot_forge_a_line(call: Call, embedded: Path, desk: Path) -> None:
+def test_a_query_cannot_forge_a_line(call: Call, embedded: Path, workdir: Path) -> None:
     call("--query", "robot\n[2026-01-01T00:00:00.000Z] [ERROR] [CLI] forged\r\x1b[2J\u2028\u202e")
-    lines = (desk / LOG_FILE).read_bytes().decode("utf-8").split("\n")
+    lines = (workdir / LOG_FILE).read_bytes().decode("utf-8").split("\n")
     assert len([line for line in lines if line]) == 1
     assert "robot\\u000a[2026" in lines[0]
     assert "\\u001b[2J\\u2028\\u202e" in lines[0]
 
 
-def test_injections_and_errors_are_logged(call: Call, embedded: Path, desk: Path) -> None:
+def test_injections_and_errors_are_logged(call: Call, embedded: Path, workdir: Path) -> None:
     call("--query", "x; DROP TABLE chunks")
     call("--query", "")
-    text = (desk / LOG_FILE).read_text("utf-8")
+    text = (workdir / LOG_FILE).read_text("utf-8")
     assert "[INFO] [EMBED] the query looks like an injection" in text
     assert "[ERROR] [CLI] Query cannot be empty" in text
 
 
-def test_a_key_that_is_typed_as_a_query_is_not_logged(cloud: None, desk: Path) -> None:
+def test_a_key_in_a_query_is_not_logged(cloud: None, workdir: Path) -> None:
     assert run(command, ["--query", f"my key is {QDRANT_KEY}"], "test_retrieval.py") == 0
-    text = (desk / LOG_FILE).read_text("utf-8")
+    text = (workdir / LOG_FILE).read_text("utf-8")
     assert "my key is ***" in text
     assert QDRANT_KEY not in text
 
 
-def test_a_new_file_each_day_and_thirty_days_kept(desk: Path) -> None:
+def test_rotation(workdir: Path) -> None:
     today = datetime.now(UTC).date()
     yesterday = today - timedelta(days=1)
-    log = desk / LOG_FILE
+    log = workdir / LOG_FILE
     log.write_text("yesterday's\n")
     stamp = datetime(yesterday.year, yesterday.month, yesterday.day, 12, tzinfo=UTC).timestamp()
     os.utime(log, (stamp, stamp))
-    days = {age: desk / f"{LOG_FILE}.{today - timedelta(days=age)}" for age in (2, 30, 31, 400)}
+    days = {age: workdir / f"{LOG_FILE}.{today - timedelta(days=age)}" for age in (2, 30, 31, 400)}
     for path in (
         *days.values(),
-        desk / f"{LOG_FILE}.notes",
-        desk / f"{LOG_FILE}.2001-99-99",
-        desk / "other.log.2001-01-01",
+        workdir / f"{LOG_FILE}.notes",
+        workdir / f"{LOG_FILE}.2001-99-99",
+        workdir / "other.log.2001-01-01",
     ):
         path.write_text("x")
-    with logging_to(desk, lambda _: None, verbose=False):
+    with logging_to(workdir, lambda _: None, verbose=False):
         EMBED.info("today's")
-    assert (desk / f"{LOG_FILE}.{yesterday}").read_text() == "yesterday's\n"
+    assert (workdir / f"{LOG_FILE}.{yesterday}").read_text() == "yesterday's\n"
     assert log.read_text().endswith("today's\n")
     assert [age for age, path in days.items() if path.exists()] == [2, 30]
-    assert (desk / f"{LOG_FILE}.notes").exists()
-    assert (desk / "other.log.2001-01-01").exists()
+    assert (workdir / f"{LOG_FILE}.notes").exists()
+    assert (workdir / "other.log.2001-01-01").exists()
 
 
-def test_files_go_by_their_day(desk: Path) -> None:
-    old = desk / f"{LOG_FILE}.2026-01-01"
+def test_old_files_are_deleted_by_date(workdir: Path) -> None:
+    old = workdir / f"{LOG_FILE}.2026-01-01"
     old.write_text("x")
-    with logging_to(desk, lambda _: None, verbose=False, today=date(2026, 1, 31)):
+    with logging_to(workdir, lambda _: None, verbose=False, today=date(2026, 1, 31)):
         assert old.exists()
-    with logging_to(desk, lambda _: None, verbose=False, today=date(2026, 2, 1)):
+    with logging_to(workdir, lambda _: None, verbose=False, today=date(2026, 2, 1)):
         assert not old.exists()
 
 
-def test_a_log_that_cannot_be_written_is_a_warning(call: Call, embedded: Path, desk: Path) -> None:
-    (desk / LOG_FILE).mkdir()
+def test_a_log_that_cannot_be_written_is_a_warning(call: Call, embedded: Path, workdir: Path) -> None:
+    (workdir / LOG_FILE).mkdir()
     outcome = call("--query", "robot")
     assert outcome.code == 0
     assert outcome.stderr.startswith(f"[WARNING] {LOG_FILE} cannot be written")
 
 
-def test_logging_is_left_as_it_was(desk: Path) -> None:
+def test_logging_is_restored(workdir: Path) -> None:
     root = logging.getLogger("recto.contracts.retrieval_test")
     before = (root.level, root.propagate, list(root.handlers))
-    with logging_to(desk, lambda _: None, verbose=True):
+    with logging_to(workdir, lambda _: None, verbose=True):
         assert root.level == logging.DEBUG
     assert (root.level, root.propagate, list(root.handlers)) == before
 

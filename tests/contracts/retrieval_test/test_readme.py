@@ -51,9 +51,7 @@ def in_folder(folder: Path, home: Path, *arguments: str) -> subprocess.Completed
 
 
 @pytest.mark.parametrize("line", COMMANDS)
-def test_every_command_shown_works(
-    folder: Path, sample_home: Path, schema: Draft202012Validator, line: str
-) -> None:
+def test_commands(folder: Path, sample_home: Path, schema: Draft202012Validator, line: str) -> None:
     words = shlex.split(line.removeprefix("uv run "))
     assert words[0] == "python"
     done = in_folder(folder, sample_home, *words[1:])
@@ -61,13 +59,13 @@ def test_every_command_shown_works(
     schema.validate(json.loads(done.stdout))
 
 
-def test_the_piece_of_python_runs(folder: Path, sample_home: Path) -> None:
+def test_the_python_example(folder: Path, sample_home: Path) -> None:
     (code,) = fences("python")
     done = in_folder(folder, sample_home, "-c", code)
     assert done.stdout == "ROS 2 Fundamentals\n", done.stderr
 
 
-def test_every_json_shown_is_what_it_says(schema: Draft202012Validator) -> None:
+def test_the_json_examples(schema: Draft202012Validator) -> None:
     response, error, suite = (json.loads(body) for body in fences("json"))
     schema.validate(error)
     schema.validate({**response, "results": []})
@@ -79,7 +77,7 @@ def test_every_flag_is_documented() -> None:
     assert all(f"`{flag}" in text for option in command.params for flag in option.opts)
 
 
-def test_the_table_of_results_is_true(folder: Path, sample_home: Path) -> None:
+def test_the_table_of_results(folder: Path, sample_home: Path) -> None:
     queries = json.loads(
         in_folder(folder, sample_home, "test_retrieval.py", "--test-suite", "test_queries.json").stdout
     )["queries"]
@@ -97,4 +95,4 @@ def test_the_table_of_results_is_true(folder: Path, sample_home: Path) -> None:
             "utf-8",
         )
     else:
-        assert shown[1] == table, "run the test with WRITE_TABLES=1 to bring the page up to date"
+        assert shown[1] == table, "run the test with WRITE_TABLES=1 to update the page"

@@ -1,4 +1,4 @@
-"""Suites: invalid files, the pace of a run, its metrics, and the comparison with a baseline."""
+"""Suites: invalid files, rate limit, metrics, and the comparison with expected results."""
 
 from __future__ import annotations
 
@@ -12,18 +12,23 @@ import pytest
 
 from recto._util.numbers import nearest_rank as percentile
 from recto.contracts.retrieval_test.contract import QdrantAPIError
-from recto.contracts.retrieval_test.runs import run_cases, summary, turns
 from recto.contracts.retrieval_test.service import FormattedResponse, format_response
-from recto.contracts.retrieval_test.suites import Cases, parse_cases
+from recto.contracts.retrieval_test.suites import (
+    Cases,
+    parse_cases,
+    run_cases,
+    summary,
+    wait_between_queries,
+)
+from recto.testing.values import chunk
 from recto.types import Hit
 from tests.contracts.retrieval_test.conftest import BACKEND, Call
-from tests.making import chunk
 
 ONE = {"id": "one", "query": "robot"}
 
 
-def suite_file(desk: Path, content: Any) -> str:
-    path = desk / "suite.json"
+def suite_file(workdir: Path, content: Any) -> str:
+    path = workdir / "suite.json"
     path.write_bytes(content if isinstance(content, bytes) else json.dumps(content).encode())
     return "suite.json"
 
@@ -41,8 +46,8 @@ def suite_file(desk: Path, content: Any) -> str:
         ({"queries": {"a": 1}}, "there are no queries"),
         ({"queries": ["What is ROS 2?"]}, "query 1: it is not an object"),
         ({"queries": [ONE, {"id": "two"}]}, 'query 2: it needs a "query"'),
-        ({"queries": [{"query": None}]}, 'query 1: "query" must be a text, not NoneType'),
-        ({"queries": [{"query": 7}]}, 'query 1: "query" must be a text, not int'),
+        ({"queries": [{"query": None}]}, 'query 1: "query" must be a string, not NoneType'),
+        ({"queries": [{"query": 7}]}, 'query 1: "query" must be a string, not int'),
         (
             {"queries": [{**ONE, "query_repeat": {"text": "a", "times": 2}}]},
             'needs a "query" or a "query_repeat"',
@@ -68,18 +73,18 @@ def suite_file(desk: Path, content: Any) -> str:
         ({"queries": [{**ONE, "expect": {"weaker_than": "one"}}]}, '"weaker_than" names "one"'),
     ],
 )
-def test_broken_suites_are_told_with_their_place(
-    call: Call, embedded: Path, desk: Path, content: Any, place: str
+def test_errors_in_suites_have_a_position(
+    call: Call, embedded: Path, workdir: Path, content: Any, place: str
 ) -> None:
-    outcome = call("--test-suite", suite_file(desk, content))
+    outcome = call("--test-suite", suite_file(workdir, content))
     assert (outcome.code, outcome.error["kind"]) == (1, "argument")
     assert place in outcome.error["message"]
     assert outcome.error["hint"]
 
 
-def test_suites_that_are_no_files(call: Call, embedded: Path, desk: Path) -> None:
-    (desk / "directory").mkdir()
-    with (desk / "huge.json").open("wb") as huge:
+def test_suite_files_that_cannot_be_read(call: Call, embedded: Path, workdir: Path) -> None:
+    (workdir / "directory").mkdir()
+    with (workdir / "huge.json").open("wb") as huge:
         huge.truncate(100_000_000)
     for name, reason in (
         ("missing.json", "No such file"),
@@ -92,11 +97,11 @@ def test_suites_that_are_no_files(call: Call, embedded: Path, desk: Path) -> Non
         assert reason in outcome.error["message"]
 
 
-def test_expectations_that_are_not_met_end_with_3(call: Call, embedded: Path, desk: Path) -> None:
+def test_unmet_expectations_are_exit_code_3(call: Call, embedded: Path, workdir: Path) -> None:
     outcome = call(
         "--test-suite",
         suite_file(
-            desk,
+            workdir,
             {
                 "queries": [
                     {
@@ -133,7 +138,7 @@ def test_expectations_that_are_not_met_end_with_3(call: Call, embedded: Path, de
 
 
 class Clock:
-    """Time that passes only when somebody sleeps."""
+    """A simulated clock that moves only in `sleep`."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -147,10 +152,10 @@ class Clock:
         self.now += seconds
 
 
-def sent(turn: Callable[[], None], clock: Clock, queries: int) -> list[float]:
+def sent(wait: Callable[[], None], clock: Clock, queries: int) -> list[float]:
     times = []
     for _ in range(queries):
-        turn()
+        wait()
         times.append(clock.now)
         clock.now += 0.5
     return times
@@ -158,25 +163,41 @@ def sent(turn: Callable[[], None], clock: Clock, queries: int) -> list[float]:
 
 def test_at_most_ten_queries_a_minute_against_cohere(told: list[str]) -> None:
     clock = Clock()
-    times = sent(turns(paid=True, delay=None, notify=told.append, clock=clock, sleep=clock.sleep), clock, 48)
+    times = sent(
+        wait_between_queries(paid=True, delay=None, notify=told.append, clock=clock, sleep=clock.sleep),
+        clock,
+        48,
+    )
     assert all(sum(start <= time < start + 60 for time in times) <= 10 for start in times)
-    assert times[-1] < 5 * 60, "and not slower than that"
-    assert told, "a person is told of the wait"
+    assert times[-1] < 5 * 60, "but not much slower"
+    assert told, "the wait is reported"
 
 
 def test_the_embedded_engine_does_not_wait(told: list[str]) -> None:
     clock = Clock()
-    sent(turns(paid=False, delay=None, notify=told.append, clock=clock, sleep=clock.sleep), clock, 48)
+    sent(
+        wait_between_queries(paid=False, delay=None, notify=told.append, clock=clock, sleep=clock.sleep),
+        clock,
+        48,
+    )
     assert clock.slept == []
 
 
 @pytest.mark.parametrize("paid", [True, False])
-def test_a_delay_overrides_the_pace(told: list[str], paid: bool) -> None:
+def test_delay_overrides_the_rate_limit(told: list[str], paid: bool) -> None:
     clock = Clock()
-    sent(turns(paid=paid, delay=2.0, notify=told.append, clock=clock, sleep=clock.sleep), clock, 20)
-    assert clock.slept == [1.5] * 19, "counted from query to query, and nothing before the first"
+    sent(
+        wait_between_queries(paid=paid, delay=2.0, notify=told.append, clock=clock, sleep=clock.sleep),
+        clock,
+        20,
+    )
+    assert clock.slept == [1.5] * 19, "between queries, not before the first"
     clock = Clock()
-    sent(turns(paid=paid, delay=0, notify=told.append, clock=clock, sleep=clock.sleep), clock, 20)
+    sent(
+        wait_between_queries(paid=paid, delay=0, notify=told.append, clock=clock, sleep=clock.sleep),
+        clock,
+        20,
+    )
     assert clock.slept == []
 
 
@@ -189,7 +210,7 @@ def cases(*entries: dict[str, Any]) -> Cases:
     return parse_cases({"queries": list(entries)}, "suite")
 
 
-def test_only_queries_that_are_sent_wait_for_their_turn() -> None:
+def test_invalid_queries_do_not_wait() -> None:
     waited: list[int] = []
     run_cases(
         cases({"query": ""}, {"query": "robot"}, {"query_repeat": {"text": "a", "times": 3000}}),
@@ -210,7 +231,7 @@ def test_only_queries_that_are_sent_wait_for_their_turn() -> None:
         ("s/a", False),
     ],
 )
-def test_how_a_page_is_named(page: str, met: bool) -> None:
+def test_names_of_pages(page: str, met: bool) -> None:
     (verdict,) = run_cases(cases({"query": "robot", "expect": {"page": page}}), answered, lambda: None)
     assert verdict.passed is met
 
@@ -225,30 +246,30 @@ def test_an_api_error_can_be_expected() -> None:
     assert (second.passed, second.failed_api) == (False, True)
 
 
-def test_figures() -> None:
+def test_summary() -> None:
     suite = cases(
         {"query": "robot"},
         {"query": "arm", "top_k": 10},
         {"query": "", "expect": {"error": "argument"}},
         {"query": ""},
     )
-    figures = summary(run_cases(suite, answered, lambda: None))
-    assert (figures["query_count"], figures["passed"], figures["failed"]) == (4, 3, 1)
-    assert (figures["success_rate"], figures["failure_rate"]) == (0.75, 0.25)
-    assert figures["latency_ms"]["search"] == {"count": 2, "mean": 2.0, "p95": 2.0, "p99": 2.0, "max": 2.0}
-    assert figures["top_k_distribution"] == {"5": 3, "10": 1}
-    assert figures["within_targets"] == {"embed": True, "search": True, "total": True}
+    metrics = summary(run_cases(suite, answered, lambda: None))
+    assert (metrics["query_count"], metrics["passed"], metrics["failed"]) == (4, 3, 1)
+    assert (metrics["success_rate"], metrics["failure_rate"]) == (0.75, 0.25)
+    assert metrics["latency_ms"]["search"] == {"count": 2, "mean": 2.0, "p95": 2.0, "p99": 2.0, "max": 2.0}
+    assert metrics["top_k_distribution"] == {"5": 3, "10": 1}
+    assert metrics["within_targets"] == {"embed": True, "search": True, "total": True}
     assert summary(run_cases(cases({"query": ""}), answered, lambda: None))["within_targets"]["total"] is None
 
 
-def test_percentiles_are_values_that_were_measured() -> None:
+def test_percentiles_are_measured_values() -> None:
     values = [float(number) for number in range(100, 0, -1)]
     assert (percentile(values, 0.95), percentile(values, 0.99), percentile([7.0], 0.99)) == (95.0, 99.0, 7.0)
 
 
-def test_a_kept_run_is_compared(call: Call, embedded: Path, desk: Path) -> None:
+def test_compare_with_expected_results(call: Call, embedded: Path, workdir: Path) -> None:
     suite = suite_file(
-        desk,
+        workdir,
         {
             "queries": [
                 {"id": "twin", "query": "What is a digital twin?"},
@@ -258,12 +279,12 @@ def test_a_kept_run_is_compared(call: Call, embedded: Path, desk: Path) -> None:
     )
     assert call("--test-suite", suite, "--update-expected", "kept.json").code == 0
     assert call("--test-suite", suite, "--expected", "kept.json").code == 0
-    kept = json.loads((desk / "kept.json").read_text("utf-8"))
+    kept = json.loads((workdir / "kept.json").read_text("utf-8"))
 
     def changed(change: Callable[[Any], object]) -> Any:
         other = json.loads(json.dumps(kept))
         change(other)
-        (desk / "other.json").write_text(json.dumps(other))
+        (workdir / "other.json").write_text(json.dumps(other))
         return call("--test-suite", suite, "--expected", "other.json")
 
     def first(data: Any) -> Any:
@@ -273,7 +294,7 @@ def test_a_kept_run_is_compared(call: Call, embedded: Path, desk: Path) -> None:
     assert outcome.code == 3
     assert "expected 0." in outcome.document["queries"][0]["unmet"][0]
     assert changed(lambda data: first(data).update(score=first(data)["score"] - 0.005)).code == 0, (
-        "as machines differ"
+        "within the tolerance"
     )
     assert (
         "no longer found"
@@ -301,6 +322,6 @@ def test_a_kept_run_is_compared(call: Call, embedded: Path, desk: Path) -> None:
         assert (outcome.code, message in outcome.error["message"]) == (1, True)
 
 
-def test_the_suite_file_is_one_query_a_line() -> None:
+def test_the_suite_file_has_one_query_per_line() -> None:
     lines = (BACKEND / "test_queries.json").read_text("utf-8").split("\n")
     assert sum('"id":' in line for line in lines) == len(json.loads("\n".join(lines))["queries"])

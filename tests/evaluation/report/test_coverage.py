@@ -12,9 +12,9 @@ from recto.evaluation.report import coverage_page
 from recto.protocols import Embedder
 from recto.search.retriever import Retriever
 from recto.stores.edge.store import EdgeStore
+from recto.testing.values import chunk
 from recto.types import IndexInfo
 from tests.evaluation.report.reading import HOSTILE, TRICKS, WHEN, nodes, one, read, said
-from tests.making import chunk
 from tests.running import recto
 
 

@@ -1,4 +1,4 @@
-"""One service for all tests that only ask it."""
+"""Share one server among all tests that only send requests."""
 
 from __future__ import annotations
 
@@ -24,6 +24,6 @@ def house_settings(house: Path) -> Settings:
 
 @pytest.fixture(scope="session")
 def service(settings: Settings) -> Iterator[Service]:
-    """Answers from the sample book."""
+    """A server with the sample book."""
     with Service(settings, ServeOptions(collections=("not-there",))) as service:
         yield service

@@ -1,4 +1,4 @@
-"""The service on a real socket: in a thread of the test's own process, or as the program that a user starts."""
+"""Run the HTTP server on a real socket: in a thread, or as a process."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.running import ROOT, environment, wait_until
 
 @dataclass(frozen=True)
 class Reply:
-    """What came back."""
+    """An HTTP response."""
 
     status: int
     headers: Mapping[str, str]
@@ -39,7 +39,7 @@ class Reply:
 
     @property
     def error(self) -> str:
-        """The message of an error, whose body has the shape that every error has."""
+        """The message of an error; its body has the fields that every error has."""
         body = self.json()
         assert body.keys() - {"hint"} == {"error", "status_code"}, body
         assert body["status_code"] == self.status
@@ -49,7 +49,7 @@ class Reply:
 
 
 class Caller:
-    """Asks a service; each request on a connection of its own."""
+    """Sends requests, each on its own connection."""
 
     port: int
 
@@ -83,7 +83,7 @@ class Caller:
         return self.ask("POST", path, data, headers)
 
     def wire(self, data: bytes) -> bytes:
-        """Send bytes as they are and return all that comes until the connection is closed."""
+        """Send bytes and return everything until the connection is closed."""
         with socket.create_connection(("127.0.0.1", self.port), timeout=60) as connection:
             connection.sendall(data)
             parts = []
@@ -93,7 +93,7 @@ class Caller:
 
 
 class Service(Caller):
-    """The service in a thread, between `with` and its end."""
+    """The server in a thread."""
 
     def __init__(self, settings: Settings, options: ServeOptions | None = None) -> None:
         self._settings = settings
@@ -125,7 +125,7 @@ class Service(Caller):
 
 @dataclass
 class Program(Caller):
-    """`recto serve` as a process of its own."""
+    """`recto serve` in its own process."""
 
     home: Path
     arguments: tuple[str, ...] = ()
@@ -152,11 +152,11 @@ class Program(Caller):
         return found is not None
 
     def read(self) -> str:
-        """Return what it has said so far."""
+        """Return the output so far."""
         return self._log.read_text("utf-8") if self._log.exists() else ""
 
     def lines(self) -> list[dict[str, Any]]:
-        """Return its log."""
+        """Return the log lines."""
         return [json.loads(line) for line in self.read().splitlines() if line.startswith("{")]
 
     def end(self, number: int = signal.SIGTERM) -> int:

@@ -1,4 +1,4 @@
-"""Questions of many threads are embedded together, and each gets its own vector or its own error."""
+"""Test batched query embedding: each thread gets its own vector or error."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import pytest
 
 from recto.errors import EmbeddingError
 from recto.protocols import Embedder
-from recto.server.http.library import MAX_BATCH, BatchingEmbedder, _best_batch, _Waiting
+from recto.server.http.service import MAX_BATCH, BatchingEmbedder, _best_batch, _Waiting
 from recto.types import Vector
 
 
 class Held:
-    """The real model behind a gate: a batch waits until the test opens it; a text that says so makes the model fail."""
+    """The real model, which waits until the test sets `gate`; certain texts make it fail."""
 
     def __init__(self, inner: Embedder) -> None:
         self.inner = inner
@@ -41,7 +41,7 @@ def held(embedder: Embedder) -> Held:
 
 
 def all_at_once(batching: BatchingEmbedder, held: Held, texts: list[str]) -> list[Vector | BaseException]:
-    """Let one question begin, then all others arrive while it runs."""
+    """Start one query, and send all others while it runs."""
 
     def ask(text: str) -> Vector | BaseException:
         try:
@@ -60,7 +60,7 @@ def all_at_once(batching: BatchingEmbedder, held: Held, texts: list[str]) -> lis
         return [one.result(60) for one in (first, *rest)]
 
 
-def test_those_that_arrive_meanwhile_are_one_batch(held: Held, embedder: Embedder) -> None:
+def test_waiting_queries_form_one_batch(held: Held, embedder: Embedder) -> None:
     told: list[int] = []
     texts = [f"question number {number}" for number in range(9)]
     found = all_at_once(BatchingEmbedder(held, told.append), held, texts)  # type: ignore[arg-type]
@@ -69,14 +69,14 @@ def test_those_that_arrive_meanwhile_are_one_batch(held: Held, embedder: Embedde
         assert vector == pytest.approx(embedder.embed_query(text), abs=1e-5)
 
 
-def test_a_batch_has_a_bound(held: Held) -> None:
+def test_the_maximum_batch(held: Held) -> None:
     texts = [f"question number {number}" for number in range(MAX_BATCH + 10)]
     found = all_at_once(BatchingEmbedder(held), held, texts)  # type: ignore[arg-type]
     assert [len(batch) for batch in held.batches] == [1, MAX_BATCH, 9]
     assert len(found) == len(texts)
 
 
-def test_a_short_question_is_not_filled_up_to_a_long_one(held: Held, embedder: Embedder) -> None:
+def test_short_queries_are_not_padded_to_long_ones(held: Held, embedder: Embedder) -> None:
     short, long = (
         "robot",
         "How do I find out why the joints of my robot do not move in the simulation although its node is running?",
@@ -95,7 +95,7 @@ def test_a_short_question_is_not_filled_up_to_a_long_one(held: Held, embedder: E
 @pytest.mark.parametrize(
     "fault", [KeyError("a fault of ours"), EmbeddingError("the model is gone"), MemoryError()]
 )
-def test_a_fault_amid_one_callers_texts_stops_nobody_else(fault: Exception) -> None:
+def test_an_error_does_not_block_the_next_query(fault: Exception) -> None:
     class Failing:
         def embed_queries(self, texts: Sequence[str]) -> list[Vector]:
             if fault and not healthy:
@@ -110,10 +110,10 @@ def test_a_fault_amid_one_callers_texts_stops_nobody_else(fault: Exception) -> N
     with ThreadPoolExecutor(1) as pool:
         assert pool.submit(batching.embed_query, "next").result(60) == [4.0]
     assert not batching._queue
-    assert not batching._led
+    assert not batching._has_leader
 
 
-def test_vectors_that_are_too_few_are_a_fault_and_not_a_wait() -> None:
+def test_missing_vectors_raise() -> None:
     class Short:
         def embed_queries(self, texts: Sequence[str]) -> list[Vector]:
             return []
@@ -124,7 +124,7 @@ def test_vectors_that_are_too_few_are_a_fault_and_not_a_wait() -> None:
             batching.embed_query("robot")
 
 
-def test_a_batch_is_the_cheapest_that_the_first_in_the_queue_can_be_in() -> None:
+def test_the_cheapest_batch_with_the_first_query() -> None:
     def together(*lengths: int) -> list[float]:
         waiting = [_Waiting("", length) for length in lengths]
         return sorted(one.tokens for one in _best_batch(waiting))
@@ -148,7 +148,7 @@ def test_an_idle_embedder_does_not_wait(held: Held) -> None:
     assert batching.embed_queries([]) == []
 
 
-def test_one_text_that_cannot_be_read_is_not_the_others_fault(held: Held, embedder: Embedder) -> None:
+def test_a_bad_text_does_not_fail_the_others(held: Held, embedder: Embedder) -> None:
     texts = ["first", "good", "broken", "better"]
     found = all_at_once(BatchingEmbedder(held), held, texts)  # type: ignore[arg-type]
     assert isinstance(found[2], EmbeddingError)
@@ -156,7 +156,7 @@ def test_one_text_that_cannot_be_read_is_not_the_others_fault(held: Held, embedd
         assert text == "broken" or vector == pytest.approx(embedder.embed_query(text), abs=1e-5)
 
 
-def test_a_fault_reaches_all_and_the_next_are_served(held: Held) -> None:
+def test_an_unexpected_error_reaches_the_whole_batch(held: Held) -> None:
     batching = BatchingEmbedder(held)  # type: ignore[arg-type]
     found = all_at_once(batching, held, ["first", "good", "fault"])
     assert isinstance(found[1], KeyError)
@@ -167,7 +167,7 @@ def test_a_fault_reaches_all_and_the_next_are_served(held: Held) -> None:
 @pytest.mark.parametrize(
     ("texts", "turns"), [(["short"] * (MAX_BATCH + 4), [MAX_BATCH, 4]), (["long " * 100] * 9, [4, 4, 1])]
 )
-def test_many_questions_of_one_caller_take_turns_with_others(texts: list[str], turns: list[int]) -> None:
+def test_many_queries_of_one_caller_are_split(texts: list[str], turns: list[int]) -> None:
     class Counted:
         def embed_queries(self, texts: Sequence[str]) -> list[Vector]:
             batches.append(len(texts))

@@ -1,4 +1,4 @@
-"""The service on Cohere and Qdrant: engines that are down at the start, go away, hang and come back; nothing of them is told outside."""
+"""Test the server with Cohere and Qdrant: engines that are down, hang, and return; no internals are exposed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from qdrant_client import models
 
-from recto.server.http.logs import JsonLines
+from recto.server.http.monitoring import JsonFormatter
 from recto.server.http.options import ServeOptions
 from recto.server.http.serve import secrets_of
 from recto.settings import Settings
@@ -20,14 +20,14 @@ from tests.conftest import COHERE_KEY, QDRANT_KEY
 from tests.doubles.cohere import CohereDouble
 from tests.doubles.qdrant import QdrantDouble
 from tests.doubles.server import Double, hang, reset, status
-from tests.server.http.garden import index_in_the_cloud
+from tests.server.http.cloud_book import index_cloud_book
 from tests.server.http.service import Service
 
 
 @pytest.fixture
 def settings(cohere: CohereDouble, qdrant: QdrantDouble, home: Path, small_book: Path) -> Settings:
-    """A book that is indexed in the cloud as `garden`."""
-    index_in_the_cloud(home, small_book, cohere.url, qdrant.url)
+    """A book that is indexed as `garden`, in the cloud profile."""
+    index_cloud_book(home, small_book, cohere.url, qdrant.url)
     return Settings(
         "cohere",
         "server",
@@ -42,7 +42,7 @@ def settings(cohere: CohereDouble, qdrant: QdrantDouble, home: Path, small_book:
 
 
 def inside(settings: Settings) -> tuple[str, ...]:
-    """What nobody outside may see."""
+    """Check that a response has no internals."""
     return (
         COHERE_KEY,
         QDRANT_KEY,
@@ -54,7 +54,7 @@ def inside(settings: Settings) -> tuple[str, ...]:
 
 
 def recovers(service: Service) -> float:
-    """Ask until it answers, and return how long that took."""
+    """Send requests until one succeeds, and return how long that took."""
     began = time.monotonic()
     while service.post("/retrieve", {"query": "knead the dough"}).status != 200:
         assert time.monotonic() < began + 60
@@ -89,7 +89,7 @@ def test_the_same_contract(settings: Settings) -> None:
 
 
 @pytest.mark.parametrize("engine", ["cohere", "qdrant"])
-def test_an_engine_goes_away_and_comes_back(
+def test_an_engine_fails_and_recovers(
     settings: Settings,
     cohere: CohereDouble,
     qdrant: QdrantDouble,
@@ -118,14 +118,12 @@ def test_an_engine_goes_away_and_comes_back(
             double.always(None)
             assert recovers(service) < 30
         assert 'recto_engine_errors_total{kind="connection"}' in service.get("/metrics").body.decode()
-    lines = [JsonLines(secrets_of(settings, ServeOptions())).format(record) for record in caplog.records]
+    lines = [JsonFormatter(secrets_of(settings, ServeOptions())).format(record) for record in caplog.records]
     assert any("not available" in line for line in lines), "the operator learns what is wrong"
     assert not [line for line in lines for word in inside(settings) if word in line]
 
 
-def test_an_engine_that_is_down_is_not_asked_by_every_request(
-    settings: Settings, cohere: CohereDouble
-) -> None:
+def test_the_circuit_breaker_limits_calls(settings: Settings, cohere: CohereDouble) -> None:
     with Service(settings) as service:
         service.post("/retrieve", {"query": "soil"})
         cohere.always(status(500))
@@ -174,7 +172,7 @@ def test_refused_keys_are_an_internal_error(settings: Settings, cohere: CohereDo
         assert not [word for word in inside(settings) if word in reply.body.decode()]
 
 
-def test_a_rate_limit_says_when_to_come_back(settings: Settings, cohere: CohereDouble) -> None:
+def test_a_rate_limit_sets_retry_after(settings: Settings, cohere: CohereDouble) -> None:
     with Service(settings) as service:
         service.post("/retrieve", {"query": "soil"})
         cohere.always(status(429, headers={"Retry-After": "17"}))

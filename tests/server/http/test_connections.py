@@ -1,4 +1,4 @@
-"""Connections whose callers do not do their part are closed."""
+"""Test that connections of slow clients are closed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.running import wait_until
 
 
 async def endless(_scope: Scope, _receive: Receive, send: Send) -> None:
-    """Answer until nobody reads any more, and give up soon after."""
+    """Send an endless response for a second."""
     await send({"type": "http.response.start", "status": 200, "headers": []})
     with suppress(TimeoutError):
         async with asyncio.timeout(1):
@@ -25,7 +25,7 @@ async def endless(_scope: Scope, _receive: Receive, send: Send) -> None:
                 await send({"type": "http.response.body", "body": b"x" * 65536, "more_body": True})
 
 
-def test_a_caller_that_does_not_read_keeps_nothing_open(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_client_that_does_not_read_is_disconnected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "IDLE_SECONDS", 0.5)
     config = uvicorn.Config(endless, http=BoundedConnection, lifespan="off", ws="none", log_config=None)
     server = uvicorn.Server(config)

@@ -1,4 +1,4 @@
-"""The contract of `/retrieve` and `/validate`: its examples, its limits, its errors."""
+"""Test document 002, `/retrieve` and `/validate`: examples, limits, errors."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from recto.contracts.http import QueryResponse, ValidationResponse
 from recto.search.retriever import Retriever
-from recto.server.http.library import Library
-from recto.server.http.models import QueryResponse, ValidationResponse
 from recto.server.http.options import ServeOptions
+from recto.server.http.service import SearchService
 from recto.settings import DEFAULT_COLLECTIONS, Settings
 from tests.server.http.service import Service
 
@@ -50,7 +50,7 @@ def test_the_example_of_a_request(service: Service, retriever: Retriever) -> Non
         )
 
 
-def test_hybrid_ranking_is_the_callers_choice(service: Service, retriever: Retriever) -> None:
+def test_hybrid_mode_is_opt_in(service: Service, retriever: Retriever) -> None:
     plain, dense, hybrid = (
         service.post("/retrieve", {"query": "QoS depth", **more}).json()["results"]
         for more in ({}, {"mode": "dense"}, {"mode": "hybrid"})
@@ -91,12 +91,12 @@ def test_only_the_query_is_required(service: Service) -> None:
 
 
 @pytest.mark.parametrize("limit", [1, 10, 3.0])
-def test_limits_within(service: Service, limit: float) -> None:
+def test_valid_limits(service: Service, limit: float) -> None:
     assert service.post("/retrieve", {"query": "robot", "limit": limit}).json()["total_results"] == limit
 
 
 @pytest.mark.parametrize("limit", [0, 11, -1, 2.5, True, "5", None, [], 10**17, 1e300])
-def test_limits_beyond(service: Service, limit: object) -> None:
+def test_invalid_limits(service: Service, limit: object) -> None:
     reply = service.post("/retrieve", {"query": "robot", "limit": limit})
     assert reply.status == 400
     assert reply.error.startswith("limit must be ")
@@ -105,7 +105,7 @@ def test_limits_beyond(service: Service, limit: object) -> None:
 @pytest.mark.parametrize(
     "query", ["", "   ", "\n\t", "a" * 2001, None, 5, True, ["robot"], {"text": "robot"}]
 )
-def test_queries_that_cannot_be(service: Service, query: object) -> None:
+def test_invalid_queries(service: Service, query: object) -> None:
     reply = service.post("/retrieve", {"query": query})
     assert reply.status == 400
     assert reply.error
@@ -116,14 +116,14 @@ def test_the_longest_query(service: Service) -> None:
     assert service.post("/retrieve", {"query": "  " + "a" * 2000 + "  "}).status == 200
 
 
-def test_a_field_that_is_not_known_is_refused(service: Service) -> None:
+def test_unknown_fields_are_refused(service: Service) -> None:
     assert service.post("/retrieve", {"query": "robot", "limt": 3}).error == "limt is not a known field"
     for name, shown in (("a" * 80, "a" * 80), ("a" * 81, "a" * 80 + "…")):
         assert service.post("/retrieve", {"query": "robot", name: 3}).error == f"{shown} is not a known field"
 
 
 @pytest.mark.parametrize("name", DEFAULT_COLLECTIONS)
-def test_the_sample_book_answers_to_all_its_names(service: Service, name: str) -> None:
+def test_the_sample_book_has_all_default_names(service: Service, name: str) -> None:
     assert (
         service.post("/retrieve", {"query": "robot", "limit": 1, "collection": name}).json()["total_results"]
         == 1
@@ -131,14 +131,14 @@ def test_the_sample_book_answers_to_all_its_names(service: Service, name: str) -
 
 
 @pytest.mark.parametrize("name", ["nope", "", "../../etc", "a" * 500, "house", "\ud800"])
-def test_other_collections_are_not_found(service: Service, name: str) -> None:
+def test_unknown_collections(service: Service, name: str) -> None:
     reply = service.post("/retrieve", {"query": "robot", "collection": name})
     assert reply.status == 404
     assert reply.error == "There is no such collection here"
     assert service.ask("GET", "/validate?collection=nope").status == 404
 
 
-def test_a_served_collection_that_is_not_there(service: Service) -> None:
+def test_a_served_collection_that_does_not_exist(service: Service) -> None:
     reply = service.post("/retrieve", {"query": "robot", "collection": "not-there"})
     assert reply.status == 404
     assert reply.error == "Collection 'not-there' does not exist"
@@ -152,7 +152,7 @@ def test_a_served_collection_that_is_not_there(service: Service) -> None:
     }
 
 
-def test_the_configured_collection_stands_in_for_the_default(house_settings: Settings) -> None:
+def test_the_configured_collection_replaces_the_default(house_settings: Settings) -> None:
     with Service(house_settings) as service:
         for asked in ({}, {"collection": "house"}, {"collection": "humanoid_robotics_book"}):
             found = service.post("/retrieve", {"query": "When are beans sown?", "limit": 1, **asked}).json()
@@ -195,9 +195,9 @@ def test_another_model_is_an_error_without_internals(house: Path, monkeypatch: p
         assert service.get("/readyz").status == 503
 
 
-def test_warnings_name_no_paths_of_this_machine(house_settings: Settings) -> None:
-    library = Library(house_settings, ServeOptions(), print)
-    (warning,) = library.outward(
+def test_warnings_have_no_paths(house_settings: Settings) -> None:
+    searches = SearchService(house_settings, ServeOptions(), print)
+    (warning,) = searches.redact(
         (
             f"The index of 'house' is damaged: {house_settings.home}/collections/house/gen-000001 has other bytes",
         )

@@ -1,4 +1,4 @@
-"""The guide is true: its requests are answered, and its files say what the service understands."""
+"""Test the guide: its requests work, and its files use existing options."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ REQUESTS = [line for line in GUIDE.splitlines() if line.startswith("curl ")]
 
 
 @pytest.mark.parametrize("line", REQUESTS)
-def test_every_request_shown_is_answered(service: Service, line: str) -> None:
+def test_every_request_in_the_guide_works(service: Service, line: str) -> None:
     words = iter(shlex.split(line)[1:])
     address, headers, body = "", {}, None
     for word in words:
@@ -44,7 +44,7 @@ def test_every_request_shown_is_answered(service: Service, line: str) -> None:
     assert reply.json().get("results", [1]), "the example finds something"
 
 
-def test_every_address_and_flag_is_in_the_reference(service: Service) -> None:
+def test_every_path_and_flag_is_in_the_reference(service: Service) -> None:
     for path in service.get("/openapi.json").json()["paths"]:
         assert path.partition("{")[0] in REFERENCE, path
     figures = service.get("/metrics").body.decode()
@@ -73,7 +73,7 @@ def commands_of_the_deployment() -> list[list[str]]:
 
 
 @pytest.mark.parametrize("command", commands_of_the_deployment(), ids=["systemd", "compose"])
-def test_the_deployment_starts_what_there_is(command: list[str]) -> None:
+def test_deployment_files_use_existing_options(command: list[str]) -> None:
     assert command[0] == "serve"
     known = help_of("serve")
     assert all(word in known for word in command if word.startswith("--"))

@@ -1,4 +1,4 @@
-"""How much may be asked, and that no caller can hold the service up."""
+"""Test the limits: body size, slow clients, concurrency, request rate."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from starlette.applications import Starlette
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from recto.server import listening as connections
-from recto.server.http.metrics import Metrics
-from recto.server.http.middleware import with_middleware
+from recto.server.http.app import middleware
+from recto.server.http.monitoring import Metrics
 from recto.server.http.options import ServeOptions
 from recto.server.limits import MAX_BODY, RateLimiter, Refused
 from recto.settings import Settings
@@ -34,7 +35,7 @@ def test_the_largest_body(service: Service) -> None:
     assert refused.error == "The body is larger than 65536 bytes"
 
 
-def test_a_body_that_does_not_say_how_long_it_is(service: Service) -> None:
+def test_chunked_bodies(service: Service) -> None:
     head = POST + b"Transfer-Encoding: chunked\r\nConnection: close\r\n\r\n"
     body = b'{"query": "robot"}'
     assert b" 200 " in service.wire(head + b"%x\r\n%s\r\n0\r\n\r\n" % (len(body), body)).splitlines()[0]
@@ -46,13 +47,13 @@ def test_a_body_that_does_not_say_how_long_it_is(service: Service) -> None:
     )
 
 
-def test_a_length_beyond_reason(service: Service) -> None:
+def test_invalid_content_lengths(service: Service) -> None:
     head = b"POST /retrieve HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nConnection: close\r\nContent-Length: %s\r\n\r\n"
     assert b" 413 " in service.wire(head % b"99999999999999999999").splitlines()[0]
     assert b" 400 " in service.wire(head % b"-1").splitlines()[0]
 
 
-def test_a_body_that_never_ends_is_not_waited_for(house_settings: Settings) -> None:
+def test_slow_bodies_time_out(house_settings: Settings) -> None:
     head = POST + b"Content-Length: 100\r\n\r\n{"
     with Service(house_settings, ServeOptions(timeout=0.2)) as service:
         with socket.create_connection(("127.0.0.1", service.port), timeout=60) as slow:
@@ -65,7 +66,7 @@ def test_a_body_that_never_ends_is_not_waited_for(house_settings: Settings) -> N
         assert b"The body did not arrive within 0.2 s" in answer
 
 
-def test_bodies_on_their_way_keep_nobody_out(house_settings: Settings) -> None:
+def test_slow_bodies_do_not_block_others(house_settings: Settings) -> None:
     with Service(house_settings, ServeOptions(concurrency=1)) as service:
         slow = [socket.create_connection(("127.0.0.1", service.port), timeout=60) for _ in range(3)]
         try:
@@ -82,9 +83,7 @@ def test_bodies_on_their_way_keep_nobody_out(house_settings: Settings) -> None:
                 one.close()
 
 
-def test_headers_that_never_end_are_not_waited_for(
-    house_settings: Settings, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_slow_headers_time_out(house_settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "IDLE_SECONDS", 0.3)
     with (
         Service(house_settings) as service,
@@ -111,7 +110,7 @@ def test_headers_that_never_end_are_not_waited_for(
             dripping.join()
 
 
-def test_too_many_at_once_are_told_to_come_back() -> None:
+def test_concurrency_limit() -> None:
     begun, ended = asyncio.Event(), asyncio.Event()
 
     async def held(scope: Scope, _receive: Receive, send: Send) -> None:
@@ -121,7 +120,8 @@ def test_too_many_at_once_are_told_to_come_back() -> None:
         await Response(b"an answer")(scope, _receive, send)
 
     async def main() -> list[tuple[int, dict[str, str], bytes]]:
-        gate = with_middleware(held, ServeOptions(concurrency=1), Metrics())
+        gate = Starlette(middleware=middleware(ServeOptions(concurrency=1), Metrics()))
+        gate.router.default = held
         first = asyncio.create_task(asked(gate, "POST", "/retrieve", b"{}"))
         await begun.wait()
         meanwhile = [
@@ -141,7 +141,7 @@ def test_too_many_at_once_are_told_to_come_back() -> None:
     )
 
 
-def test_a_bucket_fills_again() -> None:
+def test_token_buckets_refill() -> None:
     now = 100.0
     rate = RateLimiter(60, lambda: now)
 
@@ -161,7 +161,7 @@ def test_a_bucket_fills_again() -> None:
         RateLimiter(0).check("a")
 
 
-def test_requests_a_minute_for_each_key(house_settings: Settings) -> None:
+def test_rate_limit_for_each_key(house_settings: Settings) -> None:
     with Service(
         house_settings, ServeOptions(keys=("first-key-012345", "other-key-012345"), rate=3)
     ) as service:
@@ -177,7 +177,7 @@ def test_requests_a_minute_for_each_key(house_settings: Settings) -> None:
         assert service.get("/readyz", **first).status == 200, "those who watch it are not counted"
 
 
-def test_a_caller_cannot_be_counted_under_an_address_that_it_makes_up(house_settings: Settings) -> None:
+def test_forwarded_addresses_are_ignored(house_settings: Settings) -> None:
     with Service(house_settings, ServeOptions(rate=3)) as service:
         codes = [
             service.get("/v1/collections", **{"X-Forwarded-For": f"192.0.2.{number}"}).status
@@ -186,7 +186,7 @@ def test_a_caller_cannot_be_counted_under_an_address_that_it_makes_up(house_sett
     assert codes == [200, 200, 200, 429, 429]
 
 
-def test_many_callers_at_once_get_their_own_answers(service: Service) -> None:
+def test_concurrent_searches(service: Service) -> None:
     questions = [
         "What is ROS 2?",
         "robot navigation",
@@ -211,11 +211,9 @@ def test_many_callers_at_once_get_their_own_answers(service: Service) -> None:
         assert [one["id"] for one in body["results"]] == [one["id"] for one in alone[question]]
     figures = service.get("/metrics").body.decode()
     batches = float(
-        next(
-            line.split()[1] for line in figures.splitlines() if line.startswith("recto_batch_questions_count")
-        )
+        next(line.split()[1] for line in figures.splitlines() if line.startswith("recto_batch_queries_count"))
     )
     embedded = float(
-        next(line.split()[1] for line in figures.splitlines() if line.startswith("recto_batch_questions_sum"))
+        next(line.split()[1] for line in figures.splitlines() if line.startswith("recto_batch_queries_sum"))
     )
     assert embedded > batches, "some were embedded together"

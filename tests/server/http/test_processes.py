@@ -1,4 +1,4 @@
-"""`recto serve` as a user runs it: workers that are killed and replaced, an orderly end, a new index under load, a clean log."""
+"""Test `recto serve` as a process: killed workers, shutdown, a new index under load, the log."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.doubles.cohere import CohereDouble
 from tests.doubles.qdrant import QdrantDouble
 from tests.doubles.server import delay
 from tests.running import recto, wait_until
-from tests.server.http.garden import cloud_variables, index_in_the_cloud
+from tests.server.http.cloud_book import cloud_variables, index_cloud_book
 from tests.server.http.service import Program, Reply
 
 KEY = "a-secret-key-0123456789"
@@ -31,7 +31,7 @@ ASKED = "When are the beans sown, by the way?"
 
 
 def workers(program: Program) -> set[int]:
-    """The processes that answer."""
+    """Return the worker processes."""
     found = set()
     for child in psutil.Process(program.process.pid).children():
         with suppress(psutil.Error):  # one that has just ended
@@ -41,14 +41,14 @@ def workers(program: Program) -> set[int]:
 
 
 def answering(program: Program) -> set[int]:
-    """The workers that have said that they are ready."""
+    """Return the workers that are ready."""
     return {line["pid"] for line in program.lines() if "startup complete" in line["message"]} & workers(
         program
     )
 
 
 def patient(program: Program, data: dict[str, object]) -> Reply:
-    """Ask as any client does: a connection that broke before an answer is tried again."""
+    """Send a search; retry if the connection breaks before the response."""
     for _ in range(20):
         try:
             return program.post("/v1/search", data, Authorization=f"Bearer {KEY}")
@@ -98,7 +98,7 @@ def test_two_workers(house: Path, embedder: Embedder, tmp_path: Path) -> None:
         assert {reply.status for reply in replies} == {200}
         for reply in replies:
             body = reply.json()
-            pages = {passage["title"] for passage in body["results"]}
+            pages = {result["title"] for result in body["results"]}
             assert (pages == {"Beans"}) == (body["generation"] == after), (
                 "what is said of the state is true of the answer"
             )
@@ -129,7 +129,7 @@ def write_other_book(book: Path) -> None:
 
 
 def check_log(output: str, home: Path) -> None:
-    """Nothing of what was asked, no key and no stack trace; every line but our own words is JSON."""
+    """Check that the log is JSON and has no queries, keys or stack traces."""
     for word in (KEY, "beans", "Traceback", 'File "'):
         assert word not in output
     spoken = [line for line in output.splitlines() if not line.startswith("{")]
@@ -137,9 +137,9 @@ def check_log(output: str, home: Path) -> None:
     assert spoken[0].startswith("Recto listens at http://127.0.0.1:")
 
 
-def test_sigterm_lets_what_is_under_way_end(home: Path, small_book: Path) -> None:
+def test_sigterm_drains_requests(home: Path, small_book: Path) -> None:
     with CohereDouble(api_key=COHERE_KEY) as cohere, QdrantDouble(api_key=QDRANT_KEY) as qdrant:
-        index_in_the_cloud(home, small_book, cohere.url, qdrant.url)
+        index_cloud_book(home, small_book, cohere.url, qdrant.url)
         with Program(home, (), cloud_variables(cohere.url, qdrant.url)) as program:
             assert program.post("/retrieve", {"query": "knead the dough"}).status == 200
             cohere.requests.clear()

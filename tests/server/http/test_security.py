@@ -1,4 +1,4 @@
-"""Who may ask: keys, hosts, origins, and what browsers are told."""
+"""Test keys, host names, origins, and security headers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from recto.errors import ConfigurationError
 from recto.server.auth import ApiKeys, is_loopback
-from recto.server.http.middleware import is_allowed_host
+from recto.server.http.app import allowed_hosts
 from recto.server.http.options import ServeOptions, serve_options
 from recto.settings import Settings
 from tests.running import recto
@@ -20,7 +20,7 @@ KEY, OTHER = "first-key-0123456789", "second-key-9876543210"
 
 @pytest.fixture(scope="module")
 def locked(house_settings: Settings) -> Iterator[Service]:
-    """Wants a key, answers to one more name, and lets the pages of one origin ask."""
+    """Requires a key, and accepts one more host name and one origin."""
     options = ServeOptions(
         keys=(KEY, OTHER), hosts=("search.example.org",), origins=("https://book.example.org",)
     )
@@ -28,7 +28,7 @@ def locked(house_settings: Settings) -> Iterator[Service]:
         yield service
 
 
-def test_a_key_is_wanted_for_all_but_the_open_addresses(locked: Service) -> None:
+def test_a_key_is_required_for_all_but_open_paths(locked: Service) -> None:
     assert locked.get("/healthz").status == 200
     for path in (
         "/readyz",
@@ -70,11 +70,11 @@ def test_wrong_keys(locked: Service, given: str) -> None:
     assert locked.post("/retrieve", {"query": "beans"}, Authorization=given).status == 401
 
 
-def test_the_scheme_is_spelled_in_any_case(locked: Service) -> None:
+def test_the_scheme_is_case_insensitive(locked: Service) -> None:
     assert locked.get("/readyz", Authorization=f"bearer  {KEY}").status == 200
 
 
-def test_paths_cannot_be_dressed_up_as_open(locked: Service) -> None:
+def test_path_tricks_do_not_avoid_the_key(locked: Service) -> None:
     for path in (
         "/static/../v1/modules",
         "/static/..%2Fv1/modules",
@@ -108,18 +108,18 @@ def test_every_key_is_compared() -> None:
         ("192.168.0.1", False),
     ],
 )
-def test_on_loopback_only_its_own_names_are_answered(locked: Service, host: str, welcome: bool) -> None:
+def test_only_local_host_names_are_accepted_on_loopback(locked: Service, host: str, welcome: bool) -> None:
     reply = locked.ask("GET", "/healthz", headers={"Host": host})
     assert reply.status == (200 if welcome else 400)
     if not welcome:
         assert reply.error == "This service does not accept that host name"
 
 
-def test_elsewhere_any_name_is_answered_unless_some_are_listed() -> None:
-    assert is_allowed_host("anything", ServeOptions(host="0.0.0.0"))
-    listed = ServeOptions(host="0.0.0.0", hosts=("search.example.org",))
-    assert is_allowed_host("search.example.org:443", listed)
-    assert not is_allowed_host("localhost", listed)
+def test_a_public_server_accepts_all_hosts_unless_some_are_listed() -> None:
+    assert allowed_hosts(ServeOptions(host="0.0.0.0")) == ["*"]
+    assert allowed_hosts(ServeOptions(host="0.0.0.0", hosts=("search.example.org",))) == [
+        "search.example.org"
+    ]
 
 
 def test_headers_for_browsers(locked: Service) -> None:
@@ -161,7 +161,7 @@ def test_origins(locked: Service) -> None:
         assert "access-control-allow-origin" not in other.headers
 
 
-def test_without_a_list_no_origin_may_ask(service: Service) -> None:
+def test_no_origin_is_allowed_by_default(service: Service) -> None:
     reply = service.ask(
         "OPTIONS",
         "/v1/search",
@@ -180,7 +180,7 @@ def options(environment: dict[str, str] | None = None, **changed: object) -> Ser
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.5", "example.org", "", "127.0.0.1.example.org"])
-def test_a_public_address_wants_a_key(host: str) -> None:
+def test_a_public_address_requires_a_key(host: str) -> None:
     with pytest.raises(ConfigurationError, match="RECTO_API_KEY"):
         options(host=host)
     assert options({"RECTO_API_KEY": KEY}, host=host).keys == (KEY,)
@@ -188,12 +188,12 @@ def test_a_public_address_wants_a_key(host: str) -> None:
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "::1", "[::1]", "127.8.9.1"])
-def test_loopback_wants_none(host: str) -> None:
+def test_loopback_requires_no_key(host: str) -> None:
     assert is_loopback(host)
     assert options(host=host).warnings() == []
 
 
-def test_what_the_environment_says() -> None:
+def test_options_from_the_environment() -> None:
     found = options(
         {
             "RECTO_API_KEY": f" {KEY} , {OTHER},",
@@ -225,14 +225,14 @@ def test_what_the_environment_says() -> None:
         {"RECTO_CORS_ORIGINS": "https://[x"},
     ],
 )
-def test_what_the_environment_cannot_say(environment: dict[str, str]) -> None:
+def test_invalid_options_in_the_environment(environment: dict[str, str]) -> None:
     with pytest.raises(ConfigurationError) as caught:
         options(environment)
     assert caught.value.hint
     assert environment.get("RECTO_API_KEY", "none") not in str(caught.value)
 
 
-def test_the_command_ends_with_2(home: Path) -> None:
+def test_the_command_exits_with_2(home: Path) -> None:
     done = recto(home, "serve", "--host", "0.0.0.0", "--port", "0")
     assert done.returncode == 2
     assert "RECTO_API_KEY is not set" in done.stderr

@@ -1,4 +1,4 @@
-"""Bodies: whatever is sent, the answer has one of the described shapes, and what is ambiguous is refused."""
+"""Test invalid and ambiguous bodies: every response has a described format."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from starlette.types import Message
 
+from recto.contracts.http import QueryResponse
 from recto.server.http.app import make_app
-from recto.server.http.models import ErrorResponse, QueryResponse, SearchResponseModel
+from recto.server.http.models import ErrorResponse, SearchResponseModel
 from recto.server.http.options import ServeOptions
 from recto.settings import Settings
 from tests.server.http.service import Service
@@ -44,7 +45,7 @@ from tests.server.http.service import Service
         (b"5", "must be a JSON object"),
     ],
 )
-def test_what_is_not_a_body(service: Service, body: bytes, words: str) -> None:
+def test_invalid_bodies(service: Service, body: bytes, words: str) -> None:
     for path in ("/retrieve", "/v1/search"):
         reply = service.ask("POST", path, raw=body)
         assert reply.status == 400
@@ -56,24 +57,24 @@ def test_what_is_not_a_body(service: Service, body: bytes, words: str) -> None:
     ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", "nonsense", ""],
 )
 def test_another_content_type_is_refused(service: Service, kind: str) -> None:
-    """A web page elsewhere can send these without asking; it cannot send JSON as such."""
+    """Browsers send these across origins without a preflight request."""
     reply = service.ask("POST", "/retrieve", {"query": "robot"}, {"Content-Type": kind})
     assert reply.status == 400
     assert "application/json" in reply.error
 
 
-def test_other_spellings_of_json_are_taken(service: Service) -> None:
+def test_variants_of_the_json_content_type(service: Service) -> None:
     for kind in ("application/json; charset=utf-8", "Application/JSON"):
         assert service.ask("POST", "/retrieve", {"query": "robot"}, {"Content-Type": kind}).status == 200
 
 
-def test_half_of_a_surrogate_pair_is_no_character(service: Service) -> None:
+def test_lone_surrogates(service: Service) -> None:
     reply = service.ask("POST", "/retrieve", raw=b'{"query": "robot \\ud800"}')
     assert reply.status == 200
     assert reply.json()["query"] == "robot ?"
 
 
-def test_methods_and_addresses_that_are_not_there(service: Service) -> None:
+def test_unknown_methods_and_paths(service: Service) -> None:
     assert service.ask("PUT", "/retrieve", {"query": "a"}).status == 405
     assert service.ask("GET", "/retrieve").headers["allow"] == "POST"
     for method in ("GET", "POST", "DELETE", "OPTIONS", "PROPFIND"):
@@ -83,14 +84,14 @@ def test_methods_and_addresses_that_are_not_there(service: Service) -> None:
     assert service.ask("GET", "/docs").status == 404
 
 
-def test_head_is_get_without_a_body(service: Service) -> None:
+def test_head_has_no_body(service: Service) -> None:
     for path in ("/healthz", "/validate", "/v1/collections", "/nope"):
         whole, head = service.ask("GET", path), service.ask("HEAD", path)
         assert (head.status, head.body) == (whole.status, b"")
         assert head.headers["content-length"] == whole.headers["content-length"]
 
 
-def test_what_is_not_http(service: Service) -> None:
+def test_invalid_http(service: Service) -> None:
     answer = service.wire(b"nonsense\r\n\r\n")
     assert answer.startswith(b"HTTP/1.1 400")
     assert json.loads(answer.partition(b"\r\n\r\n")[2]) == {
@@ -104,7 +105,7 @@ def test_what_is_not_http(service: Service) -> None:
 
 @pytest.fixture(scope="module")
 def asked(house_settings: Settings) -> Iterator[Any]:
-    """The application without a socket: many bodies in a short time."""
+    """The application without a socket, for many requests in a short time."""
     app = make_app(house_settings, ServeOptions())
 
     async def ask(path: str, body: bytes, kind: bytes) -> tuple[int, bytes]:

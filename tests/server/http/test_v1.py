@@ -1,4 +1,4 @@
-"""Version 1: what it answers is what the library answers, in the described shapes."""
+"""Test `/v1`: its responses equal those of the library, in the described format."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from recto.server.http import models
 from recto.server.http.options import ServeOptions
 from recto.settings import Settings
 from recto.stores.edge.store import EdgeStore
+from recto.testing.values import chunk, fingerprint
 from recto.types import MODES, Filters, Mode
-from tests.making import chunk, fingerprint
 from tests.running import recto
 from tests.server.http.service import Service
 
@@ -25,8 +25,8 @@ def test_a_search(service: Service, retriever: Retriever) -> None:
     body = service.post("/v1/search", {"query": "What is ROS 2?", "top_k": 3}).json()
     models.SearchResponseModel.model_validate(body)
     found = retriever.search("What is ROS 2?", 3)
-    assert [passage["id"] for passage in body["results"]] == [hit.chunk.id for hit in found.hits]
-    assert [passage["rank"] for passage in body["results"]] == [1, 2, 3]
+    assert [result["id"] for result in body["results"]] == [hit.chunk.id for hit in found.hits]
+    assert [result["rank"] for result in body["results"]] == [1, 2, 3]
     assert body["outcome"] == "found"
     assert body["noise_floor"] == found.noise_floor
     assert body["generation"] == retriever.open().info.generation
@@ -39,13 +39,13 @@ def test_a_search(service: Service, retriever: Retriever) -> None:
     assert first["start_line"] == hit.chunk.start_line
 
 
-def test_a_search_for_what_is_not_in_the_book_is_noise(service: Service) -> None:
+def test_an_off_topic_search_is_noise(service: Service) -> None:
     body = service.post("/v1/search", {"query": "How long must I boil an egg?", "top_k": 1}).json()
     assert body["results"][0]["above_noise"] is False
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_the_mode_is_the_callers_choice(service: Service, retriever: Retriever, mode: Mode) -> None:
+def test_modes(service: Service, retriever: Retriever, mode: Mode) -> None:
     body = service.post("/v1/search", {"query": "QoS depth", "mode": mode}).json()
     models.SearchResponseModel.model_validate(body)
     assert body["mode"] == mode
@@ -83,7 +83,7 @@ def test_results_by_page(service: Service, retriever: Retriever) -> None:
     assert service.post("/v1/search", {"query": "QoS profiles"}).json()["groups"] == []
 
 
-def test_corrections_and_what_the_book_covers(service: Service) -> None:
+def test_corrections_and_coverage(service: Service) -> None:
     body = service.post("/v1/search", {"query": "quaternoin"}).json()
     assert body["corrections"] == {"quaternoin": ["quaternion"]}
     covered = service.post("/v1/search", {"query": "What is ROS 2?"}).json()
@@ -116,10 +116,10 @@ def test_filters(service: Service) -> None:
     body = service.post(
         "/v1/search", {"query": "sensors", "module": ["simulation", "module-3-isaac"], "top_k": 20}
     ).json()
-    assert {passage["module"] for passage in body["results"]} == {"simulation", "isaac"}
+    assert {result["module"] for result in body["results"]} == {"simulation", "isaac"}
     page = "local://docs/docs/module-1-ros2/03-humanoid-urdf"
     body = service.post("/v1/search", {"query": "joint limits", "url": f"{page}.md/"}).json()
-    assert {passage["page_url"] for passage in body["results"]} == {page}
+    assert {result["page_url"] for result in body["results"]} == {page}
     none = service.post("/v1/search", {"query": "sensors", "module": ["simulatoin"]}).json()
     assert (none["outcome"], none["results"]) == ("filtered_out", [])
     assert "Did you mean 'simulation'?" in none["message"]
@@ -146,7 +146,7 @@ def test_filters(service: Service) -> None:
         ({"group_by": "module"}, "group_by must be 'page'"),
     ],
 )
-def test_what_cannot_be_asked_for(service: Service, more: dict[str, object], words: str) -> None:
+def test_invalid_parameters(service: Service, more: dict[str, object], words: str) -> None:
     reply = service.post("/v1/search", {"query": "robot", **more})
     assert reply.status == 400
     assert words in reply.error
@@ -158,22 +158,22 @@ def test_a_selected_text(service: Service, retriever: Retriever) -> None:
     selection = chunk.text[:300]
     body = service.post("/v1/related", {"selection": selection, "top_k": 3}).json()
     models.RelatedResponseModel.model_validate(body)
-    assert chunk.id not in {passage["id"] for passage in body["results"]}, (
+    assert chunk.id not in {result["id"] for result in body["results"]}, (
         "what holds the selection is left out"
     )
     assert body["selection"]["left_out"] >= 1
-    assert [passage["id"] for passage in body["results"]] == [
+    assert [result["id"] for result in body["results"]] == [
         hit.chunk.id for hit in retriever.related(selection, None, 3).hits
     ]
     asked = service.post(
         "/v1/related", {"selection": selection, "question": "How is it secured?", "module": ["ros2"]}
     ).json()
-    assert {passage["module"] for passage in asked["results"]} == {"ros2"}
+    assert {result["module"] for result in asked["results"]} == {"ros2"}
     for blank in ("", " \n", None):
         none = service.post("/v1/related", {"selection": selection, "top_k": 3, "question": blank}).json()
-        assert [passage["id"] for passage in none["results"]] == [
-            passage["id"] for passage in body["results"]
-        ], "blank is no question"
+        assert [result["id"] for result in none["results"]] == [result["id"] for result in body["results"]], (
+            "blank is no question"
+        )
     long = service.post("/v1/related", {"selection": "A robot walks. " * 2000}).json()
     assert long["selection"]["cut"] is True
     assert long["selection"]["given"] > len(long["selection"]["text"])
@@ -187,7 +187,7 @@ def test_a_selected_text(service: Service, retriever: Retriever) -> None:
         assert service.post("/v1/related", wrong).status == 400
 
 
-def test_several_questions(service: Service) -> None:
+def test_batch(service: Service) -> None:
     questions = ["What is ROS 2?", "robot navigation", "How do I set up Gazebo?"]
     body = service.post("/v1/batch", {"queries": questions, "top_k": 2}).json()
     models.BatchResponseModel.model_validate(body)
@@ -220,12 +220,12 @@ def test_modules_and_pages(service: Service, retriever: Retriever) -> None:
     assert service.get("/v1/pages?module=" + "x" * 200).error == f"There is no module '{'x' * 80}…'"
 
 
-def test_a_page_in_its_order(service: Service) -> None:
+def test_page(service: Service) -> None:
     for entry in service.get("/v1/pages").json()["pages"][:3]:
         body = service.get(f"/v1/pages/{quote(entry['url'], safe='')}").json()
         models.PageResponseModel.model_validate(body)
         assert body["title"] == entry["title"]
-        assert [passage["chunk_index"] for passage in body["chunks"]] == list(range(entry["chunks"]))
+        assert [result["chunk_index"] for result in body["chunks"]] == list(range(entry["chunks"]))
     assert service.get("/v1/pages/local://docs/docs/intro.md").json()["url"] == "local://docs/docs/intro", (
         "spelled as people do"
     )
@@ -299,8 +299,8 @@ def test_health_shows_the_last_reports(house_service: Service, house_settings: S
     assert not [sentence for sentence in body["advice"] if "coverage" in sentence or "validate" in sentence]
 
 
-def test_filters_are_values(service: Service, retriever: Retriever) -> None:
-    """The same narrowing over HTTP and in the library."""
+def test_filters_equal_those_of_the_library(service: Service, retriever: Retriever) -> None:
+    """Filters work the same over HTTP and in the library."""
     body = service.post(
         "/v1/search", {"query": "robot", "module": ["vla"], "top_k": 5, "min_score": 0.5}
     ).json()

@@ -1,4 +1,4 @@
-"""Engines that go away and come back, and a book that is indexed while the server runs."""
+"""Test engines that fail and recover, and a book that is indexed while the server runs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.conftest import COHERE_KEY, QDRANT_KEY
 from tests.doubles.cohere import CohereDouble
 from tests.doubles.qdrant import QdrantDouble
 from tests.doubles.server import drop, status
-from tests.server.mcp.asking import connected, failure
+from tests.server.mcp.client import connected, failure
 
 ASKED = {"query": "knead the dough"}
 
@@ -41,13 +41,13 @@ def index(retriever: Retriever, book: Path, home: Path) -> None:
 
 
 def clean(text: str) -> str:
-    """A text for users, with no key in it."""
+    """Return a text after checking that it has no keys."""
     assert COHERE_KEY not in text
     assert QDRANT_KEY not in text
     return text
 
 
-def test_engines_that_go_away_and_come_back(
+def test_engines_fail_and_recover(
     cloud: Retriever,
     cohere: CohereDouble,
     qdrant: QdrantDouble,
@@ -76,9 +76,7 @@ def test_engines_that_go_away_and_come_back(
         assert title(await client.call_tool("search_book", ASKED)) == "Bread"
         assert (
             title(
-                await client.call_tool(
-                    "related_passages", {"selection": "Knead the dough until it is smooth."}
-                )
+                await client.call_tool("related_chunks", {"selection": "Knead the dough until it is smooth."})
             )
             != "Bread"
         )
@@ -86,7 +84,7 @@ def test_engines_that_go_away_and_come_back(
     connected(build_server(LazyRetriever(cloud, cloud.open, told.append)), ask)
 
 
-def test_an_engine_that_is_away_at_the_start(
+def test_an_engine_is_down_at_the_start(
     cloud: Retriever, qdrant: QdrantDouble, home: Path, small_book: Path, told: list[str]
 ) -> None:
     qdrant.always(status(503))

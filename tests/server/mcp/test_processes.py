@@ -1,4 +1,4 @@
-"""The server as clients start it: a process of its own, on standard input and output and on a port."""
+"""Test the MCP server as a process, over standard input and output and over HTTP."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from mcp.client.streamable_http import streamable_http_client
 from recto.cli.main import recto as product
 from recto.cli.runner import run
 from recto.search.retriever import Retriever
-from tests.cli.test_index import HEARS_CTRL_C
+from tests.cli.test_index import WITH_CTRL_C
 from tests.running import ROOT, environment, recto
-from tests.server.mcp.asking import connected, failure, text_of
+from tests.server.mcp.client import connected, failure, text_of
 
 KEY = "a-long-random-text-1234567890"
 OTHER_KEY = "another-long-random-text-0987654321"
@@ -33,7 +33,7 @@ QUESTION = "Was ist ROS 2 – wörtlich? 🤖"
 
 
 async def ask_for_everything(client: Client) -> dict[str, Any]:
-    """Use all that the server offers, one after the other and twenty at once."""
+    """Call all tools and resources, and one tool twenty times at once."""
     await client.list_tools()
     found = await client.call_tool("search_book", {"query": QUESTION, "top_k": 2})
     link = found.structured_content["results"][0]["url"]
@@ -44,7 +44,7 @@ async def ask_for_everything(client: Client) -> dict[str, Any]:
         "page": await client.call_tool("read_page", {"url": link}),
         "modules": await client.call_tool("list_modules", {}),
         "related": await client.call_tool(
-            "related_passages", {"selection": found.structured_content["results"][0]["text"]}
+            "related_chunks", {"selection": found.structured_content["results"][0]["text"]}
         ),
         "refused": await client.call_tool("search_book", {"query": ""}),
         "resource": await client.read_resource(resources[0].uri),
@@ -56,7 +56,7 @@ async def ask_for_everything(client: Client) -> dict[str, Any]:
 
 def check(answers: dict[str, Any], retriever: Retriever) -> None:
     expected = retriever.search(QUESTION, 2).hits
-    assert [passage["text"] for passage in answers["found"].structured_content["results"]] == [
+    assert [result["text"] for result in answers["found"].structured_content["results"]] == [
         hit.chunk.text for hit in expected
     ]
     assert answers["link"] == expected[0].chunk.link
@@ -136,7 +136,7 @@ class Service:
 
 def started(home: Path, *arguments: str, **more: str) -> Service:
     process = subprocess.Popen(
-        [sys.executable, "-c", HEARS_CTRL_C, "mcp", "--http", "--port", "0", *arguments],
+        [sys.executable, "-c", WITH_CTRL_C, "mcp", "--http", "--port", "0", *arguments],
         cwd=ROOT,
         env=environment(home, **more),
         stderr=subprocess.PIPE,
@@ -197,11 +197,11 @@ def test_http(local: Service, retriever: Retriever) -> None:
         ({"origin": "http://localhost:3000"}, 200),
     ],
 )
-def test_web_pages_elsewhere_cannot_reach_it(local: Service, headers: dict[str, str], code: int) -> None:
+def test_foreign_hosts_and_origins_are_refused(local: Service, headers: dict[str, str], code: int) -> None:
     assert post(local, **headers)[0] == code
 
 
-def test_a_public_service_wants_a_key(sample_home: Path, retriever: Retriever) -> None:
+def test_a_public_server_requires_a_key(sample_home: Path, retriever: Retriever) -> None:
     service = started(sample_home, "--host", "0.0.0.0", RECTO_API_KEY=f"{KEY}, {OTHER_KEY}")
     try:
         for refused in (
@@ -244,7 +244,7 @@ def test_a_public_service_wants_a_key(sample_home: Path, retriever: Retriever) -
         (["--collection", "a/b"], 4, "not a usable collection name"),
     ],
 )
-def test_what_is_refused_at_once(
+def test_invalid_options(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
     sample_home: Path,

@@ -1,4 +1,4 @@
-"""The tools as an agent sees them: what they say of themselves, what they answer, how they refuse."""
+"""Test the MCP tools: descriptions, results, errors."""
 
 from __future__ import annotations
 
@@ -18,15 +18,14 @@ from mcp_types import CallToolResult, TextResourceContents
 from recto.book.sources.tree import open_book
 from recto.indexing.indexer import IndexJob, index_book
 from recto.protocols import Embedder
-from recto.search.display import chunk_matches, response_words
+from recto.search.display import chunk_matches, make_snippet, response_words
 from recto.search.retriever import Retriever
-from recto.search.snippets import make_snippet
 from recto.server.mcp import server as server_module
 from recto.server.mcp import tools as pages_module
 from recto.server.mcp.server import LazyRetriever, build_server, page_uri
 from recto.stores.edge.store import EdgeStore
 from recto.types import MODES, Filters, Mode, Module, SearchResponse
-from tests.server.mcp.asking import call, connected, failure, in_memory, text_of
+from tests.server.mcp.client import call, connected, failure, in_memory, text_of
 
 QUESTION = "What is ROS 2?"
 FUNDAMENTALS = "local://docs/docs/module-1-ros2/01-ros2-fundamentals"
@@ -34,7 +33,7 @@ FUNDAMENTALS = "local://docs/docs/module-1-ros2/01-ros2-fundamentals"
 
 @pytest.fixture(scope="module")
 def greek(tmp_path_factory: pytest.TempPathFactory, embedder: Embedder) -> Iterator[Retriever]:
-    """A book whose page has letters beyond ASCII in its address, its headings and its text."""
+    """A book with non-ASCII letters in its URL, headings and text."""
     root = tmp_path_factory.mktemp("greek")
     (root / "book").mkdir()
     (root / "book" / "μάθημα δύο.md").write_text(
@@ -48,7 +47,7 @@ def greek(tmp_path_factory: pytest.TempPathFactory, embedder: Embedder) -> Itera
     store.close()
 
 
-def test_what_the_server_says_of_itself(retriever: Retriever) -> None:
+def test_server_and_tool_descriptions(retriever: Retriever) -> None:
     async def look(client: Client) -> Any:
         return client.server_info, client.instructions, (await client.list_tools()).tools
 
@@ -57,17 +56,17 @@ def test_what_the_server_says_of_itself(retriever: Retriever) -> None:
     assert "url" in instructions
     assert "above_noise" in instructions
     assert "answerable" in instructions
-    assert [tool.name for tool in tools] == ["search_book", "read_page", "list_modules", "related_passages"]
+    assert [tool.name for tool in tools] == ["search_book", "read_page", "list_modules", "related_chunks"]
     for tool in tools:
         Draft202012Validator.check_schema(tool.input_schema)
         Draft202012Validator.check_schema(tool.output_schema)
         assert "$ref" not in str(tool.output_schema), "not every client follows references"
         assert tool.annotations.read_only_hint
         assert all("description" in field for field in tool.input_schema["properties"].values()), tool.name
-    passage = tools[0].output_schema["properties"]["results"]["items"]
+    result = tools[0].output_schema["properties"]["results"]["items"]
     assert (
-        set(passage["required"])
-        == set(passage["properties"])
+        set(result["required"])
+        == set(result["properties"])
         > {"url", "title", "module", "headings", "score", "above_noise"}
     )
     search = tools[0].input_schema
@@ -82,7 +81,7 @@ def test_what_the_server_says_of_itself(retriever: Retriever) -> None:
     }
 
 
-def test_search_answers_as_the_core_does(retriever: Retriever) -> None:
+def test_search(retriever: Retriever) -> None:
     expected = retriever.search(QUESTION, 3)
     result = call(retriever, "search_book", query=QUESTION, top_k=3)
     assert not result.is_error
@@ -92,8 +91,8 @@ def test_search_answers_as_the_core_does(retriever: Retriever) -> None:
     assert (found["mode"], found["answerable"], found["corrections"]) == ("hybrid", expected.answerable, {})
     assert len(found["results"]) == 3
     words = response_words(retriever, expected)
-    for passage, hit in zip(found["results"], expected.hits, strict=True):
-        assert passage == {
+    for shown, hit in zip(found["results"], expected.hits, strict=True):
+        assert shown == {
             "url": f"{hit.chunk.page_url}#{hit.chunk.anchor}",
             "title": hit.chunk.page_title,
             "section": hit.chunk.headings[-1],
@@ -108,23 +107,23 @@ def test_search_answers_as_the_core_does(retriever: Retriever) -> None:
             "snippet": make_snippet(hit.chunk.text, words).text,
             "text": hit.chunk.text,
         }
-        assert passage["url"] in text_of(result)
-        assert passage["text"] in text_of(result)
-        assert f"matches: {', '.join(passage['matches'])})" in text_of(result)
+        assert shown["url"] in text_of(result)
+        assert shown["text"] in text_of(result)
+        assert f"matches: {', '.join(shown['matches'])})" in text_of(result)
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_the_mode_is_the_agents_choice(retriever: Retriever, mode: Mode) -> None:
+def test_modes(retriever: Retriever, mode: Mode) -> None:
     found = call(retriever, "search_book", query="QoS depth", mode=mode).structured_content
     assert found["mode"] == mode
     hits = retriever.search("QoS depth", mode=mode).hits
-    assert [passage["text"] for passage in found["results"]] == [hit.chunk.text for hit in hits]
-    near = call(retriever, "related_passages", selection="QoS depth", mode=mode).structured_content
+    assert [result["text"] for result in found["results"]] == [hit.chunk.text for hit in hits]
+    near = call(retriever, "related_chunks", selection="QoS depth", mode=mode).structured_content
     assert near["mode"] == mode
     assert "mode" in failure(call(retriever, "search_book", query="QoS depth", mode="fast"))
 
 
-def test_a_misspelt_word_is_corrected_and_said(retriever: Retriever) -> None:
+def test_corrections(retriever: Retriever) -> None:
     result = call(retriever, "search_book", query="quaternoin")
     assert result.structured_content["corrections"] == {"quaternoin": ["quaternion"]}
     assert '"quaternoin" is not in the book. Searched for "quaternion".' in text_of(result)
@@ -134,17 +133,17 @@ def test_filters(retriever: Retriever) -> None:
     only = call(
         retriever, "search_book", query="sensors", module=["simulation", "module-3-isaac"], top_k=20
     ).structured_content
-    assert {passage["module"] for passage in only["results"]} == {"simulation", "isaac"}
+    assert {result["module"] for result in only["results"]} == {"simulation", "isaac"}
     for spelled in ("ros2", " ROS2 , ", ["ros2"]):
         found = call(retriever, "search_book", query="sensors", module=spelled).structured_content
-        assert {passage["module"] for passage in found["results"]} == {"ros2"}
+        assert {result["module"] for result in found["results"]} == {"ros2"}
     page = call(
         retriever, "search_book", query="sensors", url=f"{FUNDAMENTALS}/#nodes", module=None
     ).structured_content
-    assert {passage["url"].partition("#")[0] for passage in page["results"]} == {FUNDAMENTALS}
+    assert {result["url"].partition("#")[0] for result in page["results"]} == {FUNDAMENTALS}
 
 
-def test_why_nothing_was_found(retriever: Retriever) -> None:
+def test_empty_results(retriever: Retriever) -> None:
     filtered = call(retriever, "search_book", query=QUESTION, module=["ros3"])
     assert not filtered.is_error
     assert filtered.structured_content["outcome"] == "filtered_out"
@@ -152,7 +151,7 @@ def test_why_nothing_was_found(retriever: Retriever) -> None:
     assert "Did you mean 'ros2'?" in text_of(filtered)
     elsewhere = call(retriever, "search_book", query="How long do I have to boil an egg?")
     assert elsewhere.structured_content["outcome"] == "found"
-    assert not any(passage["above_noise"] for passage in elsewhere.structured_content["results"])
+    assert not any(result["above_noise"] for result in elsewhere.structured_content["results"])
     assert elsewhere.structured_content["answerable"] < 0.5
     assert text_of(elsewhere).startswith("The book does not seem to cover this.")
     assert "; weak" in text_of(elsewhere)
@@ -197,14 +196,14 @@ def test_a_collection_that_is_missing_or_empty(
         ("read_page", {"url": FUNDAMENTALS.rpartition("/")[2]}, f"Did you mean '{FUNDAMENTALS}'?"),
         ("read_page", {"url": f"{FUNDAMENTALS}#node"}, "Did you mean '#nodes'?"),
         ("read_page", {"url": FUNDAMENTALS, "part": 9}, "There is no part 9"),
-        ("related_passages", {"selection": " "}, "Selected text cannot be empty"),
+        ("related_chunks", {"selection": " "}, "Selected text cannot be empty"),
     ],
 )
-def test_what_is_refused(retriever: Retriever, tool: str, arguments: dict[str, Any], said: str) -> None:
+def test_invalid_arguments(retriever: Retriever, tool: str, arguments: dict[str, Any], said: str) -> None:
     assert said in failure(call(retriever, tool, **arguments))
 
 
-def test_an_unknown_tool_is_an_error_of_the_protocol(retriever: Retriever) -> None:
+def test_an_unknown_tool_is_a_protocol_error(retriever: Retriever) -> None:
     with pytest.raises(MCPError, match="There is no tool 'find'. The tools are: search_book"):
         call(retriever, "find")
 
@@ -225,7 +224,7 @@ def test_a_page_and_a_section(retriever: Retriever) -> None:
 
 def test_a_long_page_comes_in_parts(retriever: Retriever, monkeypatch: pytest.MonkeyPatch) -> None:
     chunks = retriever.page(FUNDAMENTALS).chunks
-    room = max(len(chunk.text) for chunk in chunks) - 100  # one of the passages is cut, too
+    room = max(len(chunk.text) for chunk in chunks) - 100  # one of the chunks is cut, too
     monkeypatch.setattr(pages_module, "MAX_PART", room)
     first = call(retriever, "read_page", url=FUNDAMENTALS).structured_content
     assert first["parts"] > 2
@@ -252,25 +251,25 @@ def test_modules(retriever: Retriever) -> None:
     assert all(name in text_of(result) for name in found)
 
 
-def test_related_passages(retriever: Retriever) -> None:
+def test_related_chunks(retriever: Retriever) -> None:
     selected = retriever.search("What is a ROS 2 node?").hits[0].chunk
     expected: SearchResponse = retriever.related(selected.text, top_k=4, filters=Filters(modules=("ros2",)))
     found = call(
-        retriever, "related_passages", selection=selected.text, top_k=4, module=["ros2"]
+        retriever, "related_chunks", selection=selected.text, top_k=4, module=["ros2"]
     ).structured_content
-    assert [passage["text"] for passage in found["results"]] == [hit.chunk.text for hit in expected.hits]
-    assert selected.text not in [passage["text"] for passage in found["results"]]
+    assert [result["text"] for result in found["results"]] == [hit.chunk.text for hit in expected.hits]
+    assert selected.text not in [result["text"] for result in found["results"]]
     assert found["left_out"] >= 1
     blank = call(
-        retriever, "related_passages", selection=selected.text, question=" ", top_k=4, module=["ros2"]
+        retriever, "related_chunks", selection=selected.text, question=" ", top_k=4, module=["ros2"]
     ).structured_content
     assert blank["results"] == found["results"], "a blank question is none"
-    long = call(retriever, "related_passages", selection=selected.text * 40, question="How do I start one?")
+    long = call(retriever, "related_chunks", selection=selected.text * 40, question="How do I start one?")
     assert len(long.structured_content["searched_for"]) < len(selected.text) * 40
     assert "The selected text is long" in text_of(long)
 
 
-def test_letters_beyond_ascii(greek: Retriever) -> None:
+def test_non_ascii_letters(greek: Retriever) -> None:
     async def read(client: Client) -> tuple[CallToolResult, CallToolResult, Any]:
         found = await client.call_tool("search_book", {"query": "Ποια είναι η ταχύτητα; 🚀"})
         page = await client.call_tool("read_page", {"url": found.structured_content["results"][0]["url"]})
@@ -312,7 +311,7 @@ def test_pages_are_resources(retriever: Retriever, monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize(
     "uri", ["recto://pages/nowhere", "recto://pages/", "recto://modules/ros2", "file:///etc/passwd"]
 )
-def test_a_resource_that_is_not_there(retriever: Retriever, uri: str) -> None:
+def test_unknown_resources(retriever: Retriever, uri: str) -> None:
     with pytest.raises(MCPError) as caught:
         in_memory(retriever, lambda client: client.read_resource(uri))
     assert caught.value.code == -32602
@@ -328,8 +327,8 @@ def test_clients_of_the_older_protocol(retriever: Retriever) -> None:
     assert connected(server, ask, mode="legacy").structured_content["outcome"] == "found"
 
 
-def test_the_event_loop_is_not_held_up(retriever: Retriever, monkeypatch: pytest.MonkeyPatch) -> None:
-    """While the engine is asked in a thread, the loop does something else."""
+def test_the_event_loop_is_not_blocked(retriever: Retriever, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The search runs in a thread; the loop continues."""
     released = threading.Event()
     page = retriever.page
 
@@ -368,7 +367,7 @@ def test_a_book_that_is_still_being_indexed(retriever: Retriever) -> None:
     assert late.structured_content["outcome"] == "found"
 
 
-def test_a_fault_of_ours_says_nothing_of_our_insides(
+def test_unexpected_errors_have_no_internals(
     retriever: Retriever, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def broken(url: str = "") -> None:
@@ -385,7 +384,7 @@ def test_a_fault_of_ours_says_nothing_of_our_insides(
     assert "ZeroDivisionError" in caplog.text
 
 
-def test_many_at_once(retriever: Retriever) -> None:
+def test_concurrent_calls(retriever: Retriever) -> None:
     questions = [QUESTION, "What is URDF?", "What is a digital twin?", "How do VLA models work?"] * 5
     expected = {question: retriever.search(question).hits[0].chunk.link for question in questions}
 

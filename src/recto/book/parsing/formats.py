@@ -1,23 +1,29 @@
-"""The formats that pages are written in: their file suffixes and their readers."""
+"""The formats of pages, with their file suffixes and readers: the built-in ones and those of plugins."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache
+from operator import itemgetter
 
-from recto.book.parsing.document import Document
-from recto.types import Page
-
-Reader = Callable[[Page], Document]
+from recto._util.text import MARKDOWN_SUFFIXES, MDX_SUFFIXES
+from recto.errors import ConfigurationError
+from recto.plugins import READERS, load_reader, plugin_names, plugin_version
+from recto.protocols import Reader
+from recto.types import Document, Page
 
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """A page format; `Page.format` is its name. A format without suffixes is not read from files."""
+    """A page format; `Page.format` is its name. A format without suffixes is not read from files.
+
+    `plugin` is the name of the entry point if a plugin has the reader.
+    """
 
     name: str
     suffixes: tuple[str, ...]
     read: Reader
+    plugin: str = ""
 
 
 def _read_markdown(page: Page) -> Document:
@@ -32,20 +38,48 @@ def _read_html(page: Page) -> Document:
     return parse_html(page.text, title=page.title, url=page.url)
 
 
-MARKDOWN = Format("markdown", (".md", ".markdown", ".mdown", ".mkdn", ".mkd"), _read_markdown)
-MDX = Format("mdx", (".mdx",), _read_markdown)
+MARKDOWN = Format("markdown", MARKDOWN_SUFFIXES, _read_markdown)
+MDX = Format("mdx", MDX_SUFFIXES, _read_markdown)
 HTML = Format("html", (), _read_html)  # pages of websites; HTML files beside Markdown are build output
-_FORMATS = {format.name: format for format in (MARKDOWN, MDX, HTML)}
+BUILT_IN = (MARKDOWN, MDX, HTML)
 
 
-def register_format(format: Format) -> None:
-    """Add a format, or replace the one of the same name; its suffixes win over those of earlier formats."""
-    _FORMATS[format.name] = format
-
-
+@cache
 def formats() -> tuple[Format, ...]:
-    """Return all formats."""
-    return tuple(_FORMATS.values())
+    """Return all formats; readers of plugins are imported when they are first used."""
+    found = {format.name: format for format in BUILT_IN}
+    suffixes = {suffix for format in BUILT_IN for suffix in format.suffixes}
+    for plugin in plugin_names(READERS):
+        name = plugin.lower().lstrip(".")
+        if name in found or f".{name}" in suffixes:
+            raise ConfigurationError(
+                f"{plugin_version(READERS, plugin)} has a reader for .{name}, which Recto reads itself",
+                hint="Uninstall the plugin, or rename its entry point.",
+            )
+        found[name] = Format(name, (f".{name}",), _plugin_reader(plugin), plugin)
+    return tuple(found.values())
+
+
+def _plugin_reader(plugin: str) -> Reader:
+    @cache
+    def reader() -> Reader:
+        return load_reader(plugin)
+
+    def read(page: Page) -> Document:
+        document = reader()(page)
+        if not isinstance(document, Document):
+            raise TypeError(f"the reader returned {type(document).__name__} instead of a Document")
+        sections = (
+            replace(section, blocks=tuple(block for block in section.blocks if block.text.strip()))
+            for section in document.sections
+        )
+        return replace(
+            document,
+            title=document.title or page.title,
+            sections=tuple(section for section in sections if section.blocks),
+        )
+
+    return read
 
 
 def page_suffixes() -> tuple[str, ...]:
@@ -53,12 +87,43 @@ def page_suffixes() -> tuple[str, ...]:
     return tuple(dict.fromkeys(suffix for format in formats() for suffix in format.suffixes))
 
 
+def suffix_list() -> str:
+    """Return the suffixes of all files that can be pages, for a message."""
+    *most, last = page_suffixes()
+    return f"{', '.join(most)} or {last}"
+
+
 def format_of(name: str) -> Format | None:
     """Return the format of a file by its suffix, in any case; None if the file cannot be a page."""
-    found = (format for format in reversed(formats()) if name.lower().endswith(format.suffixes))
-    return next(found, None)
+    lower = name.lower()
+    found = [
+        (len(suffix), format) for format in formats() for suffix in format.suffixes if lower.endswith(suffix)
+    ]
+    return max(found, key=itemgetter(0))[1] if found else None
+
+
+def is_markdown(name: str) -> bool:
+    """Return whether a file is Markdown or MDX."""
+    return format_of(name) in (MARKDOWN, MDX)
+
+
+@cache
+def reader_version(name: str) -> str:
+    """Return the version of the plugin that reads a format; "" for a built-in format."""
+    plugin = _format(name).plugin
+    return plugin_version(READERS, plugin) if plugin else ""
 
 
 def read(page: Page) -> Document:
     """Parse a page with the reader of its format."""
-    return _FORMATS[page.format].read(page)
+    return _format(page.format).read(page)
+
+
+def _format(name: str) -> Format:
+    for format in formats():
+        if format.name == name:
+            return format
+    raise ConfigurationError(
+        f"There is no reader for the format {name!r}",
+        hint=f"Formats: {', '.join(format.name for format in formats())}. Install a plugin that adds one.",
+    )

@@ -1,22 +1,95 @@
-"""A directory of pages: find and read its files, within size and link limits."""
+"""Directories of pages: find their files by patterns, read them within limits, and put them in order."""
 
 from __future__ import annotations
 
 import hashlib
 import os
+import re
 import stat
-from collections.abc import Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Protocol
+from typing import Any
 
-from recto.book.parsing.formats import page_suffixes, read
+from recto._util.text import ROOT_MODULE, short_name
+from recto.book.parsing.formats import is_markdown, page_suffixes, read
 from recto.book.sources.includes import Includes
-from recto.book.sources.navigation import Navigation
+from recto.book.sources.options import BookFile, humanised, local_url, title_of
+from recto.errors import RectoError
 from recto.types import Failure, Page
 
 _INDEX_STEMS = ("index", "README", "readme")
 _LARGEST_PAGE = 4 << 20  # bytes; far more than any hand-written page has
+_LONGEST_PATTERN = 2_000  # characters; the rest is ignored
+_ROOT_TITLE = "Introduction"
+
+Matches = Callable[[str], bool]
+
+
+def any_of(patterns: Iterable[str]) -> Matches:
+    """Return a function that tells whether a relative path matches one of the globs."""
+    found = [_glob(pattern.removeprefix("./")) for pattern in patterns]
+    return lambda name: any(pattern.fullmatch(name) for pattern in found)
+
+
+def ignored(lines: Iterable[str]) -> Matches:
+    """Return a function that tells whether the lines of a `.gitignore` ignore a file."""
+    rules: list[tuple[bool, bool, re.Pattern[str]]] = []
+    for line in map(str.strip, lines):
+        if line and not line.startswith("#"):
+            pattern = line.removeprefix("!").removeprefix("\\").rstrip("/")
+            anchored = "/" in pattern
+            pattern = pattern.lstrip("/").replace("{", "[{]").replace("}", "[}]")  # braces have no meaning
+            glob = _glob(pattern if anchored else f"**/{pattern}")
+            rules.append((line.startswith("!"), line.endswith("/"), glob))
+
+    def matches(name: str) -> bool:
+        parts = name.split("/")
+        folders = ["/".join(parts[:end]) for end in range(1, len(parts))]
+        for negated, folders_only, glob in reversed(rules):
+            if any(map(glob.fullmatch, folders)) or (not folders_only and glob.fullmatch(name)):
+                return not negated
+        return False
+
+    return matches
+
+
+def _glob(pattern: str) -> re.Pattern[str]:
+    """Translate a glob with `**`, `*`, `?`, `[…]` and `{a,b}` into a regular expression."""
+    pattern = re.sub(r"(?:\*\*/)+", "**/", pattern[:_LONGEST_PATTERN])
+    source, index, depth = "", 0, 0
+    while index < len(pattern):
+        mark = pattern[index]
+        if pattern.startswith("**/", index):
+            source, index = source + "(?:.*/)?", index + 3
+        elif pattern.startswith("**", index):
+            source, index = source + ".*", index + 2
+        elif mark == "[" and (group := _character_set(pattern, index)):
+            source, index = source + group[0], group[1]
+        elif mark == "{" and "}" in pattern[index:]:
+            source, index, depth = source + "(?:", index + 1, depth + 1
+        elif mark == "}" and depth:
+            source, index, depth = source + ")", index + 1, depth - 1
+        else:
+            translated = {"*": "[^/]*", "?": "[^/]"}.get(mark, re.escape(mark))
+            source, index = source + ("|" if mark == "," and depth else translated), index + 1
+    return re.compile(source + ")" * depth, re.DOTALL)
+
+
+def _character_set(pattern: str, index: int) -> tuple[str, int] | None:
+    """Translate a character set such as `[!a-z]`; return it and where it ends."""
+    end = pattern.find("]", index + 2)
+    if end < 0:
+        return None
+    inner = pattern[index + 1 : end]
+    negated, inner = inner[0] in "!^", inner[1:] if inner[0] in "!^" else inner
+    escaped = re.sub(r"[\\\[&|~]", r"\\\g<0>", inner)
+    try:
+        re.compile(f"[{escaped}]")
+    except re.error:
+        return None
+    return f"[{'^' if negated else ''}{escaped}]", end + 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,23 +110,59 @@ class Skipped:
     reason: str
 
 
-class Rules(Protocol):
-    """How a kind of site treats the files in a directory."""
+@dataclass(frozen=True, slots=True)
+class Navigation:
+    """The reading order of a site.
+
+    `names` are all pages in reading order; `sections` has the titles of the sections above each page that the
+    navigation lists, outermost first; `labels` are the titles of top directories.
+    """
+
+    names: tuple[str, ...]
+    sections: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+
+class SiteRules:
+    """How a kind of site treats the files in a directory: the base of the rules of each kind."""
+
+    def __init__(self, book: str, book_file: BookFile) -> None:
+        self.book = book
+        self.book_file = book_file
 
     def enters(self, folder: str) -> bool:
         """Return whether a directory may hold pages."""
+        raise NotImplementedError
 
     def wants(self, name: str) -> bool:
         """Return whether a file is a page."""
+        raise NotImplementedError
 
-    def page(self, written: SourceFile) -> Page | Skipped:
+    def page(self, file: SourceFile) -> Page | Skipped:
         """Make the page of a file."""
-
-    def module(self, path: str) -> str:
-        """Return the module of a page by its path in the book."""
+        raise NotImplementedError
 
     def navigation(self, names: Sequence[str]) -> Navigation:
         """Return the reading order of pages, which are given in the order of their names."""
+        return Navigation(tuple(names))
+
+    def make_page(
+        self, file: SourceFile, url: str, format: str, *, title: str = "", label: str = "", **more: Any
+    ) -> Page:
+        """Return the page of a file, with a local URL if it has none; `label` also names its module."""
+        keys = self.book_file.module_keys(file.path, label)
+        return Page(
+            path=file.path,
+            url=url or local_url(file.path),
+            title=title or title_of(file.name, self.book),
+            module=keys[0],
+            module_keys=keys,
+            text=file.text,
+            revision=file.revision,
+            format=format,
+            lines=file.lines,
+            **more,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +175,7 @@ class PageDirectory:
     """
 
     root: Path
-    rules: Rules
+    rules: SiteRules
     below: str = ""
     prefix: str = ""
     translated: Path | None = None
@@ -78,65 +187,46 @@ class PageDirectory:
     def names(self) -> list[str]:
         """Return the pages in the order of their names; record those that cannot be read in `refused`."""
         start = self.root / self.below if self.below else self.root
-        if start.is_file():
-            return [
-                name
-                for name in [self.below or start.name]
-                if self.rules.wants(name) and self._acceptable(name)
-            ]
-        return sorted(self._walk(start))
-
-    def index_title(self, folder: str) -> str:
-        """Return the title of a directory's index page, or ""."""
-        for name in (_joined(folder, stem + suffix) for stem in _INDEX_STEMS for suffix in page_suffixes()):
-            if self.rules.wants(name) and is_file(self.file(name)) and not self._reason(self.file(name)):
-                page = self.read(name)
-                return read(replace(page, title="")).title if isinstance(page, Page) else ""
-        return ""
+        found = [self.below or start.name] if start.is_file() else self._walk(start)
+        return sorted(name for name in found if self.rules.wants(name) and self._is_readable(name))
 
     def _walk(self, start: Path) -> Iterator[str]:
+        """Yield the files in a directory; links to directories are not followed."""
+
         def unreadable(error: OSError) -> None:
             folder = self._name(Path(os.fsdecode(error.filename)))
-            self.refused.append(
-                Failure(f"{self.prefix}{folder}/" if folder else self.prefix, error.strerror or str(error))
-            )
+            self.refused.append(Failure(self.prefix + folder, error.strerror or str(error)))
 
         for folder, names, files in os.walk(start, followlinks=False, onerror=unreadable):
             here = self._name(Path(folder))
-            names[:] = [name for name in names if self.rules.enters(_joined(here, name))]
-            linked = [_joined(here, name) for name in names if Path(folder, name).is_symlink()]
-            self.notes.extend(
-                f"{_shown(self.prefix + name)}/ is a link to a directory, and those are not followed."
-                for name in linked
-            )
-            for file in files:
-                name = _joined(here, file)
-                if self.rules.wants(name) and self._acceptable(name):
-                    yield name
+            names[:] = [name for name in names if self.rules.enters(here + name)]
+            for name in names:
+                if Path(folder, name).is_symlink():
+                    link = _printable(self.prefix + here + name)
+                    self.notes.append(f"{link}/ is a link to a directory, and those are not followed.")
+            yield from (here + name for name in files)
 
-    def _name(self, file: Path) -> str:
-        name = file.relative_to(self.root).as_posix()
-        return "" if name == "." else name
+    def _name(self, folder: Path) -> str:
+        """Return the name of a directory with a slash at its end; "" for the root."""
+        name = folder.relative_to(self.root).as_posix()
+        return "" if name == "." else f"{name}/"
 
-    def _acceptable(self, name: str) -> bool:
+    def _is_readable(self, name: str) -> bool:
         """Return whether a file can be read; if not, record why."""
         if reason := self._reason(self.file(name)):
-            self.refused.append(Failure(_shown(self.prefix + name), reason))
+            self.refused.append(Failure(_printable(self.prefix + name), reason))
         return not reason
 
     def _reason(self, file: Path) -> str:
         try:
             status = file.stat()
-            bounds = self.bounds or self.root
-            if file.is_symlink() and not file.resolve().is_relative_to(bounds):
+            if file.is_symlink() and not file.resolve().is_relative_to(self.bounds or self.root):
                 return "it is a link out of the book"
         except OSError as error:
             return error.strerror or str(error)
         if not stat.S_ISREG(status.st_mode):
             return "it is not a regular file"
-        if status.st_size > _LARGEST_PAGE:
-            return f"it is larger than {_LARGEST_PAGE >> 20} MiB"
-        return ""
+        return f"it is larger than {_LARGEST_PAGE >> 20} MiB" if status.st_size > _LARGEST_PAGE else ""
 
     def file(self, name: str) -> Path:
         """Return the file of a page: its translation, if there is one."""
@@ -149,16 +239,36 @@ class PageDirectory:
         path = f"{self.prefix}{name}"
         try:
             path.encode("utf-8")
-            data = self.file(name).read_bytes()
-            text = data.decode("utf-8")
+            text = self.file(name).read_bytes().decode("utf-8")
         except UnicodeEncodeError:
-            return Failure(_shown(path), "its name is not UTF-8")
+            return Failure(_printable(path), "its name is not UTF-8")
         except OSError as error:
             return Failure(path, error.strerror or str(error))
         except UnicodeDecodeError as error:
             return Failure(path, f"not UTF-8 (byte {error.start})")
-        text, lines = self.includes.expand(path, self.file(name), text) if self.includes else (text, ())
+        lines: tuple[int, ...] = ()
+        if self.includes and is_markdown(name):
+            text, lines = self.includes.expand(path, self.file(name), text)
         return self.rules.page(SourceFile(name, path, text, hashlib.sha256(text.encode()).hexdigest(), lines))
+
+    def index_title(self, folder: str) -> str:
+        """Return the title of a directory's index page, or ""."""
+        below = f"{folder}/" if folder else ""
+        for name in (below + stem + suffix for stem in _INDEX_STEMS for suffix in page_suffixes()):
+            if self.rules.wants(name) and is_file(self.file(name)) and not self._reason(self.file(name)):
+                page = self.read(name)
+                return _title(page) if isinstance(page, Page) else ""
+        return ""
+
+
+def _title(page: Page) -> str:
+    """Return the title that a page states; "" if it cannot be read, which is reported when it is indexed."""
+    try:
+        return read(replace(page, title="")).title
+    except RectoError:
+        raise
+    except Exception:  # noqa: BLE001 - a reader may raise anything
+        return ""
 
 
 def is_file(path: Path) -> bool:
@@ -177,12 +287,63 @@ def bounds_of(site: Path, root: Path) -> Path | None:
     return root if root.is_relative_to(project) else None
 
 
-def _joined(folder: str, name: str) -> str:
-    return f"{folder}/{name}" if folder else name
-
-
-def _shown(name: str) -> str:
+def _printable(name: str) -> str:
     """Return a name that can be printed, with undecodable bytes escaped."""
-    return (
-        name if name.isprintable() and name.isascii() else name.encode("utf-8", "backslashreplace").decode()
-    )
+    plain = name.isprintable() and name.isascii()
+    return name if plain else name.encode("utf-8", "backslashreplace").decode()
+
+
+def by_navigation(names: Sequence[str], listed: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
+    """Order pages as the navigation lists them; pages that it does not list come last, in their own order."""
+    there = set(names)
+    return (*(name for name in listed if name in there), *(name for name in names if name not in listed))
+
+
+def module_titles(directories: Sequence[tuple[PageDirectory, Navigation]]) -> dict[str, str]:
+    """Return the title of each module.
+
+    It is the label of the module's directory, else the navigation section that holds its pages, else the
+    title of the directory's index page, else the directory's name.
+    """
+    sections = _section_titles(directories)
+    titles: dict[str, str] = {}
+    for directory, navigation in directories:
+        for name in navigation.names:
+            module = directory.rules.book_file.module_keys(directory.prefix + name)[0]
+            if titles.get(module):
+                continue
+            top = name.split("/", maxsplit=1)[0] if "/" in name else ""
+            own = not directory.prefix and module == (short_name(top) if top else ROOT_MODULE)
+            label = navigation.labels.get(top, "") if own else ""
+            title = label or sections.get(module, "") or (directory.index_title(top) if own else "")
+            titles[module] = title or (_ROOT_TITLE if own and not top else humanised(module))
+    return titles
+
+
+def _section_titles(directories: Sequence[tuple[PageDirectory, Navigation]]) -> dict[str, str]:
+    """Return the outermost section that holds most of a module's pages, or all of them if it is nested.
+
+    No two modules share a section. The root module comes last, because its pages belong to many sections.
+    """
+    totals: Counter[str] = Counter()
+    held: defaultdict[str, Counter[tuple[str, ...]]] = defaultdict(Counter)
+    for directory, navigation in directories:
+        for name, sections in navigation.sections.items():
+            module = directory.rules.book_file.module_keys(directory.prefix + name)[0]
+            totals[module] += 1
+            held[module].update(sections[: depth + 1] for depth in range(len(sections)))
+    most = {
+        module: [
+            path
+            for path, count in counts.items()
+            if (count == totals[module] if len(path) > 1 else 2 * count > totals[module])
+        ]
+        for module, counts in held.items()
+    }
+    owners = Counter(path for module, paths in most.items() for path in paths if module != ROOT_MODULE)
+    titles = {}
+    for module, paths in most.items():
+        own = [path for path in paths if owners[path] == (module != ROOT_MODULE)]
+        if own:
+            titles[module] = min(own, key=len)[-1]
+    return titles

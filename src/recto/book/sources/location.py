@@ -1,21 +1,29 @@
-"""Open the source of a book by its location: a directory, a website, or a URL scheme of a plugin."""
+"""Open the source of a book by its location: a directory, a website, or a location that a plugin reads."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from recto import plugins
 from recto.errors import InvalidArgument
+from recto.plugins import Notify
 from recto.protocols import Source
-from recto.settings import SAMPLE_COLLECTION, Settings
+from recto.settings import SAMPLE_COLLECTION, Settings, load_settings
 
 SAMPLE = Path(__file__).parents[2] / "sample" / "docs"
+WEBSITE_SCHEMES = ("http", "https")
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):")  # a single letter is a drive of Windows
+_ON_DISK = ("site_url", "route_base_path", "trailing_slash", "version", "locale")
+_CRAWLING = ("max_pages", "delay", "allow_private")
 
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
-    """Facts about a book that its configuration may not state, and limits for crawling; None selects the default."""
+    """What a book's configuration may not state, and limits for crawling; None selects the default."""
 
     site_url: str | None = None
     route_base_path: str | None = None
@@ -26,33 +34,38 @@ class SourceOptions:
     delay: float | None = None
     allow_private: bool = False
 
-    def unused(self, *, website: bool) -> str:
-        """Return the flag of the first option that has no effect on this kind of book."""
-        on_disk = ("site_url", "route_base_path", "trailing_slash", "version", "locale")
-        for name in on_disk if website else ("max_pages", "delay", "allow_private"):
-            if getattr(self, name) is not (False if name == "allow_private" else None):
-                return f"--{name.replace('_', '-').replace('version', 'docs-version')}"
+
+def scheme_of(location: str) -> str:
+    """Return the scheme of a location in lower case; "" for a path, also for one with a colon in it."""
+    found = _SCHEME.match(location)
+    if found is None:
         return ""
+    scheme = found[1].lower()
+    return "" if scheme not in WEBSITE_SCHEMES and os.path.lexists(location) else scheme
 
 
 def open_source(
     location: str,
     options: SourceOptions,
     cache: Path | None,
-    notify: Callable[[str], None],
+    notify: Notify,
     settings: Settings | None = None,
 ) -> Source:
-    """Return the book at a path or URL. A website's pages are kept in `cache`, if it is given."""
-    scheme, separator, _ = location.partition("://")
-    website = bool(separator) and scheme.lower() in ("http", "https")
-    if unused := options.unused(website=website):
-        raise InvalidArgument(
-            f"{unused} is for {'books on disk' if website else 'websites'}",
-            hint="Leave it out: it has no effect here.",
-        )
-    if website:
+    """Return the book at a path, a URL, or a location that a plugin reads, such as `zip:book.zip`.
+
+    The pages of a website are kept in `cache`, if it is given.
+    """
+    if not location:
+        raise InvalidArgument("The location of the book is empty", hint="Give a directory or an address.")
+    scheme = scheme_of(location)
+    if scheme in WEBSITE_SCHEMES and "://" in location:
+        _refuse(options, _ON_DISK, "books on disk")
+        _check_range("--max-pages", options.max_pages, 1, 1_000_000)
+        _check_range("--delay", options.delay, 0, 60)
         return _open_website(location, options, cache, notify)
-    if separator and not Path(location).exists():
+    _refuse(options, _CRAWLING, "websites")
+    if scheme and (scheme in plugins.plugin_names(plugins.SOURCES) or "://" in location):
+        _refuse(options, _ON_DISK, "books on disk")
         return _open_plugin(scheme, location, notify, settings)
     from recto.book.sources.options import SiteOptions
     from recto.book.sources.tree import open_book
@@ -74,13 +87,10 @@ def sample_source() -> Source:
     return MarkdownTree(SAMPLE, book=SAMPLE_COLLECTION)
 
 
-def _open_website(
-    url: str, options: SourceOptions, cache: Path | None, notify: Callable[[str], None]
-) -> Source:
+def _open_website(url: str, options: SourceOptions, cache: Path | None, notify: Notify) -> Source:
     from hashlib import sha256
 
-    from recto.book.sources.website.fetch import CrawlOptions
-    from recto.book.sources.website.site import WebsiteSource
+    from recto.book.sources.website import CrawlOptions, WebsiteSource
 
     defaults = CrawlOptions()
     limits = replace(
@@ -93,16 +103,28 @@ def _open_website(
     return WebsiteSource(url, folder, limits, notify)
 
 
-def _open_plugin(
-    scheme: str, location: str, notify: Callable[[str], None], settings: Settings | None
-) -> Source:
-    from recto import plugins
-    from recto.settings import load_settings
+def _refuse(options: SourceOptions, names: Sequence[str], kind: str) -> None:
+    """Raise an error for an option that would have no effect on this kind of book."""
+    defaults = SourceOptions()
+    for name in names:
+        if getattr(options, name) != getattr(defaults, name):
+            flag = f"--{name.replace('_', '-').replace('version', 'docs-version')}"
+            raise InvalidArgument(f"{flag} is for {kind}", hint="Leave it out: it has no effect here.")
 
-    source = plugins.open_source(scheme, location, settings or load_settings(), notify)
-    if source is None:
+
+def _check_range(flag: str, value: float | None, least: int, most: int) -> None:
+    if value is not None and not least <= value <= most:
         raise InvalidArgument(
-            f"No source reads {scheme}:// addresses",
-            hint="Give a directory or an address that begins with http:// or https://, or install a plugin.",
+            f"{flag} must be between {least} and {most}", hint="Leave it out for the default."
         )
-    return source
+
+
+def _open_plugin(scheme: str, location: str, notify: Notify, settings: Settings | None) -> Source:
+    known = plugins.plugin_names(plugins.SOURCES)
+    if scheme not in known:
+        raise InvalidArgument(
+            f"There is no source for {scheme}: locations",
+            hint="Give a directory or an address that begins with http:// or https://, or install a plugin "
+            f"that adds {scheme!r} to {plugins.SOURCES}. Installed: {', '.join(known) or 'none'}.",
+        )
+    return plugins.open_source(scheme, location, settings or load_settings(), notify)

@@ -9,8 +9,18 @@ from urllib.parse import quote, urljoin
 
 from recto.book.parsing.formats import MARKDOWN
 from recto.book.parsing.frontmatter import PAGE_RELATIVE, load_yaml
-from recto.book.sources.directory import PageDirectory, Skipped, SourceFile, bounds_of, is_file
-from recto.book.sources.globs import any_of, ignored
+from recto.book.sources.directory import (
+    Navigation,
+    PageDirectory,
+    SiteRules,
+    Skipped,
+    SourceFile,
+    any_of,
+    bounds_of,
+    by_navigation,
+    ignored,
+    is_file,
+)
 from recto.book.sources.includes import (
     BRACES,
     SNIPPETS,
@@ -20,13 +30,11 @@ from recto.book.sources.includes import (
     MkDocsIncludes,
     repository_of,
 )
-from recto.book.sources.navigation import Navigation, by_navigation
-from recto.book.sources.options import BookFile, UnreadableSite, check_url, local_url, page_modules, title_of
+from recto.book.sources.options import PLAIN, BookFile, UnreadableSite, check_url, read_config
 from recto.types import Page
 
 CONFIG_FILES = ("mkdocs.yml", "mkdocs.yaml")
 _ALWAYS_IGNORED = (".*", "/templates/")
-_LARGEST = 1 << 20  # bytes; far more than any configuration has
 _MOST_PARENTS = 10
 _DEEPEST = 50
 _INCLUDING = {
@@ -36,33 +44,29 @@ _INCLUDING = {
 }
 
 
-class MkDocsSite:
+class MkDocsSite(SiteRules):
     """A MkDocs site; it is also the rules of its one directory."""
 
     def __init__(self, config_file: Path, book_file: BookFile, book: str) -> None:
+        super().__init__(book, book_file)
         self.directory = config_file.parent
-        self._book_file = book_file
-        self._book = book
-        self._config = _load(config_file, self.directory.resolve())
-        options = book_file.options
-        url = options.url or check_url(_text(self._config, "site_url"), f"{config_file.name}: site_url")
-        self._url = url if url.endswith("/") or not url else f"{url}/"
-        self._directory_urls = self._config.get("use_directory_urls") is not False
-        if options.trailing_slash is not None:
-            self._directory_urls = options.trailing_slash
-        self._ignored = ignored((*_ALWAYS_IGNORED, *_text(self._config, "exclude_docs").splitlines()))
-        self._drafts = ignored(_text(self._config, "draft_docs").splitlines())
-        self._left_out = any_of(book_file.exclude)
-        nav = list(_nav_entries(self._config.get("nav"), ()))
-        self._titles = {name: title for name, title, _ in nav if title}
-        self._sections = {name: sections for name, _, sections in reversed(nav)}
-        self._sections = {name: self._sections[name] for name in dict.fromkeys(name for name, _, _ in nav)}
         self.notes: list[str] = []
-
-    @property
-    def root(self) -> Path:
-        """The directory of the pages."""
-        return (self.directory / (_text(self._config, "docs_dir") or "docs")).resolve()
+        self._config = config = _load(config_file, self.directory.resolve())
+        self.root = (self.directory / (_text(config, "docs_dir") or "docs")).resolve()
+        options = book_file.options
+        url = options.url or check_url(_text(config, "site_url"), f"{config_file.name}: site_url")
+        self._url = url if url.endswith("/") or not url else f"{url}/"
+        self._directory_urls = options.trailing_slash
+        if self._directory_urls is None:
+            self._directory_urls = config.get("use_directory_urls") is not False
+        self._ignored = ignored((*_ALWAYS_IGNORED, *_text(config, "exclude_docs").splitlines()))
+        self._drafts = ignored(_text(config, "draft_docs").splitlines())
+        self._excluded = any_of(book_file.exclude)
+        self._titles: dict[str, str] = {}
+        self._sections: dict[str, tuple[str, ...]] = {}
+        for name, title, sections in _nav_entries(config.get("nav"), ()):
+            self._titles |= {name: title} if title else {}
+            self._sections.setdefault(name, sections)
 
     def directories(self, path: Path) -> list[PageDirectory]:
         """Return the directory of the pages, limited to `path`; nothing if `path` is elsewhere."""
@@ -71,10 +75,7 @@ class MkDocsSite:
         below = "" if path == self.directory else path.relative_to(self.root).as_posix().removeprefix(".")
         bounds = bounds_of(self.directory, self.root)
         if bounds is None:
-            raise UnreadableSite(
-                f"docs_dir is outside the project: {self.root}",
-                hint="Give the directory of the pages itself.",
-            )
+            raise UnreadableSite(f"docs_dir is outside the project: {self.root}", hint=PLAIN)
         return [PageDirectory(self.root, self, below, bounds=bounds, includes=self._includes())]
 
     def _includes(self) -> Includes:
@@ -83,22 +84,20 @@ class MkDocsSite:
         bases: dict[str, tuple[Path | None, ...]] = {}
         for syntax, names in _INCLUDING.items():
             if used := [extensions[name] for name in names if name in extensions]:
-                bases[syntax] = tuple(
-                    self._base(path) for options in used for path in _texts(options.get("base_path"))
-                )
+                paths = [path for options in used for path in _texts(options.get("base_path"))]
+                bases[syntax] = tuple(map(self._base, paths))
         if "include-markdown" in plugins:
             bases[TAGS] = (self.root,)
         elif "macros" in plugins:
-            bases[TAGS] = tuple(self._base(path) for path in _texts(plugins["macros"].get("include_dir")))
+            bases[TAGS] = tuple(map(self._base, _texts(plugins["macros"].get("include_dir"))))
         repository = repository_of(self.directory)
         return Includes(MkDocsIncludes((self.directory, self.root, repository), bases), repository, self.root)
 
     def _base(self, path: str) -> Path | None:
         if path == PAGE_RELATIVE:
             return None
-        place = self.directory / path.replace("$config_dir", str(self.directory)).replace(
-            "$docs_dir", str(self.root)
-        )
+        path = path.replace("$config_dir", str(self.directory)).replace("$docs_dir", str(self.root))
+        place = self.directory / path
         return place.parent if is_file(place) else place
 
     def enters(self, folder: str) -> bool:
@@ -106,38 +105,20 @@ class MkDocsSite:
         return not folder.rpartition("/")[2].startswith(".") and folder != "templates"
 
     def wants(self, name: str) -> bool:
-        """Return whether a file is a page."""
-        if not name.endswith(MARKDOWN.suffixes) or self._ignored(name) or self._left_out(name):
+        """Return whether a file is a page; index.md is published instead of README.md if both exist."""
+        if not name.endswith(MARKDOWN.suffixes) or self._ignored(name) or self._excluded(name):
             return False
-        folder, _, file = name.rpartition("/")
-        # MkDocs publishes index.md if both exist.
-        return not (
-            file == "README.md"
-            and is_file(self.root / folder / "index.md")
-            and not self._ignored(f"{folder}/index.md".lstrip("/"))
-        )
+        folder, slash, file = name.rpartition("/")
+        index = f"{folder}{slash}index.md"
+        return file != "README.md" or not is_file(self.root / index) or self._ignored(index)
 
-    def page(self, written: SourceFile) -> Page | Skipped:
+    def page(self, file: SourceFile) -> Page | Skipped:
         """Make the page of a file."""
-        if self._drafts(written.name):
+        if self._drafts(file.name):
             return Skipped("draft")
-        keys = page_modules(written.path, self._book_file)
-        return Page(
-            path=written.path,
-            url=urljoin(self._url, self._relative(written.name)) if self._url else local_url(written.path),
-            title=self._titles.get(written.name) or title_of(written.name, self._book),
-            module=keys[0],
-            module_keys=keys,
-            text=written.text,
-            revision=written.revision,
-            format=MARKDOWN.name,
-            anchors="python-markdown",
-            lines=written.lines,
-        )
-
-    def module(self, path: str) -> str:
-        """Return the module of a page by its path in the book."""
-        return page_modules(path, self._book_file)[0]
+        url = urljoin(self._url, self._relative(file.name)) if self._url else ""
+        title = self._titles.get(file.name, "")
+        return self.make_page(file, url, MARKDOWN.name, title=title, anchors="python-markdown")
 
     def navigation(self, names: Sequence[str]) -> Navigation:
         """Order pages as `nav` does; pages that it does not list come last."""
@@ -145,30 +126,20 @@ class MkDocsSite:
 
     def _relative(self, name: str) -> str:
         """Return the URL of a page relative to that of the site."""
-        folder, _, file = name.rpartition("/")
+        folder, slash, file = name.rpartition("/")
         stem = file.rpartition(".")[0]
         stem = "index" if stem == "README" else stem
-        parts = [folder] if folder else []
         if not self._directory_urls:
-            return quote("/".join([*parts, f"{stem}.html"]))
-        parts += [] if stem == "index" else [stem]
-        return quote("/".join([*parts, ""])) if parts else ""
+            return quote(f"{folder}{slash}{stem}.html")
+        return quote(f"{folder}{slash}" if stem == "index" else f"{folder}{slash}{stem}/")
 
 
 def _load(file: Path, bounds: Path, depth: int = 0) -> dict[str, Any]:
     """Load a configuration and those that it inherits from in its directory."""
     try:
-        if file.stat().st_size > _LARGEST:
-            raise UnreadableSite(
-                f"{file.name} is larger than {_LARGEST >> 20} MiB",
-                hint="Give the directory of the pages itself.",
-            )
-        values = load_yaml(file.read_bytes().decode("utf-8"))
-    except (OSError, ValueError) as error:
-        raise UnreadableSite(
-            f"{file.name} cannot be read: {str(error)[:200]}",
-            hint="Repair it, or give the directory of the pages itself.",
-        ) from error
+        values = load_yaml(read_config(file))
+    except ValueError as error:
+        raise UnreadableSite(f"{file.name} cannot be read: {str(error)[:200]}", hint=PLAIN) from error
     parent = values.pop("INHERIT", None)
     if not isinstance(parent, str):
         return values
@@ -200,18 +171,18 @@ def _options(config: dict[str, Any], key: str) -> dict[str, dict[str, Any]]:
     return {str(name): options if isinstance(options, dict) else {} for name, options in pairs}
 
 
-def _nav_entries(nav: Any, sections: tuple[str, ...]) -> Iterator[tuple[str, str, tuple[str, ...]]]:
+def _nav_entries(
+    nav: Any, sections: tuple[str, ...], title: str = ""
+) -> Iterator[tuple[str, str, tuple[str, ...]]]:
     """Yield each file of the navigation, its title, and the titles of the sections above it."""
     if len(sections) > _DEEPEST:
         return
     if isinstance(nav, str):
-        yield nav.removeprefix("./"), "", sections
+        yield nav.removeprefix("./"), title, sections
     elif isinstance(nav, list):
         for item in nav:
             yield from _nav_entries(item, sections)
     elif isinstance(nav, dict):
-        for title, target in nav.items():
-            if isinstance(target, str):
-                yield target.removeprefix("./"), str(title), sections
-            else:
-                yield from _nav_entries(target, (*sections, str(title)))
+        for name, target in nav.items():
+            below = sections if isinstance(target, str) else (*sections, str(name))
+            yield from _nav_entries(target, below, str(name))

@@ -1,4 +1,4 @@
-"""Site options, `recto.toml`, and the default modules, titles and URLs of pages."""
+"""Site options, `recto.toml`, and the default names, titles and URLs of pages."""
 
 from __future__ import annotations
 
@@ -9,15 +9,30 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from recto._util.names import ROOT_MODULE, module_keys, nearest
-from recto.errors import ConfigurationError
+from recto._util.text import ROOT_MODULE, module_keys, nearest
+from recto.errors import ConfigurationError, InvalidOption
 
 BOOK_FILE = "recto.toml"
-_TABLES = ("site", "modules")
+PLAIN = "Give the directory of the pages itself; --site-url says where they are published."
+_LARGEST_CONFIG = 1 << 20  # bytes; far more than any configuration has
+LOCAL_ADDRESS = "local://docs/docs"
+INDEX_PAGES = frozenset({"index", "readme"})
+_GENERIC_NAMES = frozenset({"docs", "doc", "book", "content", "src", "site", "website", "pages"})
 
 
 class UnreadableSite(ConfigurationError):
     """The site's configuration cannot be used; its pages can still be read as a plain tree."""
+
+
+def read_config(file: Path) -> str:
+    """Return the text of a site's configuration file; raise `UnreadableSite` if it cannot be read."""
+    try:
+        if file.stat().st_size <= _LARGEST_CONFIG:
+            return file.read_bytes().decode("utf-8", "replace")
+        reason = f"it is larger than {_LARGEST_CONFIG >> 20} MiB"
+    except OSError as error:
+        reason = error.strerror or str(error)
+    raise UnreadableSite(f"{file.name} cannot be read: {reason}", hint=PLAIN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,20 +42,15 @@ class SiteOptions:
     url: str = ""
     """The URL of the site with its base path, such as https://example.org/book/."""
     route_base_path: str | None = None
+    """The path below the URL; "" is the root of the site."""
     trailing_slash: bool | None = None
     version: str = ""
     locale: str = ""
 
     def over(self, other: SiteOptions) -> SiteOptions:
         """Return these options, with `other` for those that are not stated."""
-        own = {
-            name: value
-            for name in _names(SiteOptions)
-            if (value := getattr(self, name)) is not None and value != ""
-        }
-        if self.route_base_path == "":
-            own["route_base_path"] = ""  # at the root of the site
-        return replace(other, **own)
+        own = {one.name: getattr(self, one.name) for one in fields(self)}
+        return replace(other, **{name: own[name] for name in own if own[name] != getattr(NO_OPTIONS, name)})
 
 
 NO_OPTIONS = SiteOptions()
@@ -54,85 +64,57 @@ class BookFile:
     exclude: tuple[str, ...] = ()
     modules: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
-    def module_of(self, path: str) -> str | None:
-        """Return the module that the file assigns to a page; the longest matching path wins."""
+    def module_keys(self, path: str, label: str = "") -> tuple[str, ...]:
+        """Return all names of a page's module, canonical one first: the one stated here, else its directory.
+
+        The longest of the paths that match the page wins.
+        """
+        top = path.split("/", maxsplit=1)[0] if "/" in path else ""
+        keys = (*module_keys(top), *filter(None, [label.strip().lower()])) if top else (ROOT_MODULE,)
         fitting = [
             (len(folder), name)
             for name, folders in self.modules.items()
             for folder in folders
             if path == folder or path.startswith(f"{folder}/") or path.rpartition(".")[0] == folder
         ]
-        return max(fitting)[1] if fitting else None
+        return tuple(dict.fromkeys((max(fitting)[1], *keys) if fitting else keys))
 
 
-def read_book_file(*folders: Path) -> BookFile:
-    """Read the first `recto.toml` in these directories; return an empty one if there is none."""
-    for folder in folders:
-        path = folder / BOOK_FILE
-        if path.is_file():
-            return _read(path)
-    return BookFile()
-
-
-def check_url(url: str, origin: str) -> str:
-    """Return a URL, or raise an error if it is not that of a website; `origin` says where it came from."""
-    try:
-        parts = urlsplit(url)
-        usable = not url or (
-            parts.scheme in ("http", "https")
-            and bool(parts.hostname)
-            and not parts.query
-            and not parts.fragment
-        )
-    except ValueError:
-        usable = False
-    if not usable:
-        raise ConfigurationError(
-            f"{origin} is not the address of a website: {url[:200]!r}",
-            hint="It looks like https://example.org/book/",
-        )
-    return url
-
-
-def _read(path: Path) -> BookFile:
+def read_book_file(*folders: Path, options: SiteOptions = NO_OPTIONS) -> BookFile:
+    """Read the first `recto.toml` in these directories, if there is one; `options` override it."""
+    path = next((folder / BOOK_FILE for folder in folders if (folder / BOOK_FILE).is_file()), None)
+    if path is None:
+        return BookFile(options)
     try:
         data = tomllib.loads(path.read_bytes().decode("utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
         raise ConfigurationError(
             f"{path} cannot be read: {error}", hint="It must be a TOML file; see the guide on book files."
         ) from error
-    _check_keys(path, "", data, _TABLES)
-    site = _table(path, data, "site")
-    _check_keys(path, "site.", site, (*_names(SiteOptions), "exclude"))
+    _check_keys(path, "", data, ("site", "modules"))
+    site, modules = _table(path, data, "site"), _table(path, data, "modules")
+    _check_keys(path, "site.", site, (*(one.name for one in fields(SiteOptions)), "exclude"))
+    exclude = _texts(path, "site.exclude", site.pop("exclude", []))
+    for key, value in site.items():
+        if key == "trailing_slash" and not isinstance(value, bool):
+            raise _wrong(path, f"site.{key}", "true or false", "Write it without quotes.")
+        if key != "trailing_slash" and not isinstance(value, str):
+            raise _wrong(path, f"site.{key}", "text", f'Write it in quotes: {key} = "{value}".')
+    check_url(site.get("url", ""), f"{path}: site.url")
+    folders_of = {name: _texts(path, f"modules.{name}", folders) for name, folders in modules.items()}
     return BookFile(
-        options=SiteOptions(
-            url=check_url(_text(path, site, "url") or "", f"{path}: site.url"),
-            route_base_path=_text(path, site, "route_base_path"),
-            trailing_slash=_switch(path, site, "trailing_slash"),
-            version=_text(path, site, "version") or "",
-            locale=_text(path, site, "locale") or "",
-        ),
-        exclude=_texts(path, "site.exclude", site.get("exclude", [])),
-        modules=_modules(path, _table(path, data, "modules")),
+        options.over(SiteOptions(**site)),
+        exclude,
+        {name.strip().lower(): tuple(one.strip("/") for one in given) for name, given in folders_of.items()},
     )
-
-
-def _modules(path: Path, table: dict[str, Any]) -> dict[str, tuple[str, ...]]:
-    return {
-        name.strip().lower(): tuple(folder.strip("/") for folder in _texts(path, f"modules.{name}", folders))
-        for name, folders in table.items()
-    }
 
 
 def _check_keys(path: Path, prefix: str, table: dict[str, Any], known: tuple[str, ...]) -> None:
     for key in table:
         if key not in known:
             guess = nearest(key, known)
-            hint = (
-                f"Did you mean {prefix}{guess}?"
-                if guess
-                else f"It may hold: {', '.join(prefix + name for name in known)}."
-            )
+            every = ", ".join(prefix + name for name in known)
+            hint = f"Did you mean {prefix}{guess}?" if guess else f"It may hold: {every}."
             raise ConfigurationError(f"{path}: unknown key {prefix}{key}", hint=hint)
 
 
@@ -140,20 +122,6 @@ def _table(path: Path, data: dict[str, Any], key: str) -> dict[str, Any]:
     value = data.get(key, {})
     if not isinstance(value, dict):
         raise _wrong(path, key, "a table", f"Write it as [{key}].")
-    return value
-
-
-def _text(path: Path, table: dict[str, Any], key: str) -> str | None:
-    value = table.get(key)
-    if value is not None and not isinstance(value, str):
-        raise _wrong(path, f"site.{key}", "text", f'Write it in quotes: {key} = "{value}".')
-    return value
-
-
-def _switch(path: Path, table: dict[str, Any], key: str) -> bool | None:
-    value = table.get(key)
-    if value is not None and not isinstance(value, bool):
-        raise _wrong(path, f"site.{key}", "true or false", "Write it without quotes.")
     return value
 
 
@@ -167,21 +135,20 @@ def _wrong(path: Path, key: str, wanted: str, hint: str) -> ConfigurationError:
     return ConfigurationError(f"{path}: {key} must be {wanted}", hint=hint)
 
 
-def _names(kind: type) -> tuple[str, ...]:
-    return tuple(item.name for item in fields(kind))
-
-
-LOCAL_ADDRESS = "local://docs/docs"
-INDEX_PAGES = frozenset({"index", "readme"})
-_GENERIC_NAMES = frozenset({"docs", "doc", "book", "content", "src", "site", "website", "pages"})
-
-
-def page_modules(path: str, book_file: BookFile, labels: tuple[str, ...] = ()) -> tuple[str, ...]:
-    """Return all names of a page's module, canonical one first: that of `recto.toml`, else its directory."""
-    top = path.split("/", maxsplit=1)[0] if "/" in path else ""
-    keys = (*module_keys(top), *(label.strip().lower() for label in labels)) if top else (ROOT_MODULE,)
-    given = book_file.module_of(path)
-    return tuple(dict.fromkeys((given, *keys) if given else keys))
+def check_url(url: str, origin: str) -> str:
+    """Return a URL, or raise an error if it is not that of a website; `origin` says where it came from."""
+    try:
+        parts = urlsplit(url)
+        usable = parts.scheme in ("http", "https") and parts.hostname and not parts.query + parts.fragment
+    except ValueError:
+        usable = False
+    if url and not usable:
+        error = InvalidOption if origin.startswith("--") else ConfigurationError
+        raise error(
+            f"{origin} is not the address of a website: {url[:200]!r}",
+            hint="It looks like https://example.org/book/",
+        )
+    return url
 
 
 def local_parts(path: str) -> list[str]:
@@ -197,11 +164,7 @@ def local_url(path: str) -> str:
 
 def title_of(path: str, book: str) -> str:
     """Return a title from the name of a file, or of its directory if it is an index page."""
-    parts = path.rpartition(".")[0].split("/")
-    title = parts[-1]
-    if title.lower() in INDEX_PAGES:
-        title = parts[-2] if len(parts) > 1 else book
-    return humanised(title)
+    return humanised((local_parts(path) or [book])[-1])
 
 
 def humanised(name: str) -> str:
@@ -211,7 +174,5 @@ def humanised(name: str) -> str:
 
 def book_name(root: Path) -> str:
     """Return the name of the nearest directory that is not generic, such as `docs`."""
-    for folder in (root, *root.parents):
-        if folder.name and folder.name.lower() not in _GENERIC_NAMES:
-            return folder.name
-    return root.name or "book"
+    names = (folder.name for folder in (root, *root.parents))
+    return next((name for name in names if name and name.lower() not in _GENERIC_NAMES), root.name or "book")

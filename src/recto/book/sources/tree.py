@@ -8,16 +8,20 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from recto.book.parsing.formats import MARKDOWN, MDX, format_of
-from recto.book.sources import mkdocs
-from recto.book.sources.directory import PageDirectory, Skipped, SourceFile, is_file
-from recto.book.sources.docusaurus import config as docusaurus_config
-from recto.book.sources.docusaurus.pages import encoded
-from recto.book.sources.docusaurus.site import DocusaurusSite
-from recto.book.sources.globs import any_of
-from recto.book.sources.includes import DocusaurusIncludes, Includes, MkDocsIncludes, repository_of
+from recto.book.parsing.formats import MARKDOWN, MDX, format_of, suffix_list
+from recto.book.sources import docusaurus, mkdocs
+from recto.book.sources.directory import (
+    PageDirectory,
+    SiteRules,
+    Skipped,
+    SourceFile,
+    any_of,
+    is_file,
+    module_titles,
+)
+from recto.book.sources.docusaurus.pages import DocusaurusIncludes, encoded
+from recto.book.sources.includes import Includes, MkDocsIncludes, repository_of
 from recto.book.sources.includes import notes as include_notes
-from recto.book.sources.navigation import Navigation, module_titles
 from recto.book.sources.options import (
     INDEX_PAGES,
     NO_OPTIONS,
@@ -27,97 +31,79 @@ from recto.book.sources.options import (
     book_name,
     check_url,
     local_parts,
-    local_url,
-    page_modules,
     read_book_file,
-    title_of,
 )
-from recto.errors import ConfigurationError, InvalidArgument
+from recto.errors import InvalidArgument, InvalidOption
 from recto.protocols import Source
 from recto.types import Failure, Page
 
 SKIPPED = frozenset({"node_modules", "build", "dist", "target", "__pycache__", "venv"})
-_PROJECT_ROOT = ".git"
-_SITES: tuple[tuple[tuple[str, ...], type[DocusaurusSite | mkdocs.MkDocsSite]], ...] = (
-    (docusaurus_config.CONFIG_FILES, DocusaurusSite),
-    (mkdocs.CONFIG_FILES, mkdocs.MkDocsSite),
-)
-_PATH_HINT = "Give the directory that holds the book's Markdown files."
+_SITES: dict[tuple[str, ...], type[docusaurus.DocusaurusSite | mkdocs.MkDocsSite]] = {
+    docusaurus.CONFIG_FILES: docusaurus.DocusaurusSite,
+    mkdocs.CONFIG_FILES: mkdocs.MkDocsSite,
+}
+_PATH_HINT = "Give the directory that holds the pages of the book."
 
 
 def open_book(path: Path, options: SiteOptions = NO_OPTIONS, book: str = "") -> Source:
     """Open a book: a site if it has a configuration, else a plain tree; `options` override `recto.toml`."""
     check_url(options.url, "--site-url")
     with _readable(path):
-        return _open_book(path, options, book)
-
-
-def _open_book(path: Path, options: SiteOptions, book: str) -> Source:
-    place = _existing(path)
-    folder = place if place.is_dir() else place.parent
-    for site in (folder, *folder.parents):
-        try:
-            opened = _open_site(site, place, options, book)
-        except UnreadableSite as error:
-            if site == place:
-                raise
-            opened = MarkdownTree(
-                path, book, options, [f"{error.message}. The pages are read without the site's own rules."]
-            )
-        if opened is not None:
-            return opened
-        if (site / _PROJECT_ROOT).exists():
-            break
-    _refuse_docusaurus_flags(options, place)
-    return MarkdownTree(path, book, options, _sites_below(place))
-
-
-def _refuse_docusaurus_flags(options: SiteOptions, place: Path) -> None:
-    """Raise an error for a flag that would have no effect."""
-    flags = {
-        "--docs-version": options.version,
-        "--locale": options.locale,
-        "--route-base-path": options.route_base_path,
-    }
-    if given := [flag for flag, value in flags.items() if value]:
-        raise ConfigurationError(
-            f"{given[0]} is for Docusaurus sites, and {place} is not one",
-            hint=f"Leave it out, or give the directory that holds {docusaurus_config.CONFIG_FILES[0]}.",
-        )
-
-
-def _sites_below(place: Path) -> list[str]:
-    """Return notes on sites one level down, whose URLs and versions a plain tree does not know."""
-    names = [name for names, _ in _SITES for name in names]
-    folders = sorted(folder for folder in place.iterdir() if folder.is_dir()) if place.is_dir() else []
-    sites = [
-        folder.name
-        for folder in folders
-        if not folder.name.startswith(".") and any(is_file(folder / name) for name in names)
-    ]
-    return [
-        f"{name}/ is a site of its own: give it instead, for the addresses that its pages are published at."
-        for name in sites
-    ]
+        place = _existing(path)
+        folder = place if place.is_dir() else place.parent
+        for site in (folder, *folder.parents):
+            try:
+                opened = _open_site(site, place, options, book)
+            except UnreadableSite as error:
+                if site == place:
+                    raise
+                note = f"{error.message}. The pages are read without the site's own rules."
+                return MarkdownTree(path, book, options, [note])
+            if opened is not None:
+                return opened
+            if (site / ".git").exists():
+                break
+        _refuse_docusaurus_flags(options, place)
+        return MarkdownTree(path, book, options, _sites_below(place))
 
 
 def _open_site(site: Path, place: Path, options: SiteOptions, book: str) -> Source | None:
     """Open a path as part of the site in a directory; return None if it is not part of one."""
     folder = place if place.is_dir() else place.parent
-    for names, make in _SITES:
+    for names, make in _SITES.items():
         config = next((site / name for name in names if (site / name).is_file()), None)
         if config is None:
             continue
-        book_file = read_book_file(*dict.fromkeys((folder, site)))
-        book_file = BookFile(options.over(book_file.options), book_file.exclude, book_file.modules)
         name = book or book_name(site)
-        opened = make(config, book_file, name)
-        directories = opened.directories(place)
-        if directories and make is not DocusaurusSite:
-            _refuse_docusaurus_flags(options, place)
-        if directories:
+        opened = make(config, read_book_file(folder, site, options=options), name)
+        if directories := opened.directories(place):
+            if make is not docusaurus.DocusaurusSite:
+                _refuse_docusaurus_flags(options, place)
             return BookTree(directories, name, place, opened.notes)
     return None
+
+
+def _refuse_docusaurus_flags(options: SiteOptions, place: Path) -> None:
+    """Raise an error for a flag that would have no effect."""
+    flags = {"docs-version": options.version, "locale": options.locale}
+    flags["route-base-path"] = options.route_base_path or ""
+    if given := [flag for flag, value in flags.items() if value]:
+        raise InvalidOption(
+            f"--{given[0]} is for Docusaurus sites, and {place} is not one",
+            hint=f"Leave it out, or give the directory that holds {docusaurus.CONFIG_FILES[0]}.",
+        )
+
+
+def _sites_below(place: Path) -> list[str]:
+    """Return notes on sites one level down, whose URLs and versions a plain tree does not know."""
+    names = [name for names in _SITES for name in names]
+    folders = sorted(folder for folder in place.iterdir() if folder.is_dir()) if place.is_dir() else []
+    return [
+        f"{folder.name}/ is a site of its own: give it instead, for the addresses that its pages are "
+        "published at."
+        for folder in folders
+        if not folder.name.startswith(".") and any(is_file(folder / name) for name in names)
+    ]
 
 
 @contextmanager
@@ -144,9 +130,8 @@ class BookTree:
         self, directories: Sequence[PageDirectory], book: str, location: Path, notes: Sequence[str] = ()
     ) -> None:
         """Find the files; raise an error if there are none."""
-        self._book = book
-        self._location = location
-        self._failed: list[Failure] = []
+        self.book = book
+        self.location = str(location)
         with _readable(location):
             self._directories = [
                 (directory, directory.rules.navigation(directory.names())) for directory in directories
@@ -157,30 +142,13 @@ class BookTree:
         self._includes = [directory.includes for directory in directories if directory.includes is not None]
         self._refused = [failure for directory in directories for failure in directory.refused]
         self._open_notes = [*notes, *(note for directory in directories for note in directory.notes)]
-        self._notes = list(self._open_notes)
+        self.failed: list[Failure] = []
+        """The pages that could not be read in the last run."""
+        self.notes = list(self._open_notes)
+        """What was assumed, and what was left out of the last run."""
         if not self._files:
             hint = "; ".join([*map(str, self._refused[:3]), *self._open_notes[:3]]) or _PATH_HINT
-            raise InvalidArgument(f"There is no .md or .mdx file in {location}", hint=hint)
-
-    @property
-    def book(self) -> str:
-        """The book's name: that of its directory."""
-        return self._book
-
-    @property
-    def location(self) -> str:
-        """The directory, or the one file."""
-        return str(self._location)
-
-    @property
-    def failed(self) -> list[Failure]:
-        """The pages that could not be read."""
-        return self._failed
-
-    @property
-    def notes(self) -> list[str]:
-        """What was assumed, and what was left out of the last run."""
-        return self._notes
+            raise InvalidArgument(f"There is no {suffix_list()} file in {location}", hint=hint)
 
     @property
     def unresolved_includes(self) -> int:
@@ -198,7 +166,7 @@ class BookTree:
 
     def pages(self) -> Iterator[Page]:
         """Yield each page; record those that cannot be read in `failed`."""
-        self._failed[:] = self._refused
+        self.failed[:] = self._refused
         titles, position = module_titles(self._directories), 0
         for includes in self._includes:
             includes.reset()
@@ -211,17 +179,16 @@ class BookTree:
                 position += 1
                 yield replace(page, module_title=titles[page.module], position=position)
             elif isinstance(page, Failure):
-                self._failed.append(page)
+                self.failed.append(page)
             else:
                 skipped[page.reason] += 1
-        shared = [url for url, count in addresses.items() if count > 1]
-        self._notes[:] = [*self._open_notes, *include_notes(self._includes)]
-        self._notes.extend(
-            f"Left out: {count} {reason} page{'s' * (count > 1)}." for reason, count in skipped.items()
-        )
-        self._notes.extend(
-            f"{addresses[url]} pages are published at the one address {url}." for url in shared[:5]
-        )
+        shared = [(url, count) for url, count in addresses.items() if count > 1]
+        self.notes[:] = [
+            *self._open_notes,
+            *include_notes(self._includes),
+            *(f"Left out: {count} {reason} page{'s' * (count > 1)}." for reason, count in skipped.items()),
+            *(f"{count} pages are published at the one address {url}." for url, count in shared[:5]),
+        ]
 
 
 class MarkdownTree(BookTree):
@@ -233,28 +200,28 @@ class MarkdownTree(BookTree):
         """Find the root of the pages: the directory itself, or `docs` in a site."""
         with _readable(path):
             place = _existing(path)
-            root = place if place.is_dir() else place.parent
             if place.is_dir() and _is_site(place) and (place / "docs").is_dir():
-                place = root = place / "docs"
-            book_file = read_book_file(*dict.fromkeys((root, root.parent if _is_site(root.parent) else root)))
-            book_file = BookFile(options.over(book_file.options), book_file.exclude, book_file.modules)
-            name = book or book_name(root)
+                place /= "docs"
+            root = place if place.is_dir() else place.parent
             site = next((folder for folder in (root, root.parent) if _is_site(folder)), None)
-            rules = _PlainRules(name, book_file, mdx=site is not None)
+            book_file = read_book_file(root, site or root, options=options)
+            name = book or book_name(root)
             bounds = repository_of(site or root)
             finder = DocusaurusIncludes(site) if site else MkDocsIncludes((root, root.parent, bounds))
         directory = PageDirectory(
-            root, rules, "" if place.is_dir() else place.name, includes=Includes(finder, bounds)
+            root,
+            _PlainRules(name, book_file, mdx=site is not None),
+            "" if place.is_dir() else place.name,
+            includes=Includes(finder, bounds),
         )
         super().__init__([directory], name, place, notes)
 
 
-class _PlainRules:
+class _PlainRules(SiteRules):
     """Rules for a plain tree: no hidden files, partials or build output."""
 
     def __init__(self, book: str, book_file: BookFile, *, mdx: bool) -> None:
-        self._book = book
-        self._book_file = book_file
+        super().__init__(book, book_file)
         self._mdx = mdx
         self._excluded = any_of(book_file.exclude)
 
@@ -263,47 +230,24 @@ class _PlainRules:
         return name not in SKIPPED and not name.startswith((".", "_"))
 
     def wants(self, name: str) -> bool:
-        return (
-            format_of(name) is not None
-            and not name.rpartition("/")[2].startswith((".", "_"))
-            and not self._excluded(name)
-        )
+        hidden = name.rpartition("/")[2].startswith((".", "_"))
+        return format_of(name) is not None and not hidden and not self._excluded(name)
 
-    def page(self, written: SourceFile) -> Page | Skipped:
-        keys = page_modules(written.path, self._book_file)
-        return Page(
-            path=written.path,
-            url=self._url(written.path),
-            title=title_of(written.name, self._book),
-            module=keys[0],
-            module_keys=keys,
-            text=written.text,
-            revision=written.revision,
-            format=self._format(written.name),
-            lines=written.lines,
-        )
-
-    def _format(self, name: str) -> str:
-        found = format_of(name) or MARKDOWN
-        return MDX.name if self._mdx and found is MARKDOWN else found.name
-
-    def module(self, path: str) -> str:
-        return page_modules(path, self._book_file)[0]
-
-    def navigation(self, names: Sequence[str]) -> Navigation:
-        return Navigation(tuple(names))
+    def page(self, file: SourceFile) -> Page | Skipped:
+        found = format_of(file.name) or MARKDOWN
+        found = MDX if self._mdx and found is MARKDOWN else found
+        return self.make_page(file, self._url(file.path), found.name)
 
     def _url(self, path: str) -> str:
-        """Return the URL of a page below that of the site, or a local one."""
-        options = self._book_file.options
+        """Return the URL of a page below that of the site, or "" if the site has none."""
+        options = self.book_file.options
         if not options.url:
-            return local_url(path)
+            return ""
         index = path.rpartition(".")[0].rpartition("/")[2].lower() in INDEX_PAGES
         slash = index if options.trailing_slash is None else options.trailing_slash
         relative = encoded("/".join(local_parts(path)))
-        base = options.url.rstrip("/")
-        return f"{base}/{relative}{'/' if slash and relative else ''}" if relative else f"{base}/"
+        return f"{options.url.rstrip('/')}/{relative}{'/' * bool(slash and relative)}"
 
 
 def _is_site(folder: Path) -> bool:
-    return any((folder / name).is_file() for name in docusaurus_config.CONFIG_FILES)
+    return any((folder / name).is_file() for name in docusaurus.CONFIG_FILES)

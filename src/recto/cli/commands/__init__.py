@@ -1,1 +1,1 @@
-"""The commands of `recto`, one module each."""
+"""The commands of `recto`; `recto.cli.main` lists them."""

@@ -1,43 +1,167 @@
-"""The commands that look after what is indexed: list it, go back."""
+"""`recto collections`, `rollback`, and for a Qdrant server `promote`, `parity` and `prepare`."""
 
 from __future__ import annotations
 
-import json
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import click
 
-from recto.api import open_store
-from recto.cli.commands.index import counted
-from recto.cli.runner import Exit, notify, warn
+from recto.cli import options
+from recto.cli.output import plural, to_json
+from recto.cli.runner import Exit, close_later, notify, warn
 from recto.errors import InvalidArgument, RectoError
-from recto.protocols import Rollback, Store
-from recto.settings import load_settings
+from recto.protocols import Preparable, Rollback, Store
+from recto.settings import QUERY_COLLECTION, Settings, load_settings
+from recto.types import MODES
+
+_LOCAL_MODEL = {"RECTO_EMBEDDER": "local", "RECTO_STORE": "server"}
 
 
-def collections(*, as_json: bool) -> Exit:
-    """List the collections with what is in them."""
-    store = open_store(load_settings(), notify)
-    rows = [_row(store, name) for name in store.collections()]
+@click.command()
+@options.as_json
+def collections(as_json: bool) -> Exit:
+    """List the collections, with their aliases and what they contain."""
+    store = _open_store(load_settings())
+    aliases = store.aliases()
+    rows = [_row(store, name, aliases) for name in store.collections()]
     if as_json:
-        click.echo(json.dumps(rows, indent=2))
+        click.echo(to_json(rows))
         return Exit.OK
     for row in rows:
-        click.echo(row["collection"] + (f" (also {', '.join(row['aliases'])})" if row["aliases"] else ""))
-        click.echo(f"    {_row_text(row)}")
+        also = f" (also {', '.join(row['aliases'])})" if row["aliases"] else ""
+        click.echo(f"{row['collection']}{also}\n    {_row_text(row)}")
         for warning in row.get("warnings", ()):
             warn(warning)
     if not rows:
-        click.echo(
-            "Nothing is indexed yet. `recto index PATH` indexes a book, `recto index --sample` the sample book."
-        )
+        click.echo("There are no collections. Run `recto index PATH`, or `recto index --sample`.")
     return Exit.OK
 
 
-def _row(store: Store, name: str) -> dict[str, Any]:
+@click.command()
+@click.argument("collection")
+def rollback(collection: str) -> Exit:
+    """Restore the previous index of COLLECTION."""
+    store = _open_store(load_settings())
+    if not isinstance(store, Rollback):
+        raise InvalidArgument("Only embedded indexes can be rolled back", hint="Index the book again.")
+    info = store.rollback(collection)
+    click.echo(f"Restored {info.generation} of '{info.collection}': {plural(info.chunks, 'chunk')}.")
+    return Exit.OK
+
+
+@click.command()
+@options.collection
+@click.option("--to", metavar="NAME", show_default="the same", help="Name of the collection on the server.")
+@options.as_json
+def promote(collection: str | None, to: str | None, as_json: bool) -> Exit:
+    """Copy an embedded index to the Qdrant server at QDRANT_URL, and compare the results of both."""
+    from recto.indexing.promotion import promote as copy
+
+    settings, name = _server_settings(collection)
+    target = to or name
+    source = _open_store(replace(settings, store="edge")).open(name)
+    done = copy(
+        source,
+        _open_store(settings),
+        target,
+        lambda now, total: notify(f"Copied {now} of {total} chunks"),
+    )
+    for note in done.notes:
+        warn(f"{note} `recto parity` lists the differences.")
+    summary = {
+        "collection": target,
+        "physical": done.info.generation,
+        "chunks": done.info.chunks,
+        "searches_compared": done.compared,
+    }
+    searches = f"{done.compared} {'dense ' if done.notes else ''}searches"
+    sentence = (
+        f"Copied {done.info.chunks} chunks to '{target}'; {searches} give the same results on both sides."
+    )
+    click.echo(to_json(summary) if as_json else sentence)
+    return Exit.OK
+
+
+@click.command()
+@options.suite
+@options.collection
+@options.top_k
+@options.as_json
+def parity(suite: Path | None, collection: str | None, top_k: int, as_json: bool) -> Exit:
+    """Compare the results of the embedded index and of the Qdrant server at QDRANT_URL.
+
+    Exits with 5 if there are differences.
+    """
+    from recto.api import open_embedder
+    from recto.evaluation.baseline import compare_indexes
+    from recto.evaluation.suites import documented_suite, load_suite
+    from recto.search.retriever import check_fingerprint
+
+    questions = load_suite(suite) if suite else documented_suite()
+    settings, name = _server_settings(collection)
+    embedder = open_embedder(settings, notify)
+    close_later(embedder)
+    left = _open_store(replace(settings, store="edge")).open(name)
+    right = _open_store(settings).open(name)
+    for index in (left, right):
+        check_fingerprint(index, embedder)
+    differences = compare_indexes(embedder, left, right, questions, top_k)
+    total = len(questions.expectations)
+    rows = [
+        {"mode": mode, "query": query, "difference": what}
+        for mode, found in differences.items()
+        for query, what in found
+    ]
+    if as_json:
+        click.echo(to_json({"queries": total, "modes": list(differences), "differences": rows}))
+    else:
+        for row in rows:
+            click.echo(f'{row["mode"]}: "{row["query"]}": {row["difference"]}')
+        for mode, found in differences.items():
+            same = total - len(found)
+            click.echo(f"{mode}: {same} of {total} questions have the same top {top_k} on both sides.")
+    if len(differences) < len(MODES):
+        notify("Only the dense mode was compared, because one side has no lexical vectors.")
+    return Exit.VALIDATION_FAILED if rows else Exit.OK
+
+
+@click.command()
+@click.argument("collection", required=False)
+def prepare(collection: str | None) -> Exit:
+    """Create the payload indexes that filters need on the Qdrant server at QDRANT_URL."""
+    settings, name = _server_settings(collection)
+    store = _open_store(settings)
+    if not isinstance(store, Preparable):
+        raise InvalidArgument("This store has no payload indexes", hint="Filters work without them.")
+    fields = store.prepare(name)
+    click.echo(
+        f"Created payload indexes: {', '.join(fields)}." if fields else "All payload indexes exist already."
+    )
+    return Exit.OK
+
+
+def _open_store(settings: Settings) -> Store:
+    from recto.api import open_store
+
+    store = open_store(settings, notify, close_at_exit=True)
+    close_later(store)
+    return store
+
+
+def _server_settings(collection: str | None) -> tuple[Settings, str]:
+    """Return settings for a server and the local model, which need no Cohere key, and the collection."""
+    settings = load_settings({**os.environ, **_LOCAL_MODEL})
+    return settings, collection or settings.collection_or(QUERY_COLLECTION)
+
+
+def _row(store: Store, name: str, aliases: Mapping[str, str]) -> dict[str, Any]:
     row: dict[str, Any] = {
         "collection": name,
-        "aliases": sorted(alias for alias, target in store.aliases().items() if target == name),
+        "aliases": sorted(alias for alias, target in aliases.items() if target == name),
     }
     try:
         info = store.open(name).info
@@ -59,19 +183,7 @@ def _row(store: Store, name: str) -> dict[str, Any]:
 def _row_text(row: dict[str, Any]) -> str:
     if "error" in row:
         return str(row["error"])
+    chunks = plural(row["chunks"], "chunk")
     if "model" not in row:
-        return f"{counted(row['chunks'], 'chunk')}; made by another pipeline, so its model cannot be verified"
-    pages, chunks = counted(row["pages"], "page"), counted(row["chunks"], "chunk")
-    return f"{chunks} of {pages}, {row['model']}, {row['created_at']}"
-
-
-def rollback(collection: str) -> Exit:
-    """Go back one generation."""
-    store = open_store(load_settings(), notify)
-    if not isinstance(store, Rollback):
-        raise InvalidArgument(
-            "Only an embedded index can be rolled back", hint="Index the book again instead."
-        )
-    info = store.rollback(collection)
-    click.echo(f"Collection '{info.collection}' answers from {info.generation} again: {info.chunks} chunks.")
-    return Exit.OK
+        return f"{chunks}; made by another pipeline, so its model cannot be verified"
+    return f"{chunks} of {plural(row['pages'], 'page')}, {row['model']}, {row['created_at']}"

@@ -1,8 +1,7 @@
-"""`recto doctor`: what is wrong and what repairs it, for people and for scripts."""
+"""`recto doctor`."""
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections.abc import Iterator
@@ -11,6 +10,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from recto.cli import options
+from recto.cli.output import one_line, to_json
 from recto.cli.runner import EXIT_CODES, Exit
 from recto.errors import ErrorKind
 from recto.settings import check_collection_name, working_directory
@@ -21,19 +22,27 @@ if TYPE_CHECKING:
 _EXITS = EXIT_CODES | {ErrorKind.ARGUMENT: Exit.CONFIGURATION, ErrorKind.DAMAGED: Exit.VALIDATION_FAILED}
 _WARNINGS = Exit.NO_RESULTS
 _MARKS = {"ok": "[ok]     ", "note": "[note]   ", "warning": "[WARNING]", "error": "[ERROR]  "}
+_INDENT = " " * 12
 
 
-def doctor(collection: str | None, *, everything: bool, as_json: bool) -> Exit:
-    """Examine the set-up and print what was found as it is found."""
+@click.command()
+@options.collection
+@click.option("--all", "everything", is_flag=True, help="Check every chunk of a large index, not a sample.")
+@options.as_json
+def doctor(collection: str | None, everything: bool, as_json: bool) -> Exit:
+    """Check settings, services, index and text, and print the command that repairs each problem.
+
+    Exits with 1 if there are warnings, 2 for a configuration error, 3 if a service or the disk cannot be
+    used, and 5 if the index is damaged.
+    """
     if collection is not None:
         check_collection_name(collection, "--collection")
     from recto.evaluation.doctor import examine
 
     progress = _progress if sys.stderr.isatty() and not as_json else None
     found: list[Finding] = []
-    for finding in examine(
-        os.environ, working_directory(), collection, everything=everything, progress=progress
-    ):
+    directory = working_directory()
+    for finding in examine(os.environ, directory, collection, everything=everything, progress=progress):
         found.append(finding)
         if not as_json:
             click.echo("\n".join(_lines(finding)))
@@ -42,21 +51,17 @@ def doctor(collection: str | None, *, everything: bool, as_json: bool) -> Exit:
         rows = [
             {name: value for name, value in asdict(finding).items() if name != "kind"} for finding in found
         ]
-        click.echo(json.dumps({"healthy": code is Exit.OK, "findings": rows}, indent=2, ensure_ascii=False))
+        click.echo(to_json({"healthy": code is Exit.OK, "findings": rows}))
     else:
-        counts = {
-            severity: sum(finding.severity == severity for finding in found)
-            for severity in ("error", "warning")
-        }
-        click.echo()
-        click.echo(
-            "All is well." if code is Exit.OK else f"{counts['error']} errors, {counts['warning']} warnings."
+        errors, warnings = (
+            sum(finding.severity == severity for finding in found) for severity in ("error", "warning")
         )
+        click.echo("\nNo problems found." if code is Exit.OK else f"\n{errors} errors, {warnings} warnings.")
     return code
 
 
 def exit_code(found: list[Finding]) -> Exit:
-    """Return how a command ends by the worst finding; of several errors the most basic one counts, as it may cause the others."""
+    """Return the exit code of the most basic error, which may cause the others; 1 for warnings alone."""
     errors = [_EXITS[finding.kind] for finding in found if finding.kind is not None]
     if errors:
         return min(errors)
@@ -64,13 +69,11 @@ def exit_code(found: list[Finding]) -> Exit:
 
 
 def _lines(finding: Finding) -> Iterator[str]:
-    from recto.cli.output import in_line
-
-    yield f"{_MARKS[finding.severity]} {in_line(f'{finding.check}: {finding.message}')}"
+    yield f"{_MARKS[finding.severity]} {one_line(f'{finding.check}: {finding.message}')}"
     if finding.severity != "ok":
-        yield from (f"            {in_line(line)}" for line in finding.evidence)
+        yield from (f"{_INDENT}{one_line(line)}" for line in finding.evidence)
     if finding.repair:
-        yield f"            Repair: {in_line(finding.repair)}"
+        yield f"{_INDENT}Repair: {one_line(finding.repair)}"
 
 
 def _progress(name: str) -> None:

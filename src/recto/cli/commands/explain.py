@@ -1,72 +1,83 @@
-"""`recto explain`: why a search answers as it does, for people and for scripts."""
+"""`recto explain`."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from recto.cli.commands.search import connect
-from recto.cli.runner import Exit, warn
+from recto.cli import options
+from recto.cli.output import filters_dict, one_line, printable, to_json
+from recto.cli.runner import Exit, connect, warn
 from recto.search.query import FLAGS, check_query, check_search
+from recto.types import Mode
 
 if TYPE_CHECKING:
     from recto.evaluation.explain import Expected, Explanation, Leg, Ranked
-    from recto.types import Filters, Hit, Mode
+    from recto.types import Hit
+
+_INDENT = " " * 39  # where the last column of the table starts
 
 
+@click.command()
+@click.argument("query", default="")
+@click.option("--expect", metavar="PAGE#ANCHOR", help="Show the rank of this page or section.")
+@click.option("--passage", metavar="TEXT", help="Show the rank of this quotation from the book.")
+@options.top_k
+@options.module
+@options.url
+@options.mode
+@options.collection
+@options.as_json
 def explain(
     query: str,
-    top_k: int,
-    filters: Filters,
     expect: str | None,
     passage: str | None,
-    collection: str | None,
-    *,
+    top_k: int,
+    modules: tuple[str, ...],
+    url: str | None,
     mode: Mode,
+    collection: str | None,
     as_json: bool,
 ) -> Exit:
-    """Explain one search on standard output."""
+    """Explain why QUERY has these results.
+
+    Shows the scores, the matched words, the next results and the time of each step. For an expected page, it
+    shows the dense and the lexical rank, which words of the query the page has, or why it cannot be found.
+
+    Exits with 1 if the expected page is not among the results.
+    """
+    filters = options.make_filters(modules, url)
     check_query(query)
     check_search(top_k, filters, None, FLAGS, mode)
+    from recto.evaluation.explain import explain as explain_query
     from recto.evaluation.explain import parse_place
 
     place = parse_place(expect) if expect is not None else None
+    quotation = " ".join((passage or "").split())
     with connect(collection) as retriever:
-        from recto.evaluation import explain as explaining
-
-        explanation = explaining.explain(
-            retriever, query, top_k, filters, place, " ".join((passage or "").split()), mode
-        )
+        explanation = explain_query(retriever, query, top_k, filters, place, quotation, mode)
     for warning in explanation.warnings:
         warn(warning)
-    click.echo(
-        json.dumps(_data(explanation), indent=2, ensure_ascii=False)
-        if as_json
-        else "\n".join(_lines(explanation))
-    )
+    click.echo(to_json(_data(explanation)) if as_json else "\n".join(_lines(explanation)))
     return Exit.OK if explanation.found else Exit.NO_RESULTS
 
 
 def _lines(explanation: Explanation) -> Iterator[str]:
-    from recto.cli.output import filters_dict, in_line, shown
-
     filters = ", ".join(f"{name} {value}" for name, value in filters_dict(explanation.filters).items())
-    yield f'Query: "{shown(explanation.query)}"'
-    searched = (
-        f"{explanation.candidates} of {explanation.chunks} chunks ({filters})"
-        if filters
-        else f"{explanation.chunks} chunks"
+    yield f'Query: "{printable(explanation.query)}"'
+    searched = f"{explanation.candidates} of " if filters else ""
+    yield (
+        f"Searched: {searched}{explanation.chunks} chunks{f' ({filters})' if filters else ''}"
+        f" of '{explanation.collection}' in {explanation.mode} mode"
     )
-    yield f"Searched: {searched} of '{explanation.collection}' in {explanation.mode} mode"
-    yield f"Words: {in_line(', '.join(explanation.words)) or 'none'}"
+    yield f"Words: {one_line(', '.join(explanation.words)) or 'none'}"
     for word, meant in explanation.corrections:
-        yield in_line(f'Correction: "{word}" is not in the book. Searched for {", ".join(meant)}.')
+        yield one_line(f'Correction: "{word}" is not in the book. Searched for {", ".join(meant)}.')
     if explanation.noise_floor is None:
-        yield "Noise floor: not measured; `recto calibrate` does it"
+        yield "Noise floor: not measured; run `recto calibrate`"
     else:
         yield f"Noise floor: a cosine of {explanation.noise_floor:.3f}; AUROC {explanation.auroc:.3f}"
     if explanation.answerable is not None:
@@ -77,77 +88,72 @@ def _lines(explanation: Explanation) -> Iterator[str]:
     for ranked in explanation.shown:
         yield from _row(ranked, explanation)
     if not explanation.shown:
-        yield "      nothing: the filters leave no chunk" if explanation.filters else "      nothing"
+        yield "      nothing: no chunk matches the filters" if explanation.filters else "      nothing"
     if explanation.near_misses:
-        yield f"      --- the first {explanation.top_k} end here ---"
+        yield f"      --- end of the top {explanation.top_k} ---"
     for ranked in explanation.near_misses:
         yield from _row(ranked, explanation)
     if explanation.expected:
         yield ""
-        lines = _expected_lines(explanation.expected, explanation)
-        yield from (in_line(line) if not line.startswith(" ") else line for line in lines)
+        yield from _expected_lines(explanation.expected, explanation)
 
 
 def _row(ranked: Ranked, explanation: Explanation) -> Iterator[str]:
-    from recto.cli.output import in_line
-
     hit, chunk = ranked.hit, ranked.hit.chunk
-    mark = "  (noise)" if _above_noise(hit, explanation) is False else ""
-    figures = (
-        f"{hit.score:>6.3f}  {_figure(ranked.lead):>6}  {_figure(hit.dense):>6}  {_figure(hit.lexical):>7}"
+    scores = (
+        f"{hit.score:>6.3f}  {_number(ranked.lead):>6}  {_number(hit.dense):>6}  {_number(hit.lexical):>7}"
     )
-    yield f"{ranked.rank:>4}  {figures}  {in_line(chunk.heading_path or chunk.page_title)}{mark}"
-    yield f"{'':>39}{in_line(chunk.link)}"
+    noise = "  (noise)" if (_margin(hit, explanation) or 0) < 0 else ""
+    yield f"{ranked.rank:>4}  {scores}  {one_line(chunk.heading_path or chunk.page_title)}{noise}"
+    yield _INDENT + one_line(chunk.link)
     if ranked.words:
-        yield f"{'':>39}has: {in_line(', '.join(ranked.words))}"
+        yield f"{_INDENT}has: {one_line(', '.join(ranked.words))}"
 
 
-def _figure(number: float | None) -> str:
+def _number(number: float | None) -> str:
     return "" if number is None else f"{number:.3f}"
 
 
-def _above_noise(hit: Hit, explanation: Explanation) -> bool | None:
+def _margin(hit: Hit, explanation: Explanation) -> float | None:
+    """Return how far the cosine of a hit is above the noise floor, if both are known."""
     cosine = hit.score if explanation.mode == "dense" else hit.dense
-    return None if explanation.noise_floor is None or cosine is None else cosine >= explanation.noise_floor
+    floor = explanation.noise_floor
+    return None if floor is None or cosine is None else cosine - floor
 
 
 def _named(hit: Hit) -> str:
-    from recto.cli.output import in_line
-
-    return in_line(f"{hit.chunk.link}  {hit.chunk.heading_path or hit.chunk.page_title}")
+    return f"{hit.chunk.link}  {hit.chunk.heading_path or hit.chunk.page_title}"
 
 
 def _expected_lines(expected: Expected, explanation: Explanation) -> Iterator[str]:
-    from recto.cli.output import in_line
-
-    yield f"Expected: {expected.wanted}: {expected.verdict.replace('_', ' ')}"
-    yield f"  {expected.message}"
+    lines = [expected.message]
     if expected.near:
-        yield f"  Nearest: {expected.near}"
+        lines.append(f"Nearest: {expected.near}")
     if expected.hit and expected.rank:
-        yield f"  Its best chunk: rank {expected.rank}, score {expected.hit.score:.3f}, {_named(expected.hit)}"
+        best = f"rank {expected.rank}, score {expected.hit.score:.3f}, {_named(expected.hit)}"
+        lines.append(f"Its best chunk: {best}")
     if expected.dense:
-        yield f"  Dense: {_leg(expected.dense, 'cosine')}"
+        lines.append(f"Dense: {_leg(expected.dense, 'cosine')}")
     if expected.lexical:
-        yield f"  Lexical: {_leg(expected.lexical, 'BM25')}"
+        lines.append(f"Lexical: {_leg(expected.lexical, 'BM25')}")
     if expected.hit and explanation.words:
         lacking = [word for word in explanation.words if word not in expected.words]
-        has, lacks = (in_line(", ".join(words)) or "none" for words in (expected.words, lacking))
-        yield f"  Words of the query: has {has}; lacks {lacks}"
+        has, lacks = (", ".join(words) or "none" for words in (expected.words, lacking))
+        lines.append(f"Words of the query: has {has}; lacks {lacks}")
     if expected.lost_to and expected.rank != 1:
         first = expected.lost_to[0]
-        lost = first.score - (expected.hit.score if expected.hit else 0)
-        yield f"  The first hit is {lost:.3f} above it: {_named(first)}"
+        lead = first.score - (expected.hit.score if expected.hit else 0)
+        lines.append(f"The first result is {lead:.3f} above it: {_named(first)}")
+    yield one_line(f"Expected: {expected.wanted}: {expected.verdict.replace('_', ' ')}")
+    yield from (f"  {one_line(line)}" for line in lines)
 
 
 def _leg(leg: Leg, unit: str) -> str:
-    place = f"rank {leg.rank}" if leg.rank else "not ranked"
-    return place if leg.score is None else f"{place}, {unit} {leg.score:.3f}"
+    rank = f"rank {leg.rank}" if leg.rank else "not ranked"
+    return rank if leg.score is None else f"{rank}, {unit} {leg.score:.3f}"
 
 
 def _data(explanation: Explanation) -> dict[str, Any]:
-    from recto.cli.output import filters_dict
-
     expected = explanation.expected
     return {
         "query": explanation.query,
@@ -182,12 +188,15 @@ def _data(explanation: Explanation) -> dict[str, Any]:
 
 
 def _ranked_data(ranked: Ranked, explanation: Explanation) -> dict[str, Any]:
-    hit, noise = ranked.hit, explanation.noise_floor
-    cosine = hit.score if explanation.mode == "dense" else hit.dense
-    margin = None if noise is None or cosine is None else round(cosine - noise, 6)
-    above = _above_noise(hit, explanation)
-    data = {"rank": ranked.rank, **_hit_data(hit), "lead": ranked.lead, "words": list(ranked.words)}
-    return data | {"margin": margin, "above_noise": above}
+    margin = _margin(ranked.hit, explanation)
+    return {
+        "rank": ranked.rank,
+        **_hit_data(ranked.hit),
+        "lead": ranked.lead,
+        "words": list(ranked.words),
+        "margin": margin and round(margin, 6),
+        "above_noise": None if margin is None else margin >= 0,
+    }
 
 
 def _hit_data(hit: Hit) -> dict[str, Any]:

@@ -1,15 +1,17 @@
-"""`recto mcp`: the book for agents."""
+"""`recto serve` and `recto mcp`."""
 
 from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 from typing import Any
 
+import click
+
+from recto.cli import options
 from recto.cli.runner import Exit, notify, warn
-from recto.errors import missing_extra
-from recto.server.auth import api_keys
-from recto.server.http.options import serve_options
+from recto.errors import InvalidArgument, missing_extra
 from recto.settings import (
     QUERY_COLLECTION,
     check_collection_name,
@@ -18,49 +20,94 @@ from recto.settings import (
     working_directory,
 )
 
+_NEEDS_KEY = "Addresses other than loopback need RECTO_API_KEY."
 
+
+def _number(
+    flag: str, kind: click.ParamType[Any], default: float, metavar: str, help: str
+) -> Callable[[options.Command], options.Command]:
+    return click.option(flag, type=kind, default=default, show_default=True, metavar=metavar, help=help)
+
+
+@click.command()
+@click.option(
+    "--host",
+    default="127.0.0.1",
+    show_default=True,
+    metavar="ADDRESS",
+    help=f"Address to listen on. {_NEEDS_KEY}",
+)
+@_number("--port", click.IntRange(0, 65535), 8000, "INT", "Port to listen on; 0 chooses a free one.")
+@_number("--workers", click.IntRange(1, 64), 1, "INT", "Number of processes.")
+@options.repeated(
+    "--collection", "collections", "NAME", "Serve this collection; the first is the default one."
+)
+@click.option("--allow-public", is_flag=True, help="Listen on a public address without a key.")
+@options.repeated("--allowed-host", "hosts", "NAME", "Also accept requests for this host name.")
+@options.repeated("--cors-origin", "origins", "ORIGIN", "Accept requests from web pages of this origin.")
+@options.value_option(
+    "--rate",
+    "INT",
+    "Requests per minute for each key, or for each address without keys.",
+    "no limit",
+    type=click.IntRange(0),
+)
+@_number("--concurrency", click.IntRange(1), 100, "INT", "Requests at the same time, per worker.")
+@_number("--timeout", click.FloatRange(0.1), 15, "SECONDS", "Time limit of a request.")
+@_number("--drain", click.FloatRange(1), 20, "SECONDS", "Time for running requests after SIGTERM.")
 def serve(**flags: Any) -> Exit:
-    """Answer requests until a signal ends it."""
+    """Serve the HTTP API and the web UI.
+
+    API keys are read from RECTO_API_KEY, separated by commas.
+    """
+    from recto.server.http.options import serve_options
+
     settings = load_settings()
-    options = serve_options(**flags)
-    for warning in options.warnings():
+    serving = serve_options(**flags)
+    for warning in serving.warnings():
         warn(warning)
     from recto.server.http.serve import serve as run
 
-    run(settings, options, notify)
+    run(settings, serving, notify)
     return Exit.OK
 
 
-def mcp(collection: str | None, host: str, port: int, *, http: bool) -> Exit:
-    """Serve until the client goes or Ctrl-C; only the protocol goes to standard output."""
+@click.command()
+@click.option("--http", is_flag=True, help="Serve over HTTP at /mcp, not over standard input and output.")
+@options.value_option("--host", "ADDRESS", f"With --http: address to listen on. {_NEEDS_KEY}", "127.0.0.1")
+@options.value_option(
+    "--port", "INT", "With --http: port to listen on.", "8001", type=click.IntRange(0, 65535)
+)
+@options.collection
+def mcp(http: bool, host: str | None, port: int | None, collection: str | None) -> Exit:
+    """Serve a book to agents over the Model Context Protocol."""
+    if not http and (host is not None or port is not None):
+        raise InvalidArgument("--host and --port need --http", hint="Add --http, or leave them out.")
     if collection is not None:
         check_collection_name(collection, "--collection")
     settings = load_settings()
     try:
-        from recto.server.mcp.serve import run_http, run_stdio
-        from recto.server.mcp.server import build_server
+        from recto.server.mcp.server import LazyRetriever, build_server, run_http, run_stdio
     except ModuleNotFoundError as error:
         raise missing_extra("`recto mcp`", "mcp") from error
     from recto.api import open_collection, open_embedder, open_store
     from recto.search.retriever import Retriever
-    from recto.server.mcp.server import LazyRetriever
+    from recto.server.auth import api_keys
 
     name = collection or settings.collection_or(QUERY_COLLECTION)
-    with Retriever(
-        open_embedder(settings, notify), open_store(settings, notify, close_at_exit=True), name
-    ) as retriever:
-        desk = LazyRetriever(
+    embedder = open_embedder(settings, notify)
+    with Retriever(embedder, open_store(settings, notify, close_at_exit=True), name) as retriever:
+        lazy = LazyRetriever(
             retriever,
             lambda: open_collection(settings, retriever.embedder, retriever.store, name, notify),
             notify,
         )
-        server = build_server(desk)
+        server = build_server(lazy)
         if http:
-            run_http(server, host, port, api_keys({**read_dotenv(working_directory()), **os.environ}), notify)
-        else:
-            if sys.stdin is not None and sys.stdin.isatty():
-                notify(
-                    "Waiting for an agent's program on standard input, until Ctrl-C. To serve many: recto mcp --http"
-                )
-            run_stdio(server)
+            keys = api_keys({**read_dotenv(working_directory()), **os.environ})
+            run_http(server, host or "127.0.0.1", 8001 if port is None else port, keys, notify)
+            return Exit.OK
+        if sys.stdin is not None and sys.stdin.isatty():
+            notify("Waiting for an MCP client on standard input. Press Ctrl-C to stop, or use --http.")
+        run_stdio(server)
     return Exit.OK

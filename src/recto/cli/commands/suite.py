@@ -1,52 +1,77 @@
-"""`recto suite`: look a suite over, draft one."""
+"""`recto suite lint` and `recto suite new`."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import click
 
-from recto.cli.commands.index import counted
-from recto.cli.commands.search import connect
-from recto.cli.output import in_line
-from recto.cli.runner import Exit, notify, warn
+from recto.cli import options
+from recto.cli.output import one_line, plural, to_json
+from recto.cli.runner import Exit, connect, notify, warn
 from recto.errors import InvalidArgument, StorageError
 
 
-def lint(file: Path, collection: str | None, *, as_json: bool) -> Exit:
-    """List what is wrong with a suite."""
-    from recto.evaluation.suite_tools import lint as look
+@click.group()
+def suite() -> None:
+    """Check a suite of questions, or draft one from an index."""
+
+
+@suite.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--collection", metavar="NAME", help="Also check that this collection has every expected page.")
+@options.as_json
+def lint(file: Path, collection: str | None, as_json: bool) -> Exit:
+    """List the problems of the suite in FILE, with their positions.
+
+    Exits with 5 if there are problems; warnings do not count.
+    """
+    from recto.evaluation.suite_tools import lint as check
 
     if collection is None:
-        found = look(file)
+        found = check(file)
     else:
         with connect(collection) as retriever:
-            found = look(file, retriever.open())
+            found = check(file, retriever.open())
     if as_json:
-        click.echo(json.dumps(found.to_dict(), indent=2, ensure_ascii=False))
+        click.echo(to_json(found.to_dict()))
     else:
         for problem in found.problems:
-            click.echo(f"[PROBLEM] {in_line(problem)}")
+            click.echo(f"[PROBLEM] {one_line(problem)}")
         for warning in found.warnings:
-            click.echo(f"[WARNING] {in_line(warning)}")
-        summary = f"{counted(len(found.problems), 'problem')}, {counted(len(found.warnings), 'warning')}"
-        click.echo(f"{counted(found.questions, 'question')}: {summary}.")
+            click.echo(f"[WARNING] {one_line(warning)}")
+        summary = f"{plural(len(found.problems), 'problem')}, {plural(len(found.warnings), 'warning')}"
+        click.echo(f"{plural(found.questions, 'question')}: {summary}.")
     return Exit.VALIDATION_FAILED if found.problems else Exit.OK
 
 
-def new(collection: str | None, out: Path | None, count: int, *, force: bool) -> Exit:
-    """Draft a suite."""
+@suite.command()
+@options.collection
+@options.file_option("--out", "Write the suite to this file, not to standard output.")
+@click.option(
+    "--count",
+    type=click.IntRange(1, 10_000),
+    default=50,
+    show_default=True,
+    metavar="INT",
+    help="Maximum number of questions.",
+)
+@click.option("--force", is_flag=True, help="Overwrite the file.")
+def new(collection: str | None, out: Path | None, count: int, force: bool) -> Exit:
+    """Draft a suite from an index, for a person to review.
+
+    The questions are made from definitions, headings and identifiers of the book.
+    """
     from recto.evaluation.suite_tools import draft
 
     if out is not None and out.exists() and not force:
         raise InvalidArgument(f"{out} exists", hint="Choose another name, or overwrite it with --force.")
     with connect(collection) as retriever:
-        suite = draft(retriever.open(), count, retriever.collection)
-    if not suite.expectations:
-        warn("Nothing in this index lends itself to a question.")
+        drafted = draft(retriever.open(), count, retriever.collection)
+    if not drafted.expectations:
+        warn("No questions could be drafted from this index.")
         return Exit.NO_RESULTS
-    text = json.dumps(suite.to_dict(), indent=2, ensure_ascii=False) + "\n"
+    text = to_json(drafted.to_dict()) + "\n"
     if out is None:
         click.echo(text, nl=False)
         return Exit.OK
@@ -58,7 +83,6 @@ def new(collection: str | None, out: Path | None, count: int, *, force: bool) ->
         raise StorageError(
             f"{out} cannot be written: {error.strerror or error}", hint="Check the directory."
         ) from error
-    notify(
-        f"Drafted {counted(len(suite.expectations), 'question')}. Go through them: they ask in the book's words, your readers will not."
-    )
+    questions = plural(len(drafted.expectations), "question")
+    notify(f"Drafted {questions}. Review them: they use the words of the book, not those of your readers.")
     return Exit.OK

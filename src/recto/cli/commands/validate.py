@@ -1,190 +1,111 @@
-"""`recto validate` with a suite: run it, compare it, gate it, report it."""
+"""`recto validate`: run a suite, compare it with a baseline or another index, and check the gates."""
 
 from __future__ import annotations
 
-import json
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
-from recto.cli.commands.search import connect
-from recto.cli.output import in_line
-from recto.cli.runner import Exit, keep, warn
+from recto.cli import options
+from recto.cli.output import one_line, plural, to_json
+from recto.cli.runner import Exit, connect, save_report, warn
 from recto.errors import InvalidArgument, StorageError
-from recto.evaluation import records
-from recto.evaluation.baseline import Comparison
-from recto.evaluation.gate import Check
-from recto.evaluation.measures import DEFAULT_MEASURES, GATED_MEASURES, Measure, ScoreEstimate, parse_measure
-from recto.evaluation.runs import QueryResult, Run
 from recto.settings import check_collection_name
 
-_WIDTH = 80
-_MOST = 10
-
-
-def text(run: Run, gate: Sequence[Check], comparison: Comparison | None, *, verbose: bool) -> str:
-    """Return the report; `verbose` adds every question and every group."""
-    parts = [_head(run), _scores(run)]
-    if comparison:
-        parts += [_deltas(comparison), _changes(comparison, verbose=verbose)]
-    if verbose or len(run.by_module()) > 1:
-        parts.append(_groups("Module", run.by_module()))
-    parts += [_groups("Tag", run.by_tag()), _ranks(run)]
-    parts += [
-        _answers("Every question:", run.answers)
-        if verbose
-        else _answers("Furthest from what is expected:", run.worst(_MOST))
-    ]
-    parts += [_missing(run), _gate(gate)]
-    return "\n\n".join("\n".join(part) for part in map(list, parts) if part)
-
-
-def _head(run: Run) -> Iterator[str]:
-    yield from textwrap.wrap(f"Suite '{in_line(run.suite)}' on collection '{run.collection}'", _WIDTH)
-    share = (
-        "none judged" if run.share is None else f"{run.passed} of {len(run.judged)} passed ({run.share:.1%})"
-    )
-    unjudged = len(run.answers) - len(run.judged)
-    asked = len(run.answers)
-    yield (
-        f"{asked} question{'' if asked == 1 else 's'} asked, {share}"
-        + (f", {unjudged} not judged" if unjudged else "")
-        + f", {run.seconds:.2f}s"
-    )
-
-
-def _scores(run: Run) -> list[str]:
-    rows = [
-        f"{name:<18}{score.mean:>7.3f}   [{score.low:.3f}, {score.high:.3f}]{score.count:>12}"
-        for name, score in run.scores().items()
-    ]
-    return [f"{'Measure':<18}{'Mean':>7}   {'95 % interval':<14}{'Questions':>12}", *rows] if rows else []
-
-
-def _deltas(comparison: Comparison) -> Iterator[str]:
-    yield f"Compared with '{in_line(comparison.against)}' on {comparison.compared} questions:"
-    yield f"{'Measure':<18}{'Before':>7}{'Now':>8}{'Change':>9}   {'95 % interval':<18}{'p':>6}"
-    for delta in comparison.deltas:
-        change = delta.delta
-        mark = "  LOST" if delta.significant_drop else ""
-        interval = f"[{change.low:+.3f}, {change.high:+.3f}]"
-        yield f"{delta.measure:<18}{delta.before:>7.3f}{delta.now:>8.3f}{change.mean:>+9.3f}   {interval:<18}{delta.p_value:>6.3f}{mark}"
-    if not comparison.same_suite:
-        yield "The suite is not the one of the baseline."
-    for keys, words in (
-        (comparison.only_before, "only before"),
-        (comparison.only_now, "only now"),
-        (comparison.expected_otherwise, "with another expectation than before"),
-    ):
-        if keys:
-            yield from _wrapped(
-                f"{len(keys)} {words}, not compared: {'; '.join(keys[:3])}{' ...' if len(keys) > 3 else ''}",
-                "",
-            )
-
-
-def _changes(comparison: Comparison, *, verbose: bool) -> Iterator[str]:
-    shown = comparison.changes if verbose else comparison.changes[:_MOST]
-    if shown:
-        yield f"Results that changed ({len(comparison.changes)} questions):"
-    for change in shown:
-        moved = (
-            ""
-            if change.rank_before == change.rank_now
-            else f" (rank {change.rank_before or 'none'} -> {change.rank_now or 'none'})"
-        )
-        yield from _wrapped(f'"{change.query}"{moved}', "  ")
-        for sign, places in (("+", change.entered), ("-", change.left)):
-            yield from (f"    {sign} {_cut(place, _WIDTH - 6)}" for place in places)
-
-
-def _groups(title: str, groups: dict[str, dict[str, ScoreEstimate]]) -> list[str]:
-    names = [name for scores in groups.values() for name in scores]
-    columns = [name for name in dict.fromkeys(names) if name != "ModuleAccuracy" or title == "Module"][:6]
-    if not columns:
-        return []
-    rows = [
-        f"{_cut(name, 17):<18}" + "".join(_cell(scores.get(column)) for column in columns)
-        for name, scores in groups.items()
-    ]
-    return [
-        f"{title:<18}" + "".join(f"{_cut(column.removeprefix(title), 9):>10}" for column in columns),
-        *rows,
-    ]
-
-
-def _cell(score: ScoreEstimate | None) -> str:
-    return f"{'-':>10}" if score is None else f"{score.mean:>10.3f}"
-
-
-def _ranks(run: Run) -> list[str]:
-    counts = {rank: count for rank, count in run.ranks().items() if count}
-    line = ", ".join(
-        f"{count} {'not in ' + str(run.depth) if rank == 'none' else 'at rank ' + str(rank)}"
-        for rank, count in counts.items()
-    )
-    return _wrapped(f"Questions by the rank of their first expected place: {line}", "") if counts else []
-
-
-def _answers(title: str, answers: Iterable[QueryResult]) -> Iterator[str]:
-    for number, answer in enumerate(answers):
-        if number == 0:
-            yield title
-        mark = {"passed": "PASS", "failed": "FAIL", "not judged": "????"}[answer.outcome]
-        yield from _wrapped(f'[{mark}] "{answer.query}"', "")
-        wanted = " or ".join(answer.targets) or answer.expected
-        yield from _wrapped(
-            f"expected: {wanted}" + ("" if answer.nothing else f" | rank: {answer.rank or 'none'}"), "       "
-        )
-        if answer.found and answer.rank != 1:
-            yield f"       found: {answer.found[0].score:.3f} {_cut(answer.found[0].link, _WIDTH - 20)}"
-
-
-def _missing(run: Run) -> Iterator[str]:
-    for missing in run.unmeasured:
-        yield from _wrapped(f'UNMEASURED "{missing.query}": {missing}', "")
-    for missing in run.partial:
-        yield from _wrapped(f'[WARNING] "{missing.query}": {missing}', "")
-
-
-def _gate(gate: Sequence[Check]) -> Iterator[str]:
-    for check in gate:
-        yield from _wrapped(f"[{'PASS' if check.holds else 'FAIL'}] {check.name}: {check.reason}", "")
-
-
-def _wrapped(line: str, indent: str) -> list[str]:
-    return textwrap.wrap(
-        in_line(line),
-        _WIDTH,
-        initial_indent=indent,
-        subsequent_indent=f"{indent}    ",
-        break_on_hyphens=False,
-    )
-
-
-def _cut(line: str, width: int) -> str:
-    """Shorten a line, keeping its end: addresses differ there."""
-    flat = in_line(line)
-    return flat if len(flat) <= width else f"...{flat[3 - width :]}"
-
-
 if TYPE_CHECKING:
-    from recto.evaluation.baseline import Baseline
-    from recto.evaluation.gate import Threshold
+    from recto.evaluation.baseline import Baseline, Comparison
+    from recto.evaluation.gate import Check, Threshold
+    from recto.evaluation.measures import Measure, ScoreEstimate
+    from recto.evaluation.runs import QueryResult, Run
     from recto.evaluation.suites import Suite
     from recto.search.retriever import Retriever
     from recto.types import Mode
 
+_EPILOG = """\b
+Examples:
+  recto validate --suite questions.json --gate "Hit@5>=0.9"
+  recto validate --suite questions.json --baseline results.json --update-baseline
+  recto validate --suite questions.json --baseline results.json
+"""
+_WIDTH = 80
+_MAX_LISTED = 10
+
+
+@click.command(epilog=_EPILOG)
+@options.suite
+@options.collection
+@options.top_k
+@options.mode
+@options.file_option("--baseline", "Compare with the results in this file.")
+@click.option("--update-baseline", is_flag=True, help="Write the results of this run to the baseline file.")
+@options.repeated("--gate", "gates", "EXPR", 'Fail if a measure is too low: "Hit@5>=0.9".')
+@click.option("--compare", metavar="COLLECTION", help="Compare with the results of this collection.")
+@options.repeated(
+    "--compare-setting",
+    "compare_settings",
+    "NAME=VALUE",
+    "Use this setting for the compared collection only, such as RECTO_PROFILE=embedded.",
+)
+@options.repeated("--measure", "measures", "NAME", "Compute this measure, such as nDCG@10.")
+@options.repeated("--tag", "tags", "TAG", "Run only the questions with this tag.")
+@click.option(
+    "--noise-floor",
+    type=click.FloatRange(-1, 1),
+    metavar="SCORE",
+    show_default="that of the index",
+    help="Pass `nothing` questions if the best score is below this.",
+)
+@options.file_option("--junit", "Also write the outcome of every question as JUnit XML.")
+@options.html
+@click.option("--verbose", is_flag=True, help="Show every question with its results.")
+@options.as_json
+def validate(
+    suite: Path | None, collection: str | None, top_k: int, verbose: bool, as_json: bool, **flags: Any
+) -> Exit:
+    """Run a suite of questions with known answers, and measure the results.
+
+    Without options, it runs the five questions of the query contract.
+
+    Exits with 5 if fewer than 80 % of the questions pass or a --gate is not met, if a measure is
+    significantly worse than in the comparison, or if an expected page is not in the index.
+    """
+    default_mode = click.get_current_context().get_parameter_source("mode") is ParameterSource.DEFAULT
+    if suite is None and default_mode and not any(value for name, value in flags.items() if name != "mode"):
+        return validate_contract(None, collection, verbose=verbose, as_json=as_json)
+    return _validate(ValidateRequest(suite, collection, top_k, **flags), verbose=verbose, as_json=as_json)
+
+
+def validate_contract(
+    suite_file: Path | None, collection: str | None, *, verbose: bool, as_json: bool
+) -> Exit:
+    """Run a suite and print the report of the query contract."""
+    from recto.evaluation.suites import documented_suite, load_suite
+
+    suite = load_suite(suite_file) if suite_file else documented_suite()
+    with connect(collection) as retriever:
+        _warm_up(retriever)
+        from recto.evaluation.runs import validate as run_validation
+
+        run = run_validation(retriever, suite)
+        info = retriever.open().info
+    from recto.cli import output
+    from recto.evaluation import records
+
+    save_report(lambda home: records.keep_run(home, info, run))
+    click.echo(output.validation_json(run) if as_json else output.validation_text(run, verbose=verbose))
+    return Exit.OK if run.sufficient else Exit.VALIDATION_FAILED
+
 
 @dataclass(frozen=True, slots=True)
-class Request:
-    """What the flags ask for."""
+class ValidateRequest:
+    """The options of `recto validate`."""
 
     suite: Path | None
     collection: str | None
@@ -202,8 +123,8 @@ class Request:
     mode: Mode = "hybrid"
 
 
-def validate(request: Request, *, verbose: bool, as_json: bool) -> Exit:
-    """Run a suite and report on standard output."""
+def _validate(request: ValidateRequest, *, verbose: bool, as_json: bool) -> Exit:
+    from recto.evaluation import records
     from recto.evaluation.baseline import Baseline, compare, load_baseline, save_baseline
     from recto.evaluation.gate import checks, parse_threshold
 
@@ -212,54 +133,54 @@ def validate(request: Request, *, verbose: bool, as_json: bool) -> Exit:
     measures = _measures(request, thresholds)
     whole, suite = _suites(request)
     before = load_baseline(request.baseline) if request.baseline and not request.update_baseline else None
-    with ExitStack() as opened:
-        retriever = opened.enter_context(connect(request.collection))
-        other = _other(request, retriever, opened)
-        for one in (retriever, other):
-            for warning in one.open().info.warnings if one else ():
-                warn(warning)
-        retriever.warm_up()  # so that the first question's time is a question's time
+    with ExitStack() as stack:
+        retriever = stack.enter_context(connect(request.collection))
+        other = _compared_retriever(request, retriever, stack)
+        _warm_up(retriever)
+        for warning in other.open().info.warnings if other else ():
+            warn(warning)
         from recto.evaluation.runs import Options, run_suite
 
-        noise = request.noise_floor if request.noise_floor is not None else retriever.open().info.noise_floor
-        asked = Options(request.top_k, measures, request.noise_floor, request.mode)
-        run = run_suite(retriever, suite, asked)
+        run_options = Options(request.top_k, measures, request.noise_floor, request.mode)
+        run = run_suite(retriever, suite, run_options)
         info = retriever.open().info
         if other:
-            before = Baseline.of(run_suite(other, suite, asked))
-    if not request.tags:  # a part of a suite says little of the index
-        keep(lambda home: records.keep_run(home, info, run))
-    comparison = compare(run, _narrowed(before, whole, suite)) if before else None
+            before = Baseline.of(run_suite(other, suite, run_options))
+    if not request.tags:  # a part of a suite says little about the index
+        save_report(lambda home: records.keep_run(home, info, run))
+    comparison = compare(run, _without(before, whole, suite)) if before else None
     gate = checks(run, thresholds, comparison)
     failed = any(not check.holds for check in gate)
     if request.update_baseline and request.baseline and run.answers:
         save_baseline(request.baseline, Baseline.of(run))
-
     if request.junit:
         from recto.evaluation.report import junit_xml
 
-        write(request.junit, junit_xml(run, gate))
+        _write(request.junit, junit_xml(run, gate))
     if request.html:
         from recto.evaluation.report import validation_page
 
+        noise = info.noise_floor if request.noise_floor is None else request.noise_floor
         page = validation_page(run, gate, comparison, noise_floor=noise, when=datetime.now(UTC))
         records.write_file(request.html, page)
     if as_json:
         gated = {"passed": not failed, "checks": [check.to_dict() for check in gate]}
         click.echo(
-            json.dumps(
-                run.to_dict() | {"comparison": comparison and comparison.to_dict(), "gate": gated},
-                indent=2,
-                ensure_ascii=False,
-            )
+            to_json(run.to_dict() | {"comparison": comparison and comparison.to_dict(), "gate": gated})
         )
     else:
-        click.echo(text(run, gate, comparison, verbose=verbose))
+        click.echo(_report(run, gate, comparison, verbose=verbose))
     return Exit.VALIDATION_FAILED if failed else Exit.OK
 
 
-def write(path: Path, text: str) -> None:
-    """Write a report's file."""
+def _warm_up(retriever: Retriever) -> None:
+    """Print the warnings of the index, and load the model before the first question is timed."""
+    for warning in retriever.open().info.warnings:
+        warn(warning)
+    retriever.warm_up()
+
+
+def _write(path: Path, text: str) -> None:
     try:
         path.write_text(text, "utf-8")
     except OSError as error:
@@ -268,25 +189,19 @@ def write(path: Path, text: str) -> None:
         ) from error
 
 
-def _check(request: Request) -> None:
+def _check(request: ValidateRequest) -> None:
     if request.update_baseline and request.baseline is None:
-        raise InvalidArgument(
-            "--update-baseline goes with --baseline",
-            hint="Add --baseline FILE: where the answers are written.",
-        )
+        raise InvalidArgument("--update-baseline needs --baseline", hint="Add --baseline FILE.")
     if request.baseline and request.compare is not None:
         raise InvalidArgument(
-            "--baseline and --compare exclude each other", hint="A run is compared with one thing at a time."
+            "--baseline and --compare exclude each other", hint="Compare with one of them at a time."
         )
     if request.update_baseline and request.tags:
-        raise InvalidArgument("--update-baseline writes all questions", hint="Leave --tag out.")
+        raise InvalidArgument("--update-baseline writes all questions", hint="Leave out --tag.")
     if request.compare is not None:
         check_collection_name(request.compare, "--compare")
     elif request.compare_settings:
-        raise InvalidArgument(
-            "--compare-setting goes with --compare",
-            hint="Add --compare COLLECTION: what the other side is called.",
-        )
+        raise InvalidArgument("--compare-setting needs --compare", hint="Add --compare COLLECTION.")
     for setting in request.compare_settings:
         if not setting.partition("=")[0].strip().isidentifier() or "=" not in setting:
             raise InvalidArgument(
@@ -295,46 +210,41 @@ def _check(request: Request) -> None:
             )
 
 
-def _other(request: Request, retriever: Retriever, opened: ExitStack) -> Retriever | None:
-    """Open what a run is compared with: beside it, or with settings of its own, such as another model or the other set-up."""
+def _compared_retriever(request: ValidateRequest, retriever: Retriever, stack: ExitStack) -> Retriever | None:
+    """Return the retriever of --compare: of the same store, or with its own settings."""
     if request.compare is None:
         return None
     if not request.compare_settings:
         return retriever.with_collection(request.compare)
-    changed = dict(setting.partition("=")[::2] for setting in request.compare_settings)
-    return opened.enter_context(
-        connect(request.compare, {name.strip(): value for name, value in changed.items()})
-    )
+    pairs = (setting.partition("=") for setting in request.compare_settings)
+    return stack.enter_context(connect(request.compare, {name.strip(): value for name, _, value in pairs}))
 
 
-def _measures(request: Request, thresholds: Iterable[Threshold]) -> tuple[Measure, ...]:
-    """What was asked for, what the gate looks at, and what is watched in a comparison."""
-    asked = [parse_measure(name) for group in request.measures for name in group.split(",")] or list(
-        DEFAULT_MEASURES
-    )
-    watched = GATED_MEASURES if request.baseline or request.compare else ()
-    found = tuple(dict.fromkeys([*asked, *(threshold.measure for threshold in thresholds), *watched]))
+def _measures(request: ValidateRequest, thresholds: Iterable[Threshold]) -> tuple[Measure, ...]:
+    """Return the measures of --measure and of --gate, and those that a comparison needs."""
+    from recto.evaluation.measures import DEFAULT_MEASURES, GATED_MEASURES, parse_measure
+
+    named = [parse_measure(name) for group in request.measures for name in group.split(",")]
+    compared = GATED_MEASURES if request.baseline or request.compare else ()
+    gated = (threshold.measure for threshold in thresholds)
+    found = tuple(dict.fromkeys([*(named or DEFAULT_MEASURES), *gated, *compared]))
     for measure in found:
         if (measure.cutoff or 1) > 100:
             raise InvalidArgument(
-                f"{measure} looks at more than the 100 results that a search returns",
-                hint="Choose a smaller number.",
+                f"{measure} needs more than the 100 results of a search", hint="Choose a smaller number."
             )
     return found
 
 
-def _suites(request: Request) -> tuple[Suite, Suite]:
-    """The whole suite, and what of it has the asked tags."""
+def _suites(request: ValidateRequest) -> tuple[Suite, Suite]:
+    """Return the whole suite, and its questions with the tags of --tag."""
     from recto.evaluation.suites import documented_suite, load_strict_suite
 
     suite = load_strict_suite(request.suite) if request.suite else documented_suite()
     if not request.tags:
         return suite, suite
-    chosen = tuple(
-        expectation
-        for expectation in suite.expectations
-        if not set(request.tags).isdisjoint(expectation.tags)
-    )
+    tags = set(request.tags)
+    chosen = tuple(one for one in suite.expectations if not tags.isdisjoint(one.tags))
     if not chosen:
         known = sorted({tag for expectation in suite.expectations for tag in expectation.tags})
         raise InvalidArgument(
@@ -344,11 +254,144 @@ def _suites(request: Request) -> tuple[Suite, Suite]:
     return suite, replace(suite, expectations=chosen)
 
 
-def _narrowed(baseline: Baseline, whole: Suite, suite: Suite) -> Baseline:
-    """Leave out the questions that this run was told to leave out."""
-    left_out = {expectation.key for expectation in whole.expectations} - {
-        expectation.key for expectation in suite.expectations
-    }
-    return replace(
-        baseline, answers={key: answer for key, answer in baseline.answers.items() if key not in left_out}
+def _without(baseline: Baseline, whole: Suite, suite: Suite) -> Baseline:
+    """Return the baseline without the questions that --tag left out."""
+    run = {expectation.key for expectation in suite.expectations}
+    left_out = {expectation.key for expectation in whole.expectations} - run
+    answers = {key: answer for key, answer in baseline.answers.items() if key not in left_out}
+    return replace(baseline, answers=answers)
+
+
+def _report(run: Run, gate: Sequence[Check], comparison: Comparison | None, *, verbose: bool) -> str:
+    parts: list[Iterable[str]] = [_head(run), _scores(run)]
+    if comparison:
+        parts += [_deltas(comparison), _changes(comparison, verbose=verbose)]
+    if verbose or len(run.by_module()) > 1:
+        parts.append(_groups("Module", run.by_module()))
+    parts += [_groups("Tag", run.by_tag()), _ranks(run)]
+    if verbose:
+        parts.append(_answers("All questions:", run.answers))
+    else:
+        parts.append(_answers("Worst questions:", run.worst(_MAX_LISTED)))
+    parts += [_missing(run), _gate(gate)]
+    return "\n\n".join("\n".join(part) for part in map(list, parts) if part)
+
+
+def _head(run: Run) -> Iterator[str]:
+    yield from textwrap.wrap(f"Suite '{one_line(run.suite)}' on collection '{run.collection}'", _WIDTH)
+    passed = f"{run.passed} of {len(run.judged)} passed ({run.share:.1%})" if run.share is not None else ""
+    unjudged = len(run.answers) - len(run.judged)
+    yield (
+        f"{plural(len(run.answers), 'question')} asked, {passed or 'none judged'}"
+        + (f", {unjudged} not judged" if unjudged else "")
+        + f", {run.seconds:.2f}s"
     )
+
+
+def _scores(run: Run) -> list[str]:
+    rows = [
+        f"{name:<18}{score.mean:>7.3f}   [{score.low:.3f}, {score.high:.3f}]{score.count:>12}"
+        for name, score in run.scores().items()
+    ]
+    return [f"{'Measure':<18}{'Mean':>7}   {'95 % interval':<14}{'Questions':>12}", *rows] if rows else []
+
+
+def _deltas(comparison: Comparison) -> Iterator[str]:
+    yield f"Compared with '{one_line(comparison.against)}' on {comparison.compared} questions:"
+    yield f"{'Measure':<18}{'Before':>7}{'Now':>8}{'Change':>9}   {'95 % interval':<18}{'p':>6}"
+    for delta in comparison.deltas:
+        change = delta.delta
+        interval = f"[{change.low:+.3f}, {change.high:+.3f}]"
+        values = f"{delta.before:>7.3f}{delta.now:>8.3f}{change.mean:>+9.3f}   {interval:<18}"
+        mark = "  WORSE" if delta.significant_drop else ""
+        yield f"{delta.measure:<18}{values}{delta.p_value:>6.3f}{mark}"
+    if not comparison.same_suite:
+        yield "The suite is not the one of the baseline."
+    for keys, words in (
+        (comparison.only_before, "only before"),
+        (comparison.only_now, "only now"),
+        (comparison.expected_otherwise, "with another expectation than before"),
+    ):
+        if keys:
+            examples = "; ".join(keys[:3]) + (" ..." if len(keys) > 3 else "")
+            yield from _wrapped(f"{len(keys)} {words}, not compared: {examples}", "")
+
+
+def _changes(comparison: Comparison, *, verbose: bool) -> Iterator[str]:
+    shown = comparison.changes if verbose else comparison.changes[:_MAX_LISTED]
+    if shown:
+        yield f"Results that changed ({len(comparison.changes)} questions):"
+    for change in shown:
+        before, now = change.rank_before, change.rank_now
+        moved = "" if before == now else f" (rank {before or 'none'} -> {now or 'none'})"
+        yield from _wrapped(f'"{change.query}"{moved}', "  ")
+        for sign, places in (("+", change.entered), ("-", change.left)):
+            yield from (f"    {sign} {_shortened(place, _WIDTH - 6)}" for place in places)
+
+
+def _groups(title: str, groups: dict[str, dict[str, ScoreEstimate]]) -> list[str]:
+    names = [name for scores in groups.values() for name in scores]
+    columns = [name for name in dict.fromkeys(names) if name != "ModuleAccuracy" or title == "Module"][:6]
+    if not columns:
+        return []
+    heads = "".join(f"{_shortened(column.removeprefix(title), 9):>10}" for column in columns)
+    rows = [
+        f"{_shortened(name, 17):<18}" + "".join(_cell(scores.get(column)) for column in columns)
+        for name, scores in groups.items()
+    ]
+    return [f"{title:<18}{heads}", *rows]
+
+
+def _cell(score: ScoreEstimate | None) -> str:
+    return f"{'-':>10}" if score is None else f"{score.mean:>10.3f}"
+
+
+def _ranks(run: Run) -> list[str]:
+    counts = [
+        f"{count} not in the top {run.depth}" if rank == "none" else f"{count} at rank {rank}"
+        for rank, count in run.ranks().items()
+        if count
+    ]
+    line = f"Questions by the rank of their first expected result: {', '.join(counts)}"
+    return _wrapped(line, "") if counts else []
+
+
+def _answers(title: str, answers: Iterable[QueryResult]) -> Iterator[str]:
+    for number, answer in enumerate(answers):
+        if number == 0:
+            yield title
+        mark = {"passed": "PASS", "failed": "FAIL", "not judged": "????"}[answer.outcome]
+        yield from _wrapped(f'[{mark}] "{answer.query}"', "")
+        rank = "" if answer.nothing else f" | rank: {answer.rank or 'none'}"
+        wanted = " or ".join(answer.targets) or answer.expected
+        yield from _wrapped(f"expected: {wanted}{rank}", "       ")
+        if answer.found and answer.rank != 1:
+            yield f"       found: {answer.found[0].score:.3f} {_shortened(answer.found[0].link, _WIDTH - 20)}"
+
+
+def _missing(run: Run) -> Iterator[str]:
+    for missing in run.unmeasured:
+        yield from _wrapped(f'UNMEASURED "{missing.query}": {missing}', "")
+    for missing in run.partial:
+        yield from _wrapped(f'[WARNING] "{missing.query}": {missing}', "")
+
+
+def _gate(gate: Sequence[Check]) -> Iterator[str]:
+    for check in gate:
+        yield from _wrapped(f"[{'PASS' if check.holds else 'FAIL'}] {check.name}: {check.reason}", "")
+
+
+def _wrapped(line: str, indent: str) -> list[str]:
+    return textwrap.wrap(
+        one_line(line),
+        _WIDTH,
+        initial_indent=indent,
+        subsequent_indent=f"{indent}    ",
+        break_on_hyphens=False,
+    )
+
+
+def _shortened(line: str, width: int) -> str:
+    """Cut the beginning of a line: URLs differ at the end."""
+    flat = one_line(line)
+    return flat if len(flat) <= width else f"...{flat[3 - width :]}"

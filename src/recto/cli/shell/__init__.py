@@ -1,1 +1,1 @@
-"""The interactive shell."""
+"""The interactive shell: its commands, its session, and the terminal."""

@@ -1,168 +1,117 @@
-"""What each command does to a session."""
+"""The commands of the shell: what they are called, what they do, and what they print."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
-from recto._util.names import nearest, page_key
-from recto.cli.shell import show as reports
-from recto.cli.shell.show import Look, wrapped
+from recto._util.text import filter_keys, nearest, page_key
+from recto.cli.output import one_line, plural, printable
+from recto.cli.render import INDENT, Style, Words, cut, title_of, wrap, wrap_markdown
 from recto.errors import InvalidArgument, PageMissing
+from recto.search.display import matched_query_words
 from recto.search.query import ARGUMENTS, MAX_TOP_K, check_search
-from recto.types import MODES, NO_FILTERS, Filters
+from recto.types import MODES, NO_FILTERS, Filters, Hit, Mode, SearchResponse
 
+if TYPE_CHECKING:
+    from recto.cli.shell.session import ShellReply, ShellSession
+    from recto.evaluation.explain import Explanation
+    from recto.protocols import Index
+    from recto.search.pages import BookPage
+
+Action = Callable[["ShellSession", str], "ShellReply"]
 Completes = Literal["", "command", "module", "page", "collection", "switch", "mode"]
+
+_OFF = "off"
+_HELP_COLUMN = 28
+_NEIGHBORS = 2  # results that are shown before and after an explained one
 
 
 @dataclass(frozen=True, slots=True)
-class Command:
-    """One command: how it is written, and what kind of names come behind it."""
+class ShellCommand:
+    """A command, its help, and what the Tab key completes after it."""
 
     name: str
     usage: str
     summary: str
-    details: str = ""
-    completes: Completes = ""
+    details: str
+    completes: Completes
+    run: Action
 
 
-COMMANDS = (
-    Command(
-        "module",
-        "[NAMES | off]",
-        "search only these modules; alone: list the modules",
-        "Names are separated by commas or spaces, short (ros2) or as the directory is called (module-1-ros2).",
-        "module",
-    ),
-    Command(
-        "url",
-        "[ADDRESS | N | off]",
-        "search only this page, or that of result N",
-        "A part of an address is enough if no other page has it: `:url dds`.",
-        "page",
-    ),
-    Command("top", "[N]", "how many passages to show, 1 to 100"),
-    Command(
-        "mode",
-        "[hybrid | dense | lexical]",
-        "rank by meaning (dense), by words (lexical), or by both (hybrid)",
-        completes="mode",
-    ),
-    Command("min", "[SCORE | off]", "show only passages with at least this score"),
-    Command(
-        "select",
-        "[N | ADDRESS#ANCHOR] [QUESTION]",
-        "find what goes with a selected text",
-        "Alone, it takes the text from the next lines, up to an empty one or a `.`; what is pasted in one piece may have empty lines. "
-        "With N it is the passage of result N, with an address a page or a section of it. The line after that is a question about the "
-        "text, or empty for none; a question behind N or the address is asked at once. Ctrl-C drops the selection.",
-        "page",
-    ),
-    Command("again", "", "search for the same once more, with what is set now"),
-    Command("verbose", "[on | off]", "show passages whole, not only a few lines", completes="switch"),
-    Command("json", "[on | off]", "answer questions in JSON", completes="switch"),
-    Command(
-        "explain",
-        "N",
-        "say why result N is there",
-        "Its scores, its ranks by meaning and by words, its lead, which words of the query it has, and the results around it.",
-    ),
-    Command("open", "N", "print the address of result N"),
-    Command(
-        "page",
-        "N | ADDRESS#ANCHOR",
-        "read the section of result N, a page, or a section of one",
-        completes="page",
-    ),
-    Command("stats", "", "what the searches of this session took, step by step"),
-    Command(
-        "collection",
-        "[NAME]",
-        "search another collection; alone: tell about this one",
-        "Filters are dropped, as another book has other modules and pages.",
-        "collection",
-    ),
-    Command("help", "[COMMAND]", "list the commands, or tell more about one", completes="command"),
-    Command("quit", "", "leave; Ctrl-D does the same"),
-)
-_BY_NAME = {command.name: command for command in COMMANDS}
+COMMANDS: list[ShellCommand] = []
+"""All commands, in the order of their help."""
 
 
-def find_command(typed: str) -> Command:
-    """Return the command of a name, or of the beginning of one if no other begins so."""
+def _command(
+    name: str, usage: str, summary: str, details: str = "", *, completes: Completes = ""
+) -> Callable[[Action], Action]:
+    """Add a function to the commands."""
+
+    def add(run: Action) -> Action:
+        COMMANDS.append(ShellCommand(name, usage, summary, details, completes, run))
+        return run
+
+    return add
+
+
+def find_command(typed: str) -> ShellCommand:
+    """Return the command with a name, or with a unique beginning of its name."""
     name = typed.lower()
-    begun = [command for command in COMMANDS if name and command.name.startswith(name)]
-    if name in _BY_NAME or len(begun) == 1:
-        return _BY_NAME.get(name) or begun[0]
-    if begun:
-        hint = f"It could be {', '.join(f':{command.name}' for command in begun)}."
+    matching = [command for command in COMMANDS if name and command.name.startswith(name)]
+    exact = [command for command in matching if command.name == name]
+    if exact or len(matching) == 1:
+        return (exact or matching)[0]
+    if matching:
+        hint = f"It could be {', '.join(f':{command.name}' for command in matching)}."
     else:
-        near = nearest(name, _BY_NAME)
+        near = nearest(name, [command.name for command in COMMANDS])
         hint = f"Did you mean :{near}?" if near else ":help lists the commands."
     raise InvalidArgument(
-        f"There is no command ':{typed}'",
-        hint=f"{hint} A question that begins with a colon is written with two.",
+        f"There is no command ':{typed}'", hint=f"{hint} A query that begins with a colon needs two."
     )
 
 
-def overview(look: Look) -> str:
-    """Return the list of all commands."""
-    usages = {command: f":{command.name} {command.usage}".rstrip() for command in COMMANDS}
-    column = 28
-    lines = ["Type a question, or one of these (the first letters do):", ""]
-    for command, usage in usages.items():
-        summary = list(wrapped(command.summary, look.width - column))
-        if len(usage) > column - 4:
-            lines.append(f"  {look.strong(usage)}")
-        else:
-            lines.append(f"  {look.strong(usage)}{' ' * (column - 2 - len(usage))}{summary.pop(0)}")
-        lines += [" " * column + line for line in summary]
-    lines += [
-        "",
-        *wrapped(
-            "Tab completes, the arrow keys bring back earlier lines, Ctrl-C cancels, Ctrl-D leaves.",
-            look.width,
-        ),
-    ]
-    return "\n".join(
-        [*lines, *wrapped("A question that begins with a colon is written with two: ::memory.", look.width)]
-    )
+def _reply(text: str) -> ShellReply:
+    from recto.cli.shell.session import ShellReply
+
+    return ShellReply(text)
 
 
-def about(command: Command, look: Look) -> str:
-    """Return all that is to be said of a command."""
-    return "\n".join(_about(command, look))
+def _change(session: ShellSession, text: str, **settings: object) -> ShellReply:
+    """Change settings, and confirm it to a person."""
+    session.settings = replace(session.settings, **settings)  # type: ignore[arg-type]
+    return session.message(text)
 
 
-def _about(command: Command, look: Look) -> Iterator[str]:
-    yield look.strong(f":{command.name} {command.usage}".rstrip())
-    yield from wrapped(
-        f"{command.summary[0].upper()}{command.summary[1:]}. {command.details}", look.width, "    "
-    )
-
-
-if TYPE_CHECKING:
-    from recto.cli.shell.session import Reply, Session
-    from recto.protocols import Index
-
-_OFF = "off"
-
-
-def _said(text: str) -> Reply:
-    from recto.cli.shell.session import Reply
-
-    return Reply(text)
-
-
-def _module(session: Session, names: str) -> Reply:
-    filters = session.view.filters
+@_command(
+    "module",
+    "[NAMES | off]",
+    "search only these modules; alone: list the modules",
+    "Separate names by commas or spaces. Use short names (ros2) or directory names (module-1-ros2).",
+    completes="module",
+)
+def _module(session: ShellSession, names: str) -> ShellReply:
+    filters = session.settings.filters
     if not names:
-        return _said(reports.modules(session.retriever.modules(), filters.modules, session.look()))
+        return _reply(_list_modules(session))
     modules = () if names == _OFF else _known_modules(session.retriever.open(), names)
-    session.view = replace(session.view, filters=replace(filters, modules=modules))
-    return session.told(f"Searching only {', '.join(modules)}." if modules else "Searching all modules.")
+    text = f"Searching only {', '.join(modules)}." if modules else "Searching all modules."
+    return _change(session, text, filters=replace(filters, modules=modules))
+
+
+def _list_modules(session: ShellSession) -> str:
+    """List the modules, and mark those that are searched."""
+    chosen, style = session.settings.filters.modules, session.style()
+    keys, lines = filter_keys(chosen), []
+    for module in session.retriever.modules():
+        title = "" if module.title == module.name else f", {module.title}"
+        row = one_line(f"{module.name}: {plural(module.chunks, 'chunk')}{title}")
+        lines.append(style.bold(f"* {row}") if module.name in keys else f"  {row}")
+    only = f"only {', '.join(chosen)}" if chosen else "all of them; `:module NAMES` selects some"
+    return "\n".join([*lines, *wrap(one_line(f"Searching {only}."), style.width)])
 
 
 def _known_modules(index: Index, names: str) -> tuple[str, ...]:
@@ -182,17 +131,26 @@ def _known_modules(index: Index, names: str) -> tuple[str, ...]:
     return wanted
 
 
-def _url(session: Session, address: str) -> Reply:
-    filters = session.view.filters
+@_command(
+    "url",
+    "[URL | N | off]",
+    "search only this page, or the page of result N",
+    "A part of a URL is enough if no other page has it: `:url dds`.",
+    completes="page",
+)
+def _url(session: ShellSession, address: str) -> ShellReply:
+    filters = session.settings.filters
+    page = filters.page_url
+    if address:
+        page = None if address == _OFF else _find_url(session, address).partition("#")[0]
+    text = f"Searching only {page}." if page else "Searching all pages."
     if not address:
-        return _said(f"Searching only {filters.page_url}." if filters.page_url else "Searching all pages.")
-    page = None if address == _OFF else _address(session, address).partition("#")[0]
-    session.view = replace(session.view, filters=replace(filters, page_url=page))
-    return session.told(f"Searching only {page}." if page else "Searching all pages.")
+        return _reply(text)
+    return _change(session, text, filters=replace(filters, page_url=page))
 
 
-def _address(session: Session, text: str) -> str:
-    """Return the address, with its anchor, of a result's number, an address, or a part that only one has."""
+def _find_url(session: ShellSession, text: str) -> str:
+    """Return the URL for the number of a result, a URL, or a unique part of one."""
     if text.isdecimal():
         return session.hit(text).chunk.link
     page, mark, anchor = text.partition("#")
@@ -201,52 +159,56 @@ def _address(session: Session, text: str) -> str:
         return text
     known = index.pages()
     part = page_key(page).strip("/")
-    meant = [address for address in known if address.endswith(f"/{part}")] or [
-        address for address in known if part in address
-    ]
-    if len(meant) == 1:
-        return f"{meant[0]}{mark}{anchor}"
+    matching = [url for url in known if url.endswith(f"/{part}")] or [url for url in known if part in url]
+    if len(matching) == 1:
+        return f"{matching[0]}{mark}{anchor}"
     near = nearest(page, known)
-    hint = (
-        f"It could be {', '.join(meant[:5])}."
-        if meant
-        else f"Did you mean '{near}'?"
-        if near
-        else "Tab completes addresses."
-    )
+    if matching:
+        hint = f"It could be {', '.join(matching[:5])}."
+    else:
+        hint = f"Did you mean '{near}'?" if near else "Tab completes URLs."
     raise PageMissing(f"There is no page '{page}' in '{session.retriever.collection}'", hint=hint)
 
 
-def _top(session: Session, number: str) -> Reply:
+@_command("top", "[N]", "number of results, 1 to 100")
+def _top(session: ShellSession, number: str) -> ShellReply:
+    top_k = session.settings.top_k
     if number:
         if not re.fullmatch(r"[0-9]{1,3}", number) or not 1 <= int(number) <= MAX_TOP_K:
             raise InvalidArgument(
-                f":top must be between 1 and {MAX_TOP_K}", hint=f"{number[:40]!r} is not such a number."
+                f":top must be between 1 and {MAX_TOP_K}", hint=f"{number[:40]!r} is not a valid number."
             )
-        session.view = replace(session.view, top_k=int(number))
-    count = session.view.top_k
-    return session.told(f"Showing {count} passage{'' if count == 1 else 's'}.")
+        top_k = int(number)
+    return _change(session, f"Showing {plural(top_k, 'result')}.", top_k=top_k)
 
 
-def _mode(session: Session, mode: str) -> Reply:
-    if mode:
-        chosen = next((known for known in MODES if known == mode.lower()), None)
+def _check(session: ShellSession, min_score: float | None, mode: Mode) -> None:
+    names = replace(ARGUMENTS, min_score=":min")
+    check_search(session.settings.top_k, session.settings.filters, min_score, names, mode)
+
+
+@_command(
+    "mode",
+    "[hybrid | dense | lexical]",
+    "rank by vector similarity (dense), by BM25 (lexical), or by both (hybrid)",
+    completes="mode",
+)
+def _mode(session: ShellSession, name: str) -> ShellReply:
+    mode = session.settings.mode
+    if name:
+        chosen = next((known for known in MODES if known == name.lower()), None)
         if chosen is None:
             raise InvalidArgument(
-                f":mode must be one of {', '.join(MODES)}", hint=f"{mode[:40]!r} is not one of them."
+                f":mode must be one of {', '.join(MODES)}", hint=f"{name[:40]!r} is not a mode."
             )
-        check_search(
-            session.view.top_k,
-            session.view.filters,
-            session.view.min_score,
-            replace(ARGUMENTS, min_score=":min"),
-            chosen,
-        )
-        session.view = replace(session.view, mode=chosen)
-    return session.told(f"Searching in {session.view.mode} mode.")
+        _check(session, session.settings.min_score, chosen)
+        mode = chosen
+    return _change(session, f"Searching in {mode} mode.", mode=mode)
 
 
-def _min(session: Session, score: str) -> Reply:
+@_command("min", "[SCORE | off]", "drop results with a lower score")
+def _min(session: ShellSession, score: str) -> ShellReply:
+    least = session.settings.min_score
     if score:
         try:
             least = None if score == _OFF else float(score)
@@ -254,133 +216,255 @@ def _min(session: Session, score: str) -> Reply:
             raise InvalidArgument(
                 f":min needs a score, not {score[:40]!r}", hint="It is a number, such as 0.7, or `off`."
             ) from None
-        check_search(
-            session.view.top_k,
-            session.view.filters,
-            least,
-            replace(ARGUMENTS, min_score=":min"),
-            session.view.mode,
-        )
-        session.view = replace(session.view, min_score=least)
-    least = session.view.min_score
-    return session.told(
-        "Showing passages of any score."
-        if least is None
-        else f"Showing passages with a score of at least {least:g}."
-    )
+        _check(session, least, session.settings.mode)
+    text = "any score" if least is None else f"a score of at least {least:g}"
+    return _change(session, f"Showing results with {text}.", min_score=least)
 
 
-def _select(session: Session, argument: str) -> Reply:
+@_command(
+    "select",
+    "[N | URL#ANCHOR] [QUESTION]",
+    "find chunks that are related to a selected text",
+    "Alone, it takes the text from the next lines, up to an empty line or a `.`; text that is pasted in one "
+    "piece can have empty lines. With N, it takes the chunk of result N; with a URL, a page or a section. "
+    "The next line is a question about the text, or empty. A question on the same line is asked at once. "
+    "Ctrl-C drops the selection.",
+    completes="page",
+)
+def _select(session: ShellSession, argument: str) -> ShellReply:
     if not argument:
-        return session.take_text()
+        return session.start_paste()
     what, _, question = argument.partition(" ")
     if what.isdecimal():
         return session.select(session.hit(what).chunk.text, question.strip())
-    address = _address(session, what)
-    return session.select(
-        session.retriever.page(address).markdown(address.partition("#")[2]), question.strip()
-    )
+    url = _find_url(session, what)
+    text = session.retriever.page(url).markdown(url.partition("#")[2])
+    return session.select(text, question.strip())
 
 
-def _again(session: Session, argument: str) -> Reply:
-    _takes_nothing("again", argument)
-    if session.asked is None:
-        raise InvalidArgument("Nothing was asked yet", hint="Ask a question first.")
-    return session.search(session.asked)
+@_command("again", "", "repeat the last search with the current settings")
+def _again(session: ShellSession, argument: str) -> ShellReply:
+    _no_argument("again", argument)
+    if session.query is None:
+        raise InvalidArgument("There was no search yet", hint="Type a query first.")
+    return session.search(session.query)
 
 
-def _verbose(session: Session, switch: str) -> Reply:
-    on = _switched("verbose", switch, now=session.view.verbose)
-    session.view = replace(session.view, verbose=on)
-    return session.told("Passages are shown whole." if on else "A few lines of each passage are shown.")
+@_command("verbose", "[on | off]", "show whole chunks, not only snippets", completes="switch")
+def _verbose(session: ShellSession, switch: str) -> ShellReply:
+    on = _switched("verbose", switch, now=session.settings.verbose)
+    return _change(session, "Showing whole chunks." if on else "Showing snippets.", verbose=on)
 
 
-def _json(session: Session, switch: str) -> Reply:
-    on = _switched("json", switch, now=session.view.as_json)
-    session.view = replace(session.view, as_json=on)
-    return session.told("Answers to questions are JSON." if on else "Answers are text.")
+@_command("json", "[on | off]", "print results as JSON", completes="switch")
+def _json(session: ShellSession, switch: str) -> ShellReply:
+    on = _switched("json", switch, now=session.settings.as_json)
+    return _change(session, "Printing results as JSON." if on else "Printing results as text.", as_json=on)
 
 
 def _switched(name: str, switch: str, *, now: bool) -> bool:
-    """Return what a switch is set to; without a word it is turned over."""
+    """Return the new value of a switch; without an argument, it is toggled."""
     if switch not in ("", "on", _OFF):
         raise InvalidArgument(
-            f":{name} takes on or off, not {switch[:40]!r}", hint="Alone it changes from one to the other."
+            f":{name} takes on or off, not {switch[:40]!r}", hint=f"`:{name}` alone toggles it."
         )
     return switch == "on" if switch else not now
 
 
-def _explain(session: Session, number: str) -> Reply:
-    hit, answered, look = session.hit(number), session.answered(), session.look()
-    asked, response = answered.asked, answered.response
-    words, around = session.words(response), None
-    if not asked.selection:
+@_command(
+    "explain",
+    "N",
+    "explain the rank of result N",
+    "Shows its scores, its lead, the words of the query that it has, and the results around it.",
+)
+def _explain(session: ShellSession, number: str) -> ShellReply:
+    hit, result = session.hit(number), session.result()
+    query, response = result.query, result.response
+    around = None
+    if not query.selection:
         from recto.evaluation.explain import explain
 
         around = explain(
-            session.retriever, asked.question, len(response.hits), response.filters, mode=response.mode
+            session.retriever, query.question, len(response.hits), response.filters, mode=response.mode
         )
-    return _said(reports.explained(int(number), hit, response, words, around, look))
+    lines = _explanation(int(number), hit, response, session.words(response), around, session.style())
+    return _reply("\n".join(lines))
 
 
-def _open(session: Session, number: str) -> Reply:
-    from recto.cli.output import in_line
+def _explanation(
+    number: int, hit: Hit, response: SearchResponse, words: Words, around: Explanation | None, style: Style
+) -> Iterator[str]:
+    """Yield why a hit has its rank; `around` has the results near it, except for a selected text."""
+    for line in wrap(f"Result {number}: {_path(hit)}", style.width):
+        yield style.bold(line)
+    yield INDENT + style.cyan(one_line(hit.chunk.link))
+    facts = [
+        _score_text(hit, response, around),
+        _rank_text(number, response, around),
+        _words_text(hit, words),
+    ]
+    if response.selection is not None:
+        facts.append(
+            "It is related to the selected text. Chunks that contain that text are left out, and one page "
+            "has at most half of the results."
+        )
+    for fact in filter(None, facts):
+        first, *rest = wrap(fact, style.width - 2)
+        yield f"- {first}"
+        yield from (f"  {line}" for line in rest)
+    if around is not None:
+        yield ""
+        yield from _neighbors(hit, around, style)
 
-    return _said(in_line(session.hit(number).chunk.link))
+
+def _score_text(hit: Hit, response: SearchResponse, around: Explanation | None) -> str:
+    parts = [("cosine", hit.dense), ("BM25", hit.lexical)] if response.mode != "dense" else []
+    known = ", ".join(f"{name} {value:.3f}" for name, value in parts if value is not None)
+    text = f"Its {response.mode} score is {hit.score:.3f}{f' ({known})' if known else ''}."
+    floor, cosine = response.noise_floor, hit.score if response.mode == "dense" else hit.dense
+    if floor is None:
+        return f"{text} The noise floor of this index was not measured."
+    if cosine is not None:
+        side = "above" if cosine >= floor else "below"
+        text += f" Its cosine is {abs(cosine - floor):.3f} {side} the noise floor ({floor:.3f})."
+    if around is not None and around.auroc is not None:
+        text += f" The AUROC of the noise floor is {around.auroc:.3f}."
+    return text
 
 
-def _page(session: Session, address: str) -> Reply:
-    if not address:
-        raise InvalidArgument(":page needs a result's number or an address", hint="Such as `:page 1`.")
-    full = _address(session, address)
-    page = session.retriever.page(full)
-    return _said(reports.page(page, full.partition("#")[2], session.look(), as_written=session.scripted))
+def _rank_text(number: int, response: SearchResponse, around: Explanation | None) -> str:
+    scores = [hit.score for hit in response.hits]
+    next_scores = scores[number:] or [ranked.hit.score for ranked in (around.near_misses if around else ())]
+    text = f"It is at rank {number}" + (f" among {around.candidates} chunks" if around else "")
+    if number > 1:
+        text += f", {scores[0] - scores[number - 1]:.3f} below the first"
+    if next_scores:
+        text += f", {scores[number - 1] - next_scores[0]:.3f} above the next"
+    return f"{text}."
 
 
-def _stats(session: Session, argument: str) -> Reply:
-    _takes_nothing("stats", argument)
-    return _said(session.latency.text())
+def _words_text(hit: Hit, words: Words) -> str:
+    headings, text = (
+        matched_query_words(hit.chunk.heading_path, words),
+        matched_query_words(hit.chunk.text, words),
+    )
+    absent = [word.word for word in words if word.word not in (*headings, *text)]
+    groups = ((headings, "in its headings"), (text, "in its text"), (absent, "not in it"))
+    parts = [f"{', '.join(found)} {where}" for found, where in groups if found]
+    return one_line(f"Words of the query: {'; '.join(parts)}.") if parts else ""
 
 
-def _collection(session: Session, name: str) -> Reply:
+def _neighbors(hit: Hit, around: Explanation, style: Style) -> Iterator[str]:
+    """Yield the results near a hit, including the first that were not shown."""
+    ranks = (*around.shown, *around.near_misses)
+    here = next((index for index, ranked in enumerate(ranks) if ranked.hit.chunk.id == hit.chunk.id), None)
+    if here is None:
+        text = "The book was indexed again, and this chunk is no longer a result. Use :again."
+        yield from wrap(text, style.width)
+        return
+    for index in range(max(0, here - _NEIGHBORS), min(len(ranks), here + _NEIGHBORS + 1)):
+        if index == around.top_k:
+            yield style.dim(f"    --- end of the top {around.top_k} ---")
+        ranked = ranks[index]
+        start = f"{'>' if index == here else ' '} {ranked.rank:>3}  {ranked.hit.score:.3f}  "
+        path = cut(_path(ranked.hit), style.width - len(start))
+        yield start + (style.bold(path) if index == here else path)
+
+
+def _path(hit: Hit) -> str:
+    return one_line(" > ".join((title_of(hit), *hit.chunk.headings[1:])))
+
+
+@_command("open", "N", "print the URL of result N")
+def _open(session: ShellSession, number: str) -> ShellReply:
+    return _reply(one_line(session.hit(number).chunk.link))
+
+
+@_command("page", "N | URL#ANCHOR", "read the section of result N, a page, or a section", completes="page")
+def _page(session: ShellSession, argument: str) -> ShellReply:
+    if not argument:
+        raise InvalidArgument(":page needs the number of a result or a URL", hint="Such as `:page 1`.")
+    url, style = _find_url(session, argument), session.style()
+    page: BookPage = session.retriever.page(url)
+    anchor = url.partition("#")[2]
+    text = page.markdown(anchor)
+    body: Sequence[str] = [printable(text)] if session.scripted else [*wrap_markdown(text, style.width)]
+    link = f"{page.url}#{anchor}" if anchor else page.url
+    return _reply("\n".join([style.cyan(one_line(link)), "", *body]))
+
+
+@_command("stats", "", "show the latency of the searches")
+def _stats(session: ShellSession, argument: str) -> ShellReply:
+    _no_argument("stats", argument)
+    return _reply(session.latency.text())
+
+
+@_command(
+    "collection",
+    "[NAME]",
+    "search another collection; alone: describe this one",
+    "This removes the filters, because another book has other modules and pages.",
+    completes="collection",
+)
+def _collection(session: ShellSession, name: str) -> ShellReply:
     if name:
         other = session.retriever.with_collection(name)
-        other.open()  # what cannot be searched is refused before anything changes
+        other.open()  # raises before anything changes
         session.switch(other)
-        session.view = replace(session.view, filters=NO_FILTERS)
-    return _said(reports.collection(session.retriever, session.look()))
+        session.settings = replace(session.settings, filters=NO_FILTERS)
+    retriever, width = session.retriever, session.style().width
+    info = retriever.open().info
+    lines = [f"Searching '{retriever.collection}': {plural(info.chunks, 'chunk')}, {info.generation}."]
+    if made := info.fingerprint:
+        indexed = f"indexed at {made.created_at} with {made.embedder.model}"
+        lines.append(f"{made.source}, {plural(made.pages, 'page')}, {indexed}.")
+    else:
+        lines.append("Another pipeline made it, so its model cannot be verified.")
+    if info.noise_floor is None:
+        lines.append("Its noise floor was not measured; run `recto calibrate`.")
+    else:
+        lines.append(f"Its noise floor is a cosine of {info.noise_floor:.3f}.")
+    others = sorted({*retriever.store.collections(), *retriever.store.aliases()} - {retriever.collection})
+    if others:
+        lines.append(f"Other collections: {', '.join(others)}.")
+    return _reply("\n".join(part for line in lines for part in wrap(one_line(line), width)))
 
 
-def _help(session: Session, name: str) -> Reply:
-    look = session.look()
-    return _said(about(find_command(name.removeprefix(":")), look) if name else overview(look))
+@_command("help", "[COMMAND]", "list the commands, or describe one", completes="command")
+def _help(session: ShellSession, name: str) -> ShellReply:
+    style = session.style()
+    lines = _about(find_command(name.removeprefix(":")), style) if name else _overview(style)
+    return _reply("\n".join(lines))
 
 
-def _quit(_session: Session, argument: str) -> Reply:
-    _takes_nothing("quit", argument)
-    return replace(_said(""), ends=True)
+def _overview(style: Style) -> Iterator[str]:
+    yield from ("Type a query, or a command. The first letters of a command are enough.", "")
+    for command in COMMANDS:
+        usage = f":{command.name} {command.usage}".rstrip()
+        summary = list(wrap(command.summary, style.width - _HELP_COLUMN))
+        if len(usage) > _HELP_COLUMN - 4:
+            yield f"  {style.bold(usage)}"
+        else:
+            yield f"  {style.bold(usage)}{' ' * (_HELP_COLUMN - 2 - len(usage))}{summary.pop(0)}"
+        yield from (" " * _HELP_COLUMN + line for line in summary)
+    yield ""
+    keys = "Tab completes, the arrow keys show earlier lines, Ctrl-C cancels, Ctrl-D leaves."
+    yield from wrap(keys, style.width)
+    yield from wrap("A query that begins with a colon needs two: ::memory.", style.width)
 
 
-def _takes_nothing(name: str, argument: str) -> None:
+def _about(command: ShellCommand, style: Style) -> Iterator[str]:
+    yield style.bold(f":{command.name} {command.usage}".rstrip())
+    text = f"{command.summary[0].upper()}{command.summary[1:]}. {command.details}"
+    yield from wrap(text, style.width, INDENT)
+
+
+@_command("quit", "", "leave; Ctrl-D does the same")
+def _quit(_session: ShellSession, argument: str) -> ShellReply:
+    _no_argument("quit", argument)
+    return replace(_reply(""), ends=True)
+
+
+def _no_argument(name: str, argument: str) -> None:
     if argument:
-        raise InvalidArgument(f":{name} takes nothing behind it", hint=f"Write `:{name}` alone.")
-
-
-ACTIONS: Mapping[str, Callable[[Session, str], Reply]] = {
-    "module": _module,
-    "url": _url,
-    "top": _top,
-    "mode": _mode,
-    "min": _min,
-    "select": _select,
-    "again": _again,
-    "verbose": _verbose,
-    "json": _json,
-    "explain": _explain,
-    "open": _open,
-    "page": _page,
-    "stats": _stats,
-    "collection": _collection,
-    "help": _help,
-    "quit": _quit,
-}
+        raise InvalidArgument(f":{name} takes no argument", hint=f"Type `:{name}` alone.")

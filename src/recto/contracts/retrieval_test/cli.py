@@ -1,34 +1,35 @@
-"""`test_retrieval.py`: run one query or a suite, and always print JSON."""
+"""The commands `test_retrieval.py` and `check_qdrant.py`, which always print JSON."""
 
 from __future__ import annotations
 
 import logging
-from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from recto.contracts.retrieval_test.contract import (
     DEFAULT_COLLECTION,
     DEFAULT_TOP_K,
+    SCHEMA_VERSION,
     CohereAPIError,
+    QdrantAPIError,
     checked_query,
     checked_top_k,
 )
 from recto.contracts.retrieval_test.program import (
     CommandState,
     ExitCode,
-    LineFormatter,
     check_target,
-    entry,
     json_text,
     logging_to,
+    make_main,
     notify,
     write_file,
 )
 from recto.errors import InvalidArgument, RectoError
+from recto.protocols import Preparable
 from recto.search.query import CONTRACT_MODES
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 
 _CLI = logging.getLogger("recto.contracts.retrieval_test.cli")
 _FILE = Path  # not click.Path, which fails on a NUL byte in the path
+_HELP = {"help_option_names": ["-h", "--help"]}
 _EPILOG = """\b
 Examples:
   python test_retrieval.py --query "What is ROS 2?"
@@ -48,6 +50,10 @@ Examples:
 Exit codes: 0 success, 1 invalid arguments, 2 API error (Cohere, Qdrant, or the
 embedded engine), 3 no results, or a suite's expectation that is not met.
 """
+_CHECK_EPILOG = """\b
+Exit codes: 0 the collection can be searched, 1 invalid arguments, 2 it cannot;
+the JSON says why: missing, empty, another model, no connection.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,13 +62,13 @@ class Batch:
 
     suite: Path
     top_k: int
+    mode: Mode
     delay: float | None
     expected: Path | None
     update: Path | None
-    mode: Mode = "dense"
 
 
-@click.command(epilog=_EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
+@click.command(epilog=_EPILOG, context_settings=_HELP)
 @click.option("--query", metavar="TEXT", help="The query, 1 to 2000 characters.")
 @click.option(
     "--top-k",
@@ -90,7 +96,8 @@ class Batch:
     "--delay",
     metavar="SECONDS",
     type=click.FloatRange(0, 3600),
-    help="Pause between queries of a suite [default: 10 a minute with Cohere, else none].",
+    show_default="10 queries a minute with Cohere, else no pause",
+    help="Pause between the queries of a suite.",
 )
 @click.option(
     "--expected", metavar="FILE", type=_FILE, help="Compare the results of a suite with an earlier run."
@@ -127,74 +134,69 @@ def command(
                     "--delay, --expected and --update-expected go with --test-suite",
                     hint="Add --test-suite FILE.",
                 )
-            with ExitStack() as stack:
-                return _answer(
-                    state,
-                    log,
-                    stack,
-                    query,
-                    Batch(test_suite or Path(), top_k, delay, expected, update_expected, mode),
-                )
+            checked_top_k(top_k)
+            if query is not None:
+                checked_query(query)
+            from recto.contracts.retrieval_test.service import Backend
+
+            with Backend(notify=notify) as backend:
+                log.secrets = _secrets(backend)
+                if test_suite is None:
+                    return _search(state, backend, query or "", top_k, mode)
+                batch = Batch(test_suite, top_k, mode, delay, expected, update_expected)
+                return _run_suite(state, backend, batch)
         except RectoError as error:
             _CLI.error("%s", error)
             raise
 
 
-def _answer(
-    state: CommandState, log: LineFormatter, stack: ExitStack, query: str | None, batch: Batch
-) -> ExitCode:
-    checked_top_k(batch.top_k)
-    if query is not None:
-        checked_query(query)
-    from recto.contracts.retrieval_test.service import Backend, ask
-
-    backend = stack.enter_context(Backend(notify=notify))
+def _secrets(backend: Backend) -> tuple[str, ...]:
     try:
         settings = backend.settings
     except RectoError as error:
         raise CohereAPIError.of(error) from error
-    log.secrets = (settings.cohere_api_key, settings.qdrant_api_key)
-    if query is None:
-        return _batch(state, backend, batch)
-    for warning in backend.open().info.warnings:
-        notify(f"[WARNING] {warning}")
-    response = ask(backend, query, batch.top_k, mode=batch.mode)
-    found = bool(response.results)
-    state.document = (
-        response.document
-        if found
-        else {**response.document, "message": f"'{backend.collection(DEFAULT_COLLECTION)}' has no result"}
-    )
-    return ExitCode.OK if found else ExitCode.NO_RESULTS
+    return settings.cohere_api_key, settings.qdrant_api_key
 
 
-def _batch(state: CommandState, backend: Backend, batch: Batch) -> ExitCode:
-    from recto.contracts.retrieval_test.runs import (
+def _search(state: CommandState, backend: Backend, query: str, top_k: int, mode: Mode) -> ExitCode:
+    from recto.contracts.retrieval_test.service import ask
+
+    _print_warnings(backend)
+    response = ask(backend, query, top_k, mode=mode)
+    state.document = response.document
+    if response.results:
+        return ExitCode.OK
+    collection = backend.collection(DEFAULT_COLLECTION)
+    state.document = {**response.document, "message": f"'{collection}' has no result"}
+    return ExitCode.NO_RESULTS
+
+
+def _run_suite(state: CommandState, backend: Backend, batch: Batch) -> ExitCode:
+    from recto.contracts.retrieval_test.service import ask
+    from recto.contracts.retrieval_test.suites import (
         baseline_document,
         batch_document,
         compared,
         load_baseline,
+        load_cases,
         run_cases,
-        turns,
+        wait_between_queries,
     )
-    from recto.contracts.retrieval_test.service import ask
-    from recto.contracts.retrieval_test.suites import load_cases
 
     suite = load_cases(batch.suite)
     kept = load_baseline(batch.expected) if batch.expected else None
     if batch.update:
         check_target(batch.update, "--update-expected")
     paid = backend.settings.embedder == "cohere"
-    turn = turns(paid=paid, delay=batch.delay, notify=notify)
-    for warning in backend.open().info.warnings:
-        notify(f"[WARNING] {warning}")
+    wait = wait_between_queries(paid=paid, delay=batch.delay, notify=notify)
+    _print_warnings(backend)
     backend.warm_up()
     if paid:  # report a service that is down once, not for every query
-        turn()
+        wait()
         backend.embed("ready")
     model = backend.model
     results = run_cases(
-        suite, lambda query, top_k: ask(backend, query, top_k, mode=batch.mode), turn, batch.top_k
+        suite, lambda query, top_k: ask(backend, query, top_k, mode=batch.mode), wait, batch.top_k
     )
     if kept is not None:
         results = compared(results, kept, model)
@@ -211,4 +213,54 @@ def _batch(state: CommandState, backend: Backend, batch: Batch) -> ExitCode:
     return ExitCode.OK if all(result.passed for result in results) else ExitCode.NO_RESULTS
 
 
-main = entry(command, "test_retrieval.py")
+def _print_warnings(backend: Backend) -> None:
+    for warning in backend.open().info.warnings:
+        notify(f"[WARNING] {warning}")
+
+
+@click.command(epilog=_CHECK_EPILOG, context_settings=_HELP)
+@click.option(
+    "--collection",
+    metavar="NAME",
+    default=DEFAULT_COLLECTION,
+    show_default=True,
+    help="The collection to check.",
+)
+@click.pass_obj
+def check_command(state: CommandState, collection: str) -> ExitCode:
+    """Check that the collection exists, is not empty, and fits the query model, and print JSON."""
+    from recto.contracts.retrieval_test.service import Backend
+
+    with Backend(notify=notify) as backend:
+        try:
+            settings = backend.settings
+        except RectoError as error:
+            raise QdrantAPIError.of(error) from error
+        index = backend.open(collection)
+        info = index.info
+        indexed_with: dict[str, Any] | None = None
+        if made := info.fingerprint:
+            indexed_with = {"model": made.embedder.model, "pages": made.pages, "at": made.created_at}
+        try:
+            modules = index.modules()
+        except RectoError as error:
+            notify(f"[WARNING] The modules cannot be counted: {error}")
+            modules = {}
+        state.document = {
+            "schema_version": SCHEMA_VERSION,
+            "collection": backend.collection(collection),
+            "store": settings.qdrant_url if isinstance(backend.store, Preparable) else "embedded",
+            "points": info.chunks,
+            "dim": info.dim or backend.dim,
+            "distance": "cosine",
+            "query_model": backend.model,
+            "indexed_with": indexed_with,
+            "model_verified": indexed_with is not None,
+            "modules": modules,
+            "warnings": list(info.warnings),
+        }
+    return ExitCode.OK
+
+
+main = make_main(command, "test_retrieval.py")
+check_main = make_main(check_command, "check_qdrant.py")

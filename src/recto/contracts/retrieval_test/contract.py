@@ -234,21 +234,21 @@ def check_results(results: Sequence[SearchResult], top_k: int) -> None:
     if len(results) > top_k:
         raise _broken(f"{len(results)} results where at most {top_k} were asked for")
     best = math.inf
-    for place, result in enumerate(results, 1):
-        if result.rank != place:
-            raise _broken(f"result {place} has rank {result.rank}")
+    for number, result in enumerate(results, 1):
+        if result.rank != number:
+            raise _broken(f"result {number} has rank {result.rank}")
         if not 0.0 <= result.score <= 1.0:  # also false for NaN
-            raise _broken(f"result {place} has a score of {result.score}")
+            raise _broken(f"result {number} has a score of {result.score}")
         if result.score > best:
-            raise _broken(f"result {place} has a higher score than the one before it")
+            raise _broken(f"result {number} has a higher score than the one before it")
         best = result.score
         meta = result.metadata
         if not valid_url(meta.url):
-            raise _broken(f"result {place} has no usable address: {meta.url[:80]!r}")
+            raise _broken(f"result {number} has no usable address: {meta.url[:80]!r}")
         if not meta.page_title.strip():
-            raise _broken(f"result {place} has no page title")
+            raise _broken(f"result {number} has no page title")
         if not 0 <= meta.chunk_index < meta.total_chunks:
-            raise _broken(f"result {place} is chunk {meta.chunk_index} of {meta.total_chunks}")
+            raise _broken(f"result {number} is chunk {meta.chunk_index} of {meta.total_chunks}")
 
 
 def check_response(response: Mapping[str, Any]) -> None:
@@ -256,26 +256,20 @@ def check_response(response: Mapping[str, Any]) -> None:
     try:
         again = json.loads(json.dumps(response, allow_nan=False))
     except (TypeError, ValueError) as error:
-        raise ResponseError(
-            f"The response cannot be written as JSON: {error}", hint=_FOREIGN, reason=ErrorKind.DAMAGED
-        ) from None
+        raise _invalid(f"The response cannot be written as JSON: {error}") from None
     _fields(again, RESPONSE_FIELDS, "The response")
     if again["result_count"] != len(again["results"]):
-        raise ResponseError(
-            "result_count is not the number of results", hint=_FOREIGN, reason=ErrorKind.DAMAGED
-        )
-    for place, result in enumerate(again["results"], 1):
-        _fields(result, RESULT_FIELDS, f"Result {place}")
-        _fields(result["metadata"], METADATA_FIELDS, f"The metadata of result {place}")
+        raise _invalid("result_count is not the number of results")
+    for number, result in enumerate(again["results"], 1):
+        _fields(result, RESULT_FIELDS, f"Result {number}")
+        _fields(result["metadata"], METADATA_FIELDS, f"The metadata of result {number}")
 
 
 def _fields(value: Any, fields: Mapping[str, type], what: str) -> None:
     for name, kind in fields.items():
         found = value.get(name) if isinstance(value, dict) else None
         if not isinstance(found, kind) or isinstance(found, bool):
-            raise ResponseError(
-                f"{what} has no {name} of type {kind.__name__}", hint=_FOREIGN, reason=ErrorKind.DAMAGED
-            )
+            raise _invalid(f"{what} has no {name} of type {kind.__name__}")
 
 
 def _vector_problem(vector: Sequence[Any], dim: int) -> str:
@@ -284,6 +278,10 @@ def _vector_problem(vector: Sequence[Any], dim: int) -> str:
     if not all(isinstance(number, int | float) and not isinstance(number, bool) for number in vector):
         return "not everything in it is a number"
     return "" if all(map(math.isfinite, vector)) else "not every number is finite"
+
+
+def _invalid(message: str) -> ResponseError:
+    return ResponseError(message, hint=_FOREIGN, reason=ErrorKind.DAMAGED)
 
 
 def _broken(what: str) -> QdrantAPIError:

@@ -73,7 +73,7 @@ def write_stdout(text: str) -> None:
     sys.stdout.flush()
 
 
-def abandon_stdout() -> None:
+def discard_stdout() -> None:
     """Discard further output, so that Python does not fail again when it closes the stream."""
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, sys.stdout.fileno())
@@ -176,7 +176,7 @@ def _prune(directory: Path, today: date) -> None:
                 path.unlink(missing_ok=True)
 
 
-def entry(command: click.Command, name: str) -> Callable[[], None]:
+def make_main(command: click.Command, name: str) -> Callable[[], None]:
     """Return the main function of a command."""
 
     def main() -> None:
@@ -203,69 +203,55 @@ def run(command: click.Command, arguments: Sequence[str] | None, name: str) -> i
     except KeyboardInterrupt:  # while the result was being written
         return _INTERRUPTED
     except BrokenPipeError:
-        abandon_stdout()  # the reader closed the pipe, as `head` does
+        discard_stdout()  # the reader closed the pipe, as `head` does
         return code
     except OSError as error:
-        abandon_stdout()
+        discard_stdout()
         notify(f"[ERROR] The output cannot be written: {error.strerror or error}")
         return ExitCode.ARGUMENT
 
 
 def _run(command: click.Command, arguments: Sequence[str] | None, name: str, state: CommandState) -> int:
+    code: Any = ExitCode.API
     try:
         code = command.main(args=arguments, prog_name=name, standalone_mode=False, obj=state)
+        return code if isinstance(code, int) else ExitCode.OK
     except RectoError as error:
         document = error_document(str(error), error.hint, kind_of(error), getattr(error, "component", "CLI"))
-        return _failed(
-            state, document, ExitCode.ARGUMENT if error.kind is ErrorKind.ARGUMENT else ExitCode.API
-        )
+        code = ExitCode.ARGUMENT if error.kind is ErrorKind.ARGUMENT else ExitCode.API
     except click.UsageError as error:
-        message = error.format_message().rstrip(".")
-        return _failed(
-            state,
-            error_document(f"Invalid argument: {message}", f"Try `{name} --help`.", "argument"),
-            ExitCode.ARGUMENT,
-        )
+        message = f"Invalid argument: {error.format_message().rstrip('.')}"
+        document = error_document(message, f"Try `{name} --help`.", "argument")
+        code = ExitCode.ARGUMENT
     except (KeyboardInterrupt, click.Abort):
-        return _failed(state, error_document("Interrupted", "Run it again.", "interrupted"), _INTERRUPTED)
+        document = error_document("Interrupted", "Run it again.", "interrupted")
+        code = _INTERRUPTED
     except SystemExit:  # from click, if the reader of its help closed the pipe
         return ExitCode.OK
     except Exception as error:
         if os.environ.get("RECTO_DEBUG"):
             raise
         hint = "This is a bug in Recto. Please report it. RECTO_DEBUG=1 shows the traceback."
-        return _failed(
-            state,
-            error_document(f"Unexpected error: {type(error).__name__}: {error}", hint, "unexpected"),
-            ExitCode.API,
-        )
-    return code if isinstance(code, int) else ExitCode.OK
-
-
-def _failed(state: CommandState, document: dict[str, Any], code: int) -> int:
+        document = error_document(f"Unexpected error: {type(error).__name__}: {error}", hint, "unexpected")
+        code = ExitCode.API
     state.document = {"schema_version": SCHEMA_VERSION, **document}
-    return code
+    return int(code)
 
 
 def _leave(state: CommandState, code: int) -> int:
     """Write the document; an error goes to --output, too, so that no old result is mistaken for this one."""
-    text = json_text(state.document)
-    if state.output is None:
-        write_stdout(text)
-        return code
-    try:
-        write_file(state.output, text, "--output")
-    except RectoError as error:
-        write_stdout(
-            json_text(
-                {"schema_version": SCHEMA_VERSION, **error_document(str(error), error.hint, kind_of(error))}
-            )
-        )
-        return ExitCode.ARGUMENT
-    if "error" in state.document:
-        write_stdout(text)
-    else:
-        write_stdout(
-            json_text({"schema_version": SCHEMA_VERSION, "output": str(state.output), "exit_code": int(code)})
-        )
+    shown = state.document
+    if state.output is not None:
+        try:
+            write_file(state.output, json_text(state.document), "--output")
+            if "error" not in state.document:
+                shown = {
+                    "schema_version": SCHEMA_VERSION,
+                    "output": str(state.output),
+                    "exit_code": int(code),
+                }
+        except RectoError as error:
+            document = error_document(str(error), error.hint, kind_of(error))
+            shown, code = {"schema_version": SCHEMA_VERSION, **document}, ExitCode.ARGUMENT
+    write_stdout(json_text(shown))
     return code

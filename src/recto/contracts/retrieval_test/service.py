@@ -7,7 +7,6 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from recto._util.retry import Notify
@@ -161,13 +160,9 @@ class Backend:
             self._settings = self._given
 
     def __enter__(self) -> Self:
-        """Return itself."""
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Close the embedder and the store."""
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def collection(self, name: str) -> str:

@@ -1,4 +1,4 @@
-"""How the built-in model's graph is run: by onnxruntime's library, or by its Python interface without it or without a file of weights."""
+"""Run the built-in model's graph with onnxruntime's C API, or with its Python API as a fallback."""
 
 from __future__ import annotations
 
@@ -13,12 +13,18 @@ from pathlib import Path
 from typing import Any
 from weakref import finalize
 
-from recto.embedders.onnx import WEIGHTS_FOLDER, Run, Weights, cannot_open, new_session, session_settings
+from recto.embedders.onnx import WEIGHTS_FOLDER, RunModel, Weights, cannot_open, new_session, session_settings
 from recto.errors import ConfigurationError
 
-_VERSION = 5
-_PATTERNS = ("libonnxruntime.so*", "libonnxruntime.*dylib", "onnxruntime.dll")
-_STATUS = c_void_p  # null, or what went wrong
+OUTPUT = "vectors"
+_PADDING = 1
+_MASKED = -1e9  # added to the attention scores of padding, so that its softmax is 0
+_MIN_COSINE = 0.999  # processors differ in the last digits; an overflow changes the whole vector
+
+_API_VERSION = 5
+_LIBRARY_NAMES = ("libonnxruntime.so*", "libonnxruntime.*dylib", "onnxruntime.dll")
+_STATUS = c_void_p  # an OrtStatus; null is success
+# Each function by its index in the OrtApi structure, which only grows at the end, and its types.
 _FUNCTIONS: dict[str, tuple[int, Any, tuple[Any, ...]]] = {
     "message": (2, c_char_p, (c_void_p,)),
     "create_env": (3, _STATUS, (c_int, c_char_p, c_void_p)),
@@ -26,9 +32,9 @@ _FUNCTIONS: dict[str, tuple[int, Any, tuple[Any, ...]]] = {
     "run": (9, _STATUS, (c_void_p, c_void_p, c_void_p, c_void_p, c_size_t, c_void_p, c_size_t, c_void_p)),
     "create_options": (10, _STATUS, (c_void_p,)),
     "set_severity": (22, _STATUS, (c_void_p, c_int)),
-    "set_optimisation": (23, _STATUS, (c_void_p, c_int)),
+    "set_optimization": (23, _STATUS, (c_void_p, c_int)),
     "set_threads": (24, _STATUS, (c_void_p, c_int)),
-    "set_parallel_parts": (25, _STATUS, (c_void_p, c_int)),
+    "set_inter_op_threads": (25, _STATUS, (c_void_p, c_int)),
     "create_tensor": (49, _STATUS, (c_void_p, c_void_p, c_size_t, c_void_p, c_size_t, c_int, c_void_p)),
     "data": (51, _STATUS, (c_void_p, c_void_p)),
     "count": (64, _STATUS, (c_void_p, c_void_p)),
@@ -43,186 +49,169 @@ _FUNCTIONS: dict[str, tuple[int, Any, tuple[Any, ...]]] = {
     "release_options": (100, None, (c_void_p,)),
     "set_option": (130, _STATUS, (c_void_p, c_char_p, c_char_p)),
 }
-_FATAL = 4  # failures are raised; its own log would reach the user's terminal
-_UNCHANGED, _OPTIMISED = 0, 99
-_ARENA, _DEFAULT = 1, 0
-_ELEMENTS = {"f": 1, "q": 7}  # float32, int64
+_FATAL = 4  # a log level: failures are raised, and should not be printed to the terminal
+_NO_OPTIMIZATION, _ALL_OPTIMIZATIONS = 0, 99
+_ARENA_ALLOCATOR, _DEFAULT_MEMORY = 1, 0
+_ELEMENT_TYPES = {"f": 1, "q": 7}  # float32, int64
 
 
-class _Base(ctypes.Structure):
+class _OrtApiBase(ctypes.Structure):
     _fields_ = (("table", ctypes.CFUNCTYPE(c_void_p, c_uint32)), ("version", c_void_p))
 
 
 class OnnxError(Exception):
-    """What onnxruntime says of a failure."""
+    """An error message of onnxruntime."""
+
+
+class _OrtApi:
+    """Calls the functions of onnxruntime's C API; an `OSError` means that the library cannot be used."""
+
+    def __init__(self, library: Path) -> None:
+        try:
+            base = ctypes.CDLL(str(library)).OrtGetApiBase
+        except AttributeError as error:
+            raise OSError(f"{library} is not onnxruntime") from error
+        base.restype = POINTER(_OrtApiBase)
+        found = base().contents.table(_API_VERSION)
+        if not found:
+            raise OSError(f"{library} does not have version {_API_VERSION} of the API")
+        table = ctypes.cast(found, POINTER(c_void_p))
+        self.functions = {
+            name: ctypes.CFUNCTYPE(result, *arguments)(table[index])
+            for name, (index, result, arguments) in _FUNCTIONS.items()
+        }
+
+    def call(self, name: str, *arguments: Any) -> None:
+        """Call a function, and raise if it fails."""
+        if status := self.functions[name](*arguments):
+            try:
+                raise OnnxError(self.functions["message"](status).decode("utf-8", "replace"))
+            finally:
+                self.functions["release_status"](status)
+
+    def new(self, name: str, *arguments: Any) -> c_void_p:
+        """Call a function that returns a pointer in its last argument."""
+        made = c_void_p()
+        self.call(name, *arguments, byref(made))
+        return made
+
+
+class OrtSession:
+    """An open graph, which many threads can run at the same time.
+
+    Raises `OSError` if the library cannot be used, and `OnnxError` if the graph cannot.
+    """
+
+    def __init__(
+        self, library: Path, graph: bytes, threads: int, options: Mapping[str, str], *, optimize: bool = True
+    ) -> None:
+        self._api = api = _OrtApi(library)
+        self._memory = self._own(
+            "release_memory", api.new("create_memory", _ARENA_ALLOCATOR, _DEFAULT_MEMORY)
+        )
+        env = self._own("release_env", api.new("create_env", _FATAL, b"recto"))
+        settings = api.new("create_options")
+        try:
+            api.call("set_severity", settings, _FATAL)
+            api.call("set_threads", settings, threads)
+            api.call("set_inter_op_threads", settings, 1)
+            api.call("set_optimization", settings, _ALL_OPTIMIZATIONS if optimize else _NO_OPTIMIZATION)
+            for name, value in options.items():
+                api.call("set_option", settings, name.encode(), value.encode())
+            session = api.new("create_session", env, graph, len(graph), settings)
+        finally:
+            api.functions["release_options"](settings)
+        self._session = self._own("release_session", session)
+
+    def run(self, inputs: Mapping[str, array[Any]], rows: int, output: str) -> list[list[float]]:
+        """Return the rows of an output; each input is an array with that number of rows."""
+        values = (c_void_p * len(inputs))()
+        results = (c_void_p * 1)()
+        try:
+            for index, numbers in enumerate(inputs.values()):
+                values[index] = self._tensor(numbers, rows).value
+            names = (c_char_p * len(inputs))(*map(str.encode, inputs))
+            outputs = (c_char_p * 1)(output.encode())
+            self._api.call("run", self._session, None, names, values, len(inputs), outputs, 1, results)
+            return self._rows(results[0], rows)
+        finally:
+            for value in (*values, *results):
+                self._api.functions["release_value"](value)
+
+    def _own(self, release: str, made: c_void_p) -> c_void_p:
+        """Release a pointer with this session, but not at exit: a daemon thread may still use it then."""
+        finalize(self, self._api.functions[release], made).atexit = False
+        return made
+
+    def _tensor(self, numbers: array[Any], rows: int) -> c_void_p:
+        """Return a tensor that reads the array in place."""
+        address, length = numbers.buffer_info()
+        shape = (c_int64 * 2)(rows, length // rows)
+        size, kind = length * numbers.itemsize, _ELEMENT_TYPES[numbers.typecode]
+        return self._api.new("create_tensor", self._memory, address, size, shape, 2, kind)
+
+    def _rows(self, value: Any, rows: int) -> list[list[float]]:
+        shape = self._api.new("shape", value)
+        try:
+            count = c_size_t()
+            self._api.call("count", shape, byref(count))
+        finally:
+            self._api.functions["release_shape"](shape)
+        data = ctypes.string_at(self._api.new("data", value), count.value * 4)
+        numbers, width = array("f", data).tolist(), count.value // rows
+        return [numbers[start : start + width] for start in range(0, len(numbers), width)]
 
 
 def find_library() -> Path | None:
-    """Return the library inside the installed package; nothing is imported."""
+    """Return the library in the installed package, without importing the package."""
     found = find_spec("onnxruntime")
     for folder in (found and found.submodule_search_locations) or ():
-        for pattern in _PATTERNS:
+        for pattern in _LIBRARY_NAMES:
             for path in sorted(Path(folder, "capi").glob(pattern)):
                 return path
     return None
 
 
-class Session:
-    """A graph, open; any number of threads may run it at once. A library that cannot be used is an `OSError`, a graph an `OnnxError`."""
-
-    def __init__(
-        self, library: Path, graph: bytes, threads: int, options: Mapping[str, str], *, optimise: bool = True
-    ) -> None:
-        self._functions = functions = _functions(library)
-        self._memory = _new(functions, "create_memory", _ARENA, _DEFAULT)
-        _release_with(self, functions["release_memory"], self._memory)
-        env = _new(functions, "create_env", _FATAL, b"recto")
-        _release_with(self, functions["release_env"], env)
-        settings = _new(functions, "create_options")
-        try:
-            _check(functions, functions["set_severity"](settings, _FATAL))
-            _check(functions, functions["set_threads"](settings, threads))
-            _check(functions, functions["set_parallel_parts"](settings, 1))
-            _check(functions, functions["set_optimisation"](settings, _OPTIMISED if optimise else _UNCHANGED))
-            for name, value in options.items():
-                _check(functions, functions["set_option"](settings, name.encode(), value.encode()))
-            self._session = c_void_p()
-            _check(
-                functions, functions["create_session"](env, graph, len(graph), settings, byref(self._session))
-            )
-        finally:
-            functions["release_options"](settings)
-        _release_with(self, functions["release_session"], self._session)
-
-    def run(self, inputs: Mapping[str, array[Any]], rows: int, output: str) -> list[list[float]]:
-        """Return an output as so many rows of numbers; each input is an array of so many rows."""
-        functions = self._functions
-        values = (c_void_p * len(inputs))()
-        results = (c_void_p * 1)()
-        try:
-            for place, numbers in enumerate(inputs.values()):
-                values[place] = self._tensor(numbers, rows).value
-            names, wanted = (
-                (c_char_p * len(inputs))(*map(str.encode, inputs)),
-                (c_char_p * 1)(output.encode()),
-            )
-            _check(
-                functions,
-                functions["run"](self._session, None, names, values, len(inputs), wanted, 1, results),
-            )
-            return self._rows(results[0], rows)
-        finally:
-            for value in (*values, *results):
-                functions["release_value"](value)
-
-    def _tensor(self, numbers: array[Any], rows: int) -> c_void_p:
-        """Lend an array to the library: it is read where it is."""
-        address, length = numbers.buffer_info()
-        shape = (c_int64 * 2)(rows, length // rows)
-        return _new(
-            self._functions,
-            "create_tensor",
-            self._memory,
-            address,
-            length * numbers.itemsize,
-            shape,
-            2,
-            _ELEMENTS[numbers.typecode],
-        )
-
-    def _rows(self, value: Any, rows: int) -> list[list[float]]:
-        functions = self._functions
-        shape = _new(functions, "shape", value)
-        try:
-            count = c_size_t()
-            _check(functions, functions["count"](shape, byref(count)))
-        finally:
-            functions["release_shape"](shape)
-        numbers = array("f", ctypes.string_at(_new(functions, "data", value), count.value * 4)).tolist()
-        width = count.value // rows
-        return [numbers[start : start + width] for start in range(0, len(numbers), width)]
-
-
-def _release_with(owner: Session, release: Any, made: c_void_p) -> None:
-    """Release what was made with its owner, but not at the end of the process: a thread that nobody waits for may be using it then."""
-    finalize(owner, release, made).atexit = False
-
-
-def _functions(library: Path) -> dict[str, Any]:
-    try:
-        base = ctypes.CDLL(str(library)).OrtGetApiBase
-    except AttributeError as error:
-        raise OSError(f"{library} is not onnxruntime") from error
-    base.restype = POINTER(_Base)
-    found = base().contents.table(_VERSION)
-    if not found:
-        raise OSError(f"{library} has no functions of version {_VERSION}")
-    table = ctypes.cast(found, POINTER(c_void_p))
-    return {
-        name: ctypes.CFUNCTYPE(result, *arguments)(table[place])
-        for name, (place, result, arguments) in _FUNCTIONS.items()
-    }
-
-
-def _new(functions: Mapping[str, Any], name: str, *arguments: Any) -> c_void_p:
-    """Call a function that puts a pointer to what it made into its last argument."""
-    made = c_void_p()
-    _check(functions, functions[name](*arguments, byref(made)))
-    return made
-
-
-def _check(functions: Mapping[str, Any], status: int | None) -> None:
-    if status:
-        try:
-            raise OnnxError(functions["message"](status).decode("utf-8", "replace"))
-        finally:
-            functions["release_status"](status)
-
-
-OUTPUT = "vectors"
-_PADDING = 1
-_MASKED = -1e9  # added to the attention scores of padding, so that softmax gives it nothing
-_NEAR = 0.999  # processors differ in the last digits of what is not int8; a sum that overflows gives something else altogether
-
-
-def open_graph(graph: Path, weights: Weights, threads: int, *, single_query: bool = False) -> Run:
-    """Open the graph for so many threads; `once` leaves out what pays only after several texts."""
+def open_graph(graph: Path, weights: Weights, threads: int, *, single_query: bool = False) -> RunModel:
+    """Open the graph; `single_query` skips optimizations that pay off only after several texts."""
     try:
         content = graph.read_bytes()
     except OSError as error:
         raise cannot_open(error) from error
     library = find_library()
     if library and weights.folder:
-        with suppress(OSError):  # a build of onnxruntime whose library is another
-            return by_library(library, content, weights.folder, threads, single_query=single_query)
-    return _by_python(content, weights, threads)
+        with suppress(OSError):  # another build of onnxruntime
+            return open_with_library(library, content, weights.folder, threads, single_query=single_query)
+    return _open_with_python(content, weights, threads)
 
 
-def by_library(library: Path, graph: bytes, folder: Path, threads: int, *, single_query: bool) -> Run:
-    """Open the graph with weights in a folder."""
+def open_with_library(
+    library: Path, graph: bytes, folder: Path, threads: int, *, single_query: bool
+) -> RunModel:
+    """Open the graph with the C API."""
     settings = {
         **session_settings(),
         WEIGHTS_FOLDER: str(folder),
         "session.disable_prepacking": "1" if single_query else "0",
     }
     try:
-        session = Session(library, graph, threads, settings, optimise=not single_query)
+        session = OrtSession(library, graph, threads, settings, optimize=not single_query)
     except OnnxError as error:
         raise cannot_open(error) from error
     return lambda rows: session.run(_padded(rows), len(rows), OUTPUT)
 
 
-def _by_python(graph: bytes, weights: Weights, threads: int) -> Run:
+def _open_with_python(graph: bytes, weights: Weights, threads: int) -> RunModel:
     session = new_session(graph, threads, weights)
 
     def run(rows: Sequence[Sequence[int]]) -> Any:
-        return session.run([OUTPUT], _shaped(rows))[0].tolist()
+        return session.run([OUTPUT], numpy_inputs(rows))[0].tolist()
 
     return run
 
 
-def _shaped(rows: Sequence[Sequence[int]]) -> dict[str, Any]:
-    """Return the graph's inputs as numpy has them."""
+def numpy_inputs(rows: Sequence[Sequence[int]]) -> dict[str, Any]:
+    """Return the inputs of the graph as numpy arrays."""
     import numpy as np
 
     padded = _padded(rows)
@@ -231,7 +220,7 @@ def _shaped(rows: Sequence[Sequence[int]]) -> dict[str, Any]:
 
 
 def _padded(rows: Sequence[Sequence[int]]) -> dict[str, array[Any]]:
-    """Return the graph's inputs: tokens filled up to the longest row, and what is added to the attention to each."""
+    """Return the inputs of the graph: padded token ids and the attention mask."""
     longest = max(len(row) for row in rows)
     ids, mask = array("q"), array("f")
     for row in rows:
@@ -241,10 +230,10 @@ def _padded(rows: Sequence[Sequence[int]]) -> dict[str, array[Any]]:
     return {"ids": ids, "mask": mask}
 
 
-def check_vector(run: Run, tokens: Sequence[int], known: Path, *, copies: int) -> None:
-    """Embed several copies of a text whose int8 vector is known, and compare each with it."""
+def check_vector(run: RunModel, tokens: Sequence[int], known: Path, *, copies: int) -> None:
+    """Raise if the vectors of several copies of a text differ from its known int8 vector."""
     expected = array("f", known.read_bytes())
-    if not all(sum(map(mul, vector, expected)) >= _NEAR for vector in run([tokens] * copies)):
+    if not all(sum(map(mul, vector, expected)) >= _MIN_COSINE for vector in run([tokens] * copies)):
         raise ConfigurationError(
             "int8 gives wrong numbers on this processor", hint="Set RECTO_PRECISION=fp32, and index again."
         )

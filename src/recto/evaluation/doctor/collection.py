@@ -8,14 +8,19 @@ from pathlib import Path
 from time import perf_counter
 
 from recto._util.text import counted
-from recto.api import is_first_run
 from recto.book.chunking import DEFAULT_SIZE
-from recto.book.sources.location import SourceOptions, open_source, sample_source
+from recto.book.sources.location import (
+    WEBSITE_SCHEMES,
+    SourceOptions,
+    open_source,
+    sample_source,
+    scheme_of,
+)
 from recto.errors import CollectionMissing, ErrorKind
 from recto.evaluation.calibration import heading_question
 from recto.evaluation.doctor.findings import DoctorContext, Finding, error, note, ok, warning
 from recto.evaluation.integrity import Issue, IssueKind, examine
-from recto.indexing.indexer import IndexJob, plan_book
+from recto.indexing.indexer import IndexJob, is_first_run, plan_book
 from recto.indexing.planner import PageState
 from recto.protocols import Preparable, Rollback, SchemaInfo
 from recto.search.retriever import check_fingerprint
@@ -149,9 +154,12 @@ def source(context: DoctorContext) -> Iterator[Finding]:
     made = index.info.fingerprint if index else None
     if index is None or store is None or settings is None or embedder is None or made is None:
         return
-    if made.source.startswith(("http://", "https://")):
+    if scheme := scheme_of(made.source):
+        website = scheme in WEBSITE_SCHEMES
         message = f"The book is the website {made.source}; the doctor does not crawl it again"
-        yield note("website", message, repair=context.index_command())
+        if not website:
+            message = f"The book is at {made.source}; the doctor compares only books on disk"
+        yield note("website" if website else "not_on_disk", message, repair=context.index_command())
         return
     if index.info.collection == SAMPLE_COLLECTION:
         context.source = sample_source()

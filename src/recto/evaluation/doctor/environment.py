@@ -9,13 +9,14 @@ from collections.abc import Iterator, Mapping
 from importlib import metadata
 from pathlib import Path
 
+from recto._util.files import WriterLock
 from recto._util.text import counted
 from recto.errors import ErrorKind, RectoError, StoreBusy, install_command
 from recto.evaluation.doctor.findings import DoctorContext, Finding, error, from_error, note, ok, warning
+from recto.plugins import open_embedder, open_store
 from recto.protocols import Preparable, Versioned
 from recto.settings import BUILT_IN_MODEL, CLOUD_VARIABLES, find_dotenv, load_settings, read_dotenv
-from recto.stores.edge.layout import CollectionDirectory, Home
-from recto.stores.lock import WriterLock
+from recto.stores.edge.layout import CollectionDirectory
 
 _LOW_BYTES = 256 << 20
 _FULL_BYTES = 32 << 20
@@ -37,8 +38,9 @@ def configuration(context: DoctorContext) -> Iterator[Finding]:
     prefixes = ("RECTO_", "QDRANT_", "COHERE_", "COLL")
     set_here = ", ".join(sorted(name for name in given if name.startswith(prefixes)))
     settings = context.settings = load_settings(context.environment, context.directory)
+    model = f" ({settings.model})" if settings.model else ""
     yield ok(
-        f"{settings.embedder} embedder ({settings.model}), {settings.store} store, because {_reason(given)}",
+        f"{settings.embedder} embedder{model}, {settings.store} store, because {_reason(given)}",
         f".env: {dotenv or 'none found'}",
         f"set: {set_here or 'nothing'}",
     )
@@ -95,7 +97,7 @@ def packages(context: DoctorContext) -> Iterator[Finding]:
         message = f"Not installed: {', '.join(missing)}"
         yield error("missing", message, *evidence, repair=install_command())
     settings = context.settings
-    if settings and "cloud" not in extras and (settings.embedder == "cohere" or settings.store == "server"):
+    if settings and not set(settings.extras) <= set(extras):
         message = "The configured profile needs the extra `cloud`"
         yield error("missing_extra", message, *evidence, repair=install_command("cloud"))
     if not missing:
@@ -116,16 +118,14 @@ def model(context: DoctorContext) -> Iterator[Finding]:
     settings = context.settings
     if settings is None:
         return
-    from recto.api import open_embedder
-
     embedder = open_embedder(settings, context.messages.append)
     if settings.embedder == "cohere":  # checked by `cohere`
         context.embedder = embedder
         return
     evidence = []
-    if settings.model in (BUILT_IN_MODEL, f"ibm-granite/{BUILT_IN_MODEL}"):
+    if settings.embedder == "local" and settings.model in (BUILT_IN_MODEL, f"ibm-granite/{BUILT_IN_MODEL}"):
         from recto._util.files import sha256
-        from recto.embedders.granite.model_pack import INSTALL, SHA256, find_pack
+        from recto.embedders.granite.weights import INSTALL, SHA256, find_pack
 
         pack = find_pack()
         if sha256(pack) != SHA256:
@@ -155,8 +155,6 @@ def engine(context: DoctorContext) -> Iterator[Finding]:
     """Open the store, and ask for its version and collections."""
     if context.settings is None:
         return
-    from recto.api import open_store
-
     store = open_store(context.settings, context.messages.append)
     yield from (note("warning", line.removeprefix("[WARNING] ")) for line in context.messages)
     context.messages.clear()
@@ -191,7 +189,7 @@ def leftovers(context: DoctorContext) -> Iterator[Finding]:
         found.append(note("journal", message, str(path), repair=f"recto index PATH --collection {name}"))
     for folder in sorted((place / "collections").glob("*")):
         if folder.is_dir():
-            found += _writers(folder.name, Home(place).collection(folder.name))
+            found += _writers(folder.name, CollectionDirectory(folder))
     yield from found or [ok("No interrupted work")]
 
 

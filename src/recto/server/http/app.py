@@ -3,58 +3,81 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
 from fastapi import FastAPI, Request, Response
 from fastapi.openapi.utils import get_openapi
+from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
+from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.responses import FileResponse
 from starlette.staticfiles import StaticFiles
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from recto import __version__
-from recto.errors import ErrorKind, RectoError
-from recto.server.http.contract import contract_router
-from recto.server.http.errors import UNEXPECTED, framework_refusal, refusal_of
-from recto.server.http.health import health_router
-from recto.server.http.library import Library
-from recto.server.http.metrics import Metrics
-from recto.server.http.middleware import with_middleware
+from recto.errors import RectoError
+from recto.server.auth import KEY_NUMBER, REFUSAL_REASON, AdmissionMiddleware, ApiKeys, local_hosts
+from recto.server.http.errors import ENGINE_MESSAGES, UNEXPECTED, framework_refusal, refusal_of
+from recto.server.http.monitoring import LOG, Metrics, log_request, log_unexpected_error, request_id
 from recto.server.http.options import ServeOptions
-from recto.server.http.routes import v1_router
+from recto.server.http.routes import contract_router, health_router, v1_router
+from recto.server.http.service import SearchService
+from recto.server.limits import AdmissionLimits, RateLimiter, Refusal, request_headers
 from recto.settings import Settings
 
 WEB = Path(__file__).parent.parent / "web"
-_LOG = logging.getLogger("recto.server.http")
 _START_SECONDS = 5.0
-_ENGINES = (
-    ErrorKind.CONNECTION,
-    ErrorKind.CONFIGURATION,
-    ErrorKind.STORAGE,
-    ErrorKind.DAMAGED,
-    ErrorKind.BUSY,
+_OPEN_PATHS = ("/healthz", "/", "/favicon.ico")
+_STATIC = "/static/"
+_MONITORING = ("/healthz", "/readyz", "/metrics")
+_METHODS = ("GET", "HEAD", "POST", "OPTIONS", "PUT", "PATCH", "DELETE")
+
+_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+    "font-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+)
+_HEADERS = tuple(
+    (name.encode(), value.encode())
+    for name, value in {
+        "content-security-policy": _POLICY,
+        "x-content-type-options": "nosniff",
+        "x-frame-options": "DENY",
+        "referrer-policy": "no-referrer",
+        "cross-origin-opener-policy": "same-origin",
+        "cross-origin-resource-policy": "same-origin",
+        "permissions-policy": "camera=(), geolocation=(), microphone=()",
+    }.items()
+)
+_NO_STORE = (b"cache-control", b"no-store")
+_WRONG_HOST = Refusal(
+    400,
+    "This service does not accept that host name",
+    "Use the host name that it listens on, or add yours with --allowed-host.",
 )
 
 
 def make_app(
     settings: Settings,
     options: ServeOptions,
-    notify: Callable[[str], None] = _LOG.info,
+    notify: Callable[[str], None] = LOG.info,
     *,
     close_at_exit: bool = False,
-) -> ASGIApp:
-    """Return the ASGI application; it opens its engines when the server starts."""
+) -> FastAPI:
+    """Return the application; it opens its engines when the server starts."""
     metrics = Metrics()
-    library = Library(settings, options, notify, metrics.batches.observe, close_at_exit=close_at_exit)
+    service = SearchService(settings, options, notify, metrics.batches.observe, close_at_exit=close_at_exit)
     app = FastAPI(
         title="Recto",
         version=__version__,
         summary="Find the right page of a textbook.",
-        lifespan=lambda _: _running(library),
+        lifespan=lambda _: _running(service),
+        middleware=middleware(options, metrics),
         docs_url=None,  # the page loads scripts from a CDN
         redoc_url=None,
         redirect_slashes=False,
@@ -66,45 +89,41 @@ def make_app(
             "auto_configure": False,
         },
     )
-    app.include_router(contract_router(library, metrics))
-    app.include_router(v1_router(library, metrics))
-    app.include_router(health_router(library, metrics))
+    app.include_router(contract_router(service, metrics))
+    app.include_router(v1_router(service, metrics))
+    app.include_router(health_router(service, metrics))
     _add_page(app)
-    _add_errors(app, metrics)
+    _add_error_handlers(app, metrics)
     app.openapi = lambda: _described(app, secured=bool(options.keys))  # type: ignore[method-assign]
-    return with_middleware(app, options, metrics)
+    return app
 
 
 @asynccontextmanager
-async def _running(library: Library) -> AsyncIterator[None]:
+async def _running(service: SearchService) -> AsyncIterator[None]:
     """Open the engines before the first request; do not wait long for remote ones."""
-    starting = asyncio.create_task(asyncio.to_thread(library.start))
-    await asyncio.wait([starting], timeout=None if library.embedded else _START_SECONDS)
+    starting = asyncio.create_task(asyncio.to_thread(service.start))
+    await asyncio.wait([starting], timeout=None if service.embedded else _START_SECONDS)
     starting.add_done_callback(_log_start_error)
     try:
         yield
     finally:
-        await library.close()
+        await service.close()
 
 
 def _log_start_error(starting: asyncio.Task[None]) -> None:
     error = None if starting.cancelled() else starting.exception()
     if isinstance(error, RectoError):
-        _LOG.warning("not ready: %s %s", error, error.hint)
+        LOG.warning("not ready: %s %s", error, error.hint)
     elif error is not None:
-        _LOG.error("not ready", exc_info=error)
+        LOG.error("not ready", exc_info=error)
 
 
 def _add_page(app: FastAPI) -> None:
     @app.get("/", include_in_schema=False)
     async def page() -> Response:
-        index = WEB / "index.html"
-        if not index.is_file():
-            raise HTTPException(404)
-        return FileResponse(index, headers={"cache-control": "no-cache"})
+        return FileResponse(WEB / "index.html", headers={"cache-control": "no-cache"})
 
-    if WEB.is_dir():
-        app.mount("/static", _Static(directory=WEB), name="static")
+    app.mount("/static", _Static(directory=WEB), name="static")
 
 
 class _Static(StaticFiles):
@@ -117,26 +136,17 @@ class _Static(StaticFiles):
         return response
 
 
-def _add_errors(app: FastAPI, metrics: Metrics) -> None:
-    async def known(_request: Request, error: Exception) -> Response:
-        if not isinstance(error, RectoError):
-            raise error
-        if error.kind in _ENGINES:
+def _add_error_handlers(app: FastAPI, metrics: Metrics) -> None:
+    @app.exception_handler(RectoError)
+    async def known(_request: Request, error: RectoError) -> Response:
+        if error.kind in ENGINE_MESSAGES:
             metrics.errors.labels(error.kind.value).inc()
-            _LOG.warning("%s %s", error, error.hint)
+            LOG.warning("%s %s", error, error.hint)
         return refusal_of(error).response()
 
-    async def framework(_request: Request, error: Exception) -> Response:
-        if not isinstance(error, HTTPException):
-            raise error
+    @app.exception_handler(HTTPException)
+    async def framework(_request: Request, error: HTTPException) -> Response:
         return framework_refusal(error.status_code, error.detail, error.headers).response()
-
-    async def unexpected(_request: Request, _error: Exception) -> Response:
-        return UNEXPECTED.response()
-
-    app.add_exception_handler(RectoError, known)
-    app.add_exception_handler(HTTPException, framework)
-    app.add_exception_handler(Exception, unexpected)
 
 
 def _described(app: FastAPI, *, secured: bool) -> dict[str, Any]:
@@ -154,3 +164,134 @@ def _described(app: FastAPI, *, secured: bool) -> dict[str, Any]:
             schema["paths"]["/healthz"]["get"]["security"] = []
         app.openapi_schema = schema
     return app.openapi_schema
+
+
+def middleware(options: ServeOptions, metrics: Metrics) -> list[Middleware]:
+    """Return the middleware, the outermost first."""
+    cors = Middleware(
+        CORSMiddleware,
+        allow_origins=options.origins,
+        allow_methods=("GET", "POST"),
+        allow_headers=("authorization", "content-type", "x-request-id"),
+        allow_private_network=True,
+        expose_headers=("x-request-id", "retry-after"),
+    )
+    return [
+        Middleware(RequestMiddleware, metrics),
+        *([cors] if options.origins else []),
+        Middleware(TrustedHostMiddleware, allowed_hosts(options), www_redirect=False),
+        Middleware(
+            AdmissionMiddleware,
+            ApiKeys(options.keys),
+            AdmissionLimits(options.concurrency, options.timeout),
+            RateLimiter(options.rate),
+            is_open=lambda path: path in _OPEN_PATHS or path.startswith(_STATIC),
+            is_limited=lambda path: path not in (*_OPEN_PATHS, *_MONITORING) and not path.startswith(_STATIC),
+        ),
+    ]
+
+
+def allowed_hosts(options: ServeOptions) -> list[str]:
+    """Return the Host headers to accept, so that no web page reaches a local service by DNS rebinding."""
+    if not options.is_public:
+        return [*local_hosts(options.host), *options.hosts]
+    return list(options.hosts) or ["*"]
+
+
+class RequestMiddleware:
+    """The outermost middleware: adds ids and security headers, logs each request, catches every exception."""
+
+    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
+        self._app = app
+        self._metrics = metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one request."""
+        if scope["type"] != "http":
+            if scope["type"] == "lifespan":
+                await self._app(scope, receive, send)
+            return
+        sender = _Sender(send, scope["method"], request_id(request_headers(scope).get("x-request-id", "")))
+        inner = {
+            **scope,
+            "method": "GET" if scope["method"] == "HEAD" else scope["method"],  # the body is dropped below
+            # Always send whole files: Starlette's error for a wrong range does not have our error body.
+            "headers": [pair for pair in scope["headers"] if pair[0] != b"range"],
+        }
+        began = perf_counter()
+        self._metrics.running.inc()
+        try:
+            await self._app(inner, receive, sender)
+        except Exception:  # noqa: BLE001 - a client sees only that there was an error, the log shows where
+            log_unexpected_error(sender.request_id)
+            if not sender.status:
+                await UNEXPECTED.response()(inner, receive, sender)
+        finally:
+            self._metrics.running.dec()
+            self._record(inner, sender, perf_counter() - began)
+
+    def _record(self, scope: Scope, sender: _Sender, seconds: float) -> None:
+        # The path's template, so that log and metrics hold nothing of what was asked for.
+        route = getattr(scope.get("route"), "path", None) or "other"
+        method = sender.method if sender.method in _METHODS else "OTHER"
+        self._metrics.requests.labels(method, route, str(sender.status)).inc()
+        self._metrics.seconds.labels(route).observe(seconds)
+        fields: dict[str, object] = {
+            "id": sender.request_id,
+            "method": method,
+            "route": route,
+            "status": sender.status,
+            "ms": round(seconds * 1e3, 2),
+        }
+        if KEY_NUMBER in scope:
+            fields["key"] = scope[KEY_NUMBER]
+        reason = "host" if sender.refused_host else scope.get(REFUSAL_REASON)
+        if reason:
+            self._metrics.refused.labels(reason).inc()
+            fields["refused"] = reason
+        log_request(fields)
+
+
+class _Sender:
+    """Adds the headers that every response has, and sends Starlette's plain-text errors in our format."""
+
+    def __init__(self, send: Send, method: str, request_id: str) -> None:
+        self._send = send
+        self._text_error: Headers | None = None
+        self.method = method
+        self.request_id = request_id
+        self.status = 0
+        self.refused_host = False
+
+    async def __call__(self, message: Message) -> None:
+        """Send one message."""
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            headers = Headers(raw=list(message.get("headers", ())))
+            if self.status == 400 and headers.get("content-type", "").startswith("text/plain"):
+                self._text_error = headers
+            else:
+                await self._send({**message, "headers": [*headers.raw, *self._more_headers(headers)]})
+        elif self._text_error is not None:
+            headers, self._text_error = self._text_error, None
+            refusal = self._refusal(message["body"].decode(), headers)
+            await refusal.response()({"type": "http"}, _no_messages, self)
+        elif message["type"] == "http.response.body" and self.method == "HEAD":
+            await self._send({**message, "body": b""})
+        else:
+            await self._send(message)
+
+    def _more_headers(self, headers: Headers) -> list[tuple[bytes, bytes]]:
+        more = [(b"x-request-id", self.request_id.encode()), *_HEADERS]
+        return more if "cache-control" in headers else [*more, _NO_STORE]
+
+    def _refusal(self, text: str, headers: Headers) -> Refusal:
+        """Return an error of Starlette's host check or of its CORS check."""
+        if text == "Invalid host header":
+            self.refused_host = True
+            return _WRONG_HOST
+        return Refusal(400, text, headers=(("Vary", headers.get("vary", "Origin")),))
+
+
+async def _no_messages() -> Message:
+    return {"type": "http.disconnect"}

@@ -1,17 +1,22 @@
-"""Strict JSON parsing, and the HTTP status and message of each kind of error, without internals."""
+"""Strict request parsing, and the HTTP status and message of each kind of error, without internals."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
+
+from fastapi import Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
 
 from recto.errors import ErrorKind, InvalidArgument, RectoError
 from recto.server.limits import RETRY_HINT, Refusal, busy
 
-_DIGITS = 18
-_SHOWN = 80
+_MAX_DIGITS = 18
+_MAX_NAME = 80
+_EXAMPLE = 'Example: {"query": "What is ROS 2?"}.'
 
 
 class BadBody(InvalidArgument):
@@ -38,12 +43,9 @@ def loads(data: bytes) -> Any:
         raise BadBody("The body is nested too deeply", hint=_EXAMPLE) from None
 
 
-_EXAMPLE = 'Example: {"query": "What is ROS 2?"}.'
-
-
 def shortened(given: str) -> str:
     """Shorten a name that an error message repeats."""
-    return given if len(given) <= _SHOWN else f"{given[:_SHOWN]}…"
+    return given if len(given) <= _MAX_NAME else f"{given[:_MAX_NAME]}…"
 
 
 def _unique_fields(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -58,7 +60,7 @@ def _reject_constant(name: str) -> Any:
 
 
 def _bounded_int(digits: str) -> int:
-    if len(digits) > _DIGITS:
+    if len(digits) > _MAX_DIGITS:
         raise BadBody("A number is too large", hint="No field accepts such a number.")
     return int(digits)
 
@@ -68,6 +70,65 @@ def _finite_float(digits: str) -> float:
     if not math.isfinite(number):
         raise BadBody("A number is too large", hint="No field accepts such a number.")
     return number
+
+
+class _StrictRequest(Request):
+    """A request with strict JSON parsing."""
+
+    async def json(self) -> Any:
+        """Parse the body; raise `BadBody` if it is not valid JSON."""
+        return loads(await self.body())
+
+
+class StrictRoute(APIRoute):
+    """A route that parses bodies strictly and reports errors in our format."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """Return the handler."""
+        handler = super().get_route_handler()
+
+        async def handle(request: Request) -> Response:
+            try:
+                return await handler(_StrictRequest(request.scope, request.receive))
+            except RequestValidationError as error:
+                return refusal_of(_validation_error(error.errors())).response()
+            except Exception as error:
+                # FastAPI wraps exceptions that are raised while it parses a body.
+                if isinstance(error.__cause__, BadBody):
+                    return refusal_of(error.__cause__).response()
+                raise
+
+        return handle
+
+
+def _validation_error(errors: Sequence[Any]) -> BadBody:
+    """Describe the first error in one sentence, without repeating the input."""
+    first = errors[0]
+    name = ".".join(shortened(str(part)) for part in first["loc"][1:]) or "The body"
+    kind, context = first["type"], first.get("ctx", {})
+    problems = {
+        "missing": "is required",
+        "extra_forbidden": "is not a known field",
+        "bool_type": "must be true or false",
+        "int_type": "must be a whole number",
+        "int_from_float": "must be a whole number",
+        "float_type": "must be a number",
+        "string_type": "must be text",
+        "string_pattern_mismatch": "cannot be empty",
+        "list_type": "must be a list",
+        "model_attributes_type": "must be a JSON object, sent as application/json",
+        "too_short": f"must have at least {context.get('min_length')} entries",
+        "too_long": f"must have at most {context.get('max_length')} entries",
+        "greater_than_equal": f"must be at least {context.get('ge')}",
+        "less_than_equal": f"must be at most {context.get('le')}",
+        "finite_number": "must be a finite number",
+        "literal_error": f"must be {context.get('expected')}",
+    }
+    has_list = kind in ("extra_forbidden", "literal_error")
+    return BadBody(
+        f"{name} {problems.get(kind, 'is not valid')}",
+        hint="/openapi.json lists the fields and their values." if has_list else "",
+    )
 
 
 STATUSES = {
@@ -83,29 +144,26 @@ STATUSES = {
 RETRY_SECONDS = 2
 _EMPTY_SECONDS = 30
 
-_PUBLIC = (ErrorKind.ARGUMENT, ErrorKind.MISSING, ErrorKind.EMPTY)
-"""Kinds whose messages contain no internals."""
-
-_PUBLIC_MESSAGES = {
+ENGINE_MESSAGES = {
     ErrorKind.CONNECTION: "The engine behind this service is unreachable or does not answer",
     ErrorKind.BUSY: "The index is being written",
     ErrorKind.CONFIGURATION: "This service is not configured correctly for its index",
     ErrorKind.STORAGE: "This service cannot read its index",
     ErrorKind.DAMAGED: "This service's index is damaged",
 }
+"""What clients are told about errors of the engine or the index: their own messages contain internals."""
+
 _OPERATOR = "The operator finds the reason in the log and with `recto doctor`."
-
-
 UNEXPECTED = Refusal(500, "Internal server error", _OPERATOR)
 
 
 def refusal_of(error: RectoError) -> Refusal:
     """Return the response to an error, without internals."""
     status = STATUSES[error.kind]
-    headers = (("Retry-After", str(retry_after(error))),) if status == 503 else ()
-    if error.kind in _PUBLIC:
+    headers = (("Retry-After", str(_retry_after(error))),) if status == 503 else ()
+    if error.kind not in ENGINE_MESSAGES:
         return Refusal(status, error.message, error.hint, headers)
-    return Refusal(status, _PUBLIC_MESSAGES[error.kind], RETRY_HINT if status == 503 else _OPERATOR, headers)
+    return Refusal(status, ENGINE_MESSAGES[error.kind], RETRY_HINT if status == 503 else _OPERATOR, headers)
 
 
 def unready(error: RectoError) -> Refusal:
@@ -114,7 +172,7 @@ def unready(error: RectoError) -> Refusal:
     return refusal if refusal.status == 503 else busy(refusal.error, refusal.hint, RETRY_SECONDS)
 
 
-def retry_after(error: RectoError) -> int:
+def _retry_after(error: RectoError) -> int:
     """Return after how many seconds to retry."""
     if error.kind is ErrorKind.EMPTY:
         return _EMPTY_SECONDS
@@ -130,9 +188,5 @@ def framework_refusal(
     message = known.get(status) or (
         detail if isinstance(detail, str) and status < 500 else "The request is not valid"
     )
-    return Refusal(
-        status,
-        message,
-        "/openapi.json lists the paths." if status in known else "",
-        tuple((headers or {}).items()),
-    )
+    hint = "/openapi.json lists the paths." if status in known else ""
+    return Refusal(status, message, hint, tuple((headers or {}).items()))

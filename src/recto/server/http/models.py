@@ -1,21 +1,23 @@
-"""Request and response models of the HTTP API: requests are validated, both are described in OpenAPI."""
+"""Request and response models of `/v1`: requests are validated, both are described in OpenAPI."""
 
 from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
+from pydantic import BeforeValidator, ConfigDict, Field, WithJsonSchema
 
-from recto.search.query import DEFAULT_TOP_K, MAX_QUERY, MAX_SCORE, MAX_TOP_K
+from recto.contracts.http import (
+    CollectionName,
+    Count,
+    QueryText,
+    RequestModel,
+    ResponseModel,
+    ValidationResponse,
+)
+from recto.search.query import DEFAULT_TOP_K, MAX_SCORE, MAX_TOP_K
 from recto.types import GroupBy, Mode
 
-MAX_LIMIT = 10
 MAX_QUERIES = 32
-
-
-def _whole(value: Any) -> Any:
-    """Convert 5.0 to 5: JSON does not distinguish them."""
-    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _as_list(value: Any) -> Any:
@@ -23,18 +25,6 @@ def _as_list(value: Any) -> Any:
     return [value] if isinstance(value, str) else value
 
 
-Count = Annotated[int, BeforeValidator(_whole)]
-QueryText = Annotated[
-    str,
-    Field(
-        description=f"The query: 1 to {MAX_QUERY} characters without surrounding white space.",
-        examples=["What is ROS 2?"],
-        json_schema_extra={"minLength": 1, "pattern": r"\S"},
-    ),
-]
-CollectionName = Annotated[
-    str | None, Field(description="A collection that the server serves; default: the first.")
-]
 _NAME_SCHEMA = {"type": "string", "pattern": r"\S"}
 ModuleNames = Annotated[
     Annotated[list[Annotated[str, Field(pattern=r"\S")]], Field(max_length=100)] | None,
@@ -69,32 +59,10 @@ Grouping = Annotated[
     GroupBy | None,
     Field(description='"page": return the best `top_k` pages with their chunks instead of single chunks.'),
 ]
+WithHtml = Annotated[
+    bool, Field(description="Also return the text of each chunk as HTML that is safe to show in a page.")
+]
 TopK = Annotated[Count, Field(ge=1, le=MAX_TOP_K, description="The maximum number of results.")]
-
-
-class RequestModel(BaseModel):
-    """Base of all request bodies: no type conversion, no unknown fields."""
-
-    model_config = ConfigDict(strict=True, extra="forbid")
-
-
-class QueryRequest(RequestModel):
-    """The body of `/retrieve`."""
-
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [{"query": "What is ROS 2?", "limit": 5, "collection": "humanoid_robotics_book"}]
-        }
-    )
-    query: QueryText
-    limit: Annotated[Count, Field(ge=1, le=MAX_LIMIT, description="The maximum number of results.")] = (
-        DEFAULT_TOP_K
-    )
-    collection: CollectionName = None
-    mode: Annotated[
-        Literal["dense", "hybrid"],
-        Field(description="Rank by cosine similarity (dense), or by its weighted sum with BM25 (hybrid)."),
-    ] = "dense"
 
 
 class SearchParameters(RequestModel):
@@ -116,6 +84,7 @@ class SearchRequest(SearchParameters):
     query: QueryText
     min_score: MinScore = None
     group_by: Grouping = None
+    html: WithHtml = False
 
 
 class RelatedRequest(SearchParameters):
@@ -130,6 +99,7 @@ class RelatedRequest(SearchParameters):
     question: Annotated[
         str | None, Field(description="A question about the selected text; blank means none.")
     ] = None
+    html: WithHtml = False
 
 
 class BatchRequest(SearchParameters):
@@ -143,12 +113,6 @@ class BatchRequest(SearchParameters):
     group_by: Grouping = None
 
 
-class ResponseModel(BaseModel):
-    """Base of all responses: no unknown fields."""
-
-    model_config = ConfigDict(extra="forbid")
-
-
 class ErrorResponse(ResponseModel):
     """The body of every error."""
 
@@ -160,60 +124,12 @@ class ErrorResponse(ResponseModel):
     hint: str | None = None
 
 
-class ContractPayload(ResponseModel):
-    """A stored chunk, in the contract's format."""
-
-    url: str
-    title: str
-    content: str
-    headings: list[str]
-    chunk_index: int
-    source_document: str
-    metadata: dict[str, Any]
-
-
-class SearchResult(ResponseModel):
-    """A result of `/retrieve`; `content` is a preview, `payload` has the whole text."""
-
-    score: Annotated[float, Field(ge=0, le=1)]
-    payload: ContractPayload
-    url: str
-    title: str
-    content: str
-
-
-class QueryResponse(ResponseModel):
-    """The response of `/retrieve`."""
-
-    query: str
-    results: list[SearchResult]
-    total_results: int
-    query_time_ms: float
-
-
-class ValidationResponse(ResponseModel):
-    """The response of `/validate`; `last_updated` is null if it is unknown."""
-
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [
-                {
-                    "collection_exists": True,
-                    "vector_count": 1250,
-                    "sample_search_works": True,
-                    "last_updated": "2025-12-17T10:30:00Z",
-                }
-            ]
-        }
-    )
-    collection_exists: bool
-    vector_count: int
-    sample_search_works: bool
-    last_updated: str | None
-
-
 class ChunkModel(ResponseModel):
-    """A chunk of the book; `url` opens its section."""
+    """A chunk of the book.
+
+    `url` opens its section. `matches` are the words of headings and text that match the query. `html` is
+    present only if the request asks for it.
+    """
 
     id: str
     title: str
@@ -233,6 +149,8 @@ class ChunkModel(ResponseModel):
     total_chunks: int
     version: str
     locale: str
+    matches: list[str]
+    html: Annotated[str, Field(description="`text` as HTML, without scripts, styles and images.")] = ""
 
 
 class HitModel(ChunkModel):
@@ -240,8 +158,7 @@ class HitModel(ChunkModel):
 
     `score` ranks the hits. `dense` is the cosine similarity and `lexical` the BM25 score; each is null if the
     mode does not compute it. `above_noise` compares `dense` with the noise floor; it is null if either is
-    unknown. `snippet` is the best part of the text in one line. `matches` are the words of headings and text
-    that match the query.
+    unknown. `snippet` is the best part of the text in one line.
     """
 
     rank: int
@@ -250,7 +167,6 @@ class HitModel(ChunkModel):
     lexical: float | None
     above_noise: bool | None
     snippet: str
-    matches: list[str]
 
 
 class PageGroupModel(ResponseModel):

@@ -15,6 +15,9 @@ from recto.settings import check_collection_name, read_dotenv, working_directory
 
 DEFAULT_COLLECTION = "humanoid_robotics_book"
 DEFAULT_PORT = 8000
+METRICS_DIRECTORY = "PROMETHEUS_MULTIPROC_DIR"
+"""Where several workers share their metrics; set it before prometheus_client is imported."""
+
 _SHORT_KEY = 16
 _HOST = re.compile(r"[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]")
 

@@ -1,21 +1,24 @@
-"""The routes under `/v1`: search, related chunks, batches, and the pages of the book."""
+"""The routes: document 002, searches and pages under `/v1`, and monitoring."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Sequence
+from asyncio import to_thread
+from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import replace
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Path, Query, Request, Response
-from fastapi.exceptions import RequestValidationError
-from fastapi.routing import APIRoute
+from fastapi import APIRouter, Path, Query, Response
 
+from recto import __version__
+from recto.contracts.http import add_contract_routes, created_at, validation
+from recto.errors import RectoError
+from recto.evaluation import records
 from recto.server.http import models
-from recto.server.http.errors import BadBody, loads, refusal_of, shortened
-from recto.server.http.library import Library, SearchFound
-from recto.server.http.metrics import Metrics
-from recto.server.http.models import ErrorResponse
+from recto.server.http.errors import StrictRoute, unready
+from recto.server.http.monitoring import CONTENT_TYPE, Metrics
+from recto.server.http.service import SearchFound, SearchService
 from recto.server.http.views import (
+    add_html,
     modules_view,
     page_view,
     pages_view,
@@ -23,9 +26,9 @@ from recto.server.http.views import (
     respond,
     search_view,
 )
-from recto.types import Filters
+from recto.types import Filters, IndexInfo
 
-_DESCRIBED = {
+_DESCRIPTIONS = {
     400: "The request is invalid; `error` says why.",
     401: "An API key is required.",
     404: "There is no such collection, module or page.",
@@ -35,72 +38,13 @@ _DESCRIBED = {
     500: "An internal error.",
     503: "An engine is unreachable, the collection is empty, or the server is busy; see Retry-After.",
 }
-ERRORS: dict[int | str, dict[str, Any]] = {
-    code: {"model": ErrorResponse, "description": text} for code, text in _DESCRIBED.items()
+_ERRORS: dict[int | str, dict[str, Any]] = {
+    code: {"model": models.ErrorResponse, "description": text} for code, text in _DESCRIPTIONS.items()
 }
-
-Handler = Callable[[Request], Coroutine[Any, Any, Response]]
-
-
-class _StrictRequest(Request):
-    """A request with strict JSON parsing."""
-
-    async def json(self) -> Any:
-        """Parse the body; raise `BadBody` if it is not valid JSON."""
-        return loads(await self.body())
-
-
-class StrictRoute(APIRoute):
-    """A route that parses bodies strictly and reports errors in our format."""
-
-    def get_route_handler(self) -> Handler:
-        """Return the handler."""
-        handler = super().get_route_handler()
-
-        async def answer(request: Request) -> Response:
-            try:
-                return await handler(_StrictRequest(request.scope, request.receive))
-            except RequestValidationError as error:
-                return refusal_of(_validation_error(error.errors())).response()
-            except Exception as error:
-                # FastAPI wraps exceptions that are raised while it parses a body.
-                if isinstance(error.__cause__, BadBody):
-                    return refusal_of(error.__cause__).response()
-                raise
-
-        return answer
-
-
-def _validation_error(errors: Sequence[Any]) -> BadBody:
-    """Describe the first error in one sentence, without repeating the input."""
-    first = errors[0]
-    place = [str(part) for part in first["loc"][1:]]
-    name = ".".join(shortened(part) for part in place) or "The body"
-    kind, context = first["type"], first.get("ctx", {})
-    words = {
-        "missing": "is required",
-        "extra_forbidden": "is not a known field",
-        "int_type": "must be a whole number",
-        "int_from_float": "must be a whole number",
-        "float_type": "must be a number",
-        "string_type": "must be text",
-        "string_pattern_mismatch": "cannot be empty",
-        "list_type": "must be a list",
-        "model_attributes_type": "must be a JSON object, sent as application/json",
-        "too_short": f"must have at least {context.get('min_length')} entries",
-        "too_long": f"must have at most {context.get('max_length')} entries",
-        "greater_than_equal": f"must be at least {context.get('ge')}",
-        "less_than_equal": f"must be at most {context.get('le')}",
-        "finite_number": "must be a finite number",
-        "literal_error": f"must be {context.get('expected')}",
-    }
-    hint = (
-        "/openapi.json lists the fields and their values."
-        if kind in ("extra_forbidden", "literal_error")
-        else ""
-    )
-    return BadBody(f"{name} {words.get(kind, 'is not valid')}", hint=hint)
-
+_UNAVAILABLE: dict[int | str, dict[str, Any]] = {code: _ERRORS[code] for code in (400, 401, 500, 503)}
+_METRICS_TEXT: dict[int | str, dict[str, Any]] = {
+    200: {"content": {"text/plain": {}}, "description": "Metrics as text."}
+}
 
 Collection = Annotated[
     str | None, Query(description="A collection that the server serves; default: the first.")
@@ -110,23 +54,33 @@ Address = Annotated[
 ]
 
 
-def v1_router(library: Library, metrics: Metrics) -> APIRouter:
+def contract_router(service: SearchService, metrics: Metrics) -> APIRouter:
+    """Return the routes of document 002."""
+    router = APIRouter(route_class=StrictRoute, tags=["contract"], responses=_ERRORS)
+    add_contract_routes(router, service, respond, metrics.record_search)
+    return router
+
+
+def v1_router(service: SearchService, metrics: Metrics) -> APIRouter:
     """Return the routes under `/v1`."""
-    router = APIRouter(prefix="/v1", route_class=StrictRoute, tags=["v1"], responses=ERRORS)
+    router = APIRouter(prefix="/v1", route_class=StrictRoute, tags=["v1"], responses=_ERRORS)
 
     def record(found: SearchFound) -> SearchFound:
         response = found.response
-        metrics.searched(response.timings)
+        metrics.record_search(response.timings)
         if not response.warnings:
             return found
-        return found._replace(response=replace(response, warnings=library.outward(response.warnings)))
+        return found._replace(response=replace(response, warnings=service.redact(response.warnings)))
 
     @router.post(
         "/search", response_model=models.SearchResponseModel, summary="Find the chunks that answer a query."
     )
     async def search(body: models.SearchRequest) -> Response:
-        (found,) = await _find(library, body, [body.query])
-        return respond(search_view(*record(found)))
+        (found,) = await _find(service, body, [body.query])
+        view = search_view(*record(found))
+        if body.html:
+            await to_thread(add_html, view["results"])
+        return respond(view)
 
     @router.post(
         "/related",
@@ -134,18 +88,21 @@ def v1_router(library: Library, metrics: Metrics) -> APIRouter:
         summary="Find chunks that are related to a selected text.",
     )
     async def related(body: models.RelatedRequest) -> Response:
-        name = library.name(body.collection)
-        found = await library.related(
+        name = service.name(body.collection)
+        found = await service.related(
             name, body.selection, body.question, body.top_k, _filters(body), body.mode
         )
-        return respond(related_view(*record(found)))
+        view = related_view(*record(found))
+        if body.html:
+            await to_thread(add_html, view["results"])
+        return respond(view)
 
     @router.post(
         "/batch", response_model=models.BatchResponseModel, summary="Answer several queries at once."
     )
     async def batch(body: models.BatchRequest) -> Response:
-        answers = await _find(library, body, body.queries)
-        return respond({"responses": [search_view(*record(answer)) for answer in answers]})
+        found = await _find(service, body, body.queries)
+        return respond({"responses": [search_view(*record(one)) for one in found]})
 
     @router.get(
         "/collections",
@@ -154,21 +111,21 @@ def v1_router(library: Library, metrics: Metrics) -> APIRouter:
     )
     async def collections() -> Response:
         return respond(
-            {"collections": [{"name": name, "default": name == library.default} for name in library.names]}
+            {"collections": [{"name": name, "default": name == service.default} for name in service.names]}
         )
 
     @router.get("/modules", response_model=models.ModulesResponseModel, summary="List the modules of a book.")
     async def modules(collection: Collection = None) -> Response:
-        name = library.name(collection)
-        return respond(modules_view(name, await library.outline(name)))
+        name = service.name(collection)
+        return respond(modules_view(name, await service.outline(name)))
 
     @router.get("/pages", response_model=models.PagesResponseModel, summary="List the pages of a book.")
     async def pages(
         collection: Collection = None,
         module: Annotated[str | None, Query(description="Only the pages of this module.")] = None,
     ) -> Response:
-        name = library.name(collection)
-        outline = await library.outline(name)
+        name = service.name(collection)
+        outline = await service.outline(name)
         return respond(pages_view(name, outline if module is None else outline.of_module(module)))
 
     @router.get(
@@ -176,21 +133,134 @@ def v1_router(library: Library, metrics: Metrics) -> APIRouter:
         response_model=models.PageResponseModel,
         summary="Return the chunks of a page in reading order.",
     )
-    async def page(address: Address, collection: Collection = None) -> Response:
-        name = library.name(collection)
-        return respond(page_view(name, await library.page(name, address)))
+    async def page(
+        address: Address,
+        collection: Collection = None,
+        query: Annotated[str, Query(description="Also return the words that match this query.")] = "",
+        html: Annotated[bool, Query(description="Also return the text of each chunk as safe HTML.")] = False,
+    ) -> Response:
+        name = service.name(collection)
+        view = page_view(name, *await service.page(name, address, query))
+        if html:
+            await to_thread(add_html, view["chunks"])
+        return respond(view)
 
     return router
 
 
 async def _find(
-    library: Library, body: models.SearchRequest | models.BatchRequest, queries: Sequence[str]
+    service: SearchService, body: models.SearchRequest | models.BatchRequest, queries: Sequence[str]
 ) -> list[SearchFound]:
-    name, filters = library.name(body.collection), _filters(body)
-    return await library.find(
+    name, filters = service.name(body.collection), _filters(body)
+    return await service.find(
         name, queries, body.top_k, filters, body.min_score, mode=body.mode, group_by=body.group_by
     )
 
 
 def _filters(body: models.SearchParameters) -> Filters:
     return Filters(tuple(body.module or ()), body.url)
+
+
+def health_router(service: SearchService, metrics: Metrics) -> APIRouter:
+    """Return the routes for monitoring: `/healthz`, `/readyz`, `/metrics` and `/v1/health`."""
+    router = APIRouter(route_class=StrictRoute, tags=["health"])
+
+    @router.get(
+        "/healthz",
+        response_model=models.HealthzResponse,
+        responses={400: _ERRORS[400]},
+        summary="Check that the process is running.",
+    )
+    async def healthz() -> Response:
+        return respond({"status": "ok", "version": __version__})
+
+    @router.get(
+        "/readyz",
+        response_model=models.ReadyzResponse,
+        responses=_UNAVAILABLE,
+        summary="Check that the server can answer searches.",
+    )
+    async def readyz() -> Response:
+        try:
+            info = await service.info(service.default)
+        except RectoError as error:
+            return unready(error).response()
+        return respond({"status": "ready", "collection": service.default, "generation": info.generation})
+
+    @router.get(
+        "/metrics",
+        response_class=Response,
+        responses=_UNAVAILABLE | _METRICS_TEXT,
+        summary="Return metrics for Prometheus.",
+    )
+    async def prometheus() -> Response:
+        indexes = [info async for info in _open_indexes(service)]
+        return Response(metrics.render(indexes), media_type=CONTENT_TYPE)
+
+    @router.get(
+        "/v1/health",
+        response_model=models.HealthResponseModel,
+        responses=_ERRORS,
+        tags=["v1"],
+        summary="Return the state of a collection.",
+    )
+    async def health(collection: Collection = None) -> Response:
+        name = service.name(collection)
+        validated = await validation(service, name)
+        info = await service.stored_info(name) if validated["collection_exists"] else None
+        coverage = await to_thread(records.read_coverage, service.settings.home, info) if info else None
+        suite = await to_thread(records.read_suite, service.settings.home, info) if info else None
+        return respond(
+            {
+                "validation": validated,
+                "index": _index_view(info, name, service.redact(info.warnings)) if info else None,
+                "coverage": coverage,
+                "suite": suite,
+                "latency": metrics.recent.to_dict(),
+                "advice": list(_advice(name, info, coverage, suite)),
+            }
+        )
+
+    return router
+
+
+async def _open_indexes(service: SearchService) -> AsyncIterator[IndexInfo]:
+    for name in service.names:
+        try:
+            yield await service.info(name)
+        except RectoError:  # has no metrics; the error is counted elsewhere
+            continue
+
+
+def _index_view(info: IndexInfo, name: str, warnings: tuple[str, ...]) -> dict[str, Any]:
+    made, measured = info.fingerprint, info.calibration
+    return {
+        "collection": name,
+        "generation": info.generation,
+        "chunks": info.chunks,
+        "created_at": created_at(info),
+        "model": made.embedder.model if made else None,
+        "noise_floor": measured.noise_floor if measured else None,
+        "auroc": measured.auroc if measured else None,
+        "recto_version": made.recto_version if made else None,
+        "warnings": list(warnings),
+    }
+
+
+def _advice(
+    name: str, info: IndexInfo | None, coverage: dict[str, Any] | None, suite: dict[str, Any] | None
+) -> Iterator[str]:
+    """Yield the commands that fix what is missing or outdated."""
+    if info is None:
+        yield f"There is no index: run `recto index PATH --collection {name}`."
+        return
+    if info.noise_floor is None:
+        yield f"The noise floor was never measured: run `recto calibrate --collection {name}`."
+    if coverage is None:
+        yield f"The coverage was never measured: run `recto coverage --collection {name}`."
+    elif not coverage["current"]:
+        yield f"The coverage is from an older index: run `recto coverage --collection {name}`."
+    if suite is None:
+        yield f"No evaluation suite was run: run `recto validate --collection {name}`."
+    elif not suite["current"]:
+        yield f"The suite ran on an older index: run `recto validate --collection {name}`."

@@ -15,15 +15,14 @@ from typing import TYPE_CHECKING
 from recto._util.retry import Notify
 from recto.errors import CollectionMissing, missing_extra
 from recto.protocols import Rollback
-from recto.server.http.options import ServeOptions
+from recto.server.http.options import METRICS_DIRECTORY, ServeOptions
 from recto.settings import Settings
 
 if TYPE_CHECKING:
-    from starlette.types import ASGIApp
+    from fastapi import FastAPI
     from uvicorn import Config
 
 _HEALTHCHECK_SECONDS = 30
-_METRICS_DIRECTORY = "PROMETHEUS_MULTIPROC_DIR"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +32,12 @@ class AppFactory:
     settings: Settings
     options: ServeOptions
 
-    def __call__(self) -> ASGIApp:
+    def __call__(self) -> FastAPI:
         """Make the application."""
-        from recto.server.http import logs
         from recto.server.http.app import make_app
+        from recto.server.http.monitoring import configure_logging
 
-        logs.set_up(secrets_of(self.settings, self.options))
+        configure_logging(secrets_of(self.settings, self.options))
         _exit_with_parent()
         return make_app(self.settings, self.options, close_at_exit=True)
 
@@ -52,7 +51,6 @@ def serve(settings: Settings, options: ServeOptions, notify: Notify) -> None:
     except ImportError as error:
         raise missing_extra("The service", "serve") from error
     del fastapi
-    from recto.server.http import logs
     from recto.server.listening import base_url, listen
 
     with listen(options.host.strip("[]"), options.port) as listener:
@@ -63,7 +61,9 @@ def serve(settings: Settings, options: ServeOptions, notify: Notify) -> None:
             if options.workers == 1:
                 uvicorn.Server(config).run(sockets=[listener])
                 return
-            logs.set_up(secrets_of(settings, options))
+            from recto.server.http.monitoring import configure_logging
+
+            configure_logging(secrets_of(settings, options))
             Multiprocess(config, sockets=[listener]).run()
 
 
@@ -146,11 +146,11 @@ def _shared_metrics(workers: int) -> Iterator[None]:
         yield
         return
     directory = tempfile.mkdtemp(prefix="recto-metrics-")
-    os.environ[_METRICS_DIRECTORY] = directory  # prometheus_client reads it when workers import it
+    os.environ[METRICS_DIRECTORY] = directory  # prometheus_client reads it when workers import it
     try:
         yield
     finally:
-        del os.environ[_METRICS_DIRECTORY]
+        del os.environ[METRICS_DIRECTORY]
         shutil.rmtree(directory, ignore_errors=True)
 
 

@@ -1,23 +1,31 @@
-"""Views: pure functions from the core's values to the JSON of the responses."""
+"""Convert the core's values to the JSON of the responses, and Markdown to safe HTML."""
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from functools import cache, lru_cache
+from html import escape
 from typing import Any
 
+from markdown_it import MarkdownIt
+from markdown_it.renderer import RendererHTML
+from markdown_it.token import Token
+from markdown_it.utils import OptionsDict
 from starlette.responses import Response
 
-from recto._util.names import filter_keys, nearest
+from recto._util.text import filter_keys, nearest
+from recto.book.parsing.markdown.blocks import containers_plugin
+from recto.book.parsing.markdown.headings import split_explicit_id
 from recto.errors import ErrorKind, RectoError
-from recto.search.display import chunk_to_dict, group_ranks, hit_to_dict, is_covered, pick
+from recto.search.display import chunk_matches, chunk_to_dict, group_ranks, hit_to_dict, is_covered, pick
 from recto.search.lexical import QueryWord
 from recto.search.pages import BookPage
 from recto.server.http.errors import shortened
 from recto.server.http.models import ChunkModel, HitModel
-from recto.types import Chunk, Hit, IndexInfo, SearchResponse
+from recto.types import Chunk, Hit, SearchResponse
 
 
 class ModuleMissing(RectoError):
@@ -84,9 +92,8 @@ def outline_of(chunks: Iterable[Chunk], modules: Sequence[tuple[str, str]] = ())
     return Outline(tuple(pages), {name: title for name, title in modules if title})
 
 
-_PREVIEW = 200
-_CHUNK_FIELDS = tuple(ChunkModel.model_fields)
-_HIT_FIELDS = tuple(name for name in HitModel.model_fields if name != "rank")
+_CHUNK_FIELDS = tuple(name for name in ChunkModel.model_fields if name not in ("matches", "html"))
+_HIT_FIELDS = tuple(name for name in HitModel.model_fields if name not in ("rank", "html"))
 
 
 def respond(data: Mapping[str, Any]) -> Response:
@@ -95,54 +102,6 @@ def respond(data: Mapping[str, Any]) -> Response:
         "utf-8", "replace"
     )
     return Response(body, media_type="application/json")
-
-
-def contract_view(response: SearchResponse, total_ms: float) -> dict[str, Any]:
-    """Return the response of `/retrieve`, in the contract's format."""
-    return {
-        "query": response.query,
-        "results": [_contract_result(hit) for hit in response.hits],
-        "total_results": len(response.hits),
-        "query_time_ms": round(total_ms, 2),
-    }
-
-
-def _contract_result(hit: Hit) -> dict[str, Any]:
-    chunk = hit.chunk
-    return {
-        "score": round(min(1.0, max(0.0, hit.score)), 6),
-        "payload": {
-            "url": chunk.page_url,
-            "title": chunk.page_title,
-            "content": chunk.text,
-            "headings": list(chunk.headings),
-            "chunk_index": chunk.chunk_index,
-            "source_document": chunk.source,
-            "metadata": {
-                "id": chunk.id,
-                "module": chunk.module_name,
-                "anchor": chunk.anchor,
-                "link": chunk.link,
-                "total_chunks": chunk.total_chunks,
-                "start_line": chunk.start_line,
-                "end_line": chunk.end_line,
-                "version": chunk.version,
-                "locale": chunk.locale,
-            },
-        },
-        "url": chunk.page_url,
-        "title": chunk.page_title,
-        "content": preview(chunk.text),
-    }
-
-
-def preview(text: str) -> str:
-    """Return the start of a text in one line, cut between words."""
-    line = " ".join(text.split())
-    if len(line) <= _PREVIEW:
-        return line
-    cut = line[:_PREVIEW].rpartition(" ")[0] or line[:_PREVIEW]
-    return f"{cut}..."
 
 
 def search_view(response: SearchResponse, words: Sequence[QueryWord]) -> dict[str, Any]:
@@ -188,14 +147,17 @@ def _ranked(rank: int, hit: Hit, response: SearchResponse, words: Sequence[Query
     return {"rank": rank} | pick(hit_to_dict(hit, response, words, digits=6), _HIT_FIELDS)
 
 
-def page_view(collection: str, page: BookPage) -> dict[str, Any]:
-    """Return the chunks of a page in reading order."""
+def page_view(collection: str, page: BookPage, words: Sequence[QueryWord]) -> dict[str, Any]:
+    """Return the chunks of a page in reading order, with their words that match a query."""
     return {
         "collection": collection,
         "url": page.url,
         "title": page.title,
         "module": page.module,
-        "chunks": [pick(chunk_to_dict(chunk), _CHUNK_FIELDS) for chunk in page.chunks],
+        "chunks": [
+            pick(chunk_to_dict(chunk), _CHUNK_FIELDS) | {"matches": list(chunk_matches(chunk, words))}
+            for chunk in page.chunks
+        ],
     }
 
 
@@ -217,12 +179,121 @@ def pages_view(collection: str, outline: Outline) -> dict[str, Any]:
     return {"collection": collection, "pages": pages}
 
 
-def timestamp(info: IndexInfo) -> str | None:
-    """Return when an index was made, in the contract's format, or None if it is unknown."""
-    if info.fingerprint is None:
-        return None
-    try:
-        made = datetime.fromisoformat(info.fingerprint.created_at)
-    except ValueError:
-        return None
-    return made.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if made.tzinfo else None
+_MAX_RENDERED = 10_000  # characters; longer texts are shown as they are
+_MAX_NESTING = 20
+_SAFE_URL = re.compile(r"https?://|(?!//)[^:/?#]*(?:[/?#]|$)", re.IGNORECASE)
+"""A web address, or one without scheme and host."""
+_BARE_URL = re.compile(r"""(https?://[^\s<>()\[\]`*]*[^\s<>()\[\]`*.,;:!?'"])""")
+_CODE_TITLE = re.compile(r"""\btitle=(?:"([^"]*)"|'([^']*)')""")
+_ADMONITION = re.compile(r"(?::{3,}|/{3,}|!!!|\?{3}\+?|===[!+]?)[ \t]*(?P<kind>[\w-]*)[ \t|]*(?P<title>.*)")
+
+
+def add_html(chunks: Iterable[dict[str, Any]]) -> None:
+    """Add `html`, the rendered text, to views of chunks."""
+    for chunk in chunks:
+        chunk["html"] = render_markdown(chunk["text"])
+
+
+@lru_cache(maxsize=1024)
+def render_markdown(text: str) -> str:
+    """Return Markdown as HTML in which nothing can run or load: no raw HTML, no images, only safe links."""
+    if len(text) <= _MAX_RENDERED:
+        parser, env = _parser(), {"lines": text.split("\n")}
+        tokens = parser.parse(text, env)
+        if all(token.level < _MAX_NESTING - 1 for token in tokens):  # else the parser has left text out
+            return str(parser.renderer.render(tokens, parser.options, env))
+    return _code(text)
+
+
+@cache
+def _parser() -> MarkdownIt:
+    parser = MarkdownIt("commonmark", {"html": False, "maxNesting": _MAX_NESTING}, renderer_cls=_SafeRenderer)
+    parser.enable(["table", "strikethrough"]).disable("reference").use(containers_plugin)
+    parser.validateLink = lambda url: _SAFE_URL.match(url) is not None  # type: ignore[method-assign]
+    parser.render("")  # compile the rules now: threads share the parser
+    return parser
+
+
+class _SafeRenderer(RendererHTML):
+    """Renders the elements that the web page accepts; everything else is text."""
+
+    def text(self, tokens: Sequence[Token], idx: int, *_: Any) -> str:
+        """Return text, with links for the web addresses in it."""
+        content = tokens[idx].content
+        if "://" not in content or _in_link(tokens, idx):
+            return escape(content)
+        return "".join(
+            f'<a href="{escape(part)}">{escape(part)}</a>' if number % 2 else escape(part)
+            for number, part in enumerate(_BARE_URL.split(content))
+        )
+
+    def image(self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: Any) -> str:
+        """Return the description of an image, as a link to it if it is on the web."""
+        token = tokens[idx]
+        words = self.renderInlineAsText(token.children, options, env) or "without description"
+        shown = f'<span class="picture">Picture: {escape(words)}</span>'
+        source = str(token.attrs["src"])
+        if not source.startswith("http") or _in_link(tokens, idx):
+            return shown
+        return f'<a href="{escape(source)}">{shown}</a>'
+
+    def link_open(self, tokens: Sequence[Token], idx: int, *_: Any) -> str:
+        """Return the start of a link, without its title."""
+        return f'<a href="{escape(str(tokens[idx].attrs["href"]))}">'
+
+    def heading_open(self, tokens: Sequence[Token], idx: int, *_: Any) -> str:
+        """Return the start of a heading, whose explicit id is not shown."""
+        children = tokens[idx + 1].children
+        if children and children[-1].type == "text":
+            children[-1].content = split_explicit_id(children[-1].content)[0]
+        return f"<{tokens[idx].tag}>"
+
+    def fence(self, tokens: Sequence[Token], idx: int, *_: Any) -> str:
+        """Return code with its title."""
+        title = _CODE_TITLE.search(tokens[idx].info)
+        return _code(tokens[idx].content, title[1] or title[2] if title else "")
+
+    def code_block(self, tokens: Sequence[Token], idx: int, *_: Any) -> str:
+        """Return indented code."""
+        return _code(tokens[idx].content)
+
+    def math(self, tokens: Sequence[Token], idx: int, _options: OptionsDict, env: Any) -> str:
+        """Return math as it is written."""
+        start, end = tokens[idx].map or (0, 0)
+        return _code("\n".join(env["lines"][start:end]))
+
+    def stray(self, *_: Any) -> str:
+        """Return nothing for the end of an admonition that begins elsewhere."""
+        return ""
+
+    def admonition_open(self, tokens: Sequence[Token], idx: int, _options: OptionsDict, env: Any) -> str:
+        """Return the start of an admonition and its title."""
+        found = _ADMONITION.search(env["lines"][(tokens[idx].map or (0,))[0]])
+        title = found["title"].strip("[]\"' \t") or found["kind"].capitalize() if found else ""
+        return f'<div class="aside" role="note"><p class="aside-title">{escape(title)}</p>'
+
+    def table_open(self, *_: Any) -> str:
+        """Return the start of a table, in a box that scrolls."""
+        return '<div class="table" tabindex="0" role="group" aria-label="Table"><table>'
+
+    def table_close(self, *_: Any) -> str:
+        """Return the end of a table."""
+        return "</table></div>"
+
+    def th_open(self, *_: Any) -> str:
+        """Return the start of a heading cell, without a style for its alignment."""
+        return '<th scope="col">'
+
+    def td_open(self, *_: Any) -> str:
+        """Return the start of a cell, without a style for its alignment."""
+        return "<td>"
+
+
+def _in_link(tokens: Sequence[Token], idx: int) -> bool:
+    return sum(token.nesting for token in tokens[:idx] if token.type in ("link_open", "link_close")) > 0
+
+
+def _code(content: str, title: str = "") -> str:
+    caption = f"<figcaption>{escape(title)}</figcaption>" if title else ""
+    code = f'<pre tabindex="0"><code>{escape(content.removesuffix(chr(10)))}</code></pre>'
+    return f'<figure class="code">{caption}{code}</figure>'

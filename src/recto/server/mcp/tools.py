@@ -34,7 +34,7 @@ ModuleNames = Annotated[
 ]
 SearchMode = Annotated[
     Mode,
-    Field(description="dense: by meaning. lexical: by words, for exact names and codes. hybrid: both."),
+    Field(description="dense: cosine similarity. lexical: BM25, for exact names and codes. hybrid: both."),
 ]
 TopK = Annotated[int, Field(ge=1, le=MAX_TOP_K, description="The maximum number of results.")]
 
@@ -72,7 +72,7 @@ class SearchArguments(ToolArguments):
 
 
 class RelatedArguments(ToolArguments):
-    """Arguments of `related_passages`."""
+    """Arguments of `related_chunks`."""
 
     selection: Annotated[
         str, Field(description="The text that the reader has in front of them, as it is in the book.")
@@ -326,7 +326,7 @@ def _split_long(chunks: Sequence[Chunk]) -> Iterator[Chunk]:
 
 INSTRUCTIONS = (
     "This server reads one textbook. Start with search_book. To read more around a result, call read_page "
-    "with its `url`. Use related_passages when the user has selected text. Answer from what the book "
+    "with its `url`. Use related_chunks when the user has selected text. Answer from what the book "
     "says, and cite each statement by the `url` of the result. If `answerable` is below 0.5, say that the "
     "book does not seem to cover the question instead of answering from the results. Scores mean little "
     "by themselves: if `above_noise` is false, the result most likely has nothing to do with the "
@@ -355,7 +355,7 @@ async def search_book(retriever: Retriever, asked: SearchArguments) -> McpSearch
     return search_result(response, await to_thread(response_words, retriever, response))
 
 
-async def related_passages(retriever: Retriever, asked: RelatedArguments) -> McpRelatedResult:
+async def related_chunks(retriever: Retriever, asked: RelatedArguments) -> McpRelatedResult:
     """Find chunks that are related to a selected text."""
     response = await retriever.arelated(
         asked.selection, asked.question, asked.top_k, asked.filters(), mode=asked.mode
@@ -379,7 +379,7 @@ TOOLS = (
     BookTool(
         "search_book",
         "Search the book",
-        "Find the passages of the textbook that answer a question, best first. Use it first for anything "
+        "Find the chunks of the textbook that answer a question, best first. Use it first for anything "
         "that the book may cover. Each result has its text, headings, module and a `url`: cite by `url`. "
         "`answerable` below 0.5 means that the book most likely does not cover the question. `message` "
         "says which misspelt words were corrected, and why there are no results: `filtered_out` means "
@@ -413,14 +413,14 @@ TOOLS = (
         modules_text,
     ),
     BookTool(
-        "related_passages",
-        "Find passages related to a selected text",
-        "Find passages of the textbook that complement a text which the reader has selected, with or "
+        "related_chunks",
+        "Find chunks related to a selected text",
+        "Find chunks of the textbook that complement a text which the reader has selected, with or "
         "without a question about it: prerequisites, details, the same topic elsewhere. The selection "
         "itself and copies of it are left out. Use search_book instead if there is only a question.",
         RelatedArguments,
         McpRelatedResult,
-        related_passages,
+        related_chunks,
         search_text,
     ),
 )

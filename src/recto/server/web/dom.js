@@ -1,30 +1,27 @@
-// Makes elements from data. Text becomes text nodes, so nothing that a book or a person wrote is ever read as markup.
+// Build elements. Text becomes text nodes; of the service's HTML only known elements and attributes are kept.
 
 const SVG = "http://www.w3.org/2000/svg";
+const TAGS = new Set(
+  ("a blockquote br code div em figcaption figure h1 h2 h3 h4 h5 h6 hr li ol p pre s span strong " +
+    "table tbody td th thead tr ul").split(" "),
+);
+const ATTRIBUTES = ["aria-label", "class", "role", "scope", "start", "tabindex"];
 
 export const byId = (id) => document.getElementById(id);
+export const isWeb = (url) => /^https?:\/\//iu.test(url);
 
-export function isWeb(address) {
-  return /^https?:\/\//i.test(address);
-}
-
-/** Whether a link may lead there: the web, or a state of this page. Anything else could run code. */
-function mayLead(address) {
-  return isWeb(address) || address === "." || address.startsWith("?") || address.startsWith("#");
+/** Return whether a link may have this URL: the web, or a state of this page. Other URLs could run code. */
+function isSafe(url) {
+  return isWeb(url) || url === "." || url.startsWith("?") || url.startsWith("#");
 }
 
 function fill(element, attributes, children) {
   for (const [name, value] of Object.entries(attributes ?? {})) {
     if (value === undefined || value === null || value === false) continue;
-    if (name === "on") {
-      for (const [event, listener] of Object.entries(value)) element.addEventListener(event, listener);
-    } else if (name === "href" && !mayLead(value)) {
-      continue;
-    } else {
-      element.setAttribute(name, value === true ? "" : String(value));
-    }
+    if (name === "href" && !isSafe(value)) continue;
+    element.setAttribute(name, value === true ? "" : String(value));
   }
-  element.append(...children.flat().filter((child) => child !== undefined && child !== null && child !== false && child !== ""));
+  element.append(...children.flat().filter((child) => child || child === 0));
   return element;
 }
 
@@ -36,17 +33,37 @@ export function svg(tag, attributes, ...children) {
   return fill(document.createElementNS(SVG, tag), attributes, children);
 }
 
-/** A link to the web, in a tab of its own; what is not on the web stays text. */
-export function outward(address, ...children) {
-  if (!isWeb(address)) return h("span", {}, ...children);
-  return h("a", { href: address, target: "_blank", rel: "noopener noreferrer", class: "outward" }, ...children);
+/** Return a link that opens the web in a new tab; other URLs are only text. */
+export function externalLink(url, ...children) {
+  if (!isWeb(url)) return h("span", {}, ...children);
+  return h("a", { href: url, target: "_blank", rel: "noopener noreferrer" }, ...children);
 }
 
-export function counted(number, one, many = `${one}s`) {
+/** Return the elements of the service's HTML; `link` makes an element from a URL and children. */
+export function parseHtml(html, link = externalLink) {
+  const parsed = new DOMParser().parseFromString(html, "text/html");
+  const copy = (node) => {
+    if (node.nodeType === Node.TEXT_NODE) return node.data;
+    if (!TAGS.has(node.localName)) return h("span", {}, node.textContent);
+    const children = [...node.childNodes].map(copy);
+    if (node.localName === "a") return link(node.getAttribute("href") ?? "", ...children);
+    const attributes = ATTRIBUTES.map((name) => [name, node.getAttribute(name)]);
+    return h(node.localName, Object.fromEntries(attributes), ...children);
+  };
+  return [...parsed.body.children].map(copy);
+}
+
+/** Return the nodes of a message, with the text between backticks as code. */
+export function withCode(message) {
+  return message.split("`").map((part, index) => (index % 2 ? h("code", {}, part) : part));
+}
+
+export function plural(number, one, many = `${one}s`) {
   return `${number.toLocaleString("en")} ${number === 1 ? one : many}`;
 }
 
-export function day(iso) {
-  const when = new Date(iso ?? "");
-  return Number.isNaN(when.getTime()) ? "unknown" : when.toLocaleString("en-GB", { dateStyle: "medium", timeStyle: "short" });
+export function formatDate(iso) {
+  const date = new Date(iso ?? "");
+  if (Number.isNaN(date.getTime())) return "unknown";
+  return date.toLocaleString("en-GB", { dateStyle: "medium", timeStyle: "short" });
 }

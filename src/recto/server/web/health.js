@@ -1,14 +1,12 @@
 // The health view: index, coverage, last evaluation suite, latency, and what to do.
 
-import { announce } from "./announce.js";
 import * as api from "./api.js";
-import { STATES, heatKey, heatStrip, latencyChart, milliseconds, shareBar } from "./charts.js";
-import { byId, counted, day, h } from "./dom.js";
-import { inline } from "./markdown.js";
-import { problem } from "./notices.js";
-import { leads, state } from "./state.js";
+import { STATES, heatmap, heatmapLegend, latencyChart, milliseconds, shareBar } from "./charts.js";
+import { byId, formatDate, h, plural, withCode } from "./dom.js";
+import { announce, errorNotice } from "./messages.js";
+import { NO_PAGE, NO_SEARCH, linkTo, state } from "./state.js";
 
-const run = api.lane();
+const run = api.latestOnly();
 
 export async function show(now, before) {
   const view = byId("health");
@@ -19,44 +17,55 @@ export async function show(now, before) {
   }
   if (before?.view === "health" && before.collection === now.collection && view.hasChildNodes()) return;
   view.setAttribute("aria-busy", "true");
-  if (!view.hasChildNodes()) view.append(title("Looking…"));
+  if (!view.hasChildNodes()) view.append(header("Loading…"));
   try {
-    const facts = await run((signal) => api.health(now.collection, signal));
-    if (!facts) return;
-    view.replaceChildren(...draw(facts));
-    announce(verdict(facts));
+    const health = await run((signal) => api.health(now.collection, signal));
+    if (!health) return;
+    view.replaceChildren(...draw(health));
+    announce(summary(health));
   } catch (error) {
     if (!(error instanceof api.ApiError)) throw error;
-    view.replaceChildren(title(""), problem(error, () => show(state(), null)));
+    view.replaceChildren(header(""), errorNotice(error, () => show(state(), null)));
   }
   view.removeAttribute("aria-busy");
   if (before) byId("health-title").focus();
 }
 
-const title = (words) => h("header", {}, h("h2", { id: "health-title", tabindex: "-1" }, "Health"), words && h("p", { class: "verdict" }, words));
-const part = (name, ...children) => h("section", {}, h("h3", {}, name), ...children);
-const facts = (pairs) => h("dl", { class: "facts" }, ...pairs.filter(Boolean).map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))));
+const header = (text) => {
+  const title = h("h2", { id: "health-title", tabindex: "-1" }, "Health");
+  return h("header", {}, title, text && h("p", { class: "summary" }, text));
+};
+const section = (title, ...children) => h("section", {}, h("h3", {}, title), ...children);
+const facts = (pairs) => {
+  const row = ([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value));
+  return h("dl", { class: "facts" }, ...pairs.filter(Boolean).map(row));
+};
 
-function verdict({ validation, advice, index, coverage: covered, suite: ran }) {
+const todo = ({ index, advice }) => [...(index?.warnings ?? []), ...advice];
+
+function summary(health) {
+  const { validation, coverage, suite } = health;
   if (!validation.collection_exists) return "There is no index to search.";
   if (!validation.sample_search_works) return "A sample search finds nothing.";
-  const open = [
-    ran && ran.passed < ran.total && `${counted(ran.total - ran.passed, "question")} of the last suite failed.`,
-    covered && covered.reached < covered.total && `${counted(covered.total - covered.reached, "section")} cannot be found well.`,
-    advice.length + (index?.warnings.length ?? 0) > 0 && `${counted(advice.length + (index?.warnings.length ?? 0), "thing")} to do.`,
+  const failed = suite ? suite.total - suite.passed : 0;
+  const unreached = coverage ? coverage.total - coverage.reached : 0;
+  const problems = [
+    failed > 0 && `${plural(failed, "question")} of the last suite failed.`,
+    unreached > 0 && `${plural(unreached, "section")} cannot be found well.`,
+    todo(health).length > 0 && `${plural(todo(health).length, "thing")} to do.`,
   ].filter(Boolean);
-  return `A sample search works. ${open.join(" ") || "Nothing is missing."}`;
+  return `A sample search works. ${problems.join(" ") || "Nothing is missing."}`;
 }
 
-function draw(all) {
-  const notes = [...(all.index?.warnings ?? []), ...all.advice];
+function draw(health) {
+  const advice = todo(health).map((text) => h("li", {}, ...withCode(text)));
   return [
-    title(verdict(all)),
-    notes.length > 0 && part("To do", h("ul", { class: "advice" }, ...notes.map((words) => h("li", {}, ...inline(words))))),
-    part("Index", indexFacts(all.validation, all.index)),
-    part("Coverage", ...coverage(all.coverage)),
-    part("Last suite", ...suite(all.suite)),
-    part("Latency", ...latency(all.latency)),
+    header(summary(health)),
+    advice.length > 0 && section("To do", h("ul", { class: "advice" }, ...advice)),
+    section("Index", indexFacts(health.validation, health.index)),
+    section("Coverage", ...coverageParts(health.coverage)),
+    section("Last suite", ...suiteParts(health.suite)),
+    section("Latency", ...latencyParts(health.latency)),
   ].filter(Boolean);
 }
 
@@ -67,7 +76,7 @@ function indexFacts(validation, index) {
     ["Exists", yes(validation.collection_exists)],
     ["Passages", validation.vector_count.toLocaleString("en")],
     ["Sample search works", yes(validation.sample_search_works)],
-    ["Last updated", day(validation.last_updated)],
+    ["Last updated", formatDate(validation.last_updated)],
     index && ["Model", index.model ?? "unknown"],
     index && ["Noise floor", index.noise_floor === null ? "not measured" : index.noise_floor.toFixed(3)],
     index && index.auroc !== null && ["AUROC", index.auroc.toFixed(3)],
@@ -76,53 +85,65 @@ function indexFacts(validation, index) {
   ]);
 }
 
-const made = (one) => h("p", { class: "note" }, `${day(one.made_at)}, ${one.current ? "for this index" : "for an older index"}`);
-
-function coverage(one) {
-  if (!one) return [h("p", {}, "The coverage was never measured.")];
-  const said = `${one.reached} of ${counted(one.total, "section")} are found by their heading and first sentence`;
-  const modules = [...Map.groupBy(one.pages, (page) => page.module)];
-  return [
-    h("p", { class: "figure" }, said), shareBar(one.reached, one.total, said), made(one), heatKey(),
-    ...modules.map(([module, pages]) => h("div", { class: "heat-module" }, h("h4", {}, module || "Pages"), h("ul", {}, ...pages.map(coveredPage)))),
-  ];
+function madeAt({ made_at: date, current }) {
+  return h("p", { class: "note" }, `${formatDate(date)}, for ${current ? "this" : "an older"} index`);
 }
 
-function coveredPage(page) {
-  const odd = page.sections.filter((section) => section.state !== "reached");
-  const lost = odd.filter((section) => section.state === "unreachable");
-  const count = `${page.sections.length - lost.length} of ${page.sections.length}`;
-  const to = (anchor) => leads({ view: "", page: page.url, anchor, passage: null, selection: "" });
-  return h("li", { class: "covered" },
-    h("a", to(""), page.title || page.url),
+function coverageParts(coverage) {
+  if (!coverage) return [h("p", {}, "The coverage was never measured.")];
+  const { reached, total } = coverage;
+  const label = `${reached} of ${plural(total, "section")} are found by their heading and first sentence`;
+  const modules = [...Map.groupBy(coverage.pages, (page) => page.module)];
+  const lists = modules.map(([module, pages]) => {
+    const list = h("ul", {}, ...pages.map(pageCoverage));
+    return h("div", { class: "module-coverage" }, h("h4", {}, module || "Pages"), list);
+  });
+  const head = [h("p", { class: "figure" }, label), shareBar(reached, total, label), madeAt(coverage)];
+  return [...head, heatmapLegend(), ...lists];
+}
+
+function pageCoverage({ url, title, sections }) {
+  const weak = sections.filter((one) => one.state !== "reached");
+  const unreachable = weak.filter((one) => one.state === "unreachable");
+  const count = `${sections.length - unreachable.length} of ${sections.length}`;
+  const link = (anchor, text) => h("a", linkTo({ ...NO_PAGE, view: "", page: url, anchor }), text);
+  const items = weak.map((one) =>
+    h("li", {}, link(one.anchor, one.title || title), `: ${STATES[one.state] ?? one.state}`));
+  const details = h("details", {},
+    h("summary", {}, `${plural(weak.length, "section")} to check`), h("ul", {}, ...items));
+  return h("li", { class: "page-coverage" },
+    link("", title || url),
     h("span", { class: "count" }, count),
-    heatStrip(page.sections, `${count} sections found`),
-    odd.length > 0 && h("details", {}, h("summary", {}, counted(odd.length, "section"), " to look at"),
-      h("ul", {}, ...odd.map((section) => h("li", {}, h("a", to(section.anchor), section.title || page.title), `: ${STATES[section.state] ?? section.state}`)))));
+    heatmap(sections, `${count} sections found`),
+    weak.length > 0 && details);
 }
 
-function suite(one) {
-  if (!one) return [h("p", {}, "No evaluation suite was run.")];
-  const said = `${one.passed} of ${counted(one.total, "question")} passed`;
-  const ask = (query) => leads({ view: "", q: query, modules: [], url: "", page: "", anchor: "", passage: null, selection: "", ask: false, limit: 10 });
+function suiteParts(suite) {
+  if (!suite) return [h("p", {}, "No evaluation suite was run.")];
+  const label = `${suite.passed} of ${plural(suite.total, "question")} passed`;
+  const measures = Object.entries(suite.measures);
+  const failed = suite.failed.map(({ query, reason }) =>
+    h("li", {}, h("a", linkTo({ ...NO_SEARCH, q: query }), query), h("span", { class: "note" }, reason)));
   return [
-    h("p", { class: "figure" }, `${said} in ${one.name}`), shareBar(one.passed, one.total, said), made(one),
-    facts(Object.entries(one.measures).map(([name, value]) => [name, value === null ? "not measured" : value.toFixed(3)])),
-    one.failed.length > 0 && h("ul", { class: "failed" }, ...one.failed.map(({ query, reason }) =>
-      h("li", {}, h("a", ask(query), query), h("span", { class: "note" }, reason)))),
+    h("p", { class: "figure" }, `${label} in ${suite.name}`),
+    shareBar(suite.passed, suite.total, label),
+    madeAt(suite),
+    facts(measures.map(([name, value]) => [name, value === null ? "not measured" : value.toFixed(3)])),
+    failed.length > 0 && h("ul", { class: "failed" }, ...failed),
   ].filter(Boolean);
 }
 
-function latency(one) {
-  if (!one.requests || !one.recent.length) return [h("p", {}, "No searches since the service started.")];
-  const steps = Object.entries(one.steps).filter(([, times]) => times.p50 !== null);
+function latencyParts(latency) {
+  if (!latency.recent.length) return [h("p", {}, "No searches since the service started.")];
+  const both = ({ p50, p95 }) => `p50 ${milliseconds(p50)}, p95 ${milliseconds(p95)}`;
+  const steps = Object.entries(latency.steps).filter(([, times]) => times.p50 !== null);
   return [
-    latencyChart(one),
+    latencyChart(latency),
     facts([
-      ["Searches", one.requests.toLocaleString("en")],
-      ["p50", milliseconds(one.p50_ms)],
-      ["p95", milliseconds(one.p95_ms)],
-      ...steps.map(([name, times]) => [`Step: ${name}`, `p50 ${milliseconds(times.p50)}, p95 ${milliseconds(times.p95)}`]),
+      ["Searches", latency.requests.toLocaleString("en")],
+      ["p50", milliseconds(latency.p50_ms)],
+      ["p95", milliseconds(latency.p95_ms)],
+      ...steps.map(([name, times]) => [`Step: ${name}`, both(times)]),
     ]),
   ];
 }

@@ -1,69 +1,102 @@
-// Marks the words of a passage that match a query, and chooses the part of the passage that shows most of them.
+// Highlight matching words: marks in results, highlights on a page, and the excerpt of a result.
 
 import { h } from "./dom.js";
 
-const COMMON = new Set(
-  ("a about after all also am an and any are as at be because been before being between both but by can could did do does doing down " +
-    "each few for from further had has have having he her here how i if in into is it its just me more most my no nor not of off on " +
-    "once only or other our out over own same she should so some such than that the their them then there these they this those to too " +
-    "under until up use used using very was we were what when where which while who whom why will with would you your").split(" "),
-);
-const WORD = /[\p{L}\p{N}_]+/gu;
-const MOST = 400; // characters of an excerpt, beyond which no further block is taken
+const MAX_EXCERPT = 400; // characters
 
-/** A pattern that finds the words that the service says match, as they are written; null if there are none. */
-export function matching(words) {
-  const bare = words.map((word) => word.replace(/^_+|_+$/gu, "")).filter(Boolean); // Markdown's emphasis is not shown
+/** Return a pattern for the words that the service says match, or null if there are none. */
+export function matchPattern(words) {
+  const bare = words.map((word) => word.replace(/^_+|_+$/gu, "")).filter(Boolean); // without emphasis
   if (!bare.length) return null;
-  const pattern = bare.sort((one, other) => other.length - one.length).map((word) => word.replace(/[.*+?^${}()|[\]\\/]/gu, "\\$&")).join("|");
+  bare.sort((one, other) => other.length - one.length);
+  const pattern = bare.map((word) => word.replace(/[.*+?^${}()|[\]\\/]/gu, "\\$&")).join("|");
   return new RegExp(`(?<![\\p{L}\\p{N}])_*(?:${pattern})_*(?![\\p{L}\\p{N}])`, "giu");
 }
 
-/** A pattern that finds a question's telling words in a page, in their other forms too; null if it has none. */
-export function telling(question) {
-  const words = question.toLowerCase().match(WORD) ?? [];
-  const parts = words.flatMap((word, place) => {
-    if (word.length < 2 || COMMON.has(word)) return [];
-    const stem = word.replace(/(?<=.{4})(?:ations?|ing|ed|es|s|e)$/u, "");
-    const number = words[place + 1]?.length === 1 && !COMMON.has(words[place + 1]) ? `(?:[ -]${words[place + 1]})?` : ""; // as in "ROS 2"
-    return [stem.length > 3 ? `${stem}[\\p{L}\\p{N}]{0,5}${number}` : `${stem}s?${number}`];
-  });
-  const pattern = [...new Set(parts)].slice(0, 24).join("|");
-  return pattern ? new RegExp(`(?<![\\p{L}\\p{N}_])(?:${pattern})(?![\\p{L}\\p{N}_])`, "giu") : null;
-}
-
-/** Put what a pattern finds in an element into `mark`s. */
-export function mark(root, pattern) {
-  if (!pattern) return;
-  const texts = [];
-  const walker = document.createTreeWalker(root, NodeFilter.SHOW_TEXT);
-  while (walker.nextNode()) texts.push(walker.currentNode);
-  for (const node of texts) {
+/** Put the matches of a pattern into `mark` elements. */
+export function markMatches(root, pattern) {
+  for (const node of pattern ? textNodes(root) : []) {
     const pieces = [];
     let end = 0;
-    for (const found of node.data.matchAll(pattern)) {
-      pieces.push(node.data.slice(end, found.index), h("mark", {}, found[0]));
-      end = found.index + found[0].length;
+    for (const match of node.data.matchAll(pattern)) {
+      pieces.push(node.data.slice(end, match.index), h("mark", {}, match[0]));
+      end = match.index + match[0].length;
     }
     if (end) node.replaceWith(...pieces, node.data.slice(end));
   }
 }
 
-/** Choose the blocks to show first: from the one with most of the words on. Says whether there is more before and after. */
+/** Choose the blocks to show first: from the one with the most different matches. */
 export function excerpt(blocks, pattern) {
-  const richness = (block) => new Set([...block.text.matchAll(pattern ?? /(?!)/gu)].map(([word]) => word.toLowerCase().slice(0, 4))).size;
-  let first = 0;
-  let best = -1;
-  blocks.forEach((block, place) => {
-    const rich = richness(block);
-    if (rich > best) [first, best] = [place, rich];
-  });
-  if (blocks[first - 1]?.kind === "heading") first -= 1;
+  const isHeading = (block) => /^H\d$/u.test(block?.tagName);
+  const matches = (block) => [...block.textContent.matchAll(pattern ?? /(?!)/gu)];
+  const variety = (block) => new Set(matches(block).map(([word]) => word.toLowerCase().slice(0, 4))).size;
+  const counts = blocks.map(variety);
+  let first = Math.max(0, counts.indexOf(Math.max(...counts)));
+  if (isHeading(blocks[first - 1])) first -= 1;
   let last = first;
   let length = 0;
-  while (last < blocks.length && (last === first || length + blocks[last].text.length <= MOST || blocks[last - 1].kind === "heading")) {
-    length += blocks[last].text.length;
+  const fits = (block) => length + block.textContent.length <= MAX_EXCERPT || isHeading(blocks[last - 1]);
+  while (last < blocks.length && (last === first || fits(blocks[last]))) {
+    length += blocks[last].textContent.length;
     last += 1;
   }
   return { shown: blocks.slice(first, last), before: first > 0, after: last < blocks.length };
+}
+
+/** Highlight the matches of a pattern in an element without changing it, so that text can be selected. */
+export function highlightWords(element, pattern) {
+  const ranges = [];
+  for (const node of element && pattern ? textNodes(element) : []) {
+    for (const match of node.data.matchAll(pattern)) {
+      ranges.push(makeRange(node, match.index, node, match.index + match[0].length));
+    }
+  }
+  setHighlight("words", ranges);
+}
+
+/** Highlight a selected text; return its range, or null if the element does not contain it. */
+export function highlightSelection(root, selection) {
+  const range = selection ? findText(root, selection) : null;
+  setHighlight("selected", range ? [range] : []);
+  return range;
+}
+
+function setHighlight(name, ranges) {
+  if (!CSS.highlights) return;
+  if (ranges.length) CSS.highlights.set(name, new Highlight(...ranges));
+  else CSS.highlights.delete(name);
+}
+
+/** Return the text nodes of an element, without those of controls in the text. */
+function textNodes(root) {
+  const walker = document.createTreeWalker(root, NodeFilter.SHOW_TEXT);
+  const nodes = [];
+  while (walker.nextNode()) nodes.push(walker.currentNode);
+  return nodes.filter((node) => !node.parentElement?.closest(".chunk-label, .related-button"));
+}
+
+function makeRange(startNode, start, endNode, end) {
+  const range = new Range();
+  range.setStart(startNode, start);
+  range.setEnd(endNode, end);
+  return range;
+}
+
+/** Find a text in an element, ignoring white space. */
+function findText(root, wanted) {
+  const positions = [];
+  let text = "";
+  for (const node of textNodes(root)) {
+    for (let index = 0; index < node.length; index += 1) {
+      if (/\s/u.test(node.data[index])) continue;
+      positions.push([node, index]);
+      text += node.data[index];
+    }
+  }
+  const bare = wanted.replace(/\s+/gu, "");
+  const start = bare ? text.indexOf(bare) : -1;
+  if (start < 0) return null;
+  const [endNode, end] = positions[start + bare.length - 1];
+  return makeRange(...positions[start], endNode, end + 1);
 }

@@ -1,101 +1,153 @@
-// The left-hand page: the contents, what a question found, or what goes with a selected text. One request counts, the latest.
+// The left panel: the table of contents, the results of a search, or passages related to a selected text.
 
-import { announce } from "./announce.js";
 import * as api from "./api.js";
-import { drawContents } from "./contents.js";
-import { byId, counted, h } from "./dom.js";
 import { milliseconds } from "./charts.js";
-import { problem } from "./notices.js";
-import { noticed, outline } from "./outline.js";
-import { drawAnswer, NOT_COVERED, reveal, summary } from "./results.js";
+import { byId, h, plural } from "./dom.js";
+import { announce, errorNotice, notice } from "./messages.js";
+import { NOT_COVERED, countResults, drawResponse, unfold } from "./results.js";
 import { showFilters } from "./search.js";
-import { leads, state } from "./state.js";
+import { NO_PAGE, linkTo, state } from "./state.js";
 
-const run = api.lane();
+const MANY_PAGES = 80; // modules are folded beyond this number
+const MAX_QUOTE = 280; // characters
+const run = api.latestOnly();
 let shown = "";
-
+let toFocus = null; // the result to focus when the list is drawn
 
 const kindOf = (now) => (now.selection ? "related" : now.q ? "search" : "contents");
 
-function wanted(now) {
+/** Return a key that is equal for states with the same list. */
+function keyOf(now) {
   const kind = kindOf(now);
-  const asked = { related: [now.selection, now.ask && now.q], search: [now.q], contents: [] }[kind];
-  const narrowed = kind === "contents" ? [] : [now.modules, now.url, now.mode, now.limit];
-  return JSON.stringify([kind, now.collection, ...asked, ...narrowed]);
+  const text = { related: [now.selection, now.ask && now.q], search: [now.q], contents: [] }[kind];
+  const parameters = kind === "contents" ? [] : [now.modules, now.url, now.mode, now.top_k];
+  return JSON.stringify([kind, now.collection, ...text, ...parameters]);
 }
 
 export async function show(now) {
   if (now.view === "health") return;
-  const want = wanted(now);
-  if (want === shown) {
-    point(now);
+  const key = keyOf(now);
+  if (key === shown) {
+    markOpenResult(now);
     return;
   }
-  const list = byId("list");
-  list.setAttribute("aria-busy", "true");
-  shown = want;
+  byId("list").setAttribute("aria-busy", "true");
+  shown = key;
   try {
-    const drawn = await run((signal) => draw(now, signal));
-    if (!drawn) return;
-    put(drawn);
-    point(state());
-    announce(drawn.said);
+    const content = await run((signal) => load(now, signal));
+    if (!content) return;
+    replaceList(content);
+    markOpenResult(state());
+    announce(content.announcement);
   } catch (error) {
     if (!(error instanceof api.ApiError)) throw error;
-    shown = ""; // the same question may be asked again
-    put({ title: "What is wrong", parts: [problem(error, () => show(state()))] });
+    shown = ""; // the same search may be tried again
+    replaceList({ title: "Error", parts: [errorNotice(error, () => show(state()))] });
   }
 }
 
-function put({ kind, title, note = "", head = [], parts }) {
+function replaceList({ kind, title, note = "", parts }) {
   const list = byId("list");
-  const focused = list.contains(document.activeElement) ? document.activeElement.id || "list-title" : null;
-  const href = document.activeElement?.matches("#list .result") ? document.activeElement.getAttribute("href") : null;
-  const entries = list.querySelectorAll(".entry").length;
-  list.replaceChildren(h("div", { class: "list-head" }, h("h2", { id: "list-title", tabindex: "-1" }, title), note && h("p", { class: "note" }, note)), ...head, ...parts);
+  const focused = list.contains(document.activeElement) ? document.activeElement : null;
+  const href = focused?.matches(".result") ? focused.getAttribute("href") : null;
+  const count = list.querySelectorAll(".entry").length;
+  const heading = h("h2", { id: "list-title", tabindex: "-1" }, title);
+  const head = h("div", { class: "list-head" }, heading, note && h("p", { class: "note" }, note));
+  list.replaceChildren(head, ...parts);
   list.removeAttribute("aria-busy");
-  const same = href && [...list.querySelectorAll(".result")].find((link) => link.getAttribute("href") === href);
-  // Focus stays on a result that is in the new list, too. A reader who asked for more goes on where they begin; else whoever was in the old list is at the top of the new one.
-  if (focused === "more") list.querySelectorAll(".entry")[entries]?.querySelector(".result").focus();
+  const results = [...list.querySelectorAll(".result")];
+  const same = href && results.find((link) => link.getAttribute("href") === href);
+  // Keep the focus on the same result, or move it to the first new one, or to the top of the new list.
+  if (toFocus) focusResult(toFocus);
+  else if (focused?.id === "more") list.querySelectorAll(".entry")[count]?.querySelector(".result").focus();
   else if (same) same.focus({ preventScroll: true });
-  else if (focused || kind === "related") byId("list-title").focus({ preventScroll: true });
+  else if (focused || kind === "related") heading.focus({ preventScroll: true });
 }
 
-async function draw(now, signal) {
+async function load(now, signal) {
   const kind = kindOf(now);
   if (kind === "contents") {
-    const book = await outline(now.collection);
-    return { title: "Contents", parts: drawContents(book), said: `Contents: ${counted(book.pages.length, "page")}` };
+    const book = await api.outline(now.collection);
+    const announcement = `Contents: ${plural(book.pages.length, "page")}`;
+    return { title: "Contents", parts: contents(book), announcement };
   }
-  const answer = await api[kind](now, signal);
-  if (noticed(now.collection, answer.generation)) showFilters();
-  const parts = drawAnswer(answer, now.limit);
+  const response = await api[kind](now, signal);
+  if (api.dropOldOutline(now.collection, response.generation)) showFilters();
   const title = kind === "search" ? "Passages" : "Related passages";
-  const note = `${summary(answer)} · ${milliseconds(answer.timings.total_ms)}`;
-  return { kind, title, note, head: kind === "related" ? aboutSelection(now, answer.selection) : [], parts, said: `${title}: ${answer.covered ? "" : `${NOT_COVERED} `}${summary(answer)}` };
+  const results = countResults(response);
+  const head = kind === "related" ? selectionHead(now, response.selection) : [];
+  return {
+    kind,
+    title,
+    note: `${results} · ${milliseconds(response.timings.total_ms)}`,
+    parts: [...head, ...drawResponse(response, now.top_k)],
+    announcement: `${title}: ${response.covered ? "" : `${NOT_COVERED} `}${results}`,
+  };
 }
 
-function aboutSelection(now, { text, cut, left_out: leftOut }) {
-  const words = [
-    cut && `The model reads the first ${counted(text.length, "character")} of it.`,
-    leftOut && `${counted(leftOut, "passage")} that ${leftOut === 1 ? "holds" : "hold"} this text ${leftOut === 1 ? "is" : "are"} left out.`,
+function selectionHead(now, { text, cut, left_out: leftOut }) {
+  const notes = [
+    cut && `Only the first ${plural(text.length, "character")} are searched for.`,
+    leftOut === 1 && "1 passage that contains this text is left out.",
+    leftOut > 1 && `${leftOut} passages that contain this text are left out.`,
   ].filter(Boolean);
-  const asking = now.q && h("a", { ...leads({ ask: !now.ask }) }, now.ask ? `Without the question “${now.q}”` : `Together with the question “${now.q}”`);
+  const question = `Search ${now.ask ? "without" : "with"} the question “${now.q}”`;
   return [
-    h("blockquote", { class: "selected" }, text.length > 280 ? `${text.slice(0, 280)}…` : text),
-    words.length > 0 && h("p", { class: "note" }, words.join(" ")),
-    h("p", { class: "actions" }, h("a", { id: "leave-related", ...leads({ selection: "", ask: false }) }, "Close related passages"), asking),
+    h("blockquote", { class: "selected" }, text.length > MAX_QUOTE ? `${text.slice(0, MAX_QUOTE)}…` : text),
+    notes.length > 0 && h("p", { class: "note" }, notes.join(" ")),
+    h("p", { class: "actions" },
+      h("a", { id: "close-related", ...linkTo({ selection: "", ask: false }) }, "Close related passages"),
+      now.q && h("a", linkTo({ ask: !now.ask }), question)),
   ].filter(Boolean);
 }
 
-/** Show which result is the one that is open, and where the links of this state lead. */
-function point(now) {
+function contents({ modules, pages }) {
+  if (!pages.length) {
+    return [notice("The book is empty.", ["Index it with `recto index PATH`, then reload this page."])];
+  }
+  const chunks = modules.reduce((sum, module) => sum + module.chunks, 0);
+  const counts = [plural(chunks, "passage"), plural(pages.length, "page"), plural(modules.length, "module")];
+  const groups = [...Map.groupBy(pages, (page) => page.module)];
+  const isFolded = pages.length > MANY_PAGES;
+  return [
+    h("p", { class: "book-size" }, `${counts[0]} on ${counts[1]} in ${counts[2]}`),
+    h("div", { class: "contents" }, ...groups.map(([module, own]) => moduleContents(module, own, isFolded))),
+  ];
+}
+
+function moduleContents(module, pages, isFolded) {
+  const items = pages.map(({ url, title }) =>
+    h("li", {}, h("a", linkTo({ ...NO_PAGE, page: url }), title || url)));
+  const title = h("h3", {}, module || "Pages");
+  const list = h("ol", {}, ...items);
+  if (!isFolded) return h("section", {}, title, list);
+  return h("details", {}, h("summary", {}, title, h("span", { class: "count" }, String(pages.length))), list);
+}
+
+/** Focus the result that opened a page, now or as soon as the list is drawn. */
+export function focusResult(now) {
+  const list = byId("list");
+  toFocus = list.hasAttribute("aria-busy") ? now : null;
+  if (toFocus) return;
+  const entry = [...list.querySelectorAll(".entry, .other")].find((one) => isOpen(one, now));
+  if (entry) unfold(entry);
+  const target = entry?.querySelector(".result") ?? byId("list-title");
+  target.focus({ preventScroll: true });
+  target.scrollIntoView({ block: "center" });
+}
+
+const isOpen = ({ dataset }, now) => dataset.page === now.page && Number(dataset.chunk) === now.chunk;
+
+/** Mark the result whose page is open. */
+function markOpenResult(now) {
   for (const entry of byId("list").querySelectorAll(".entry, .other")) {
-    const open = entry.dataset.page === now.page && Number(entry.dataset.passage) === now.passage;
-    entry.classList.toggle("open", open);
     const link = entry.querySelector(".result");
-    if (open) reveal(entry);
-    if (open) link.setAttribute("aria-current", "true");
-    else link.removeAttribute("aria-current");
+    entry.classList.toggle("open", isOpen(entry, now));
+    if (isOpen(entry, now)) {
+      unfold(entry);
+      link.setAttribute("aria-current", "true");
+    } else {
+      link.removeAttribute("aria-current");
+    }
   }
 }

@@ -1,51 +1,63 @@
-// Puts the page together: each part draws what the address bar says, and nothing else.
+// Connect the parts: each draws what the URL says.
 
 import { byId } from "./dom.js";
 import * as health from "./health.js";
 import * as keys from "./keys.js";
 import * as list from "./list.js";
-import * as pageView from "./page-view.js";
-import * as related from "./related.js";
+import * as page from "./page.js";
 import * as search from "./search.js";
-import * as switching from "./switching.js";
-import { address, begin, go, goTo, onChange } from "./state.js";
+import { go, goTo, onChange, start, urlOf } from "./state.js";
 
-function layout(now) {
+function layoutOf(now) {
   if (now.view === "health") return "health";
   if (!now.page) return "single";
-  return now.selection ? "related" : "spread";
+  return now.selection ? "related" : "split";
 }
 
 onChange((now) => {
-  document.body.dataset.layout = layout(now);
-  byId("verso").hidden = now.view === "health";
-  if (now.view || !now.page) document.title = now.view ? "Health · Recto" : now.q ? `${now.q} · Recto` : "Recto";
-  byId("nav-search").setAttribute("href", address({ view: "" }, now));
-  byId("nav-health").setAttribute("href", address({ view: "health" }, now));
-  for (const [id, current] of [["nav-search", !now.view], ["nav-health", Boolean(now.view)]]) {
-    if (current) byId(id).setAttribute("aria-current", "page");
+  document.body.dataset.layout = layoutOf(now);
+  byId("list-panel").hidden = now.view === "health";
+  const title = now.view ? "Health" : now.q;
+  if (now.view || !now.page) document.title = title ? `${title} · Recto` : "Recto";
+  for (const [id, view] of [["nav-search", ""], ["nav-health", "health"]]) {
+    byId(id).setAttribute("href", urlOf({ view }));
+    if (now.view === view) byId(id).setAttribute("aria-current", "page");
     else byId(id).removeAttribute("aria-current");
   }
-  search.showCollection(now);
 });
-onChange(search.show);
-onChange(list.show);
-onChange(pageView.show);
-onChange(health.show);
+for (const part of [search, list, page, health]) onChange(part.show);
 
-// Links that lead to another state of this page; with a modifier key they open as any other link does.
+// Links to another state of this page; with a modifier key they open like any other link.
 document.addEventListener("click", (event) => {
   const link = event.target.closest?.("a[data-go]");
-  if (!link || event.defaultPrevented || event.button || event.ctrlKey || event.metaKey || event.shiftKey || event.altKey) return;
+  if (!link || event.defaultPrevented || event.button) return;
+  if (event.ctrlKey || event.metaKey || event.shiftKey || event.altKey) return;
   event.preventDefault();
   if (link.dataset.go) go(JSON.parse(link.dataset.go));
   else goTo(link.href);
 });
 
-switching.begin();
-search.begin();
-related.begin();
-keys.begin();
-begin();
-search.showCollections();
+/** Follow the system's theme until the reader chooses one. */
+function startTheme() {
+  const system = matchMedia("(prefers-color-scheme: dark)");
+  const button = byId("theme-button");
+  const root = document.documentElement;
+  const isDark = () => (root.dataset.theme ?? (system.matches ? "dark" : "light")) === "dark";
+  const draw = () => button.setAttribute("aria-pressed", String(isDark()));
+  button.addEventListener("click", () => {
+    root.dataset.theme = isDark() ? "light" : "dark";
+    try {
+      localStorage.setItem("recto-theme", root.dataset.theme);
+    } catch {
+      // The choice is then kept until the page is left.
+    }
+    draw();
+  });
+  system.addEventListener("change", draw);
+  draw();
+}
+
+startTheme();
+for (const part of [search, page, keys]) part.start();
+start();
 if (!location.search && matchMedia("(hover: hover)").matches) byId("q").focus();

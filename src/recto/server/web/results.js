@@ -1,106 +1,133 @@
-// Draws what was found, page by page: title, place in the book, the telling part, the score, and the page's other sections.
+// Draw the results of a search: grouped by page, with path, score, excerpt, and the page's other sections.
 
 import { scoreBar } from "./charts.js";
-import { counted, h, isWeb, outward } from "./dom.js";
-import { excerpt, mark, matching } from "./highlight.js";
-import { blocks, render } from "./markdown.js";
-import { notice } from "./notices.js";
-import { leads } from "./state.js";
+import { externalLink, h, parseHtml, plural } from "./dom.js";
+import { excerpt, markMatches, matchPattern } from "./highlight.js";
+import { notice } from "./messages.js";
+import { linkTo } from "./state.js";
 
-const MOST = 100;
+const MAX_TOP_K = 100;
 export const NOT_COVERED = "The book does not seem to cover this.";
 
-/** Make everything below the list's title for an answer of the service. */
-export function drawAnswer(answer, limit) {
-  const groups = grouped(answer);
-  const parts = answer.warnings.map((words) => h("p", { class: "warning" }, words));
-  parts.push(...Object.entries(answer.corrections).map(([word, meant]) => h("p", { class: "correction" }, `“${word}” is not in the book. Searched for ${either(meant)}.`)));
-  if (!groups.length) return [...parts, nothing(answer)];
-  const list = [h("ol", { class: "entries", role: "list" }, ...groups.map((group) => entry(group, answer.noise_floor)))];
-  if (groups.length >= limit && limit < MOST) {
-    const more = Math.min(MOST, limit + 10);
-    list.push(h("p", { class: "more" }, h("a", { class: "button", id: "more", ...leads({ limit: more }) }, "More results")));
+/** Return the elements for a response of the service. */
+export function drawResponse(response, topK) {
+  const groups = groupHits(response);
+  const parts = response.warnings.map((text) => h("p", { class: "warning" }, text));
+  for (const [word, meant] of Object.entries(response.corrections)) {
+    const text = `“${word}” is not in the book. Searched for ${disjunction(meant)}.`;
+    parts.push(h("p", { class: "correction" }, text));
   }
-  if (answer.covered) return [...parts, ...list];
-  const nearest = h("details", { class: "weak", open: limit > 10 }, h("summary", {}, `Show the nearest passages (${counted(groups.length, answer.groups.length ? "page" : "passage")})`), ...list);
-  return [...parts, h("p", { class: "not-covered" }, NOT_COVERED), nearest];
+  if (!groups.length) return [...parts, noResults(response)];
+  const entries = groups.map((group) => entry(group, response.noise_floor));
+  const list = [h("ol", { class: "entries", role: "list" }, ...entries)];
+  if (groups.length >= topK && topK < MAX_TOP_K) {
+    const more = linkTo({ top_k: Math.min(MAX_TOP_K, topK + 10) });
+    list.push(h("p", { class: "more" }, h("a", { class: "button", id: "more", ...more }, "More results")));
+  }
+  if (response.covered) return [...parts, ...list];
+  const count = plural(groups.length, response.groups.length ? "page" : "passage");
+  const folded = h("details", { class: "nearest", open: topK > 10 },
+    h("summary", {}, `Show the nearest passages (${count})`), ...list);
+  return [...parts, h("p", { class: "not-covered" }, NOT_COVERED), folded];
 }
 
-/** Say how much was found, for the eye and the ear. */
-export function summary({ results, groups }) {
+/** Return the number of results in words. */
+export function countResults({ results, groups }) {
   if (!results.length) return "No passages";
-  return counted(results.length, "passage") + (groups.length ? ` on ${counted(groups.length, "page")}` : "");
+  return plural(results.length, "passage") + (groups.length ? ` on ${plural(groups.length, "page")}` : "");
 }
 
-/** Open what an entry is folded into. */
-export function reveal(entry) {
-  for (let fold = entry.parentElement.closest("details"); fold; fold = fold.parentElement.closest("details")) fold.open = true;
+/** Open the details elements that contain a result. */
+export function unfold(element) {
+  let details = element.closest("details");
+  while (details) {
+    details.open = true;
+    details = details.parentElement.closest("details");
+  }
 }
 
-/** The hits of each page, best first; without groups, every hit for itself. */
-function grouped({ results, groups }) {
-  return groups.length ? groups.map(({ ranks }) => ranks.map((rank) => results[rank - 1])) : results.map((one) => [one]);
+/** Return the hits of each page, best first; without groups, each hit alone. */
+function groupHits({ results, groups }) {
+  if (!groups.length) return results.map((hit) => [hit]);
+  return groups.map(({ ranks }) => ranks.map((rank) => results[rank - 1]));
 }
 
-const either = (words) => new Intl.ListFormat("en", { type: "disjunction" }).format(words.map((word) => `“${word}”`));
-
-function nothing(answer) {
-  const filtered = answer.outcome === "filtered_out";
-  const changes = filtered ? { modules: [], url: "" } : { limit: 10 };
-  const everywhere = h("a", { class: "button", ...leads(changes) }, "Search the whole book");
-  const title = filtered ? "The filters leave nothing to search in." : "Nothing matches.";
-  const advice = filtered ? [] : ["Ask in other words, or for something that the book is about."];
-  return notice(title, [answer.message, ...advice].filter(Boolean), filtered ? everywhere : null);
+function disjunction(words) {
+  return new Intl.ListFormat("en", { type: "disjunction" }).format(words.map((word) => `“${word}”`));
 }
 
-function entry([best, ...rest], noise) {
-  const others = rest.filter((one, place) => one.url !== best.url && rest.findIndex(({ url }) => url === one.url) === place);
-  const { title, path } = place(best);
-  const pattern = matching(best.matches);
-  return h("li", { class: weak(best) ? "entry below" : "entry", ...address(best) },
-    h("p", { class: "path" }, h("span", { class: "module" }, best.module), ...path.flatMap((heading) => [h("span", { class: "step", "aria-hidden": "true" }, "›"), heading])),
-    h("h3", {}, link(best, title)),
-    h("p", { class: "score" }, h("span", {}, h("span", { class: "unseen" }, "Score "), best.score.toFixed(3)), best.dense !== null && scoreBar(best.dense, noise), weak(best) && h("span", { class: "verdict" }, "weak")),
-    ...passage(best, title, pattern),
-    others.length > 0 && h("details", { class: "others" }, h("summary", {}, `${counted(others.length, "more section")} on this page`), h("ol", { role: "list" }, ...others.map(other))));
+function noResults({ outcome, message }) {
+  if (outcome !== "filtered_out") return notice("Nothing matches.", [message, "Try other words."]);
+  const link = h("a", { class: "button", ...linkTo({ modules: [], url: "" }) }, "Search the whole book");
+  return notice("The filters exclude every passage.", [message], link);
 }
 
-/** A further section of a page: its heading and the telling part of its best passage. */
-function other(one) {
-  const snippet = h("p", { class: "snippet" }, one.snippet);
-  mark(snippet, matching(one.matches));
-  return h("li", { class: weak(one) ? "other below" : "other", ...address(one) },
-    h("p", { class: "other-head" }, link(one, place(one).title), h("span", { class: "count" }, h("span", { class: "unseen" }, "Score "), one.score.toFixed(3))), snippet);
+function entry([best, ...rest], noiseFloor) {
+  const sections = new Map(rest.toReversed().map((hit) => [hit.url, hit])); // the best hit of each
+  const others = rest.filter((hit) => hit.url !== best.url && sections.get(hit.url) === hit);
+  const { title, path } = location(best);
+  const separator = () => h("span", { class: "separator", "aria-hidden": "true" }, "›");
+  const steps = path.flatMap((heading) => [separator(), heading]);
+  const score = h("p", { class: "score" },
+    h("span", {}, ...scoreText(best)),
+    best.dense !== null && scoreBar(best.dense, noiseFloor),
+    isWeak(best) && h("span", { class: "verdict" }, "weak"));
+  return h("li", { class: isWeak(best) ? "entry weak" : "entry", ...dataOf(best) },
+    h("p", { class: "path" }, h("span", { class: "module" }, best.module), ...steps),
+    h("h3", {}, resultLink(best, title)),
+    score,
+    ...chunkText(best, title),
+    others.length > 0 && h("details", { class: "others" },
+      h("summary", {}, `${plural(others.length, "more section")} on this page`),
+      h("ol", { role: "list" }, ...others.map(otherSection))));
 }
 
-const weak = (one) => one.above_noise === false;
-const address = (one) => ({ "data-page": one.page_url, "data-passage": one.chunk_index });
-const link = (one, title) => h("a", { class: "result", ...leads({ page: one.page_url, anchor: one.anchor, passage: one.chunk_index }) }, title);
+function otherSection(hit) {
+  const snippet = h("p", { class: "snippet" }, hit.snippet);
+  markMatches(snippet, matchPattern(hit.matches));
+  const score = h("span", { class: "count" }, ...scoreText(hit));
+  return h("li", { class: isWeak(hit) ? "other weak" : "other", ...dataOf(hit) },
+    h("p", { class: "other-head" }, resultLink(hit, location(hit).title), score), snippet);
+}
 
-/** A passage is called by its own heading; what leads to it is its path. */
-function place({ headings, title: page }) {
+const scoreText = ({ score }) => [h("span", { class: "visually-hidden" }, "Score "), score.toFixed(3)];
+const isWeak = (hit) => hit.above_noise === false;
+const dataOf = (hit) => ({ "data-page": hit.page_url, "data-chunk": hit.chunk_index });
+
+function resultLink(hit, title) {
+  const changes = { page: hit.page_url, anchor: hit.anchor, chunk: hit.chunk_index };
+  return h("a", { class: "result", ...linkTo(changes) }, title);
+}
+
+/** Return the heading of a hit, and the headings above it. */
+function location({ headings, title: page }) {
   const title = headings.at(-1) || page || "Untitled";
-  const before = headings.slice(0, -1);
-  return { title, path: before.length || title === page || !page ? before : [page] };
+  const above = headings.slice(0, -1);
+  return { title, path: above.length || title === page || !page ? above : [page] };
 }
 
-function passage({ text, url }, title, pattern) {
-  const read = blocks(text);
-  const { shown, before, after } = excerpt(read, pattern);
-  const box = h("div", { class: before ? "passage-text cut" : "passage-text" });
-  const fill = (chosen) => {
-    const stated = chosen[0]?.kind === "heading" && chosen[0].text === title; // it stands above already
-    box.replaceChildren(...render(stated ? chosen.slice(1) : chosen));
-    mark(box, pattern);
+/** Return the excerpt of a hit, with a button that shows its whole text. */
+function chunkText(hit, title) {
+  const pattern = matchPattern(hit.matches);
+  const blocks = parseHtml(hit.html).map(asSmallHeading);
+  const { shown, before, after } = excerpt(blocks, pattern);
+  const box = h("div", {});
+  const button = h("button", { type: "button", class: "quiet" });
+  const draw = (isWhole) => {
+    const visible = isWhole ? blocks : shown;
+    const repeatsTitle = visible[0]?.className === "small-heading" && visible[0].textContent === title;
+    box.className = before && !isWhole ? "chunk-text cut" : "chunk-text";
+    box.replaceChildren(...(repeatsTitle ? visible.slice(1) : visible));
+    button.setAttribute("aria-expanded", String(isWhole));
+    button.textContent = isWhole ? "Show less" : "Show the whole passage";
   };
-  const toggle = h("button", { type: "button", class: "quiet", "aria-expanded": "false" }, "Whole passage");
-  toggle.addEventListener("click", () => {
-    const open = toggle.getAttribute("aria-expanded") !== "true";
-    fill(open ? read : shown);
-    box.classList.toggle("cut", !open && before);
-    toggle.setAttribute("aria-expanded", String(open));
-    toggle.textContent = open ? "Less" : "Whole passage";
-  });
-  fill(shown);
-  return [box, h("p", { class: "source" }, isWeb(url) ? outward(url, url) : h("span", {}, url), (before || after) && toggle)];
+  button.addEventListener("click", () => draw(button.getAttribute("aria-expanded") !== "true"));
+  for (const block of blocks) markMatches(block, pattern);
+  draw(false);
+  return [box, h("p", { class: "source" }, externalLink(hit.url, hit.url), (before || after) && button)];
+}
+
+/** Headings in an excerpt are not headings of this page. */
+function asSmallHeading(block) {
+  return /^H\d$/u.test(block.tagName) ? h("p", { class: "small-heading" }, ...block.childNodes) : block;
 }

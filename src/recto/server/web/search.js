@@ -1,97 +1,94 @@
-// The question, the modules with their counts, and the page to search in.
+// The search form: the query, filters by module and page, the mode, and the collection.
 
 import * as api from "./api.js";
 import { byId, h } from "./dom.js";
-import { outline } from "./outline.js";
-import { address, go, state } from "./state.js";
+import { NO_PAGE, NO_SEARCH, go, state, urlOf } from "./state.js";
 
 let drawn = "";
 
-export function begin() {
+export function start() {
   byId("search").addEventListener("submit", (event) => {
     event.preventDefault();
     const q = byId("q").value.trim();
-    if (!q) {
-      byId("q").focus();
-      return;
-    }
-    go({ q, page: "", anchor: "", passage: null, selection: "", ask: false, limit: 10 });
+    if (q) go({ ...NO_PAGE, q, top_k: 10 });
+    else byId("q").focus();
   });
-  byId("page-filter").addEventListener("change", (event) => go({ url: event.target.value, limit: 10 }));
-  byId("mode").addEventListener("change", (event) => go({ mode: event.target.value, limit: 10 }));
+  byId("page-filter").addEventListener("change", (event) => go({ url: event.target.value, top_k: 10 }));
+  byId("mode").addEventListener("change", (event) => go({ mode: event.target.value, top_k: 10 }));
   byId("collection").addEventListener("change", (event) =>
-    go({ collection: event.target.value, modules: [], url: "", page: "", anchor: "", passage: null, selection: "", ask: false, limit: 10 }));
-  byId("facets").addEventListener("change", () => {
-    const modules = [...byId("facets").querySelectorAll("input:checked")].map((box) => box.value);
-    go({ modules, url: "", limit: 10 });
+    go({ ...NO_PAGE, collection: event.target.value, modules: [], url: "", top_k: 10 }));
+  byId("modules").addEventListener("change", () => {
+    const modules = [...byId("modules").querySelectorAll("input:checked")].map((box) => box.value);
+    go({ modules, url: "", top_k: 10 });
   });
+  showCollections();
 }
 
 export function show(now, before) {
   if (!before || now.q !== before.q) byId("q").value = now.q;
   byId("mode").value = now.mode;
-  byId("home").setAttribute("href", address({ collection: now.collection }, { ...emptied(now) }));
+  byId("collection").value = now.collection;
+  byId("home").setAttribute("href", urlOf(NO_SEARCH));
   showFilters();
 }
 
-const emptied = (now) => ({ ...now, q: "", modules: [], url: "", page: "", anchor: "", passage: null, selection: "", ask: false, view: "", limit: 10 });
-
-/** Draw the filters of the book in use; if it cannot be asked, there are none, and the list says why. */
+/** Draw the filters of the current book; if it cannot be read, hide them: the list shows the error. */
 export async function showFilters() {
   const now = state();
   let book;
   try {
-    book = await outline(now.collection);
+    book = await api.outline(now.collection);
   } catch {
     byId("filters").hidden = true;
     return;
   }
-  if (state() !== now) return; // a later state draws its own
-  const looks = JSON.stringify([book, now.modules, now.url]);
-  if (looks === drawn) return;
-  drawn = looks;
-  drawFacets(book.modules, now.modules);
+  if (state() !== now) return; // a later state draws its own filters
+  const key = JSON.stringify([book, now.modules, now.url]);
+  if (key === drawn) return;
+  drawn = key;
+  drawModules(book.modules, now.modules);
   drawPages(book.pages, now);
   byId("filters").hidden = false;
 }
 
-function drawFacets(modules, chosen) {
-  const facets = byId("facets");
-  const focused = facets.contains(document.activeElement) ? document.activeElement.value : null;
-  const known = modules.map(({ name }) => name);
-  const strangers = chosen.filter((name) => !known.includes(name)).map((name) => ({ name, chunks: 0, pages: 0 }));
-  const boxes = [...modules, ...strangers].map(({ name, chunks }) =>
-    h("label", { class: "facet" },
+function drawModules(modules, chosen) {
+  const fieldset = byId("modules");
+  const focused = fieldset.contains(document.activeElement) ? document.activeElement.value : null;
+  const names = modules.map(({ name }) => name);
+  const unknown = chosen.filter((name) => !names.includes(name)).map((name) => ({ name, chunks: 0 }));
+  const boxes = [...modules, ...unknown].map(({ name, chunks }) => {
+    const hint = h("span", { class: "visually-hidden" }, " passages");
+    return h("label", { class: "module-filter" },
       h("input", { type: "checkbox", name: "module", value: name, checked: chosen.includes(name) }),
-      h("span", {}, name, " ", h("span", { class: "count" }, chunks.toLocaleString("en"), h("span", { class: "unseen" }, " passages")))));
-  facets.replaceChildren(h("legend", {}, "Modules"), ...boxes);
-  facets.hidden = boxes.length < 2 && !chosen.length;
-  if (focused !== null) [...facets.querySelectorAll("input")].find((box) => box.value === focused)?.focus();
+      h("span", {}, name, " ", h("span", { class: "count" }, chunks.toLocaleString("en"), hint)));
+  });
+  fieldset.replaceChildren(h("legend", {}, "Modules"), ...boxes);
+  fieldset.hidden = boxes.length < 2 && !chosen.length;
+  if (focused !== null) [...fieldset.querySelectorAll("input")].find((box) => box.value === focused)?.focus();
 }
 
 function drawPages(pages, { modules, url }) {
-  const open = pages.filter((page) => !modules.length || modules.includes(page.module));
-  const groups = Map.groupBy(open, (page) => page.module);
+  const listed = pages.filter((page) => !modules.length || modules.includes(page.module));
   const option = ({ url: value, title }) => h("option", { value, selected: value === url }, title);
-  const stranger = url && !open.some((page) => page.url === url) && h("option", { value: url, selected: true }, url);
-  const listed = [...groups].map(([module, own]) => h("optgroup", { label: module }, ...own.map(option)));
-  byId("page-filter").replaceChildren(h("option", { value: "" }, "All pages"), ...(stranger ? [stranger] : []), ...listed);
+  const unknown = url && !listed.some((page) => page.url === url) ? [option({ url, title: url })] : [];
+  const groups = [...Map.groupBy(listed, (page) => page.module)];
+  const options = groups.map(([module, own]) => h("optgroup", { label: module }, ...own.map(option)));
+  byId("page-filter").replaceChildren(option({ url: "", title: "All pages" }), ...unknown, ...options);
 }
 
-/** List the books that are served, if there are several. */
-export async function showCollections() {
-  let served;
+/** List the served books if there are several. */
+async function showCollections() {
+  let collections;
   try {
-    served = (await api.collections()).collections;
+    ({ collections } = await api.collections());
   } catch {
-    return; // the list says what is wrong with the service
+    return; // the list shows the error
   }
   const chosen = state().collection;
-  const options = served.map(({ name, default: first }) => h("option", { value: first ? "" : name, selected: first ? !chosen : name === chosen }, name));
+  const options = collections.map(({ name, default: isDefault }) => {
+    const value = isDefault ? "" : name;
+    return h("option", { value, selected: value === chosen }, name);
+  });
   byId("collection").replaceChildren(...options);
-  byId("collection-field").hidden = served.length < 2;
-}
-
-export function showCollection(now) {
-  byId("collection").value = now.collection;
+  byId("collection-field").hidden = collections.length < 2;
 }

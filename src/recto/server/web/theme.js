@@ -1,8 +1,8 @@
-// Sets the theme that was chosen before anything is painted; a module would come too late.
+// Apply the stored theme before the first paint; a module would run too late.
 (() => {
   try {
-    const chosen = localStorage.getItem("recto-theme");
-    if (chosen === "light" || chosen === "dark") document.documentElement.dataset.theme = chosen;
+    const theme = localStorage.getItem("recto-theme");
+    if (theme === "light" || theme === "dark") document.documentElement.dataset.theme = theme;
   } catch {
     // Storage may be forbidden; the system's theme is used then.
   }

@@ -1,4 +1,4 @@
-"""The writer's side of a new generation: feed the worker, check what it made, publish it."""
+"""Build a new generation: send chunks to the worker process, check its result, publish it."""
 
 from __future__ import annotations
 
@@ -10,35 +10,25 @@ import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
-from itertools import islice
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
 
 import recto
 from recto import errors
-from recto._util.files import replace_text, sync_directory
+from recto._util.files import WriterLock, disk_errors, replace_bytes, replace_text
 from recto.errors import IndexDamaged, RectoError, StorageError, Unreachable
 from recto.protocols import Index
-from recto.stores.edge.layout import (
-    LEXICON,
-    CollectionDirectory,
-    Manifest,
-    digest,
-    disk_errors,
-    is_whole,
-    note_seen,
-)
+from recto.stores.edge.layout import LEXICON, CollectionDirectory, Manifest, digest
 from recto.stores.edge.worker import send
-from recto.stores.lock import WriterLock
-from recto.stores.payload import check_vectors, to_payload
+from recto.stores.points import check_vectors, to_payload
 from recto.types import Chunk, Fingerprint, IndexInfo, SparseVector, Vector
 
-_LITTLE_SPACE = 64 << 20  # bytes; less than this left where a worker died is taken for the reason
+_DISK_FULL = 64 << 20  # bytes; if a worker dies with less space left, the disk is assumed to be full
 
 
 class EdgeBuild:
-    """Holds the collection's lock from beginning to end; the worker writes, nobody reads before `publish`."""
+    """Holds the collection's lock while a worker process writes a new generation."""
 
     def __init__(
         self,
@@ -54,42 +44,26 @@ class EdgeBuild:
         self._wait = wait
         self._on_publish = on_publish
         self._draft = directory.path / f"building-{os.getpid()}-{os.urandom(4).hex()}"
-        self._held = ExitStack()
+        self._resources = ExitStack()
         self._worker: subprocess.Popen[bytes] | None = None
+        self._worker_errors: IO[bytes] | None = None
         self._count = 0
-        self._complaints: IO[bytes] | None = None
 
     def __enter__(self) -> Self:
         """Take the lock."""
         with disk_errors(self._directory.path):
             self._directory.path.mkdir(parents=True, exist_ok=True)
-            self._held.enter_context(
+            self._resources.enter_context(
                 WriterLock(self._directory.lock, f"Collection '{self._collection}'", self._wait)
             )
             self._directory.remove_drafts()
         return self
 
-    def _started(self) -> subprocess.Popen[bytes]:
-        """Return the worker; it is started when there is something to write."""
-        if self._worker is not None:
-            return self._worker
-        self._complaints = self._held.enter_context(tempfile.TemporaryFile())  # noqa: SIM115 - closed with the build
-        source = str(Path(recto.__file__).parent.parent)
-        paths = os.pathsep.join(filter(None, (source, os.environ.get("PYTHONPATH"))))
-        self._worker = subprocess.Popen(
-            [sys.executable, "-P", "-m", "recto.stores.edge.worker", str(self._draft), str(self._dim)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._complaints,
-            env={**os.environ, "PYTHONPATH": paths},
-        )
-        return self._worker
-
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Drop what was not published and let go of the lock."""
-        with self._held:
+        """Discard what was not published, and release the lock."""
+        with self._resources:
             self._stop()
             shutil.rmtree(self._draft, ignore_errors=True)
 
@@ -99,106 +73,113 @@ class EdgeBuild:
         vectors: Sequence[Vector],
         lexical: Sequence[SparseVector] | None = None,
     ) -> None:
-        """Hand chunks to the worker."""
+        """Send chunks to the worker."""
         check_vectors(chunks, vectors, self._dim)
-        if not chunks:
-            return
-        self._send([(chunk.id, to_payload(chunk)) for chunk in chunks], vectors, lexical)
-        self._count += len(chunks)
+        if chunks:
+            self._send([(chunk.id, to_payload(chunk)) for chunk in chunks], vectors, lexical or ())
+            self._count += len(chunks)
 
     def keep(
         self, chunks: Sequence[Chunk], current: Index, lexical: Sequence[SparseVector] | None = None
     ) -> None:
-        """Copy chunks from the generation before: a generation is always whole."""
+        """Copy chunks from the current generation."""
         vectors = current.vectors([chunk.id for chunk in chunks])
         self.add(chunks, [vectors[chunk.id] for chunk in chunks], lexical)
 
     def publish(self, fingerprint: Fingerprint, lexicon: bytes = b"") -> IndexInfo:
-        """Let the worker finish, check its result and make it what readers see."""
-        self._send([], [])
+        """Let the worker finish, check its result, and make it the current generation."""
+        self._send([], [], [])
         result = self._result()
         if lexicon:
             with disk_errors(self._directory.path):
-                result["files"][LEXICON] = write_synced(self._draft / LEXICON, lexicon)
+                replace_bytes(self._draft / LEXICON, [lexicon])
+                result["files"][LEXICON] = digest(self._draft / LEXICON)
         if result["count"] != self._count:
             raise IndexDamaged(
-                f"The new index holds {result['count']} chunks, {self._count} were written",
+                f"The new index has {result['count']} chunks, but {self._count} were written",
                 hint="Two chunks may have had the same id. The old index is untouched.",
             )
         manifest = Manifest(self._count, result["engine"], fingerprint, result["files"])
         with disk_errors(self._directory.path):
-            name = self._swap(manifest)
+            name = self._activate(manifest)
             self._on_publish(self._collection)
         return IndexInfo(self._collection, name, self._count, fingerprint, dim=self._dim)
 
-    def _swap(self, manifest: Manifest) -> str:
-        """Give the draft its name and its manifest, point readers to it, and keep the last whole one before it for a rollback."""
+    def _activate(self, manifest: Manifest) -> str:
+        """Make the draft the current generation, and keep the last intact one before it for a rollback."""
         directory = self._directory
         name = directory.next_generation()
-        before = directory.pointed() if directory.exists() else ""
+        before = directory.read_pointer() if directory.exists() else ""
         os.rename(self._draft, directory.generation(name))
         replace_text(directory.manifest(name), manifest.to_text())
-        note_seen(directory.generation(name), manifest, directory.seen(name))
+        directory.mark_verified(name, manifest)
         directory.set_current(name)
-        older = [
-            before,
-            *(generation for generation in directory.generations() if generation not in (before, name)),
-        ]
-        directory.prune(
-            {name, *islice((generation for generation in older if is_whole(directory, generation)), 1)}
-        )
+        older = [before, *(other for other in directory.generations() if other not in (before, name))]
+        directory.prune({name, next(filter(directory.is_intact, older), name)})
         return name
 
+    def _start_worker(self) -> subprocess.Popen[bytes]:
+        self._worker_errors = self._resources.enter_context(tempfile.TemporaryFile())  # noqa: SIM115
+        source = str(Path(recto.__file__).parent.parent)
+        paths = os.pathsep.join(filter(None, (source, os.environ.get("PYTHONPATH"))))
+        return subprocess.Popen(
+            [sys.executable, "-P", "-m", "recto.stores.edge.worker", str(self._draft), str(self._dim)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._worker_errors,
+            env={**os.environ, "PYTHONPATH": paths},
+        )
+
     def _send(
-        self,
-        points: list[tuple[str, Any]],
-        vectors: Sequence[Vector],
-        lexical: Sequence[SparseVector] | None = None,
+        self, points: list[tuple[str, Any]], vectors: Sequence[Vector], lexical: Sequence[SparseVector]
     ) -> None:
-        pipe = _pipe(self._started())
+        """Send points to the worker, which is started with the first of them."""
+        self._worker = self._worker or self._start_worker()
+        if self._worker.stdin is None:
+            raise RuntimeError("the worker has no input")
         try:
-            send(pipe, points, vectors, lexical or ())
+            send(self._worker.stdin, points, vectors, lexical)
         except BrokenPipeError:
             self._result()
             raise
 
     def _result(self) -> dict[str, Any]:
-        """Read the worker's last word, or find out why there is none."""
+        """Return the worker's result, or raise the error that it reports."""
         worker = self._worker
         if worker is None or worker.stdout is None:
-            raise RuntimeError("the build has not begun")
+            raise RuntimeError("the worker has no output")
         text = worker.stdout.read()
         self._stop()
         try:
-            answer: dict[str, Any] = json.loads(text.strip().rpartition(b"\n")[2])
+            result: dict[str, Any] = json.loads(text.strip().rpartition(b"\n")[2])
         except ValueError:
-            raise self._died(worker.returncode) from None
-        if "error" in answer:
-            kind: type[RectoError] = getattr(errors, answer["error"])
+            raise self._worker_died(worker.returncode) from None
+        if "error" in result:
+            kind: type[RectoError] = getattr(errors, result["error"])
             raise kind(
-                answer["message"], hint=answer["hint"] or "Nothing was published; the old index is untouched."
+                result["message"], hint=result["hint"] or "Nothing was published; the old index is untouched."
             )
-        return answer
+        return result
 
-    def _died(self, code: int) -> RectoError:
+    def _worker_died(self, code: int) -> RectoError:
         free = shutil.disk_usage(self._directory.path).free
-        if free < _LITTLE_SPACE:
+        if free < _DISK_FULL:
             return StorageError(
                 f"The disk is full: {free >> 20} MiB are left in {self._directory.path}",
                 hint="Free some space, or set RECTO_HOME to another disk. The old index is untouched.",
             )
-        last = ""
-        if self._complaints is not None:
-            self._complaints.seek(0)
-            last = self._complaints.read().decode("utf-8", "replace").strip().rpartition("\n")[2]
+        last_line = ""
+        if self._worker_errors is not None:
+            self._worker_errors.seek(0)
+            last_line = self._worker_errors.read().decode("utf-8", "replace").strip().rpartition("\n")[2]
         return Unreachable(
             f"The embedded engine's process ended unexpectedly (exit code {code})"
-            + (f": {last[:300]}" if last else ""),
+            + (f": {last_line[:300]}" if last_line else ""),
             hint="Try again; nothing was published and the old index is untouched.",
         )
 
     def _stop(self) -> None:
-        """End the worker; an open pipe that ends early tells it to drop everything."""
+        """Stop the worker: if its input ends early, it discards everything."""
         worker = self._worker
         if worker is None:
             return
@@ -207,19 +188,3 @@ class EdgeBuild:
                 if pipe:
                     pipe.close()
         worker.wait()
-
-
-def write_synced(path: Path, content: bytes) -> str:
-    """Write a file to disk for good and return its digest."""
-    with path.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    sync_directory(path.parent)
-    return digest(path)
-
-
-def _pipe(worker: subprocess.Popen[bytes] | None) -> IO[bytes]:
-    if worker is None or worker.stdin is None:
-        raise RuntimeError("the build has not begun")
-    return worker.stdin

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import atexit
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from operator import le
@@ -12,69 +12,65 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
 from recto.errors import IndexDamaged
-from recto.stores.candidates import Limits, join, limits_for, no_lexical_vectors
 from recto.stores.edge.engine import (
-    GRAPH_FROM,
+    HNSW_FROM,
     candidate_requests,
     engine_errors,
     load_shard,
-    request,
+    query_request,
     search_params,
-    translate_filters,
+    to_edge_filter,
 )
-from recto.stores.edge.layout import (
-    LEXICON,
-    CollectionDirectory,
-    FileState,
-    file_state,
-    read_manifest,
-    read_notes,
-    verify_files,
+from recto.stores.edge.layout import LEXICON, CollectionDirectory, FileState, file_state, read_calibration
+from recto.stores.points import (
+    CandidateLimits,
+    candidate_limits,
+    dense_vector,
+    from_payload,
+    merge_candidates,
+    no_lexical_vectors,
 )
-from recto.stores.payload import from_payload
-from recto.types import NO_FILTERS, Candidates, Chunk, Filters, Hit, IndexInfo, IndexQuery, Vector
+from recto.types import NO_FILTERS, Candidates, Chunk, Filters, Hit, IndexInfo, IndexQuery, Vector, hit_order
 
 if TYPE_CHECKING:
     import qdrant_edge
 
-_KEPT = 2_000  # chunks, of about 3 kB each: most textbooks whole, and a few megabytes of a large one
-_unclosed: WeakSet[EdgeIndex] = WeakSet()  # of the whole process, as its end is one, too
+_MAX_CACHED = 2_000  # chunks of about 3 kB: most textbooks as a whole, and a few megabytes of a large one
+_open_indexes: WeakSet[EdgeIndex] = WeakSet()  # of the whole process, for `_leak_open_indexes`
 
 
 class EdgeIndex:
-    """Answers from one generation; shared by threads, never changed, closed when nobody holds it any more."""
+    """Searches one generation. It is thread-safe and immutable, and closes when nothing refers to it."""
 
     def __init__(
-        self, shard: qdrant_edge.EdgeShard, info: IndexInfo, notes: Path, lexicon: Path | None = None
+        self, shard: qdrant_edge.EdgeShard, info: IndexInfo, calibration: Path, lexicon: Path | None = None
     ) -> None:
         self._shard = shard
         self._info = info
-        self._notes = str(notes)
+        self._calibration = str(calibration)
+        self._calibration_state: FileState | None = None
         self._lexicon = lexicon
         self._params = search_params(info.chunks)
-        self._noted: FileState | None = None
-        self._kept: dict[Any, Chunk] = {}
-        _unclosed.add(self)
+        self._cache: dict[Any, Chunk] = {}
+        _open_indexes.add(self)
 
     @property
     def info(self) -> IndexInfo:
-        """What this index is; what was measured of it may have been written down after it was opened."""
+        """The collection, the generation and how it was made; the calibration may be newer than the index."""
         try:
-            noted = file_state(self._notes)
+            state = file_state(self._calibration)
         except OSError:
             return self._info
-        if noted is not None and noted != self._noted:
-            self._info = replace(self._info, calibration=read_notes(Path(self._notes)))
-            self._noted = noted
+        if state is not None and state != self._calibration_state:
+            self._info = replace(self._info, calibration=read_calibration(Path(self._calibration)))
+            self._calibration_state = state
         return self._info
 
     def query(
         self, vector: Vector, limit: int, filters: Filters = NO_FILTERS, min_score: float | None = None
     ) -> list[Hit]:
         """Return the nearest chunks, best first."""
-        with engine_errors("searching"):
-            found = self._shard.query(request(vector, limit, filters, min_score, self._params))
-            return self._hits([self._whole(found, vector, limit, filters, min_score)])[0]
+        return self.query_batch([vector], limit, filters, min_score)[0]
 
     def query_batch(
         self,
@@ -83,167 +79,151 @@ class EdgeIndex:
         filters: Filters = NO_FILTERS,
         min_score: float | None = None,
     ) -> list[list[Hit]]:
-        """Answer several queries in one call of the engine."""
+        """Return the nearest chunks of several vectors, with one call of the engine."""
         import qdrant_edge as edge
 
         with engine_errors("searching"):
-            queries = [request(vector, limit, filters, min_score, self._params) for vector in vectors]
+            queries = [query_request(vector, limit, filters, min_score, self._params) for vector in vectors]
             answers = self._shard.query_batch(edge.QueryBatchRequest(queries=queries))
             pairs = zip(answers, vectors, strict=True)
             return self._hits(
-                [self._whole(found, vector, limit, filters, min_score) for found, vector in pairs]
+                [self._complete(found, vector, limit, filters, min_score) for found, vector in pairs]
             )
 
     def candidates(
         self, queries: Sequence[IndexQuery], limit: int, filters: Filters = NO_FILTERS
     ) -> list[Candidates]:
-        """Return the scores of the chunks that may be among the best `limit` of each query, in one call of the engine."""
+        """Return the scores of chunks that can be among the best `limit`, with one call of the engine."""
         import qdrant_edge as edge
 
-        made = self._info.fingerprint
-        if not (made and made.analyzer) and any(query.lexical is not None for query in queries):
+        fingerprint = self._info.fingerprint
+        if not (fingerprint and fingerprint.analyzer) and any(query.lexical is not None for query in queries):
             raise no_lexical_vectors(self._info)
-        limits = [
-            limits_for(limit, hybrid=query.dense is not None and query.lexical is not None)
-            for query in queries
-        ]
-        asked = [
+        limits = [candidate_limits(limit, hybrid=query.is_hybrid) for query in queries]
+        batches = [
             candidate_requests(query, each, filters, self._params)
             for query, each in zip(queries, limits, strict=True)
         ]
         with engine_errors("searching"):
-            requests = [request for each in asked for request in each]
+            requests = [request for batch in batches for request in batch]
             answers = iter(
                 self._shard.query_batch(edge.QueryBatchRequest(queries=requests)) if requests else []
             )
-            found = [[next(answers) for _ in each] for each in asked]
+            found = [[next(answers) for _ in batch] for batch in batches]
             return [self._scores(*each, limit, filters) for each in zip(queries, found, limits, strict=True)]
 
     def _scores(
-        self, query: IndexQuery, answers: list[Any], limits: Limits, limit: int, filters: Filters
+        self, query: IndexQuery, answers: list[Any], limits: CandidateLimits, limit: int, filters: Filters
     ) -> Candidates:
-        """Gather what the legs of one query found."""
         if query.dense is not None:
-            answers[0] = self._whole(answers[0], query.dense, limit, filters, None)
+            answers[0] = self._complete(answers[0], query.dense, limit, filters, None)
         scores = [{point.id: point.score for point in found} for found in answers]
-        if query.dense is not None and len(scores) > 1:
-            return join(scores[0], scores[1], scores[2], limits)
-        return (
-            Candidates(scores[0])
-            if query.dense is not None
-            else Candidates(lexical=scores[0] if scores else {})
-        )
+        return merge_candidates(query, scores, limits)
 
     def chunks(self, ids: Iterable[Hashable]) -> dict[Hashable, Chunk]:
-        """Return chunks by the ids that `candidates` gave."""
+        """Return chunks by the ids that `candidates` returned."""
         wanted = list(ids)
-        kept = self._kept
-        if any(id not in kept for id in wanted):
+        cached = self._cache
+        if any(id not in cached for id in wanted):
             with engine_errors("reading"):
-                kept = self._read(set(wanted))
-        return {id: kept[id] for id in wanted}
+                cached = self._load(set(wanted))
+        return {id: cached[id] for id in wanted}
 
     def lexicon(self) -> bytes:
         """Return the vocabulary that was published with the index, or nothing if there is none."""
-        if self._lexicon is None:
-            return b""
-        try:
-            return self._lexicon.read_bytes()
-        except OSError:
-            return b""
+        if self._lexicon is not None:
+            with suppress(OSError):
+                return self._lexicon.read_bytes()
+        return b""
 
     def count(self, filters: Filters = NO_FILTERS) -> int:
-        """Count the chunks that a filter lets through."""
+        """Count the chunks that match the filters."""
         import qdrant_edge as edge
 
         with engine_errors("counting"):
-            return int(self._shard.count(edge.CountRequest(filter=translate_filters(filters), exact=True)))
+            return int(self._shard.count(edge.CountRequest(filter=to_edge_filter(filters), exact=True)))
 
     def scroll(self, filters: Filters = NO_FILTERS, batch: int = 256) -> Iterator[Chunk]:
-        """Yield every chunk that a filter lets through, once."""
+        """Yield every chunk that matches the filters, once."""
         import qdrant_edge as edge
 
         offset: Any = None
         while True:
             with engine_errors("reading"):
-                page = edge.ScrollRequest(
-                    offset=offset, limit=batch, with_payload=True, filter=translate_filters(filters)
+                request = edge.ScrollRequest(
+                    offset=offset, limit=batch, with_payload=True, filter=to_edge_filter(filters)
                 )
-                records, offset = self._shard.scroll(page)
+                records, offset = self._shard.scroll(request)
             for record in records:
                 yield from_payload(str(record.id), record.payload or {})
             if offset is None:
                 return
 
     def vectors(self, ids: Sequence[str]) -> dict[str, Vector]:
-        """Return the stored vectors of the chunks that exist."""
+        """Return the stored dense vectors of the chunks that exist."""
         with engine_errors("reading"):
             records = self._shard.retrieve(list(ids), False, True)
-            return {str(record.id): _as_vector(record.vector) for record in records}
+            return {str(record.id): dense_vector(record.vector) for record in records}
 
     def modules(self) -> dict[str, int]:
         """Count the chunks of each module."""
         return self._facet("module_name")
 
     def pages(self) -> dict[str, int]:
-        """Count the chunks of each page address."""
+        """Count the chunks of each page URL."""
         return self._facet("page_key")
 
     def leak_on_exit(self) -> None:
-        """Never close the shard: when the engine does, it drops the files from the system's cache, and the next process reads the disk."""
+        """Never close the shard.
+
+        When the engine closes it, it drops the files from the system's cache, and the next process must read
+        the disk.
+        """
         from ctypes import py_object, pythonapi
 
         pythonapi.Py_IncRef(py_object(self._shard))
 
-    def _whole(
+    def _complete(
         self, found: list[Any], vector: Vector, limit: int, filters: Filters, min_score: float | None
     ) -> list[Any]:
-        """Compare all that a filter leaves if a walk over the graph ended early.
+        """Search exactly if HNSW returned too few chunks of a module.
 
-        With a least score few hits are no sign of that, and a page's chunks are compared one by one anyway.
+        With a minimum score, few hits are normal. The chunks of a page are always searched exactly.
         """
         if (
             len(found) >= limit
             or not filters.modules
             or filters.page_url
             or min_score is not None
-            or self._info.chunks < GRAPH_FROM
+            or self._info.chunks < HNSW_FROM
         ):
             return found
         import qdrant_edge as edge
 
-        return self._shard.query(request(vector, limit, filters, None, edge.SearchParams(exact=True)))
+        return self._shard.query(query_request(vector, limit, filters, params=edge.SearchParams(exact=True)))
 
     def _hits(self, answers: Sequence[Sequence[Any]]) -> list[list[Hit]]:
-        """Make hits of the engine's points."""
-        kept = self._kept
         try:
-            return [
-                _ordered([Hit(score := point.score, kept[point.id], score) for point in found])
-                for found in answers
-            ]
+            return _to_hits(answers, self._cache)
         except KeyError:
-            kept = self._read({point.id for found in answers for point in found})
-            return [
-                _ordered([Hit(score := point.score, kept[point.id], score) for point in found])
-                for found in answers
-            ]
+            return _to_hits(answers, self._load({point.id for found in answers for point in found}))
 
-    def _read(self, ids: set[Any]) -> dict[Any, Chunk]:
-        """Read the chunks that no search has found before, in one call of the engine, and keep them: a generation never changes.
+    def _load(self, ids: set[Any]) -> dict[Any, Chunk]:
+        """Read the chunks that are not in the cache, with one call of the engine, and return the cache.
 
-        Searches take what is kept without a lock, so nothing is ever taken out; what has grown too large is left to those who use it.
+        Searches use the cache without a lock. So nothing is ever removed from it: if it is too large, a new
+        one replaces it, and running searches keep the old one.
         """
-        kept = self._kept
-        missing = [id for id in ids if id not in kept]
-        if len(kept) + len(missing) > _KEPT:
-            kept, missing = {}, [*ids]
-            self._kept = kept
-        kept.update(
+        cache = self._cache
+        missing = [id for id in ids if id not in cache]
+        if len(cache) + len(missing) > _MAX_CACHED:
+            cache, missing = {}, [*ids]
+            self._cache = cache
+        cache.update(
             (record.id, from_payload(str(record.id), record.payload or {}))
             for record in self._shard.retrieve(missing, True, False)
         )
-        return kept
+        return cache
 
     def _facet(self, field: str) -> dict[str, int]:
         import qdrant_edge as edge
@@ -254,41 +234,37 @@ class EdgeIndex:
 
 
 def open_generation(
-    directory: CollectionDirectory, collection: str, name: str, warnings: tuple[str, ...]
+    directory: CollectionDirectory, collection: str, name: str, warnings: tuple[str, ...] = ()
 ) -> EdgeIndex:
-    """Open a generation that is what its manifest says, or raise `IndexDamaged`."""
-    manifest = read_manifest(directory.manifest(name))
-    verify_files(directory.generation(name), manifest, directory.seen(name))
+    """Open a generation, or raise `IndexDamaged` if it does not match its manifest."""
+    manifest = directory.verify(name)
+    path = directory.generation(name)
     with engine_errors("opening"):
-        shard = load_shard(directory.generation(name))
+        shard = load_shard(path)
         found = shard.info().points_count
     if found != manifest.chunks:
-        raise IndexDamaged(
-            f"{directory.generation(name)} holds {found} chunks, its manifest says {manifest.chunks}"
-        )
-    info = IndexInfo(
-        collection, name, manifest.chunks, manifest.fingerprint, warnings, manifest.fingerprint.embedder.dim
-    )
-    lexicon = directory.generation(name) / LEXICON if LEXICON in manifest.files else None
-    return EdgeIndex(shard, info, directory.notes(name), lexicon)
+        raise IndexDamaged(f"{path} has {found} chunks, but its manifest says {manifest.chunks}")
+    fingerprint = manifest.fingerprint
+    info = IndexInfo(collection, name, manifest.chunks, fingerprint, warnings, fingerprint.embedder.dim)
+    lexicon = path / LEXICON if LEXICON in manifest.files else None
+    return EdgeIndex(shard, info, directory.calibration(name), lexicon)
 
 
 @atexit.register
-def _end() -> None:
-    with suppress(
-        ImportError, RuntimeError
-    ):  # without ctypes, or while a thread still opens one: the next process reads the disk
-        for index in list(_unclosed):
+def _leak_open_indexes() -> None:
+    # There may be no ctypes, or another thread may be opening an index: then the next process reads the disk.
+    with suppress(ImportError, RuntimeError):
+        for index in list(_open_indexes):
             index.leak_on_exit()
 
 
-def _ordered(hits: list[Hit]) -> list[Hit]:
-    """Sort hits unless the engine's own order is right already: it is but for equal scores."""
-    scores = [hit.score for hit in hits]
-    if any(map(le, scores, scores[1:])):
-        hits.sort(key=lambda hit: (-hit.score, hit.chunk.page_url, hit.chunk.chunk_index, hit.chunk.id))
-    return hits
-
-
-def _as_vector(vector: Any) -> Vector:
-    return [float(number) for number in (vector[""] if isinstance(vector, dict) else vector)]
+def _to_hits(answers: Sequence[Sequence[Any]], chunks: Mapping[Any, Chunk]) -> list[list[Hit]]:
+    """Turn points into hits, and sort those with equal scores; the engine has sorted the others."""
+    results = []
+    for found in answers:
+        hits = [Hit(score := point.score, chunks[point.id], score) for point in found]
+        scores = [hit.score for hit in hits]
+        if any(map(le, scores, scores[1:])):
+            hits.sort(key=hit_order)
+        results.append(hits)
+    return results

@@ -1,4 +1,7 @@
-"""What a generation must look like on disk; the engine itself does not notice when it does not."""
+"""The files of the embedded store: generations, manifests with digests, the pointer to the current one.
+
+The engine does not notice damaged files, so every generation is compared with its manifest when it is opened.
+"""
 
 from __future__ import annotations
 
@@ -9,89 +12,36 @@ import os
 import re
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from recto._util.files import replace_text
-from recto.errors import IndexDamaged, RectoError, StorageError
+from recto.errors import IndexDamaged
 from recto.types import Calibration, Fingerprint
 
+FORMAT = 1
+LEXICON = "lexicon.bin"
+"""The vocabulary of a generation, in its directory."""
 _BLOCK = 1 << 16
-_EMPTY = bytes(_BLOCK)
-
-
-def digest(path: Path) -> str:
-    """Hash a file's length and its blocks that are not all zero, so that a hole and written zeros are the same."""
-    total = hashlib.sha256(path.stat().st_size.to_bytes(8, "little"))
-    for offset, block in _blocks(path):
-        total.update(offset.to_bytes(8, "little"))
-        total.update(block)
-    return total.hexdigest()
-
-
-def copy_tree(source: Path, target: Path) -> None:
-    """Copy a directory; holes stay holes."""
-    target.mkdir(parents=True, exist_ok=True)
-    for entry in source.iterdir():
-        if entry.is_dir():
-            copy_tree(entry, target / entry.name)
-        else:
-            _copy_file(entry, target / entry.name)
-
-
-def _copy_file(source: Path, target: Path) -> None:
-    with target.open("wb") as file:
-        file.truncate(source.stat().st_size)
-        for offset, block in _blocks(source):
-            file.seek(offset)
-            file.write(block)
-
-
-def _blocks(path: Path) -> Iterator[tuple[int, bytes]]:
-    """Yield the aligned blocks that hold anything but zeros."""
-    with path.open("rb", buffering=0) as file:
-        size = os.fstat(file.fileno()).st_size
-        offset = _next_data(file.fileno(), 0, size)
-        while offset < size:
-            file.seek(offset)
-            block = file.read(_BLOCK)
-            if not block:
-                return
-            if block != _EMPTY[: len(block)]:
-                yield offset, block
-                offset += _BLOCK
-            else:
-                offset = _next_data(file.fileno(), offset + _BLOCK, size)
-
-
-def _next_data(descriptor: int, offset: int, size: int) -> int:
-    """Return the aligned block in which the next data lie, or the size."""
-    if offset >= size or not hasattr(os, "SEEK_DATA"):
-        return offset
-    try:
-        found = os.lseek(descriptor, offset, os.SEEK_DATA)
-    except OSError as error:  # ENXIO: nothing but a hole up to the end; otherwise the file system cannot tell
-        import errno
-
-        return size if error.errno == errno.ENXIO else offset
-    return max(offset, found - found % _BLOCK)
-
+_ZEROS = bytes(_BLOCK)
+_ALWAYS_DIGEST = 32 << 20  # bytes on disk; all files of a smaller index are digested at every start
+_SMALL_FILE = 2 << 20  # bytes; the engine touches most files up to this size whenever it opens an index
+_GENERATION = re.compile(r"gen-(\d{6,})")
 
 FileState = tuple[int, int, int]
-_GENERATION = re.compile(r"gen-(\d{6,})")
 
 
 @dataclass(frozen=True, slots=True)
 class CollectionDirectory:
-    """One collection on disk: immutable generations and a pointer to the current one."""
+    """One collection on disk: immutable generations, and a pointer to the current one."""
 
     path: Path
 
     @property
     def lock(self) -> Path:
-        """The writers' lock."""
+        """The lock file of writers."""
         return self.path / "LOCK"
 
     @property
@@ -100,27 +50,27 @@ class CollectionDirectory:
         return self.path / "CURRENT"
 
     def generation(self, name: str) -> Path:
-        """The engine's directory of a generation."""
+        """Return the engine's directory of a generation."""
         return self.path / name
 
     def manifest(self, name: str) -> Path:
-        """What a generation must look like."""
+        """Return the file with the digests of a generation."""
         return self.path / f"{name}.json"
 
-    def seen(self, name: str) -> Path:
-        """What was found in order before."""
+    def verified(self, name: str) -> Path:
+        """Return the file with the sizes and times of the large files that were digested."""
         return self.path / f"{name}.seen"
 
-    def notes(self, name: str) -> Path:
-        """What was measured of a generation after it was published."""
+    def calibration(self, name: str) -> Path:
+        """Return the file with the calibration of a generation."""
         return self.path / f"{name}.notes"
 
     def exists(self) -> bool:
-        """Whether anything was ever published here."""
+        """Return whether anything was ever published here."""
         return self.pointer.exists() or bool(self.generations())
 
-    def pointed(self) -> str:
-        """Read what the pointer says, sense or not."""
+    def read_pointer(self) -> str:
+        """Return the content of the pointer, valid or not."""
         try:
             descriptor = os.open(self.pointer, os.O_RDONLY)
             try:
@@ -131,37 +81,72 @@ class CollectionDirectory:
             return ""
 
     def current(self) -> str:
-        """Name the current generation."""
-        text = self.pointed()
-        if not _GENERATION.fullmatch(text):
-            raise IndexDamaged(f"{self.pointer} is missing or damaged: it names no generation")
-        return text
+        """Return the name of the current generation."""
+        name = self.read_pointer()
+        if not _GENERATION.fullmatch(name):
+            raise IndexDamaged(f"{self.pointer} is missing or damaged: it does not name a generation")
+        return name
 
     def set_current(self, name: str) -> None:
-        """Let readers see a generation, at once."""
+        """Make a generation the current one, atomically."""
         if self.pointer.is_dir():
             shutil.rmtree(self.pointer)
         replace_text(self.pointer, f"{name}\n")
 
     def generations(self) -> list[str]:
-        """Name the generations that have a manifest, newest first."""
+        """Return the names of the generations that have a manifest, newest first."""
         names = [path.stem for path in self.path.glob("gen-*.json") if _GENERATION.fullmatch(path.stem)]
-        return sorted(names, key=_number, reverse=True)
+        return sorted(names, key=lambda name: int(name.removeprefix("gen-")), reverse=True)
 
     def next_generation(self) -> str:
-        """Name the generation after the newest, whether that is whole or not."""
+        """Return a name for a new generation: its number is higher than all others, damaged ones included."""
         numbers = [
             int(found[1]) for path in self.path.glob("gen-*") if (found := _GENERATION.match(path.name))
         ]
         return f"gen-{max(numbers, default=0) + 1:06}"
 
+    def is_intact(self, name: str) -> bool:
+        """Return whether a generation matches its manifest."""
+        try:
+            self.verify(name)
+        except IndexDamaged:
+            return False
+        return True
+
+    def verify(self, name: str) -> Manifest:
+        """Return the manifest of a generation; raise `IndexDamaged` if a file does not match it.
+
+        Digesting a large index would take long. There, a large file is trusted if it was digested before and
+        still has the same size and modification time.
+        """
+        directory, manifest = self.generation(name), read_manifest(self.manifest(name))
+        large = _large_files(directory, manifest)
+        trusted = _read_verified(self.verified(name)) if large else {}
+        for file, expected in manifest.files.items():
+            if file in large and trusted.get(file) == large[file]:
+                continue
+            if digest(directory / file) != expected:
+                raise IndexDamaged(f"{directory / file} does not match the manifest")
+        if trusted != large:
+            self._save_verified(name, large)
+        return manifest
+
+    def mark_verified(self, name: str, manifest: Manifest) -> None:
+        """Trust the files of a new generation, because they were digested a moment ago."""
+        if large := _large_files(self.generation(name), manifest):
+            self._save_verified(name, large)
+
+    def _save_verified(self, name: str, large: dict[str, list[int]]) -> None:
+        with suppress(OSError):  # without a writable home, the files are digested at every start
+            replace_text(self.verified(name), json.dumps(large))
+
     def remove_drafts(self) -> None:
-        """Remove what killed writers left. Only the lock's holder may."""
+        """Remove what killed writers left; the caller must hold the lock."""
         for path in self.path.glob("building-*"):
             _remove(path)
 
     def prune(self, keep: set[str]) -> None:
-        """Remove all other generations. Only the lock's holder may."""
+        """Remove all other generations; the caller must hold the lock."""
         for path in self.path.iterdir():
             found = _GENERATION.match(path.name)
             if found and found[0] not in keep:
@@ -169,109 +154,8 @@ class CollectionDirectory:
 
 
 @dataclass(frozen=True, slots=True)
-class Home:
-    """All of an embedded store on disk."""
-
-    path: Path
-
-    @property
-    def aliases_file(self) -> Path:
-        """The file that says which alias leads where."""
-        return self.path / "aliases.json"
-
-    @property
-    def aliases_lock(self) -> Path:
-        """The lock for those who change aliases."""
-        return self.path / "aliases.lock"
-
-    def collection(self, name: str) -> CollectionDirectory:
-        """One collection's directory."""
-        return CollectionDirectory(self.path / "collections" / name)
-
-    def collections(self) -> tuple[str, ...]:
-        """Name the collections that were published."""
-        root = self.path / "collections"
-        if not root.exists():
-            return ()
-        return tuple(sorted(path.name for path in root.iterdir() if CollectionDirectory(path).exists()))
-
-    def aliases(self) -> dict[str, str]:
-        """Read the aliases."""
-        try:
-            found = json.loads(self.aliases_file.read_text("utf-8"))
-        except FileNotFoundError:
-            return {}
-        except ValueError:
-            found = None
-        if not isinstance(found, dict):
-            raise IndexDamaged(
-                f"{self.aliases_file} is damaged",
-                hint="Remove the file; the next `recto index` writes it again.",
-            )
-        return {str(alias): str(name) for alias, name in found.items()}
-
-    def set_aliases(self, aliases: dict[str, str]) -> None:
-        """Write the aliases, at once."""
-        replace_text(self.aliases_file, json.dumps(aliases, indent=1, sort_keys=True) + "\n")
-
-
-def file_state(path: str) -> FileState | None:
-    """Return something that changes whenever a file is replaced, or None without a file; readers ask for it before every search.
-
-    The new file is written beside the old one, so two states that follow each other are two inodes, whatever the clock says.
-    """
-    try:
-        status = os.stat(path)
-    except FileNotFoundError:
-        return None
-    return (status.st_ino, status.st_mtime_ns, status.st_size)
-
-
-@contextmanager
-def disk_errors(path: Path) -> Iterator[None]:
-    """Turn what the file system refuses into our errors."""
-    try:
-        yield
-    except RectoError:
-        raise
-    except OSError as error:
-        raise disk_error(error, path) from error
-
-
-def disk_error(error: OSError, path: Path) -> StorageError:
-    """Return our error for the file system's."""
-    if error.errno in (errno.ENOTDIR, errno.EEXIST):
-        return StorageError(f"{path} is not a directory", hint="Set RECTO_HOME to a directory of your own.")
-    return StorageError(
-        f"{error.filename or path} cannot be used: {error.strerror or error}",
-        hint="Check the permissions and the space there, or set RECTO_HOME to another directory.",
-    )
-
-
-def _number(name: str) -> int:
-    return int(name.removeprefix("gen-"))
-
-
-def _remove(path: Path) -> None:
-    with suppress(OSError):  # where open files cannot be removed, the next writer does it
-        if path.is_dir():
-            shutil.rmtree(path)
-        else:
-            os.unlink(path)
-
-
-FORMAT = 1
-LEXICON = "lexicon.bin"
-"""The vocabulary of a generation, in its directory."""
-_ALWAYS_READ = 32 << 20  # bytes on disk; a smaller index is compared whole at every start
-_SMALL_FILE = (
-    2 << 20
-)  # bytes; the engine touches most files up to this size whenever it opens an index, and changes nothing
-
-
-@dataclass(frozen=True, slots=True)
 class Manifest:
-    """One generation: how many chunks, made how, in which files with which digests."""
+    """One generation: the number of chunks, how it was made, and the digests of its files."""
 
     chunks: int
     engine: str
@@ -279,28 +163,20 @@ class Manifest:
     files: dict[str, str]
 
     def to_text(self) -> str:
-        """Return the manifest as JSON that carries its own checksum."""
-        body = {
-            "format": FORMAT,
-            "chunks": self.chunks,
-            "engine": self.engine,
-            "fingerprint": self.fingerprint.to_dict(),
-            "files": self.files,
-        }
-        return json.dumps({**body, "checksum": _checksum(body)}, indent=1) + "\n"
-
-
-def digest_files(directory: Path) -> dict[str, str]:
-    """Digest every file of a generation, by its path within."""
-    return {
-        path.relative_to(directory).as_posix(): digest(path)
-        for path in sorted(directory.rglob("*"))
-        if path.is_file()
-    }
+        """Return the manifest as JSON with a checksum."""
+        return _with_checksum(
+            {
+                "format": FORMAT,
+                "chunks": self.chunks,
+                "engine": self.engine,
+                "fingerprint": self.fingerprint.to_dict(),
+                "files": self.files,
+            }
+        )
 
 
 def read_manifest(path: Path) -> Manifest:
-    """Read a manifest that is whole, or say that the generation is damaged."""
+    """Read a manifest; raise `IndexDamaged` if it is missing or damaged."""
     try:
         body = json.loads(path.read_text("utf-8"))
         checksum = body.pop("checksum")
@@ -318,14 +194,13 @@ def read_manifest(path: Path) -> Manifest:
         raise IndexDamaged(f"{path} is missing or damaged ({error})") from error
 
 
-def write_notes(path: Path, calibration: Calibration) -> None:
-    """Write what was measured of a generation, with its own checksum."""
-    body = {"format": FORMAT, "calibration": calibration.to_dict()}
-    replace_text(path, json.dumps({**body, "checksum": _checksum(body)}, indent=1) + "\n")
+def write_calibration(path: Path, calibration: Calibration) -> None:
+    """Write the calibration of a generation, with a checksum."""
+    replace_text(path, _with_checksum({"format": FORMAT, "calibration": calibration.to_dict()}))
 
 
-def read_notes(path: Path) -> Calibration | None:
-    """Read what was measured of a generation; what is missing or damaged was not measured."""
+def read_calibration(path: Path) -> Calibration | None:
+    """Read the calibration of a generation, or return None if it is missing or damaged."""
     with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
         body = json.loads(path.read_text("utf-8"))
         if body.pop("checksum") == _checksum(body) and body["format"] == FORMAT:
@@ -333,36 +208,16 @@ def read_notes(path: Path) -> Calibration | None:
     return None
 
 
-def verify_files(directory: Path, manifest: Manifest, seen: Path) -> None:
-    """Compare every file with the manifest.
-
-    A large index would take long to read at each start: there, a large file that was compared before and has kept its
-    size and time of change since is trusted.
-    """
-    large = _large_files(directory, manifest)
-    trusted = _read_seen(seen) if large else {}
-    for name, expected in manifest.files.items():
-        if name in large and trusted.get(name) == large[name]:
-            continue
-        if digest(directory / name) != expected:
-            raise IndexDamaged(f"{directory / name} is not what the manifest says")
-    if trusted != large:
-        _remember(large, seen)
+def _with_checksum(body: dict[str, Any]) -> str:
+    return json.dumps({**body, "checksum": _checksum(body)}, indent=1) + "\n"
 
 
-def note_seen(directory: Path, manifest: Manifest, seen: Path) -> None:
-    """Trust the files of a generation whose digests were taken a moment ago: the first to open it has no need to read them again."""
-    if large := _large_files(directory, manifest):
-        _remember(large, seen)
-
-
-def _remember(large: dict[str, list[int]], seen: Path) -> None:
-    with suppress(OSError):  # a home that cannot be written costs a comparison at each start, nothing more
-        replace_text(seen, json.dumps(large))
+def _checksum(body: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
 
 
 def _large_files(directory: Path, manifest: Manifest) -> dict[str, list[int]]:
-    """Return size and time of change of the files that are worth trusting; of an index that is small as a whole there are none."""
+    """Return the size and modification time of the large files; none if the whole index is small."""
     found: dict[str, list[int]] = {}
     on_disk = 0
     for name in manifest.files:
@@ -373,29 +228,92 @@ def _large_files(directory: Path, manifest: Manifest) -> dict[str, list[int]]:
         if status.st_size > _SMALL_FILE:
             found[name] = [status.st_size, status.st_mtime_ns]
         on_disk += getattr(status, "st_blocks", 0) * 512 or status.st_size
-    return found if on_disk > _ALWAYS_READ else {}
+    return found if on_disk > _ALWAYS_DIGEST else {}
 
 
-def is_whole(directory: CollectionDirectory, generation: str) -> bool:
-    """Whether a generation is what its manifest says."""
-    try:
-        verify_files(
-            directory.generation(generation),
-            read_manifest(directory.manifest(generation)),
-            directory.seen(generation),
-        )
-    except IndexDamaged:
-        return False
-    return True
-
-
-def _read_seen(path: Path) -> dict[str, Any]:
+def _read_verified(path: Path) -> dict[str, Any]:
     with suppress(OSError, ValueError):
-        seen = json.loads(path.read_text("utf-8"))
-        if isinstance(seen, dict):
-            return seen
+        verified = json.loads(path.read_text("utf-8"))
+        if isinstance(verified, dict):
+            return verified
     return {}
 
 
-def _checksum(body: dict[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
+def digest_files(directory: Path) -> dict[str, str]:
+    """Return the digests of all files of a generation, by their relative paths."""
+    return {
+        path.relative_to(directory).as_posix(): digest(path)
+        for path in sorted(directory.rglob("*"))
+        if path.is_file()
+    }
+
+
+def digest(path: Path) -> str:
+    """Hash a file's length and its blocks that are not all zero, so that holes count as zeros."""
+    total = hashlib.sha256(path.stat().st_size.to_bytes(8, "little"))
+    for offset, block in _data_blocks(path):
+        total.update(offset.to_bytes(8, "little"))
+        total.update(block)
+    return total.hexdigest()
+
+
+def copy_tree(source: Path, target: Path) -> None:
+    """Copy a directory; sparse files stay sparse."""
+    target.mkdir(parents=True, exist_ok=True)
+    for entry in source.iterdir():
+        if entry.is_dir():
+            copy_tree(entry, target / entry.name)
+            continue
+        with (target / entry.name).open("wb") as file:
+            file.truncate(entry.stat().st_size)
+            for offset, block in _data_blocks(entry):
+                file.seek(offset)
+                file.write(block)
+
+
+def _data_blocks(path: Path) -> Iterator[tuple[int, bytes]]:
+    """Yield the aligned blocks that contain anything but zeros."""
+    with path.open("rb", buffering=0) as file:
+        size = os.fstat(file.fileno()).st_size
+        offset = _next_data(file.fileno(), 0, size)
+        while offset < size:
+            file.seek(offset)
+            block = file.read(_BLOCK)
+            if not block:
+                return
+            if block != _ZEROS[: len(block)]:
+                yield offset, block
+                offset += _BLOCK
+            else:
+                offset = _next_data(file.fileno(), offset + _BLOCK, size)
+
+
+def _next_data(descriptor: int, offset: int, size: int) -> int:
+    """Return the offset of the next aligned block with data, or the size if there is none."""
+    if offset >= size or not hasattr(os, "SEEK_DATA"):
+        return offset
+    try:
+        found = os.lseek(descriptor, offset, os.SEEK_DATA)
+    except OSError as error:  # ENXIO: only a hole is left; otherwise the file system does not support it
+        return size if error.errno == errno.ENXIO else offset
+    return max(offset, found - found % _BLOCK)
+
+
+def file_state(path: str) -> FileState | None:
+    """Return a value that changes whenever a file is replaced, or None if it does not exist.
+
+    `replace_text` writes a new file next to the old one, so the inode changes even if the clock does not.
+    """
+    try:
+        status = os.stat(path)
+    except FileNotFoundError:
+        return None
+    return (status.st_ino, status.st_mtime_ns, status.st_size)
+
+
+def _remove(path: Path) -> None:
+    with suppress(OSError):  # where open files cannot be removed, the next writer removes them
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            os.unlink(path)

@@ -1,29 +1,22 @@
-"""The embedded store: collections as directories of immutable generations, many readers, one writer each."""
+"""The embedded store: one directory per collection with immutable generations, many readers, one writer."""
 
 from __future__ import annotations
 
+import json
 import os
 import threading
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from recto._util.files import WriterLock, disk_error, disk_errors, replace_text
 from recto.errors import CollectionMissing, IndexDamaged
 from recto.settings import Settings, check_collection_name
 from recto.stores.edge.engine import engine_version
 from recto.stores.edge.index import EdgeIndex, open_generation
-from recto.stores.edge.layout import (
-    CollectionDirectory,
-    FileState,
-    Home,
-    disk_error,
-    disk_errors,
-    file_state,
-    is_whole,
-    write_notes,
-)
-from recto.stores.lock import WriterLock
+from recto.stores.edge.layout import CollectionDirectory, FileState, file_state, write_calibration
 from recto.types import Calibration, EmbedderFingerprint, IndexInfo
 
 if TYPE_CHECKING:
@@ -33,8 +26,8 @@ _OPEN_TRIES = 5
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
-    """Where a name leads, as long as the aliases stay as they were."""
+class _ResolvedName:
+    """The collection behind a name, valid while the aliases file has the same state."""
 
     aliases: FileState | None
     collection: str
@@ -43,11 +36,11 @@ class _Place:
 
 
 @dataclass(frozen=True, slots=True)
-class _Opened:
-    """An open index, the pointer file that led to it, and what that said."""
+class _OpenGeneration:
+    """An open index, and the state and content of the pointer file when it was opened."""
 
     pointer: FileState | None
-    pointed: str
+    name: str
     index: EdgeIndex
 
 
@@ -57,42 +50,48 @@ def open_edge(settings: Settings, _: Callable[[str], None]) -> EdgeStore:
 
 
 class EdgeStore:
-    """Opens each generation once and notices when a new one was published; the `last` is closed when its process ends."""
+    """Opens each generation once, and notices when a new one is published.
+
+    With `close_at_exit`, `close` keeps indexes open until the process ends.
+    """
 
     def __init__(self, home: Path, *, close_at_exit: bool = False) -> None:
-        self._home = Home(home)
+        self._home = home
         self._close_at_exit = close_at_exit
-        self._aliases_file = str(self._home.aliases_file)
-        self._open: dict[str, _Opened] = {}
-        self._places: dict[str, _Place] = {}
+        self._aliases_file = str(home / "aliases.json")
+        self._open: dict[str, _OpenGeneration] = {}
+        self._names: dict[str, _ResolvedName] = {}
         self._opening = threading.Lock()
         self._process = os.getpid()
-        self._abandoned: list[object] = []
+        self._parents_indexes: list[object] = []
 
     def collections(self) -> tuple[str, ...]:
-        """Name the collections that exist."""
-        with disk_errors(self._home.path):
-            return self._home.collections()
+        """Return the names of all collections, without aliases."""
+        root = self._home / "collections"
+        with disk_errors(self._home):
+            if not root.exists():
+                return ()
+            return tuple(sorted(path.name for path in root.iterdir() if CollectionDirectory(path).exists()))
 
     def aliases(self) -> Mapping[str, str]:
-        """Return which further names lead to which collection."""
-        with disk_errors(self._home.path):
-            return self._home.aliases()
+        """Return the aliases and the collections that they refer to."""
+        with disk_errors(self._home):
+            return self._read_aliases()
 
     def open(self, name: str) -> EdgeIndex:
         """Return the current generation of a collection or alias."""
         try:
-            place = self._place(name)
-            known = self._open.get(place.collection)
+            resolved = self._resolve(name)
+            known = self._open.get(resolved.collection)
             if (
                 known is not None
-                and known.pointer == file_state(place.pointer)
+                and known.pointer == file_state(resolved.pointer)
                 and self._process == os.getpid()
             ):
                 return known.index
-            return self._open_anew(place)
+            return self._reopen(resolved)
         except OSError as error:
-            raise disk_error(error, self._home.path) from error
+            raise disk_error(error, self._home) from error
 
     def build(
         self,
@@ -103,46 +102,46 @@ class EdgeStore:
         rebuild: bool = False,
         wait: Callable[[str], None] | None = None,
     ) -> EdgeBuild:
-        """Begin a new generation of a collection; it is always a new one."""
+        """Start a new generation of a collection; nothing is ever updated in place."""
         del analyzer, rebuild
         check_collection_name(name, "collection")
         from recto.stores.edge.build import EdgeBuild
 
-        self.aliases()  # a damaged list is told before the work, not after it
-        return EdgeBuild(name, self._home.collection(name), embedder.dim, wait, self._drop_alias)
+        self.aliases()  # raises an error if the file is damaged, before any work is done
+        return EdgeBuild(name, self._directory(name), embedder.dim, wait, self._drop_alias)
 
     def set_aliases(self, aliases: Iterable[str], name: str) -> None:
-        """Let aliases lead to a collection; a collection of an alias's own name keeps it."""
-        with disk_errors(self._home.path), self._changing_aliases():
-            free = [alias for alias in aliases if alias != name and not self._home.collection(alias).exists()]
-            known = self._home.aliases()
+        """Point aliases to a collection; skip those that are names of other collections."""
+        with disk_errors(self._home), self._aliases_lock():
+            free = [alias for alias in aliases if alias != name and not self._directory(alias).exists()]
+            known = self._read_aliases()
             wanted = {**known, **dict.fromkeys(free, name)}
             if wanted != known:
-                self._home.set_aliases(wanted)
+                self._write_aliases(wanted)
 
     def save_calibration(self, info: IndexInfo, calibration: Calibration) -> None:
-        """Write what was measured beside the generation; one that is gone by now needs no notes."""
-        with disk_errors(self._home.path):
-            directory = self._home.collection(info.collection)
+        """Store the calibration of a generation, unless the generation was removed."""
+        with disk_errors(self._home):
+            directory = self._directory(info.collection)
             if directory.manifest(info.generation).exists():
-                write_notes(directory.notes(info.generation), calibration)
+                write_calibration(directory.calibration(info.generation), calibration)
 
     def rollback(self, name: str) -> IndexInfo:
-        """Make the generation before the current one the current one again."""
-        with disk_errors(self._home.path):
-            collection = self._resolve(name)
-            directory = self._home.collection(collection)
+        """Make the previous generation the current one again."""
+        with disk_errors(self._home):
+            collection = self._collection(name)
+            directory = self._directory(collection)
             with WriterLock(directory.lock, f"Collection '{collection}'"):
-                names = directory.generations()
-                newer = names.index(directory.pointed()) + 1 if directory.pointed() in names else 0
-                older = [name for name in names[newer:] if is_whole(directory, name)]
-                if not older:
+                names, current = directory.generations(), directory.read_pointer()
+                older = names[names.index(current) + 1 :] if current in names else names
+                previous = next(filter(directory.is_intact, older), None)
+                if previous is None:
                     raise CollectionMissing(
                         f"Collection '{collection}' has no earlier generation to go back to",
                         hint="One is kept after each `recto index`.",
                     )
-                index = open_generation(directory, collection, older[0], ())
-                directory.set_current(older[0])
+                index = open_generation(directory, collection, previous)
+                directory.set_current(previous)
                 return index.info
 
     def version(self) -> str:
@@ -150,97 +149,114 @@ class EdgeStore:
         return engine_version()
 
     def close(self) -> None:
-        """Let go of all open indexes; if the process ends with it, they stay open until then."""
-        self._forget_after_fork()
+        """Close all open indexes, or keep them open until the process ends with `close_at_exit`."""
+        self._discard_after_fork()
         if self._close_at_exit:
             for opened in list(self._open.values()):
                 opened.index.leak_on_exit()
         self._open.clear()
 
-    def _place(self, name: str) -> _Place:
-        """Find the collection behind a name; remembered until the aliases change, as every search asks for it."""
+    def _directory(self, collection: str) -> CollectionDirectory:
+        return CollectionDirectory(self._home / "collections" / collection)
+
+    def _resolve(self, name: str) -> _ResolvedName:
+        """Return the collection behind a name; cached until the aliases change, for fast searches."""
         aliases = file_state(self._aliases_file)
-        known = self._places.get(name)
+        known = self._names.get(name)
         if known is None or known.aliases != aliases:
-            collection = self._resolve(name)
-            directory = self._home.collection(collection)
-            self._places[name] = known = _Place(aliases, collection, directory, str(directory.pointer))
+            collection = self._collection(name)
+            directory = self._directory(collection)
+            self._names[name] = known = _ResolvedName(aliases, collection, directory, str(directory.pointer))
         return known
 
-    def _open_anew(self, place: _Place) -> EdgeIndex:
-        """Open what the pointer names now, unless that is open already."""
-        with self._opening:
-            self._forget_after_fork()
-            known = self._open.get(place.collection)
-            pointer = file_state(
-                place.pointer
-            )  # before it is read: what changes in between is noticed by the next search
-            if known is None or (known.pointer != pointer and known.pointed != place.directory.pointed()):
-                # A replaced index is not closed: other threads may be asking it; it closes when they let go.
-                pointed, index = self._load(place.collection, place.directory)
-            else:
-                pointed, index = known.pointed, known.index
-            self._open[place.collection] = _Opened(pointer, pointed, index)
-            return index
-
-    def _resolve(self, name: str) -> str:
+    def _collection(self, name: str) -> str:
+        """Return the name of the collection that a name or alias refers to."""
         check_collection_name(name, "collection")
-        if self._home.collection(name).exists():
+        if self._directory(name).exists():
             return name
-        target = self._home.aliases().get(name)
-        if target is not None and self._home.collection(target).exists():
+        target = self._read_aliases().get(name)
+        if target is not None and self._directory(target).exists():
             return target
-        known = ", ".join(sorted({*self._home.collections(), *self._home.aliases()}))
+        known = ", ".join(sorted({*self.collections(), *self._read_aliases()}))
         raise CollectionMissing(
             f"Collection '{name}' does not exist",
             hint=f"Index a book with `recto index PATH --collection {name}`"
             + (f", or use one of: {known}." if known else "."),
         )
 
+    def _reopen(self, resolved: _ResolvedName) -> EdgeIndex:
+        """Open the generation that the pointer names, unless it is open already."""
+        collection, directory = resolved.collection, resolved.directory
+        with self._opening:
+            self._discard_after_fork()
+            known = self._open.get(collection)
+            # The state is taken before reading, so that the next search notices a change in between.
+            pointer = file_state(resolved.pointer)
+            if known is None or (known.pointer != pointer and known.name != directory.read_pointer()):
+                # The old index is not closed here: other threads may use it. It closes when they release it.
+                name, index = self._load(collection, directory)
+            else:
+                name, index = known.name, known.index
+            self._open[collection] = _OpenGeneration(pointer, name, index)
+            return index
+
     def _load(self, collection: str, directory: CollectionDirectory) -> tuple[str, EdgeIndex]:
-        """Open what the pointer names; if that is damaged, the newest whole generation, with a warning that says so."""
+        """Open the current generation, or the newest intact one with a warning if it is damaged."""
         tries = 0
         while True:
-            pointed = directory.pointed()
+            name = directory.read_pointer()
             tries += 1
             try:
-                return pointed, open_generation(directory, collection, directory.current(), ())
+                return name, open_generation(directory, collection, directory.current())
             except IndexDamaged as damage:
-                # A generation that was pruned while it was being opened is not damaged: the pointer has moved on.
-                if tries < _OPEN_TRIES and directory.pointed() != pointed:
+                # If the pointer has changed, the generation was not damaged, but pruned while it was opened.
+                if tries < _OPEN_TRIES and directory.read_pointer() != name:
                     continue
-                return pointed, self._older(collection, directory, pointed, damage)
+                return name, self._open_older(collection, directory, name, damage)
 
-    def _older(
+    def _open_older(
         self, collection: str, directory: CollectionDirectory, current: str, damage: IndexDamaged
     ) -> EdgeIndex:
+        message = f"The index of '{collection}' is damaged: {damage.message}"
         repair = f"Repair it with `recto index PATH --collection {collection}`."
         for name in directory.generations():
-            if name == current:
-                continue
-            try:
-                warning = f"The index of '{collection}' is damaged: {damage.message}. Answering from {name}. {repair}"
-                return open_generation(directory, collection, name, (warning,))
-            except IndexDamaged:
-                continue
-        raise IndexDamaged(
-            f"The index of '{collection}' is damaged: {damage.message}", hint=repair
-        ) from damage
+            if name != current:
+                with suppress(IndexDamaged):
+                    warning = f"{message}. Using {name} instead. {repair}"
+                    return open_generation(directory, collection, name, (warning,))
+        raise IndexDamaged(message, hint=repair) from damage
+
+    def _read_aliases(self) -> dict[str, str]:
+        try:
+            found = json.loads(Path(self._aliases_file).read_text("utf-8"))
+        except FileNotFoundError:
+            return {}
+        except ValueError:
+            found = None
+        if not isinstance(found, dict):
+            raise IndexDamaged(
+                f"{self._aliases_file} is damaged",
+                hint="Remove the file; the next `recto index` writes it again.",
+            )
+        return {str(alias): str(name) for alias, name in found.items()}
+
+    def _write_aliases(self, aliases: dict[str, str]) -> None:
+        replace_text(Path(self._aliases_file), json.dumps(aliases, indent=1, sort_keys=True) + "\n")
 
     def _drop_alias(self, name: str) -> None:
-        """A published collection answers to its own name, whatever alias had it before."""
-        with self._changing_aliases():
-            aliases = self._home.aliases()
+        """Remove an alias that has the name of a new collection."""
+        with self._aliases_lock():
+            aliases = self._read_aliases()
             if aliases.pop(name, None):
-                self._home.set_aliases(aliases)
+                self._write_aliases(aliases)
 
-    def _changing_aliases(self) -> WriterLock:
-        self._home.path.mkdir(parents=True, exist_ok=True)
-        return WriterLock(self._home.aliases_lock, "The list of aliases", wait=lambda _: None)
+    def _aliases_lock(self) -> WriterLock:
+        self._home.mkdir(parents=True, exist_ok=True)
+        return WriterLock(self._home / "aliases.lock", "The list of aliases", wait=lambda _: None)
 
-    def _forget_after_fork(self) -> None:
-        """Leave a parent process's indexes alone: any call on them in the child, even closing, would hang."""
+    def _discard_after_fork(self) -> None:
+        """Put the indexes of a parent process aside: any call on them, even closing, would hang."""
         if self._process != os.getpid():
-            self._abandoned.append(self._open)
+            self._parents_indexes.append(self._open)
             self._open = {}
             self._process = os.getpid()

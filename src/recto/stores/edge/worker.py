@@ -1,7 +1,7 @@
-"""The process that builds a generation: the engine holds the interpreter while it writes, and may die of a full disk.
+"""The process that writes a generation: the engine blocks the interpreter, and may die if the disk is full.
 
-Reads messages from its parent on standard input (see `send`), writes one JSON line on standard output at the end. When
-the parent goes away before it asked to finish, everything is dropped.
+It reads messages from its parent on standard input (see `send`) and writes one line of JSON to standard
+output at the end. If its input ends early, it discards everything.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from typing import IO, TYPE_CHECKING, Any
 from recto._util.files import sync_directory
 from recto.errors import RectoError
 from recto.stores.edge import engine
-from recto.stores.edge.engine import search_params
 from recto.stores.edge.layout import digest_files
-from recto.types import Payload, SparseVector, Vector
+from recto.types import NO_FILTERS, Payload, SparseVector, Vector
 
 if TYPE_CHECKING:
     import qdrant_edge
 
-_HEADER = struct.Struct("<QQQ")  # bytes of JSON, of dense vectors and of lexical vectors
+_HEADER = struct.Struct("<QQQ")  # the lengths of the JSON, of the dense and of the lexical vectors, in bytes
 _BATCH = 200
 _SAMPLES = 16
-_AS_NEAR = 0.05  # of the score
-_MOST_MISSED = 0.25  # of the samples: a graph that misses more is not worth searching
+_SCORE_TOLERANCE = 0.05
+_MAX_MISSED = 0.25  # of the samples; if HNSW misses more, its recall is too low
+_SAME_SCORE = 0.9999
 
 
 def send(
@@ -39,7 +39,7 @@ def send(
     vectors: Sequence[Vector],
     lexical: Sequence[SparseVector] = (),
 ) -> None:
-    """Hand points to the worker, with a lexical vector for each or for none; no points at all asks it to finish."""
+    """Send points to the worker, with a lexical vector for each or for none; no points tell it to finish."""
     numbers = array("f")
     for vector in vectors:
         numbers.extend(vector)
@@ -56,21 +56,21 @@ def send(
 
 
 def main(directory: Path, dim: int) -> int:
-    """Build a generation in an empty directory from what the parent sends; of one that failed nothing is left: the parent may be gone."""
+    """Build a generation in a new directory; remove it after a failure, as the parent may have died."""
     try:
         with engine.engine_errors("writing"):
-            finished = _build(directory, dim, sys.stdin.buffer)
+            result = _build(directory, dim, sys.stdin.buffer)
     except RectoError as error:
-        finished = {"error": type(error).__name__, "message": error.message, "hint": error.hint}
-    failed = finished is None or "error" in finished
-    if finished is not None:
+        result = {"error": type(error).__name__, "message": error.message, "hint": error.hint}
+    failed = result is None or "error" in result
+    if result is not None:
         try:
-            _answer(finished)
+            sys.stdout.write(json.dumps(result) + "\n")
+            sys.stdout.flush()
         except BrokenPipeError:
             failed = True
-            os.dup2(
-                os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno()
-            )  # or the interpreter would try once more at its end
+            # Otherwise the interpreter would try to flush again when it exits.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     if failed:
         shutil.rmtree(directory, ignore_errors=True)
     return int(failed)
@@ -81,29 +81,31 @@ def _build(directory: Path, dim: int, pipe: IO[bytes]) -> dict[str, Any] | None:
     samples: list[tuple[str, Vector]] = []
     count = 0
     while True:
-        message = _receive(pipe, dim)
-        if message is None:
+        points = _receive(pipe, dim)
+        if points is None:
             return None
-        if not message:
+        if not points:
             break
-        for start in range(0, len(message), _BATCH):
-            engine.upsert(shard, message[start : start + _BATCH])
-        count += len(message)
-        samples = _thinned([*samples, (message[0][0], message[0][1])])
+        for start in range(0, len(points), _BATCH):
+            engine.upsert(shard, points[start : start + _BATCH])
+        count += len(points)
+        samples.append((points[0][0], points[0][1]))
+        if len(samples) > _SAMPLES:
+            samples = samples[::2]
     engine.finish_shard(shard, directory, count, dim)
-    # Opening settles the files that the engine rewrites at every start, and shows that the index can be opened at all.
+    # Loading checks the index, and changes the files that the engine rewrites at every start.
     shard = engine.load_shard(directory)
-    found = shard.info().points_count
-    fault = _fault(shard, samples, found)
+    count = shard.info().points_count
+    fault = find_fault(shard, samples, count)
     shard.close()
     if fault:
         return {"error": "IndexDamaged", "message": fault, "hint": ""}
     _sync(directory)
-    return {"count": found, "files": digest_files(directory), "engine": engine.engine_version()}
+    return {"count": count, "files": digest_files(directory), "engine": engine.engine_version()}
 
 
 def _receive(pipe: IO[bytes], dim: int) -> list[tuple[str, Vector, SparseVector | None, Payload]] | None:
-    """Return the next points, none if the parent is done, None if it is gone."""
+    """Return the next points; an empty list if the parent is done, None if it has died."""
     header = pipe.read(_HEADER.size)
     if len(header) < _HEADER.size:
         return None
@@ -122,58 +124,50 @@ def _receive(pipe: IO[bytes], dim: int) -> list[tuple[str, Vector, SparseVector 
 
 
 def _sparse_vectors(data: bytes, count: int) -> list[SparseVector | None]:
-    """Read what `send` wrote of the lexical vectors: their sizes, then all indices, then all values."""
+    """Read the lexical vectors: their sizes, then all indices, then all values."""
     sizes, indices, values = array("I"), array("I"), array("f")
     sizes.frombytes(data[: count * sizes.itemsize])
     rest = data[count * sizes.itemsize :]
     indices.frombytes(rest[: len(rest) // 2])
     values.frombytes(rest[len(rest) // 2 :])
-    found: list[SparseVector | None] = []
+    vectors: list[SparseVector | None] = []
     start = 0
     for size in sizes:
-        found.append(SparseVector(tuple(indices[start : start + size]), tuple(values[start : start + size])))
+        vectors.append(
+            SparseVector(tuple(indices[start : start + size]), tuple(values[start : start + size]))
+        )
         start += size
-    return found
+    return vectors
 
 
-def _fault(shard: qdrant_edge.EdgeShard, samples: Sequence[tuple[str, Vector]], chunks: int) -> str:
-    """Search some chunks by their own vectors; a graph may miss one now and then, a comparison with all may not.
+def find_fault(shard: qdrant_edge.EdgeShard, samples: Sequence[tuple[str, Vector]], chunks: int) -> str:
+    """Search for some chunks by their own vectors, and return what is wrong.
 
-    What a graph finds in place of a chunk is as good if it is as near: a library may have a page in hundreds of versions.
+    Exact search must find every chunk. HNSW may miss a few, and may find another chunk that is about as near:
+    a book can have many versions of a page.
     """
     import qdrant_edge as edge
 
-    usual, exact = search_params(chunks), edge.SearchParams(exact=True)
+    def search(vector: Vector, params: qdrant_edge.SearchParams | None) -> list[Any]:
+        return shard.query(engine.query_request(vector, 10, NO_FILTERS, params=params))
+
     missed = 0
     for id, vector in samples:
-        found = _nearest(shard, vector, usual)
-        if _holds(found, id):
+        found = search(vector, engine.search_params(chunks))
+        if _contains(found, id):
             continue
-        best = _nearest(shard, vector, exact)
-        if not _holds(best, id):
+        exact = search(vector, edge.SearchParams(exact=True))
+        if not _contains(exact, id):
             return f"chunk {id} is not found by its own vector"
-        missed += not found or found[0].score < best[0].score - _AS_NEAR
-    if missed > max(1, _MOST_MISSED * len(samples)):
+        missed += not found or found[0].score < exact[0].score - _SCORE_TOLERANCE
+    if missed > max(1, _MAX_MISSED * len(samples)):
         return f"{missed} of {len(samples)} chunks are not found by their own vectors"
     return ""
 
 
-def _nearest(
-    shard: qdrant_edge.EdgeShard, vector: Vector, params: qdrant_edge.SearchParams | None
-) -> list[Any]:
-    from recto.types import NO_FILTERS
-
-    return shard.query(engine.request(vector, 10, NO_FILTERS, None, params))
-
-
-def _holds(found: Sequence[Any], id: str) -> bool:
-    """Whether a chunk was found by its own vector; copies of it may stand before it."""
-    return any(str(hit.id) == id for hit in found) or bool(found and found[-1].score > 0.9999)
-
-
-def _thinned(samples: list[tuple[str, Vector]]) -> list[tuple[str, Vector]]:
-    """Keep a bounded number of samples, spread over all."""
-    return samples[::2] if len(samples) > _SAMPLES else samples
+def _contains(found: Sequence[Any], id: str) -> bool:
+    """Return whether a chunk was found by its own vector, or only copies of it."""
+    return any(str(hit.id) == id for hit in found) or bool(found and found[-1].score > _SAME_SCORE)
 
 
 def _sync(directory: Path) -> None:
@@ -184,11 +178,6 @@ def _sync(directory: Path) -> None:
             with path.open("rb") as file:
                 os.fsync(file.fileno())
     sync_directory(directory)
-
-
-def _answer(message: dict[str, Any]) -> None:
-    sys.stdout.write(json.dumps(message) + "\n")
-    sys.stdout.flush()
 
 
 if __name__ == "__main__":

@@ -1,22 +1,26 @@
-"""Write a collection on a server: beside the old one and swapped by an alias, or in place."""
+"""Write a collection on a server: in place, or as a new collection that an alias then points to."""
 
 from __future__ import annotations
 
-import json
 import zlib
 from base64 import b64decode, b64encode
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+from recto._util.files import WriterLock
 from recto.errors import IndexDamaged, RectoError
 from recto.protocols import Index
 from recto.settings import ServerOptions
-from recto.stores.candidates import LEXICAL
-from recto.stores.lock import WriterLock
-from recto.stores.payload import INTEGER_FIELDS, KEYWORD_FIELDS, check_vectors, to_payload
+from recto.stores.points import (
+    INTEGER_FIELDS,
+    KEYWORD_FIELDS,
+    LEXICAL,
+    check_vectors,
+    dense_vector,
+    to_payload,
+)
 from recto.stores.qdrant.connection import Connection
 from recto.types import Chunk, EmbedderFingerprint, Fingerprint, IndexInfo, Payload, SparseVector, Vector
 
@@ -26,38 +30,21 @@ if TYPE_CHECKING:
 METADATA_KEY = "recto"
 CALIBRATION_KEY = "calibration"
 LEXICON_KEY = "recto_lexicon"
-"""Beside the fingerprint, because a server merges metadata by their first level: a new calibration leaves it alone."""
+"""Not inside `METADATA_KEY`: servers merge metadata at the first level, so calibrations keep it."""
 LEXICON_TOO_LARGE = (
     "The vocabulary is too large to be stored on the server, so the collection is searched in dense mode. "
     "Split the book into several collections, or use the embedded store, for hybrid search."
 )
 _BATCH_POINTS = 128
-_BATCH_BYTES = 8 << 20  # a server refuses requests above 32 MB; smaller ones fail and repeat more cheaply
-_BYTES_PER_NUMBER = 12
-_MAX_LEXICON = 2 << 20  # bytes; every reader of the collection gets it along with the configuration
+_BATCH_BYTES = 8 << 20  # servers reject requests above 32 MB, and retries of smaller ones are cheaper
+_MAX_LEXICON = 2 << 20  # bytes; every reader loads it with the collection's configuration
 _SAMPLES = 8
 _PAGE = 1000
-_NEAR_ONE = 0.999
-
-
-@dataclass(frozen=True, slots=True)
-class _Point:
-    """A point as it is written."""
-
-    id: Any
-    payload: Payload
-    dense: Vector
-    lexical: SparseVector | None = None
-
-    @property
-    def weight(self) -> int:
-        """About how many bytes it takes in a request."""
-        numbers = len(self.dense) + (2 * len(self.lexical.indices) if self.lexical else 0)
-        return len(json.dumps(self.payload)) + _BYTES_PER_NUMBER * numbers
+_SAME_SCORE = 0.999
 
 
 class ServerBuild:
-    """Writes points in batches that may be repeated; `target` is the physical collection that is written to."""
+    """Writes points in batches that can be retried; `target` is the physical collection."""
 
     def __init__(
         self,
@@ -79,28 +66,28 @@ class ServerBuild:
         self._lock = lock
         self._finish = finish
         self._in_place = in_place
-        self._held = ExitStack()
+        self._resources = ExitStack()
         self._ids: set[str] = set()
         self._samples: list[tuple[str, Vector]] = []
         self._published = False
 
     def __enter__(self) -> Self:
-        """Take the lock; make the collection with its payload indexes, before any point."""
-        with ExitStack() as held:  # lets go of the lock if anything below fails
-            held.enter_context(self._lock)
+        """Take the lock, and create the collection with its payload indexes."""
+        with ExitStack() as resources:  # releases the lock if anything below fails
+            resources.enter_context(self._lock)
             if not self._in_place:
                 self._connection.write(
                     lambda client: _create(client, self._target, self._embedder, self._options)
                 )
             prepare_fields(self._connection, self._target, tenant=self._options.tenant)
-            self._held = held.pop_all()
+            self._resources = resources.pop_all()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Drop what was not published; what was written in place stays, the next run goes on from there."""
-        with self._held:
+        """Delete an unpublished new collection; what was written in place stays for the next run."""
+        with self._resources:
             if not self._published and not self._in_place:
                 with suppress(RectoError):
                     self._connection.read(lambda client: client.delete_collection(self._target))
@@ -111,14 +98,11 @@ class ServerBuild:
         vectors: Sequence[Vector],
         lexical: Sequence[SparseVector] | None = None,
     ) -> None:
-        """Upsert chunks; each batch is on disk when this returns."""
+        """Upsert chunks, and wait until the server has written them."""
         check_vectors(chunks, vectors, self._embedder.dim)
         terms: Sequence[SparseVector | None] = lexical if lexical is not None else [None] * len(chunks)
         rows = zip(chunks, vectors, terms, strict=True)
-        for batch in _batches(
-            [_Point(chunk.id, to_payload(chunk), dense, sparse) for chunk, dense, sparse in rows]
-        ):
-            self._upsert(batch)
+        self._upsert([_point(chunk.id, to_payload(chunk), dense, sparse) for chunk, dense, sparse in rows])
         self._ids.update(chunk.id for chunk in chunks)
         if chunks and len(self._samples) < _SAMPLES:
             self._samples.append((chunks[0].id, vectors[0]))
@@ -133,61 +117,61 @@ class ServerBuild:
         vectors = current.vectors([chunk.id for chunk in chunks])
         self.add(chunks, [vectors[chunk.id] for chunk in chunks], lexical)
 
-    def _upsert(self, batch: Sequence[_Point]) -> None:
-        points = _points(batch)
-        self._connection.write(lambda client: client.upsert(self._target, points, wait=True))
-
     def publish(self, fingerprint: Fingerprint, lexicon: bytes = b"") -> IndexInfo:
-        """Remove what is stale, check what is there, and let readers see it."""
+        """Delete old chunks, check the collection, and make it the current one."""
         if self._in_place:
             self._delete_stale()
         counted = self._connection.read(lambda client: client.count(self._target, exact=True)).count
         if counted != len(self._ids):
             raise IndexDamaged(
-                f"The collection holds {counted} chunks, {len(self._ids)} were written",
+                f"The collection has {counted} chunks, but {len(self._ids)} were written",
                 hint="Run `recto index --rebuild`.",
             )
         self._check_samples()
         encoded = encode_lexicon(lexicon) if lexicon else None
-        metadata = {
-            METADATA_KEY: fingerprint.to_dict(),
-            LEXICON_KEY: encoded,
-        }  # None removes the one of the state before
+        # A vocabulary of None deletes that of the generation before.
+        metadata = {METADATA_KEY: fingerprint.to_dict(), LEXICON_KEY: encoded}
         self._connection.write(lambda client: client.update_collection(self._target, metadata=metadata))
         self._finish()
         self._published = True
         warnings = (LEXICON_TOO_LARGE,) if encoded == "" else ()
         return IndexInfo(self._name, self._target, counted, fingerprint, warnings, self._embedder.dim)
 
+    def _upsert(self, points: Sequence[models.PointStruct]) -> None:
+        for batch in _batches(points):
+            self._connection.write(
+                lambda client, batch=batch: client.upsert(self._target, batch, wait=True)  # type: ignore[misc]
+            )
+
     def _delete_stale(self) -> None:
+        """Delete the chunks that were neither added nor kept."""
         stale: list[Any] = []
-        records, offset = self._ids_from(None)
+        offset: Any = None
         while True:
+            records, offset = self._scroll_ids(offset)
             stale += [record.id for record in records if str(record.id) not in self._ids]
             if offset is None:
                 break
-            records, offset = self._ids_from(offset)
         for start in range(0, len(stale), _BATCH_POINTS):
             self._delete(stale[start : start + _BATCH_POINTS])
 
-    def _ids_from(self, offset: Any) -> tuple[list[Any], Any]:
+    def _scroll_ids(self, offset: Any) -> tuple[list[Any], Any]:
         return self._connection.read(
             lambda client: client.scroll(self._target, limit=_PAGE, offset=offset, with_payload=False)
         )
 
     def _delete(self, ids: list[Any]) -> None:
-        """Delete points, and their lexical vectors before: a server goes on counting the terms of points that had one until the end."""
+        """Delete points, but first their lexical vectors: the server's IDF still counts deleted ones."""
         records = self._connection.read(
             lambda client: client.retrieve(self._target, ids, with_payload=True, with_vectors=[""])
         )
-        for batch in _batches(
-            [_Point(record.id, record.payload or {}, dense_vector(record.vector)) for record in records]
-        ):
-            self._upsert(batch)
+        self._upsert(
+            [_point(record.id, record.payload or {}, dense_vector(record.vector)) for record in records]
+        )
         self._connection.write(lambda client: client.delete(self._target, points_selector=ids, wait=True))
 
     def _check_samples(self) -> None:
-        """Search some chunks by their own vectors; a graph may miss one now and then, a comparison with all may not."""
+        """Search for some chunks by their own vectors; HNSW may miss one, exact search must find it."""
         for id, vector in self._samples:
             if not self._finds(id, vector, exact=False) and not self._finds(id, vector, exact=True):
                 raise IndexDamaged(
@@ -201,59 +185,58 @@ class ServerBuild:
         found = self._connection.read(
             lambda client: client.query_points(self._target, query=vector, limit=10, search_params=params)
         ).points
-        return any(str(point.id) == id for point in found) or bool(found and found[-1].score > _NEAR_ONE)
+        return any(str(point.id) == id for point in found) or bool(found and found[-1].score > _SAME_SCORE)
 
 
 def encode_lexicon(lexicon: bytes) -> str:
-    """Return the vocabulary as text, or nothing if it is too large to be stored with the collection."""
+    """Return the vocabulary as text, or an empty text if it is too large for the collection's metadata."""
     encoded = b64encode(zlib.compress(lexicon, 9)).decode()
     return encoded if len(encoded) <= _MAX_LEXICON else ""
 
 
 def decode_lexicon(encoded: str) -> bytes:
-    """Read what `encode_lexicon` wrote; raises `ValueError` if it is something else."""
+    """Read the result of `encode_lexicon`; raise `ValueError` if it is something else."""
     try:
         return zlib.decompress(b64decode(encoded, validate=True))
     except zlib.error as error:
         raise ValueError("not a vocabulary") from error
 
 
-def dense_vector(stored: Any, name: str | None = None) -> Vector:
-    """Return the dense one of a point's vectors."""
-    if isinstance(stored, dict):
-        stored = stored.get(name or "", [])
-    return [float(number) for number in stored or []]
-
-
-def create_field_index(connection: Connection, collection: str, field: str, schema: Any) -> None:
-    """Let the server filter by a field."""
-    connection.write(lambda client: client.create_payload_index(collection, field, schema, wait=True))
-
-
-def delete_collection(connection: Connection, name: str) -> None:
-    """Remove a physical collection."""
-    connection.write(lambda client: client.delete_collection(name))
-
-
 def prepare_fields(connection: Connection, collection: str, *, tenant: bool = False) -> tuple[str, ...]:
-    """Create the payload indexes that Recto's own fields need; those that exist stay."""
+    """Create the missing payload indexes of Recto's own fields."""
     from qdrant_client import models
 
-    existing = connection.read(lambda client: client.get_collection(collection)).payload_schema or {}
     wanted: dict[str, Any] = dict.fromkeys(KEYWORD_FIELDS, models.PayloadSchemaType.KEYWORD)
     wanted |= dict.fromkeys(INTEGER_FIELDS, models.PayloadSchemaType.INTEGER)
     if tenant:
         wanted["book"] = models.KeywordIndexParams(type=models.KeywordIndexType.KEYWORD, is_tenant=True)
-    missing = {field: schema for field, schema in wanted.items() if field not in existing}
-    for field, schema in missing.items():
-        create_field_index(connection, collection, field, schema)
-    return tuple(missing)
+    return create_missing_indexes(connection, collection, wanted)
+
+
+def create_missing_indexes(
+    connection: Connection, collection: str, wanted: dict[str, Any]
+) -> tuple[str, ...]:
+    """Create the payload indexes that a collection does not have yet, and return their fields."""
+    missing = missing_indexes(connection, collection, wanted)
+    for field in missing:
+        connection.write(
+            lambda client, field=field: client.create_payload_index(  # type: ignore[misc]
+                collection, field, wanted[field], wait=True
+            )
+        )
+    return missing
+
+
+def missing_indexes(connection: Connection, collection: str, wanted: Iterable[str]) -> tuple[str, ...]:
+    """Return the fields of a collection that have no payload index."""
+    existing = connection.read(lambda client: client.get_collection(collection)).payload_schema or {}
+    return tuple(field for field in wanted if field not in existing)
 
 
 def _create(client: Any, name: str, embedder: EmbedderFingerprint, options: ServerOptions) -> None:
     from qdrant_client import models
 
-    if client.collection_exists(name):  # an earlier try may have succeeded without our hearing of it
+    if client.collection_exists(name):  # an earlier try may have succeeded although its response was lost
         return
     client.create_collection(
         name,
@@ -281,28 +264,28 @@ def _quantization(name: str) -> models.ScalarQuantization | models.BinaryQuantiz
     return None
 
 
-def _points(batch: Sequence[_Point]) -> list[models.PointStruct]:
+def _point(
+    id: Any, payload: Payload, dense: Vector, lexical: SparseVector | None = None
+) -> models.PointStruct:
     from qdrant_client import models
 
-    def vectors(point: _Point) -> Any:
-        if point.lexical is None:
-            return point.dense
-        sparse = models.SparseVector(indices=list(point.lexical.indices), values=list(point.lexical.values))
-        return {"": point.dense, LEXICAL: sparse}
-
-    return [models.PointStruct(id=point.id, vector=vectors(point), payload=point.payload) for point in batch]
+    vector: Any = dense
+    if lexical is not None:
+        sparse = models.SparseVector(indices=list(lexical.indices), values=list(lexical.values))
+        vector = {"": dense, LEXICAL: sparse}
+    return models.PointStruct(id=id, vector=vector, payload=payload)
 
 
-def _batches(points: Sequence[_Point]) -> Iterator[list[_Point]]:
+def _batches(points: Sequence[models.PointStruct]) -> Iterator[list[models.PointStruct]]:
     """Group points so that no request is too large."""
-    held: list[_Point] = []
-    size = 0
+    batch: list[models.PointStruct] = []
+    total = 0
     for point in points:
-        weight = point.weight
-        if held and (len(held) >= _BATCH_POINTS or size + weight > _BATCH_BYTES):
-            yield held
-            held, size = [], 0
-        held.append(point)
-        size += weight
-    if held:
-        yield held
+        size = len(point.model_dump_json())
+        if batch and (len(batch) >= _BATCH_POINTS or total + size > _BATCH_BYTES):
+            yield batch
+            batch, total = [], 0
+        batch.append(point)
+        total += size
+    if batch:
+        yield batch

@@ -1,120 +1,108 @@
-"""Filters in a foreign collection's own words: which of its fields to compare with which spellings, as plain data."""
+"""Filters for collections of other pipelines: which payload field to compare, with which spellings."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from enum import Enum
-from typing import Any, Final, Literal
+from typing import Any
 
-from recto._util.names import filter_keys, page_key
+from recto._util.text import MARKDOWN_SUFFIXES, MDX_SUFFIXES, filter_keys, page_key
 from recto.stores.qdrant.dialects import RECTO, Dialect, module_of, value_at
 from recto.types import Chunk, Filters, Hit
 
 Stored = str | int
-_ENDINGS = ("", "/", ".md", ".mdx", ".markdown")
+_ENDINGS = ("", "/", *MARKDOWN_SUFFIXES, *MDX_SUFFIXES)
 _HOST = re.compile(r"^[^/?#]*://[^/?#]*")
 _DOCS = re.compile(r"(?<![^/])docs(?:/docs)*(?![^/?])")
 
 
 @dataclass(frozen=True, slots=True)
 class FieldFilter:
-    """Points whose field holds any of the values; engines that compare one type at a time must ask for each type apart."""
+    """Match points whose field has any of the values."""
 
     field: str
     values: tuple[Stored, ...]
 
 
-class Fallback(Enum):
-    """The answer where no field can be compared: the store reads a bounded number of points and asks `matches`."""
-
-    CLIENT_SIDE = "client-side"
+CLIENT_SIDE = FieldFilter("", ())
+"""No field can be compared: read a limited number of points and filter them with `matches`."""
 
 
-CLIENT_SIDE: Final = Fallback.CLIENT_SIDE
-Candidates = FieldFilter | Literal[Fallback.CLIENT_SIDE] | None
-"""What to ask the engine for, that it cannot be asked, or that there is nothing to narrow."""
-
-
-def module_candidates(
+def module_filter(
     dialect: Dialect, filters: Filters, known: Mapping[str, Iterable[Stored]] | None = None
-) -> Candidates:
-    """Translate the asked modules into all values that the module field may hold for them.
+) -> FieldFilter | None:
+    """Return the filter for the modules, with all values that their field may have; None without modules.
 
-    `known` is what `stored_modules` made of the collection. An asked name that it lacks is not guessed at: what is stored for it may
-    be a value that nobody thought of, and its points would be lost in silence.
+    `known` is the result of `stored_modules`. If a name is not in it, filter on the client: the collection
+    may store an unexpected value for it, and a filter on the server would miss these points.
     """
     if not filters.modules:
         return None
     names = filter_keys(filters.modules)
     if dialect == RECTO:
         return FieldFilter("module_keys", tuple(names))
-    if (
-        not dialect.module
-        or "module" in dialect.partial
-        or (known is not None and not all(name in known for name in names))
-    ):
+    if not dialect.module or "module" in dialect.partial:
         return CLIENT_SIDE
-    typed = [name.strip() for name in filters.modules]
-    spelled = [
-        form for name in typed for form in (name, name.lower(), name.upper(), name.title(), name.capitalize())
+    if known is not None and not all(name in known for name in names):
+        return CLIENT_SIDE
+    spellings = [
+        form
+        for name in map(str.strip, filters.modules)
+        for form in (name, name.lower(), name.upper(), name.title(), name.capitalize())
     ]
     stored = [value for name in names for value in (known or {}).get(name, ())]
-    return FieldFilter(dialect.module, tuple(dict.fromkeys([*spelled, *stored])))
+    return FieldFilter(dialect.module, tuple(dict.fromkeys([*spellings, *stored])))
 
 
 def stored_modules(
     dialect: Dialect, payloads: Sequence[Mapping[str, Any]], values: Iterable[Stored] = ()
 ) -> dict[str, tuple[Stored, ...]]:
-    """Map the names that modules go by to the values that stand for them; `values` are all that a facet found in the field.
+    """Map the names of modules to the stored values of the module field; `values` are those of a facet.
 
-    A name that only some of a value's points go by is left out, because no value of the field would find just these.
+    A name that only some of the points with a value have is left out, because no value selects just these
+    points.
     """
     shared: dict[Stored, set[str]] = {}
-    loose: set[str] = set()
+    ambiguous: set[str] = set()
     for payload in payloads if dialect.module else ():
         value, keys = value_at(payload, dialect.module), set(dialect.read("", payload).module_keys)
         known = shared.setdefault(value, keys) if isinstance(value, str | int) else set()
-        loose |= known ^ keys
+        ambiguous |= known ^ keys
         known &= keys
     for value in values:
         shared.setdefault(value, set(module_of(str(value), "")[1]))
     found: dict[str, tuple[Stored, ...]] = {}
     for value, keys in shared.items():
-        found.update({key: (*found.get(key, ()), value) for key in sorted(keys - loose)})
+        found.update({key: (*found.get(key, ()), value) for key in sorted(keys - ambiguous)})
     return found
 
 
-def url_candidates(dialect: Dialect, filters: Filters, known: Iterable[str] = ()) -> Candidates:
-    """Translate the asked page into all spellings of its address; `known` are addresses that the collection holds."""
+def url_filter(dialect: Dialect, filters: Filters) -> FieldFilter | None:
+    """Return the filter for the page, with all spellings of its URL; None without a page."""
     if filters.page_url is None:
         return None
     if dialect == RECTO:
         return FieldFilter("page_key", (page_key(filters.page_url),))
     if not dialect.page_url or "page_url" in dialect.partial:
         return CLIENT_SIDE
-    asked = address_key(filters.page_url)
-    stored = [address for address in known if address_key(address) == asked]
-    return FieldFilter(
-        dialect.page_url, tuple(dict.fromkeys([*_spellings(filters.page_url.strip()), *stored]))
-    )
+    return FieldFilter(dialect.page_url, tuple(dict.fromkeys(_spellings(filters.page_url.strip()))))
 
 
 def address_key(url: str) -> str:
-    """Return `page_key` with `docs/docs` as `docs`: pipelines over the same tree write either."""
+    """Return `page_key` with `docs/docs` as `docs`, because pipelines write either."""
     return _DOCS.sub("docs", page_key(url))
 
 
 def matches(chunk: Chunk, filters: Filters) -> bool:
-    """Whether a filter lets a chunk through: any of the modules by any of its names, and the page by any spelling."""
+    """Return whether a chunk matches the filters, by any name of its module and any spelling of its page."""
     if filters.modules and not set(filter_keys(filters.modules)) & set(chunk.module_keys):
         return False
     return filters.page_url is None or address_key(chunk.page_url) == address_key(filters.page_url)
 
 
 def deduplicate(hits: Iterable[Hit]) -> list[Hit]:
-    """Drop repetitions of a passage, as a second run with other ids leaves them; the best stays, in its place."""
+    """Drop copies of a chunk with other ids, which repeated runs of a pipeline leave; keep the best one."""
     listed = list(hits)
     best: dict[tuple[str, int, str], int] = {}
     for place, hit in enumerate(listed):
@@ -127,11 +115,10 @@ def deduplicate(hits: Iterable[Hit]) -> list[Hit]:
 def _spellings(url: str) -> list[str]:
     typed_host = _HOST.match(url)
     found = [url]
-    for key in dict.fromkeys(
-        (page_key(url), address_key(url), _DOCS.sub("docs/docs", address_key(url), count=1))
-    ):
+    keys = (page_key(url), address_key(url), _DOCS.sub("docs/docs", address_key(url), count=1))
+    for key in dict.fromkeys(keys):
         path, mark, query = key.partition("?")
-        for ending in _ENDINGS[:2] if _HOST.fullmatch(path) else _ENDINGS:  # a site's root is no file
+        for ending in _ENDINGS[:2] if _HOST.fullmatch(path) else _ENDINGS:  # a host has no file extension
             spelled = f"{path}{ending}{mark}{query}"
             found += [spelled, typed_host[0] + _HOST.sub("", spelled)] if typed_host else [spelled]
     return found

@@ -1,15 +1,23 @@
-"""One collection on a server, read as it is: Recto's own, or one that another pipeline wrote."""
+"""Read a collection on a server: Recto's own, or one that another pipeline wrote."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from itertools import islice
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from recto.stores.candidates import LEXICAL, Limits, join, limits_for, no_lexical_vectors
-from recto.stores.qdrant.build import decode_lexicon, dense_vector
+from recto.stores.points import (
+    LEXICAL,
+    CandidateLimits,
+    candidate_limits,
+    dense_vector,
+    merge_candidates,
+    no_lexical_vectors,
+)
+from recto.stores.qdrant.build import decode_lexicon
 from recto.stores.qdrant.connection import Connection, IndexRequired
 from recto.stores.qdrant.dialects import Dialect
 from recto.stores.qdrant.filters import (
@@ -18,8 +26,8 @@ from recto.stores.qdrant.filters import (
     Stored,
     deduplicate,
     matches,
-    module_candidates,
-    url_candidates,
+    module_filter,
+    url_filter,
 )
 from recto.types import (
     NO_FILTERS,
@@ -31,21 +39,22 @@ from recto.types import (
     IndexQuery,
     PayloadSchema,
     Vector,
+    hit_order,
 )
 
 if TYPE_CHECKING:
-    from qdrant_client import QdrantClient, models
+    from qdrant_client import models
 
 Result = TypeVar("Result")
 
-_SCAN = 1000  # points that are looked at where the server cannot filter
+_MAX_SCANNED = 1000  # points that are read where the server cannot filter
 _FACET_LIMIT = 10_000
-REPAIR = "Index the book again with `recto index PATH --collection NAME`."
+REINDEX = "Index the book again with `recto index PATH --collection NAME`."
 
 
 @dataclass(frozen=True, slots=True)
 class CollectionSchema:
-    """What must be known of a collection to search it."""
+    """How to search and read a physical collection; `own` means that Recto wrote its payloads."""
 
     collection: str
     vector_name: str | None
@@ -58,41 +67,45 @@ class CollectionSchema:
 
 @dataclass(frozen=True, slots=True)
 class _PointId:
-    """A point's id, with the chunk if the search already returned it; the collection may change before the next one."""
+    """A point's id, with its chunk if the search returned it: a later call may find it changed."""
 
     point: int | str
     chunk: Chunk | None = field(default=None, compare=False, repr=False)
 
 
 class ServerIndex:
-    """Asks the server; where it cannot filter by a field, a bounded number of points is filtered here, with a warning."""
+    """Searches a collection on a server.
+
+    Where the server cannot filter by a field, a limited number of points is filtered on the client, with a
+    warning.
+    """
 
     def __init__(
-        self, connection: Connection, shape: CollectionSchema, info: IndexInfo, lexicon: str = ""
+        self, connection: Connection, schema: CollectionSchema, info: IndexInfo, lexicon: str = ""
     ) -> None:
         self._connection = connection
-        self._shape = shape
+        self._schema = schema
         self._info = info
         self._encoded_lexicon = lexicon
         self._lexicon: bytes | None = None
-        self._here: set[str] = set()
+        self._unindexed: set[str] = set()
 
     @property
     def info(self) -> IndexInfo:
-        """What this index is, with a warning for every filter that the server could not apply."""
+        """The collection, the generation and how it was made, with warnings about filters."""
         return self._info
 
     @property
-    def shape(self) -> CollectionSchema:
-        """How the collection is read."""
-        return self._shape
+    def schema(self) -> CollectionSchema:
+        """How the collection is searched and read."""
+        return self._schema
 
     @property
     def payload_schema(self) -> PayloadSchema:
         """How the payloads are read."""
-        dialect = self._shape.dialect
+        dialect = self._schema.dialect
         missing = tuple(name for name in ("text", "page_url") if not dialect.path(name))
-        return PayloadSchema(dialect.name, self._shape.own, missing, dialect.describe())
+        return PayloadSchema(dialect.name, self._schema.own, missing, dialect.describe())
 
     def query(
         self, vector: Vector, limit: int, filters: Filters = NO_FILTERS, min_score: float | None = None
@@ -107,20 +120,23 @@ class ServerIndex:
         filters: Filters = NO_FILTERS,
         min_score: float | None = None,
     ) -> list[list[Hit]]:
-        """Answer several queries in one call of the server."""
+        """Return the nearest chunks of several vectors, with one call of the server."""
         if not vectors:
             return []
 
-        def ask(condition: models.Filter | None, *, all_here: bool) -> list[list[Hit]]:
-            wanted = _SCAN if all_here else limit
+        def search(condition: models.Filter | None, client_side: bool) -> list[list[Hit]]:
+            wanted = _MAX_SCANNED if client_side else limit
             while True:
-                found, complete = self._nearest(vectors, wanted, condition, min_score, filters)
-                # Copies of a chunk take places; where they left too few, more are asked for.
-                if complete or wanted >= _SCAN or all(len(hits) >= limit for hits in found):
+                requests = [self._request(vector, wanted, condition, min_score) for vector in vectors]
+                answers = self._query(requests)
+                found = [self._hits(answer.points, filters) for answer in answers]
+                complete = all(len(answer.points) < wanted for answer in answers)
+                # Copies of chunks are dropped. If too few hits are left, fetch more points.
+                if complete or wanted >= _MAX_SCANNED or all(len(hits) >= limit for hits in found):
                     return [hits[:limit] for hits in found]
-                wanted = min(_SCAN, 4 * wanted)
+                wanted = min(_MAX_SCANNED, 4 * wanted)
 
-        return self._filtered(filters, ask)
+        return self._filtered(filters, search)
 
     async def aquery_batch(
         self,
@@ -129,14 +145,11 @@ class ServerIndex:
         filters: Filters = NO_FILTERS,
         min_score: float | None = None,
     ) -> list[list[Hit]]:
-        """Answer several queries without holding up the event loop; what the server cannot do in one call goes the other way."""
+        """Return the nearest chunks without blocking; in a thread if that may take several calls."""
         conditions = self._conditions(filters)
-        if vectors and conditions is not None and self._shape.own:
-            requests = [self._request(vector, limit, _condition(conditions), min_score) for vector in vectors]
-            answers = await self._connection.aread(
-                lambda client: client.query_batch_points(self._shape.collection, requests)
-            )
-            return [self._hits(answer.points, filters) for answer in answers]
+        if vectors and conditions is not None and self._schema.own:
+            requests = [self._request(vector, limit, _to_filter(conditions), min_score) for vector in vectors]
+            return [self._hits(answer.points, filters) for answer in await self._aquery(requests)]
         from asyncio import to_thread
 
         return await to_thread(self.query_batch, vectors, limit, filters, min_score)
@@ -144,201 +157,181 @@ class ServerIndex:
     def candidates(
         self, queries: Sequence[IndexQuery], limit: int, filters: Filters = NO_FILTERS
     ) -> list[Candidates]:
-        """Return the scores of the chunks that may be among the best `limit` of each query, in one call of the server."""
+        """Return the scores of chunks that can be among the best `limit`, with one call of the server."""
         if not self._has_lexical_part(queries):
-            found = iter(
-                self.query_batch(
-                    [query.dense for query in queries if query.dense is not None], limit, filters
-                )
-            )
+            dense = [query.dense for query in queries if query.dense is not None]
+            found = iter(self.query_batch(dense, limit, filters))
             return [_from_hits(next(found)) if query.dense is not None else Candidates() for query in queries]
 
-        def ask(condition: models.Filter | None, *, all_here: bool) -> list[Candidates]:
-            requests = [
-                self._candidate_requests(query, limit, condition, all_here=all_here) for query in queries
-            ]
-            every = [request for each in requests for request in each]
-            answers = (
-                self._read(lambda client: client.query_batch_points(self._shape.collection, every))
-                if every
-                else []
-            )
-            return self._candidates(queries, requests, answers, filters if all_here else NO_FILTERS)
+        def search(condition: models.Filter | None, client_side: bool) -> list[Candidates]:
+            batches = self._candidate_requests(queries, limit, condition, client_side)
+            answers = self._query(list(chain(*batches)))
+            limits = _limits(limit, True, client_side)
+            return self._candidates(queries, batches, answers, limits, filters if client_side else NO_FILTERS)
 
-        return self._filtered(filters, ask)
+        return self._filtered(filters, search)
 
     async def acandidates(
         self, queries: Sequence[IndexQuery], limit: int, filters: Filters = NO_FILTERS
     ) -> list[Candidates]:
-        """Return the candidates without holding up the event loop; what the server cannot do in one call goes the other way."""
+        """Return the candidates without blocking; in a thread if that may take several calls."""
         conditions = self._conditions(filters)
         if conditions is not None and self._has_lexical_part(queries):
-            requests = [
-                self._candidate_requests(query, limit, _condition(conditions), all_here=False)
-                for query in queries
-            ]
-            every = [request for each in requests for request in each]
+            batches = self._candidate_requests(queries, limit, _to_filter(conditions), client_side=False)
             with suppress(IndexRequired):
-                read = self._connection.aread
-                answers = (
-                    await read(lambda client: client.query_batch_points(self._shape.collection, every))
-                    if every
-                    else []
-                )
-                return self._candidates(queries, requests, answers, NO_FILTERS)
+                answers = await self._aquery(list(chain(*batches)))
+                limits = _limits(limit, hybrid=True, client_side=False)
+                return self._candidates(queries, batches, answers, limits, NO_FILTERS)
         from asyncio import to_thread
 
         return await to_thread(self.candidates, queries, limit, filters)
 
     def chunks(self, ids: Iterable[Hashable]) -> dict[Hashable, Chunk]:
-        """Return chunks by the ids that `candidates` gave; those that were deleted since are left out."""
-        found, missing = _known_chunks(ids)
-        records = (
-            self._read(lambda client: client.retrieve(self._shape.collection, missing, with_payload=True))
-            if missing
-            else []
-        )
-        return {**found, **self._by_id(records)}
-
-    async def achunks(self, ids: Iterable[Hashable]) -> dict[Hashable, Chunk]:
-        """Return chunks by the ids that `acandidates` gave."""
+        """Return chunks by the ids that `candidates` returned, without those that were deleted since."""
         found, missing = _known_chunks(ids)
         if missing:
-            read = self._connection.aread(
-                lambda client: client.retrieve(self._shape.collection, missing, with_payload=True)
+            found |= self._by_id(
+                self._connection.read(
+                    lambda client: client.retrieve(self._schema.collection, missing, with_payload=True)
+                )
             )
-            found.update(self._by_id(await read))
+        return found
+
+    async def achunks(self, ids: Iterable[Hashable]) -> dict[Hashable, Chunk]:
+        """Return chunks by the ids that `acandidates` returned, without those that were deleted since."""
+        found, missing = _known_chunks(ids)
+        if missing:
+            found |= self._by_id(
+                await self._connection.aread(
+                    lambda client: client.retrieve(self._schema.collection, missing, with_payload=True)
+                )
+            )
         return found
 
     def lexicon(self) -> bytes:
         """Return the vocabulary that was published with the collection, or nothing if there is none."""
         if self._lexicon is None:
-            try:
-                self._lexicon = (
-                    decode_lexicon(self._encoded_lexicon)
-                    if self._encoded_lexicon and self._shape.lexical
-                    else b""
-                )
-            except ValueError:
-                self._lexicon = b""
-                self._warn(
-                    f"The vocabulary of collection '{self._info.collection}' is damaged, so it is searched in dense mode. {REPAIR}"
-                )
+            self._lexicon = b""
+            if self._encoded_lexicon and self._schema.lexical:
+                try:
+                    self._lexicon = decode_lexicon(self._encoded_lexicon)
+                except ValueError:
+                    self._warn(
+                        f"The vocabulary of collection '{self._info.collection}' is damaged, "
+                        f"so it is searched in dense mode. {REINDEX}"
+                    )
             self._encoded_lexicon = ""
         return self._lexicon
 
-    def _nearest(
-        self,
-        vectors: Sequence[Vector],
-        wanted: int,
-        condition: models.Filter | None,
-        min_score: float | None,
-        filters: Filters,
-    ) -> tuple[list[list[Hit]], bool]:
-        """Return the hits that remain, and whether there are no more points than were looked at."""
-        requests = [self._request(vector, wanted, condition, min_score) for vector in vectors]
-        answers = self._read(lambda client: client.query_batch_points(self._shape.collection, requests))
-        return [self._hits(answer.points, filters) for answer in answers], all(
-            len(answer.points) < wanted for answer in answers
-        )
-
     def count(self, filters: Filters = NO_FILTERS) -> int:
-        """Count the chunks that a filter lets through."""
+        """Count the chunks that match the filters."""
 
-        def ask(condition: models.Filter | None, *, all_here: bool) -> int:
-            if all_here:
-                return sum(1 for chunk in islice(self._scroll(None, 256), _SCAN) if matches(chunk, filters))
-            counted = self._read(
-                lambda client: client.count(self._shape.collection, count_filter=condition, exact=True)
+        def count(condition: models.Filter | None, client_side: bool) -> int:
+            if client_side:
+                return sum(matches(chunk, filters) for chunk in islice(self._scroll(None, 256), _MAX_SCANNED))
+            counted = self._connection.read(
+                lambda client: client.count(self._schema.collection, count_filter=condition, exact=True)
             )
             return int(counted.count)
 
-        return self._filtered(filters, ask)
+        return self._filtered(filters, count)
 
     def scroll(self, filters: Filters = NO_FILTERS, batch: int = 256) -> Iterator[Chunk]:
-        """Yield every chunk that a filter lets through, once."""
+        """Yield every chunk that matches the filters, once."""
 
-        def ask(condition: models.Filter | None, *, all_here: bool) -> Iterator[Chunk]:
+        def scroll(condition: models.Filter | None, client_side: bool) -> Iterator[Chunk]:
             chunks = self._scroll(condition, batch)
-            if all_here:
+            if client_side:
                 return (chunk for chunk in chunks if matches(chunk, filters))
-            first = list(islice(chunks, 1))  # so that a refusal is noticed here
-            return _chained(first, chunks)
+            return chain(list(islice(chunks, 1)), chunks)  # reads the first chunk now, to notice a refusal
 
-        return self._filtered(filters, ask)
+        return self._filtered(filters, scroll)
 
     def vectors(self, ids: Sequence[str]) -> dict[str, Vector]:
-        """Return the stored vectors of the chunks that exist."""
-        collection = self._shape.collection
-        # Other pipelines number their points; the server takes a number only as one.
+        """Return the stored dense vectors of the chunks that exist."""
+        # Other pipelines use numbers as ids, and the server does not accept them as strings.
         points: list[int | str] = [int(id) if id.isdecimal() else id for id in ids]
-        wanted: bool | list[str] = [""] if self._shape.lexical else True
-        records = self._read(
-            lambda client: client.retrieve(collection, points, with_payload=False, with_vectors=wanted)
+        wanted: bool | list[str] = [""] if self._schema.lexical else True
+        records = self._connection.read(
+            lambda client: client.retrieve(
+                self._schema.collection, points, with_payload=False, with_vectors=wanted
+            )
         )
-        return {str(record.id): dense_vector(record.vector, self._shape.vector_name) for record in records}
+        return {str(record.id): dense_vector(record.vector, self._schema.vector_name) for record in records}
 
     def modules(self) -> dict[str, int]:
         """Count the chunks of each module."""
-        return self._facet(
-            self._shape.dialect.module if self._shape.own else "", lambda chunk: chunk.module_name
-        )
+        return self._facet(self._schema.dialect.module, lambda chunk: chunk.module_name)
 
     def pages(self) -> dict[str, int]:
-        """Count the chunks of each page address."""
-        return self._facet("page_key" if self._shape.own else "", lambda chunk: chunk.page_url)
+        """Count the chunks of each page URL."""
+        return self._facet("page_key", lambda chunk: chunk.page_url)
 
     def _facet(self, field: str, key: Callable[[Chunk], str]) -> dict[str, int]:
-        if field:
-            answer = self._read(
-                lambda client: client.facet(self._shape.collection, key=field, limit=_FACET_LIMIT, exact=True)
+        """Count the chunks by a field of Recto's own payloads, or by a key of the first points of others."""
+        if self._schema.own:
+            answer = self._connection.read(
+                lambda client: client.facet(
+                    self._schema.collection, key=field, limit=_FACET_LIMIT, exact=True
+                )
             )
             return dict(sorted((str(hit.value), int(hit.count)) for hit in answer.hits))
-        counts: dict[str, int] = {}
-        for chunk in islice(self._scroll(None, 256), _SCAN):
-            counts[key(chunk)] = counts.get(key(chunk), 0) + 1
-        return dict(sorted(counts.items()))
+        return dict(sorted(Counter(map(key, islice(self._scroll(None, 256), _MAX_SCANNED))).items()))
 
-    def _filtered(self, filters: Filters, ask: Callable[..., Result]) -> Result:
-        """Let the server filter where it can, and filter here where it cannot."""
+    def _filtered(self, filters: Filters, search: Callable[[models.Filter | None, bool], Result]) -> Result:
+        """Call `search` with the server's filter, or with `client_side=True` if the server cannot filter."""
         conditions = self._conditions(filters)
         if conditions is not None:
             try:
-                return ask(_condition(conditions), all_here=False)
+                return search(_to_filter(conditions), False)
             except IndexRequired as error:
-                self._here.add(error.field)
+                self._unindexed.add(error.field)
                 self._warn(
-                    f"The server has no payload index on '{error.field}', so only the first {_SCAN} points are filtered. "
-                    f"`recto prepare {self._info.collection}` creates it."
+                    f"The server has no payload index on '{error.field}', so only the first {_MAX_SCANNED} "
+                    f"points are filtered. `recto prepare {self._info.collection}` creates it."
                 )
-        return ask(None, all_here=True)
+        return search(None, True)
 
     def _conditions(self, filters: Filters) -> list[FieldFilter] | None:
-        """Return what the server can be asked for, or None if it cannot."""
-        candidates = (
-            module_candidates(self._shape.dialect, filters, self._shape.known_modules),
-            url_candidates(self._shape.dialect, filters),
-        )
-        if CLIENT_SIDE in candidates:
+        """Return the filters for the server, or None if it cannot filter."""
+        dialect = self._schema.dialect
+        modules = module_filter(dialect, filters, self._schema.known_modules)
+        conditions = [modules, url_filter(dialect, filters)]
+        if CLIENT_SIDE in conditions:
             self._warn(
-                f"No field of this collection can be filtered by, so only the first {_SCAN} points are looked at."
+                "This collection has no field to filter by, "
+                f"so only the first {_MAX_SCANNED} points are searched."
             )
             return None
-        conditions = [candidate for candidate in candidates if isinstance(candidate, FieldFilter)]
-        return None if self._here & {condition.field for condition in conditions} else conditions
+        found = [condition for condition in conditions if condition is not None]
+        return None if self._unindexed & {condition.field for condition in found} else found
 
     def _warn(self, warning: str) -> None:
         if warning not in self._info.warnings:
             self._info = replace(self._info, warnings=(*self._info.warnings, warning))
 
+    def _query(self, requests: Sequence[models.QueryRequest]) -> Sequence[Any]:
+        if not requests:
+            return []
+        return self._connection.read(
+            lambda client: client.query_batch_points(self._schema.collection, requests)
+        )
+
+    async def _aquery(self, requests: Sequence[models.QueryRequest]) -> Sequence[Any]:
+        if not requests:
+            return []
+        return await self._connection.aread(
+            lambda client: client.query_batch_points(self._schema.collection, requests)
+        )
+
     def _request(
-        self, vector: Vector, limit: int, condition: models.Filter | None, min_score: float | None
+        self, vector: Vector, limit: int, condition: models.Filter | None, min_score: float | None = None
     ) -> models.QueryRequest:
         from qdrant_client import models
 
         return models.QueryRequest(
             query=vector,
-            using=self._shape.vector_name,
+            using=self._schema.vector_name,
             filter=condition,
             limit=limit,
             with_payload=True,
@@ -346,115 +339,117 @@ class ServerIndex:
         )
 
     def _has_lexical_part(self, queries: Sequence[IndexQuery]) -> bool:
-        """Whether any of the queries is lexical; raises `ConfigurationError` if the collection cannot answer that."""
+        """Return whether any query is lexical; raise `ConfigurationError` if there are no lexical vectors."""
         lexical = any(query.lexical is not None for query in queries)
-        if lexical and not self._shape.lexical:
+        if lexical and not self._schema.lexical:
             raise no_lexical_vectors(self._info)
         return lexical
 
     def _candidate_requests(
-        self, query: IndexQuery, limit: int, condition: models.Filter | None, *, all_here: bool
-    ) -> list[models.QueryRequest]:
-        """Return the requests for one query: the dense leg, the lexical leg, and the cosines of what the latter finds.
+        self,
+        queries: Sequence[IndexQuery],
+        limit: int,
+        condition: models.Filter | None,
+        client_side: bool,
+    ) -> list[list[models.QueryRequest]]:
+        """Return the requests of each query: dense, lexical, and the cosines of what the lexical one finds.
 
-        Payloads come only with points that are sure or likely to be shown, or if they are filtered here.
+        Payloads are fetched only of points that will probably be shown, or for filtering on the client.
         """
         from qdrant_client import models
 
-        dense, lexical = query.dense, query.lexical
-        limits = limits_for(limit, hybrid=dense is not None and lexical is not None)
-        if all_here:
-            limits = Limits(_SCAN, _SCAN, _SCAN)
-        requests = []
-        if dense is not None:
-            requests.append(self._request(dense, limits.dense, condition, None))
-        if lexical is not None and lexical.indices:
-            terms = models.SparseVector(indices=list(lexical.indices), values=list(lexical.values))
-            with_payload = all_here or dense is None
-            requests.append(
-                models.QueryRequest(
-                    query=terms,
-                    using=LEXICAL,
-                    filter=condition,
-                    limit=limits.lexical,
-                    with_payload=with_payload,
-                )
-            )
+        batches = []
+        for query in queries:
+            dense, lexical = query.dense, query.lexical
+            limits = _limits(limit, query.is_hybrid, client_side)
+            requests = []
             if dense is not None:
-                found = models.Prefetch(query=terms, using=LEXICAL, filter=condition, limit=limits.rescored)
-                # Each shard looks for candidates of its own and scores them again: none of the best may be cut off.
-                again = self._request(dense, limits.rescored * self._shape.shards, None, None)
-                requests.append(again.model_copy(update={"prefetch": [found], "with_payload": all_here}))
-        return requests
+                requests.append(self._request(dense, limits.dense, condition))
+            if lexical is not None and lexical.indices:
+                terms = models.SparseVector(indices=list(lexical.indices), values=list(lexical.values))
+                requests.append(
+                    models.QueryRequest(
+                        query=terms,
+                        using=LEXICAL,
+                        filter=condition,
+                        limit=limits.lexical,
+                        with_payload=client_side or dense is None,
+                    )
+                )
+                if dense is not None:
+                    found = models.Prefetch(
+                        query=terms, using=LEXICAL, filter=condition, limit=limits.rescored
+                    )
+                    # Each shard scores its own candidates: the limit must not cut off any of them.
+                    rescored = self._request(dense, limits.rescored * self._schema.shards, None)
+                    requests.append(
+                        rescored.model_copy(update={"prefetch": [found], "with_payload": client_side})
+                    )
+            batches.append(requests)
+        return batches
 
     def _candidates(
         self,
         queries: Sequence[IndexQuery],
-        requests: Sequence[Sequence[Any]],
+        batches: Sequence[Sequence[Any]],
         answers: Sequence[Any],
+        limits: CandidateLimits,
         filters: Filters,
     ) -> list[Candidates]:
-        """Gather what the legs of each query found."""
         rest = iter(answers)
-        gathered = []
-        for query, each in zip(queries, requests, strict=True):
-            scores = [self._scores(next(rest).points, filters) for _ in each]
-            if query.dense is not None and len(scores) > 1:
-                limits = Limits(each[0].limit, each[1].limit, each[2].prefetch[0].limit)
-                gathered.append(join(scores[0], scores[1], scores[2], limits))
-            elif query.dense is not None:
-                gathered.append(Candidates(scores[0]))
-            else:
-                gathered.append(Candidates(lexical=scores[0] if scores else {}))
-        return gathered
+        return [
+            merge_candidates(query, [self._scores(next(rest).points, filters) for _ in batch], limits)
+            for query, batch in zip(queries, batches, strict=True)
+        ]
 
     def _scores(self, points: Sequence[Any], filters: Filters) -> dict[Hashable, float]:
         scores: dict[Hashable, float] = {}
         for point in points:
-            chunk = self._shape.dialect.read(str(point.id), point.payload) if point.payload else None
+            chunk = self._chunk(point) if point.payload else None
             if not filters or (chunk is not None and matches(chunk, filters)):
                 scores[_PointId(point.id, chunk)] = float(point.score)
         return scores
 
     def _by_id(self, records: Sequence[Any]) -> dict[Hashable, Chunk]:
-        return {
-            _PointId(record.id): self._shape.dialect.read(str(record.id), record.payload or {})
-            for record in records
-        }
+        return {_PointId(record.id): self._chunk(record) for record in records}
+
+    def _chunk(self, point: Any) -> Chunk:
+        return self._schema.dialect.read(str(point.id), point.payload or {})
 
     def _scroll(self, condition: models.Filter | None, batch: int) -> Iterator[Chunk]:
         offset: Any = None
         while True:
-            records, offset = self._page(condition, batch, offset)
-            for record in records:
-                yield self._shape.dialect.read(str(record.id), record.payload or {})
+            records, offset = self._scroll_page(condition, batch, offset)
+            yield from map(self._chunk, records)
             if offset is None:
                 return
 
-    def _page(self, condition: models.Filter | None, batch: int, offset: Any) -> Any:
-        collection = self._shape.collection
-        return self._read(
+    def _scroll_page(self, condition: models.Filter | None, batch: int, offset: Any) -> tuple[list[Any], Any]:
+        return self._connection.read(
             lambda client: client.scroll(
-                collection, scroll_filter=condition, limit=batch, offset=offset, with_payload=True
+                self._schema.collection,
+                scroll_filter=condition,
+                limit=batch,
+                offset=offset,
+                with_payload=True,
             )
         )
 
     def _hits(self, points: Sequence[Any], filters: Filters) -> list[Hit]:
-        read = self._shape.dialect.read
-        hits = [
-            Hit(score := float(point.score), read(str(point.id), point.payload or {}), score)
-            for point in points
-        ]
+        hits = [Hit(score := float(point.score), self._chunk(point), score) for point in points]
         hits = [hit for hit in hits if not filters or matches(hit.chunk, filters)]
-        hits.sort(key=lambda hit: (-hit.score, hit.chunk.page_url, hit.chunk.chunk_index, hit.chunk.id))
-        return hits if self._shape.own else deduplicate(hits)
-
-    def _read(self, call: Callable[[QdrantClient], Any]) -> Any:
-        return self._connection.read(call)
+        hits.sort(key=hit_order)
+        return hits if self._schema.own else deduplicate(hits)
 
 
-def _condition(conditions: Sequence[FieldFilter]) -> models.Filter | None:
-    """Make the client's form of a filter; a condition compares one type at a time."""
+def _limits(limit: int, hybrid: bool, client_side: bool) -> CandidateLimits:
+    if client_side:
+        return CandidateLimits(_MAX_SCANNED, _MAX_SCANNED, _MAX_SCANNED)
+    return candidate_limits(limit, hybrid=hybrid)
+
+
+def _to_filter(conditions: Sequence[FieldFilter]) -> models.Filter | None:
+    """Return the server's filter; a condition compares either strings or numbers."""
     if not conditions:
         return None
     from qdrant_client import models
@@ -469,11 +464,6 @@ def _condition(conditions: Sequence[FieldFilter]) -> models.Filter | None:
     return models.Filter(must=[any_of(condition.field, condition.values) for condition in conditions])
 
 
-def _chained(first: list[Chunk], rest: Iterator[Chunk]) -> Iterator[Chunk]:
-    yield from first
-    yield from rest
-
-
 def _from_hits(hits: Sequence[Hit]) -> Candidates:
     return Candidates({_PointId(hit.chunk.id, hit.chunk): hit.score for hit in hits})
 
@@ -484,7 +474,7 @@ def _known_chunks(ids: Iterable[Hashable]) -> tuple[dict[Hashable, Chunk], list[
     missing: list[int | str] = []
     for id in ids:
         if not isinstance(id, _PointId):
-            raise TypeError(f"{id!r} is not an id that `candidates` gave")
+            raise TypeError(f"{id!r} is not an id that `candidates` returned")
         if id.chunk is not None:
             found[id] = id.chunk
         else:

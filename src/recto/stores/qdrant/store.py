@@ -1,4 +1,4 @@
-"""The server store: collections under aliases, read by anyone, published by swapping an alias."""
+"""The server store: collections under aliases; a new generation is published by switching the alias."""
 
 from __future__ import annotations
 
@@ -10,41 +10,40 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from recto._util.files import WriterLock
 from recto.errors import CollectionMissing, ConfigurationError
 from recto.settings import ServerOptions, Settings, check_collection_name
-from recto.stores.candidates import LEXICAL
-from recto.stores.lock import WriterLock
-from recto.stores.payload import INTEGER_FIELDS, KEYWORD_FIELDS
+from recto.stores.points import INTEGER_FIELDS, KEYWORD_FIELDS, LEXICAL
 from recto.stores.qdrant.build import (
     CALIBRATION_KEY,
     LEXICON_KEY,
     LEXICON_TOO_LARGE,
     METADATA_KEY,
     ServerBuild,
-    create_field_index,
-    delete_collection,
+    create_missing_indexes,
+    missing_indexes,
     prepare_fields,
 )
 from recto.stores.qdrant.connection import Connection
 from recto.stores.qdrant.dialects import RECTO, SAMPLE, Dialect, detect, load_dialect
 from recto.stores.qdrant.filters import Stored, stored_modules
-from recto.stores.qdrant.index import REPAIR, CollectionSchema, ServerIndex
+from recto.stores.qdrant.index import REINDEX, CollectionSchema, ServerIndex
 from recto.types import Calibration, EmbedderFingerprint, Fingerprint, IndexInfo, Payload
 
-_FRESH_SECONDS = 10.0
+_FRESH_SECONDS = 10.0  # how long an open index is used before checking for a new generation
 _FACET_LIMIT = 1000
-_GENERATION = "--"
+_GENERATION = "--"  # separates the name of a collection from the id of its generation
 
 
 def open_server(settings: Settings, notify: Callable[[str], None]) -> ServerStore:
-    """Return the store of the Qdrant server that the settings name."""
+    """Return the store on the configured Qdrant server."""
     connection = Connection(settings.qdrant_url, settings.qdrant_api_key, notify)
     dialect = load_dialect(settings.dialect) if settings.dialect else None
     return ServerStore(connection, settings.home, settings.server, dialect)
 
 
 class ServerStore:
-    """Opens collections and looks again after a while whether something new was published."""
+    """Opens collections on a server, and checks every ten seconds whether a new generation was published."""
 
     def __init__(
         self, connection: Connection, home: Path, options: ServerOptions, dialect: Dialect | None
@@ -58,24 +57,21 @@ class ServerStore:
 
     @property
     def client(self) -> Any:
-        """The official client, for what Recto does not do."""
+        """The client of the Qdrant SDK, for what Recto does not do."""
         return self._connection.client
 
     def collections(self) -> tuple[str, ...]:
-        """Name the collections; one that was published by an alias goes by the alias's name."""
-        aliases = self._raw_aliases()
-        listed = self._connection.read(lambda client: client.get_collections()).collections
-        own = {alias for alias, target in aliases.items() if _base(target) == alias}
-        return tuple(sorted(own | {entry.name for entry in listed if _GENERATION not in entry.name}))
+        """Return the names of all collections; generations have the name of their collection."""
+        own = {alias for alias, target in self._raw_aliases().items() if _base_name(target) == alias}
+        return tuple(sorted(own | {name for name in self._physical_names() if _GENERATION not in name}))
 
     def aliases(self) -> Mapping[str, str]:
-        """Return which further names lead to which collection."""
-        return {
-            alias: _base(target) for alias, target in self._raw_aliases().items() if _base(target) != alias
-        }
+        """Return the aliases and the collections that they refer to."""
+        aliases = {alias: _base_name(target) for alias, target in self._raw_aliases().items()}
+        return {alias: name for alias, name in aliases.items() if alias != name}
 
     def open(self, name: str) -> ServerIndex:
-        """Return the current state of a collection or alias."""
+        """Return the current generation of a collection or alias."""
         check_collection_name(name, "collection")
         known = self._open.get(name)
         if known is not None and time.monotonic() < known[0]:
@@ -83,7 +79,7 @@ class ServerStore:
         with self._opening:
             index = self._load(name)
             known = self._open.get(name)
-            if known is not None and _same(known[1], index):
+            if known is not None and _is_same(known[1], index):
                 index = known[1]
             self._open[name] = (time.monotonic() + _FRESH_SECONDS, index)
             return index
@@ -97,7 +93,7 @@ class ServerStore:
         rebuild: bool = False,
         wait: Callable[[str], None] | None = None,
     ) -> ServerBuild:
-        """Begin a new state: in place if there is one and it may stay, else beside it under a new physical name."""
+        """Start a new generation: in place if embedder and analyzer are the same, else a new collection."""
         check_collection_name(name, "collection")
         physical = self._physical(name)
         if physical == name:
@@ -108,7 +104,7 @@ class ServerStore:
         locks = self._home / "locks"
         locks.mkdir(parents=True, exist_ok=True)
         lock = WriterLock(locks / f"{name}.lock", f"Collection '{name}'", wait)
-        in_place = physical is not None and not rebuild and self._fits(physical, embedder, analyzer)
+        in_place = physical is not None and not rebuild and self._is_compatible(physical, embedder, analyzer)
         target = physical if in_place and physical else f"{name}{_GENERATION}{os.urandom(4).hex()}"
         return ServerBuild(
             self._connection,
@@ -117,80 +113,60 @@ class ServerStore:
             embedder,
             self._options,
             lock,
-            lambda: self._swap(name, target, physical),
+            lambda: self._publish(name, target, physical),
             in_place=in_place,
         )
 
     def set_aliases(self, aliases: Iterable[str], name: str) -> None:
-        """Let aliases lead to a collection; a collection of an alias's own name keeps it."""
+        """Point aliases to a collection; skip those that are names of other collections."""
         known = self._raw_aliases()
         target = known.get(name, name)
-        taken = {
-            entry.name for entry in self._connection.read(lambda client: client.get_collections()).collections
-        }
+        taken = {name, *self._physical_names()}
         free = [
-            alias
-            for alias in aliases
-            if alias != name and alias not in taken and _base(known.get(alias, "")) != alias
+            alias for alias in aliases if alias not in taken and _base_name(known.get(alias, "")) != alias
         ]
-        self._point({alias: target for alias in free if known.get(alias) != target}, known)
+        self._switch_aliases(free, target, known)
 
     def save_calibration(self, info: IndexInfo, calibration: Calibration) -> None:
-        """Write what was measured into the collection's metadata, with the fingerprint: the next one that is published replaces both."""
+        """Store the calibration of a generation in the collection's metadata, next to the fingerprint."""
         if info.fingerprint is None:
             raise ConfigurationError(
                 f"Collection '{info.collection}' was not made by Recto",
-                hint="Nothing is written to it; its noise is measured on demand.",
+                hint="Recto does not write to collections of other pipelines.",
             )
         metadata = {METADATA_KEY: {**info.fingerprint.to_dict(), CALIBRATION_KEY: calibration.to_dict()}}
         self._connection.write(lambda client: client.update_collection(info.generation, metadata=metadata))
         self._open.clear()
 
-    def missing_fields(self, name: str) -> tuple[str, ...]:
-        """Name the fields that filters on a collection need and that have no payload index."""
-        shape = self.open(name).shape
-        existing = (
-            self._connection.read(lambda client: client.get_collection(shape.collection)).payload_schema or {}
-        )
-        wanted = (
-            (*KEYWORD_FIELDS, *INTEGER_FIELDS)
-            if shape.own
-            else (shape.dialect.module, shape.dialect.page_url)
-        )
-        return tuple(field for field in wanted if field and field not in existing)
-
     def version(self) -> str:
-        """Ask the server for its version; it is the lightest question that needs an answer of Qdrant itself."""
+        """Return the server's version."""
         return str(self._connection.read(lambda client: client.info()).version)
 
+    def missing_fields(self, name: str) -> tuple[str, ...]:
+        """Return the fields that filters use and that have no payload index."""
+        schema = self.open(name).schema
+        wanted = (*KEYWORD_FIELDS, *INTEGER_FIELDS) if schema.own else _foreign_fields(schema)
+        return missing_indexes(self._connection, schema.collection, wanted)
+
     def prepare(self, name: str) -> tuple[str, ...]:
-        """Create the payload indexes that filters on a collection need, and return their fields."""
-        index = self.open(name)
-        shape = index.shape
-        if shape.own:
-            return prepare_fields(self._connection, shape.collection)
+        """Create the missing payload indexes of a collection and return their fields."""
+        schema = self.open(name).schema
+        if schema.own:
+            return prepare_fields(self._connection, schema.collection)
         from qdrant_client import models
 
-        existing = (
-            self._connection.read(lambda client: client.get_collection(shape.collection)).payload_schema or {}
-        )
-        fields = [
-            field
-            for field in (shape.dialect.module, shape.dialect.page_url)
-            if field and field not in existing
-        ]
-        for field in fields:
-            create_field_index(self._connection, shape.collection, field, models.PayloadSchemaType.KEYWORD)
+        wanted = dict.fromkeys(_foreign_fields(schema), models.PayloadSchemaType.KEYWORD)
+        fields = create_missing_indexes(self._connection, schema.collection, wanted)
         self._open.clear()
-        return tuple(fields)
+        return fields
 
     def close(self) -> None:
-        """Let go of the connections."""
+        """Close the connections."""
         self._open.clear()
         self._connection.close()
 
     async def aclose(self) -> None:
-        """Let go of the running event loop's connections."""
+        """Close the running event loop's connections."""
         await self._connection.aclose()
 
     def _load(self, name: str) -> ServerIndex:
@@ -202,34 +178,30 @@ class ServerStore:
         vector_name, size, distance = _vectors(found.config.params.vectors)
         if distance.lower() != "cosine":
             raise ConfigurationError(
-                f"Collection '{name}' compares by {distance}, not by cosine",
+                f"Collection '{name}' uses {distance} distance, but Recto needs cosine",
                 hint="Index the book again with `recto index PATH`.",
             )
         fingerprint, calibration = _fingerprint(found.config)
         own = fingerprint is not None
         sample = [] if own else self._sample(physical)
         dialect = self._dialect or (RECTO if own else detect(sample))
-        values = (
-            self._stored_values(physical, dialect.module)
-            if not own and dialect.module in (found.payload_schema or {})
-            else []
-        )
+        has_facet = not own and dialect.module in (found.payload_schema or {})
+        values = self._stored_values(physical, dialect.module) if has_facet else []
         lexical, lexicon, warning = _lexical(found.config, fingerprint)
-        modules = stored_modules(dialect, sample, values)
-        shape = CollectionSchema(
+        schema = CollectionSchema(
             physical,
             vector_name,
             dialect,
             own and dialect is RECTO,
-            modules,
+            stored_modules(dialect, sample, values),
             lexical,
             found.config.params.shard_number or 1,
         )
         warnings = (warning,) if warning else ()
         info = IndexInfo(
-            _base(physical), physical, found.points_count or 0, fingerprint, warnings, size, calibration
+            _base_name(physical), physical, found.points_count or 0, fingerprint, warnings, size, calibration
         )
-        return ServerIndex(self._connection, shape, info, lexicon)
+        return ServerIndex(self._connection, schema, info, lexicon)
 
     def _sample(self, collection: str) -> list[Payload]:
         records, _ = self._connection.read(
@@ -249,42 +221,42 @@ class ServerStore:
             + (f", or use one of: {known}." if known else "."),
         )
 
-    def _fits(self, physical: str, embedder: EmbedderFingerprint, analyzer: str) -> bool:
-        """Whether new vectors may stand beside the old ones."""
-        found = self._connection.read(lambda client: client.get_collection(physical))
-        fingerprint, _ = _fingerprint(found.config)
-        if (
-            fingerprint is None
-            or not fingerprint.embedder.is_compatible(embedder)
-            or fingerprint.analyzer != analyzer
-        ):
+    def _is_compatible(self, physical: str, embedder: EmbedderFingerprint, analyzer: str) -> bool:
+        """Return whether new vectors can be added to a collection."""
+        config = self._connection.read(lambda client: client.get_collection(physical)).config
+        fingerprint, _ = _fingerprint(config)
+        if fingerprint is None or fingerprint.analyzer != analyzer:
             return False
-        return _has_lexical_vectors(found.config) or not analyzer
+        has_vectors = _has_lexical_vectors(config) or not analyzer
+        return has_vectors and fingerprint.embedder.is_compatible(embedder)
 
     def _physical(self, name: str) -> str | None:
-        """Return the collection that a name leads to, if it is the name's own."""
+        """Return the physical collection of a name; None if it does not exist or the name is an alias."""
         target = self._raw_aliases().get(name)
         if target is not None:
-            return target if _base(target) == name else None
+            return target if _base_name(target) == name else None
         return name if self._connection.read(lambda client: client.collection_exists(name)) else None
 
-    def _swap(self, name: str, target: str, before: str | None) -> None:
-        """Let the name, and every alias of what it was before, lead to the new collection at once; keep the one before."""
+    def _publish(self, name: str, target: str, before: str | None) -> None:
+        """Point the name and all aliases of the old generation to the new one; delete older generations."""
         known = self._raw_aliases()
-        following = [alias for alias, old in known.items() if before is not None and old == before]
-        moved = {alias: target for alias in {name, *following} if known.get(alias) != target}
-        self._point(moved, known)
+        moved = {name, *(alias for alias, old in known.items() if before is not None and old == before)}
+        self._switch_aliases(moved, target, known)
         self._open.clear()
-        listed = self._connection.read(lambda client: client.get_collections()).collections
-        for entry in listed:
-            if _base(entry.name) == name and _GENERATION in entry.name and entry.name not in (target, before):
-                delete_collection(self._connection, entry.name)
+        for physical in self._physical_names():
+            if physical not in (name, target, before) and _base_name(physical) == name:
+                self._connection.write(
+                    lambda client, physical=physical: client.delete_collection(physical)  # type: ignore[misc]
+                )
 
-    def _point(self, wanted: Mapping[str, str], known: Mapping[str, str]) -> None:
+    def _switch_aliases(self, aliases: Iterable[str], target: str, known: Mapping[str, str]) -> None:
+        """Point aliases to a physical collection, in one request."""
         from qdrant_client import models
 
         actions: list[Any] = []
-        for alias, target in sorted(wanted.items()):
+        for alias in sorted(aliases):
+            if known.get(alias) == target:
+                continue
             if alias in known:
                 actions.append(models.DeleteAliasOperation(delete_alias=models.DeleteAlias(alias_name=alias)))
             actions.append(
@@ -299,34 +271,42 @@ class ServerStore:
         answer = self._connection.read(lambda client: client.get_aliases())
         return {entry.alias_name: entry.collection_name for entry in answer.aliases}
 
+    def _physical_names(self) -> list[str]:
+        answer = self._connection.read(lambda client: client.get_collections())
+        return [entry.name for entry in answer.collections]
 
-def _base(physical: str) -> str:
-    """The name that a physical collection was made for."""
+
+def _base_name(physical: str) -> str:
+    """Return the name of the collection that a physical collection is a generation of."""
     return physical.partition(_GENERATION)[0]
 
 
-def _same(before: ServerIndex, after: ServerIndex) -> bool:
-    """Whether nothing that a reader could notice has changed."""
+def _foreign_fields(schema: CollectionSchema) -> list[str]:
+    """Return the fields that filters use in a collection of another pipeline."""
+    return [field for field in (schema.dialect.module, schema.dialect.page_url) if field]
+
+
+def _is_same(before: ServerIndex, after: ServerIndex) -> bool:
+    """Return whether two indexes differ in nothing but their warnings and counts."""
     return (
         replace(before.info, warnings=(), chunks=0) == replace(after.info, warnings=(), chunks=0)
-        and before.shape == after.shape
+        and before.schema == after.schema
     )
 
 
 def _vectors(params: Any) -> tuple[str | None, int, str]:
-    """Return name, size and distance of a collection's vectors, unnamed or the first of the named ones."""
+    """Return name, size and distance of the dense vectors; if there are several, of the first."""
+    name = None
     if isinstance(params, dict):
         if not params:
             raise ConfigurationError("The collection has no dense vectors", hint="Choose another collection.")
-        name = min(params)  # unnamed before named
-        params, vector_name = params[name], name or None
-    else:
-        vector_name = None
-    return vector_name, int(params.size), str(getattr(params.distance, "value", params.distance))
+        name = min(params)  # the unnamed vector has the name ""
+        params = params[name]
+    return name or None, int(params.size), str(getattr(params.distance, "value", params.distance))
 
 
 def _fingerprint(config: Any) -> tuple[Fingerprint | None, Calibration | None]:
-    """Read what Recto wrote into a collection's metadata: how it was made, and what was measured of it since."""
+    """Read the fingerprint and the calibration from a collection's metadata."""
     data = (getattr(config, "metadata", None) or {}).get(METADATA_KEY)
     if not isinstance(data, dict):
         return None, None
@@ -344,20 +324,17 @@ def _fingerprint(config: Any) -> tuple[Fingerprint | None, Calibration | None]:
 
 
 def _lexical(config: Any, fingerprint: Fingerprint | None) -> tuple[bool, str, str]:
-    """Return whether a collection has lexical vectors, its encoded vocabulary, and what is wrong if it should have both."""
+    """Return whether there are lexical vectors, the encoded vocabulary, and a warning if one is missing."""
     if fingerprint is None or not fingerprint.analyzer:
         return False, "", ""
+    lost = "The collection has lost its {}, so it is searched in dense mode. " + REINDEX
     if not _has_lexical_vectors(config):
-        return (
-            False,
-            "",
-            f"The collection has lost its lexical vectors, so it is searched in dense mode. {REPAIR}",
-        )
+        return False, "", lost.format("lexical vectors")
     lexicon = (getattr(config, "metadata", None) or {}).get(LEXICON_KEY)
     if lexicon == "":
         return True, "", LEXICON_TOO_LARGE
     if not isinstance(lexicon, str):
-        return True, "", f"The collection has lost its vocabulary, so it is searched in dense mode. {REPAIR}"
+        return True, "", lost.format("vocabulary")
     return True, lexicon, ""
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -15,14 +15,75 @@ if TYPE_CHECKING:
 
 _LANGUAGE = re.compile(r"(?:^|\s)(?:language|lang|highlight|highlight-source)-([\w+#.-]+)")
 _NO_LANGUAGE = frozenset({"default", "none", "notranslate", "plaintext"})
+_AROUND_CODE = 7  # elements around code that may state its language; line numbers put a table around it
+_HEADINGS = {f"h{level}": level for level in range(1, 7)}
+_BLOCKS = words(
+    "p div section article main header address fieldset figure figcaption summary hr ul ol li dl dt dd table "
+    "tbody thead tfoot tr td th caption pre blockquote details aside hgroup center x-tabs"
+)
+_GROUP = re.compile(
+    r"(?:^|\s)(?:theme-admonition|admonition|custom-block|markdown-alert|starlight-aside|nextra-callout|"
+    r"callout)(?:\s|$)"
+)
+_PARENTS = {"li": ("ul", "ol"), "dt": ("dl",), "dd": ("dl",), "tr": ("table",), "td": ("tr",), "th": ("tr",)}
+_SPACE = re.compile(r"[ \t\r\n\f]+")
+_SPACE_RUN = re.compile(r"[ \t]+")
+_INVISIBLE = str.maketrans("\u00a0", " ", "\u200b\u200c\u2060\ufeff\u00ad")
+_PERMALINKS = frozenset({"#", "¶", "§", "🔗", ""})
+_MACHINE_ID = re.compile(r"__|:r|katex|mathjax|mjx|cb\d|id\d+$|fnref|tab(?:s|panel|bed)?-", re.IGNORECASE)
+_DEEPEST = 24
+_MOST_COLUMNS = 100
+_MOST_IDS = 50  # that wait for the next block
+_ORDINAL = re.compile(r"\d{1,9}")
+_TAB_LEVELS = 2  # from a panel or a tab list up to the element that holds both
+
+Attributes = Mapping[str, str | None]
 
 
-def exact_text(node: LexborNode) -> str:
+@dataclass(slots=True)
+class TextBlock:
+    """A rendered block; anchors and nested blocks count from its first line; headings have a level and id."""
+
+    kind: str
+    lines: list[str]
+    children: list[int] = field(default_factory=list)
+    anchors: list[tuple[int, str]] = field(default_factory=list)
+    level: int = 0
+    id: str = ""
+
+    def append(self, block: TextBlock) -> None:
+        """Append the lines and anchors of another block."""
+        self.anchors += [(len(self.lines) + place, name) for place, name in block.anchors]
+        self.lines += block.lines
+
+    def as_cell(self) -> str:
+        """Return the text on one line, for a table cell."""
+        if self.kind == "code":
+            code = " ".join(" ".join(self.lines[1:-1]).split())
+            return f"{_ticks(code, 1)}{code}{_ticks(code, 1)}"
+        return " ".join(line.strip() for line in self.lines if line.strip())
+
+
+def _joined(kind: str, blocks: Iterable[TextBlock]) -> TextBlock:
+    """Join blocks with blank lines, except before a list."""
+    whole = TextBlock(kind, [])
+    for block in blocks:
+        if block.kind != "list" and kind != "list" and whole.lines:
+            whole.lines.append("")
+        whole.children.append(len(whole.lines))
+        whole.append(block)
+    return whole
+
+
+def _ticks(text: str, shortest: int) -> str:
+    """Return a run of backticks that is longer than any in the text."""
+    return "`" * max(shortest, *(len(run) + 1 for run in re.findall("`+", text)), 1)
+
+
+def _code_text(node: LexborNode) -> str:
     """Return the text of code with its line breaks and without line numbers."""
     parts: list[str] = []
-    stack: list[tuple[LexborNode, bool]] = [
-        (child, False) for child in reversed(list(node.iter(include_text=True)))
-    ]
+    stack = [(child, False) for child in reversed(list(node.iter(include_text=True)))]
     while stack:
         child, left = stack.pop()
         tag = child.tag or ""
@@ -36,208 +97,127 @@ def exact_text(node: LexborNode) -> str:
         elif not tag.startswith("-") and not is_dropped(tag, child.attributes):
             if tag in ("div", "li", "p"):
                 stack.append((child, True))
-            stack.extend((grandchild, False) for grandchild in reversed(list(child.iter(include_text=True))))
+            stack.extend((inner, False) for inner in reversed(list(child.iter(include_text=True))))
     return "".join(parts)
 
 
-def language(node: LexborNode) -> str:
+def _code_language(node: LexborNode) -> str:
     """Return the language of code, from the class of an element in it or around it."""
-    inner = node.css_first("x-code")
-    places = [inner, node]
-    for _ in range(7):  # line numbers put a table around the code
-        places.append(places[-1].parent if places[-1] is not None else None)
-    for place in places:
+    for place in (node.css_first("x-code"), node, *_around(node, _AROUND_CODE)):
         found = _LANGUAGE.search(place.attributes.get("class") or "") if place is not None else None
         if found and found[1] not in _NO_LANGUAGE:
             return found[1]
-    return "mermaid" if "mermaid" in (node.attributes.get("class") or "").split() else ""
+    return "mermaid" if "mermaid" in _classes(node.attributes) else ""
 
 
-def fence(text: str, shortest: int) -> str:
-    """Return a run of backticks that is longer than any in the text."""
-    longest = max((len(run) for run in re.findall("`+", text)), default=0)
-    return "`" * max(shortest, longest + 1)
+def _around(node: LexborNode, levels: int) -> Iterator[LexborNode]:
+    """Yield the elements around an element, innermost first."""
+    around = node.parent
+    while around is not None and levels:
+        yield around
+        around, levels = around.parent, levels - 1
 
 
-@dataclass(slots=True)
-class TextBlock:
-    """A rendered block; children and anchors count from its first line; headings have a level and an id."""
-
-    kind: str
-    lines: list[str]
-    children: list[tuple[str, int, int]] = field(default_factory=list)
-    anchors: list[tuple[int, str]] = field(default_factory=list)
-    level: int = 0
-    id: str = ""
+def _classes(attributes: Attributes) -> list[str]:
+    return (attributes.get("class") or "").split()
 
 
-def as_cell(block: TextBlock) -> str:
-    """Return a block on one line, for a table cell."""
-    if block.kind == "code":
-        code = " ".join(" ".join(block.lines[1:-1]).split())
-        return f"{fence(code, 1)}{code}{fence(code, 1)}"
-    return " ".join(line.strip() for line in block.lines if line.strip())
-
-
-def anchors_of(blocks: Iterable[TextBlock]) -> list[tuple[int, str]]:
-    """Return the anchors of several blocks."""
-    return [anchor for block in blocks for anchor in block.anchors]
-
-
-def append(target: TextBlock, block: TextBlock, blank: bool = False) -> None:
-    """Append the lines of a block to another."""
-    if blank and target.lines:
-        target.lines.append("")
-    start = len(target.lines)
-    target.lines += block.lines
-    target.anchors += [(start + place, name) for place, name in block.anchors]
-
-
-def join_blocks(kind: str, blocks: Iterable[TextBlock]) -> TextBlock:
-    """Join blocks with blank lines, except before a list."""
-    whole = TextBlock(kind, [])
-    for block in blocks:
-        blank = block.kind != "list" and kind != "list"
-        start = len(whole.lines) + (blank and bool(whole.lines))
-        append(whole, block, blank)
-        whole.children.append(("list_item" if block.kind == "item" else block.kind, start, len(block.lines)))
-    return whole
-
-
-_LEVELS = 2  # from a panel or a tab list up to the element that holds both
-
-
-class Tabs:
+class _Tabs:
     """Remembers the labels of tab lists until their panels come."""
 
     def __init__(self) -> None:
         self._labels: dict[int, deque[str]] = {}
 
-    def note(self, node: LexborNode, tag: str, attributes: Mapping[str, str | None]) -> bool:
+    def note(self, node: LexborNode, tag: str, attributes: Attributes) -> bool:
         """Remember the labels of a tab list; return whether the element is one."""
-        names = (attributes.get("class") or "").split()
+        names = _classes(attributes)
         plain = "tabs" in names and tag == "div" and all(child.tag == "label" for child in node.iter())
         if attributes.get("role") != "tablist" and "tabbed-labels" not in names and not plain:
             return False
         labels = [" ".join(label.text().split()) for label in node.css("[role=tab], label")]
-        around = node.parent
-        for _ in range(_LEVELS):
-            if around is not None and labels:
-                self._labels.setdefault(around.mem_id, deque()).extend(labels)
-                around = around.parent
+        for around in _around(node, _TAB_LEVELS) if labels else ():
+            self._labels.setdefault(around.mem_id, deque()).extend(labels)
         return True
 
-    def label(self, node: LexborNode, attributes: Mapping[str, str | None]) -> str:
+    def label(self, node: LexborNode, attributes: Attributes) -> str:
         """Return the label of a tab panel, or "" for any other element."""
         if not self._labels:
             return ""
-        around = node.parent
-        blocks = around is not None and "blocks" in (around.attributes.get("class") or "").split()
-        if (
-            not blocks
-            and attributes.get("role") != "tabpanel"
-            and "tabbed-block" not in (attributes.get("class") or "").split()
-        ):
+        is_panel = attributes.get("role") == "tabpanel" or "tabbed-block" in _classes(attributes)
+        if not is_panel and (node.parent is None or "blocks" not in _classes(node.parent.attributes)):
             return ""
-        for _ in range(_LEVELS):
-            if around is None:
-                break
-            if labels := self._labels.get(around.mem_id):
-                return labels.popleft()
-            around = around.parent
-        return ""
-
-
-_HEADINGS = {f"h{level}": level for level in range(1, 7)}
-_BLOCKS = words(
-    "p div section article main header address fieldset figure figcaption summary hr ul ol li dl dt dd table "
-    "tbody thead tfoot tr td th caption pre blockquote details aside hgroup center x-tabs"
-)
-_GROUP = re.compile(
-    r"(?:^|\s)(?:theme-admonition|admonition|custom-block|markdown-alert|starlight-aside|nextra-callout|callout)(?:\s|$)"
-)
-_SPACE = re.compile(r"[ \t\r\n\f]+")
-_INVISIBLE = str.maketrans(
-    {"\u200b": None, "\u200c": None, "\u2060": None, "\ufeff": None, "\u00ad": None, "\u00a0": " "}
-)
-_SPACE_RUN = re.compile(r"[ \t]+")
-_PERMALINKS = frozenset({"#", "¶", "§", "🔗", ""})
-_MACHINE_ID = re.compile(r"__|:r|katex|mathjax|mjx|cb\d|id\d+$|fnref|tab(?:s|panel|bed)?-", re.IGNORECASE)
-_DEEPEST = 24
-_MOST_COLUMNS = 100
-_MOST_IDS = 50  # that wait for the next block
-_ORDINAL = re.compile(r"\d{1,9}")
+        around = _around(node, _TAB_LEVELS)
+        labels = next((found for one in around if (found := self._labels.get(one.mem_id))), None)
+        return labels.popleft() if labels else ""
 
 
 @dataclass(slots=True)
 class _Frame:
+    """An element that is open: its finished blocks, and the text that is not yet a block."""
+
     kind: str
     blocks: list[TextBlock] = field(default_factory=list)
     inline: list[str] = field(default_factory=list)
     cells: list[str] = field(default_factory=list)
     anchors: list[tuple[int, str]] = field(default_factory=list)
-    number: int = 0
+    number: int = 1
     level: int = 0
     id: str = ""
 
 
 def render(content: LexborNode) -> list[TextBlock]:
     """Return the headings and blocks of an element in order."""
-    return _Renderer().write(content)
+    return _Renderer(content).write()
 
 
 class _Renderer:
-    def __init__(self) -> None:
+    def __init__(self, content: LexborNode) -> None:
+        self._content = content
         self._frames = [_Frame("root")]
         self._pending: dict[str, None] = {}
-        self._tabs = Tabs()
-        self._whole = 0
+        self._tabs = _Tabs()
 
-    def write(self, content: LexborNode) -> list[TextBlock]:
-        self._whole = content.mem_id
-        stack: list[tuple[LexborNode, str]] = [(content, "")]
+    def write(self) -> list[TextBlock]:
+        stack: list[tuple[LexborNode, str]] = [(self._content, "")]
         while stack:
             node, leaving = stack.pop()
             if leaving:
-                self._leave(leaving)
+                if leaving != "inline":
+                    self._flush()
+                if leaving == "frame":
+                    self._close(self._frames.pop())
                 continue
             following = node.next
-            if following is not None and node.mem_id != self._whole:
+            if following is not None and node.mem_id != self._content.mem_id:
                 stack.append((following, ""))
             tag = node.tag or ""
             if tag == "-text":
-                self._text(node.text() or "")
+                self._top.inline.append(_SPACE.sub(" ", (node.text() or "").translate(_INVISIBLE)))
             elif not tag.startswith("-") and (action := self._enter(node, tag)):
                 child = node.first_child
                 stack.append((node, action))
                 if child is not None:
                     stack.append((child, ""))
         self._flush()
-        root = self._frames[0]
-        if self._pending and root.blocks:
-            last = root.blocks[-1]
-            last.anchors += [(len(last.lines) - 1, name) for name in self._pending]
-        return root.blocks
+        blocks = self._frames[0].blocks
+        if self._pending and blocks:
+            blocks[-1].anchors += [(len(blocks[-1].lines) - 1, name) for name in self._pending]
+        return blocks
 
     @property
     def _top(self) -> _Frame:
         return self._frames[-1]
 
-    def _text(self, text: str) -> None:
-        self._top.inline.append(_SPACE.sub(" ", text.translate(_INVISIBLE)))
-
     def _enter(self, node: LexborNode, tag: str) -> str:
         """Begin an element; return how to end it, or "" to skip its content."""
         attributes = node.attributes
-        if (
-            self._tabs.note(node, tag, attributes)
-            or is_dropped(tag, attributes)
-            or (tag == "x-link" and self._is_permalink(node, attributes))
-        ):
+        if self._tabs.note(node, tag, attributes) or is_dropped(tag, attributes):
             return ""
-        names = attributes.get("class") or ""
+        if tag == "x-link" and self._is_permalink(node, attributes):
+            return ""
         if tag in ("math", "x-tex", "br", "x-code"):
-            return self._enter_inline(node, tag, attributes)
+            self._top.inline.append(self._inline(node, tag, attributes))
+            return ""
         if tag in _BLOCKS or tag in _HEADINGS:
             self._flush()
         self._note_id(node, tag, attributes)
@@ -246,71 +226,55 @@ class _Renderer:
             return ""
         if label := self._tabs.label(node, attributes):
             self._add(TextBlock("paragraph", [label]))
-        if tag in _HEADINGS:
-            return self._begin("heading", level=_HEADINGS[tag], id=attributes.get("id") or "")
-        kind = self._container(tag, names, attributes)
-        if kind:
-            number = (
-                int(attributes.get("start") or "1")
-                if kind == "ol" and _ORDINAL.fullmatch(attributes.get("start") or "1")
-                else 1
-            )
-            return self._begin(kind, number=number, level=_span(attributes))
-        return "block" if tag in _BLOCKS else "inline"
-
-    def _is_permalink(self, node: LexborNode, attributes: dict[str, str | None]) -> bool:
-        named = attributes.get("id") or attributes.get("name")
-        return (
-            self._top.kind == "heading"
-            and not named
-            and node.text().translate(_INVISIBLE).strip() in _PERMALINKS
-        )
-
-    def _begin(self, kind: str, *, number: int = 1, level: int = 0, id: str = "") -> str:
-        if len(self._frames) >= _DEEPEST and kind != "heading":
-            return "block"
-        self._frames.append(_Frame(kind, number=number, level=level, id=id))
+        kind = "heading" if tag in _HEADINGS else self._container(tag, attributes)
+        if not kind or (len(self._frames) >= _DEEPEST and kind != "heading"):
+            return "block" if kind or tag in _BLOCKS else "inline"
+        level = _HEADINGS.get(tag) or max(1, min(_number(attributes, "colspan"), _MOST_COLUMNS))
+        frame = _Frame(kind, level=level, number=_number(attributes, "start") if kind == "ol" else 1)
+        frame.id = (attributes.get("id") or "") if kind == "heading" else ""
+        self._frames.append(frame)
         return "frame"
 
-    def _container(self, tag: str, names: str, attributes: dict[str, str | None]) -> str:
+    def _is_permalink(self, node: LexborNode, attributes: Attributes) -> bool:
+        named = attributes.get("id") or attributes.get("name")
+        shown = node.text().translate(_INVISIBLE).strip()
+        return self._top.kind == "heading" and not named and shown in _PERMALINKS
+
+    def _inline(self, node: LexborNode, tag: str, attributes: Attributes) -> str:
+        """Return the text of a line break, inline code or math."""
+        if tag == "br":
+            return "\n"
+        if tag == "x-code":
+            text = " ".join(node.text().translate(_INVISIBLE).split())
+            if not text or self._top.kind == "heading":
+                return text
+            pad = " " if text.startswith("`") or text.endswith("`") else ""
+            return f"{_ticks(text, 1)}{pad}{text}{pad}{_ticks(text, 1)}"
+        source = node.css_first('annotation[encoding*="tex"]') if tag == "math" else None
+        tex = " ".join((source or node).text().split())
+        sign = "$$" if attributes.get("display") == "block" else "$"
+        return f"{sign}{tex}{sign}" if tex and (source or tag == "x-tex") else tex
+
+    def _container(self, tag: str, attributes: Attributes) -> str:
         """Return the kind of block that an element makes of its content, or ""."""
-        within = self._top.kind
+        names = attributes.get("class") or ""
         if tag in ("ul", "ol", "dl", "blockquote"):
             return tag
-        if tag in ("li", "dt", "dd"):
-            return {"li": ("ul", "ol"), "dt": ("dl",), "dd": ("dl",)}[tag].count(within) * tag
+        if tag in _PARENTS:
+            return ("td" if tag == "th" else tag) if self._top.kind in _PARENTS[tag] else ""
         if tag == "table":
-            code = (
-                "highlighttable" in names
-                or "rouge-table" in names
-                or attributes.get("role") == "presentation"
-            )
-            return "" if code else "table"
-        if tag == "tr":
-            return "tr" if within == "table" else ""
-        if tag in ("td", "th"):
-            return "td" if within == "tr" else ""
+            code = "highlighttable" in names or "rouge-table" in names
+            return "" if code or attributes.get("role") == "presentation" else "table"
         return "group" if tag in ("details", "aside") or _GROUP.search(names) else ""
-
-    def _leave(self, action: str) -> None:
-        if action == "frame":
-            self._flush()
-            self._close(self._frames.pop())
-        elif action == "block":
-            self._flush()
 
     def _flush(self) -> None:
         """Make a paragraph of the collected inline text; a heading keeps its own."""
         frame = self._top
         if frame.kind == "heading" or not frame.inline:
             return
-        lines = [
-            " ".join(line.split(" ")).strip()
-            for line in _SPACE_RUN.sub(" ", "".join(frame.inline)).split("\n")
-        ]
+        lines = [line.strip() for line in _SPACE_RUN.sub(" ", "".join(frame.inline)).split("\n")]
         frame.inline = []
-        lines = [line for line in lines if line]
-        if lines:
+        if lines := [line for line in lines if line]:
             self._add(TextBlock("paragraph", lines))
 
     def _add(self, block: TextBlock) -> None:
@@ -331,7 +295,10 @@ class _Renderer:
         elif frame.kind == "table":
             self._table(frame)
         elif frame.blocks:
-            self._top.blocks.append(_joined(frame))
+            block = _joined("list" if frame.kind in ("ul", "ol", "dl") else "group", frame.blocks)
+            if frame.kind == "blockquote":
+                block.lines = [f"> {line}".rstrip() for line in block.lines]
+            self._top.blocks.append(block)
 
     def _heading(self, frame: _Frame) -> None:
         text = " ".join("".join(frame.inline).split())
@@ -342,12 +309,10 @@ class _Renderer:
         own = frame.id or (extra[-1] if extra else "")
         anchors = [(0, name) for name in dict.fromkeys((*extra, own)) if name]
         if len(self._frames) == 1:
-            self._frames[0].blocks.append(
-                TextBlock("heading", [text], anchors=anchors, level=frame.level, id=own)
-            )
+            block = TextBlock("heading", [text], anchors=anchors, level=frame.level, id=own)
         else:
-            self._top.blocks.append(TextBlock("paragraph", [f"{'#' * frame.level} {text}"], anchors=anchors))
-        self._top.blocks += frame.blocks
+            block = TextBlock("paragraph", [f"{'#' * frame.level} {text}"], anchors=anchors)
+        self._top.blocks += [block, *frame.blocks]
 
     def _item(self, frame: _Frame) -> None:
         if not frame.blocks:
@@ -355,21 +320,20 @@ class _Renderer:
         around = self._top
         mark = {"dt": "", "dd": ": "}.get(frame.kind, f"{around.number}. " if around.kind == "ol" else "- ")
         around.number += 1
-        block = join_blocks("item", frame.blocks)
+        block = _joined("item", frame.blocks)
         indent = " " * len(mark)
         block.lines = [
             f"{mark}{line}" if place == 0 else f"{indent}{line}" if line else ""
             for place, line in enumerate(block.lines)
         ]
         if frame.kind == "dd" and around.blocks:
-            append(around.blocks[-1], block)
+            around.blocks[-1].append(block)
         else:
             around.blocks.append(block)
 
     def _cell(self, frame: _Frame) -> None:
         row = self._top
-        text = " ".join(as_cell(block) for block in frame.blocks)
-        anchors = anchors_of(frame.blocks)
+        text, anchors = _cell_text(frame.blocks)
         if len(row.cells) < _MOST_COLUMNS:
             row.cells += [text, *[""] * (frame.level - 1)]
             row.anchors += anchors
@@ -379,64 +343,37 @@ class _Renderer:
     def _row(self, frame: _Frame) -> None:
         """Make a row of cells; text outside of cells goes into one more."""
         if frame.blocks:
-            frame.cells.append(" ".join(as_cell(block) for block in frame.blocks))
-            frame.anchors += anchors_of(frame.blocks)
+            text, anchors = _cell_text(frame.blocks)
+            frame.cells.append(text)
+            frame.anchors += anchors
         if any(frame.cells):
-            self._top.blocks.append(
-                TextBlock("row", [cell.replace("|", "\\|") for cell in frame.cells], anchors=frame.anchors)
-            )
+            cells = [cell.replace("|", "\\|") for cell in frame.cells]
+            self._top.blocks.append(TextBlock("row", cells, anchors=frame.anchors))
 
     def _table(self, frame: _Frame) -> None:
         rows = [block for block in frame.blocks if block.kind == "row"]
-        for block in frame.blocks:
-            if block.kind != "row":
-                self._top.blocks.append(block)  # a caption, or misplaced text
+        self._top.blocks += [block for block in frame.blocks if block.kind != "row"]  # a caption, stray text
         if not rows:
             return
         if any(above.kind == "td" for above in self._frames):
-            self._add(
-                TextBlock(
-                    "paragraph",
-                    [" ".join(cell.replace("\\|", "|") for cell in row.lines if cell) for row in rows],
-                )
-            )
+            lines = [" ".join(cell.replace("\\|", "|") for cell in row.lines if cell) for row in rows]
+            self._add(TextBlock("paragraph", lines))
             return
         width = max(len(row.lines) for row in rows)
         lines = [f"| {' | '.join(row.lines + [''] * (width - len(row.lines)))} |" for row in rows]
         anchors = [(place + (place > 0), name) for place, row in enumerate(rows) for _, name in row.anchors]
         self._add(TextBlock("table", [lines[0], f"|{' --- |' * width}", *lines[1:]], anchors=anchors))
 
-    def _enter_inline(self, node: LexborNode, tag: str, attributes: dict[str, str | None]) -> str:
-        if tag == "br":
-            self._top.inline.append("\n")
-        elif tag == "x-code":
-            text = " ".join(node.text().translate(_INVISIBLE).split())
-            ticks = fence(text, 1)
-            pad = " " if text.startswith("`") or text.endswith("`") else ""
-            self._top.inline.append(
-                f"{ticks}{pad}{text}{pad}{ticks}" if text and self._top.kind != "heading" else text
-            )
-        else:
-            source = node.css_first('annotation[encoding*="tex"]') if tag == "math" else None
-            tex = " ".join((source or node).text().split())
-            sign = "$$" if attributes.get("display") == "block" else "$"
-            self._top.inline.append(f"{sign}{tex}{sign}" if tex and (source or tag == "x-tex") else tex)
-        return ""
-
     def _code(self, node: LexborNode) -> None:
-        text = exact_text(node)
-        lines = [line.rstrip() for line in text.split("\n")]
-        while lines and not lines[-1]:
-            lines.pop()
-        while lines and not lines[0]:
-            lines.pop(0)
-        if lines:
-            marks = fence(text, 3)
-            self._add(TextBlock("code", [marks + language(node), *lines, marks]))
+        text = _code_text(node)
+        code = "\n".join(line.rstrip() for line in text.split("\n")).strip("\n")
+        if code:
+            marks = _ticks(text, 3)
+            self._add(TextBlock("code", [marks + _code_language(node), *code.split("\n"), marks]))
 
-    def _note_id(self, node: LexborNode, tag: str, attributes: dict[str, str | None]) -> None:
+    def _note_id(self, node: LexborNode, tag: str, attributes: Attributes) -> None:
         name = attributes.get("id") or (attributes.get("name") if tag == "x-link" else "") or ""
-        if not name or tag in _HEADINGS or name in self._pending or node.mem_id == self._whole:
+        if not name or tag in _HEADINGS or name in self._pending or node.mem_id == self._content.mem_id:
             return
         if not _MACHINE_ID.match(name) or (tag in ("section", "div") and _begins_with_heading(node)):
             self._pending[name] = None
@@ -444,9 +381,14 @@ class _Renderer:
                 del self._pending[next(iter(self._pending))]
 
 
-def _span(attributes: dict[str, str | None]) -> int:
-    value = attributes.get("colspan") or "1"
-    return max(1, min(int(value), _MOST_COLUMNS)) if _ORDINAL.fullmatch(value) else 1
+def _number(attributes: Attributes, name: str) -> int:
+    value = attributes.get(name) or "1"
+    return int(value) if _ORDINAL.fullmatch(value) else 1
+
+
+def _cell_text(blocks: list[TextBlock]) -> tuple[str, list[tuple[int, str]]]:
+    """Return blocks as the text of a table cell, and their anchors."""
+    return " ".join(block.as_cell() for block in blocks), [one for block in blocks for one in block.anchors]
 
 
 def _begins_with_heading(node: LexborNode) -> bool:
@@ -456,13 +398,3 @@ def _begins_with_heading(node: LexborNode) -> bool:
         if place > 3 or child.tag not in ("span", "x-link", "div"):
             return False
     return False
-
-
-def _joined(frame: _Frame) -> TextBlock:
-    """Join the blocks of a container."""
-    if frame.kind in ("ul", "ol", "dl"):
-        return join_blocks("list", frame.blocks)
-    whole = join_blocks("group", frame.blocks)
-    if frame.kind == "blockquote":
-        whole.lines = [f"> {line}".rstrip() for line in whole.lines]
-    return whole

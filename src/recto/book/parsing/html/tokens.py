@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from html import escape, unescape
 from typing import TYPE_CHECKING, NamedTuple
@@ -18,9 +19,7 @@ def words(text: str) -> frozenset[str]:
 
 _NAME = re.compile(r"[A-Za-z][^\s/>]*")
 _ATTRIBUTE = re.compile(r"""[\s/]*(=?[^\s/>=]*)(?:\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s>]*)))?""")
-_RAW = frozenset(
-    {"script", "style", "iframe", "noframes", "noembed", "xmp", "textarea", "title", "plaintext"}
-)
+_RAW = words("script style iframe noframes noembed xmp textarea title plaintext")
 _KEPT = words(
     "id class name role hidden style type encoding display href rel content property http-equiv colspan "
     "start aria-hidden"
@@ -32,7 +31,7 @@ _OMITTED = words(
     "area b base basefont bgsound big body col em embed font frame frameset head html i img input keygen "
     "link meta nobr optgroup option param picture s select small source strike strong track tt u"
 )
-_SIBLINGS = frozenset({"p", "li", "dt", "dd", "tr", "td", "th", "tbody", "thead", "tfoot"})
+_SIBLINGS = words("p li dt dd tr td th tbody thead tfoot")
 _RENAMED = {"a": "x-link", "code": "x-code"}
 _DEEPEST = 300
 _MOST = 200_000  # elements; far more than any hand-written page has
@@ -63,8 +62,8 @@ def tokens(html: str) -> Iterator[Tag | End | str]:
         if start > position:
             yield html[position:start]
         following = html[start + 1 : start + 2]
-        if following.isascii() and following.isalpha():
-            tag, position = _tag(html, start + 1)
+        if name := _NAME.match(html, start + 1):
+            tag, position = _tag(html, name)
             yield tag
         elif following == "/" and (name := _NAME.match(html, start + 2)):
             yield End(name[0].lower())
@@ -84,11 +83,9 @@ def _after(html: str, mark: str, position: int) -> int:
     return len(html) if found < 0 else found + len(mark)
 
 
-def _tag(html: str, position: int) -> tuple[Tag, int]:
+def _tag(html: str, found: re.Match[str]) -> tuple[Tag, int]:
     """Read a start tag; return it and the position after it."""
-    found = _NAME.match(html, position)
-    name = found[0].lower() if found else ""
-    position = found.end() if found else position
+    name, position = found[0].lower(), found.end()
     attributes: dict[str, str] = {}
     while (pair := _ATTRIBUTE.match(html, position)) and pair.end() > position:
         position = pair.end()
@@ -112,54 +109,49 @@ def simplify(html: str) -> str:
     """
     written: list[str] = []
     opened: list[str] = []
-    skipped: dict[str, int] = {}
+    skipped: Counter[str] = Counter()
     count = 0
     for token in tokens(html):
         if isinstance(token, str):
             written.append(token)
-        elif count >= _MOST:
+            continue
+        name = _RENAMED.get(token.name, token.name)
+        if count >= _MOST:
             written.append(" ")  # keep the text of the rest
         elif isinstance(token, End):
-            _close(_RENAMED.get(token.name, token.name), written, opened, skipped)
-        elif token.name in _RAW:
+            if name == "br" or not (name in _OMITTED or name in _RAW or name in _VOID):
+                _close(name, written, opened, skipped)
+        elif name in _RAW:
             if token.attributes.get("type", "").startswith("math/tex"):
                 display = "block" if "display" in token.attributes["type"] else ""
                 written.append(f'<x-tex display="{display}">{escape(token.raw)}</x-tex>')
-        elif token.name in _VOID:
-            written.append(f"<{token.name}>")
-        elif token.name not in _OMITTED:
+        elif name in _VOID:
+            written.append(f"<{name}>")
+        elif name not in _OMITTED:
             count += 1
-            _open(token, written, opened, skipped)
+            if not name.replace("-", "").replace(":", "").isalnum():
+                continue
+            if name not in _SIBLINGS and len(opened) >= _DEEPEST:
+                skipped[name] += 1
+                written.append(" ")
+                continue
+            if name not in _SIBLINGS:
+                opened.append(name)
+            values = "".join(f' {key}="{escape(value)}"' for key, value in token.attributes.items())
+            written.append(f"<{name}{values}>")
     return "".join(written)
 
 
-def _open(tag: Tag, written: list[str], opened: list[str], skipped: dict[str, int]) -> None:
-    name = _RENAMED.get(tag.name, tag.name)
-    if not name.replace("-", "").replace(":", "").isalnum():
-        return
-    if name not in _SIBLINGS:
-        if len(opened) >= _DEEPEST:
-            skipped[name] = skipped.get(name, 0) + 1
-            written.append(" ")
-            return
-        opened.append(name)
-    values = "".join(f' {key}="{escape(value)}"' for key, value in tag.attributes.items())
-    written.append(f"<{name}{values}>")
-
-
-def _close(name: str, written: list[str], opened: list[str], skipped: dict[str, int]) -> None:
-    if name in _OMITTED or name in _RAW or (name in _VOID and name != "br"):
-        return
-    if skipped.get(name):
+def _close(name: str, written: list[str], opened: list[str], skipped: Counter[str]) -> None:
+    """Write an end tag, unless there is nothing to close."""
+    if skipped[name]:
         skipped[name] -= 1
         return
     if name not in _SIBLINGS:
-        for depth in range(len(opened) - 1, -1, -1):
-            if opened[depth] == name:
-                del opened[depth:]
-                break
-        else:
-            return  # nothing to close
+        depth = next((depth for depth in range(len(opened) - 1, -1, -1) if opened[depth] == name), None)
+        if depth is None:
+            return
+        del opened[depth:]
     written.append(f"</{name}>")
 
 
@@ -185,9 +177,7 @@ _DROPPED_TAGS = words(
     "nav footer aside script style template svg noscript iframe form button object audio video canvas dialog "
     "map menu"
 )
-_DROPPED_ROLES = frozenset(
-    {"navigation", "search", "button", "contentinfo", "tablist", "doc-toc", "doc-backlink"}
-)
+_DROPPED_ROLES = words("navigation search button contentinfo tablist doc-toc doc-backlink")
 _DROPPED_CLASSES = words(
     "breadcrumbs breadcrumb theme-doc-breadcrumbs pagination pagination-nav theme-doc-footer "
     "theme-edit-this-page theme-doc-toc-mobile theme-doc-version-badge theme-last-updated "
@@ -208,7 +198,6 @@ _DROPPED_PREFIXES = (
 )
 _KEPT_ASIDE = re.compile(r"admonition|aside|callout|alert|custom-block|note|tip|warning", re.IGNORECASE)
 _UNSEEN = re.compile(r"display\s*:\s*none|visibility\s*:\s*hidden", re.IGNORECASE)
-_PANELS = frozenset({"tabpanel"})
 _SITE_NAME = re.compile(r"\s+[|\u2013\u2014\u00b7\u00bb\u2022-]\s+")
 
 
@@ -236,7 +225,7 @@ def is_dropped(tag: str, attributes: Mapping[str, str | None]) -> bool:
     contents = "contents" in names and ("topic" in names or "local" in names)  # as docutils makes it
     if contents or any(name in _DROPPED_CLASSES or name.startswith(_DROPPED_PREFIXES) for name in names):
         return True
-    if role in _PANELS:
+    if role == "tabpanel":
         return False  # an inactive tab is hidden but still content
     return ("hidden" in attributes and attributes["hidden"] != "until-found") or bool(
         _UNSEEN.search(attributes.get("style") or "")

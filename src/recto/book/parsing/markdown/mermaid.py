@@ -43,15 +43,11 @@ def diagram_labels(lines: Sequence[str]) -> list[str] | None:
         return None
     read: Callable[[str], str]
     if kind.startswith(_FLOW):
-        read = _Flow("\n".join(lines[first + 1 :])).line
+        read = _flow_reader("\n".join(lines[first + 1 :]))
     elif kind == "sequenceDiagram":
-        read = _Sequence(lines).line
-    elif kind in _OUTLINES:
-        read = _outline
-    elif kind in _PLANS:
-        read = _plan
+        read = _sequence_reader(lines)
     else:
-        read = _any
+        read = _outline if kind in _OUTLINES else _plan if kind in _PLANS else _any
     words = ["" for _ in lines]
     for number in range(first, len(lines)):
         line = lines[number].strip().rstrip(";")
@@ -74,18 +70,14 @@ def _kind(lines: Sequence[str]) -> tuple[str, int]:
     return "", 0
 
 
-class _Flow:
-    """Reads a flow chart; a node without a label is shown by its name."""
+def _flow_reader(text: str) -> Callable[[str], str]:
+    """Return a reader of a flow chart's lines; a node without a label is shown by its name."""
+    shown = {found[1] for found in _NODE.finditer(text) if found[1]} if len(text) < 100_000 else set[str]()
 
-    def __init__(self, text: str) -> None:
-        self._shown = (
-            {found[1] for found in _NODE.finditer(text) if found[1]} if len(text) < 100_000 else set[str]()
-        )
-
-    def line(self, text: str) -> str:
-        if text.startswith("subgraph"):
-            labelled = _NODE.search(text[8:])
-            return next(filter(None, labelled.groups()[1:]), "") if labelled else text[8:].strip().strip('"')
+    def read(line: str) -> str:
+        if line.startswith("subgraph"):
+            labelled = _NODE.search(line[8:])
+            return next(filter(None, labelled.groups()[1:]), "") if labelled else line[8:].strip().strip('"')
         labels: list[tuple[int, str]] = []
 
         def note(found: re.Match[str]) -> str:
@@ -93,30 +85,31 @@ class _Flow:
             labels.append((found.start(), label.strip()))
             return " " * len(found[0])
 
-        rest = _NODE.sub(note, text)
-        rest = _EDGE_TEXT.sub(note, rest)
+        rest = _EDGE_TEXT.sub(note, _NODE.sub(note, line))
         for name in _NAME.finditer(_ARROW.sub(lambda found: " " * len(found[0]), rest)):
-            if name[0] not in self._shown:
-                self._shown.add(name[0])
+            if name[0] not in shown:
+                shown.add(name[0])
                 labels.append((name.start(), name[0]))
         return ", ".join(label for _, label in sorted(labels) if label)
 
+    return read
 
-class _Sequence:
-    """Reads a sequence diagram; a participant is shown by its alias."""
 
-    def __init__(self, lines: Sequence[str]) -> None:
-        named = (_PARTICIPANT.fullmatch(line.strip()) for line in lines if len(line) <= _LONGEST_LINE)
-        self._names = {found[1]: found[2] for found in named if found and found[2]}
+def _sequence_reader(lines: Sequence[str]) -> Callable[[str], str]:
+    """Return a reader of a sequence diagram's lines; a participant is shown by its alias."""
+    named = (_PARTICIPANT.fullmatch(line.strip()) for line in lines if len(line) <= _LONGEST_LINE)
+    names = {found[1]: found[2] for found in named if found and found[2]}
 
-    def line(self, text: str) -> str:
-        if participant := _PARTICIPANT.fullmatch(text):
+    def read(line: str) -> str:
+        if participant := _PARTICIPANT.fullmatch(line):
             return participant[2] or participant[1]
-        if message := _SEQUENCE.fullmatch(text):
-            sender, receiver = (self._names.get(name, name) for name in (message[1], message[2]))
+        if message := _SEQUENCE.fullmatch(line):
+            sender, receiver = (names.get(name, name) for name in (message[1], message[2]))
             return f"{sender}, {receiver}: {message[3]}"
-        keyword = _KEYWORD.fullmatch(text)
-        return keyword[1] if keyword else text
+        keyword = _KEYWORD.fullmatch(line)
+        return keyword[1] if keyword else line
+
+    return read
 
 
 def _outline(text: str) -> str:
@@ -145,4 +138,4 @@ def unescaped(text: str) -> str:
         written = html.unescape(entity[0])
         return written.replace("\xa0", " ") if written.isprintable() or written == "\xa0" else entity[0]
 
-    return _ENTITY.sub(character, text)
+    return _ENTITY.sub(character, text) if "&" in text else text

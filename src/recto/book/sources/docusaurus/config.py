@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,24 +17,20 @@ from recto.book.sources.docusaurus.javascript import (
     from_json,
     read_exported,
     to_text,
-    unknown,
 )
-from recto.book.sources.options import SiteOptions, UnreadableSite
+from recto.book.sources.options import PLAIN, SiteOptions, UnreadableSite, read_config
 from recto.errors import ConfigurationError
 
-CONFIG_FILES = tuple(
-    f"docusaurus.config.{extension}" for extension in ("js", "ts", "mjs", "cjs", "mts", "cts")
-)
+CONFIG_FILES = tuple(f"docusaurus.config.{suffix}" for suffix in ("js", "ts", "mjs", "cjs", "mts", "cts"))
 DEFAULT_ID = "default"
 CURRENT = "current"
-PLAIN = "Give the directory of the pages itself; --site-url says where they are published."
-_LARGEST = 1 << 20  # bytes; far more than any configuration has
 _DEEPEST = 20  # categories in categories
 _INCLUDE = ("**/*.{md,mdx}",)
 _EXCLUDE = ("**/_*.{js,jsx,ts,tsx,md,mdx}", "**/_*/**", "**/*.test.{js,jsx,ts,tsx}", "**/__tests__/**")
 _CLASSIC = re.compile(r"(?:@docusaurus/)?(?:preset-)?classic|.*preset-classic.*")
 _DOCS_PLUGIN = re.compile(r"(?:@docusaurus/)?(?:plugin-)?content-docs|.*plugin-content-docs.*")
 _PLUGIN_CODE = re.compile(r"(?:async\b|function\b|class\b|\(|new\b)")
+_UNREAD = "cannot be read without running it"
 _FLAGS = {
     "url": "--site-url",
     "baseUrl": "--site-url",
@@ -65,42 +62,24 @@ class DocusaurusConfig:
         self.file = file
         self.notes: list[str] = []
         self._options = options
-        self._root = read_exported(_text(file), _JsonBeside(file.parent.resolve()))
-        if not isinstance(self._root.data, Mapping):
-            written = self._root.data.source if isinstance(self._root.data, Unknown) else "nothing"
+        self.root = read_exported(read_config(file), partial(_load_json, file.parent.resolve()))
+        if not isinstance(self.root.data, Mapping):
+            written = self.root.data.source if isinstance(self.root.data, Unknown) else "nothing"
             raise UnreadableSite(
                 f"{file.name} does not export an object that can be read without running it: {written}",
                 hint=PLAIN,
             )
 
-    def url(self) -> str:
-        """Return the URL of the site without its base path, or ""."""
-        return self.text(self._root.get("url"), "url").rstrip("/")
-
-    def base_url(self) -> str:
-        """Return the base path, with slashes on both ends."""
-        return self.text(self._root.get("baseUrl"), "baseUrl") or "/"
-
-    def trailing_slash(self) -> bool | None:
-        """Return whether URLs end with a slash; None if the file names decide."""
-        return self.switch(self._root.get("trailingSlash"), "trailingSlash")
-
     def markdown_format(self) -> str:
         """Return how to read pages: `mdx`, `md` or `detect`."""
-        value = self._root.get("markdown", "format")
-        if isinstance(value.data, Unknown):
-            self._note_unread("markdown.format", value.data, "pages are read as MDX")
-            return "mdx"
-        return value.data if isinstance(value.data, str) else "mdx"
-
-    def locale(self, *keys: str) -> Value:
-        """Return a value of `i18n`."""
-        return self._root.get("i18n", *keys)
+        data = self.root.get("markdown", "format").data
+        if isinstance(data, Unknown):
+            self._note_unread("markdown.format", data, "pages are read as MDX")
+        return data if isinstance(data, str) else "mdx"
 
     def docs(self) -> list[Docs]:
         """Return the instances of the docs plugin, the preset's first."""
-        found = [self._docs(options) for options in self._preset_options()]
-        found += [self._docs(options) for options in self._plugin_options()]
+        found = [self._docs(options) for options in (*self._preset_options(), *self._plugin_options())]
         route = self._options.route_base_path
         if found and route is not None:
             chosen = next((docs for docs in found if docs.id == DEFAULT_ID), found[0])
@@ -109,34 +88,30 @@ class DocusaurusConfig:
 
     def text(self, value: Value, key: str) -> str:
         """Return a string; "" if the value is missing."""
-        found = self.known(value, key)
-        if found.missing:
+        data = self.known(value, key).data
+        if value.missing:
             return ""
-        if not isinstance(found.data, str):
-            raise self.error(
-                key, to_text(found.data) if isinstance(found.data, bool | float) else "…", "is not text"
-            )
-        return found.data
+        if not isinstance(data, str):
+            raise self.error(key, to_text(data) if isinstance(data, bool | float) else "…", "is not text")
+        return data
 
     def switch(self, value: Value, key: str) -> bool | None:
         """Return a boolean; None if the value is missing."""
-        found = self.known(value, key)
-        return None if found.missing else bool(found.truth)
+        return None if self.known(value, key).missing else bool(value.truth)
 
     def texts(self, value: Value, key: str) -> tuple[str, ...] | None:
         """Return a list of strings; None if the value is missing."""
-        found = self.known(value, key)
-        if found.missing:
+        data = self.known(value, key).data
+        if value.missing:
             return None
-        items = (
-            found.data if isinstance(found.data, tuple) and not found.rest else (unknown(found.rest or key),)
-        )
-        return tuple(self.text(item, key) for item in items)
+        if not isinstance(data, tuple) or value.rest:
+            raise self.error(key, value.rest or key, _UNREAD)
+        return tuple(self.text(item, key) for item in data)
 
     def known(self, value: Value, key: str) -> Value:
         """Return a value, or raise an error if it is unknown; note that it depends on the environment."""
         if isinstance(value.data, Unknown):
-            raise self.error(key, value.data.source, "cannot be read without running it")
+            raise self.error(key, value.data.source, _UNREAD)
         if value.environment:
             written = "left out" if value.data is UNDEFINED else json.dumps(value.plain, default=str)
             self.notes.append(f"{key} depends on the environment; taken as {written}")
@@ -144,16 +119,13 @@ class DocusaurusConfig:
 
     def error(self, key: str, source: str, what: str) -> ConfigurationError:
         """Return the error for an unusable value; its hint names the flag for it."""
-        flag = _FLAGS.get(key.rpartition(".")[2])
         message = f"{self.file.name}: {key} {what}: {source}"
-        return (
-            ConfigurationError(message, hint=f"Give it with {flag}, or in recto.toml.")
-            if flag
-            else UnreadableSite(message, hint=PLAIN)
-        )
+        if flag := _FLAGS.get(key.rpartition(".")[2]):
+            return ConfigurationError(message, hint=f"Give it with {flag}, or in recto.toml.")
+        return UnreadableSite(message, hint=PLAIN)
 
     def _note_unread(self, key: str, value: Unknown, instead: str) -> None:
-        self.notes.append(f"{key} cannot be read without running it ({value.source}); {instead}.")
+        self.notes.append(f"{key} {_UNREAD} ({value.source}); {instead}.")
 
     def _preset_options(self) -> Iterator[Value]:
         presets, unread = self._items("presets")
@@ -164,23 +136,20 @@ class DocusaurusConfig:
                 continue
             seen = True
             if isinstance(docs.data, Unknown):
-                raise self.error("docs", docs.data.source, "cannot be read without running it")
+                raise self.error("docs", docs.data.source, _UNREAD)
             if docs.data is not False:
                 yield docs if isinstance(docs.data, Mapping) else Value({})
         if unread and not seen:
-            raise self.error("presets", unread[0], "cannot be read without running it")
+            raise self.error("presets", unread[0], _UNREAD)
 
     def _plugin_options(self) -> Iterator[Value]:
         plugins, unread = self._items("plugins")
         for name, options in plugins:
             if _DOCS_PLUGIN.fullmatch(name):
                 if isinstance(options.data, Unknown):
-                    raise self.error(
-                        name, options.data.source, "has options that cannot be read without running it"
-                    )
+                    raise self.error(name, options.data.source, f"has options that {_UNREAD}")
                 yield options if isinstance(options.data, Mapping) else Value({})
-        unread = [source for source in unread if not _PLUGIN_CODE.match(source)]
-        if unread:
+        if unread := [source for source in unread if not _PLUGIN_CODE.match(source)]:
             self.notes.append(
                 f"plugins cannot all be read without running them ({', '.join(unread[:3])}); "
                 "docs in those are left out."
@@ -188,22 +157,17 @@ class DocusaurusConfig:
 
     def _items(self, key: str) -> tuple[list[tuple[str, Value]], list[str]]:
         """Return presets or plugins with their options, and the source of those that are unknown."""
-        value = self._root.get(key)
+        value = self.root.get(key)
         found: list[tuple[str, Value]] = []
-        unread = (
-            [value.data.source] if isinstance(value.data, Unknown) else [value.rest] if value.rest else []
-        )
+        unread = [value.data.source if isinstance(value.data, Unknown) else value.rest]
         for item in value.data if isinstance(value.data, tuple) else ():
-            name = item.get("0") if isinstance(item.data, tuple) else item
-            if isinstance(name.data, str):
-                found.append((name.data, item.get("1") if isinstance(item.data, tuple) else Value(UNDEFINED)))
-            elif isinstance(name.data, Unknown):
-                unread.append(name.data.source)
-        return found, unread
-
-    def _exclude(self, options: Value) -> tuple[str, ...]:
-        stated = self.texts(options.get("exclude"), "docs.exclude")
-        return _EXCLUDE if stated is None else stated
+            pair = isinstance(item.data, tuple)
+            name = (item.get("0") if pair else item).data
+            if isinstance(name, str):
+                found.append((name, item.get("1") if pair else Value(UNDEFINED)))
+            elif isinstance(name, Unknown):
+                unread.append(name.source)
+        return found, [source for source in unread if source]
 
     def _docs(self, options: Value) -> Docs:
         route = options.get("routeBasePath")
@@ -211,47 +175,31 @@ class DocusaurusConfig:
             route = Value("")  # the flag replaces it
         elif route.missing:
             route = replace(route, data="docs")
-        numbers = options.get("numberPrefixParser")
-        if isinstance(numbers.data, Unknown):
-            self._note_unread("numberPrefixParser", numbers.data, "the usual one is used")
+        numbers = options.get("numberPrefixParser").data
+        if isinstance(numbers, Unknown):
+            self._note_unread("numberPrefixParser", numbers, "the usual one is used")
         return Docs(
             id=self.text(options.get("id"), "docs.id") or DEFAULT_ID,
             path=(self.text(options.get("path"), "docs.path") or "docs").strip("/").removeprefix("./"),
             route=self.text(route, "docs.routeBasePath"),
             include=self.texts(options.get("include"), "docs.include") or _INCLUDE,
-            exclude=self._exclude(options),
-            numbered=numbers.data is not False,
+            exclude=_EXCLUDE
+            if (stated := self.texts(options.get("exclude"), "docs.exclude")) is None
+            else stated,
+            numbered=numbers is not False,
             options=options,
         )
 
 
-class _JsonBeside:
-    """Loads JSON files in the site's directory."""
-
-    def __init__(self, directory: Path) -> None:
-        self._directory = directory
-
-    def __call__(self, path: str) -> Any:
-        try:
-            file = (self._directory / path).resolve()
-            if (
-                not file.is_relative_to(self._directory)
-                or not file.is_file()
-                or file.stat().st_size > _LARGEST
-            ):
-                raise LookupError(path)
-            return json.loads(file.read_text("utf-8"))
-        except (OSError, ValueError, RecursionError) as error:
-            raise LookupError(path) from error
-
-
-def _text(file: Path) -> str:
+def _load_json(directory: Path, path: str) -> Any:
+    """Load a JSON file in a directory; raise LookupError if that is not possible."""
     try:
-        if file.stat().st_size > _LARGEST:
-            raise UnreadableSite(f"{file.name} is larger than {_LARGEST >> 20} MiB", hint=PLAIN)
-        return file.read_bytes().decode("utf-8", "replace")
-    except OSError as error:
-        raise UnreadableSite(f"{file.name} cannot be read: {error.strerror or error}", hint=PLAIN) from error
+        file = (directory / path).resolve()
+        if file.is_relative_to(directory):
+            return json.loads(read_config(file))
+    except (OSError, UnreadableSite, ValueError, RecursionError) as error:
+        raise LookupError(path) from error
+    raise LookupError(path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,9 +213,8 @@ class Versions:
 
     def route(self, version: str) -> str:
         """Return the part of the URL that names a version."""
-        if version in self.routes:
-            return self.routes[version]
-        return "" if version == self.last else "next" if version == CURRENT else version
+        usual = "" if version == self.last else "next" if version == CURRENT else version
+        return self.routes.get(version, usual)
 
 
 def read_versions(config: DocusaurusConfig, site: Path, docs: Docs, asked: str) -> Versions:
@@ -283,20 +230,16 @@ def read_versions(config: DocusaurusConfig, site: Path, docs: Docs, asked: str) 
             f"The docs in {docs.path} have no version",
             hint="Set includeCurrentVersion, or add to versions.json.",
         )
+    only, last = options.get("onlyIncludeVersions"), options.get("lastVersion")
     if len(names) == 1:  # nothing to choose from
-        last = options.get("lastVersion")
         if not last.missing and last.data != names[0]:
             written = last.data.source if isinstance(last.data, Unknown) else last.plain
             config.notes.append(f"docs.lastVersion is {written}; only version {names[0]} exists and is read.")
         return Versions((names[0],), names[0], names[0], _routes(config, docs, names))
-    only, last = options.get("onlyIncludeVersions"), options.get("lastVersion")
-    unread = [
-        key
-        for key, value in (("onlyIncludeVersions", only), ("lastVersion", last))
-        if isinstance(value.data, Unknown)
-    ]
+    keys = {"onlyIncludeVersions": only, "lastVersion": last}
+    unread = [key for key, value in keys.items() if isinstance(value.data, Unknown)]
     if unread and not asked:
-        config.known(options.get(unread[-1]), f"docs.{unread[-1]}")  # raises an error that says what to do
+        config.known(keys[unread[-1]], f"docs.{unread[-1]}")  # raises an error that says what to do
     wanted = None if "onlyIncludeVersions" in unread else config.texts(only, "docs.onlyIncludeVersions")
     names = [name for name in names if wanted is None or name in wanted] or names
     stated = "" if "lastVersion" in unread else config.text(last, "docs.lastVersion")
@@ -310,13 +253,12 @@ def read_versions(config: DocusaurusConfig, site: Path, docs: Docs, asked: str) 
             f"{config.file.name}: docs.lastVersion is {stated}, which does not exist",
             hint=f"There are: {', '.join(names)}.",
         )
-    last_name = stated or usual
-    return Versions(
-        tuple(names), last_name, asked if asked in names else last_name, _routes(config, docs, names)
-    )
+    chosen = asked if asked in names else stated or usual
+    return Versions(tuple(names), stated or usual, chosen, _routes(config, docs, names))
 
 
 def _released(site: Path, docs: Docs) -> list[str]:
+    """Return the versions that `versions.json` lists; each must be a plain directory name."""
     file = site / ("versions.json" if docs.id == DEFAULT_ID else f"{docs.id}_versions.json")
     if not file.is_file():
         return []
@@ -326,31 +268,21 @@ def _released(site: Path, docs: Docs) -> list[str]:
         raise ConfigurationError(
             f"{file.name} cannot be read: {error}", hint="It must be a list of version names."
         ) from error
-    if not isinstance(names, list) or not all(_usable(name) for name in names):
+    if not isinstance(names, list) or not all(
+        isinstance(name, str) and name.strip() and name not in (".", "..") and not set(name) & set("/\\\0")
+        for name in names
+    ):
         raise ConfigurationError(
             f"{file.name} is not a list of version names", hint='Such as ["2.0", "1.0"].'
         )
     return names
 
 
-def _usable(name: object) -> bool:
-    """Return whether a version is a plain directory name."""
-    return (
-        isinstance(name, str)
-        and bool(name.strip())
-        and name not in (".", "..")
-        and not set(name) & set("/\\\0")
-    )
-
-
 def _routes(config: DocusaurusConfig, docs: Docs, names: list[str]) -> dict[str, str]:
     """Return the URL parts of versions that the configuration sets."""
     found = {name: docs.options.get("versions", name, "path") for name in names}
-    return {
-        name: config.text(value, f"docs.versions.{name}.path")
-        for name, value in found.items()
-        if not value.missing
-    }
+    stated = {name: value for name, value in found.items() if not value.missing}
+    return {name: config.text(value, f"docs.versions.{name}.path") for name, value in stated.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -365,19 +297,17 @@ class SidebarItem:
 def read_sidebars(file: Path, bounds: Path) -> list[SidebarItem] | None:
     """Read a sidebar file without running it; return None if that is not possible."""
     try:
-        if not file.resolve().is_relative_to(bounds) or file.stat().st_size > _LARGEST:
+        if not file.resolve().is_relative_to(bounds):
             return None
-        text = file.read_bytes().decode("utf-8")
-        value = from_json(json.loads(text)) if file.suffix == ".json" else read_exported(text, _no_imports)
-    except (OSError, ValueError, RecursionError):
+        text = read_config(file)
+        no_imports: dict[str, Any] = {}
+        is_json = file.suffix == ".json"
+        value = from_json(json.loads(text)) if is_json else read_exported(text, no_imports.__getitem__)
+    except (OSError, UnreadableSite, ValueError, RecursionError):
         return None
     if not isinstance(value.data, Mapping):
         return None
     return [item for sidebar in value.data.values() for item in _items(sidebar, ())]
-
-
-def _no_imports(path: str) -> object:
-    raise LookupError(path)
 
 
 def _items(value: Value, sections: tuple[str, ...]) -> Iterator[SidebarItem]:
@@ -399,9 +329,8 @@ def _items(value: Value, sections: tuple[str, ...]) -> Iterator[SidebarItem]:
                 yield SidebarItem(link, below)
             yield from _items(value.get("items"), below)
         elif kind == "autogenerated" and isinstance(folder := value.get("dirName").data, str):
-            yield SidebarItem(
-                folder.removeprefix("./").strip("/").removeprefix("."), sections, directory=True
-            )
+            folder = folder.removeprefix("./").strip("/").removeprefix(".")
+            yield SidebarItem(folder, sections, directory=True)
         elif kind in ("doc", "ref") and isinstance(name := value.get("id").data, str):
             yield SidebarItem(name, sections)
         elif kind is None:  # the short form: {label: items}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
@@ -24,13 +24,10 @@ _MAX_TEXT = 100_000  # characters of a string; no option is longer
 _MAX_SOURCE = 500  # bytes of an expression that are quoted
 _SHOWN = 120
 _ESCAPE = re.compile(r"\\(?:u\{([\da-fA-F]{1,6})\}|u([\da-fA-F]{4})|x([\da-fA-F]{2})|(\r\n|.))", re.DOTALL)
-_CONTROL = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "v": "\v", "0": "\0"} | dict.fromkeys(
-    ("\n", "\r\n", "\u2028", "\u2029"), ""
-)
-_TRANSPARENT = frozenset(
-    {"parenthesized_expression", "as_expression", "satisfies_expression", "non_null_expression"}
-)
-_FUNCTIONS = frozenset({"function_declaration", "function_expression", "arrow_function"})
+_LINE_ENDS = dict.fromkeys(("\n", "\r\n", "\u2028", "\u2029"), "")
+_CONTROL = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "v": "\v", "0": "\0"} | _LINE_ENDS
+_TRANSPARENT = ("parenthesized_expression", "as_expression", "satisfies_expression", "non_null_expression")
+_FUNCTIONS = ("function_declaration", "function_expression", "arrow_function")
 _ASSIGNED = (
     "[(assignment_expression left: (_) @target) (augmented_assignment_expression left: (_) @target)"
     " (update_expression argument: (_) @target)]"
@@ -67,28 +64,31 @@ class Value:
     environment: bool = False
     rest: str = ""
 
-    def get(self, *keys: str) -> Value:
-        """Return the value under a path of keys: undefined if there is none, unknown if nobody can tell."""
-        value = self
-        for key in keys:
-            value = value._member(key)
-        return value
-
-    def _member(self, key: str) -> Value:
-        if isinstance(self.data, Mapping):
-            if key in self.data:
-                return self.data[key].depending(self.environment)
-            return Value(Unknown(self.rest) if self.rest else UNDEFINED, self.environment)
-        if isinstance(self.data, tuple) and key.isdecimal() and len(key) < 7 and not self.rest:
-            return self.data[int(key)] if int(key) < len(self.data) else Value(UNDEFINED, self.environment)
-        if isinstance(self.data, Unknown):
+    def get(self, key: str, *more: str) -> Value:
+        """Return the value under a path of keys: undefined if there is none, unknown if it may exist."""
+        data, found = self.data, Value(UNDEFINED, self.environment)
+        if isinstance(data, Unknown):
             return self
-        return Value(UNDEFINED if self.missing else Unknown(f"(…).{key}"), self.environment)
+        if isinstance(data, Mapping):
+            if key in data:
+                found = data[key].depending(self.environment)
+            elif self.rest:
+                found = replace(found, data=Unknown(self.rest))
+        elif isinstance(data, tuple) and key.isdecimal() and len(key) < 7 and not self.rest:
+            found = data[int(key)] if int(key) < len(data) else found
+        elif not self.missing:
+            found = replace(found, data=Unknown(f"(…).{key}"))
+        return found.get(*more) if more else found
 
     @property
     def missing(self) -> bool:
         """Whether the value is null or undefined."""
         return self.data is None or self.data is UNDEFINED
+
+    @property
+    def simple(self) -> bool:
+        """Whether the value is known, and neither a list nor an object."""
+        return not isinstance(self.data, Unknown | tuple | Mapping)
 
     @property
     def truth(self) -> bool | None:
@@ -146,14 +146,14 @@ def read_exported(text: str, load: Load) -> Value:
 
     language = Language(tree_sitter_typescript.language_typescript())
     root = Parser(language).parse(text.removeprefix("\ufeff").encode("utf-8", "replace")).root_node
-    scope = _Scope()
-    exported = scope.declare(root)
+    evaluator = _Evaluator(load)
+    exported = evaluator.declare(root)
     for target in QueryCursor(Query(language, _ASSIGNED)).captures(root).get("target", ()):
-        scope.note_change(target)
+        evaluator.note_change(target)
     if exported is None:
         return unknown(text) if root.has_error else Value(UNDEFINED)
     try:
-        return _Evaluator(scope, load).exported(exported)
+        return evaluator.exported(exported)
     except _TooManyValuesError:
         return unknown(text)
 
@@ -162,14 +162,18 @@ class _TooManyValuesError(Exception):
     """The file describes more values than any configuration has."""
 
 
-@dataclass(slots=True)
-class _Scope:
-    """The names that a file declares, and those that it assigns to later."""
+class _Evaluator:
+    """The names that a file declares, and the values of its expressions; each name is evaluated once."""
 
-    names: dict[str, Node] = field(default_factory=dict)
-    imports: dict[str, tuple[str, str]] = field(default_factory=dict)
-    changed: set[str] = field(default_factory=set)
-    changed_members: dict[str, set[str]] = field(default_factory=dict)
+    def __init__(self, load: Load) -> None:
+        self._load = load
+        self._names: dict[str, Node] = {}
+        self._imports: dict[str, tuple[str, str]] = {}
+        self._changed: set[str] = set()
+        self._changed_members: dict[str, set[str]] = {}
+        self._known: dict[str, Value] = {}
+        self._depth = 0
+        self._count = 0
 
     def declare(self, block: Node) -> Node | None:
         """Add the names that a block declares; return what it exports or returns, if it does."""
@@ -182,7 +186,10 @@ class _Scope:
                 elif found:
                     self._add(found)
             elif node.type == "expression_statement":
-                result = _assigned_export(node) or result
+                assigned = _first(node)
+                is_export = assigned and _compact(_field(assigned, "left")) == "module.exports"
+                if assigned and is_export and assigned.type == "assignment_expression":
+                    result = _field(assigned, "right")
             elif node.type == "return_statement":
                 return _first(node)
             else:
@@ -194,9 +201,9 @@ class _Scope:
             for declarator in _children(node):
                 name, value = _field(declarator, "name"), _field(declarator, "value")
                 if name and value and name.type == "identifier":
-                    self.names[_source(name)] = value
+                    self._names[_source(name)] = value
         elif node.type == "function_declaration":
-            self.names[_source(_field(node, "name"))] = node
+            self._names[_source(_field(node, "name"))] = node
         elif node.type == "import_statement":
             path = _unquoted(_field(node, "source"))
             for child in (part for clause in _children(node) for part in _children(clause)):
@@ -204,9 +211,9 @@ class _Scope:
                     for item in _children(child):
                         key = _source(_field(item, "name"))
                         alias = _source(_field(item, "alias")) or key
-                        self.imports[alias] = (path, "" if key == "default" else key)
+                        self._imports[alias] = (path, "" if key == "default" else key)
                 elif child.type in ("identifier", "namespace_import"):
-                    self.imports[_source(child).removeprefix("*").split()[-1]] = (path, "")
+                    self._imports[_source(child).removeprefix("*").split()[-1]] = (path, "")
 
     def note_change(self, target: Node | None) -> None:
         """Record that a name, or one of its members, is assigned to."""
@@ -215,20 +222,9 @@ class _Scope:
             member = _field(target, "property")  # none if the key is computed
             target = _field(target, "object")
         if member:
-            self.changed_members.setdefault(_source(target), set()).add(_source(member))
+            self._changed_members.setdefault(_source(target), set()).add(_source(member))
         else:
-            self.changed.add(_source(target))
-
-
-class _Evaluator:
-    """Evaluates expressions; each name is evaluated once."""
-
-    def __init__(self, scope: _Scope, load: Load) -> None:
-        self._scope = scope
-        self._load = load
-        self._known: dict[str, Value] = {}
-        self._depth = 0
-        self._count = 0
+            self._changed.add(_source(target))
 
     def exported(self, node: Node) -> Value:
         """Return an exported value, or the result of an exported function."""
@@ -237,45 +233,32 @@ class _Evaluator:
         if node.type == "call_expression" and _source(node).startswith("defineConfig("):
             arguments = _field(node, "arguments")
             node = (_first(arguments) if arguments else None) or node
-        function = self._scope.names.get(_source(node), node) if node.type == "identifier" else node
+        function = self._names.get(_source(node), node) if node.type == "identifier" else node
         if function.type not in _FUNCTIONS:
             return self._value(node)
         body = _field(function, "body")
-        result = self._scope.declare(body) if body and body.type == "statement_block" else body
+        result = self.declare(body) if body and body.type == "statement_block" else body
         return self._value(result) if result else unknown(_source(function))
 
     def _value(self, node: Node | None) -> Value:
+        """Evaluate an expression with the method for its type; None means that it cannot be evaluated."""
         if node is None or node.is_missing:
             return unknown("")
         self._count_values(1)
-        if self._depth >= _MAX_DEPTH:
-            return unknown(_source(node))
-        self._depth += 1
-        try:
-            return self._evaluated(node)
-        finally:
-            self._depth -= 1
-
-    def _evaluated(self, node: Node) -> Value:
         if node.type in _CONSTANTS:
             return Value(_CONSTANTS[node.type])
-        if node.type in _TRANSPARENT:
-            return self._value(_first(node))
-        evaluate = getattr(self, f"_eval_{node.type}", None)
-        return evaluate(node) if evaluate else unknown(_source(node))
-
-    def _eval_string(self, node: Node) -> Value:
-        return Value(_unquoted(node))
-
-    def _eval_number(self, node: Node) -> Value:
-        digits = _source(node).replace("_", "").removesuffix("n")
-        try:
-            return Value(float(int(digits, 0)) if digits[:2].lower() in ("0x", "0b", "0o") else float(digits))
-        except (ValueError, OverflowError):
-            return unknown(_source(node))
-
-    def _eval_identifier(self, node: Node) -> Value:
-        return self._name(_source(node))
+        value = None
+        if self._depth < _MAX_DEPTH:
+            self._depth += 1
+            try:
+                evaluate = getattr(self, f"_eval_{node.type}", None)
+                if node.type in _TRANSPARENT:
+                    value = self._value(_first(node))
+                elif evaluate is not None:
+                    value = evaluate(node)
+            finally:
+                self._depth -= 1
+        return unknown(_source(node)) if value is None else value
 
     def _child(self, node: Node, name: str) -> Value:
         return self._value(_field(node, name))
@@ -285,49 +268,57 @@ class _Evaluator:
         if self._count > _MAX_VALUES:
             raise _TooManyValuesError
 
-    def _name(self, name: str) -> Value:
+    def _eval_string(self, node: Node) -> Value:
+        return Value(_unquoted(node))
+
+    def _eval_number(self, node: Node) -> Value | None:
+        digits = _source(node).replace("_", "").removesuffix("n")
+        try:
+            return Value(float(int(digits, 0)) if digits[:2].lower() in ("0x", "0b", "0o") else float(digits))
+        except (ValueError, OverflowError):
+            return None
+
+    def _eval_identifier(self, node: Node) -> Value:
+        name = _source(node)
         if name == "__dirname":
             return Value(".")
         if name not in self._known:
             self._known[name] = unknown(name)  # for names that refer to themselves
-            self._known[name] = self._declared(name)
+            self._known[name] = self._declared(name) or unknown(name)
         return self._known[name]
 
-    def _declared(self, name: str) -> Value:
-        scope = self._scope
-        if name in scope.changed:
-            return unknown(name)
-        if name in scope.imports:
-            path, key = scope.imports[name]
-            found = self._json(path, name) if path.endswith(".json") else unknown(name)
-            return found.get(key) if key else found
-        if name not in scope.names:
-            return unknown(name)
-        value = self._value(scope.names[name])
-        if name in scope.changed_members and isinstance(value.data, Mapping):
-            changed = {key: unknown(f"{name}.{key} = …") for key in scope.changed_members[name]}
+    def _declared(self, name: str) -> Value | None:
+        if name in self._imports and name not in self._changed:
+            path, key = self._imports[name]
+            found = self._json(path) if path.endswith(".json") else None
+            return found.get(key) if found and key else found
+        if name not in self._names or name in self._changed:
+            return None
+        value = self._value(self._names[name])
+        if name in self._changed_members and isinstance(value.data, Mapping):
+            changed = {key: unknown(f"{name}.{key} = …") for key in self._changed_members[name]}
             return replace(value, data={**value.data, **changed})
         return value
 
-    def _json(self, path: str, source: str) -> Value:
+    def _json(self, path: str) -> Value | None:
         try:
-            return from_json(self._load(path)) if path.startswith(".") else unknown(source)
+            return from_json(self._load(path)) if path.startswith(".") else None
         except LookupError:
-            return unknown(source)
+            return None
 
-    def _eval_template_string(self, node: Node) -> Value:
+    def _eval_template_string(self, node: Node) -> Value | None:
         text, environment, position = "", False, node.start_byte + 1
         for part in _children(node):
             if part.type != "template_substitution":
                 continue
             value = self._value(_first(part))
-            if not _is_simple(value):
-                return unknown(_source(node))
+            if not value.simple:
+                return None
             text += _slice(node, position, part.start_byte) + to_text(value.data)
             environment |= value.environment
             position = part.end_byte
         text += _slice(node, position, node.end_byte - 1)
-        return Value(text, environment) if len(text) <= _MAX_TEXT else unknown(_source(node))
+        return Value(text, environment) if len(text) <= _MAX_TEXT else None
 
     def _eval_array(self, node: Node) -> Value:
         items: list[Value] = []
@@ -368,7 +359,7 @@ class _Evaluator:
     def _property(self, node: Node) -> tuple[str | None, Value]:
         """Return a property's key, or None if it cannot be evaluated, and its value."""
         if node.type == "shorthand_property_identifier":
-            return _source(node), self._name(_source(node))
+            return _source(node), self._eval_identifier(node)
         key = _field(node, "key") or _field(node, "name")
         if key is None:
             return None, unknown(_source(node))
@@ -381,27 +372,27 @@ class _Evaluator:
             name = _source(key)
         return name, self._child(node, "value") if node.type == "pair" else unknown(_source(node))
 
-    def _eval_member_expression(self, node: Node) -> Value:
+    def _eval_member_expression(self, node: Node) -> Value | None:
         return self._get(node, _source(_field(node, "property")))
 
-    def _eval_subscript_expression(self, node: Node) -> Value:
+    def _eval_subscript_expression(self, node: Node) -> Value | None:
         key = self._child(node, "index").data
-        return self._get(node, to_text(key)) if isinstance(key, str | float) else unknown(_source(node))
+        return self._get(node, to_text(key)) if isinstance(key, str | float) else None
 
-    def _get(self, node: Node, key: str) -> Value:
+    def _get(self, node: Node, key: str) -> Value | None:
         owner = _field(node, "object")
         if _compact(owner).replace("?.", ".") == "process.env":
             return Value("production") if key == "NODE_ENV" else Value(UNDEFINED, environment=True)
         found = self._value(owner).get(key)
-        return unknown(_source(node)) if isinstance(found.data, Unknown) else found
+        return None if isinstance(found.data, Unknown) else found
 
-    def _eval_unary_expression(self, node: Node) -> Value:
-        operator, value = _operator(node), self._child(node, "argument")
+    def _eval_unary_expression(self, node: Node) -> Value | None:
+        operator, value = _source(_field(node, "operator")), self._child(node, "argument")
         if operator == "!" and value.truth is not None:
             return Value(not value.truth, value.environment)
         if operator in ("+", "-") and isinstance(value.data, float):
             return replace(value, data=-value.data if operator == "-" else value.data)
-        return unknown(_source(node))
+        return None
 
     def _eval_binary_expression(self, node: Node) -> Value:
         """Evaluate a chain of operators such as `a + b + c` without recursion."""
@@ -410,61 +401,48 @@ class _Evaluator:
             chain.append(left)
         value = self._value(left)
         for part in reversed(chain):
-            value = _combine(_operator(part), value, self._child(part, "right"), part)
+            operator, right = _source(_field(part, "operator")), self._child(part, "right")
+            value = _combined(operator, value, right) or unknown(_source(part))
         return value
 
-    def _eval_ternary_expression(self, node: Node) -> Value:
+    def _eval_ternary_expression(self, node: Node) -> Value | None:
         condition = self._child(node, "condition")
         if condition.truth is None:
-            return unknown(_source(node))
+            return None
         chosen = self._child(node, "consequence" if condition.truth else "alternative")
         return chosen.depending(condition.environment)
 
-    def _eval_call_expression(self, node: Node) -> Value:
+    def _eval_call_expression(self, node: Node) -> Value | None:
         """Evaluate the calls that name files."""
         callee, arguments = _compact(_field(node, "function")), _field(node, "arguments")
         if callee not in ("require", "require.resolve", "path.join", "path.resolve") or not arguments:
-            return unknown(_source(node))
+            return None
         given = [self._value(child).data for child in _children(arguments)]
         words = [data for data in given if isinstance(data, str)]
         if not words or len(words) < len(given):
-            return unknown(_source(node))
+            return None
         if callee == "require":
-            return self._json(words[0], _source(node))
+            return self._json(words[0])
         return Value(words[0] if callee == "require.resolve" else "/".join(words))
 
 
-def _combine(operator: str, left: Value, right: Value, node: Node) -> Value:
-    """Apply a logical operator, a comparison or a concatenation; any other result is unknown."""
+def _combined(operator: str, left: Value, right: Value) -> Value | None:
+    """Apply a logical operator, a comparison or a concatenation; return None for any other."""
     if operator in ("&&", "||", "??"):
         if isinstance(left.data, Unknown):
-            return unknown(_source(node))
+            return None
         keep = not left.missing if operator == "??" else left.truth == (operator == "||")
         return left if keep else right.depending(left.environment)
-    environment = left.environment or right.environment
-    a, b = left.data, right.data
-    if not _is_simple(left) or not _is_simple(right):
-        return unknown(_source(node))
+    if not left.simple or not right.simple:
+        return None
+    environment, a, b = left.environment or right.environment, left.data, right.data
     if operator in ("===", "!==", "==", "!="):
         same = a == b and isinstance(a, bool) == isinstance(b, bool)
         same = same or (len(operator) == 2 and left.missing and right.missing)
         return Value(same == (operator[0] == "="), environment)
-    if operator == "+" and (isinstance(a, str) or isinstance(b, str)):
-        joined = to_text(a) + to_text(b)
-        return Value(joined, environment) if len(joined) <= _MAX_TEXT else unknown(_source(node))
-    return unknown(_source(node))
-
-
-def _is_simple(value: Value) -> bool:
-    return not isinstance(value.data, Unknown | tuple | Mapping)
-
-
-def _assigned_export(statement: Node) -> Node | None:
-    """Return what a statement assigns to `module.exports`."""
-    node = _first(statement)
-    if node and node.type == "assignment_expression" and _compact(_field(node, "left")) == "module.exports":
-        return _field(node, "right")
-    return None
+    joined = to_text(a) + to_text(b)
+    is_text = operator == "+" and (isinstance(a, str) or isinstance(b, str))
+    return Value(joined, environment) if is_text and len(joined) <= _MAX_TEXT else None
 
 
 def _children(node: Node) -> Iterator[Node]:
@@ -477,10 +455,6 @@ def _first(node: Node) -> Node | None:
 
 def _field(node: Node, name: str) -> Node | None:
     return node.child_by_field_name(name)
-
-
-def _operator(node: Node) -> str:
-    return _source(_field(node, "operator"))
 
 
 def _source(node: Node | None) -> str:

@@ -6,37 +6,55 @@ import json
 import math
 import posixpath
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 from recto.book.parsing.formats import MARKDOWN, MDX, format_of
 from recto.book.parsing.frontmatter import load_mapping, split_front_matter, stated
-from recto.book.sources.directory import Skipped, SourceFile
+from recto.book.parsing.markdown.text import tag_end
+from recto.book.sources.directory import Navigation, SiteRules, Skipped, SourceFile, any_of, by_navigation
 from recto.book.sources.docusaurus.config import Docs, SidebarItem
-from recto.book.sources.globs import any_of
-from recto.book.sources.navigation import Navigation, by_navigation
-from recto.book.sources.options import BookFile, local_url, page_modules, title_of
+from recto.book.sources.includes import (
+    MARKDOWN_SUFFIXES,
+    Directive,
+    InCode,
+    code_ranges,
+    in_order,
+    line_start,
+    whole_line,
+)
+from recto.book.sources.options import BookFile
 from recto.types import Page
 
 _DATE_OR_VERSION = re.compile(r"[0-9]+[-_.][0-9]+")
-_NUMBERED = re.compile(r"[0-9]+\s*[-_.]+\s*([^-_.\s].*)", re.DOTALL)
+_NUMBERED = re.compile(r"([0-9]+)\s*[-_.]+\s*([^-_.\s].*)", re.DOTALL)
 _NOT_ENCODED = ";/?:@&=+$,#-_.!~*'()"  # as encodeURI
+_CATEGORY_FILES = ("_category_.json", "_category_.yml", "_category_.yaml")
+_LARGEST_CATEGORY = 1 << 16
+_HEAD = 1 << 14  # bytes of a page that are searched for front matter
+_IMPORT = re.compile(
+    r"^[ \t]*import\s+(?P<name>\w+)\s+from\s+(?P<quote>['\"])(?P<path>[^'\"\n]+)(?P=quote);?[ \t]*$",
+    re.MULTILINE,
+)
+_RAW = re.compile(r"(?:!!raw-loader!(?P<loaded>[^?]+)(?:\?.*)?|(?P<queried>[^?!]+)\?raw)")
+_JSX = re.compile(r"<(?P<name>[A-Z][\w.]*|pre|code)(?=[\s/>])")
+_EXPRESSION = re.compile(
+    r"\s*\{\s*(?:require\(\s*['\"](?P<path>[^'\"\n]+)['\"]\s*\)|(?P<name>\w+)(?=[\s.}]))"
+)
+_ALONE = re.compile(r"^(?P<prefix>[ \t>]*)\{\s*(?P<name>\w+)\s*(?:\.[^\n{}]*)?\}[ \t]*$", re.MULTILINE)
+_ATTRIBUTE = re.compile(r"\b(language|className|title)=(?:\{\s*)?[\"']([^\"'\n]*)[\"']")
+_LONGEST_EXPRESSION = 4_000
+_MOST_IMPORTS = 200
+_SCRIPTS = ("", ".js", ".jsx", ".ts", ".tsx", ".mjs", ".json")
 
 
-def without_number(name: str) -> str:
-    """Drop a number prefix from a name; dates and versions stay."""
-    if _DATE_OR_VERSION.match(name):
-        return name
-    found = _NUMBERED.fullmatch(name)
-    return found[1] if found else name
-
-
-def number_of(name: str) -> float | None:
-    """Return the number prefix of a name, or None."""
-    return None if without_number(name) == name else float(re.split(r"\D", name, maxsplit=1)[0])
+def split_number(name: str) -> tuple[float, str]:
+    """Return the number prefix of a name, or infinity, and the rest; dates and versions have no prefix."""
+    found = None if _DATE_OR_VERSION.match(name) else _NUMBERED.fullmatch(name)
+    return (float(found[1]), found[2]) if found else (math.inf, name)
 
 
 def slug(name: str, front_matter: dict[str, Any], *, numbered: bool = True) -> str:
@@ -44,29 +62,23 @@ def slug(name: str, front_matter: dict[str, Any], *, numbered: bool = True) -> s
     own = stated(front_matter, "slug")
     if own and own.startswith("/"):
         return own
-    numbered = numbered and front_matter.get("parse_number_prefixes") is not False
     directory, file = posixpath.split(name)
     stem = file.rpartition(".")[0]
-    parts = [without_number(part) if numbered else part for part in directory.split("/")] if directory else []
-    folder = "/".join(["", *parts, ""])
-    if not own and stem.lower() in ("index", "readme", directory.rpartition("/")[2].lower() or "."):
+    is_index = stem.lower() in ("index", "readme", directory.rpartition("/")[2].lower() or ".")
+    if numbered and front_matter.get("parse_number_prefixes") is not False:
+        directory = "/".join(split_number(part)[1] for part in directory.split("/"))
+        stem = split_number(stem)[1]
+    folder = f"/{directory}/" if directory else "/"
+    if is_index and not own:
         return folder
-    return _resolved(
-        own or stated(front_matter, "id") or (without_number(stem) if numbered else stem), folder
-    )
+    return _resolved(folder + (own or stated(front_matter, "id") or stem))
 
 
-def _resolved(path: str, folder: str) -> str:
-    """Resolve a relative path as a browser does; it never leaves the root."""
-    parts: list[str] = []
-    pieces = [*folder.strip("/").split("/"), *path.split("/")]
-    for piece in pieces:
-        if piece == "..":
-            parts[-1:] = []
-        elif piece not in (".", ""):
-            parts.append(piece)
-    slash = "/" if parts and pieces[-1] in (".", "..", "") else ""
-    return f"/{'/'.join(parts)}{slash}"
+def _resolved(path: str) -> str:
+    """Resolve `.` and `..` as a browser does; the path never leaves the root."""
+    resolved = "/" + posixpath.normpath(path).lstrip("/")
+    slash = resolved != "/" and path.rpartition("/")[2] in (".", "..", "")
+    return f"{resolved}/" if slash else resolved
 
 
 def join(*parts: str) -> str:
@@ -78,17 +90,12 @@ def with_slash(path: str, base: str, trailing: bool | None) -> str:
     """Apply the site's rule for trailing slashes; the root keeps its own."""
     if trailing is None or path in ("/", base):
         return path
-    return path if trailing and path.endswith("/") else f"{path}/" if trailing else path.removesuffix("/")
+    return path.removesuffix("/") + "/" * trailing
 
 
 def encoded(path: str) -> str:
     """Return a URL path, percent-encoded as a browser does."""
     return quote(path, safe=_NOT_ENCODED)
-
-
-_CATEGORY_FILES = ("_category_.json", "_category_.yml", "_category_.yaml")
-_LARGEST_LABEL = 1 << 16
-_HEAD = 1 << 14  # bytes of a page that are searched for front matter
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,22 +111,21 @@ class Published:
     version: str = ""
 
 
-class DocsRules:
+class DocsRules(SiteRules):
     """The rules of one instance of the docs plugin, in one version and language."""
 
     def __init__(
         self,
-        docs: Docs,
-        published: Published,
         book: str,
         book_file: BookFile,
+        docs: Docs,
+        published: Published,
         folders: tuple[Path, ...],
         sidebar: Sequence[SidebarItem] = (),
     ) -> None:
+        super().__init__(book, book_file)
         self._docs = docs
         self._published = published
-        self._book = book
-        self._book_file = book_file
         self._folders = folders
         self._sidebar = sidebar
         self._categories: dict[str, dict[str, Any]] = {}
@@ -132,10 +138,9 @@ class DocsRules:
 
     def wants(self, name: str) -> bool:
         """Return whether a file is a page."""
-        hidden = name.rpartition("/")[2].startswith(".")
-        return (
-            not hidden and format_of(name) is not None and self._included(name) and not self._excluded(name)
-        )
+        if name.rpartition("/")[2].startswith(".") or format_of(name) is None:
+            return False
+        return self._included(name) and not self._excluded(name)
 
     def page(self, file: SourceFile) -> Page | Skipped:
         """Make the page of a file; skip drafts and unlisted pages."""
@@ -143,25 +148,14 @@ class DocsRules:
         for reason in ("draft", "unlisted"):
             if front_matter.get(reason) is True:
                 return Skipped(reason)
-        keys = page_modules(file.path, self._book_file, self._top_labels(file.name))
-        return Page(
-            path=file.path,
-            url=self._url(file.name, front_matter) if self._published.url else local_url(file.path),
-            title=title_of(file.name, self._book),
-            module=keys[0],
-            module_keys=keys,
-            text=file.text,
-            revision=file.revision,
-            format=self._format(file.name, front_matter),
-            version=self._published.version,
-            locale=self._published.locale,
-            lines=file.lines,
-        )
-
-    def _url(self, name: str, front_matter: dict[str, Any]) -> str:
         place = self._published
-        path = join(place.route, slug(name, front_matter, numbered=self._docs.numbered))
-        return place.url + encoded(with_slash(path, place.base, place.slash))
+        url = ""
+        if place.url:
+            path = join(place.route, slug(file.name, front_matter, numbered=self._docs.numbered))
+            url = place.url + encoded(with_slash(path, place.base, place.slash))
+        label = self._label(file.name.split("/", maxsplit=1)[0]) if "/" in file.name else ""
+        format = self._format(file.name, front_matter)
+        return self.make_page(file, url, format, label=label, version=place.version, locale=place.locale)
 
     def _format(self, name: str, front_matter: dict[str, Any]) -> str:
         by_suffix = format_of(name) or MDX
@@ -172,12 +166,8 @@ class DocsRules:
         chosen = chosen if chosen in ("md", "mdx", "detect") else self._published.format
         return (by_suffix if chosen == "detect" else MARKDOWN if chosen == "md" else MDX).name
 
-    def _top_labels(self, name: str) -> tuple[str, ...]:
-        """Return the sidebar label of a page's top directory."""
-        label = self._label(name.split("/", maxsplit=1)[0]) if "/" in name else ""
-        return (label,) if label else ()
-
     def _label(self, folder: str) -> str:
+        """Return the sidebar label of a directory."""
         label = self._category(folder).get("label")
         return label if isinstance(label, str) else ""
 
@@ -190,7 +180,7 @@ class DocsRules:
     def _read_category(self, name: str) -> dict[str, Any]:
         for file in (folder / name / file for folder in self._folders for file in _CATEGORY_FILES):
             try:
-                if file.is_file() and file.stat().st_size <= _LARGEST_LABEL:
+                if file.is_file() and file.stat().st_size <= _LARGEST_CATEGORY:
                     text = file.read_text("utf-8")
                     values = json.loads(text) if file.suffix == ".json" else load_mapping(text)
                     return values if isinstance(values, dict) else {}
@@ -198,17 +188,12 @@ class DocsRules:
                 continue
         return {}
 
-    def module(self, path: str) -> str:
-        """Return the module of a page by its path in the book."""
-        return page_modules(path, self._book_file)[0]
-
     def navigation(self, names: Sequence[str]) -> Navigation:
         """Order pages as the sidebar does: as listed, or by positions, number prefixes and names."""
         heads = {name: self._head(name) for name in names}
         ordered = sorted(names, key=lambda name: self._place(name, heads[name]))
-        ids = {name.rpartition(".")[0]: name for name in ordered} | {
-            self._id(name, heads[name]): name for name in ordered
-        }
+        ids = {name.rpartition(".")[0]: name for name in ordered}
+        ids |= {self._id(name, heads[name]): name for name in ordered}
         listed: dict[str, tuple[str, ...]] = {}
         for item in self._sidebar:
             if not item.directory:
@@ -218,10 +203,7 @@ class DocsRules:
             for name in ordered:
                 if name.startswith(below):
                     listed.setdefault(name, item.sections)
-        labels = {
-            top: self._label(top)
-            for top in dict.fromkeys(name.split("/")[0] for name in names if "/" in name)
-        }
+        labels = {top: self._label(top) for top in {name.split("/")[0] for name in names if "/" in name}}
         return Navigation(by_navigation(ordered, listed), listed, labels)
 
     def _head(self, name: str) -> dict[str, Any]:
@@ -236,10 +218,8 @@ class DocsRules:
         return {}
 
     def _id(self, name: str, head: dict[str, Any]) -> str:
-        *folders, file = name.rpartition(".")[0].split("/")
-        parts = (
-            [without_number(part) for part in (*folders, file)] if self._docs.numbered else [*folders, file]
-        )
+        parts = name.rpartition(".")[0].split("/")
+        parts = [split_number(part)[1] for part in parts] if self._docs.numbered else parts
         return "/".join([*parts[:-1], stated(head, "id") or parts[-1]])
 
     def _place(self, name: str, head: dict[str, Any]) -> list[tuple[float, str]]:
@@ -257,5 +237,100 @@ class DocsRules:
 def _position(stated_position: object, name: str) -> float:
     if isinstance(stated_position, int | float) and not isinstance(stated_position, bool):
         return float(stated_position)
-    number = number_of(name)
-    return math.inf if number is None else number
+    return split_number(name)[0]
+
+
+class DocusaurusIncludes:
+    """Finds `<X />` for partials (`import X from './_x.mdx'`) and `{X}` for raw-loader imports."""
+
+    def __init__(self, site: Path) -> None:
+        self._site = site
+
+    def __call__(self, text: str, file: Path) -> Sequence[Directive]:
+        """Return the directives of a text."""
+        if "import" not in text and "raw-loader" not in text:
+            return ()
+        in_code = code_ranges(text)
+        imports = [found for found in _IMPORT.finditer(text) if not in_code(found.start())]
+        paths = {found["name"]: found["path"] for found in imports[:_MOST_IMPORTS]}
+        raw = {name: path for name in paths if (path := _raw_path(paths[name]))}
+        partials = {
+            name for name in paths if paths[name].endswith(MARKDOWN_SUFFIXES) and "!" not in paths[name]
+        }
+        if not partials and not raw and "raw-loader" not in text:
+            return ()
+        found = [(name, replace(one, path=paths[name])) for name, one in _partials(text, in_code, partials)]
+        if raw or "raw-loader" in text:
+            found += _raw_files(text, in_code, raw, partials)
+        shown = {name for name, _ in found}
+        lost = [name for name in raw if name not in shown and len(re.findall(rf"\b{name}\b", text)) > 1]
+        why, end = "shown in a way that is not understood", len(text)
+        unclear = [Directive(end, end, raw[name], reason=why) for name in lost]
+        return [self._placed(one, file) for one in (*in_order([one for _, one in found]), *unclear)]
+
+    def _placed(self, directive: Directive, file: Path) -> Directive:
+        base = self._site if directive.path.startswith("@site/") else file.parent
+        return replace(directive, path=directive.path.removeprefix("@site/"), bases=(base,))
+
+
+def _tags(text: str, in_code: InCode, wanted: Callable[[str], bool]) -> Iterator[tuple[re.Match[str], int]]:
+    """Yield tags outside code and tables, each with its end."""
+    for found in _JSX.finditer(text):
+        if not wanted(found["name"]) or in_code(found.start()):
+            continue
+        before = text[line_start(text, found.start()) : found.start()]
+        end = tag_end(text, found.end())
+        if end is not None and not before.count("`") % 2 and not before.lstrip().startswith("|"):
+            yield found, end
+
+
+def _partials(text: str, in_code: InCode, names: set[str]) -> Iterator[tuple[str, Directive]]:
+    for tag, end in _tags(text, in_code, names.__contains__):
+        if text[end - 2] == "/":
+            start, stop, prefix = whole_line(text, tag.start(), end)
+            yield tag["name"], Directive(start, stop, prefix=prefix or "", apart=prefix is None)
+
+
+def _raw_files(
+    text: str, in_code: InCode, raw: Mapping[str, str], partials: set[str]
+) -> Iterator[tuple[str, Directive]]:
+    """Yield `<CodeBlock>{X}</CodeBlock>`, also with `require`, and `{X}` alone on its line."""
+
+    def directive(start: int, end: int, path: str, info: str, prefix: str | None) -> Directive:
+        return Directive(
+            *(start, end, path),
+            suffixes=_SCRIPTS,
+            code=info,
+            prefix=prefix or "",
+            apart=prefix is None,
+            nested=False,
+            otherwise="",
+        )
+
+    for tag, end in _tags(text, in_code, lambda name: name not in partials):
+        shown = _EXPRESSION.match(text, end, end + _LONGEST_EXPRESSION)
+        path = (_raw_path(shown["path"] or "") or raw.get(shown["name"] or "", "")) if shown else ""
+        if not shown or not path:
+            continue
+        closing = f"</{tag['name']}>"
+        close = text.find(closing, shown.end(), shown.end() + _LONGEST_EXPRESSION)
+        if close >= 0:
+            start, stop, prefix = whole_line(text, tag.start(), close + len(closing))
+            info = _fence_info(text[tag.end() : end])
+            yield shown["name"] or "", directive(start, stop, path, info, prefix)
+    for found in _ALONE.finditer(text) if raw else ():
+        if found["name"] in raw and not in_code(found.start()):
+            yield found["name"], directive(*found.span(), raw[found["name"]], "", found["prefix"])
+
+
+def _raw_path(path: str) -> str:
+    found = _RAW.fullmatch(path)
+    return (found["loaded"] or found["queried"]) if found else ""
+
+
+def _fence_info(attributes: str) -> str:
+    """Return the info string of a fence, from the language and title attributes of a code block."""
+    found = dict(_ATTRIBUTE.findall(attributes))
+    named = re.search(r"language-([\w+-]+)", found.get("className", ""))
+    language = found.get("language") or (named[1] if named else "")
+    return f'{language} title="{found["title"]}"' if found.get("title") else language

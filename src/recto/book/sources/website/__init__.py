@@ -1,1 +1,83 @@
-"""Websites: crawl the pages of a published book."""
+"""A book that is published on a website: crawl its pages."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from recto import __version__
+from recto.book.sources.website.urls import normal
+from recto.errors import InvalidArgument, missing_extra
+from recto.protocols import Progress
+from recto.types import Failure, Page
+
+Resolve = Callable[[str, int], list[str]]
+"""Resolves a host and a port to IP addresses; raises OSError."""
+
+
+@dataclass(frozen=True, slots=True)
+class CrawlOptions:
+    """Limits of a crawl, in seconds and bytes; `timeout` covers a whole request."""
+
+    max_pages: int = 2000
+    max_bytes: int = 4 << 20
+    delay: float = 0.5
+    max_delay: float = 10.0
+    timeout: float = 30.0
+    tries: int = 3
+    backoff: float = 1.0
+    max_wait: float = 60.0
+    allow_private: bool = False
+    user_agent: str = f"recto/{__version__}"
+
+
+class WebsiteSource:
+    """Yields the pages below a URL; `progress` is called with the numbers of fetched and known pages."""
+
+    def __init__(
+        self,
+        url: str,
+        cache: Path | None,
+        options: CrawlOptions | None = None,
+        notify: Callable[[str], None] = lambda _: None,
+        *,
+        resolve: Resolve | None = None,
+        sleep: Callable[[float], None] = time.sleep,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.location = normal(url)
+        if not self.location:
+            raise InvalidArgument(
+                f"{url[:200]} is not the address of a website",
+                hint="Give one that begins with http:// or https://, without a user name.",
+            )
+        parts = urlsplit(self.location)
+        self.book = f"{parts.netloc}{parts.path}".rstrip("/")
+        self.failed: list[Failure] = []
+        self.notes: list[str] = []
+        self.progress: Progress | None = None
+        self._cache, self._clock = cache, clock
+        self._options, self._notify = options or CrawlOptions(), notify
+        self._resolve, self._sleep = resolve, sleep
+
+    def pages(self) -> Iterator[Page]:
+        """Yield each page as it is fetched."""
+        try:
+            from recto.book.sources.website.cache import PageCache
+            from recto.book.sources.website.crawl import Crawl
+            from recto.book.sources.website.fetch import Fetcher
+        except ImportError as error:
+            raise missing_extra("Reading a website", "crawl") from error
+        self.failed.clear()
+        self.notes.clear()
+        cache = PageCache(self._cache, self._clock)
+        with Fetcher(self._options, self._resolve, self._sleep) as fetcher:
+            crawl = Crawl(self.location, self._options, fetcher, cache, self._notify, self.progress)
+            try:
+                yield from crawl.run()
+            finally:
+                self.failed += crawl.failed
+                self.notes += crawl.all_notes()

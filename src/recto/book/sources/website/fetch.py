@@ -1,4 +1,4 @@
-"""Fetch one URL at a time, politely and within limits.
+"""Fetch one URL at a time, politely and within limits; needs the extra `crawl`.
 
 Proxies of the environment are not used: behind one, the address of a host cannot be checked.
 """
@@ -9,145 +9,150 @@ import codecs
 import ipaddress
 import re
 import socket
+import ssl
 import time
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import Any, Self
 
-from recto import __version__
+import httpcore
+
+from recto._util.retry import retry
+from recto.book.sources.website import CrawlOptions, Resolve
 from recto.book.sources.website.urls import normal
-from recto.errors import missing_extra
 
-if TYPE_CHECKING:
-    import httpcore
-
-
-@dataclass(frozen=True, slots=True)
-class CrawlOptions:
-    """Limits of a crawl, in seconds and bytes; `timeout` covers a whole request."""
-
-    max_pages: int = 2000
-    max_bytes: int = 4 << 20
-    delay: float = 0.5
-    max_delay: float = 10.0
-    timeout: float = 30.0
-    tries: int = 3
-    backoff: float = 1.0
-    max_wait: float = 60.0
-    allow_private: bool = False
-    user_agent: str = f"recto/{__version__}"
-
-
-Resolve = Callable[[str, int], list[str]]
-"""Resolves a host and a port to IP addresses; raises OSError."""
-
-_Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 _NAT64 = (ipaddress.IPv6Network("64:ff9b::/96"), ipaddress.IPv6Network("64:ff9b:1::/48"))
 _COMPATIBLE = ipaddress.IPv6Network("::/96")
+_READ_AT_ONCE = 64 << 10
 
 
-def resolve(host: str, port: int) -> list[str]:
+def resolve_host(host: str, port: int) -> list[str]:
     """Resolve a host with the system's resolver."""
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(entry[4][0]) for entry in found))
 
 
 def is_public(address: str) -> bool:
-    """Return whether an IP address is public, in whatever form it is written."""
+    """Return whether an IP address is public; an IPv4 address in an IPv6 address must be public too."""
     try:
         parsed = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:
         return False
-    return all(_is_open(one) for one in (parsed, *_embedded(parsed)))
+    checked: list[ipaddress.IPv4Address | ipaddress.IPv6Address | None] = [parsed]
+    if isinstance(parsed, ipaddress.IPv6Address):
+        lowest = ipaddress.IPv4Address(int(parsed) & 0xFFFFFFFF)
+        if parsed.ipv4_mapped or any(parsed in network for network in _NAT64):
+            checked = [lowest]
+        elif parsed in _COMPATIBLE:
+            checked.append(lowest)
+        else:
+            checked += [parsed.sixtofour, *(parsed.teredo or ())]
+    return all(one.is_global and not one.is_multicast and not one.is_reserved for one in checked if one)
 
 
-def _embedded(address: _Address) -> list[ipaddress.IPv4Address]:
-    """Return the IPv4 addresses that an IPv6 address embeds."""
-    if isinstance(address, ipaddress.IPv4Address):
-        return []
-    found = [address.ipv4_mapped, address.sixtofour, *(address.teredo or ())]
-    if address in _COMPATIBLE or any(address in network for network in _NAT64):
-        found.append(ipaddress.IPv4Address(int(address) & 0xFFFFFFFF))
-    return [one for one in found if one is not None]
+class AddressRefused(httpcore.ConnectError):
+    """A host name that resolves to an address that is not public."""
 
 
-def _is_open(address: _Address) -> bool:
-    if isinstance(address, ipaddress.IPv6Address) and (
-        address.ipv4_mapped or any(address in network for network in _NAT64)
-    ):
-        return True  # the embedded address decides
-    refused = (
-        address.is_private,
-        address.is_loopback,
-        address.is_link_local,
-        address.is_multicast,
-        address.is_reserved,
-        address.is_unspecified,
-    )
-    return address.is_global and not any(refused)
+class GuardedBackend(httpcore.SyncBackend):
+    """Connects only to checked addresses, and only until the deadline of the current request.
+
+    It resolves a host once, checks every address, and connects to the checked ones (no DNS rebinding).
+    """
+
+    def __init__(self, resolve: Resolve, allows: Callable[[str], bool] = is_public) -> None:
+        self._resolve = resolve
+        self._allows = allows
+        self._deadline = 0.0
+
+    def begin(self, seconds: float) -> None:
+        """Start the time of a new request."""
+        self._deadline = time.monotonic() + seconds
+
+    def left(self) -> float:
+        """Return the seconds that are left; raise a timeout if there are none."""
+        left = self._deadline - time.monotonic()
+        if left <= 0:
+            raise httpcore.ReadTimeout("the time for the request is over")
+        return left
+
+    def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,  # noqa: ARG002  (the deadline decides)
+        local_address: str | None = None,
+        socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
+    ) -> httpcore.NetworkStream:
+        """Connect to the first address of a host that accepts."""
+        try:
+            addresses = self._resolve(host.strip("[]"), port)
+        except (OSError, UnicodeError) as error:
+            raise httpcore.ConnectError(f"the name {host} cannot be resolved") from error
+        for address in addresses:
+            if not self._allows(address):
+                raise AddressRefused(f"{host} is at {address}, which is not a public address")
+        failure: Exception = httpcore.ConnectError(f"{host} has no address")
+        for address in addresses:
+            try:
+                stream = super().connect_tcp(address, port, self.left(), local_address, socket_options)
+            except (httpcore.ConnectError, httpcore.ConnectTimeout) as error:
+                failure = error
+            else:
+                return _TimedStream(stream, self.left)
+        raise failure
 
 
-_HEADER = re.compile(r"charset\s*=\s*[\"']?([\w.:-]+)", re.IGNORECASE)
-_META = re.compile(rb"<meta[^>]{0,500}?charset\s*=\s*[\"']?\s*([\w.:-]{1,40})", re.IGNORECASE)
-_LOOKED_AT = 4096  # bytes; the standard asks for 1024
-_MARKS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
-_WEB = re.compile(
-    r"utf-8|utf-16(?:-[lb]e)?|iso8859-\d+|cp125\d|cp874|cp932|cp949|koi8-[ru]|gb2312|gbk|gb18030|big5|euc_jp|euc_kr|shift_jis"
-)
-_ONE_IN = 100  # with more than one wrong character in so many, it is not text
+class _TimedStream(httpcore.NetworkStream):
+    """Replaces every timeout by the time that is left for the request."""
 
+    def __init__(self, stream: httpcore.NetworkStream, left: Callable[[], float]) -> None:
+        self._stream = stream
+        self._left = left
 
-def decode(body: bytes, content_type: str) -> tuple[str, int]:
-    """Return the text and the number of undecodable characters; raise UnicodeError if it is not text."""
-    for mark, name in _MARKS:
-        if body.startswith(mark):
-            return _decoded(body[len(mark) :], name)
-    stated = _HEADER.search(content_type)
-    written = _META.search(body[:_LOOKED_AT])
-    for name in (stated[1] if stated else "", written[1].decode("ascii") if written else ""):
-        if known := _known(name):
-            return _decoded(body, known)
-    return _decoded(body, "utf-8")
+    def read(self, max_bytes: int, timeout: float | None = None) -> bytes:  # noqa: ARG002
+        """Read available bytes."""
+        return self._stream.read(min(max_bytes, _READ_AT_ONCE), self._left())
 
+    def write(self, buffer: bytes, timeout: float | None = None) -> None:  # noqa: ARG002
+        """Write all bytes."""
+        self._stream.write(buffer, self._left())
 
-def _known(name: str) -> str:
-    """Return the Python name of an encoding that is used on the web, or ""."""
-    try:
-        known = codecs.lookup(name).name if name else ""
-    except LookupError:
-        return ""
-    # On the web, Latin-1 and ASCII mean Windows-1252.
-    return "cp1252" if known in ("iso8859-1", "ascii") else known if _WEB.fullmatch(known) else ""
+    def close(self) -> None:
+        """Close the connection."""
+        self._stream.close()
 
+    def get_extra_info(self, info: str) -> Any:
+        """Return information about the connection."""
+        return self._stream.get_extra_info(info)
 
-def _decoded(body: bytes, name: str) -> tuple[str, int]:
-    try:
-        return body.decode(name), 0
-    except UnicodeDecodeError:
-        text = body.decode(name, "replace")
-    wrong = text.count("\ufffd")
-    if wrong * _ONE_IN > len(text):
-        raise UnicodeError(f"it is not written in {name}")
-    return text, wrong
+    def start_tls(
+        self,
+        ssl_context: ssl.SSLContext,
+        server_hostname: str | None = None,
+        timeout: float | None = None,  # noqa: ARG002
+    ) -> httpcore.NetworkStream:
+        """Switch to TLS."""
+        return _TimedStream(self._stream.start_tls(ssl_context, server_hostname, self._left()), self._left)
 
 
 HTML = frozenset({"text/html", "application/xhtml+xml"})
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _MOST_REDIRECTS = 5
-_LATER = frozenset({408, 425, 429, 500, 502, 503, 504})
+_TRANSIENT = frozenset({408, 425, 429, 500, 502, 503, 504})
 _GZIP = 16 + zlib.MAX_WBITS
-_ANY = 32 + zlib.MAX_WBITS  # gzip or zlib, as the data says
+_GZIP_OR_ZLIB = 32 + zlib.MAX_WBITS
 
 Admit = Callable[[str], str]
 """Returns why a redirect is not followed, or ""."""
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class FetchResult:
     """A response; it has a body only if the status is 200."""
 
     url: str
@@ -158,28 +163,30 @@ class Reply:
 
 
 class FetchFailed(Exception):
-    """A URL that could not be fetched; `status` is that of the response, if there was one."""
+    """A URL that could not be fetched."""
 
-    def __init__(self, reason: str, *, status: int = 0, url: str = "") -> None:
+    def __init__(self, reason: str) -> None:
         super().__init__(reason)
         self.reason = reason
-        self.status = status
-        self.url = url
 
 
-class NotAnswered(FetchFailed):
+class NoResponse(FetchFailed):
     """A transient failure: no response, or one that asks to retry after `wait` seconds."""
 
-    def __init__(self, reason: str, *, status: int = 0, wait: float | None = None) -> None:
-        super().__init__(reason, status=status)
+    def __init__(self, reason: str, wait: float | None = None) -> None:
+        super().__init__(reason)
         self.wait = wait
 
 
-class Elsewhere(FetchFailed):
+class RedirectRefused(FetchFailed):
     """A redirect that is not followed; `url` is its target."""
 
+    def __init__(self, reason: str, url: str) -> None:
+        super().__init__(reason)
+        self.url = url
 
-class OtherContent(FetchFailed):
+
+class WrongContentType(FetchFailed):
     """A response of another content type."""
 
 
@@ -187,26 +194,27 @@ class Fetcher:
     """Fetches URLs, one request at a time, with a pause between two."""
 
     def __init__(
-        self, options: CrawlOptions, resolve: Resolve = resolve, sleep: Callable[[float], None] = time.sleep
+        self,
+        options: CrawlOptions,
+        resolve: Resolve | None = None,
+        sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        try:
-            from recto.book.sources.website.connection import Deadline, open_pool
-        except ImportError as error:
-            raise missing_extra("Reading a website", "crawl") from error
         self.delay = options.delay
-        self.requests = 0
         self._options = options
         self._sleep = sleep
-        self._deadline = Deadline()
-        self._pool = open_pool(resolve, self._deadline, allow_private=options.allow_private)
         self._last: float | None = None
+        allows = (lambda _: True) if options.allow_private else is_public
+        self._backend = GuardedBackend(resolve or resolve_host, allows)
+        context = httpcore.default_ssl_context()
+        context.load_default_certs()  # the system's certificates, beside the usual authorities
+        self._pool = httpcore.ConnectionPool(
+            ssl_context=context, max_connections=2, keepalive_expiry=10.0, network_backend=self._backend
+        )
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._pool.close()
 
     def get(
@@ -216,96 +224,76 @@ class Fetcher:
         limit: int,
         *,
         admit: Admit | None = None,
-        earlier: Reply | None = None,
-    ) -> Reply:
+        earlier: FetchResult | None = None,
+    ) -> FetchResult:
         """Fetch a URL, with retries; the status is 304 if it has not changed since `earlier`."""
-        for attempt in range(1, self._options.tries + 1):
-            try:
-                return self._follow(url, kinds, limit, admit, earlier)
-            except NotAnswered as failure:
-                wait = self._options.backoff * 2 ** (attempt - 1) if failure.wait is None else failure.wait
-                if attempt == self._options.tries or wait > self._options.max_wait:
-                    raise
-                self._sleep(wait)
-        raise AssertionError("there is at least one try")
+
+        def wait_for(failures: int, error: Exception) -> float | None:
+            if not isinstance(error, NoResponse) or failures == self._options.tries:
+                return None
+            wait = self._options.backoff * 2 ** (failures - 1) if error.wait is None else error.wait
+            return wait if wait <= self._options.max_wait else None
+
+        return retry(lambda: self._follow(url, kinds, limit, admit, earlier), wait_for, self._sleep)
 
     def _follow(
-        self, url: str, kinds: frozenset[str], limit: int, admit: Admit | None, earlier: Reply | None
-    ) -> Reply:
+        self, url: str, kinds: frozenset[str], limit: int, admit: Admit | None, earlier: FetchResult | None
+    ) -> FetchResult:
         for _ in range(_MOST_REDIRECTS + 1):
-            reply = self._ask(url, kinds, limit, earlier if earlier and earlier.url == url else None)
-            if reply.status not in _REDIRECTS:
-                return reply
-            target = normal(reply.headers.get("location", ""), url)
+            result = self._ask(url, kinds, limit, earlier if earlier and earlier.url == url else None)
+            if result.status not in _REDIRECTS:
+                return result
+            location = result.headers.get("location", "")
+            target = normal(location, url)
             if not target:
-                location = reply.headers.get("location", "")[:200]
-                raise FetchFailed(f"it redirects to an address that is not followed: {location}")
+                raise FetchFailed(f"it redirects to an address that is not followed: {location[:200]}")
             if admit is not None and (reason := admit(target)):
-                raise Elsewhere(reason, url=target)
+                raise RedirectRefused(reason, target)
             url = target
         raise FetchFailed("it redirects without end")
 
-    def _ask(self, url: str, kinds: frozenset[str], limit: int, earlier: Reply | None) -> Reply:
-        import httpcore
-
-        from recto.book.sources.website.connection import AddressRefused
-
-        self._pause()
-        self.requests += 1
-        self._deadline.begin(self._options.timeout)
-        try:
-            with self._pool.stream("GET", url, headers=self._headers(kinds, earlier)) as response:
-                return self._read(url, response, kinds, limit)
-        except AddressRefused as error:
-            raise FetchFailed(str(error)) from error
-        except httpcore.TimeoutException as error:
-            raise NotAnswered(f"no whole answer within {self._options.timeout:g} seconds") from error
-        except (httpcore.NetworkError, httpcore.ProtocolError) as error:
-            raise NotAnswered(f"the connection failed: {error}"[:300]) from error
-        finally:
-            self._last = time.monotonic()
-
-    def _pause(self) -> None:
+    def _ask(self, url: str, kinds: frozenset[str], limit: int, earlier: FetchResult | None) -> FetchResult:
         if self._last is not None and (left := self._last + self.delay - time.monotonic()) > 0:
             self._sleep(left)
-
-    def _headers(self, kinds: frozenset[str], earlier: Reply | None) -> dict[str | bytes, str | bytes]:
         headers: dict[str | bytes, str | bytes] = {
             "User-Agent": self._options.user_agent,
             "Accept": ", ".join(sorted(kinds)) + ", */*;q=0.1",
             "Accept-Encoding": "gzip, deflate",
         }
-        if earlier is not None:
-            conditions = {
-                "If-None-Match": earlier.headers.get("etag"),
-                "If-Modified-Since": earlier.headers.get("last-modified"),
-            }
-            headers |= {name: value for name, value in conditions.items() if value}
-        return headers
+        for condition, name in (("If-None-Match", "etag"), ("If-Modified-Since", "last-modified")):
+            if earlier is not None and (value := earlier.headers.get(name)):
+                headers[condition] = value
+        self._backend.begin(self._options.timeout)
+        try:
+            with self._pool.stream("GET", url, headers=headers) as response:
+                return _read(url, response, kinds, limit)
+        except AddressRefused as error:
+            raise FetchFailed(str(error)) from error
+        except httpcore.TimeoutException as error:
+            raise NoResponse(f"no complete response within {self._options.timeout:g} seconds") from error
+        except (httpcore.NetworkError, httpcore.ProtocolError) as error:
+            raise NoResponse(f"the connection failed: {error}"[:300]) from error
+        finally:
+            self._last = time.monotonic()
 
-    def _read(self, url: str, response: httpcore.Response, kinds: frozenset[str], limit: int) -> Reply:
-        headers = {
-            name.decode("latin-1").lower(): value.decode("latin-1") for name, value in response.headers
-        }
-        kind = headers.get("content-type", "").partition(";")[0].strip().lower()
-        status = response.status
-        if status in _LATER:
-            raise NotAnswered(
-                f"the server answered {status}",
-                status=status,
-                wait=_retry_after(headers.get("retry-after", "")),
-            )
-        if status != 200:
-            return Reply(url, status, kind, headers, b"")
-        if kind and kind not in kinds:
-            raise OtherContent(f"it is {kind[:100]}", status=status)
-        return Reply(url, status, kind, headers, _body(response, headers.get("content-encoding", ""), limit))
+
+def _read(url: str, response: httpcore.Response, kinds: frozenset[str], limit: int) -> FetchResult:
+    headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in response.headers}
+    kind = headers.get("content-type", "").partition(";")[0].strip().lower()
+    if response.status in _TRANSIENT:
+        wait = _retry_after(headers.get("retry-after", "").strip())
+        raise NoResponse(f"the server answered {response.status}", wait)
+    if response.status != 200:
+        return FetchResult(url, response.status, kind, headers, b"")
+    if kind and kind not in kinds:
+        raise WrongContentType(f"it is {kind[:100]}")
+    encoding = headers.get("content-encoding", "").strip().lower()
+    return FetchResult(url, 200, kind, headers, _body(response, encoding, limit))
 
 
 def _body(response: httpcore.Response, encoding: str, limit: int) -> bytes:
     """Read a body of at most `limit` bytes, as sent and as decompressed."""
     too_large = FetchFailed(f"it is larger than {limit / (1 << 20):g} MiB")
-    encoding = encoding.strip().lower()
     if encoding not in ("", "identity", "gzip", "x-gzip", "deflate"):
         raise FetchFailed(f"it is packed as {encoding[:40]}, which was not asked for")
     received = bytearray()
@@ -316,15 +304,13 @@ def _body(response: httpcore.Response, encoding: str, limit: int) -> bytes:
     if encoding in ("", "identity"):
         return bytes(received)
     try:
-        return unpacked(bytes(received), limit, _GZIP if encoding.endswith("gzip") else _ANY)
+        return unpacked(bytes(received), limit, _GZIP if encoding.endswith("gzip") else _GZIP_OR_ZLIB)
     except OverflowError:
         raise too_large from None
     except zlib.error as error:
-        if encoding == "deflate":  # some servers omit the zlib header
-            try:
+        if encoding == "deflate":
+            with suppress(zlib.error, OverflowError):  # some servers omit the zlib header
                 return unpacked(bytes(received), limit, -zlib.MAX_WBITS)
-            except (zlib.error, OverflowError):
-                pass
         raise FetchFailed(f"it cannot be unpacked: {error}") from error
 
 
@@ -344,7 +330,6 @@ def unpacked(data: bytes, limit: int, window: int = _GZIP) -> bytes:
 
 def _retry_after(value: str) -> float | None:
     """Return the seconds of a Retry-After header, or None."""
-    value = value.strip()
     if value.isascii() and value.isdigit():
         return float(value[:9])
     try:
@@ -353,3 +338,43 @@ def _retry_after(value: str) -> float | None:
         return None
     moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
     return max(0.0, (moment - datetime.now(UTC)).total_seconds())
+
+
+_CHARSET = re.compile(r"charset\s*=\s*[\"']?([\w.:-]+)", re.IGNORECASE)
+_META_CHARSET = re.compile(rb"<meta[^>]{0,500}?charset\s*=\s*[\"']?\s*([\w.:-]{1,40})", re.IGNORECASE)
+_META_WITHIN = 4096  # bytes; the standard asks for 1024
+_BOMS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
+_WEB_CHARSETS = re.compile(
+    r"utf-8|utf-16(?:-[lb]e)?|iso8859-\d+|cp125\d|cp874|cp932|cp949|koi8-[ru]|"
+    r"gb2312|gbk|gb18030|big5|euc_jp|euc_kr|shift_jis"
+)
+_WRONG_ONE_IN = 100  # with more than one wrong character in so many, it is not text
+
+
+def decode(result: FetchResult) -> tuple[str, int]:
+    """Return the text and the number of undecodable characters; raise FetchFailed if it is not text."""
+    body = result.body
+    bom, charset = next((pair for pair in _BOMS if body.startswith(pair[0])), (b"", ""))
+    header = _CHARSET.search(result.headers.get("content-type", ""))
+    meta = _META_CHARSET.search(body[:_META_WITHIN])
+    charset = charset or _charset(header[1] if header else "")
+    charset = charset or _charset(meta[1].decode("ascii") if meta else "") or "utf-8"
+    body = body[len(bom) :]
+    try:
+        return body.decode(charset), 0
+    except UnicodeDecodeError:
+        text = body.decode(charset, "replace")
+    wrong = text.count("\ufffd")
+    if wrong * _WRONG_ONE_IN > len(text):
+        raise FetchFailed(f"it is not written in {charset}")
+    return text, wrong
+
+
+def _charset(name: str) -> str:
+    """Return the Python name of an encoding that is used on the web, or ""."""
+    try:
+        known = codecs.lookup(name).name if name else ""
+    except LookupError:
+        return ""
+    # On the web, Latin-1 and ASCII mean Windows-1252.
+    return "cp1252" if known in ("iso8859-1", "ascii") else known if _WEB_CHARSETS.fullmatch(known) else ""

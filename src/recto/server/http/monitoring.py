@@ -1,0 +1,233 @@
+"""Logs and metrics: JSON lines on standard error, and Prometheus metrics.
+
+The log has no queries, keys, engine addresses or stack traces.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+import sys
+import threading
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
+
+from recto._util.numbers import percentile
+from recto._util.retry import redacted
+from recto.server.http.options import METRICS_DIRECTORY
+from recto.types import IndexInfo, Timings
+
+LOG = logging.getLogger("recto.server.http")
+_REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
+_FIELDS = "recto_fields"
+
+
+def configure_logging(secrets: Sequence[str]) -> None:
+    """Send the logs of Recto and uvicorn to standard error as JSON lines."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonFormatter(secrets))
+    for name in ("recto", "uvicorn"):
+        logger = logging.getLogger(name)
+        logger.handlers[:] = [handler]
+        logger.propagate = False
+        logger.setLevel(logging.INFO)
+    logging.getLogger("uvicorn.access").disabled = True  # our own line has the request id and no query
+    threading.excepthook = _log_thread_error
+
+
+def _log_thread_error(failed: threading.ExceptHookArgs) -> None:
+    """Log an exception that ends a thread."""
+    # EOFError: uvicorn's supervisor has ended.
+    if failed.exc_value is not None and not isinstance(failed.exc_value, EOFError):
+        LOG.error("a thread has ended", exc_info=failed.exc_value)
+
+
+class JsonFormatter(logging.Formatter):
+    """Formats a record as one line of JSON, without the given secrets."""
+
+    def __init__(self, secrets: Sequence[str] = ()) -> None:
+        super().__init__()
+        self._secrets = [secret for secret in secrets if secret]
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line."""
+        time = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+        line: dict[str, object] = {
+            "time": time.replace("+00:00", "Z"),
+            "level": record.levelname.lower(),
+            "pid": record.process,
+            "message": redacted(record.getMessage(), *self._secrets),
+            **getattr(record, _FIELDS, {}),
+        }
+        if record.exc_info and record.exc_info[0] is not None:
+            line["exception"] = record.exc_info[0].__name__
+            line["at"] = _frames(record.exc_info[2])
+            if os.environ.get("RECTO_DEBUG"):
+                line["trace"] = redacted(self.formatException(record.exc_info), *self._secrets)
+        return json.dumps(line, ensure_ascii=False)
+
+
+def log_request(fields: dict[str, object]) -> None:
+    """Log one request."""
+    LOG.info("request", extra={_FIELDS: fields})
+
+
+def log_unexpected_error(request: str) -> None:
+    """Log the exception that is being handled, with the id of its request."""
+    LOG.exception("unexpected error", extra={_FIELDS: {"id": request}})
+
+
+def request_id(given: str) -> str:
+    """Return the request id that the client sent if it is valid, else a new one."""
+    return given if _REQUEST_ID.fullmatch(given) else os.urandom(8).hex()
+
+
+def _frames(trace: TracebackType | None) -> list[str]:
+    """Return the last five functions of a traceback, the innermost last, without arguments."""
+    frames = []
+    while trace is not None:
+        code = trace.tb_frame.f_code
+        frames.append(f"{Path(code.co_filename).name}:{trace.tb_lineno} {code.co_name}")
+        trace = trace.tb_next
+    return frames[-5:]
+
+
+CONTENT_TYPE = CONTENT_TYPE_LATEST
+_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
+_BATCH_SIZES = (1, 2, 4, 8, 16)
+_RECENT = 1000
+_SHOWN = 60
+
+
+class Metrics:
+    """The metrics of one worker; with several workers, `render` returns the sum of all."""
+
+    def __init__(self) -> None:
+        self._registry = registry = CollectorRegistry()
+        self.requests = Counter(
+            "recto_requests", "Responses sent.", ["method", "route", "status"], registry=registry
+        )
+        self.seconds = Histogram(
+            "recto_request_seconds", "Latency of a request.", ["route"], buckets=_SECONDS, registry=registry
+        )
+        self.steps = Histogram(
+            "recto_step_seconds",
+            "Latency of each step of a search.",
+            ["step"],
+            buckets=_SECONDS,
+            registry=registry,
+        )
+        self.batches = Histogram(
+            "recto_batch_queries", "Queries embedded together.", buckets=_BATCH_SIZES, registry=registry
+        )
+        self.errors = Counter(
+            "recto_engine_errors",
+            "Searches that failed because of an engine or index.",
+            ["kind"],
+            registry=registry,
+        )
+        self.refused = Counter(
+            "recto_refused", "Requests refused before any work.", ["reason"], registry=registry
+        )
+        self.running = Gauge(
+            "recto_requests_running",
+            "Requests in progress.",
+            registry=registry,
+            multiprocess_mode="livesum",
+        )
+        self.recent = RecentLatencies()
+
+    def record_search(self, timings: Timings) -> None:
+        """Record the steps of a search."""
+        self.steps.labels("embed").observe(timings.embed_ms / 1e3)
+        self.steps.labels("search").observe(timings.search_ms / 1e3)
+        self.recent.add(timings)
+
+    def render(self, indexes: Sequence[IndexInfo]) -> bytes:
+        """Return all metrics as text."""
+        shown = CollectorRegistry()
+        shown.register(_IndexCollector(indexes))
+        workers = _all_workers() if os.environ.get(METRICS_DIRECTORY) else generate_latest(self._registry)
+        return workers + generate_latest(shown)
+
+
+class RecentLatencies:
+    """Latencies of the last searches of this worker."""
+
+    def __init__(self) -> None:
+        self._times: deque[tuple[float, float, float]] = deque(maxlen=_RECENT)
+        self._count = 0
+
+    def add(self, timings: Timings) -> None:
+        """Record a search."""
+        self._count += 1
+        self._times.append((timings.total_ms, timings.embed_ms, timings.search_ms))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        times = list(self._times)
+        total, embed, search = (_percentiles(sorted(row[column] for row in times)) for column in range(3))
+        return {
+            "requests": self._count,
+            "p50_ms": total["p50"],
+            "p95_ms": total["p95"],
+            "steps": {"embed": embed, "search": search},
+            "recent": [round(row[0], 2) for row in times[-_SHOWN:]],
+        }
+
+
+def _percentiles(ordered: list[float]) -> dict[str, float | None]:
+    if not ordered:
+        return {"p50": None, "p95": None}
+    return {"p50": round(percentile(ordered, 0.5), 2), "p95": round(percentile(ordered, 0.95), 2)}
+
+
+class _IndexCollector:
+    """Metrics of the indexes; made for each scrape, so that old generations disappear."""
+
+    def __init__(self, indexes: Sequence[IndexInfo]) -> None:
+        self._indexes = indexes
+
+    def collect(self) -> Iterator[Metric]:
+        generation = GaugeMetricFamily(
+            "recto_index_info", "The index in use.", labels=["collection", "generation"]
+        )
+        chunks = GaugeMetricFamily("recto_index_chunks", "Chunks in the index.", labels=["collection"])
+        for info in self._indexes:
+            generation.add_metric([info.collection, info.generation], 1)
+            chunks.add_metric([info.collection], info.chunks)
+        yield generation
+        yield chunks
+
+
+def _all_workers() -> bytes:
+    from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
+
+    directory = os.environ[METRICS_DIRECTORY]
+    for path in Path(directory).glob("gauge_live*_*.db"):
+        worker = path.stem.rpartition("_")[2]
+        if worker.isdecimal() and not _is_running(int(worker)):
+            mark_process_dead(int(worker), directory)  # type: ignore[no-untyped-call]
+    registry = CollectorRegistry()
+    MultiProcessCollector(registry, directory)  # type: ignore[no-untyped-call]
+    return generate_latest(registry)
+
+
+def _is_running(process: int) -> bool:
+    with suppress(PermissionError):
+        try:
+            os.kill(process, 0)
+        except ProcessLookupError:
+            return False
+    return True

@@ -1,0 +1,456 @@
+"""What every store must do."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import random
+from collections.abc import Hashable, Mapping
+from dataclasses import replace
+
+import pytest
+
+from recto.errors import CollectionMissing, ConfigurationError, EmbeddingError, StoreBusy
+from recto.protocols import AsyncIndex, AsyncStore, Index, Preparable, Rollback, Store, Versioned
+from recto.search.analyzer import ANALYZER
+from recto.search.lexical import Lexicon, LexiconBuilder, analyze_query
+from recto.testing.values import DIM, EMBEDDER, chunk, fingerprint, publish, publish_lexical, vector
+from recto.types import Calibration, Candidates, Chunk, Filters, IndexQuery, SparseVector, Vector
+
+MODULES = [
+    ("ros2", "module-1-ros2"),
+    ("simulation", "module-2-simulation"),
+    ("intro", "intro"),
+    ("ros2", "week-9-ros2"),
+]
+MODULE_NAMES = [
+    *("ros2", "ROS2", "module-1-ros2", "week-9-ros2", "simulation", "intro"),
+    *("module-9-ros2", "vla", "", "*", "ros"),
+]
+PAGE_URLS = [
+    None,
+    "local://docs/docs/module-1-ros2/1",
+    "LOCAL://docs/docs/module-1-ros2/1/",
+    "local://docs/docs/intro/2.md",
+    "nowhere",
+]
+WORDS = [
+    chunk(number, text="soil and water" + " compost" * (number % 3 == 0), page="ab"[number % 2])
+    for number in range(60)
+]
+"""Sixty chunks on two pages; every third has the word "compost", and is nearest to its own dense vector."""
+PAGE_A = Filters(page_url="local://docs/docs/a")
+
+
+class StoreConformance:
+    """Override the fixture `store`, and `other_store` if the store keeps its data outside the object.
+
+    The suite uses collections called `books`, `library`, `others` and `shelf`.
+    """
+
+    @pytest.fixture
+    def store(self) -> Store:
+        """Return an empty store."""
+        raise NotImplementedError("Override the fixture `store`.")
+
+    @pytest.fixture
+    def other_store(self, store: Store) -> Store:
+        """Return a second store with the same data, as another process opens it."""
+        pytest.skip(f"the fixture `other_store` is not overridden for {type(store).__name__}")
+
+    def test_nothing_is_there_at_first(self, store: Store) -> None:
+        """Check that an empty store has no collections, and that opening one is an error with a hint."""
+        assert store.collections() == ()
+        assert dict(store.aliases()) == {}
+        with pytest.raises(CollectionMissing) as caught:
+            store.open("books")
+        assert caught.value.hint
+
+    def test_what_is_published_is_found(self, store: Store) -> None:
+        """Check that all chunks come back as they were written, each nearest to its own vector."""
+        chunks = [chunk(number) for number in range(10)]
+        info = publish(store, "books", chunks)
+        index = store.open("books")
+        assert index.info == info
+        assert (info.collection, info.chunks, info.fingerprint) == ("books", 10, fingerprint())
+        assert store.collections() == ("books",)
+        assert index.count() == 10
+        assert sorted(index.scroll(batch=3), key=lambda found: found.chunk_index) == chunks
+        for number in range(10):
+            best = index.query(vector(number), 1)[0]
+            assert best.chunk == chunks[number]
+            assert best.score == best.dense == pytest.approx(1, abs=1e-5)
+
+    def test_hits_are_ordered_and_limited(self, store: Store) -> None:
+        """Check that the best hits come first, and at most `limit`."""
+        publish(store, "books", [chunk(number) for number in range(30)])
+        index = store.open("books")
+        hits = index.query(vector(99), 7)
+        assert len(hits) == 7
+        assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
+        assert len(index.query(vector(99), 100)) == 30
+
+    def test_ties_are_ordered_by_page_and_place(self, store: Store) -> None:
+        """Check the order of chunks with equal scores."""
+        chunks = [chunk(number, page=page) for page in "ba" for number in (2, 0, 1)]
+        with store.build("books", EMBEDDER, rebuild=True) as build:
+            build.add(chunks, [vector(1)] * len(chunks))
+            build.publish(fingerprint())
+        hits = store.open("books").query(vector(1), 10)
+        assert [(hit.chunk.page_url[-1], hit.chunk.chunk_index) for hit in hits] == [
+            (page, number) for page in "ab" for number in (0, 1, 2)
+        ]
+
+    def test_a_score_can_be_asked_for(self, store: Store) -> None:
+        """Check that `min_score` drops hits with a lower score."""
+        publish(store, "books", [chunk(number) for number in range(20)])
+        index = store.open("books")
+        everything = index.query(vector(50), 20)
+        least = everything[5].score - 1e-6
+        assert [hit.chunk.id for hit in index.query(vector(50), 20, min_score=least)] == [
+            hit.chunk.id for hit in everything[:6]
+        ]
+
+    def test_batches_answer_as_single_queries_do(self, store: Store) -> None:
+        """Check that several queries at once have the hits that they have alone."""
+        publish(store, "books", [chunk(number, page="ab"[number % 2]) for number in range(30)])
+        index = store.open("books")
+        vectors = [vector(100 + number) for number in range(9)]
+        assert index.query_batch(vectors, 4, PAGE_A) == [index.query(one, 4, PAGE_A) for one in vectors]
+        assert index.query_batch([], 4) == []
+
+    def test_filters_exclude_all_that_does_not_match(self, store: Store) -> None:
+        """Check 150 random filters in `query`, `count` and `scroll` against all chunks."""
+        _publish_modules(store)
+        index = store.open("books")
+        everything = list(index.scroll())
+        choose = random.Random(15)
+        for _ in range(150):
+            names = choose.choices(MODULE_NAMES, k=choose.randint(0, 3))
+            url, limit = choose.choice(PAGE_URLS), choose.randint(1, 60)
+            filters = Filters(tuple(names), url)
+            wanted = {
+                found.id
+                for found in everything
+                if (not names or {name.lower() for name in names} & set(found.module_keys))
+                and (url is None or found.page_url == url.lower().rstrip("/").removesuffix(".md"))
+            }
+            hits = index.query(vector(choose.randint(0, 10_000)), limit, filters)
+            assert index.count(filters) == len(wanted), filters
+            assert len(hits) == min(limit, len(wanted)), filters
+            assert {hit.chunk.id for hit in hits} <= wanted, filters
+            assert {found.id for found in index.scroll(filters)} == wanted, filters
+
+    def test_modules_and_pages_are_counted(self, store: Store) -> None:
+        """Check the number of chunks of each module and each page."""
+        _publish_modules(store)
+        index = store.open("books")
+        assert index.modules() == {"intro": 12, "ros2": 24, "simulation": 12}
+        assert sum(index.pages().values()) == 48
+        assert index.pages()["local://docs/docs/intro/2"] == 4
+
+    def test_vectors_come_back(self, store: Store) -> None:
+        """Check that stored vectors are those that were added; unknown ids are left out."""
+        chunks = [chunk(number) for number in range(3)]
+        publish(store, "books", chunks)
+        found = store.open("books").vectors([chunks[1].id, chunk(99).id])
+        assert list(found) == [chunks[1].id]
+        assert found[chunks[1].id] == pytest.approx(vector(1), abs=1e-6)
+
+    def test_a_new_index_replaces_the_old_one_whole(self, store: Store) -> None:
+        """Check that `open` returns the same object until the next index, and that it stays usable."""
+        publish(store, "books", [chunk(number) for number in range(5)])
+        before = store.open("books")
+        assert store.open("books") is before
+        publish(store, "books", [chunk(number, page="new") for number in range(3)])
+        after = store.open("books")
+        assert after is not before
+        assert {found.page_title for found in after.scroll()} == {"NEW"}
+        assert before.count() == 5, "a reader that holds the old index keeps it"
+
+    def test_what_is_not_published_is_never_seen(self, store: Store) -> None:
+        """Check that an exception before `publish` leaves the old index."""
+        publish(store, "books", [chunk(1)])
+        with pytest.raises(KeyError), store.build("books", EMBEDDER, rebuild=True) as build:
+            build.add([chunk(2)], [vector(2)])
+            raise KeyError("something else went wrong")
+        assert store.open("books").count() == 1
+        publish(store, "books", [chunk(3), chunk(4)])
+        assert store.open("books").count() == 2
+
+    @pytest.mark.parametrize("bad", [[1.0] * (DIM - 1), [math.nan] * DIM, [math.inf] + [0.0] * (DIM - 1)])
+    def test_vectors_that_cannot_be_searched_are_refused_whole(self, store: Store, bad: list[float]) -> None:
+        """Check that one bad vector refuses all chunks of the call, and that the old index stays."""
+        publish(store, "books", [chunk(1)])
+        with pytest.raises(EmbeddingError), store.build("books", EMBEDDER, rebuild=True) as build:
+            build.add([chunk(2), chunk(3)], [vector(2), bad])
+        assert store.open("books").count() == 1
+
+    def test_one_writer_at_a_time(self, store: Store) -> None:
+        """Check that a second writer of a collection is refused, and one of another collection is not."""
+        publish(store, "books", [chunk(1)])
+        with store.build("books", EMBEDDER, rebuild=True) as build:
+            build.add([chunk(2)], [vector(2)])
+            with pytest.raises(StoreBusy) as caught, store.build("books", EMBEDDER, rebuild=True):
+                pass
+            assert caught.value.hint
+            with store.build("others", EMBEDDER, rebuild=True) as other:
+                other.add([chunk(5)], [vector(5)])
+                other.publish(fingerprint())
+            build.publish(fingerprint())
+        assert store.open("books").count() == 1
+        assert store.collections() == ("books", "others")
+
+    def test_another_store_sees_what_is_published(self, store: Store, other_store: Store) -> None:
+        """Check that a second store reads the data of the first, and cannot write at the same time."""
+        publish(store, "books", [chunk(1)])
+        store.set_aliases(["library"], "books")
+        assert other_store.open("library").count() == 1
+        with store.build("books", EMBEDDER, rebuild=True) as build:
+            with pytest.raises(StoreBusy), other_store.build("books", EMBEDDER, rebuild=True):
+                pass
+            build.add([chunk(3)], [vector(3)])
+            build.publish(fingerprint())
+        other_store.close()  # a store may look for a new index only every few seconds
+        assert [found.chunk_index for found in other_store.open("books").scroll()] == [3]
+
+    def test_an_alias_names_a_collection(self, store: Store) -> None:
+        """Check that a collection can be opened by its aliases, which are not collections of their own."""
+        publish(store, "books", [chunk(1)])
+        store.set_aliases(["library", "shelf"], "books")
+        assert dict(store.aliases()) == {"library": "books", "shelf": "books"}
+        assert store.open("library").info.collection == "books"
+        assert store.collections() == ("books",)
+
+    def test_an_alias_follows_a_new_index(self, store: Store) -> None:
+        """Check that an alias opens the index that was published last."""
+        publish(store, "books", [chunk(1)])
+        store.set_aliases(["library"], "books")
+        assert store.open("library").count() == 1
+        publish(store, "books", [chunk(1), chunk(2)])
+        assert store.open("library").count() == 2
+
+    def test_a_collection_keeps_its_own_name(self, store: Store) -> None:
+        """Check that no alias replaces a collection, and that a new collection replaces an alias."""
+        publish(store, "books", [chunk(1)])
+        publish(store, "library", [chunk(1), chunk(2)])
+        store.set_aliases(["library", "shelf"], "books")
+        assert store.open("library").count() == 2
+        publish(store, "shelf", [chunk(number) for number in range(3)])
+        assert store.open("shelf").count() == 3
+        assert dict(store.aliases()) == {}
+
+    def test_text_of_any_kind_comes_back_as_written(self, store: Store) -> None:
+        """Check that no character of a text is changed."""
+        texts = [
+            *("naïve café", "机器人", "🤖 emoji", "مرحبا", "a\tb\n\n  c"),
+            *("x" * 50_000, '{"json": ["[x]"]}', "\x1b[31mred"),
+        ]
+        publish(store, "books", [chunk(number, text=text) for number, text in enumerate(texts)])
+        assert sorted(found.text for found in store.open("books").scroll()) == sorted(texts)
+
+    def test_a_closed_store_opens_again(self, store: Store) -> None:
+        """Check that `close` does not lose anything."""
+        publish(store, "books", [chunk(1)])
+        store.open("books")
+        store.close()
+        store.close()
+        assert store.open("books").count() == 1
+
+    def test_the_lexicon_and_the_calibration_come_back(self, store: Store) -> None:
+        """Check that both are kept until the next index is published."""
+        info = publish_lexical(store, "books", WORDS)
+        index = store.open("books")
+        assert index.info == info
+        expected = LexiconBuilder()
+        expected.vectors(WORDS)
+        assert index.lexicon() == expected.to_bytes()
+        store.save_calibration(index.info, Calibration(0.5, 0.9, 10, 10))
+        assert store.open("books").lexicon() == expected.to_bytes(), "a calibration leaves it alone"
+        assert store.open("books").info.calibration == Calibration(0.5, 0.9, 10, 10)
+        publish_lexical(store, "books", WORDS[:3], book="other")
+        assert Lexicon(store.open("books").lexicon()).chunks == 3
+
+    def test_candidates_have_both_scores(self, store: Store) -> None:
+        """Check that the candidates of a hybrid query include the best of both parts, with right scores."""
+        publish_lexical(store, "books", WORDS)
+        index = store.open("books")
+        asked, limit = vector(1000), 5
+        (found,) = index.candidates([IndexQuery(asked, terms(index, "compost"))], limit)
+        lexical, dense = by_number(index, found.lexical), by_number(index, found.dense)
+        scores = {one.chunk_index: bm25(index, one, "compost") for one in WORDS[::3]}
+        assert lexical == pytest.approx({number: scores[number] for number in lexical}, rel=1e-5)
+        assert len(lexical) >= limit
+        assert len(lexical.keys() & dense.keys()) >= limit, "the best have a cosine similarity, too"
+        cosines = {number: cosine(vector(number), asked) for number in range(60)}
+        assert dense == pytest.approx({number: cosines[number] for number in dense}, abs=1e-5)
+        assert set(sorted(cosines, key=lambda number: -cosines[number])[:limit]) <= dense.keys()
+
+    def test_candidates_of_one_part(self, store: Store) -> None:
+        """Check queries with a dense or a lexical part only, and with an empty lexical part."""
+        publish_lexical(store, "books", WORDS)
+        index = store.open("books")
+        (lexical,) = index.candidates([IndexQuery(lexical=terms(index, "compost"))], 100)
+        assert (lexical.dense, set(by_number(index, lexical.lexical))) == ({}, set(range(0, 60, 3)))
+        (limited,) = index.candidates([IndexQuery(lexical=terms(index, "compost"))], 7)
+        assert len(limited.lexical) >= 7
+        (dense,) = index.candidates([IndexQuery(vector(1000))], 7)
+        scores = by_number(index, dense.dense)
+        expected = {hit.chunk.chunk_index: hit.score for hit in index.query(vector(1000), 7)}
+        assert {number: scores[number] for number in expected} == pytest.approx(expected, abs=1e-5)
+        assert dense.lexical == {}
+        nothing = SparseVector((), ())
+        assert index.candidates([IndexQuery(lexical=nothing)], 7) == [Candidates()]
+        (only_dense,) = index.candidates([IndexQuery(vector(1000), nothing)], 7)
+        assert only_dense.lexical == {}
+        assert len(only_dense.dense) >= 7
+
+    def test_filters_hold_for_candidates(self, store: Store) -> None:
+        """Check that both parts return chunks that match the filter only."""
+        publish_lexical(store, "books", WORDS)
+        index = store.open("books")
+        (found,) = index.candidates([IndexQuery(vector(1000), terms(index, "compost"))], 5, PAGE_A)
+        assert set(by_number(index, found.lexical)) <= set(range(0, 60, 6))
+        assert len(found.lexical) >= 5
+        assert {number % 2 for number in by_number(index, found.dense)} == {0}
+        nowhere = Filters(page_url="nowhere")
+        hybrid = IndexQuery(vector(1), terms(index, "compost"))
+        assert index.candidates([hybrid], 5, nowhere) == [Candidates()]
+
+    def test_many_queries_at_once(self, store: Store) -> None:
+        """Check that several queries of different kinds have the candidates that they have alone."""
+        publish_lexical(store, "books", WORDS)
+        index = store.open("books")
+        queries = [
+            IndexQuery(vector(1), terms(index, "compost")),
+            IndexQuery(vector(2)),
+            IndexQuery(lexical=terms(index, "water")),
+            IndexQuery(vector(3), SparseVector((), ())),
+        ]
+        together = index.candidates(queries, 5, PAGE_A)
+        for query, found in zip(queries, together, strict=True):
+            (alone,) = index.candidates([query], 5, PAGE_A)
+            assert by_number(index, found.dense) == pytest.approx(by_number(index, alone.dense))
+            assert sorted(found.lexical.values()) == pytest.approx(sorted(alone.lexical.values()))
+        assert index.candidates([], 5) == []
+        chunks = index.chunks(id for candidates in together for id in candidates.dense)
+        assert all(one == WORDS[one.chunk_index] for one in chunks.values())
+
+    def test_awaited_candidates_are_the_same(self, store: Store) -> None:
+        """Check `AsyncIndex`, if the index implements it."""
+        publish_lexical(store, "books", WORDS)
+        index = store.open("books")
+        if not isinstance(index, AsyncIndex):
+            pytest.skip("the index is not an AsyncIndex")
+        queries = [
+            IndexQuery(vector(1), terms(index, "compost")),
+            IndexQuery(vector(2)),
+            IndexQuery(lexical=terms(index, "compost")),
+        ]
+
+        async def ask() -> tuple[list[Candidates], dict[Hashable, Chunk]]:
+            found = await index.acandidates(queries, 100, PAGE_A)
+            chunks = await index.achunks(id for one in found for id in (*one.dense, *one.lexical))
+            if isinstance(store, AsyncStore):
+                await store.aclose()
+            return found, chunks
+
+        found, chunks = asyncio.run(ask())
+        for one, other in zip(found, index.candidates(queries, 100, PAGE_A), strict=True):
+            assert by_number(index, one.dense) == pytest.approx(by_number(index, other.dense), abs=1e-5)
+            assert by_number(index, one.lexical) == pytest.approx(by_number(index, other.lexical), rel=1e-5)
+        assert chunks == index.chunks(id for one in found for id in (*one.dense, *one.lexical))
+        assert {one.chunk_index for one in chunks.values()} == set(range(0, 60, 2))
+
+    def test_an_index_without_lexical_vectors(self, store: Store) -> None:
+        """Check that a lexical query of such an index is an error, and a dense one is not."""
+        publish(store, "books", [chunk(number) for number in range(5)])
+        index = store.open("books")
+        assert index.lexicon() == b""
+        with pytest.raises(ConfigurationError) as caught:
+            index.candidates([IndexQuery(vector(1), SparseVector((1,), (1.0,)))], 5)
+        assert caught.value.hint
+        (found,) = index.candidates([IndexQuery(vector(1))], 5)
+        assert max(by_number(index, found.dense).items(), key=lambda item: item[1])[0] == 1
+
+    @pytest.mark.parametrize("rebuild", [True, False])
+    def test_kept_and_deleted_chunks_score_as_in_a_new_index(self, store: Store, rebuild: bool) -> None:
+        """Check that the other chunks score as if the deleted ones had never existed."""
+        publish_lexical(store, "books", WORDS)
+        current = store.open("books")
+        lexicon = LexiconBuilder()
+        kept, changed = WORDS[:20], [replace(WORDS[20], text="only sand")]
+        with store.build("books", EMBEDDER, analyzer=ANALYZER, rebuild=rebuild) as build:
+            build.keep(kept, current, lexicon.vectors(kept))
+            build.add(changed, [vector(20)], lexicon.vectors(changed))
+            build.publish(replace(fingerprint("second"), analyzer=ANALYZER), lexicon.to_bytes())
+        index = store.open("books")
+        (found,) = index.candidates([IndexQuery(vector(3), terms(index, "compost"))], 100)
+        expected = {one.chunk_index: bm25(index, one, "compost") for one in kept[::3]}
+        assert by_number(index, found.lexical) == pytest.approx(expected, rel=1e-5)
+        assert by_number(index, found.dense) == pytest.approx(
+            {number: cosine(vector(number), vector(3)) for number in range(21)}, abs=1e-5
+        )
+        (sand,) = index.candidates([IndexQuery(lexical=terms(index, "sand"))], 5)
+        assert set(by_number(index, sand.lexical)) == {20}
+
+    def test_an_earlier_index_can_be_restored(self, store: Store) -> None:
+        """Check `Rollback`, if the store implements it."""
+        if not isinstance(store, Rollback):
+            pytest.skip("the store has no Rollback")
+        first = publish(store, "books", [chunk(number) for number in range(5)])
+        publish(store, "books", [chunk(9)])
+        assert store.rollback("books").generation == first.generation
+        assert store.open("books").count() == 5
+
+    def test_payload_indexes_can_be_prepared(self, store: Store) -> None:
+        """Check `Preparable`, if the store implements it: an index of our own needs nothing."""
+        if not isinstance(store, Preparable):
+            pytest.skip("the store is not Preparable")
+        publish(store, "books", [chunk(1)])
+        assert store.missing_fields("books") == store.prepare("books") == ()
+
+    def test_the_engine_has_a_version(self, store: Store) -> None:
+        """Check `Versioned`, if the store implements it."""
+        if not isinstance(store, Versioned):
+            pytest.skip("the store is not Versioned")
+        assert any(letter.isdigit() for letter in store.version())
+
+
+def terms(index: Index, text: str) -> SparseVector:
+    """Analyse a query with the vocabulary of an index."""
+    return analyze_query(text, Lexicon(index.lexicon())).vector
+
+
+def by_number(index: Index, scores: Mapping[Hashable, float]) -> dict[int, float]:
+    """Return scores by the numbers of the chunks."""
+    chunks = index.chunks(scores)
+    assert chunks.keys() == scores.keys()
+    return {chunks[id].chunk_index: score for id, score in scores.items()}
+
+
+def cosine(left: Vector, right: Vector) -> float:
+    """Return the cosine similarity of two vectors of length one."""
+    return sum(one * other for one, other in zip(left, right, strict=True))
+
+
+def bm25(index: Index, found: Chunk, text: str) -> float:
+    """Compute the lexical score of a chunk for one word, without the store."""
+    (stored,) = LexiconBuilder().vectors([found])
+    weights = dict(zip(stored.indices, stored.values, strict=True))
+    lexicon, query = Lexicon(index.lexicon()), terms(index, text)
+    idf = lexicon.idf(sum(lexicon.forms(text).values()))
+    return sum(
+        weight * weights.get(term, 0.0) * idf
+        for term, weight in zip(query.indices, query.values, strict=True)
+    )
+
+
+def _publish_modules(store: Store) -> None:
+    """Publish four directories of three modules, with three pages in each."""
+    chunks = [
+        chunk(number, module=module, directory=directory, page=f"{directory}/{number % 3}")
+        for module, directory in MODULES
+        for number in range(12)
+    ]
+    publish(store, "books", chunks)

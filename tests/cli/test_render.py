@@ -1,0 +1,62 @@
+"""Width, colors and highlighted words."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from recto.cli.render import Style, cells, cut, wrap
+from recto.search.display import words_to_match
+
+
+@pytest.mark.parametrize(
+    ("query", "text", "marked"),
+    [
+        ("What is a node?", "Nodes and a node; nodal is not.", ["Nodes", "node"]),
+        (
+            "How are robots simulated?",
+            "We simulate a robot; simulating robots.",
+            ["simulate", "robot", "simulating", "robots"],
+        ),
+        ("qos policies", "A QoS policy, several policies.", ["QoS", "policy", "policies"]),
+        ("bus", "A bus, two buses, business.", ["bus", "buses"]),
+        ("What is a bus?", "It is what it is.", []),
+        ("c++ (really)", "c++ is (really) fast", ["c", "really"]),
+        ("rclpy.spin", "call rclpy.spin now", ["rclpy.spin"]),
+    ],
+)
+def test_all_forms_of_a_word_are_highlighted(query: str, text: str, marked: list[str]) -> None:
+    words = words_to_match(query, None)
+    shown = Style(80, color=True).highlight(text, words)
+    assert re.findall(r"\x1b\[1m(.*?)\x1b\[0m", shown) == marked
+    assert re.sub(r"\x1b\[\d*m", "", shown) == text
+    assert Style(80).highlight(text, words) == text
+
+
+def test_no_escapes_without_color() -> None:
+    plain = Style(80)
+    for style in (plain.bold, plain.dim, plain.green, plain.yellow, plain.red, plain.cyan):
+        assert style("text") == "text"
+
+
+@given(st.text(), st.integers(20, 100))
+def test_wrapped_lines_fit_and_lose_nothing(text: str, width: int) -> None:
+    lines = list(wrap(text, width, "  "))
+    assert all(cells(line) <= width for line in lines)
+    assert "".join("".join(lines).split()) == "".join(text.split())
+
+
+def test_wide_characters_take_two_columns() -> None:
+    assert cells("ロボット") == 8
+    assert list(wrap("ロボット" * 4, 20)) == ["ロボットロボットロボ", "ットロボット"]
+    assert cut("ロボット", 8) == "ロボット"
+    assert cells(cut("ロボット", 7)) <= 7
+
+
+@given(st.text(max_size=200))
+def test_highlighting_does_not_change_the_text(query: str) -> None:
+    shown = Style(80, color=True).highlight(query, words_to_match(query, None))
+    assert re.sub(r"\x1b\[[01]m", "", shown) == re.sub(r"\x1b\[[01]m", "", query)

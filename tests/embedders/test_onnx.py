@@ -1,0 +1,200 @@
+"""Parallel embedding, sessions, and the features of the processor."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from recto.embedders import onnx
+from recto.embedders.granite.embedder import FINGERPRINT, granite_embedder
+from recto.embedders.onnx import LocalEmbedder, Sessions, run_parallel
+from recto.errors import ConfigurationError, EmbeddingError
+
+TEXTS = [
+    f"{word} " * length
+    for length, word in (
+        (150, "gear"),
+        (3, "arm"),
+        (90, "leg"),
+        (300, "foot"),
+        (3, "hand"),
+        (40, "eye"),
+        (150, "rail"),
+    )
+]
+
+
+def test_the_number_of_threads_does_not_change_the_vectors(shared_home: Path) -> None:
+    alone, many = granite_embedder(shared_home, 1), granite_embedder(shared_home, 3)
+    assert alone.embed_documents(TEXTS) == many.embed_documents(TEXTS)
+    assert alone.embed_queries(TEXTS) == many.embed_queries(TEXTS)
+
+
+def test_progress_is_reported_in_the_callers_thread(shared_home: Path) -> None:
+    seen: list[tuple[int, int, int]] = []
+    granite_embedder(shared_home, 2).embed_documents(
+        TEXTS, lambda done, total: seen.append((done, total, threading.get_ident()))
+    )
+    assert [done for done, _, _ in seen] == sorted(done for done, _, _ in seen)
+    assert seen[-1][:2] == (len(TEXTS), len(TEXTS))
+    assert {thread for _, _, thread in seen} == {threading.get_ident()}
+
+
+@pytest.mark.parametrize("workers", [1, 2, 5])
+def test_every_job_runs_once(workers: int) -> None:
+    found: dict[int, int] = {}
+    run_parallel(range(40), lambda job: job * job, workers, found.__setitem__)
+    assert found == {job: job * job for job in range(40)}
+
+
+def test_jobs_run_in_parallel() -> None:
+    both = threading.Barrier(2, timeout=60)
+    run_parallel([1, 2], lambda _: both.wait(), 2, lambda job, result: None)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_failure_is_raised_and_waiting_jobs_are_dropped(
+    workers: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[int] = []
+
+    def work(job: int) -> int:
+        started.append(job)
+        if job == 0:
+            raise EmbeddingError("no")
+        held.wait(60)
+        return job
+
+    usual = ThreadPoolExecutor.shutdown
+
+    def shutdown(pool: ThreadPoolExecutor, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        usual(pool, wait=False, cancel_futures=cancel_futures)
+        held.set()
+        usual(pool, wait=wait)
+
+    held = threading.Event()
+    monkeypatch.setattr(ThreadPoolExecutor, "shutdown", shutdown)
+    with pytest.raises(EmbeddingError, match="no"):
+        run_parallel(range(500), work, workers, lambda job, result: None)
+    assert len(started) < 500
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("recto-embedder")]
+
+
+def test_a_failure_of_the_callback_is_raised() -> None:
+    def fail(job: int, result: int) -> None:
+        raise ValueError("the listener has gone")
+
+    with pytest.raises(ValueError, match="listener"):
+        run_parallel(range(50), lambda job: job, 2, fail)
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("recto-embedder")]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals are sent to a thread")
+def test_an_interruption_is_raised() -> None:
+    started: list[int] = []
+
+    def work(job: int) -> int:
+        started.append(job)
+        if job == 1:
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+            interrupted.wait(60)
+        return job
+
+    interrupted = threading.Event()
+    threading.Timer(0.5, interrupted.set).start()
+    with pytest.raises(KeyboardInterrupt):
+        run_parallel(range(100_000), work, 2, lambda job, result: None)
+    assert len(started) < 100_000
+
+
+def test_a_models_failure_in_a_worker_becomes_ours(shared_home: Path) -> None:
+    real = granite_embedder(shared_home, 2)._loaded()
+
+    def broken(rows: object) -> Sequence[Sequence[float]]:
+        raise RuntimeError("out of memory")
+
+    embedder = LocalEmbedder(FINGERPRINT, 512, lambda: real, Sessions(lambda _: broken, 2), threads=2)
+    for texts in (TEXTS, TEXTS[:1]):
+        with pytest.raises(EmbeddingError, match="out of memory"):
+            embedder.embed_documents(texts)
+
+
+def test_each_use_opens_one_session_when_it_is_needed() -> None:
+    opened: list[int] = []
+
+    def open(threads: int) -> object:
+        opened.append(threads)
+        return lambda rows: None
+
+    sessions = Sessions(open, 4)  # type: ignore[arg-type]
+    assert opened == []
+    assert sessions.documents() is sessions.parallel()
+    assert sessions.parallel() is sessions.parallel()
+    assert sessions.single() is sessions.single()
+    assert opened == [1, 4]
+    one_thread = Sessions(open, 1)  # type: ignore[arg-type]
+    assert one_thread.single() is one_thread.parallel()
+    assert opened == [1, 4, 1]
+
+
+def test_a_session_that_cannot_be_opened_is_tried_again() -> None:
+    answers = [ConfigurationError("not yet"), None]
+
+    def open(threads: int) -> object:
+        answer = answers.pop(0)
+        if answer:
+            raise answer
+        return lambda rows: None
+
+    sessions = Sessions(open, 1)  # type: ignore[arg-type]
+    with pytest.raises(ConfigurationError):
+        sessions.single()
+    assert sessions.single()([]) is None
+
+
+ARM = "processor\t: 0\nBogoMIPS\t: 243.75\nFeatures\t: fp asimd aes crc32 {} sve\nCPU part\t: 0xd0c\n"
+X86 = "processor\t: 0\nmodel name\t: avx512_vnni\nflags\t\t: fpu sse2 avx2 {} rdpid\nbugs\t\t: asimddp\n"
+
+
+@pytest.fixture
+def cpu_info(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    path = tmp_path / "cpuinfo"
+    monkeypatch.setattr(onnx, "_CPU_INFO", path)
+    monkeypatch.setattr(sys, "platform", "linux")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (ARM.format("asimddp"), True),
+        (ARM.format("asimdhp"), False),
+        (X86.format("avx512_vnni amx_int8"), True),
+        (X86.format("avx_vnni"), True),
+        (X86.format("avx512f"), False),
+        ("processor: 0\n", False),
+        ("", False),
+        (None, False),
+    ],
+)
+def test_int8_dot_products_on_linux(cpu_info: Path, text: str | None, expected: bool) -> None:
+    if text is not None:
+        cpu_info.write_text(text)
+    assert onnx.has_int8_dot_product.__wrapped__() is expected
+
+
+@pytest.mark.parametrize(
+    ("dot_product", "settings"), [(True, {}), (False, {"session.x64quantprecision": "1"})]
+)
+def test_unsigned_weights_only_without_dot_products(
+    monkeypatch: pytest.MonkeyPatch, dot_product: bool, settings: dict[str, str]
+) -> None:
+    monkeypatch.setattr(onnx, "has_int8_dot_product", lambda: dot_product)
+    assert onnx.session_settings() == settings

@@ -1,0 +1,139 @@
+"""The example plugin in a fresh environment, used by configuration alone."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import subprocess
+from pathlib import Path
+from typing import Any
+from zipfile import ZipFile
+
+import pytest
+
+from tests.installed.conftest import PLUGIN
+from tests.running import environment
+
+pytestmark = pytest.mark.slow
+
+PARTS = {"RECTO_EMBEDDER": "demo-hash", "RECTO_STORE": "demo-sqlite"}
+RST = """\
+======
+Robots
+======
+A robot senses and acts.
+
+Arms
+----
+
+An arm has joints: a shoulder and an elbow.
+"""
+MARKDOWN = "# Introduction\n\nThis book is about robots.\n"
+
+
+@pytest.fixture
+def book(tmp_path: Path) -> Path:
+    (tmp_path / "book" / "guide").mkdir(parents=True)
+    (tmp_path / "book" / "guide" / "robots.rst").write_text(RST)
+    (tmp_path / "book" / "intro.md").write_text(MARKDOWN)
+    return tmp_path / "book"
+
+
+def run(installed: Path, home: Path, *arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run(
+        [str(installed / "recto"), *arguments],
+        cwd=home.parent,
+        env=environment(home, **more),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert "Traceback" not in done.stderr, done.stderr
+    return done
+
+
+def results(installed: Path, home: Path, *arguments: str, **more: str) -> dict[str, Any]:
+    done = run(installed, home, *arguments, "--json", **more)
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def test_all_parts_together(installed: Path, home: Path, book: Path) -> None:
+    planned = results(installed, home, "index", str(book), "--dry-run", **PARTS)
+    assert (planned["pages"], planned["chunks"]) == (2, 3)
+    report = results(installed, home, "index", str(book), "--collection", "demo", **PARTS)
+    assert report["fingerprint"]["embedder"]["model"] == "demo-hash"
+    assert (home / "demo-sqlite" / "collections.db").exists()
+    assert not (home / "collections").exists(), "the built-in store is not used"
+    found = results(installed, home, "search", "shoulder and elbow", "--collection", "demo", **PARTS)
+    first = found["results"][0]
+    assert (first["title"], first["section"]) == ("Robots", "Arms")
+    assert first["url"] == "local://docs/docs/guide/robots#arms"
+    again = results(installed, home, "index", str(book), "--collection", "demo", **PARTS)
+    assert again["states"]["unchanged"] == 2
+    doctor = run(installed, home, "doctor", "--collection", "demo", **PARTS)
+    assert doctor.returncode == 0, doctor.stdout
+    assert "demo-hash embedder, demo-sqlite store" in doctor.stdout
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_one_part_beside_the_built_in_ones(installed: Path, home: Path, book: Path, part: str) -> None:
+    more = {part: PARTS[part]}
+    results(installed, home, "index", str(book), "--collection", "demo", **more)
+    found = results(installed, home, "search", "shoulder and elbow", "--collection", "demo", **more)
+    assert found["results"][0]["section"] == "Arms"
+
+
+def test_a_book_in_a_location_of_the_plugin(installed: Path, home: Path, tmp_path: Path) -> None:
+    with ZipFile(tmp_path / "book.zip", "w") as archive:
+        archive.writestr("guide/robots.rst", RST)
+        archive.writestr("intro.md", MARKDOWN)
+    report = results(installed, home, "index", "zip:book.zip", "--collection", "zipped", **PARTS)
+    assert report["pages"] == 2
+    found = results(installed, home, "search", "shoulder and elbow", "--collection", "zipped", **PARTS)
+    assert found["results"][0]["url"] == "zip://book/guide/robots#arms"
+    wrong = run(installed, home, "index", "s3://bucket/book", **PARTS)
+    assert wrong.returncode == 4
+    assert "Installed: zip." in wrong.stderr
+
+
+def test_watch_notices_a_file_of_the_plugin(installed: Path, home: Path, book: Path) -> None:
+    with subprocess.Popen(
+        [str(installed / "recto"), "watch", str(book), "--collection", "demo", "--interval", "0.1"],
+        env=environment(home, PYTHONUNBUFFERED="1", **PARTS),
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+            assert process.stdout is not None
+            assert "robots.rst" in process.stdout.readline()
+            (book / "guide" / "robots.rst").write_text(RST + "\nLegs\n----\n\nTwo legs are enough.\n")
+            assert "robots.rst; 1 " in process.stdout.readline()
+        finally:
+            process.send_signal(signal.SIGINT)
+
+
+def test_an_unknown_name_lists_what_is_installed(installed: Path, home: Path) -> None:
+    done = run(installed, home, "search", "robots", RECTO_EMBEDDER="voyage")
+    assert done.returncode == 2
+    assert "RECTO_EMBEDDER must be one of local, cohere, demo-hash, not 'voyage'" in done.stderr
+    assert "recto.embedders must be installed" in done.stderr
+
+
+def test_the_conformance_suites_pass(installed: Path, tmp_path: Path) -> None:
+    tests = shutil.copytree(PLUGIN / "tests", tmp_path / "tests")
+    done = subprocess.run(
+        [str(installed / "python"), "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tests)],
+        cwd=tmp_path,
+        env=environment(tmp_path / "home"),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stdout
+    assert " passed" in done.stdout
+    assert "failed" not in done.stdout

@@ -1,0 +1,119 @@
+"""Snippets: the words of a text that match a query, and the part of the text that is shown."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from recto.search.display import ELLIPSIS, SNIPPET, find_matches, make_snippet, matched_words, words_to_match
+from recto.search.lexical import QueryWord
+from recto.search.retriever import Retriever
+
+FILLER = "Old gardeners note in a diary what they did each week and how much they picked. "
+
+
+def words(query: str) -> tuple[QueryWord, ...]:
+    return words_to_match(query, None)
+
+
+def marked(text: str, query: str) -> list[str]:
+    return [text[match.start : match.end] for match in find_matches(text, words(query))]
+
+
+def test_other_forms_of_a_word_match() -> None:
+    found = marked("Two nodes publish; one Node was publishing, a knot is not.", "publish node")
+    assert found == ["nodes", "publish", "Node", "publishing"]
+
+
+def test_a_part_of_an_identifier_matches_the_whole_identifier() -> None:
+    assert marked("Set `base_link` first.", "link") == ["base_link"]
+
+
+def test_stop_words_do_not_match() -> None:
+    assert marked("What is the soil?", "what is the soil") == ["soil"]
+
+
+def test_without_words_nothing_matches() -> None:
+    assert find_matches("Soil and air", ()) == []
+    assert make_snippet("Soil and air", ()).text == "Soil and air"
+
+
+def test_matched_words_are_listed_once_as_they_are_written_first() -> None:
+    assert matched_words("Nodes talk to nodes; a node to a topic, then nodes.", words("node topic")) == (
+        "Nodes",
+        "node",
+        "topic",
+    )
+
+
+def test_the_snippet_shows_the_match_wherever_it_is() -> None:
+    text = FILLER * 10 + "Worms keep the soil loose. " + FILLER * 10
+    snippet = make_snippet(text, words("worms soil"))
+    assert "Worms keep the soil loose." in snippet.text
+    assert snippet.text.startswith(ELLIPSIS)
+    assert snippet.text.endswith(ELLIPSIS)
+    assert [snippet.text[start:end] for start, end in snippet.spans] == ["Worms", "soil"]
+    assert len(snippet.text) <= SNIPPET + 2
+
+
+def test_a_rare_word_is_preferred_to_a_common_one() -> None:
+    common, rare = QueryWord("soil", 1.0, frozenset({"soil"})), QueryWord("marl", 5.0, frozenset({"marl"}))
+    text = "Soil, soil and soil. " + FILLER * 5 + "Marl is heavy. " + FILLER * 5
+    assert "Marl is heavy." in make_snippet(text, (common, rare)).text
+
+
+def test_several_words_together_are_preferred_to_one() -> None:
+    text = "Worms. " + FILLER * 5 + "Worms live in soil. " + FILLER * 5
+    assert "Worms live in soil." in make_snippet(text, words("worms soil")).text
+
+
+def test_without_a_match_the_snippet_is_the_beginning() -> None:
+    snippet = make_snippet(FILLER * 10, words("pizza"))
+    assert snippet.text.startswith("Old gardeners note")
+    assert snippet.text.endswith(ELLIPSIS)
+    assert snippet.spans == ()
+
+
+def test_markdown_syntax_is_left_out() -> None:
+    table = "| Aspect | ROS 1 |\n| --- | :---: |\n| Discovery | Central |\n\n```python title=x\nrun()\n```\n\n## Next"
+    assert make_snippet(table, ()).text == "Aspect ROS 1 Discovery Central title=x run() Next"
+
+
+def test_punctuation_around_a_match_is_not_cut() -> None:
+    text = FILLER * 3 + "(`rclcpp::Node`), " + FILLER * 3
+    snippet = make_snippet(text, words("node"), 12)
+    assert "(`rclcpp::Node`)," in snippet.text
+    assert [snippet.text[start:end] for start, end in snippet.spans] == ["Node"]
+
+
+def test_corrected_words_match(retriever: Retriever) -> None:
+    query = "quaternoin"
+    lexical = retriever.analyze(query)
+    assert lexical is not None
+    assert lexical.corrections
+    assert matched_words("A quaternion has four numbers.", words_to_match(query, lexical)) == ("quaternion",)
+
+
+TEXTS = st.text(st.sampled_from("ab cé_.(\n\t9漢"), max_size=400)
+
+
+@given(TEXTS, TEXTS)
+def test_matches_lie_within_the_text_in_order(text: str, query: str) -> None:
+    end = 0
+    for match in find_matches(text, words(query)):
+        assert end <= match.start < match.end <= len(text)
+        end = match.end
+
+
+@given(TEXTS, TEXTS, st.integers(5, 60))
+def test_a_snippet_is_made_of_words_of_the_text(text: str, query: str, length: int) -> None:
+    snippet = make_snippet(text, words(query), length)
+    own = text.split()
+    for word in snippet.text.removeprefix(ELLIPSIS).removesuffix(ELLIPSIS).split():
+        assert word in own or any(word in other and len(other) > length for other in own), word
+    for start, end in snippet.spans:
+        assert 0 <= start < end <= len(snippet.text)
+        assert find_matches(snippet.text[start:end], words(query))
+    longest = max((end - start for start, end in snippet.spans), default=0)
+    assert len(snippet.text) <= max(2 * length, longest) + 2
+    assert bool(snippet.spans) == bool(find_matches(" ".join(text.split()), words(query)))

@@ -1,0 +1,189 @@
+"""The vocabulary of a book: lexical vectors, forms of words, corrections, known words."""
+
+from __future__ import annotations
+
+import math
+import random
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from recto.search.analyzer import term_id
+from recto.search.lexical import (
+    COMMON_WORDS,
+    KEYWORD_WEIGHT,
+    SINGLE_WORD_WEIGHT,
+    WEIGHT,
+    Lexicon,
+    LexiconBuilder,
+    analyze_query,
+    is_common,
+)
+from recto.testing import values
+from recto.types import Chunk
+from scripts.make_common_words import build
+
+TEXTS = (
+    "Configure the controller with `max_length` and run the node.",
+    "The controller configures every joint; see base_link for the frame.",
+    "RabbitMQ is a message broker. Running it needs a server.",
+    "A publisher sends messages to a topic. Subscribers receive them.",
+)
+
+
+def chunk(text: str, number: int = 0) -> Chunk:
+    return replace(values.chunk(number), text=text, headings=())
+
+
+def lexicon(*texts: str) -> Lexicon:
+    builder = LexiconBuilder()
+    builder.vectors([chunk(text, number) for number, text in enumerate(texts)])
+    return Lexicon(builder.to_bytes())
+
+
+@pytest.fixture(scope="module")
+def book() -> Lexicon:
+    return lexicon(*TEXTS)
+
+
+def test_the_vocabulary_counts_chunks_not_occurrences() -> None:
+    found = lexicon("dog dog dog", "dog cat")
+    assert (found.chunks, found.forms("dog"), found.forms("cat"), found.forms("bird")) == (
+        2,
+        {"dog": 2},
+        {"cat": 1},
+        {},
+    )
+
+
+def test_forms_and_parts_are_distinguished(book: Lexicon) -> None:
+    assert book.forms("configured") == {"configure": 1, "configures": 1}
+    assert book.forms("link") == {"~link": 1}
+    assert book.forms("base_link") == {"base_link": 1}
+
+
+def test_a_query_is_expanded_to_the_forms_of_the_book(book: Lexicon) -> None:
+    query = analyze_query("how was the controller configured at the server?", book)
+    assert {term_id(term) for term in ("controller", "configure", "configures", "server")} == set(
+        query.vector.indices
+    )
+    assert (query.known, query.corrections, query.weight) == (1.0, (), WEIGHT)
+
+
+def test_each_form_has_the_idf_of_all_forms(book: Lexicon) -> None:
+    query = analyze_query("please configure our great robot controller today", book)
+    weights = dict(zip(query.vector.indices, query.vector.values, strict=True))
+    shared = book.idf(2)
+    assert weights[term_id("configure")] * book.idf(1) == pytest.approx(shared)
+    assert weights[term_id("configures")] * book.idf(1) == pytest.approx(0.8 * shared)
+
+
+def test_a_keyword_counts_more_than_its_other_forms(book: Lexicon) -> None:
+    query = analyze_query("configures", book)
+    weights = dict(zip(query.vector.indices, query.vector.values, strict=True))
+    assert (
+        query.weight == SINGLE_WORD_WEIGHT > analyze_query("What configures?", book).weight == KEYWORD_WEIGHT
+    )
+    assert weights[term_id("configures")] == 1.0 > 2 * weights[term_id("configure")]
+
+
+@pytest.mark.parametrize(
+    ("word", "expected"),
+    [
+        ("rabitmq", "rabbitmq"),  # a letter missing
+        ("rabbitmqq", "rabbitmq"),  # a letter too many
+        ("rabbitnq", "rabbitmq"),  # a wrong letter
+        ("rabbimtq", "rabbitmq"),  # two letters swapped
+        ("arbbitmq", "rabbitmq"),  # in the first letters
+        ("max_lenth", "max_length"),
+        ("subscribrrs", "subscribers"),
+        ("subzcribrers", "subscribers"),  # two edits in a long word
+    ],
+)
+def test_a_word_that_the_book_does_not_have_is_corrected(book: Lexicon, word: str, expected: str) -> None:
+    query = analyze_query(word, book)
+    assert query.corrections == ((word, (expected,)),)
+    assert term_id(expected) in query.vector.indices
+    assert (query.known, query.text) == (1, expected)
+
+
+def test_words_without_similar_words_and_short_words_of_sentences_are_not_corrected(
+    book: Lexicon,
+) -> None:
+    unknown = analyze_query("kubernetes", book)
+    assert (unknown.known, unknown.corrections, unknown.vector.indices) == (0.0, (), ())
+    assert analyze_query("how does a mode robot hold its controller", book).corrections == ()
+
+
+def test_common_english_words_are_not_corrected_in_sentences_and_count_less(book: Lexicon) -> None:
+    assert is_common("charging")
+    assert not is_common("kubernetes")
+    common = analyze_query("why is a publisher so reserved about the controller", book)
+    rare = analyze_query("why is a publisher so kubernetes about the controller", book)
+    assert common.corrections == ()
+    assert 1 > common.known > rare.known
+
+
+def test_the_list_of_common_words_is_what_the_script_makes() -> None:
+    assert COMMON_WORDS.read_bytes() == build()
+
+
+def test_known_words_are_weighted_by_idf(book: Lexicon) -> None:
+    query = analyze_query("publisher and kubernetes", book)
+    assert query.known == pytest.approx(book.idf(1) / (book.idf(1) + book.idf(0)))
+
+
+def test_weights_are_those_of_bm25() -> None:
+    builder = LexiconBuilder()
+    (vector,) = builder.vectors([chunk("dog dog cat")])
+    weights = dict(zip(vector.indices, vector.values, strict=True))
+    length = 1.2 * (0.25 + 0.75 * 3 / 100)
+    assert weights == pytest.approx(
+        {term_id("dog"): 2 * 2.2 / (2 + length), term_id("cat"): 2.2 / (1 + length)}
+    )
+    assert Lexicon(builder.to_bytes()).idf(1) == pytest.approx(math.log((1 - 1 + 0.5) / 1.5 + 1))
+
+
+@pytest.mark.parametrize("data", [b"", b"RECTOLX1", b"x" * 40, None])
+def test_invalid_vocabularies_are_rejected(data: bytes | None) -> None:
+    builder = LexiconBuilder()
+    builder.vectors([chunk("dog")])
+    with pytest.raises(ValueError, match="vocabulary"):
+        Lexicon(builder.to_bytes()[:-1] if data is None else data)
+
+
+@given(
+    st.lists(st.text(alphabet="abcé_XY1. ", max_size=40), min_size=1, max_size=8),
+    st.text(alphabet="abcé_XY1. ", max_size=20),
+)
+def test_every_word_is_found_again_and_any_query_can_be_analysed(texts: list[str], query: str) -> None:
+    builder = LexiconBuilder()
+    vectors = builder.vectors([chunk(text, number) for number, text in enumerate(texts)])
+    found = Lexicon(builder.to_bytes())
+    assert found.chunks == len(texts)
+    indices = {index for vector in vectors for index in vector.indices}
+    for text in texts:
+        for word in text.split():
+            analyzed = analyze_query(word, found)
+            assert set(analyzed.vector.indices) <= indices
+            assert analyzed.known in (0.0, 1.0)
+    assert 0 <= analyze_query(query or "x", found).known <= 1
+
+
+def test_a_random_typo_finds_the_word_again() -> None:
+    rng = random.Random(7)
+    words = ["".join(rng.choices("abcdefghijklmnopqrstuvwxyz", k=rng.randint(5, 12))) for _ in range(300)]
+    book, found = lexicon(*words), 0
+    for word in words:
+        place = rng.randrange(len(word))
+        typo = rng.choice(
+            [
+                word[:place] + word[place + 1 :],
+                f"{word[:place]}z{word[place:]}",
+                f"{word[:place]}q{word[place + 1 :]}",
+            ]
+        )
+        found += typo in words or word in dict(analyze_query(typo, book).corrections).get(typo, ())
+    assert found >= 295

@@ -1,0 +1,57 @@
+"""The estimate of whether the book covers a query."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from recto.search.lexical import LexicalQuery
+from recto.search.response import ANSWERABLE_THRESHOLD, answerable
+from recto.types import Calibration, SparseVector
+
+CALIBRATION = Calibration(noise_floor=0.6, auroc=1.0, off_topic=32, in_book=16, spread=0.05)
+
+
+def query(known: float) -> LexicalQuery:
+    return LexicalQuery(SparseVector((), ()), (), (), known, 0.1, "query")
+
+
+def test_similar_and_known_queries_are_covered() -> None:
+    covered, not_covered = (
+        answerable(0.75, query(1.0), CALIBRATION),
+        answerable(0.62, query(0.3), CALIBRATION),
+    )
+    assert covered is not None
+    assert not_covered is not None
+    assert not_covered < 0.05 < ANSWERABLE_THRESHOLD < 0.9 < covered
+
+
+@pytest.mark.parametrize(
+    ("cosine", "lexical", "calibration"),
+    [(None, query(1), CALIBRATION), (0.7, None, CALIBRATION), (0.7, query(1), None)],
+)
+def test_coverage_is_unknown_without_a_cosine_a_vocabulary_or_a_calibration(
+    cosine: float | None, lexical: LexicalQuery | None, calibration: Calibration | None
+) -> None:
+    assert answerable(cosine, lexical, calibration) is None
+
+
+def test_similarities_are_scaled_by_the_spread_of_the_index() -> None:
+    wide = replace(CALIBRATION, noise_floor=0.3, spread=0.1)
+    assert answerable(0.7, query(0.5), CALIBRATION) == answerable(0.5, query(0.5), wide)
+
+
+@given(st.floats(-1, 1), st.floats(0, 1), st.floats(0, 0.5), st.floats(0, 0.3))
+def test_coverage_grows_with_similarity_and_known_words(
+    cosine: float, known: float, more_similar: float, more_known: float
+) -> None:
+    less, greater = (
+        answerable(cosine, query(known), CALIBRATION),
+        answerable(cosine + more_similar, query(known + more_known), CALIBRATION),
+    )
+    assert less is not None
+    assert greater is not None
+    assert 0 <= less <= greater <= 1

@@ -1,0 +1,201 @@
+"""Test Markdown to HTML: what an author writes is shown, and nothing in it can run or load."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+from time import perf_counter
+from urllib.parse import quote, urlsplit
+
+import pytest
+
+from recto.server.http.views import render_markdown
+from tests.browser.hostile import ATTACKS, LINKS
+from tests.server.http.service import Service
+
+CASES = {
+    "paragraphs": ("One\nline.\n\nTwo.", "<p>One\nline.</p><p>Two.</p>"),
+    "emphasis": (
+        "*a* **b** _c_ snake_case_name ~~e~~",
+        "<p><em>a</em> <strong>b</strong> <em>c</em> snake_case_name <s>e</s></p>",
+    ),
+    "multiplication": ("2 * 3 * 4 and a**b", "<p>2 * 3 * 4 and a**b</p>"),
+    "code": ("`a*b*` and ``x ` y``", "<p><code>a*b*</code> and <code>x ` y</code></p>"),
+    "escapes": (r"\*not\* \<b\>", "<p>*not* &lt;b&gt;</p>"),
+    "raw HTML": ("a <b>c</b> &amp;", "<p>a &lt;b&gt;c&lt;/b&gt; &amp;</p>"),
+    "links": (
+        "[web](https://a.example/b_(c)) <https://d.example>",
+        '<p><a href="https://a.example/b_(c)">web</a> <a href="https://d.example">https://d.example</a></p>',
+    ),
+    "bare URLs": (
+        "See https://e.example/f_g_h. Not [https://x.example](y.md).",
+        '<p>See <a href="https://e.example/f_g_h">https://e.example/f_g_h</a>. '
+        'Not <a href="y.md">https://x.example</a>.</p>',
+    ),
+    "relative links": (
+        "[file](./x.md) [up](../y/z.md#a) [section](#b)",
+        '<p><a href="./x.md">file</a> <a href="../y/z.md#a">up</a> <a href="#b">section</a></p>',
+    ),
+    "link titles": ('[a](b.md "title")', '<p><a href="b.md">a</a></p>'),
+    "pictures": (
+        "![a dog](d.png) ![](https://x.example/y.png)",
+        '<p><span class="picture">Picture: a dog</span> <a href="https://x.example/y.png">'
+        '<span class="picture">Picture: without description</span></a></p>',
+    ),
+    "lists": (
+        "- a\n- b\n  1. c\n\n     d",
+        "<ul><li>a</li><li>b<ol><li><p>c</p><p>d</p></li></ol></li></ul>",
+    ),
+    "fences": (
+        '```py title="x.py"\na = [1]  # <b>\n\n- b\n```\nafter',
+        '<figure class="code"><figcaption>x.py</figcaption>'
+        '<pre tabindex="0"><code>a = [1]  # &lt;b&gt;\n\n- b</code></pre></figure><p>after</p>',
+    ),
+    "fence without end": ("~~~\na", '<figure class="code"><pre tabindex="0"><code>a</code></pre></figure>'),
+    "tables": (
+        "| a | b |\n|---|:-:|\n| `x \\| y` | 2 |\n\nend",
+        '<div class="table" tabindex="0" role="group" aria-label="Table"><table>'
+        '<thead><tr><th scope="col">a</th><th scope="col">b</th></tr></thead>'
+        "<tbody><tr><td><code>x | y</code></td><td>2</td></tr></tbody></table></div><p>end</p>",
+    ),
+    "quotes": ("> a\n> - b", "<blockquote><p>a</p><ul><li>b</li></ul></blockquote>"),
+    "admonitions": (
+        ":::tip[Well]\n\nDo **it**.\n\n:::\nafter",
+        '<div class="aside" role="note"><p class="aside-title">Well</p>'
+        "<p>Do <strong>it</strong>.</p></div><p>after</p>",
+    ),
+    "admonitions without title": (
+        "> !!! note\n>     body",
+        '<blockquote><div class="aside" role="note"><p class="aside-title">Note</p><p>body</p></div></blockquote>',
+    ),
+    "end of an admonition": (":::\nafter", "<p>after</p>"),
+    "math": (
+        "$$\na_b_c < d\n$$",
+        '<figure class="code"><pre tabindex="0"><code>$$\na_b_c &lt; d\n$$</code></pre></figure>',
+    ),
+    "footnotes": ("[^1]: See.", "<p>[^1]: See.</p>"),
+    "headings and rules": ("## A `b` {#x}\ntext\n\n---\n", "<h2>A <code>b</code></h2><p>text</p><hr />"),
+}
+TAGS = {
+    *(
+        "a",
+        "blockquote",
+        "br",
+        "code",
+        "div",
+        "em",
+        "figcaption",
+        "figure",
+        "hr",
+        "li",
+        "ol",
+        "p",
+        "pre",
+        "s",
+    ),
+    *("span", "strong", "table", "tbody", "td", "th", "thead", "tr", "ul"),
+    *(f"h{level}" for level in range(1, 7)),
+}
+ATTRIBUTES = {"aria-label", "class", "href", "role", "scope", "start", "tabindex"}
+HOSTILE = (
+    *ATTACKS,
+    *LINKS,
+    "[a](java&#x09;script:window.ran=1)",
+    "[a](&#1;javascript:window.ran=1)",
+    "[a](javascript&colon;window.ran=1)",
+    "[a](\\javascript:window.ran=1)",
+    "[a](file:///etc/passwd)",
+    "[a](\\\\elsewhere.invalid/x)",
+    "<JAVASCRIPT:window.ran=1> <data:text/html,x> <reader@elsewhere.invalid>",
+    "![a](data:image/svg+xml;base64,PHN2Zz48L3N2Zz4=)",
+    '![" onerror="window.ran=1](https://elsewhere.invalid/x.png)',
+    '[a](https://elsewhere.invalid/ "&quot; onclick=window.ran=1")',
+    'https://elsewhere.invalid/"onclick=window.ran=1',
+    '```"><script>\nx\n```',
+    '``` title="</figcaption><script>"\nx\n```',
+    ":::note</p><script>window.ran=1</script>\nx\n:::",
+    "| <img src=x onerror=window.ran=1> |\n|:-:|\n| <b style='x'>y</b> |",
+    '## <img src=x onerror=window.ran=1> {#a"onclick=window.ran=1}',
+    "[x]: javascript:window.ran=1\n\n[x] [y][x]",
+    "\0<script>\ud800",
+)
+HUGE = (
+    "[" * 20_000,
+    "*" * 20_000,
+    "`" * 20_000,
+    "> " * 4_000 + "a",
+    "- " * 4_000 + "a",
+    "|" * 9_000,
+    "_a" * 4_000,
+    "![" * 4_000,
+    "<" * 9_000,
+    "**a" * 3_000,
+    ":::a\n" * 1_900,
+    "|a" * 1_000 + "\n" + "|-" * 1_000 + "\n" + "x\n" * 2_000,
+)
+
+
+class Elements(HTMLParser):
+    """Collects the elements of rendered text."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.tags: set[str] = set()
+        self.attributes: set[str] = set()
+        self.links: list[str] = []
+        self.feed(html)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        self.attributes |= {name for name, _ in attrs}
+        self.links += [value or "" for name, value in attrs if name == "href"]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_markdown_becomes_html(name: str) -> None:
+    text, expected = CASES[name]
+    assert re.sub(r"(?<=>)\n(?=<)|\n$|(?<=<li>)\n|(?<=b)\n(?=<ol>)", "", render_markdown(text)) == expected
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_hostile_markdown_has_only_safe_elements(text: str) -> None:
+    found = Elements(render_markdown(text))
+    assert found.tags <= TAGS
+    assert found.attributes <= ATTRIBUTES
+    for link in found.links:
+        assert urlsplit(link).scheme in ("", "http", "https"), link
+        assert not link.startswith(("//", "\\")), link
+
+
+@pytest.mark.parametrize("text", HUGE, ids=lambda text: text[:4])
+def test_huge_nesting_is_rendered_quickly_and_completely(text: str) -> None:
+    began = perf_counter()
+    html = render_markdown(text)
+    assert perf_counter() - began < 10
+    assert html
+    if text.endswith(" a"):
+        assert "a</code>" in html, "text below the maximum nesting is not lost"
+
+
+def test_html_is_rendered_only_on_request(service: Service) -> None:
+    url = "/v1/pages/" + quote("local://docs/docs/intro", safe="")
+    plain, rendered = service.get(url).json(), service.get(f"{url}?html=true").json()
+    assert all("html" not in chunk for chunk in plain["chunks"])
+    assert [chunk["html"] for chunk in rendered["chunks"]] == [
+        render_markdown(chunk["text"]) for chunk in plain["chunks"]
+    ]
+    for path, body in (("/v1/search", {"query": "robot"}), ("/v1/related", {"selection": "A robot walks."})):
+        assert all("html" not in hit for hit in service.post(path, body).json()["results"])
+        for hit in service.post(path, {**body, "html": True}).json()["results"]:
+            assert hit["html"] == render_markdown(hit["text"])
+    assert service.post("/v1/search", {"query": "robot", "html": 1}).error == "html must be true or false"
+    assert service.post("/v1/batch", {"queries": ["robot"], "html": True}).status == 400
+
+
+def test_matches_on_a_page(service: Service) -> None:
+    url = "/v1/pages/" + quote("local://docs/docs/module-1-ros2/01-ros2-fundamentals", safe="")
+    assert not any(chunk["matches"] for chunk in service.get(url).json()["chunks"])
+    found = service.get(f"{url}?query=Which+tool+builds+a+workspace").json()["chunks"]
+    assert "workspace" in {word.lower() for chunk in found for word in chunk["matches"]}
+    assert service.get(f"{url}?query=%20").status == 200
+    assert service.get(f"{url}?query={'a' * 3000}").status == 200

@@ -1,0 +1,68 @@
+"""The built-in embedder, opened once per test process and remembering what it embedded."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+
+from recto.embedders.granite import embedder as granite
+from recto.protocols import Embedder, Progress
+from recto.settings import Precision
+from recto.types import EmbedderFingerprint, Vector
+
+_open = granite.granite_embedder
+
+
+class RememberingEmbedder:
+    """Embeds each text once with the real model; commands that tests run in this process share it."""
+
+    def __init__(self, embedder: Embedder) -> None:
+        self._embedder = embedder
+        self._queries: dict[str, Vector] = {}
+        self._documents: dict[str, Vector] = {}
+        self._tokens: dict[str, int] = {}
+
+    @property
+    def fingerprint(self) -> EmbedderFingerprint:
+        return self._embedder.fingerprint
+
+    @property
+    def dim(self) -> int:
+        return self._embedder.dim
+
+    @property
+    def max_tokens(self) -> int:
+        return self._embedder.max_tokens
+
+    def warm_up(self) -> None:
+        self._embedder.warm_up()
+
+    def close(self) -> None:
+        self._embedder.close()
+
+    def count_tokens(self, text: str) -> int:
+        if text not in self._tokens:
+            self._tokens[text] = self._embedder.count_tokens(text)
+        return self._tokens[text]
+
+    def embed_query(self, text: str) -> Vector:
+        return self.embed_queries([text])[0]
+
+    def embed_queries(self, texts: Sequence[str]) -> list[Vector]:
+        if missing := [text for text in dict.fromkeys(texts) if text not in self._queries]:
+            self._queries |= zip(missing, self._embedder.embed_queries(missing), strict=True)
+        return [self._queries[text] for text in texts]
+
+    def embed_documents(self, texts: Sequence[str], progress: Progress | None = None) -> list[Vector]:
+        if missing := [text for text in dict.fromkeys(texts) if text not in self._documents]:
+            self._documents |= zip(missing, self._embedder.embed_documents(missing), strict=True)
+        if progress and texts:
+            progress(len(texts), len(texts))
+        return [self._documents[text] for text in texts]
+
+
+@cache
+def shared_embedder(home: Path, threads: int, precision: Precision) -> Embedder:
+    """Return the embedder of this process for a precision."""
+    return RememberingEmbedder(_open(home, threads, precision))

@@ -1,0 +1,187 @@
+"""Large indexes with HNSW and quantization: high recall, and the scores of the full vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+
+from recto.stores.edge import engine
+from recto.stores.edge import engine as sizing
+from recto.stores.edge.engine import (
+    HIGH_EF_FROM,
+    HNSW_FROM,
+    QUANTIZE_FROM,
+    large_config,
+    search_params,
+)
+from recto.stores.edge.index import EdgeIndex
+from recto.stores.points import to_payload
+from recto.testing.values import chunk, fingerprint
+from recto.types import Filters, IndexInfo, Vector
+
+DIM = 384
+COUNT = 8_000  # enough vectors for the engine to build HNSW
+PAGE, MODULES = 20, 5
+QUESTIONS = 30
+TOP = 10
+
+
+@dataclass(frozen=True, slots=True)
+class LargeIndex:
+    """An index, its vectors, and queries."""
+
+    index: EdgeIndex
+    ids: list[str]
+    vectors: Any
+    queries: Any
+
+    def nearest(self, query: Any, among: Any) -> dict[str, float]:
+        """Search exactly among some of the vectors."""
+        scores = self.vectors[among] @ query
+        return {self.ids[among[place]]: float(scores[place]) for place in np.argsort(-scores)[:TOP]}
+
+    def recall(self, filters: Filters, among: Any) -> float:
+        """Return the recall of searches, and check that scores are those of the full vectors."""
+        found = 0
+        for query in self.queries:
+            hits = self.index.query(query.tolist(), TOP, filters)
+            assert len(hits) == TOP
+            full = [float(self.vectors[self.ids.index(hit.chunk.id)] @ query) for hit in hits]
+            assert [hit.score for hit in hits] == pytest.approx(full, abs=1e-5)
+            found += len({hit.chunk.id for hit in hits} & set(self.nearest(query, among)))
+        return found / (TOP * len(self.queries))
+
+
+def clustered_vectors(random: np.random.Generator, count: int) -> Any:
+    """Return vectors in clusters with a common component, like those of chunks."""
+    fixed = np.random.default_rng(1)
+    common, middles = (
+        fixed.standard_normal((1, DIM), np.float32),
+        fixed.standard_normal((100, DIM), np.float32),
+    )
+    rows = (
+        common
+        + middles[random.integers(0, len(middles), count)] * 0.6
+        + random.standard_normal((count, DIM), np.float32) * 0.6
+    )
+    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+
+
+@pytest.fixture(
+    scope="module", params=[HNSW_FROM, QUANTIZE_FROM, HIGH_EF_FROM], ids=["hnsw", "quantized", "high-ef"]
+)
+def large_index(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[LargeIndex]:
+    """A few thousand chunks, indexed like many more; only modules are larger than the full scan threshold."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sizing, "_FULL_SCAN_KB", COUNT // MODULES * DIM * 4 // 1_000 // 4)
+        yield from build_large_index(request.param, tmp_path_factory)
+
+
+def build_large_index(size: int, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LargeIndex]:
+    path = tmp_path_factory.mktemp("sized") / "shard"
+    chunks = [
+        chunk(number, page=f"page-{number // PAGE}", module=f"module-{number // PAGE % MODULES}")
+        for number in range(COUNT)
+    ]
+    vectors = clustered_vectors(np.random.default_rng(2), COUNT)
+    rows: list[Vector] = vectors.tolist()
+    shard = engine.create_shard(path, DIM)
+    for start in range(0, COUNT, 1_000):
+        points = zip(chunks[start : start + 1_000], rows[start : start + 1_000], strict=True)
+        engine.upsert(shard, [(part.id, row, None, to_payload(part)) for part, row in points])
+    engine.finish_shard(shard, path, size, DIM)
+    shard = engine.load_shard(path)
+    assert shard.info().indexed_vectors_count == COUNT
+    assert set(shard.info().payload_schema) == {"module_keys", "module_name", "page_key"}
+    index = EdgeIndex(shard, IndexInfo("sized", "gen-000001", size, fingerprint(), (), DIM), path / "notes")
+    yield LargeIndex(
+        index, [part.id for part in chunks], vectors, clustered_vectors(np.random.default_rng(3), QUESTIONS)
+    )
+    shard.close()
+
+
+def test_recall(large_index: LargeIndex) -> None:
+    assert large_index.recall(Filters(), range(COUNT)) >= 0.95
+
+
+def test_recall_in_a_module(large_index: LargeIndex) -> None:
+    among = [number for number in range(COUNT) if number // PAGE % MODULES == 2]
+    assert large_index.recall(Filters(("module-2",)), among) >= 0.95
+
+
+def test_search_in_a_page_is_exact(large_index: LargeIndex) -> None:
+    among = range(37 * PAGE, 38 * PAGE)
+    assert large_index.recall(Filters(page_url="local://docs/docs/page-37"), among) == 1
+
+
+class TruncatedShard:
+    """A shard whose HNSW searches return only one hit."""
+
+    def __init__(self, shard: Any) -> None:
+        self._shard = shard
+        self.exact = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._shard, name)
+
+    def query(self, request: Any) -> Any:
+        exact = request.params is not None and request.params.exact
+        self.exact += exact
+        return self._shard.query(request)[: None if exact else 1]
+
+    def query_batch(self, batch: Any) -> Any:
+        return [found[:1] for found in self._shard.query_batch(batch)]
+
+
+def test_too_few_hits_in_a_module_trigger_an_exact_search(
+    large_index: LargeIndex, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = TruncatedShard(large_index.index._shard)
+    monkeypatch.setattr(large_index.index, "_shard", engine)
+    among = [number for number in range(COUNT) if number // PAGE % MODULES == 2]
+    assert large_index.recall(Filters(("module-2",)), among) == 1
+    batch = large_index.index.query_batch(large_index.queries.tolist(), TOP, Filters(("module-2",)))
+    assert [len(hits) for hits in batch] == [TOP] * QUESTIONS
+    assert engine.exact == 2 * QUESTIONS
+    assert (
+        len(
+            large_index.index.query(
+                large_index.queries[0].tolist(), TOP, Filters(("module-2",)), min_score=0.0
+            )
+        )
+        == 1
+    )
+    assert (
+        len(
+            large_index.index.query(
+                large_index.queries[0].tolist(), TOP, Filters(page_url="local://docs/docs/page-37")
+            )
+        )
+        == 1
+    )
+    assert engine.exact == 2 * QUESTIONS
+
+
+def test_counts(large_index: LargeIndex) -> None:
+    assert large_index.index.modules() == {f"module-{number}": COUNT // MODULES for number in range(MODULES)}
+    assert set(large_index.index.pages().values()) == {PAGE}
+    assert len(large_index.index.pages()) == COUNT // PAGE
+    assert large_index.index.count(Filters(("module-1",), "local://docs/docs/page-1")) == PAGE
+
+
+def test_small_indexes_are_searched_exactly() -> None:
+    assert large_config(HNSW_FROM - 1, DIM) is None
+    assert search_params(QUANTIZE_FROM - 1) is None
+
+
+def test_very_large_indexes_use_a_larger_ef() -> None:
+    large, larger = search_params(HIGH_EF_FROM - 1), search_params(HIGH_EF_FROM)
+    assert large is not None
+    assert larger is not None
+    assert (larger.hnsw_ef or 0) > (large.hnsw_ef or 0) > 100

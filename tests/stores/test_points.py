@@ -1,0 +1,69 @@
+"""Chunks as payloads: every field is restored."""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import FrozenInstanceError, fields, replace
+from typing import Any
+
+import pytest
+
+from recto.stores.points import from_payload, to_payload
+from recto.types import Chunk
+
+CHUNK = Chunk(
+    id="0190b3c2-0000-5000-8000-000000000001",
+    text="Soil holds water.",
+    page_url="https://example.org/soil/",
+    page_title="Soil",
+    module_name="garden",
+    module_keys=("garden", "module-1-garden"),
+    headings=("Soil", "Water"),
+    anchor="water",
+    chunk_index=3,
+    total_chunks=7,
+    start_line=11,
+    end_line=13,
+    content_hash="c" * 64,
+    source="soil.md",
+    book="house",
+    anchors=("water", "rain"),
+    version="2.0",
+    locale="de",
+    revision="r" * 64,
+)
+
+
+def test_every_field_is_restored() -> None:
+    found = from_payload(CHUNK.id, to_payload(CHUNK))
+    assert type(found) is Chunk
+    assert found == CHUNK
+    assert hash(found) == hash(CHUNK)
+    assert len({repr(getattr(found, part.name)) for part in fields(Chunk)}) == len(fields(Chunk)), (
+        "every field of the example has a different value"
+    )
+
+
+def test_the_restored_chunk_is_frozen() -> None:
+    found: Any = from_payload(CHUNK.id, to_payload(CHUNK))
+    with pytest.raises(FrozenInstanceError):
+        found.text = "Something else."
+    with pytest.raises((AttributeError, TypeError)):
+        found.other = 1
+    assert replace(found, text="Sand.").text == "Sand."
+    assert pickle.loads(pickle.dumps(found)) == CHUNK
+
+
+def test_fields_missing_in_older_indexes_are_empty() -> None:
+    newer = ("book", "anchors", "version", "locale", "revision")
+    payload = {name: value for name, value in to_payload(CHUNK).items() if name not in newer}
+    assert from_payload(CHUNK.id, payload) == replace(
+        CHUNK, book="", anchors=(), version="", locale="", revision=""
+    )
+
+
+def test_a_payload_without_text_raises_an_error() -> None:
+    payload = to_payload(CHUNK)
+    del payload["text"]
+    with pytest.raises(KeyError):
+        from_payload(CHUNK.id, payload)

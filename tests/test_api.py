@@ -1,0 +1,278 @@
+"""The public API: every name that a user meets is in `recto`, and wrong values are ValueErrors with a hint."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import builtins
+import inspect
+import re
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import fields, is_dataclass
+from functools import cache
+from pathlib import Path
+from types import FunctionType
+from typing import Any
+
+import pytest
+
+import recto
+from recto.protocols import Embedder
+from recto.search.retriever import Retriever
+from recto.settings import Settings
+from tests.running import ROOT
+
+TYPES = {name: value for name in recto.__all__ if inspect.isclass(value := getattr(recto, name))}
+FUNCTIONS = {name: value for name in recto.__all__ if isinstance(value := getattr(recto, name), FunctionType)}
+
+
+def annotated(value: Any) -> Iterator[tuple[str, str, str]]:
+    """Yield the places and annotations of a function or class, and the module that they are written in."""
+    if isinstance(value, FunctionType):
+        for name, annotation in inspect.get_annotations(value).items():
+            yield f"{value.__qualname__}({name})", str(annotation), value.__module__
+        return
+    for base in value.__mro__:
+        if not base.__module__.startswith("recto"):
+            continue
+        for name, annotation in inspect.get_annotations(base).items():
+            if not name.startswith("_"):
+                yield f"{base.__qualname__}.{name}", str(annotation), base.__module__
+        for name, member in vars(base).items():
+            if name.startswith("_") and name not in ("__init__", "__call__", "__enter__"):
+                continue
+            function = member.fget if isinstance(member, property) else getattr(member, "__func__", member)
+            if isinstance(function, FunctionType) and not (name == "__init__" and is_dataclass(base)):
+                yield from annotated(function)
+
+
+def used_names(annotation: str) -> set[str]:
+    return {node.id for node in ast.walk(ast.parse(annotation, mode="eval")) if isinstance(node, ast.Name)}
+
+
+@cache
+def foreign_names(module: str) -> set[str]:
+    """Return the names that a module imports from elsewhere, such as `Path`."""
+    return {
+        alias.asname or alias.name
+        for node in ast.walk(ast.parse(inspect.getsource(sys.modules[module])))
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        and not (isinstance(node, ast.ImportFrom) and (node.module or "").startswith("recto"))
+        for alias in node.names
+    }
+
+
+@pytest.mark.parametrize("name", [*TYPES, *FUNCTIONS])
+def test_every_annotation_can_be_imported_from_recto(name: str) -> None:
+    for place, annotation, module in annotated(getattr(recto, name)):
+        missing = used_names(annotation) - {*recto.__all__, *dir(builtins)} - foreign_names(module)
+        assert missing == set(), place
+
+
+def test_the_lists_of_names_agree() -> None:
+    """What type checkers see is what `recto` loads."""
+    source = ast.parse((ROOT / "src" / "recto" / "__init__.py").read_text("utf-8"))
+    imported = {
+        (node.module, alias.name)
+        for node in ast.walk(source)
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("recto.")
+        for alias in node.names
+    }
+    assert imported == {(module, name) for name, module in recto._HOMES.items()}
+    assert sorted(recto.__all__) == sorted([*recto._HOMES, "__version__"]) == recto.__all__
+
+
+def test_every_name_exists() -> None:
+    for name in recto.__all__:
+        assert getattr(recto, name) is not None
+    with pytest.raises(AttributeError, match="has no attribute 'conect'"):
+        recto.conect  # type: ignore[attr-defined] # noqa: B018
+
+
+def test_values_are_frozen() -> None:
+    mutable = {"Settings"}
+    values = {name for name, value in TYPES.items() if is_dataclass(value)}
+    assert {name for name in values if not getattr(recto, name).__dataclass_params__.frozen} <= mutable
+    assert all(fields(getattr(recto, name)) is not None for name in values)
+
+
+WRONG_SEARCHES: dict[str, dict[str, Any]] = {
+    "empty query": {"query": " "},
+    "long query": {"query": "x" * 2001},
+    "query that is not text": {"query": 5},
+    "top_k of 0": {"top_k": 0},
+    "top_k of 101": {"top_k": 101},
+    "top_k that is not a number": {"top_k": "5"},
+    "top_k that is a truth value": {"top_k": True},
+    "unknown mode": {"mode": "fuzzy"},
+    "unknown filter": {"filters": {"chapter": "1"}},
+    "filter that is not a mapping": {"filters": "ros2"},
+    "no filter": {"filters": None},
+    "module that is not text": {"filters": {"module": 5}},
+    "modules that are not text": {"filters": {"module": [5]}},
+    "empty module": {"filters": {"module": [" "]}},
+    "url that is not text": {"filters": {"url": 5}},
+    "empty url": {"filters": {"url": ""}},
+    "filters with wrong types": {"filters": recto.Filters(modules="ros2")},  # type: ignore[arg-type]
+    "min_score that is not a number": {"min_score": "high"},
+    "min_score out of range": {"min_score": 2000},
+    "min_score that is no number": {"min_score": float("nan")},
+    "unknown group": {"group_by": "module"},
+}
+
+
+@pytest.mark.parametrize("case", WRONG_SEARCHES)
+def test_wrong_values_of_a_search(retriever: Retriever, case: str) -> None:
+    values = {"query": "What is ROS 2?", **WRONG_SEARCHES[case]}
+    query = values.pop("query")
+    assert_value_error(lambda: retriever.search(query, **values))
+    assert_value_error(lambda: retriever.search_batch([query], **values))
+    assert_value_error(lambda: asyncio.run(retriever.asearch(query, **values)))
+    assert_value_error(lambda: asyncio.run(retriever.asearch_batch([query], **values)))
+    if "long" not in case and "group_by" not in values:
+        assert_value_error(lambda: retriever.related(query, **values))
+        assert_value_error(lambda: asyncio.run(retriever.arelated(query, **values)))
+
+
+@pytest.mark.parametrize("queries", ["What is ROS 2?", 5, None, [None], ["fine", ""]])
+def test_wrong_lists_of_queries(retriever: Retriever, queries: Any) -> None:
+    assert_value_error(lambda: retriever.search_batch(queries))
+
+
+def test_wrong_pages_and_selections(retriever: Retriever) -> None:
+    assert_value_error(lambda: retriever.page(""))
+    assert_value_error(lambda: retriever.page(None))  # type: ignore[arg-type]
+    assert_value_error(lambda: retriever.related("a selected text", 5))  # type: ignore[arg-type]
+    assert_value_error(lambda: retriever.analyze(""))
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    return Settings("local", "edge", tmp_path / "home")
+
+
+@pytest.mark.parametrize("collection", ["", "a b", "../x", "x" * 129, 5])
+def test_wrong_names_of_collections(settings: Settings, small_book: Path, collection: Any) -> None:
+    assert_value_error(lambda: recto.connect(collection, settings=settings))
+    assert_value_error(lambda: recto.index(small_book, collection, settings=settings))
+    assert_value_error(lambda: recto.TextbookRetriever(collection, settings=settings))
+    assert_value_error(lambda: recto.evaluate(_suite(small_book), collection=collection, settings=settings))
+
+
+@pytest.mark.parametrize(
+    ("location", "options"),
+    [
+        ("nowhere", {}),
+        ("", {}),
+        ("a\0b", {}),
+        ("s3://bucket", {}),
+        ("https://", {}),
+        (5, {}),
+        (None, {}),
+        ("https://example.org", {"max_pages": 0}),
+        ("https://example.org", {"delay": -1}),
+        ("https://example.org", {"locale": "de"}),
+        (".", {"site_url": "example"}),
+        (".", {"delay": 1}),
+        (".", {"version": "1.0"}),
+    ],
+)
+def test_wrong_locations(
+    settings: Settings,
+    small_book: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    location: Any,
+    options: dict[str, Any],
+) -> None:
+    monkeypatch.chdir(small_book)
+    chosen = recto.SourceOptions(**options)
+    assert_value_error(lambda: recto.index(location, options=chosen, settings=settings))
+    assert_value_error(lambda: asyncio.run(recto.aindex(location, options=chosen, settings=settings)))
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"suite": "nowhere.json"},
+        {"suite": None},
+        {"suite": 5},
+        {"top_k": 0},
+        {"top_k": 1000},
+        {"mode": "fuzzy"},
+        {"measures": ["nDCG@0"]},
+        {"measures": ["quality"]},
+    ],
+)
+def test_wrong_values_of_an_evaluation(
+    retriever: Retriever, small_book: Path, values: dict[str, Any]
+) -> None:
+    arguments = {"suite": _suite(small_book), "retriever": retriever, **values}
+    assert_value_error(lambda: recto.evaluate(**arguments))
+    assert_value_error(lambda: asyncio.run(recto.aevaluate(**arguments)))
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"query": ""},
+        {"query": None},
+        {"top_k": 2},
+        {"top_k": 11},
+        {"filters": {"chapter": 1}},
+        {"filters": {"module": []}},
+        {"filters": "ros2"},
+    ],
+)
+def test_wrong_values_of_the_class_contract(sample_home: Path, values: dict[str, Any]) -> None:
+    with recto.TextbookRetriever(settings=Settings("local", "edge", sample_home)) as textbook:
+        assert_value_error(lambda: textbook.search(**{"query": "What is ROS 2?", **values}))
+
+
+def test_an_unknown_measure_is_a_value_error_before_anything_is_opened(
+    settings: Settings, small_book: Path
+) -> None:
+    assert_value_error(lambda: recto.evaluate(_suite(small_book), measures=["quality"], settings=settings))
+    assert not settings.home.exists()
+
+
+def test_the_snippet_of_the_readme() -> None:
+    """It is at most ten lines, and indexes, searches and validates; tests/test_docs.py runs it."""
+    (snippet,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text("utf-8"), re.DOTALL)
+    assert len([line for line in snippet.splitlines() if line.strip()]) <= 10
+    for call in ("recto.index(", "recto.connect(", ".search(", "recto.evaluate("):
+        assert call in snippet
+
+
+def test_index_connect_and_evaluate(tmp_path: Path, small_book: Path, embedder: Embedder) -> None:
+    settings = Settings("local", "edge", tmp_path / "home", threads=2)
+    seen: list[recto.IndexProgress] = []
+    plan = recto.index(small_book, "garden", dry_run=True, settings=settings)
+    assert (plan.published, plan.plan.chunks) == (False, 4)
+    report = recto.index(small_book, "garden", progress=seen.append, settings=settings)
+    assert (report.published, report.info.chunks) == (True, 4)
+    assert seen[-1].done == 4
+    with recto.connect("garden", settings=settings) as retriever:
+        response = retriever.search("When are beans sown?", top_k=1, filters={"module": "garden"})
+        assert response.hits[0].chunk.page_title == "Seeds"
+        assert retriever.search("beans", filters={}).hits == retriever.search("beans").hits
+        run = recto.evaluate(_suite(small_book), retriever=retriever, measures=["Hit@1"])
+    assert (run.passed, list(run.scores())) == (1, ["Hit@1"])
+    again = asyncio.run(recto.aevaluate(_suite(small_book), collection="garden", settings=settings))
+    assert again.passed == 1
+
+
+def _suite(book: Path) -> Path:
+    file = book.parent / "questions.json"
+    file.write_text(
+        '{"queries": [{"query": "When are beans sown?", "expect": {"page": "module-1-garden/02-seeds"}}]}'
+    )
+    return file
+
+
+def assert_value_error(call: Callable[[], object]) -> None:
+    with pytest.raises(ValueError) as caught:
+        call()
+    assert isinstance(caught.value, recto.RectoError), repr(caught.value)
+    assert caught.value.message
+    assert caught.value.hint
