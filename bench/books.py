@@ -24,8 +24,8 @@ from bench import rare_words
 from bench.peers import table
 from bench.peers.environments import ROOT, build
 from bench.peers.listing import Listing, System, load
-from bench.peers.process import Conversation, Refused
-from bench.peers.runners.embedding import kept
+from bench.peers.process import RunnerError, RunnerProcess
+from bench.peers.runners.embedding import cached
 from bench.peers.runners.recto import Counted
 from bench.question_sets import MEASURES, Answer, Book, Hit, Result, lead, load_books, measure
 from recto import Retriever, __version__
@@ -266,7 +266,7 @@ def ask_recto(
         return
     home: Path = options.home or scratch / "home"
     answers: dict[str, dict[str, list[Answer]]] = {mode: {} for mode in modes}
-    embedder: Any = Counted(kept(options.cache, home, options.threads))
+    embedder: Any = Counted(cached(options.cache, home, options.threads))
     with closing(EdgeStore(home)) as store:
         for book in books:
             work = IndexJob(open_book(book.docs, book=book.name), embedder)
@@ -333,29 +333,31 @@ def ask_peer(
         try:
             for book in books:
                 _notify(f"{name}: {book.name}, {len(book.questions)} queries")
-                with Conversation(
+                with RunnerProcess(
                     replace(system, arguments=(PEER_MODES[mode],)), environment, scratch
-                ) as talk:
+                ) as runner:
                     answers[book.name] = _peer_answers(
-                        talk, book, scratch / f"{system.name}-{book.name}", options
+                        runner, book, scratch / f"{system.name}-{book.name}", options
                     )
-        except Refused as refused:
-            report.failed[name] = str(refused)
-            _notify(f"{name} failed: {refused}")
+        except RunnerError as error:
+            report.failed[name] = str(error)
+            _notify(f"{name} failed: {error}")
         else:
             report.results[name] = measure(books, answers)
 
 
-def _peer_answers(talk: Conversation, book: Book, folder: Path, options: argparse.Namespace) -> list[Answer]:
+def _peer_answers(
+    runner: RunnerProcess, book: Book, folder: Path, options: argparse.Namespace
+) -> list[Answer]:
     """Index a book, unless another mode has done it, and run all its questions."""
     home = folder.parent / "home"
-    talk.ask(
-        "embed", how="kept", folder=str(options.cache.resolve()), home=str(home), threads=options.threads
+    runner.ask(
+        "embed", how="cached", folder=str(options.cache.resolve()), home=str(home), threads=options.threads
     )
     if not folder.exists():
-        talk.ask("read", docs=str(book.docs.resolve()), folder=str(folder))
-    talk.ask("open", folder=str(folder))
-    found = talk.ask("ask", questions=[question.query for question in book.questions], top=_DEEP)["found"]
+        runner.ask("read", docs=str(book.docs.resolve()), folder=str(folder))
+    runner.ask("open", folder=str(folder))
+    found = runner.ask("ask", questions=[question.query for question in book.questions], top=_DEEP)["found"]
     return [Answer(tuple(Hit(source) for _, source in hits)) for hits in found]
 
 

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.measures import Mean, Range, best_precision, mean, overlap, shared
-from bench.passages import Divided, Variation, divide
 from bench.splitters import recursive, windows
+from bench.variations import EmbeddedChunk, Variation, chunk_pages
 from bench.vectors import Vectors
 from recto.book.chunking import ChunkSize
 from recto.types import Page
@@ -43,7 +43,7 @@ class Corpus:
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class Span:
     """A chunk: its range in the text, the embedded text, and its number of tokens."""
 
     place: Range
@@ -72,7 +72,7 @@ class Result:
     covered: float
 
 
-Splitter = Callable[[Corpus], tuple[list[Stretch], int]]
+Splitter = Callable[[Corpus], tuple[list[Span], int]]
 """Returns the chunks of a corpus, and how many of them could not be located in it."""
 
 
@@ -107,36 +107,36 @@ def load(folder: Path, extract: int = 0) -> list[Corpus]:
 def recto(chunk_size: ChunkSize, vectors: Vectors, variation: Variation = "default") -> Splitter:
     """Split with Recto's chunker: the corpus is a Markdown page."""
 
-    def split(corpus: Corpus) -> tuple[list[Stretch], int]:
+    def split(corpus: Corpus) -> tuple[list[Span], int]:
         page = Page(
             f"{corpus.name}.md", f"local://{corpus.name}", corpus.name, "intro", ("intro",), corpus.text, ""
         )
         lines = [0, *(found.end() for found in re.finditer("\n", corpus.text)), len(corpus.text)]
-        stretches, lost, before = [], 0, 0
-        for divided in divide([page], corpus.name, chunk_size, vectors, variation):
-            around = lines[divided.chunk.start_line - 1], lines[min(divided.chunk.end_line, len(lines) - 1)]
-            place = locate(corpus.text, divided.chunk.text, around, before)
+        spans, lost, before = [], 0, 0
+        for one in chunk_pages([page], corpus.name, chunk_size, vectors, variation):
+            around = lines[one.chunk.start_line - 1], lines[min(one.chunk.end_line, len(lines) - 1)]
+            place = locate(corpus.text, one.chunk.text, around, before)
             lost += place is None
             start, end = place or around
             before = end
-            stretches.append(_stretch(corpus.text, divided, start, end, vectors))
-        return stretches, lost
+            spans.append(_span(corpus.text, one, start, end, vectors))
+        return spans, lost
 
     return split
 
 
-def _stretch(text: str, divided: Divided, start: int, end: int, vectors: Vectors) -> Stretch:
+def _span(text: str, one: EmbeddedChunk, start: int, end: int, vectors: Vectors) -> Span:
     """Return a chunk; with overlap, its range begins at the repeated sentence."""
-    if divided.repeated:
-        found = text.rfind(divided.repeated, max(0, start - 2 * len(divided.repeated)), start)
+    if one.repeated:
+        found = text.rfind(one.repeated, max(0, start - 2 * len(one.repeated)), start)
         start = found if found >= 0 else start
-    return Stretch((start, end), divided.embedded, vectors.count(f"{divided.repeated}{divided.chunk.text}"))
+    return Span((start, end), one.embedded, vectors.count(f"{one.repeated}{one.chunk.text}"))
 
 
 def fixed(tokens: int, step: int, vectors: Vectors) -> Splitter:
     """Split into windows of tokens."""
 
-    def split(corpus: Corpus) -> tuple[list[Stretch], int]:
+    def split(corpus: Corpus) -> tuple[list[Span], int]:
         return _plain(corpus, windows(vectors.offsets(corpus.text), tokens, step), vectors), 0
 
     return split
@@ -145,15 +145,15 @@ def fixed(tokens: int, step: int, vectors: Vectors) -> Splitter:
 def by_characters(largest: int, vectors: Vectors) -> Splitter:
     """Split at paragraphs, then lines, sentences, words."""
 
-    def split(corpus: Corpus) -> tuple[list[Stretch], int]:
+    def split(corpus: Corpus) -> tuple[list[Span], int]:
         return _plain(corpus, recursive(corpus.text, largest), vectors), 0
 
     return split
 
 
-def _plain(corpus: Corpus, ranges: Sequence[Range], vectors: Vectors) -> list[Stretch]:
+def _plain(corpus: Corpus, ranges: Sequence[Range], vectors: Vectors) -> list[Span]:
     texts = [corpus.text[start:end] for start, end in ranges]
-    return [Stretch(place, text, vectors.count(text)) for place, text in zip(ranges, texts, strict=True)]
+    return [Span(place, text, vectors.count(text)) for place, text in zip(ranges, texts, strict=True)]
 
 
 def baselines(vectors: Vectors) -> dict[str, Splitter]:
@@ -201,15 +201,13 @@ def measure(corpora: Sequence[Corpus], split: Splitter, vectors: Vectors, what: 
     results, everything = [], []
     chunks = tokens = lost = covered = length = 0
     for corpus in corpora:
-        stretches, missing = split(corpus)
-        scores = _scores(corpus, stretches, vectors, what)
-        inside = shared([stretch.place for stretch in stretches], [(0, len(corpus.text))])
-        words = sum(stretch.tokens for stretch in stretches)
-        results.append(
-            _result(corpus.name, scores, len(stretches), words, missing, inside / len(corpus.text))
-        )
+        spans, missing = split(corpus)
+        scores = _scores(corpus, spans, vectors, what)
+        inside = shared([span.place for span in spans], [(0, len(corpus.text))])
+        words = sum(span.tokens for span in spans)
+        results.append(_result(corpus.name, scores, len(spans), words, missing, inside / len(corpus.text)))
         everything += scores
-        chunks, tokens, lost = chunks + len(stretches), tokens + words, lost + missing
+        chunks, tokens, lost = chunks + len(spans), tokens + words, lost + missing
         covered, length = covered + inside, length + len(corpus.text)
     return [*results, _result("all", everything, chunks, tokens, lost, covered / length)]
 
@@ -217,29 +215,29 @@ def measure(corpora: Sequence[Corpus], split: Splitter, vectors: Vectors, what: 
 _Score = tuple[float, float, float, float, float]
 
 
-def _scores(corpus: Corpus, stretches: Sequence[Stretch], vectors: Vectors, what: str) -> list[_Score]:
-    found = vectors.documents([stretch.embedded for stretch in stretches], f"{what}, {corpus.name}")
+def _scores(corpus: Corpus, spans: Sequence[Span], vectors: Vectors, what: str) -> list[_Score]:
+    found = vectors.documents([span.embedded for span in spans], f"{what}, {corpus.name}")
     asked = vectors.questions([question.text for question in corpus.questions], f"questions, {corpus.name}")
     order = (-(asked @ found.T)).argsort(axis=1, kind="stable")
     scores = []
     for question, ranking in zip(corpus.questions, order, strict=True):
-        ranked = [stretches[index] for index in ranking]
-        top = overlap([stretch.place for stretch in ranked[:TOP]], question.references)
-        omega = best_precision([stretch.place for stretch in stretches], question.references)
+        ranked = [spans[index] for index in ranking]
+        top = overlap([span.place for span in ranked[:TOP]], question.references)
+        omega = best_precision([span.place for span in spans], question.references)
         read = overlap(within_budget(ranked), question.references)
         scores.append((top.recall, top.precision, top.iou, omega, read.recall))
     return scores
 
 
-def within_budget(ranked: Sequence[Stretch], budget: int = BUDGET) -> list[Range]:
+def within_budget(ranked: Sequence[Span], budget: int = BUDGET) -> list[Range]:
     """Take chunks in order until the budget is used up; the last one is cut."""
     taken: list[Range] = []
-    for stretch in ranked:
-        start, end = stretch.place
-        if stretch.tokens >= budget:
-            return [*taken, (start, start + (end - start) * budget // stretch.tokens)]
-        taken.append(stretch.place)
-        budget -= stretch.tokens
+    for span in ranked:
+        start, end = span.place
+        if span.tokens >= budget:
+            return [*taken, (start, start + (end - start) * budget // span.tokens)]
+        taken.append(span.place)
+        budget -= span.tokens
     return taken
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from bench.chroma import BUDGET, TOP
 from bench.measures import Mean, mean
-from bench.passages import Divided, Variation, divide
+from bench.variations import EmbeddedChunk, Variation, chunk_pages
 from bench.vectors import Vectors
 from recto._util.text import page_key
 from recto.book.chunking import ChunkSize
@@ -20,7 +20,7 @@ from recto.types import Chunk, Page
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class BookQuestion:
     """A question with the pages that answer it, or their sections (`page#anchor`).
 
     Held-out questions (`held`) are never used to choose a chunk size.
@@ -53,7 +53,7 @@ class Book:
 
     name: str
     pages: tuple[Page, ...]
-    questions: tuple[Asked, ...]
+    questions: tuple[BookQuestion, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,26 +87,26 @@ def anchor_key(anchor: str) -> str:
     return re.sub(r"[-_]+", "-", anchor).strip("-").lower()
 
 
-def load_questions(path: Path) -> tuple[Asked, ...]:
+def load_questions(path: Path) -> tuple[BookQuestion, ...]:
     """Read a set of questions."""
     data = json.loads(path.read_text("utf-8"))
     return tuple(
-        Asked(entry["question"], tuple(entry["expect"]), entry.get("held", False))
+        BookQuestion(entry["question"], tuple(entry["expect"]), entry.get("held", False))
         for entry in data["questions"]
     )
 
 
-def load_suites(development: Path, heldout: Path) -> tuple[Asked, ...]:
+def load_suites(development: Path, heldout: Path) -> tuple[BookQuestion, ...]:
     """Read the sample book's suites as one question set."""
     return tuple(
-        Asked(expectation.query, expectation.pages, held)
+        BookQuestion(expectation.query, expectation.pages, held)
         for path, held in ((development, False), (heldout, True))
         for expectation in load_suite(path).expectations
         if expectation.pages
     )
 
 
-def load_book(source: Source, questions: tuple[Asked, ...], every: int = 1) -> Book:
+def load_book(source: Source, questions: tuple[BookQuestion, ...], every: int = 1) -> Book:
     """Read the pages that questions expect, and every `every`-th other page."""
     expected = frozenset[str]().union(*(question.pages for question in questions))
     pages = [
@@ -128,39 +128,39 @@ def _names(page: Page) -> set[str]:
 
 def measure(book: Book, size: ChunkSize, vectors: Vectors, variation: Variation = "default") -> Measured:
     """Chunk a book and run all its questions."""
-    divided = divide(book.pages, book.name, size, vectors, variation)
+    chunks = chunk_pages(book.pages, book.name, size, vectors, variation)
     what = f"{book.name} {size.max_tokens}, {variation}"
-    found = vectors.documents([each.embedded for each in divided], what)
+    found = vectors.documents([each.embedded for each in chunks], what)
     asked = vectors.questions([question.text for question in book.questions], f"questions, {book.name}")
     order = (-(asked @ found.T)).argsort(axis=1, kind="stable")
-    tokens = [vectors.count(f"{each.repeated}{each.chunk.text}") for each in divided]
+    tokens = [vectors.count(f"{each.repeated}{each.chunk.text}") for each in chunks]
     chosen: list[_Score] = []
     held: list[_Score] = []
     for question, ranking in zip(book.questions, order, strict=True):
-        (held if question.held else chosen).append(_score(question, divided, tokens, ranking.tolist()))
-    return Measured(len(divided), sum(tokens) / len(tokens), _result(chosen), _result(held))
+        (held if question.held else chosen).append(_score(question, chunks, tokens, ranking.tolist()))
+    return Measured(len(chunks), sum(tokens) / len(tokens), _result(chosen), _result(held))
 
 
 def _score(
-    question: Asked, divided: Sequence[Divided], tokens: Sequence[int], ranking: Sequence[int]
+    question: BookQuestion, chunks: Sequence[EmbeddedChunk], tokens: Sequence[int], ranking: Sequence[int]
 ) -> _Score:
     """Return the rank of the page and of the section, and whether the section is within the token budget."""
     nowhere = len(ranking) + 1
     page = next(
-        (rank for rank, index in enumerate(ranking, 1) if _is_page(divided[index].chunk, question)), nowhere
+        (rank for rank, index in enumerate(ranking, 1) if _is_page(chunks[index].chunk, question)), nowhere
     )
     if not question.sections:
         return page, None, False
-    places = (rank for rank, index in enumerate(ranking, 1) if _is_section(divided[index].chunk, question))
+    places = (rank for rank, index in enumerate(ranking, 1) if _is_section(chunks[index].chunk, question))
     section = next(places, nowhere)
     return page, section, sum(tokens[index] for index in ranking[:section]) <= BUDGET
 
 
-def _is_page(chunk: Chunk, question: Asked) -> bool:
+def _is_page(chunk: Chunk, question: BookQuestion) -> bool:
     return not question.pages.isdisjoint((page_key(chunk.source), page_key(chunk.page_url)))
 
 
-def _is_section(chunk: Chunk, question: Asked) -> bool:
+def _is_section(chunk: Chunk, question: BookQuestion) -> bool:
     page = page_key(chunk.source)
     here = {anchor_key(anchor) for anchor in (chunk.anchor, *chunk.anchors) if anchor}
     return page in question.whole_pages or any((page, anchor) in question.sections for anchor in here)
@@ -182,7 +182,7 @@ def _result(scores: Sequence[_Score]) -> Result:
 
 def unknown_sections(book: Book, vectors: Vectors) -> list[str]:
     """Return the expected sections that no chunk of the book has, to check the questions."""
-    chunks = [each.chunk for each in divide(book.pages, book.name, ChunkSize(), vectors)]
+    chunks = [each.chunk for each in chunk_pages(book.pages, book.name, ChunkSize(), vectors)]
     known = {
         (page_key(chunk.source), anchor_key(anchor))
         for chunk in chunks

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from bench import chroma, chunk_quality
 from bench.measures import Mean, mean_of
-from bench.passages import VARIATIONS, Variation
+from bench.variations import VARIATIONS, Variation
 from bench.vectors import Vectors
 from recto.api import sample_source
 from recto.book.chunking import ChunkSize

@@ -123,7 +123,7 @@ def main() -> None:
 
 
 @dataclass
-class Served:
+class ServerProcess:
     """The server as a process."""
 
     process: subprocess.Popen[bytes]
@@ -140,7 +140,7 @@ class Served:
 
 
 @contextmanager
-def served(home: Path, *arguments: str, **variables: str) -> Iterator[Served]:
+def run_server(home: Path, *arguments: str, **variables: str) -> Iterator[ServerProcess]:
     """Run the server until the block ends; it is ready when the block begins."""
     clean = {
         name: value
@@ -167,7 +167,7 @@ def served(home: Path, *arguments: str, **variables: str) -> Iterator[Served]:
         found = re.search(r"listens at http://127\.0\.0\.1:(\d+)", log.read_text("utf-8"))
         if found is None:
             raise RuntimeError(log.read_text("utf-8"))
-        yield Served(process, int(found[1]))
+        yield ServerProcess(process, int(found[1]))
     finally:
         process.send_signal(signal.SIGTERM)
         process.wait(60)
@@ -180,10 +180,10 @@ def latency(home: Path, rounds: int) -> dict[str, Any]:
         Settings("local", "edge", home, threads=threads, collection="bench"), "bench", print
     )
     library, service, worked = [], [], (0.0, 0.0)
-    with served(home, RECTO_THREADS=str(threads)) as running, Connection(running.port) as connection:
+    with run_server(home, RECTO_THREADS=str(threads)) as running, Connection(running.port) as connection:
         for turn in range(rounds * 20 + 2):
             if turn == 2:
-                worked = _worked(os.getpid()), _worked(running.process.pid)
+                worked = _cpu_ms(os.getpid()), _cpu_ms(running.process.pid)
             for question in QUESTIONS:
                 began = perf_counter()
                 retriever.search(question)
@@ -193,7 +193,7 @@ def latency(home: Path, rounds: int) -> dict[str, Any]:
                     library.append((between - began) * 1e3)
                     service.append((perf_counter() - between) * 1e3)
         own, others = (
-            _worked(pid) - before
+            _cpu_ms(pid) - before
             for pid, before in zip((os.getpid(), running.process.pid), worked, strict=True)
         )
     retriever.close()
@@ -207,7 +207,7 @@ def latency(home: Path, rounds: int) -> dict[str, Any]:
     }
 
 
-def _worked(process: int) -> float:
+def _cpu_ms(process: int) -> float:
     """Return the CPU time of a process in milliseconds: a busy machine changes it little."""
     times = psutil.Process(process).cpu_times()
     return float(times.user + times.system) * 1e3
@@ -221,24 +221,24 @@ def load(home: Path, rounds: int, seconds: float) -> dict[str, Any]:
         for process in (*bare, engines):
             _line(process)
         library: list[float] = []
-        alone = _Work()
+        alone = _CpuTime()
         service: dict[int, list[float]] = {clients: [] for clients in CLIENTS}
-        work = {clients: _Work() for clients in CLIENTS}
-        with served(home, "--workers", str(WORKERS), RECTO_THREADS="1") as running:
+        work = {clients: _CpuTime() for clients in CLIENTS}
+        with run_server(home, "--workers", str(WORKERS), RECTO_THREADS="1") as running:
             for clients in CLIENTS:
                 throughput(running.port, clients, QUESTIONS, 0.5)
             answering = running.workers()
             for _ in range(rounds):
-                before = sum(_worked(process.pid) for process in bare)
+                before = sum(_cpu_ms(process.pid) for process in bare)
                 library.append(_library(bare, seconds))
                 alone.add(
-                    sum(_worked(process.pid) for process in bare) - before, 0.0, round(library[-1] * seconds)
+                    sum(_cpu_ms(process.pid) for process in bare) - before, 0.0, round(library[-1] * seconds)
                 )
                 for clients in CLIENTS:
-                    before = sum(_worked(worker.pid) for worker in answering)
+                    before = sum(_cpu_ms(worker.pid) for worker in answering)
                     given = throughput(running.port, clients, QUESTIONS, seconds)
                     service[clients].append(given.rate)
-                    spent = sum(_worked(worker.pid) for worker in answering) - before
+                    spent = sum(_cpu_ms(worker.pid) for worker in answering) - before
                     work[clients].add(spent, given.client_seconds * 1e3, given.answered)
             worker = statistics.mean(_resident(each.pid) for each in answering)
         own = statistics.mean(_resident(process.pid) for process in bare)
@@ -259,14 +259,17 @@ def load(home: Path, rounds: int, seconds: float) -> dict[str, Any]:
         "HTTP / library, 8 clients (goal >= 0.8)": round(statistics.median(service[8]) / most, 3),
         "HTTP / library, 64 clients (goal >= 0.8)": round(statistics.median(service[64]) / most, 3),
         "CPU time of a search, ms": round(alone.each, 2),
-        **{f"CPU time of a request, {clients} clients, ms": work[clients].told(alone) for clients in CLIENTS},
+        **{
+            f"CPU time of a request, {clients} clients, ms": work[clients].summary(alone)
+            for clients in CLIENTS
+        },
         "RSS of a worker / of tokenizers, onnxruntime and Edge alone (goal <= 1.2)": round(worker / least, 3),
         "RSS of a worker / of the library, MB": f"{worker:.0f} / {own:.0f} = {worker / own:.3f}",
     }
 
 
 @dataclass
-class _Work:
+class _CpuTime:
     """CPU time in milliseconds of the server and the clients, and the number of answers."""
 
     served: float = 0.0
@@ -284,7 +287,7 @@ class _Work:
         """The server's CPU time per answer."""
         return self.served / self.answers
 
-    def told(self, alone: _Work) -> str:
+    def summary(self, alone: _CpuTime) -> str:
         """Return the CPU time per answer of server and client, and the throughput relative to the library."""
         client = self.clients / self.answers
         ratio = alone.each / (self.each + client)

@@ -57,10 +57,10 @@ def reading(source: Source, embedder: Embedder, rounds: int) -> tuple[int, int, 
         began = perf_counter()
         texts, pages, size = [], 0, 0
         for page in source.pages():
-            passages = chunk_page(
+            inputs = chunk_page(
                 page, read(page), source.book, embedder.count_tokens, embedder.max_tokens, DEFAULT_SIZE
             )
-            texts += [passage.embedded for passage in passages]
+            texts += [one.embedded for one in inputs]
             pages += 1
             size += len(page.text.encode())
         times.append(perf_counter() - began)

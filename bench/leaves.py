@@ -34,7 +34,7 @@ from recto.server.mcp.server import LazyRetriever, build_server
 from recto.settings import Settings
 from recto.types import SearchResponse
 
-Way = Callable[[str], Awaitable[object]]
+Call = Callable[[str], Awaitable[object]]
 
 _PAUSE = 0.01  # seconds: the model's threads spin for a while and would slow down the next call
 _STDIO = "MCP, stdio"
@@ -59,20 +59,20 @@ def main() -> None:
         embedder, store = open_embedder(settings, print), open_store(settings, print)
         source = MarkdownTree(options.book) if options.book else sample_source()
         index_book(IndexJob(source, embedder), store, "bench", journal=Path(home) / "journal")
-        with Clocked(embedder, store, "bench") as retriever:
+        with TimedRetriever(embedder, store, "bench") as retriever:
             retriever.warm_up()
             figures = {
                 "machine": f"{platform.machine()}, {threads} threads, Python {platform.python_version()}",
                 "recto": __version__,
                 "date": datetime.now(UTC).date().isoformat(),
                 "rounds": options.rounds,
-                **asyncio.run(ways_in(retriever, Path(home), options.rounds)),
+                **asyncio.run(measure_overhead(retriever, Path(home), options.rounds)),
                 **importing(options.rounds),
             }
     print(json.dumps(figures, indent=2) if options.json else table(figures))
 
 
-class Clocked(Retriever):
+class TimedRetriever(Retriever):
     """A retriever that measures its own searches."""
 
     took = 0.0
@@ -92,26 +92,26 @@ class Clocked(Retriever):
         return response
 
 
-async def ways_in(retriever: Clocked, home: Path, rounds: int) -> dict[str, Any]:
+async def measure_overhead(retriever: TimedRetriever, home: Path, rounds: int) -> dict[str, Any]:
     """Run every query through every adapter in random order, and return the overhead of each."""
     async with AsyncExitStack() as stack:
-        ways = langchain_ways(retriever) | llamaindex_ways(retriever) | haystack_ways(retriever)
-        ways |= await mcp_ways(retriever, home, stack)
-        core: dict[str, list[float]] = {name: [] for name in ways}
-        whole: dict[str, list[float]] = {name: [] for name in ways}
+        calls = langchain_calls(retriever) | llamaindex_calls(retriever) | haystack_calls(retriever)
+        calls |= await mcp_calls(retriever, home, stack)
+        core: dict[str, list[float]] = {name: [] for name in calls}
+        whole: dict[str, list[float]] = {name: [] for name in calls}
         shuffle = random.Random(0)
         for round_ in range(rounds + 1):
             for question in QUESTIONS:
-                for name, way in shuffle.sample(sorted(ways.items()), len(ways)):
+                for name, call in shuffle.sample(sorted(calls.items()), len(calls)):
                     await asyncio.sleep(_PAUSE)
                     began = perf_counter()
-                    answer = await way(question)
+                    answer = await call(question)
                     took = perf_counter() - began
                     if round_:  # the first round warms up
                         whole[name].append(took)
-                        core[name].append(_far(answer) if name == _STDIO else retriever.took)
+                        core[name].append(_server_seconds(answer) if name == _STDIO else retriever.took)
     figures: dict[str, Any] = {}
-    for name in ways:
+    for name in calls:
         added = statistics.median(took - within for took, within in zip(whole[name], core[name], strict=True))
         p50 = statistics.median(core[name])
         figures[f"{name}: adds to a search of {p50 * 1e3:.1f} ms (goal <= 2 ms)"] = (
@@ -120,12 +120,12 @@ async def ways_in(retriever: Clocked, home: Path, rounds: int) -> dict[str, Any]
     return figures
 
 
-def _far(answer: Any) -> float:
+def _server_seconds(answer: Any) -> float:
     """Return the search time that the server reports."""
     return float(answer.structured_content["took_ms"]) / 1e3
 
 
-def langchain_ways(retriever: Retriever) -> dict[str, Way]:
+def langchain_calls(retriever: Retriever) -> dict[str, Call]:
     """Return the calls of the LangChain adapter."""
     try:
         from recto.integrations.langchain import RectoLangChainRetriever
@@ -135,7 +135,7 @@ def langchain_ways(retriever: Retriever) -> dict[str, Way]:
     return {"LangChain invoke": _blocking(adapter.invoke), "LangChain ainvoke": adapter.ainvoke}
 
 
-def llamaindex_ways(retriever: Retriever) -> dict[str, Way]:
+def llamaindex_calls(retriever: Retriever) -> dict[str, Call]:
     """Return the calls of the LlamaIndex adapter."""
     try:
         from recto.integrations.llamaindex import RectoLlamaIndexRetriever
@@ -145,7 +145,7 @@ def llamaindex_ways(retriever: Retriever) -> dict[str, Way]:
     return {"LlamaIndex retrieve": _blocking(adapter.retrieve), "LlamaIndex aretrieve": adapter.aretrieve}
 
 
-def haystack_ways(retriever: Retriever) -> dict[str, Way]:
+def haystack_calls(retriever: Retriever) -> dict[str, Call]:
     """Return the calls of the Haystack component."""
     try:
         from recto.integrations.haystack import RectoHaystackRetriever
@@ -155,7 +155,7 @@ def haystack_ways(retriever: Retriever) -> dict[str, Way]:
     return {"Haystack run": _blocking(adapter.run), "Haystack run_async": adapter.run_async}
 
 
-async def mcp_ways(retriever: Retriever, home: Path, stack: AsyncExitStack) -> dict[str, Way]:
+async def mcp_calls(retriever: Retriever, home: Path, stack: AsyncExitStack) -> dict[str, Call]:
     """Return calls of the MCP server: in this process, and in a process as clients start it."""
     from mcp import Client, StdioServerParameters
 
@@ -168,7 +168,7 @@ async def mcp_ways(retriever: Retriever, home: Path, stack: AsyncExitStack) -> d
     )
     far = await stack.enter_async_context(Client(process))
 
-    def asking(client: Client) -> Way:
+    def asking(client: Client) -> Call:
         return lambda question: client.call_tool("search_book", {"query": question})
 
     return {"MCP, in memory": asking(near), _STDIO: asking(far)}
@@ -190,7 +190,7 @@ def importing(rounds: int) -> dict[str, Any]:
     }
 
 
-def _blocking(search: Callable[[str], object]) -> Way:
+def _blocking(search: Callable[[str], object]) -> Call:
     async def ask(question: str) -> object:
         return search(question)
 

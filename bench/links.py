@@ -82,10 +82,8 @@ class Book:
     def anchors(self, page: Page) -> set[str]:
         """Return the anchors of a page's chunks."""
         if page.path not in self._anchors:
-            passages = chunk_page(
-                page, read(page), "bench", lambda text: len(text) // 4 + 1, 512, ChunkSize()
-            )
-            chunks = [passage.chunk for passage in passages]
+            inputs = chunk_page(page, read(page), "bench", lambda text: len(text) // 4 + 1, 512, ChunkSize())
+            chunks = [one.chunk for one in inputs]
             self._anchors[page.path] = {
                 anchor for chunk in chunks for anchor in (*chunk.anchors, chunk.anchor) if anchor
             }

@@ -34,7 +34,7 @@ class Connection:
         """Send a query, and return the response."""
         self._socket.sendall(request(question))
         answer = b""
-        while (whole := _whole(answer)) is None:
+        while (whole := _complete_length(answer)) is None:
             part = self._socket.recv(65536)
             if not part:
                 raise ConnectionError("the connection was closed")
@@ -90,7 +90,7 @@ class _Client:
         if not part:
             raise ConnectionError("the connection was closed")
         self._buffer += part
-        if _whole(self._buffer) is None:
+        if _complete_length(self._buffer) is None:
             return False
         if not self._buffer.startswith(b"HTTP/1.1 200"):
             raise RuntimeError(self._buffer.decode())
@@ -125,7 +125,7 @@ def throughput(port: int, clients: int, questions: Sequence[str], seconds: float
     return Load(in_time / seconds, sum(client.answered for client in found), process_time() - worked)
 
 
-def _whole(answer: bytes) -> int | None:
+def _complete_length(answer: bytes) -> int | None:
     """Return the length of the first response if it is complete."""
     head = answer.find(b"\r\n\r\n")
     if head < 0:

@@ -13,7 +13,7 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
-from bench.peers.works.scifact import load
+from bench.peers.workloads.scifact import load
 from bench.vectors import Vectors
 from recto.embedders.granite.embedder import VARIANTS, granite_embedder
 from recto.evaluation.measures import Measure, estimate
@@ -80,9 +80,9 @@ def similarities(
 ) -> Any:
     """Return the cosine similarity of each claim to each abstract; long abstracts are cut."""
     with Vectors(granite_embedder(cache, threads, form), cache) as vectors:
-        passages = vectors.questions(list(texts.values()), f"{form}, abstracts")
+        documents = vectors.questions(list(texts.values()), f"{form}, abstracts")
         questions = vectors.questions(list(claims), f"{form}, claims")
-    return questions @ passages.T
+    return questions @ documents.T
 
 
 def lexical_scores(texts: list[str], claims: list[str]) -> tuple[Any, Any]:

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from bench.http import Served, served
+from bench.http import ServerProcess, run_server
 from recto.api import open_embedder, open_store
 from recto.book.sources.tree import MarkdownTree
 from recto.indexing.indexer import IndexJob, index_book
@@ -40,14 +40,14 @@ _SUBJECTS = (
 )
 
 
-class Stage(Protocol):
+class Backend(Protocol):
     """The store that the book is published to, and a way to make its engine unavailable."""
 
     variables: dict[str, str]
     store: Store
-    can_go_away: bool
+    can_fail: bool
 
-    def away(self, *, gone: bool) -> None:
+    def interrupt(self, *, on: bool) -> None:
         """Make the engine unavailable or available."""
 
 
@@ -56,13 +56,13 @@ class Edge:
     """The embedded engine, which is always available."""
 
     home: Path
-    can_go_away: bool = False
+    can_fail: bool = False
     variables: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.store = open_store(Settings("local", "edge", self.home), print)
 
-    def away(self, *, gone: bool) -> None:
+    def interrupt(self, *, on: bool) -> None:
         """Do nothing."""
 
 
@@ -72,21 +72,21 @@ class Server:
 
     home: Path
     double: Any
-    can_go_away: bool = True
+    can_fail: bool = True
 
     def __post_init__(self) -> None:
         self.variables = {"RECTO_EMBEDDER": "local", "RECTO_STORE": "server", "QDRANT_URL": self.double.url}
         self.store = open_store(Settings("local", "server", self.home, qdrant_url=self.double.url), print)
 
-    def away(self, *, gone: bool) -> None:
+    def interrupt(self, *, on: bool) -> None:
         """Start or stop resetting connections."""
         from tests.doubles.server import reset
 
-        self.double.always(reset() if gone else None)
+        self.double.always(reset() if on else None)
 
 
 @dataclass
-class Tally:
+class Outcomes:
     """The counted outcomes of all requests."""
 
     counts: Counter[str] = field(default_factory=Counter)
@@ -119,30 +119,32 @@ def soak(folder: Path, seconds: float) -> dict[str, Any]:
     }
 
 
-def run(stage: Stage, home: Path, seconds: float, publish_every: float) -> dict[str, Any]:
+def run(backend: Backend, home: Path, seconds: float, publish_every: float) -> dict[str, Any]:
     """Load a server for some time while things happen to it, and return the outcomes."""
-    tally = Tally()
+    outcomes = Outcomes()
     embedder = open_embedder(Settings("local", "edge", home, threads=1), print)
-    publish(stage, embedder, home, tally, 0)
+    publish(backend, embedder, home, outcomes, 0)
     ended = threading.Event()
-    with served(home, "--workers", "2", "--timeout", "60", RECTO_THREADS="1", **stage.variables) as running:
+    with run_server(
+        home, "--workers", "2", "--timeout", "60", RECTO_THREADS="1", **backend.variables
+    ) as running:
         clients = [
-            threading.Thread(target=ask_for_ever, args=(running.port, tally, ended, number))
+            threading.Thread(target=send_queries, args=(running.port, outcomes, ended, number))
             for number in range(_CLIENTS)
         ]
         for client in clients:
             client.start()
         try:
-            happen(stage, embedder, home, tally, running, time.monotonic() + seconds, publish_every)
+            disturb(backend, embedder, home, outcomes, running, time.monotonic() + seconds, publish_every)
         finally:
-            stage.away(gone=False)
+            backend.interrupt(on=False)
             ended.set()
             for client in clients:
                 client.join()
-    stage.store.close()
+    backend.store.close()
     return {
         **{
-            name: tally.counts[name]
+            name: outcomes.counts[name]
             for name in (
                 "answered",
                 "retries after 503",
@@ -151,19 +153,19 @@ def run(stage: Stage, home: Path, seconds: float, publish_every: float) -> dict[
                 "restarted",
             )
         },
-        "other statuses": tally.counts["other"],
-        "wrong answers": len(tally.wrong),
-        "lost requests": tally.counts["lost"],
-        **({"first wrong answer": tally.wrong[0]} if tally.wrong else {}),
+        "other statuses": outcomes.counts["other"],
+        "wrong answers": len(outcomes.wrong),
+        "lost requests": outcomes.counts["lost"],
+        **({"first wrong answer": outcomes.wrong[0]} if outcomes.wrong else {}),
     }
 
 
-def happen(
-    stage: Stage,
+def disturb(
+    backend: Backend,
     embedder: Embedder,
     home: Path,
-    tally: Tally,
-    running: Served,
+    outcomes: Outcomes,
+    running: ServerProcess,
     end: float,
     publish_every: float,
 ) -> None:
@@ -171,26 +173,26 @@ def happen(
     edition = 1
     while True:
         began = time.monotonic()
-        tally.wait_for("answered", _SOME)
-        publish(stage, embedder, home, tally, edition)
-        tally.wait_for("answered", _SOME)
+        outcomes.wait_for("answered", _SOME)
+        publish(backend, embedder, home, outcomes, edition)
+        outcomes.wait_for("answered", _SOME)
         workers = running.workers()
         if running.process.pid not in {worker.pid for worker in workers}:  # do not kill the supervisor
             os.kill(workers[edition % len(workers)].pid, signal.SIGTERM if edition % 2 else signal.SIGKILL)
-        tally.add("restarted")
-        tally.wait_for("answered", _SOME)
-        if stage.can_go_away:
-            stage.away(gone=True)
-            tally.wait_for("retries after 503", 1)
-            stage.away(gone=False)
-            tally.wait_for("answered", _SOME)
+        outcomes.add("restarted")
+        outcomes.wait_for("answered", _SOME)
+        if backend.can_fail:
+            backend.interrupt(on=True)
+            outcomes.wait_for("retries after 503", 1)
+            backend.interrupt(on=False)
+            outcomes.wait_for("answered", _SOME)
         edition += 1
         if time.monotonic() >= end:
             return
         time.sleep(max(0.0, min(end, began + publish_every) - time.monotonic()))
 
 
-def publish(stage: Stage, embedder: Embedder, home: Path, tally: Tally, edition: int) -> None:
+def publish(backend: Backend, embedder: Embedder, home: Path, outcomes: Outcomes, edition: int) -> None:
     """Publish an edition of the book; every chunk contains the number of the edition."""
     book = home.parent / f"{home.name}-book"
     book.mkdir(parents=True, exist_ok=True)
@@ -199,14 +201,14 @@ def publish(stage: Stage, embedder: Embedder, home: Path, tally: Tally, edition:
             f"# On {subject}\n\nAll about {subject}. This is edition {edition}.\n", "utf-8"
         )
     report = index_book(
-        IndexJob(MarkdownTree(book), embedder, rebuild=True), stage.store, "bench", journal=home / "journal"
+        IndexJob(MarkdownTree(book), embedder, rebuild=True), backend.store, "bench", journal=home / "journal"
     )
-    with tally.lock:
-        tally.editions[report.info.generation] = edition
-    tally.add("published")
+    with outcomes.lock:
+        outcomes.editions[report.info.generation] = edition
+    outcomes.add("published")
 
 
-def ask_for_ever(port: int, tally: Tally, ended: threading.Event, seed: int) -> None:
+def send_queries(port: int, outcomes: Outcomes, ended: threading.Event, seed: int) -> None:
     """Send one query after the other on a keep-alive connection, and check every response."""
     numbers = random.Random(seed)
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=90)
@@ -224,37 +226,37 @@ def ask_for_ever(port: int, tally: Tally, ended: threading.Event, seed: int) -> 
                 body = reply.read()
             except (http.client.HTTPException, OSError):
                 connection.close()
-                tally.add("reconnections")
+                outcomes.add("reconnections")
                 time.sleep(0.05)
                 continue
             if reply.status == 503 and reply.getheader("Retry-After"):
-                tally.add("retries after 503")
+                outcomes.add("retries after 503")
                 time.sleep(0.2)
                 continue
-            judge(reply.status, body, question, tally)
+            judge(reply.status, body, question, outcomes)
             break
         else:
-            tally.add("lost")
+            outcomes.add("lost")
     connection.close()
 
 
-def judge(status: int, body: bytes, question: str, tally: Tally) -> None:
+def judge(status: int, body: bytes, question: str, outcomes: Outcomes) -> None:
     """Compare a response with the edition that was published as its generation."""
     if status != 200:
-        tally.add("other")
-        tally.wrong.append(f"{status}: {body[:200]!r}")
+        outcomes.add("other")
+        outcomes.wrong.append(f"{status}: {body[:200]!r}")
         return
     answer = json.loads(body)
     for _ in range(100):  # a response may arrive before the publisher has recorded the generation
-        if answer["generation"] in tally.editions:
+        if answer["generation"] in outcomes.editions:
             break
         time.sleep(0.05)
-    edition = tally.editions.get(answer["generation"])
+    edition = outcomes.editions.get(answer["generation"])
     texts = [passage["text"] for passage in answer["results"]]
     if (
         len(texts) != 3
         or question not in texts[0]
         or any(f"edition {edition}." not in text for text in texts)
     ):
-        tally.wrong.append(f"{answer['generation']} is edition {edition}: {texts}")
-    tally.add("answered")
+        outcomes.wrong.append(f"{answer['generation']} is edition {edition}: {texts}")
+    outcomes.add("answered")

@@ -61,7 +61,7 @@ def main() -> None:
             "date": datetime.now(UTC).date().isoformat(),
             "rounds": options.rounds,
             **search_overhead(embedder, store, options.rounds),
-            **added(embedder, store, options.rounds),
+            **cpu_overhead(embedder, store, options.rounds),
             **cold_start(Path(home), options.rounds),
             **indexing(source, embedder, store, Path(home) / "journal", max(1, options.rounds // 3)),
             **memory(Path(home)),
@@ -73,7 +73,7 @@ def cold_start(home: Path, rounds: int) -> dict[str, Any]:
     """Compare a query in a fresh process with an interpreter that does nothing."""
     environment = {**os.environ, "RECTO_HOME": str(home), "COLLECTION_NAME": "bench"}
     query = [sys.executable, str(ROOT / "retrieve.py"), "What is ROS 2?"]
-    helping = [sys.executable, str(ROOT / "retrieve.py"), "--help"]
+    show_help = [sys.executable, str(ROOT / "retrieve.py"), "--help"]
     nothing = [sys.executable, "-c", "pass"]
 
     def timed(command: list[str]) -> Callable[[], None]:
@@ -82,7 +82,7 @@ def cold_start(home: Path, rounds: int) -> dict[str, Any]:
 
         return run
 
-    times = interleaved({"query": timed(query), "help": timed(helping), "nothing": timed(nothing)}, rounds)
+    times = interleaved({"query": timed(query), "help": timed(show_help), "nothing": timed(nothing)}, rounds)
     return {
         "cold query, ms": round(times["query"] * 1e3),
         "--help, ms": round(times["help"] * 1e3),
@@ -124,7 +124,7 @@ def search_overhead(embedder: Embedder, store: Store, rounds: int) -> dict[str, 
     }
 
 
-class Ready:
+class PrecomputedEmbedder:
     """An embedder with precomputed query vectors, to measure everything else."""
 
     def __init__(self, embedder: Embedder) -> None:
@@ -140,11 +140,11 @@ class Ready:
         return self.vectors[text]
 
 
-def added(embedder: Embedder, store: Store, rounds: int) -> dict[str, Any]:
+def cpu_overhead(embedder: Embedder, store: Store, rounds: int) -> dict[str, Any]:
     """Compare searches with precomputed vectors with the engine's calls, by minimum CPU time."""
     import qdrant_edge as edge
 
-    ready: Any = Ready(embedder)
+    ready: Any = PrecomputedEmbedder(embedder)
     retriever = Retriever(ready, store, "bench")
     index: Any = retriever.open()
     module = next(iter(index.modules()))
@@ -173,9 +173,9 @@ def added(embedder: Embedder, store: Store, rounds: int) -> dict[str, Any]:
             whole()
 
         jobs: dict[str, Callable[[], None]] = {
-            f"engine's call with the payload{name}, CPU µs": bare,
+            f"engine call with payload{name}, CPU µs": bare,
             f"search without embedding{name}, CPU µs": whole,
-            f"the same, its chunks new{name}, CPU µs": new,
+            f"search without embedding, uncached chunks{name}, CPU µs": new,
         }
         spent: dict[str, list[float]] = {job: [] for job in jobs}
         for _ in range(rounds):
@@ -201,7 +201,7 @@ def indexing(source: Source, embedder: Embedder, store: Store, journal: Path, ro
 
     times = interleaved({"bare": bare, "whole": whole}, rounds)
     return {
-        "passages": len(texts),
+        "chunks": len(texts),
         "bare embedder, chunks/s": round(len(texts) / times["bare"], 1),
         "index run, chunks/s": round(len(texts) / times["whole"], 1),
         "index run / bare embedder (goal >= 0.9)": round(times["bare"] / times["whole"], 3),

@@ -7,7 +7,7 @@ from math import log10
 from bench.peers.figures import Figure, Results, ratio
 from bench.peers.listing import SELF, System
 from bench.peers.svg import Markup, element, joined
-from bench.peers.works import indexing, installing, querying, starting
+from bench.peers.workloads import indexing, installing, querying, starting
 
 _ROW, _GAP, _TOP = 20, 34, 46
 _LEFT, _WIDTH, _RIGHT = 270, 420, 90
@@ -58,7 +58,7 @@ def _works(results: Results) -> list[str]:
     largest = max(
         (
             int(work.split()[1])
-            for work in results.works()
+            for work in results.workloads()
             if work.startswith("query, ") and "vectors given" in work
         ),
         default=0,
@@ -67,7 +67,7 @@ def _works(results: Results) -> list[str]:
     wanted |= {querying.query_work(largest, model=False, filtered=filtered) for filtered in (False, True)}
     prefixes = ("cold query", indexing.work_of(100)[:6])
     chosen = []
-    for work in results.works():
+    for work in results.workloads():
         whole = work.startswith("query, ") and "whole" in work
         embedded = work.startswith(prefixes[1]) and work.endswith("embedding included")
         if work in wanted or work.startswith(prefixes[0]) or whole or embedded:

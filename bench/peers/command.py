@@ -22,20 +22,20 @@ from bench.chunk_quality import load_suites
 from bench.chunks import SUITES
 from bench.peers import table
 from bench.peers.chart import chart
+from bench.peers.dataset import read_book
 from bench.peers.environments import ROOT, Environment, build
 from bench.peers.figures import Results
 from bench.peers.goals import goals
 from bench.peers.listing import Listing, System, load
-from bench.peers.material import take_in
 from bench.peers.running import Bench
-from bench.peers.works import indexing, installing, pipelines, querying, scifact, starting, throughput
+from bench.peers.workloads import indexing, installing, pipelines, querying, scifact, starting, throughput
 from bench.vectors import Vectors
 from recto.api import open_embedder, sample_source
 from recto.book.sources.tree import open_book
 from recto.embedders.onnx import LocalEmbedder
 from recto.settings import Settings
 
-WORKS = ("install", "cold", "query", "throughput", "index", "quality")
+WORKLOADS = ("install", "cold", "query", "throughput", "index", "quality")
 PAGE = ROOT / "docs" / "explanation" / "benchmark.md"
 _MODEL_SIZE = 1000  # chunks in searches that include the model
 
@@ -75,7 +75,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m bench", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--only", default="", help=f"workloads, separated by commas: {', '.join(WORKS)}")
+    parser.add_argument("--only", default="", help=f"workloads, separated by commas: {', '.join(WORKLOADS)}")
     parser.add_argument("--peers", default="", help="systems, separated by commas; Recto is always included")
     parser.add_argument(
         "--sizes",
@@ -121,9 +121,9 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--svg", type=Path, help="write the chart to this file")
     parser.add_argument("--docs", action="store_true", help=f"write the tables into {PAGE.relative_to(ROOT)}")
     options = parser.parse_args(arguments)
-    options.only = [name.strip() for name in options.only.split(",") if name.strip()] or list(WORKS)
-    if unknown := [name for name in options.only if name not in WORKS]:
-        parser.error(f"there is no workload {', '.join(unknown)}; workloads: {', '.join(WORKS)}")
+    options.only = [name.strip() for name in options.only.split(",") if name.strip()] or list(WORKLOADS)
+    if unknown := [name for name in options.only if name not in WORKLOADS]:
+        parser.error(f"there is no workload {', '.join(unknown)}; workloads: {', '.join(WORKLOADS)}")
     options.sizes, options.embed = _numbers(options.sizes), _numbers(options.embed)
     if options.quick:
         options.sizes, options.embed, options.rounds = (1000,), (32,), 3
@@ -145,9 +145,9 @@ def run(
         raise SystemExit("The comparison needs the built-in model.")
     with Vectors(embedder, options.cache) as vectors:
         source = open_book(options.book) if options.book else sample_source()
-        book = take_in(source, load_suites(*SUITES), vectors, 10 if options.quick else 40)
+        book = read_book(source, load_suites(*SUITES), vectors, 10 if options.quick else 40)
         results.about["book"] = (
-            f"{book.name}, {len(book.passages)} chunks; filtered queries search {book.share:.0%} of it"
+            f"{book.name}, {len(book.inputs)} chunks; filtered queries search {book.share:.0%} of it"
         )
         bench = Bench(
             systems,

@@ -86,7 +86,7 @@ class Results:
         for fields in data["figures"]:
             self.add(Figure(**{**fields, "values": tuple(fields["values"]), "cpu": tuple(fields["cpu"])}))
 
-    def works(self) -> list[str]:
+    def workloads(self) -> list[str]:
         """Return the workloads in the order in which they ran."""
         return list(dict.fromkeys(figure.work for figure in self.figures))
 

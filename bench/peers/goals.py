@@ -8,7 +8,7 @@ from typing import Literal
 
 from bench.peers.figures import Figure, Results, Spread, cpu_ratio, ratio
 from bench.peers.listing import LIMIT, SELF, System
-from bench.peers.works import installing, pipelines, querying, scifact, starting
+from bench.peers.workloads import installing, pipelines, querying, scifact, starting
 
 Relation = Literal["at least", "at most"]
 
@@ -43,7 +43,7 @@ def _goals(results: Results, systems: tuple[System, ...]) -> Iterator[Goal]:
     peers = {system.name for system in systems if system.is_peer}
     frameworks = {system.name for system in systems if system.kind == "framework"}
     thin = {system.name for system in systems if system.kind == "thin"}
-    for work in results.works():
+    for work in results.workloads():
         if work.startswith("cold query"):
             yield from _lead(results, work, peers, "Cold query: times as fast as the best peer", 5)
         elif work == starting.IMPORT:
@@ -123,7 +123,7 @@ def _growth(results: Results) -> Iterator[Goal]:
 
 
 def _books(results: Results, names: set[str]) -> Iterator[Goal]:
-    for work in results.works():
+    for work in results.workloads():
         if not work.endswith(f"page {pipelines.MEASURES[-1]}"):
             continue
         for name in sorted(names):

@@ -19,7 +19,7 @@ from bench.peers.listing import System
 _TAIL = 1500
 
 
-class Refused(Exception):
+class RunnerError(Exception):
     """A system failed; the message is its own."""
 
 
@@ -32,7 +32,7 @@ class Cold:
     found: list[str]
 
 
-class Conversation:
+class RunnerProcess:
     """A runner process that executes one command after the other."""
 
     def __init__(self, system: System, environment: Environment, scratch: Path) -> None:
@@ -40,7 +40,7 @@ class Conversation:
         # Open as long as the process runs; `close` closes both.
         self._errors = tempfile.TemporaryFile("w+", encoding="utf-8", dir=scratch)  # noqa: SIM115
         self._process = subprocess.Popen(
-            _command(system, environment, "talk"),
+            _command(system, environment, "serve"),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,
@@ -62,17 +62,17 @@ class Conversation:
             self._process.stdin.write(json.dumps({"do": do, **order}) + "\n")
             self._process.stdin.flush()
         except BrokenPipeError:
-            raise Refused(self._last_words()) from None
+            raise RunnerError(self._last_message()) from None
 
     def end(self) -> dict[str, Any]:
         """Wait for a result."""
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line:
-            raise Refused(self._last_words())
+            raise RunnerError(self._last_message())
         answer: dict[str, Any] = json.loads(line)
         if "error" in answer:
-            raise Refused(answer["error"])
+            raise RunnerError(answer["error"])
         return answer
 
     def close(self) -> None:
@@ -99,7 +99,7 @@ class Conversation:
         """Close the runner."""
         self.close()
 
-    def _last_words(self) -> str:
+    def _last_message(self) -> str:
         self._errors.seek(0)
         said = self._errors.read()[-_TAIL:].strip()
         return f"{self._system.name} ended: {said.splitlines()[-1] if said else 'no message'}"
@@ -128,7 +128,7 @@ def cold(system: System, environment: Environment, scratch: Path, arguments: Seq
         if not answer:
             errors.seek(0)
             said = errors.read()[-_TAIL:].strip()
-            raise Refused(said.splitlines()[-1] if said else f"{system.name} gave no answer")
+            raise RunnerError(said.splitlines()[-1] if said else f"{system.name} gave no answer")
     return Cold(wall, used.ru_utime + used.ru_stime, json.loads(answer))
 
 

@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from bench.peers.dataset import Book, Dataset, write_dataset
 from bench.peers.environments import Environment
 from bench.peers.figures import Figure, Results
 from bench.peers.listing import System
-from bench.peers.material import Book, Material, make
-from bench.peers.process import Conversation, Refused
+from bench.peers.process import RunnerError, RunnerProcess
 from bench.vectors import Vectors
 
 TOP = 5
@@ -37,7 +37,7 @@ class Bench:
     limit: float = 300.0
     corpora: Path | None = None
     whole: bool = False
-    _materials: dict[int, Material] = field(default_factory=dict)
+    _datasets: dict[int, Dataset] = field(default_factory=dict)
     _indexes: dict[tuple[str, int], tuple[Path | None, float, str]] = field(default_factory=dict)
 
     @property
@@ -56,21 +56,21 @@ class Bench:
         """Print what is being done."""
         print(text, file=sys.stderr, flush=True)
 
-    def material(self, size: int) -> Material:
+    def dataset(self, size: int) -> Dataset:
         """Return chunks of one size."""
-        if size not in self._materials:
-            self._materials[size] = make(self.book, size, self.vectors, self.scratch)
-        return self._materials[size]
+        if size not in self._datasets:
+            self._datasets[size] = write_dataset(self.book, size, self.vectors, self.scratch)
+        return self._datasets[size]
 
-    def talk(self, system: System) -> Conversation:
+    def start(self, system: System) -> RunnerProcess:
         """Start a system's runner."""
-        return Conversation(system, self.environments[system.name], self.scratch)
+        return RunnerProcess(system, self.environments[system.name], self.scratch)
 
     def embed(
-        self, talk: Conversation, how: str, folder: Path | str = "", threads: int | None = None
+        self, runner: RunnerProcess, how: str, folder: Path | str = "", threads: int | None = None
     ) -> None:
         """Set the embedding of a system."""
-        talk.ask("embed", how=how, folder=str(folder), home=str(self.home), threads=threads or self.threads)
+        runner.ask("embed", how=how, folder=str(folder), home=str(self.home), threads=threads or self.threads)
 
     def index(self, system: System, size: int) -> tuple[Path | None, str]:
         """Return a system's index of one size, made from precomputed vectors, or why there is none."""
@@ -93,42 +93,44 @@ class Bench:
             why = f"would take about {expected:.0f} s to index"
             self.results.add(Figure(work, system.name, "s", why=why))
             return None, expected, why
-        material = self.material(size)
+        dataset = self.dataset(size)
         folder = self.scratch / "indexes" / f"{system.name}-{size}"
         folder.parent.mkdir(exist_ok=True)
         self.notify(f"{system.title}: {size} chunks, vectors given")
         try:
-            with self.talk(system) as talk:
-                self.embed(talk, "known", material.folder)
-                done = talk.ask("index", pieces=str(material.pieces), folder=str(folder))
-        except Refused as refused:
-            self.results.add(Figure(work, system.name, "s", why=str(refused)))
-            return None, 0.0, str(refused)
+            with self.start(system) as runner:
+                self.embed(runner, "precomputed", dataset.folder)
+                done = runner.ask("index", pieces=str(dataset.pieces), folder=str(folder))
+        except RunnerError as error:
+            self.results.add(Figure(work, system.name, "s", why=str(error)))
+            return None, 0.0, str(error)
         self.results.add(Figure(work, system.name, "s", (done["wall"],), (done["cpu"],)))
         return folder, float(done["wall"]), ""
 
     @contextmanager
-    def opened(self, size: int, how: str, work: str, unit: str) -> Iterator[dict[str, Conversation]]:
+    def opened(self, size: int, how: str, work: str, unit: str) -> Iterator[dict[str, RunnerProcess]]:
         """Open an index in every system, each in its own process; failures are recorded."""
         with ExitStack() as stack:
-            talks: dict[str, Conversation] = {}
+            runners: dict[str, RunnerProcess] = {}
             for system in self.systems:
                 folder, why = self.index(system, size)
                 if folder is None:
                     self.results.add(Figure(work, system.name, unit, why=why))
                     continue
-                talk = stack.enter_context(self.talk(system))
+                runner = stack.enter_context(self.start(system))
                 try:
-                    self.embed(talk, how, self.material(size).folder)
-                    talk.ask("open", folder=str(folder))
-                except Refused as refused:
-                    self.results.add(Figure(work, system.name, unit, why=str(refused)))
+                    self.embed(runner, how, self.dataset(size).folder)
+                    runner.ask("open", folder=str(folder))
+                except RunnerError as error:
+                    self.results.add(Figure(work, system.name, unit, why=str(error)))
                     continue
-                talks[system.name] = talk
-            yield talks
+                runners[system.name] = runner
+            yield runners
 
 
-def in_turn(rounds: int, jobs: dict[str, Callable[[], Any]]) -> tuple[dict[str, list[Any]], dict[str, str]]:
+def interleave(
+    rounds: int, jobs: dict[str, Callable[[], Any]]
+) -> tuple[dict[str, list[Any]], dict[str, str]]:
     """Run all jobs in every round, starting with another one each time; return results and failures."""
     answers: dict[str, list[Any]] = {name: [] for name in jobs}
     failed: dict[str, str] = {}
@@ -140,6 +142,6 @@ def in_turn(rounds: int, jobs: dict[str, Callable[[], Any]]) -> tuple[dict[str, 
                 continue
             try:
                 answers[name].append(jobs[name]())
-            except Refused as refused:
-                failed[name] = str(refused)
+            except RunnerError as error:
+                failed[name] = str(error)
     return answers, failed

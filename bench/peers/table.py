@@ -16,7 +16,7 @@ def markdown(results: Results, systems: tuple[System, ...]) -> str:
     """Return the whole report."""
     titles = {system.name: system.title for system in systems}
     parts = [about(results, systems), "### Goals\n", goal_table(goals(results, systems), titles)]
-    for work in results.works():
+    for work in results.workloads():
         parts += [f"### {work[0].upper()}{work[1:]}\n", work_table(results.of(work), titles)]
     return "\n".join(parts)
 
@@ -60,7 +60,7 @@ def goal_table(found: Sequence[Goal], titles: dict[str, str]) -> str:
     return table(["goal", "against", "wanted", "reached (range)", "by CPU time", "met"], rows)
 
 
-_EXTRA = {"p95": "p95", "packages": "packages", "rss": "RSS, MB", "agreement": "recall"}
+_EXTRA = {"p95": "p95", "packages": "packages", "rss": "RSS, MB", "agreement": "recall vs exact"}
 
 
 def work_table(figures: dict[str, Figure], titles: dict[str, str]) -> str:

@@ -60,7 +60,7 @@ def test_the_docs_root_is_where_the_expected_pages_are(corpora: Path) -> None:
     (book,) = load_books(corpora / "questions", corpora / "books", [])
     assert (book.name, book.docs.relative_to(corpora).as_posix()) == ("tiny", "books/tiny/website/docs")
     assert [question.nothing for question in book.questions] == [False, False, True]
-    with pytest.raises(SystemExit, match="has all the expected pages"):
+    with pytest.raises(SystemExit, match="has all expected pages"):
         docs_root(corpora / "books" / "tiny", ["garden/seeds.md", "gone.md"])
     with pytest.raises(SystemExit, match="no question set other"):
         load_books(corpora / "questions", corpora / "books", ["other"])

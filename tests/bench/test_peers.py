@@ -7,18 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from bench.chunk_quality import Asked
+from bench.chunk_quality import BookQuestion
 from bench.peers import table
 from bench.peers.chart import chart
 from bench.peers.command import PAGE, parse
+from bench.peers.dataset import Book, Dataset, read_book, write_dataset
 from bench.peers.environments import here, size_of
 from bench.peers.figures import Figure, Results, Spread, ratio, spread
 from bench.peers.goals import goals
 from bench.peers.listing import SELF, load
-from bench.peers.material import Book, Material, make, take_in
-from bench.peers.process import Conversation, Refused, cold
-from bench.peers.running import Bench, in_turn
-from bench.peers.works import indexing, pipelines, querying, scifact, starting
+from bench.peers.process import RunnerError, RunnerProcess, cold
+from bench.peers.running import Bench, interleave
+from bench.peers.workloads import indexing, pipelines, querying, scifact, starting
 from bench.vectors import Vectors
 from recto.book.sources.tree import open_book
 from recto.embedders.onnx import LocalEmbedder
@@ -28,8 +28,8 @@ LISTING = load()
 SYSTEMS = {system.name: system for system in LISTING.systems}
 HERE = ("recto", "bare", "numpy")  # what runs in the interpreter of the tests
 QUESTIONS = (
-    Asked("When are beans sown?", ("module-1-garden/02-seeds.md",)),
-    Asked("How is dough made?", ("module-2-kitchen/01-bread.md",)),
+    BookQuestion("When are beans sown?", ("module-1-garden/02-seeds.md",)),
+    BookQuestion("How is dough made?", ("module-2-kitchen/01-bread.md",)),
 )
 
 
@@ -50,12 +50,12 @@ def test_a_long_text_is_shortened_to_what_the_model_reads(vectors: Vectors) -> N
 
 @pytest.fixture(scope="module")
 def book(house: Path, vectors: Vectors) -> Book:
-    return take_in(open_book(house / "book"), QUESTIONS, vectors, 2)
+    return read_book(open_book(house / "book"), QUESTIONS, vectors, 2)
 
 
 @pytest.fixture(scope="module")
-def material(book: Book, vectors: Vectors, tmp_path_factory: pytest.TempPathFactory) -> Material:
-    return make(book, 2 * len(book.passages), vectors, tmp_path_factory.mktemp("material"))
+def dataset(book: Book, vectors: Vectors, tmp_path_factory: pytest.TempPathFactory) -> Dataset:
+    return write_dataset(book, 2 * len(book.inputs), vectors, tmp_path_factory.mktemp("dataset"))
 
 
 @pytest.fixture
@@ -77,59 +77,59 @@ def bench(book: Book, vectors: Vectors, tmp_path: Path) -> Bench:
 def right(book: Book, number: int) -> str:
     """The id of the passage that answers a question."""
     start = "Beans are sown after" if number == 0 else "Knead the dough until"
-    (found,) = [passage.chunk.id for passage in book.passages if start in passage.chunk.text]
+    (found,) = [one.chunk.id for one in book.inputs if start in one.chunk.text]
     return found
 
 
 @pytest.mark.parametrize("name", HERE)
 def test_a_runner_indexes_opens_and_answers(
-    name: str, book: Book, material: Material, shared_home: Path, tmp_path: Path
+    name: str, book: Book, dataset: Dataset, shared_home: Path, tmp_path: Path
 ) -> None:
-    with Conversation(SYSTEMS[name], here(), tmp_path) as talk:
-        talk.ask("embed", how="known", folder=str(material.folder), home=str(shared_home), threads=1)
+    with RunnerProcess(SYSTEMS[name], here(), tmp_path) as runner:
+        runner.ask("embed", how="precomputed", folder=str(dataset.folder), home=str(shared_home), threads=1)
         assert (
-            talk.ask("index", pieces=str(material.pieces), folder=str(tmp_path / "index"))["pieces"]
-            == material.size
+            runner.ask("index", pieces=str(dataset.pieces), folder=str(tmp_path / "index"))["pieces"]
+            == dataset.size
         )
-        assert talk.ask("open", folder=str(tmp_path / "index"))["wall"] > 0
-        plain = talk.ask("ask", questions=list(book.questions), top=3, warm=1)
+        assert runner.ask("open", folder=str(tmp_path / "index"))["wall"] > 0
+        plain = runner.ask("ask", questions=list(book.questions), top=3, warm=1)
         assert [found[0][0] for found in plain["found"]] == [right(book, 0), right(book, 1)]
         assert [len(plain[kind]) for kind in ("wall", "cpu", "embedding")] == [2, 2, 2]
         assert all(whole > part > 0 for whole, part in zip(plain["wall"], plain["embedding"], strict=True))
-        (filtered,) = talk.ask("ask", questions=[book.questions[0]], top=40, module="kitchen")["found"]
+        (filtered,) = runner.ask("ask", questions=[book.questions[0]], top=40, module="kitchen")["found"]
         assert filtered
         assert all(source.startswith("module-2-kitchen/") for _, source in filtered)
-        assert talk.ask("run", questions=list(book.questions), top=3, seconds=0.05)["asked"] > 0
-        assert talk.ask("memory")["rss"] > 1e6
+        assert runner.ask("run", questions=list(book.questions), top=3, seconds=0.05)["asked"] > 0
+        assert runner.ask("memory")["rss"] > 1e6
 
 
 def test_what_a_runner_cannot_do_is_told_and_it_goes_on(tmp_path: Path) -> None:
-    with Conversation(SYSTEMS["numpy"], here(), tmp_path) as talk:
-        with pytest.raises(Refused, match="no loader"):
-            talk.ask("split", file="x.md")
-        assert talk.ask("load")["wall"] >= 0
+    with RunnerProcess(SYSTEMS["numpy"], here(), tmp_path) as runner:
+        with pytest.raises(RunnerError, match="no loader"):
+            runner.ask("split", file="x.md")
+        assert runner.ask("load")["wall"] >= 0
     with (
-        Conversation(SYSTEMS["langchain"], here(), tmp_path) as talk,
-        pytest.raises(Refused, match="langchain_core"),
+        RunnerProcess(SYSTEMS["langchain"], here(), tmp_path) as runner,
+        pytest.raises(RunnerError, match="langchain_core"),
     ):
-        talk.ask("load")
+        runner.ask("load")
 
 
 def test_a_fresh_process_gives_the_same_answer(book: Book, bench: Bench) -> None:
     bench.systems, bench.rounds = bench.systems[:1], 1
-    starting.run(bench, len(book.passages))
-    answer = bench.results.get(starting.cold_work(len(book.passages)), SELF)
+    starting.run(bench, len(book.inputs))
+    answer = bench.results.get(starting.cold_work(len(book.inputs)), SELF)
     assert answer is not None
     assert answer.more["found"][0] == right(book, 0)
     assert all(
         len(figure.values) == len(figure.cpu) == 1 for figure in bench.results.of(starting.IMPORT).values()
     )
-    with pytest.raises(Refused):
+    with pytest.raises(RunnerError):
         cold(SYSTEMS["numpy"], here(), bench.scratch, ["nowhere", "home", "1", "5", "?"])
 
 
 def test_searches_are_measured_and_shown(book: Book, bench: Bench) -> None:
-    size = len(book.passages)
+    size = len(book.inputs)
     querying.run(bench, size, model=True)
     querying.run(bench, size, model=False)
     for filtered in (False, True):
@@ -148,14 +148,14 @@ def test_searches_are_measured_and_shown(book: Book, bench: Bench) -> None:
 
 def test_an_index_that_would_take_too_long_is_not_made(book: Book, bench: Bench) -> None:
     bench.limit = 0.0
-    assert bench.index(SYSTEMS["numpy"], len(book.passages))[0] is not None
-    folder, why = bench.index(SYSTEMS["numpy"], 10 * len(book.passages))
+    assert bench.index(SYSTEMS["numpy"], len(book.inputs))[0] is not None
+    folder, why = bench.index(SYSTEMS["numpy"], 10 * len(book.inputs))
     assert folder is None
     assert why.startswith("would take about")
 
 
 def test_only_questions_that_nothing_was_chosen_by_are_asked() -> None:
-    kept = Asked("kept back", ("a.md",), held=True)
+    kept = BookQuestion("kept back", ("a.md",), held=True)
     assert pipelines.held([*QUESTIONS, kept]) == (kept,)
 
 
@@ -167,15 +167,15 @@ def test_the_rank_of_a_page_is_that_of_its_first_passage() -> None:
     assert pipelines.ranks(QUESTIONS, found) == [2, 0]
 
 
-def test_copies_lie_near_what_they_are_copies_of(material: Material) -> None:
+def test_copies_lie_near_what_they_are_copies_of(dataset: Dataset) -> None:
     import numpy as np
 
-    rows = np.load(material.folder / "vectors.npy")
-    near = (rows[: material.real] * rows[material.real : material.size]).sum(axis=1)
+    rows = np.load(dataset.folder / "vectors.npy")
+    near = (rows[: dataset.real] * rows[dataset.real : dataset.size]).sum(axis=1)
     assert np.linalg.norm(rows, axis=1) == pytest.approx(1, abs=1e-5)
     assert 0.9 < near.min() < near.max() < 0.999
-    lines = [json.loads(line) for line in material.pieces.read_text("utf-8").splitlines()]
-    assert len({line["id"] for line in lines}) == len({line["text"] for line in lines}) == material.size
+    lines = [json.loads(line) for line in dataset.pieces.read_text("utf-8").splitlines()]
+    assert len({line["id"] for line in lines}) == len({line["text"] for line in lines}) == dataset.size
 
 
 def test_scifact_is_read_with_its_test_set_alone(tmp_path: Path) -> None:
@@ -216,7 +216,7 @@ def test_the_command_line_says_what_it_does_not_know(capsys: pytest.CaptureFixtu
         parse(["--only", "speed"])
     with pytest.raises(SystemExit):
         parse(["--sizes", "many"])
-    assert "there is no work speed" in capsys.readouterr().err
+    assert "there is no workload speed" in capsys.readouterr().err
 
 
 def test_ratios_say_how_many_times_better_and_are_taken_within_a_round() -> None:
@@ -239,9 +239,11 @@ def test_rounds_are_interleaved_and_who_gives_up_is_left_out() -> None:
 
     def fail() -> None:
         order.append("b")
-        raise Refused("no more")
+        raise RunnerError("no more")
 
-    answers, failed = in_turn(3, {"a": lambda: order.append("a"), "b": fail, "c": lambda: order.append("c")})
+    answers, failed = interleave(
+        3, {"a": lambda: order.append("a"), "b": fail, "c": lambda: order.append("c")}
+    )
     assert order == ["a", "b", "c", "c", "a", "c", "a"]
     assert (len(answers["a"]), len(answers["b"]), failed) == (3, 0, {"b": "no more"})
 
@@ -318,7 +320,7 @@ def test_the_page_takes_the_figures_between_its_marks() -> None:
     assert table.into(once, "| new |") == once
     assert once.startswith(page.partition(table.START)[0])
     assert once.endswith(page.partition(table.END)[2])
-    with pytest.raises(SystemExit, match="no place"):
+    with pytest.raises(SystemExit, match="no markers"):
         table.into("nothing", "x")
 
 
@@ -342,7 +344,7 @@ def test_a_folder_is_as_large_as_its_files(tmp_path: Path) -> None:
 
 
 def test_a_failure_is_told_by_its_cause_and_without_directories() -> None:
-    from bench.peers.runners.speech import reason
+    from bench.peers.runners.protocol import reason
 
     def fail() -> None:
         try:

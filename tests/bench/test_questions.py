@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.chunk_quality import Asked, anchor_key, load_questions
+from bench.chunk_quality import BookQuestion, anchor_key, load_questions
 from bench.chunks import BOOKS, QUESTIONS
 
 
@@ -22,7 +22,7 @@ def test_a_set_of_questions_is_whole(book: str) -> None:
 
 
 def test_what_a_question_expects() -> None:
-    asked = Asked("?", ("a/b.md#some-part", "c.mdx"))
+    asked = BookQuestion("?", ("a/b.md#some-part", "c.mdx"))
     assert asked.pages == {"a/b", "c"}
     assert asked.sections == {("a/b", "some-part")}
     assert asked.whole_pages == {"c"}

@@ -23,22 +23,22 @@ def test_a_server_that_goes_away(tmp_path: Path) -> None:
     with QdrantDouble() as double:
         found = soak.run(soak.Server(tmp_path / "home", double), tmp_path / "home", 1, publish_every=1)
     check(found)
-    assert found["asked again after 503"] > 0, "it was away"
+    assert found["retries after 503"] > 0, "it was unavailable"
 
 
 def test_a_wrong_answer_is_noticed(tmp_path: Path) -> None:
-    tally = soak.Tally(editions={"gen-1": 1})
+    outcomes = soak.Outcomes(editions={"gen-1": 1})
     right = (
         '{"generation": "gen-1", "results": ['
         + ",".join(['{"text": "All about sowing beans. This is edition 1."}'] * 3)
         + "]}"
     )
-    soak.judge(200, right.encode(), "sowing beans", tally)
-    assert tally.wrong == []
-    soak.judge(200, right.replace("edition 1", "edition 2").encode(), "sowing beans", tally)
-    soak.judge(200, right.encode(), "kneading dough", tally)
-    soak.judge(404, b"{}", "sowing beans", tally)
-    assert len(tally.wrong) == 3
+    soak.judge(200, right.encode(), "sowing beans", outcomes)
+    assert outcomes.wrong == []
+    soak.judge(200, right.replace("edition 1", "edition 2").encode(), "sowing beans", outcomes)
+    soak.judge(200, right.encode(), "kneading dough", outcomes)
+    soak.judge(404, b"{}", "sowing beans", outcomes)
+    assert len(outcomes.wrong) == 3
 
 
 @pytest.mark.parametrize(
@@ -46,6 +46,6 @@ def test_a_wrong_answer_is_noticed(tmp_path: Path) -> None:
     [(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}x", 40), (b"HTTP/1.1 200 OK\r\n", None)],
 )
 def test_an_answer_is_cut_out_of_the_stream(answer: bytes, length: int | None) -> None:
-    from bench.load import _whole
+    from bench.load import _complete_length
 
-    assert _whole(answer) == (length and len(answer) - 1)
+    assert _complete_length(answer) == (length and len(answer) - 1)

@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench.chroma import Stretch, locate, within_budget
+from bench.chroma import Span, locate, within_budget
 from bench.splitters import recursive, windows
 
 
@@ -45,6 +45,6 @@ def test_a_repeated_head_of_a_table_does_not_count_as_its_place() -> None:
 
 
 def test_a_budget_is_spent_to_its_end() -> None:
-    ranked = [Stretch((0, 100), "", 60), Stretch((200, 300), "", 80)]
+    ranked = [Span((0, 100), "", 60), Span((200, 300), "", 80)]
     assert within_budget(ranked, 100) == [(0, 100), (200, 250)]
     assert within_budget(ranked, 500) == [(0, 100), (200, 300)]

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from bench.peers.runners.embedding import Embedding
-from bench.peers.runners.speech import main
-from bench.peers.runners.work import Found, Piece
+from bench.peers.runners.protocol import main
+from bench.peers.runners.system import Found, Piece
 
 _WRITTEN = 100
 _FILTERED = "module_keys"

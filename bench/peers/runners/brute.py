@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from bench.peers.runners.embedding import Embedding, as_array
-from bench.peers.runners.speech import main
-from bench.peers.runners.work import Found, Piece
+from bench.peers.runners.protocol import main
+from bench.peers.runners.system import Found, Piece
 
 
 class Brute:

@@ -21,7 +21,7 @@ _T = TypeVar("_T")
 class Embedding:
     """Embeds documents and queries, and sums up the time."""
 
-    passages: Callable[[Sequence[str]], list[Vector]]
+    embed_documents: Callable[[Sequence[str]], list[Vector]]
     question: Callable[[str], Vector]
     dim: int = 384
     wall: float = 0.0
@@ -30,7 +30,7 @@ class Embedding:
 
     def documents(self, texts: Sequence[str]) -> list[Vector]:
         """Embed documents."""
-        return self._timed(lambda: self.passages(texts))
+        return self._timed(lambda: self.embed_documents(texts))
 
     def query(self, text: str) -> Vector:
         """Embed a query."""
@@ -55,7 +55,7 @@ def model(home: Path, threads: int, *, once: bool = False) -> Embedding:
     return Embedding(_cutting(embedder), embedder.embed_query, embedder=embedder)
 
 
-def known(folder: Path, home: Path, threads: int) -> Embedding:
+def precomputed(folder: Path, home: Path, threads: int) -> Embedding:
     """Return precomputed vectors; a text without one is an error."""
     import numpy as np
 
@@ -70,14 +70,14 @@ def known(folder: Path, home: Path, threads: int) -> Embedding:
     return Embedding(lambda texts: [one(text) for text in texts], one, embedder=model(home, threads).embedder)
 
 
-def kept(cache: Path, home: Path, threads: int) -> Embedding:
+def cached(cache: Path, home: Path, threads: int) -> Embedding:
     """Return the model with a cache on disk, for measurements of quality only."""
     from bench.vectors import Vectors
 
     made = model(home, threads)
     vectors = Vectors(made.embedder, cache)  # type: ignore[arg-type]
 
-    def passages(texts: Sequence[str]) -> list[Vector]:
+    def embed_documents(texts: Sequence[str]) -> list[Vector]:
         found: dict[str, Any] = {}
         long = {text for text in texts if vectors.count(text) > vectors.max_tokens}
         # A document that is too long is cut, like a query.
@@ -86,21 +86,21 @@ def kept(cache: Path, home: Path, threads: int) -> Embedding:
             ([text for text in texts if text not in long], vectors.documents),
         ):
             if part:
-                found.update(zip(part, embed(part, "passages").tolist(), strict=True))
+                found.update(zip(part, embed(part, "documents").tolist(), strict=True))
         return [found[text] for text in texts]
 
     def question(text: str) -> Vector:
         (row,) = vectors.questions([text], "question").tolist()
         return list(row)
 
-    return Embedding(passages, question, embedder=made.embedder)
+    return Embedding(embed_documents, question, embedder=made.embedder)
 
 
 def chosen(how: str, folder: str, home: str, threads: int) -> Embedding:
     """Return the embedding that a command names."""
     if how == "model":
         return model(Path(home), threads)
-    return {"known": known, "kept": kept}[how](Path(folder), Path(home), threads)
+    return {"precomputed": precomputed, "cached": cached}[how](Path(folder), Path(home), threads)
 
 
 def key(text: str) -> str:
@@ -112,13 +112,13 @@ def _cutting(embedder: Embedder) -> Callable[[Sequence[str]], list[Vector]]:
     """Embed documents; cut those that are too long for the model, as other systems do."""
     from recto.errors import EmbeddingError
 
-    def passages(texts: Sequence[str]) -> list[Vector]:
+    def embed_documents(texts: Sequence[str]) -> list[Vector]:
         try:
             return embedder.embed_documents(texts)
         except EmbeddingError:
             return embedder.embed_queries(texts)
 
-    return passages
+    return embed_documents
 
 
 def as_array(vectors: Any) -> Any:

@@ -12,8 +12,8 @@ from typing import Any
 
 from bench.peers.runners.bare import Bare
 from bench.peers.runners.embedding import Embedding
-from bench.peers.runners.speech import main
-from bench.peers.runners.work import COLLECTION, Found, Piece, markdown_files, relative
+from bench.peers.runners.protocol import main
+from bench.peers.runners.system import COLLECTION, Found, Piece, markdown_files, relative
 
 
 class Haystack:
@@ -33,7 +33,7 @@ class Haystack:
 
             @component.output_types(embedding=list[float])  # type: ignore[untyped-decorator,unused-ignore]
             def run(self, text: str) -> dict[str, Any]:
-                """Embed a question."""
+                """Embed a query."""
                 return {"embedding": self._embedding.query(text)}
 
         @component  # type: ignore[untyped-decorator,unused-ignore]
@@ -45,7 +45,7 @@ class Haystack:
 
             @component.output_types(documents=list[Document])  # type: ignore[untyped-decorator,unused-ignore]
             def run(self, documents: list[Document]) -> dict[str, Any]:
-                """Embed passages."""
+                """Embed documents."""
                 vectors = self._embedding.documents([document.content or "" for document in documents])
                 return {
                     "documents": [

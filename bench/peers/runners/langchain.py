@@ -15,8 +15,8 @@ from typing import Any
 
 from bench.peers.runners.bare import Bare
 from bench.peers.runners.embedding import Embedding
-from bench.peers.runners.speech import main
-from bench.peers.runners.work import COLLECTION, Found, Piece, markdown_files, relative
+from bench.peers.runners.protocol import main
+from bench.peers.runners.system import COLLECTION, Found, Piece, markdown_files, relative
 
 _SIZE, _OVERLAP = 1000, 200
 

@@ -14,8 +14,8 @@ from typing import Any
 
 from bench.peers.runners.bare import Bare
 from bench.peers.runners.embedding import Embedding
-from bench.peers.runners.speech import main
-from bench.peers.runners.work import COLLECTION, Found, Piece, relative
+from bench.peers.runners.protocol import main
+from bench.peers.runners.system import COLLECTION, Found, Piece, relative
 
 _BATCH = 100  # the default of 10 would pad more
 

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from bench.peers.runners.embedding import Embedding, as_array
-from bench.peers.runners.speech import main
+from bench.peers.runners.protocol import main
+from bench.peers.runners.system import Found, Piece
 from bench.peers.runners.weights import write
-from bench.peers.runners.work import Found, Piece
 
 
 class SentenceTransformers:
@@ -62,7 +62,7 @@ class SentenceTransformers:
         model = self._library.SentenceTransformer(
             modules=[reader, Pooling(embedding.dim, pooling_mode="cls"), Normalize()], device="cpu"
         )
-        embedding.passages = lambda texts: model.encode(list(texts), show_progress_bar=False).tolist()
+        embedding.embed_documents = lambda texts: model.encode(list(texts), show_progress_bar=False).tolist()
         embedding.question = lambda text: model.encode([text], show_progress_bar=False)[0].tolist()
 
 

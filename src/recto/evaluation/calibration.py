@@ -24,7 +24,7 @@ from recto.search.query import MAX_QUERY
 from recto.search.response import answerable
 from recto.types import Calibration, Chunk, Vector
 
-_FENCE = re.compile(r"^(```+|~~~+)[^\n]*\n.*?^\1", re.MULTILINE | re.DOTALL)
+FENCE = re.compile(r"^(```+|~~~+)[^\n]*\n.*?^\1", re.MULTILINE | re.DOTALL)
 _MARKS = re.compile(r"^[ \t]*(?:#{1,6} |[-*+] |\d+[.)] |>|:::.*$|\|.*$|```.*$|~~~.*$|!\[.*$)", re.MULTILINE)
 _LINK = re.compile(r"!?\[([^\]\n]*)\]\([^)\n]*\)")
 _ENDS = re.compile(r"(?<=[.!?])[\"')\]*_]*\s+(?=[\"'(*_]*[A-Z0-9])")
@@ -43,7 +43,7 @@ _WORD = re.compile(r"[a-z]+")
 
 def first_sentence(text: str) -> str:
     """Return the first sentence of a text without markup, or the first words if it is all code or a table."""
-    prose = " ".join(_LINK.sub(r"\1", _MARKS.sub("", _FENCE.sub("", text))).split())
+    prose = " ".join(_LINK.sub(r"\1", _MARKS.sub("", FENCE.sub("", text))).split())
     for sentence in _ENDS.split(prose):
         if len(sentence) >= _SHORTEST:
             return _cut(sentence.replace("`", "").replace("**", ""))

@@ -12,6 +12,7 @@ from typing import Any
 
 from recto._util.text import page_key, with_anchor
 from recto.evaluation.binding import bind
+from recto.evaluation.calibration import FENCE
 from recto.evaluation.suites import Expectation, Suite, survey
 from recto.protocols import Index
 from recto.search.query import MAX_QUERY
@@ -20,7 +21,6 @@ from recto.types import Chunk
 _PER_PAGE = 40
 _MAX_SECTIONS = 3  # an identifier in more sections is not specific to any of them
 
-_FENCE = re.compile(r"^(```|~~~).*?^\1[`~]*\s*$", re.MULTILINE | re.DOTALL)
 _WORDS = r"(?:\s[\w`./+-]+){0,3}"
 _DEFINITION = re.compile(
     rf"(?:^|(?<=[.!?]\s))(?:(?P<article>An?)\s(?P<thing>[\w`./+-]+{_WORDS})|(?P<name>[A-Z`][\w`./+-]*{_WORDS}))"
@@ -90,7 +90,7 @@ def _turns(queues: Iterable[Iterable[_Draft]]) -> Iterator[_Draft]:
 
 
 def _definitions(chunk: Chunk) -> Iterator[_Draft]:
-    prose = _FENCE.sub("", chunk.text)
+    prose = FENCE.sub("", chunk.text)
     for found in _DEFINITION.finditer(prose):
         term = " ".join((found["thing"] or found["name"]).replace("`", "").split())
         if len(term) < 3 or _NO_TERM.match(term):

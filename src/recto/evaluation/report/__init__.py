@@ -24,7 +24,7 @@ from recto.evaluation.coverage import WITHIN, Coverage
 from recto.evaluation.gate import Check
 from recto.evaluation.measures import ScoreEstimate
 from recto.evaluation.runs import Run
-from recto.types import Fingerprint, IndexInfo
+from recto.types import IndexInfo
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -37,8 +37,6 @@ _REMOVED = re.compile(
 _SHADES = (0.25, 0.45, 0.65, 0.8, 0.9, 0.97)
 """Finer at the top: most pages of most books are well covered, and the few others must stand out."""
 
-_TILES = 4
-_MAX_RANKS = 10
 _MAX_WORST = 10
 _BINS = 10
 
@@ -67,7 +65,6 @@ def validation_page(
     )
     changes = _by_direction(comparison.changes if comparison else ())
     times = sorted(answer.ms for answer in run.answers)
-    scores = run.scores()
     return render(
         "validation.html",
         f"Validation of {run.collection}",
@@ -78,28 +75,18 @@ def validation_page(
         compared=comparison,
         noise_floor=noise_floor,
         when=when,
-        scores=scores,
-        top_scores=_top_scores(run, scores),
+        scores=run.scores(),
         by_tag=by_tag,
         by_module=run.by_module(),
-        fact_pairs=_run_facts(run, noise_floor),
         asked=sum(counts.values()),
-        rank_counts=[
-            (f"not in {run.depth}" if rank == "none" else rank, count)
-            for rank, count in counts.items()
-            if count or rank == "none" or int(rank) <= _MAX_RANKS
-        ],
+        rank_counts=counts,
         worst_answers=run.worst(_MAX_WORST),
         better=changes[-1],
         worse=changes[1],
         other=changes[0],
         reach=_reach(comparison) if comparison else 0.0,
         risk=RISK,
-        time_tiles=[
-            (name, f"{percentile(times, share):.1f} ms", "")
-            for name, share in (("median", 0.5), ("90 %", 0.9), ("99 %", 0.99), ("longest", 1.0))
-            if times
-        ],
+        ms=times,
         time_bins=_bins(times),
     )
 
@@ -107,7 +94,6 @@ def validation_page(
 def coverage_page(found: Coverage, info: IndexInfo, *, least: float | None, when: datetime) -> str:
     """Return the page of a book's coverage; `least` is the required percentage of reached sections."""
     rows = found.pages()
-    total = len(found.sections)
     sections = (
         ("map", "Map of the book", True),
         ("unreachable", "Unreachable", True),
@@ -129,26 +115,9 @@ def coverage_page(found: Coverage, info: IndexInfo, *, least: float | None, when
         within=WITHIN,
         least=least,
         good=least is None or found.share * 100 >= least,
-        reached=total - len(found.unreachable),
+        reached=len(found.sections) - len(found.unreachable),
         when=when,
-        fact_pairs=[
-            ("Collection", found.collection),
-            ("Generation", info.generation),
-            ("Chunks", str(info.chunks)),
-            *_index_facts(info.fingerprint),
-        ],
-        tile_values=[
-            *(
-                (name, f"{count / total:.1%}" if total else "–", f"{count} of {total} in the first {WITHIN}")
-                for name, count in (
-                    ("By heading", found.by_heading),
-                    ("By first sentence", found.by_sentence),
-                )
-            ),
-            ("Unreachable", str(len(found.unreachable)), ""),
-            ("Duplicates", str(len(found.duplicates)), ""),
-            ("Shadowed", str(len(found.shadowed)), ""),
-        ],
+        info=info,
     )
 
 
@@ -188,6 +157,7 @@ def environment() -> Environment:
         "signed": signed,
         "percent": lambda share: f"{clamp(share) * 100:.4g}%",
         "number_column": lambda measure: (str(measure), "number"),
+        "percentile": percentile,
         "measure_names": _measure_names,
         "matrix_names": _matrix_names,
     }
@@ -233,47 +203,6 @@ def _measure_names(groups: Mapping[str, Mapping[str, ScoreEstimate]]) -> list[st
 
 def _matrix_names(counts: Mapping[str, Mapping[str, int]]) -> list[str]:
     return sorted({*counts, *(name for row in counts.values() for name in row)})
-
-
-def _top_scores(run: Run, scores: Mapping[str, ScoreEstimate]) -> list[tuple[str, str, str]]:
-    if run.share is None:
-        passed = ("Questions passed", "none judged", "")
-    else:
-        passed = ("Questions passed", f"{run.passed} of {len(run.judged)}", f"{run.share:.1%}")
-    means = [
-        (name, number(score.mean), f"{number(score.low)} to {number(score.high)}")
-        for name, score in list(scores.items())[:_TILES]
-    ]
-    return [passed, *means]
-
-
-def _run_facts(run: Run, noise_floor: float | None) -> list[tuple[str, str]]:
-    unjudged, unmeasured = len(run.answers) - len(run.judged), run.total - len(run.answers)
-    asked = [counted(len(run.answers), "question")]
-    asked += [
-        f"{count} {what}" for count, what in ((unjudged, "not judged"), (unmeasured, "unmeasured")) if count
-    ]
-    return [
-        ("Suite", run.suite),
-        ("Digest", run.suite_digest),
-        ("Asked", f"{', '.join(asked)}; {run.depth} results each, {run.top_k} shown"),
-        ("Collection", run.collection),
-        ("Generation", run.generation),
-        *_index_facts(run.fingerprint),
-        ("Noise", "not measured" if noise_floor is None else f"scores below {number(noise_floor)}"),
-    ]
-
-
-def _index_facts(fingerprint: Fingerprint | None) -> list[tuple[str, str]]:
-    if fingerprint is None:
-        return [("Model", "not known: another pipeline made the collection")]
-    return [
-        ("Model", str(fingerprint.embedder)),
-        ("Book", f"{fingerprint.book}, {fingerprint.pages} pages"),
-        ("Content", fingerprint.content_hash),
-        ("Chunker", fingerprint.chunker),
-        ("Indexed", f"{fingerprint.created_at}, by Recto {fingerprint.recto_version}"),
-    ]
 
 
 def _by_direction(changes: Iterable[Change]) -> dict[int, list[Change]]:

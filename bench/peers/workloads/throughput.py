@@ -6,8 +6,8 @@ from collections.abc import Callable
 from contextlib import ExitStack
 
 from bench.peers.figures import Figure
-from bench.peers.process import Conversation, Refused
-from bench.peers.running import TOP, Bench, in_turn
+from bench.peers.process import RunnerError, RunnerProcess
+from bench.peers.running import TOP, Bench, interleave
 
 
 def work_of(size: int, processes: int) -> str:
@@ -21,21 +21,21 @@ def run(bench: Bench, size: int, processes: int, seconds: float) -> None:
     work = work_of(size, processes)
     threads = max(1, bench.threads // processes)
     with ExitStack() as stack:
-        teams: dict[str, list[Conversation]] = {}
+        teams: dict[str, list[RunnerProcess]] = {}
         for system in bench.whole_systems:
             folder, why = bench.index(system, size)
             try:
                 if folder is None:
-                    raise Refused(why)
-                team = [stack.enter_context(bench.talk(system)) for _ in range(processes)]
-                for talk in team:
-                    bench.embed(talk, "model", threads=threads)
-                    talk.ask("open", folder=str(folder))
-            except Refused as refused:
-                bench.results.add(Figure(work, system.name, "answers/s", better="more", why=str(refused)))
+                    raise RunnerError(why)
+                team = [stack.enter_context(bench.start(system)) for _ in range(processes)]
+                for runner in team:
+                    bench.embed(runner, "model", threads=threads)
+                    runner.ask("open", folder=str(folder))
+            except RunnerError as error:
+                bench.results.add(Figure(work, system.name, "answers/s", better="more", why=str(error)))
                 continue
             teams[system.name] = team
-        answers, failed = in_turn(
+        answers, failed = interleave(
             bench.rounds, {name: _running(bench, team, seconds) for name, team in teams.items()}
         )
     for name, found in answers.items():
@@ -43,11 +43,11 @@ def run(bench: Bench, size: int, processes: int, seconds: float) -> None:
         bench.results.add(Figure(work, name, "answers/s", rates, cpus, "more", failed.get(name, "")))
 
 
-def _running(bench: Bench, team: list[Conversation], seconds: float) -> Callable[[], tuple[float, float]]:
+def _running(bench: Bench, team: list[RunnerProcess], seconds: float) -> Callable[[], tuple[float, float]]:
     def once() -> tuple[float, float]:
-        for talk in team:
-            talk.begin("run", questions=list(bench.book.questions), top=TOP, seconds=seconds)
-        done = [talk.end() for talk in team]
+        for runner in team:
+            runner.begin("run", questions=list(bench.book.questions), top=TOP, seconds=seconds)
+        done = [runner.end() for runner in team]
         asked = sum(each["asked"] for each in done)
         return sum(each["asked"] / each["wall"] for each in done), sum(each["cpu"] for each in done) / asked
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from time import perf_counter, process_time
 from typing import Any
 
-from bench.peers.runners.work import Reader, System
+from bench.peers.runners.system import Reader, System
 
 Answer = dict[str, Any]
 
@@ -25,7 +25,7 @@ def main(system: System) -> None:
     if sys.argv[1] == "cold":
         cold(system, *sys.argv[2:])
         return
-    talk(system)
+    serve(system)
 
 
 def cold(system: System, folder: str, home: str, threads: str, top: str, question: str) -> None:
@@ -39,9 +39,9 @@ def cold(system: System, folder: str, home: str, threads: str, top: str, questio
     os._exit(0)  # the time that a library takes to shut down is not measured
 
 
-def talk(system: System) -> None:
+def serve(system: System) -> None:
     """Execute commands, one per line; what a library prints goes to stderr."""
-    talker = Talker(system)
+    handler = CommandHandler(system)
     out = sys.stdout
     with redirect_stdout(sys.stderr):
         for line in sys.stdin:
@@ -49,7 +49,7 @@ def talk(system: System) -> None:
             if order["do"] == "exit":
                 break
             try:
-                answer = talker.answer(order)
+                answer = handler.answer(order)
             except Exception as error:  # noqa: BLE001 - it is shown in the table
                 answer = {"error": reason(error)}
             print(json.dumps(answer), file=out, flush=True)
@@ -63,7 +63,7 @@ def reason(error: BaseException) -> str:
     return f"{type(error).__name__}: {_DIRECTORIES.sub('', str(error))[:300]}"
 
 
-class Talker:
+class CommandHandler:
     """Executes commands, and keeps the system between them."""
 
     def __init__(self, system: System) -> None:
@@ -82,12 +82,12 @@ class Talker:
         from bench.peers.runners.embedding import chosen
 
         self._embedding = chosen(how, folder, home, threads)
-        if how != "known" and self._embedding.embedder is not None:
+        if how != "precomputed" and self._embedding.embedder is not None:
             self._embedding.embedder.warm_up()
         return {}
 
     def _index(self, pieces: str, folder: str) -> Answer:
-        from bench.peers.runners.work import pieces as read_pieces
+        from bench.peers.runners.system import pieces as read_pieces
 
         given = list(read_pieces(Path(pieces)))
         self._system.load()

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from bench.peers.figures import Figure
 from bench.peers.listing import System
 from bench.peers.process import Cold, cold
-from bench.peers.running import TOP, Bench, in_turn
+from bench.peers.running import TOP, Bench, interleave
 
 IMPORT = "import"
 
@@ -20,7 +20,7 @@ def cold_work(size: int) -> str:
 def run(bench: Bench, size: int) -> None:
     """Measure both in turn; every value is from a fresh process."""
     bench.notify("Import and cold query")
-    imports, failed = in_turn(
+    imports, failed = interleave(
         bench.rounds, {system.name: _importing(bench, system) for system in bench.whole_systems}
     )
     for name, pairs in imports.items():
@@ -38,8 +38,8 @@ def run(bench: Bench, size: int) -> None:
             system,
             [str(folder), str(bench.home), str(bench.threads), str(TOP), bench.book.questions[0]],
         )
-    in_turn(1, jobs)  # fill the page cache, for all systems
-    answers, failed = in_turn(bench.rounds, jobs)
+    interleave(1, jobs)  # fill the page cache, for all systems
+    answers, failed = interleave(bench.rounds, jobs)
     for name, found in answers.items():
         values = tuple(1e3 * each.wall for each in found)
         used = tuple(1e3 * each.cpu for each in found)
@@ -58,8 +58,8 @@ def run(bench: Bench, size: int) -> None:
 
 def _importing(bench: Bench, system: System) -> Callable[[], tuple[float, float]]:
     def once() -> tuple[float, float]:
-        with bench.talk(system) as talk:
-            done = talk.ask("load")
+        with bench.start(system) as runner:
+            done = runner.ask("load")
         return done["wall"], done["cpu"]
 
     return once

@@ -7,11 +7,11 @@ import json
 from pathlib import Path
 from uuid import NAMESPACE_URL, uuid5
 
+from bench.peers.dataset import Dataset, write_texts
 from bench.peers.listing import System
-from bench.peers.material import Material, make_given
-from bench.peers.process import Refused
+from bench.peers.process import RunnerError
 from bench.peers.running import Bench
-from bench.peers.works.judging import add, refuse
+from bench.peers.workloads.quality import add, add_failure
 from recto.evaluation.measures import Measure
 
 WORK = "SciFact nDCG@10"
@@ -29,14 +29,14 @@ def run(bench: Bench, folder: Path, *, quick: bool = False) -> None:
         texts = {
             id: text for number, (id, text) in enumerate(texts.items()) if number % 10 == 0 or id in wanted
         }
-    material = make_given(texts, list(claims), bench.vectors, bench.scratch, "scifact")
+    dataset = write_texts(texts, list(claims), bench.vectors, bench.scratch, "scifact")
     work = PART if quick else WORK
     scores = {}
     for system in bench.whole_systems:
         try:
-            scores[system.name] = _scores(bench, system, material, claims)
-        except Refused as refused:
-            refuse(bench, work, system.name, str(refused))
+            scores[system.name] = _scores(bench, system, dataset, claims)
+        except RunnerError as error:
+            add_failure(bench, work, system.name, str(error))
     add(bench, work, scores, {"documents": len(texts)})
 
 
@@ -60,17 +60,17 @@ def _id(name: str) -> str:
     return str(uuid5(NAMESPACE_URL, f"scifact/{name}"))
 
 
-def _scores(bench: Bench, system: System, material: Material, claims: dict[str, set[str]]) -> list[float]:
+def _scores(bench: Bench, system: System, dataset: Dataset, claims: dict[str, set[str]]) -> list[float]:
     bench.notify(f"{system.title}: SciFact")
     folder = bench.scratch / "indexes" / f"{system.name}-scifact"
     folder.parent.mkdir(exist_ok=True)
-    with bench.talk(system) as talk:
-        bench.embed(talk, "known", material.folder)
-        talk.ask("index", pieces=str(material.pieces), folder=str(folder))
-    with bench.talk(system) as talk:
-        bench.embed(talk, "known", material.folder)
-        talk.ask("open", folder=str(folder))
-        found = talk.ask("ask", questions=list(claims), top=10)["found"]
+    with bench.start(system) as runner:
+        bench.embed(runner, "precomputed", dataset.folder)
+        runner.ask("index", pieces=str(dataset.pieces), folder=str(folder))
+    with bench.start(system) as runner:
+        bench.embed(runner, "precomputed", dataset.folder)
+        runner.ask("open", folder=str(folder))
+        found = runner.ask("ask", questions=list(claims), top=10)["found"]
     gains = {
         claim: [float(id in claims[claim]) for id, _ in hits]
         for claim, hits in zip(claims, found, strict=True)

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench import chroma
-from bench.chunk_quality import Asked, load_book, load_questions, load_suites
+from bench.chunk_quality import BookQuestion, load_book, load_questions, load_suites
 from bench.chunks import BOOKS, EVERY, EXTRACT, QUESTIONS, SUITES
 from bench.peers.listing import SELF, System
-from bench.peers.process import Conversation, Refused
+from bench.peers.process import RunnerError, RunnerProcess
 from bench.peers.running import Bench
-from bench.peers.works.judging import add, refuse
+from bench.peers.workloads.quality import add, add_failure
 from recto._util.text import page_key
 from recto.api import sample_source
 from recto.book.chunking import DEFAULT_SIZE
@@ -25,7 +25,7 @@ _DEEP = 50
 
 
 @dataclass(frozen=True, slots=True)
-class Shelved:
+class BookFiles:
     """A book's files and the held-out questions about it.
 
     The other questions were used to choose Recto's chunk size, so they would favour it.
@@ -33,7 +33,7 @@ class Shelved:
 
     name: str
     docs: Path
-    questions: tuple[Asked, ...]
+    questions: tuple[BookQuestion, ...]
 
 
 def work_of(book: str, measure: str) -> str:
@@ -46,9 +46,9 @@ def token_work(measure: str) -> str:
     return f"chroma_chunking {measure}@{chroma.TOP}"
 
 
-def books(bench: Bench, *, sample_alone: bool = False) -> Iterator[Shelved]:
+def books(bench: Bench, *, sample_alone: bool = False) -> Iterator[BookFiles]:
     """Yield the books one after the other; missing ones are skipped."""
-    yield Shelved(
+    yield BookFiles(
         "sample", _files(bench, "sample", Path(sample_source().location)), held(load_suites(*SUITES))
     )
     for name, place in () if sample_alone else BOOKS.items():
@@ -58,10 +58,12 @@ def books(bench: Bench, *, sample_alone: bool = False) -> Iterator[Shelved]:
             continue
         questions = load_questions(QUESTIONS / f"{name}.json")
         chosen = load_book(MarkdownTree(root, book=name), questions, 1 if bench.whole else EVERY[name])
-        yield Shelved(name, _files(bench, name, root, {page.path for page in chosen.pages}), held(questions))
+        yield BookFiles(
+            name, _files(bench, name, root, {page.path for page in chosen.pages}), held(questions)
+        )
 
 
-def run(bench: Bench, book: Shelved) -> None:
+def run(bench: Bench, book: BookFiles) -> None:
     """Measure a book; systems that differ only in their store read it once."""
     scores: dict[str, dict[str, list[float]]] = {measure: {} for measure in MEASURES}
     pieces = {}
@@ -69,15 +71,15 @@ def run(bench: Bench, book: Shelved) -> None:
         bench.notify(f"{system.title}: {book.name}, its own pipeline")
         try:
             pieces[system.name], places = _asked(bench, system, book)
-        except Refused as refused:
+        except RunnerError as error:
             for measure in MEASURES:
-                refuse(bench, work_of(book.name, measure), system.name, str(refused))
+                add_failure(bench, work_of(book.name, measure), system.name, str(error))
             continue
         scores["Hit@1"][system.name] = [float(rank == 1) for rank in places]
         scores["Hit@5"][system.name] = [float(0 < rank <= 5) for rank in places]
         scores["MRR"][system.name] = [1 / rank if rank else 0.0 for rank in places]
     for measure in MEASURES:
-        add(bench, work_of(book.name, measure), scores[measure], {"passages": pieces})
+        add(bench, work_of(book.name, measure), scores[measure], {"chunks": pieces})
 
 
 def run_chroma(bench: Bench, folder: Path) -> None:
@@ -90,13 +92,13 @@ def run_chroma(bench: Bench, folder: Path) -> None:
             continue
         bench.notify(f"{system.title}: Chroma's corpora, its own splitter")
         try:
-            with bench.talk(system) as talk:
+            with bench.start(system) as runner:
                 found[system.name] = chroma.measure(
-                    corpora, _splitter(bench, talk), bench.vectors, system.name
+                    corpora, _splitter(bench, runner), bench.vectors, system.name
                 )[-1]
-        except Refused as refused:
+        except RunnerError as error:
             for measure in TOKEN_MEASURES:
-                refuse(bench, token_work(measure), system.name, str(refused))
+                add_failure(bench, token_work(measure), system.name, str(error))
     for measure in TOKEN_MEASURES:
         values = {name: getattr(result, measure.lower()).values for name, result in found.items()}
         about = {
@@ -106,14 +108,14 @@ def run_chroma(bench: Bench, folder: Path) -> None:
         add(bench, token_work(measure), values, about)
 
 
-def _splitter(bench: Bench, talk: Conversation) -> chroma.Splitter:
+def _splitter(bench: Bench, runner: RunnerProcess) -> chroma.Splitter:
     """Return a system's default splitter; each chunk has its range in the text."""
 
-    def split(corpus: chroma.Corpus) -> tuple[list[chroma.Stretch], int]:
+    def split(corpus: chroma.Corpus) -> tuple[list[chroma.Span], int]:
         file = bench.scratch / f"{corpus.name}.md"
         file.write_text(corpus.text, "utf-8")
-        stretches, lost, before = [], 0, 0
-        for text in talk.ask("split", file=str(file))["texts"]:
+        spans, lost, before = [], 0, 0
+        for text in runner.ask("split", file=str(file))["texts"]:
             if not text.strip():
                 continue
             around = max(0, before - 2 * len(text)), min(len(corpus.text), before + 6 * len(text))
@@ -123,10 +125,8 @@ def _splitter(bench: Bench, talk: Conversation) -> chroma.Splitter:
             lost += place is None
             start, end = place or (before, before)
             before = start + 1 if place else before  # the next chunk may overlap this one
-            stretches.append(
-                chroma.Stretch((start, end), bench.vectors.shortened(text), bench.vectors.count(text))
-            )
-        return stretches, lost
+            spans.append(chroma.Span((start, end), bench.vectors.shortened(text), bench.vectors.count(text)))
+        return spans, lost
 
     return split
 
@@ -152,12 +152,12 @@ def _readers(systems: tuple[System, ...]) -> list[System]:
     return list(first.values())
 
 
-def held(questions: Sequence[Asked]) -> tuple[Asked, ...]:
+def held(questions: Sequence[BookQuestion]) -> tuple[BookQuestion, ...]:
     """Return the held-out questions."""
     return tuple(question for question in questions if question.held)
 
 
-def ranks(questions: Sequence[Asked], found: Sequence[Sequence[str]]) -> list[int]:
+def ranks(questions: Sequence[BookQuestion], found: Sequence[Sequence[str]]) -> list[int]:
     """Return the rank of the first result from an expected page for each question, or 0."""
     hits = (
         next((rank for rank, file in enumerate(files, 1) if page_key(file) in question.pages), 0)
@@ -166,15 +166,17 @@ def ranks(questions: Sequence[Asked], found: Sequence[Sequence[str]]) -> list[in
     return list(hits)
 
 
-def _asked(bench: Bench, system: System, book: Shelved) -> tuple[int, list[int]]:
+def _asked(bench: Bench, system: System, book: BookFiles) -> tuple[int, list[int]]:
     """Let a system index a book and run its questions; return the number of chunks, and the ranks."""
     folder = bench.scratch / "indexes" / f"{system.name}-{book.name}"
     folder.parent.mkdir(exist_ok=True)
-    with bench.talk(system) as talk:
-        bench.embed(talk, "kept", bench.cache)
-        pieces = talk.ask("read", docs=str(book.docs), folder=str(folder))["pieces"]
-    with bench.talk(system) as talk:
-        bench.embed(talk, "kept", bench.cache)
-        talk.ask("open", folder=str(folder))
-        found = talk.ask("ask", questions=[question.text for question in book.questions], top=_DEEP)["found"]
+    with bench.start(system) as runner:
+        bench.embed(runner, "cached", bench.cache)
+        pieces = runner.ask("read", docs=str(book.docs), folder=str(folder))["pieces"]
+    with bench.start(system) as runner:
+        bench.embed(runner, "cached", bench.cache)
+        runner.ask("open", folder=str(folder))
+        found = runner.ask("ask", questions=[question.text for question in book.questions], top=_DEEP)[
+            "found"
+        ]
     return pieces, ranks(book.questions, [[source for _, source in hits] for hits in found])

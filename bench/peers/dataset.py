@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from bench.chunk_quality import Asked
+from bench.chunk_quality import BookQuestion
 from bench.peers.runners.embedding import key
 from bench.vectors import Vectors
 from recto.book.chunking import DEFAULT_SIZE, EmbeddingInput, chunk_page
@@ -22,7 +22,7 @@ _SEED = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Material:
+class Dataset:
     """Chunks and vectors of one size, as files."""
 
     size: int
@@ -40,37 +40,35 @@ class Book:
     """A book's chunks, queries about it, and the module for filtered queries."""
 
     name: str
-    passages: tuple[EmbeddingInput, ...]
+    inputs: tuple[EmbeddingInput, ...]
     questions: tuple[str, ...]
     module: str
     share: float
 
 
-def take_in(source: Source, asked: Sequence[Asked], vectors: Vectors, most: int) -> Book:
+def read_book(source: Source, asked: Sequence[BookQuestion], vectors: Vectors, most: int) -> Book:
     """Read and chunk a book; take queries evenly from the whole list."""
-    passages = [
-        passage
+    inputs = [
+        one
         for page in source.pages()
-        for passage in chunk_page(
-            page, read(page), source.book, vectors.count, vectors.max_tokens, DEFAULT_SIZE
-        )
+        for one in chunk_page(page, read(page), source.book, vectors.count, vectors.max_tokens, DEFAULT_SIZE)
     ]
     step = max(1, len(asked) // most)
     # Copies do not change the share of a module: filter by one with about a fifth of the book at every size.
-    counts = Counter(passage.chunk.module_name for passage in passages)
-    module = min(counts, key=lambda name: (abs(counts[name] / len(passages) - 0.2), name))
+    counts = Counter(one.chunk.module_name for one in inputs)
+    module = min(counts, key=lambda name: (abs(counts[name] / len(inputs) - 0.2), name))
     questions = tuple(question.text for question in asked[::step][:most])
-    return Book(source.book, tuple(passages), questions, module, counts[module] / len(passages))
+    return Book(source.book, tuple(inputs), questions, module, counts[module] / len(inputs))
 
 
-def make(book: Book, size: int, vectors: Vectors, scratch: Path) -> Material:
+def write_dataset(book: Book, size: int, vectors: Vectors, scratch: Path) -> Dataset:
     """Write a number of chunks with vectors; beyond the book's size, modified copies with a nearby vector."""
     import numpy as np
 
-    folder = scratch / f"material-{size}"
+    folder = scratch / f"dataset-{size}"
     folder.mkdir(parents=True, exist_ok=True)
-    base = book.passages[: min(size, len(book.passages))]
-    known = vectors.documents([passage.embedded for passage in base], f"chunks of {book.name}")
+    base = book.inputs[: min(size, len(book.inputs))]
+    known = vectors.documents([one.embedded for one in base], f"chunks of {book.name}")
     asked = vectors.questions(list(book.questions), f"questions about {book.name}")
     rows = np.empty((size + len(asked), known.shape[1]), np.float32)
     names = []
@@ -87,16 +85,16 @@ def make(book: Book, size: int, vectors: Vectors, scratch: Path) -> Material:
         rows[start:end] /= np.linalg.norm(rows[start:end], axis=1, keepdims=True)
     rows[size:] = asked
     _write_vectors(folder, [*names, *map(key, book.questions)], rows)
-    return Material(size, folder, len(base))
+    return Dataset(size, folder, len(base))
 
 
-def make_given(
+def write_texts(
     texts: dict[str, str], questions: Sequence[str], vectors: Vectors, scratch: Path, name: str
-) -> Material:
+) -> Dataset:
     """Write texts by their ids, and queries about them; texts that are too long are cut for all systems."""
     import numpy as np
 
-    folder = scratch / f"material-{name}"
+    folder = scratch / f"dataset-{name}"
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "pieces.jsonl").open("w", encoding="utf-8") as lines:
         for number, (id, text) in enumerate(texts.items()):
@@ -125,7 +123,7 @@ def make_given(
         ]
     )
     _write_vectors(folder, [key(text) for text in every], rows)
-    return Material(len(texts), folder, len(texts))
+    return Dataset(len(texts), folder, len(texts))
 
 
 def _write_vectors(folder: Path, names: Sequence[str], rows: Any) -> None:
@@ -137,8 +135,8 @@ def _write_vectors(folder: Path, names: Sequence[str], rows: Any) -> None:
 
 def _pieces(base: Sequence[EmbeddingInput], size: int) -> Iterator[dict[str, Any]]:
     for number in range(size):
-        passage, copy = base[number % len(base)], number // len(base)
-        chunk, text = passage.chunk, passage.embedded
+        one, copy = base[number % len(base)], number // len(base)
+        chunk, text = one.chunk, one.embedded
         if copy:
             text = f"{text}\n\nCopy {copy}."
             chunk = replace(

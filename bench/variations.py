@@ -20,7 +20,7 @@ _WORDS = 3  # fewer are not a sentence
 
 
 @dataclass(frozen=True, slots=True)
-class Divided:
+class EmbeddedChunk:
     """A chunk, its embedded text, and the text that it repeats from the previous chunk."""
 
     chunk: Chunk
@@ -28,40 +28,38 @@ class Divided:
     repeated: str = ""
 
 
-def divide(
+def chunk_pages(
     pages: Iterable[Page], book: str, size: ChunkSize, vectors: Vectors, variation: Variation = "default"
-) -> list[Divided]:
+) -> list[EmbeddedChunk]:
     """Read and chunk pages, and change the embedded text according to the variation."""
-    found: list[Divided] = []
+    found: list[EmbeddedChunk] = []
     for page in pages:
-        passages = chunk_page(page, read(page), book, vectors.count, vectors.max_tokens, size)
+        inputs = chunk_page(page, read(page), book, vectors.count, vectors.max_tokens, size)
         if variation == "no heading path":
-            found += [Divided(passage.chunk, passage.chunk.text) for passage in passages]
+            found += [EmbeddedChunk(one.chunk, one.chunk.text) for one in inputs]
         elif variation == "one sentence of overlap":
-            found += _overlapping(passages, vectors)
+            found += _overlapping(inputs, vectors)
         else:
-            found += [Divided(passage.chunk, passage.embedded) for passage in passages]
+            found += [EmbeddedChunk(one.chunk, one.embedded) for one in inputs]
     return found
 
 
-def _overlapping(passages: list[EmbeddingInput], vectors: Vectors) -> list[Divided]:
+def _overlapping(inputs: list[EmbeddingInput], vectors: Vectors) -> list[EmbeddedChunk]:
     """Prefix each chunk with the last sentence of the previous one of its section, if the model has room."""
-    divided: list[Divided] = []
+    divided: list[EmbeddedChunk] = []
     before: EmbeddingInput | None = None
-    for passage in passages:
-        chunk = passage.chunk
+    for one in inputs:
+        chunk = one.chunk
         repeated = (
             _last_sentence(before.chunk.text) if before and before.chunk.headings == chunk.headings else ""
         )
         embedded = (
-            f"{passage.embedded.removesuffix(chunk.text)}{repeated}\n{chunk.text}"
-            if repeated
-            else passage.embedded
+            f"{one.embedded.removesuffix(chunk.text)}{repeated}\n{chunk.text}" if repeated else one.embedded
         )
         if vectors.count(embedded) > vectors.max_tokens:
-            repeated, embedded = "", passage.embedded
-        divided.append(Divided(chunk, embedded, repeated))
-        before = passage
+            repeated, embedded = "", one.embedded
+        divided.append(EmbeddedChunk(chunk, embedded, repeated))
+        before = one
     return divided
 
 

@@ -26,6 +26,6 @@ def add(
         )
 
 
-def refuse(bench: Bench, work: str, name: str, why: str) -> None:
+def add_failure(bench: Bench, work: str, name: str, why: str) -> None:
     """Record why a system has no figure."""
     bench.results.add(Figure(work, name, "", better="more", why=why))

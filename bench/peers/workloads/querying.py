@@ -8,8 +8,8 @@ from typing import Any
 
 from bench.peers.figures import Figure
 from bench.peers.listing import EXACT, LIMIT, SELF
-from bench.peers.process import Conversation, Refused
-from bench.peers.running import TOP, WARM, Bench, in_turn
+from bench.peers.process import RunnerError, RunnerProcess
+from bench.peers.running import TOP, WARM, Bench, interleave
 
 
 def query_work(size: int, *, model: bool, filtered: bool) -> str:
@@ -36,12 +36,12 @@ def run(bench: Bench, size: int, *, model: bool) -> None:
     """Run all queries on every system in every round, without and with a filter."""
     bench.notify(f"Query {size} chunks, {'model' if model else 'vectors given'}")
     with bench.opened(
-        size, "model" if model else "known", query_work(size, model=model, filtered=False), "ms"
-    ) as talks:
+        size, "model" if model else "precomputed", query_work(size, model=model, filtered=False), "ms"
+    ) as runners:
         for module in (None, bench.book.module):
-            asking = {name: _asking(bench, talk, module) for name, talk in talks.items()}
-            in_turn(1, asking)  # warm up: page cache, caches, chunks
-            answers, failed = in_turn(bench.rounds, asking)
+            asking = {name: _asking(bench, runner, module) for name, runner in runners.items()}
+            interleave(1, asking)  # warm up: page cache, caches, chunks
+            answers, failed = interleave(bench.rounds, asking)
             for name, rounds in answers.items():
                 _add(
                     bench,
@@ -55,19 +55,19 @@ def run(bench: Bench, size: int, *, model: bool) -> None:
             _add_agreement(bench, query_work(size, model=model, filtered=module is not None))
             if not model:
                 _add_added(bench, size, filtered=module is not None)
-        for name, talk in talks.items():
+        for name, runner in runners.items():
             try:
-                used = talk.ask("memory")
-            except Refused:
+                used = runner.ask("memory")
+            except RunnerError:
                 continue
             more = {"rss": used["rss"] / 1e6}
             own = () if used["own"] is None else (used["own"] / 1e6,)
             bench.results.add(Figure(memory_work(size, model=model), name, "MB", own, more=more))
 
 
-def _asking(bench: Bench, talk: Conversation, module: str | None) -> Callable[[], Any]:
+def _asking(bench: Bench, runner: RunnerProcess, module: str | None) -> Callable[[], Any]:
     questions = list(bench.book.questions)
-    return lambda: talk.ask("ask", questions=questions, top=TOP, module=module, warm=WARM)
+    return lambda: runner.ask("ask", questions=questions, top=TOP, module=module, warm=WARM)
 
 
 def _add(

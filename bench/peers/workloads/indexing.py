@@ -9,8 +9,8 @@ from typing import Any
 
 from bench.peers.figures import Figure
 from bench.peers.listing import System
-from bench.peers.process import Conversation
-from bench.peers.running import Bench, in_turn
+from bench.peers.process import RunnerProcess
+from bench.peers.running import Bench, interleave
 
 
 def work_of(size: int) -> str:
@@ -25,10 +25,10 @@ def run(bench: Bench, size: int, rounds: int) -> None:
     with ExitStack() as stack:
         jobs: dict[str, Callable[[], Any]] = {}
         for system in bench.whole_systems:
-            talk = stack.enter_context(bench.talk(system))
-            bench.embed(talk, "model")
-            jobs[system.name] = _indexing(bench, system, talk, size)
-        answers, failed = in_turn(rounds, jobs)
+            runner = stack.enter_context(bench.start(system))
+            bench.embed(runner, "model")
+            jobs[system.name] = _indexing(bench, system, runner, size)
+        answers, failed = interleave(rounds, jobs)
     for name, found in answers.items():
         rates = tuple(done["pieces"] / done["wall"] for done in found)
         cpus = tuple(1e3 * done["cpu"] / done["pieces"] for done in found)
@@ -37,15 +37,15 @@ def run(bench: Bench, size: int, rounds: int) -> None:
         bench.results.add(Figure(work, name, "chunks/s", rates, cpus, "more", failed.get(name, ""), more))
 
 
-def _indexing(bench: Bench, system: System, talk: Conversation, size: int) -> Callable[[], Any]:
-    material = bench.material(size)
+def _indexing(bench: Bench, system: System, runner: RunnerProcess, size: int) -> Callable[[], Any]:
+    dataset = bench.dataset(size)
     folder = bench.scratch / "embedded" / f"{system.name}-{size}"
 
     def once() -> Any:
         shutil.rmtree(folder, ignore_errors=True)
         folder.parent.mkdir(exist_ok=True)
         try:
-            return talk.ask("index", pieces=str(material.pieces), folder=str(folder))
+            return runner.ask("index", pieces=str(dataset.pieces), folder=str(folder))
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
