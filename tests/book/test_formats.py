@@ -1,14 +1,17 @@
-"""Formats are looked up by file suffix, and a plugin can add its own."""
+"""Formats of pages by file suffix, and their front matter."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from recto.book.parsing import formats
 from recto.book.parsing.document import Block, Document, Section
 from recto.book.parsing.formats import MARKDOWN, MDX, Format, format_of, page_suffixes, read, register_format
+from recto.book.parsing.frontmatter import split_front_matter
 from recto.book.sources.tree import MarkdownTree
 from recto.types import Page
 
@@ -25,18 +28,18 @@ from recto.types import Page
         ("md", None),
     ],
 )
-def test_the_suffix_decides_the_format(name: str, expected: Format | None) -> None:
+def test_format_by_suffix(name: str, expected: Format | None) -> None:
     assert format_of(name) is expected
 
 
-def test_a_tree_reads_every_markdown_suffix(tmp_path: Path) -> None:
+def test_tree_reads_every_markdown_suffix(tmp_path: Path) -> None:
     for suffix in (".md", ".markdown", ".mdx"):
         (tmp_path / f"page{suffix}").write_text("# Title\n\nText.\n")
     found = {page.path: page.format for page in MarkdownTree(tmp_path).pages()}
     assert found == {"page.md": "markdown", "page.markdown": "markdown", "page.mdx": "mdx"}
 
 
-def test_a_registered_format_is_read_from_a_tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_registered_format_is_read_from_a_tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def read_text(page: Page) -> Document:
         return Document({}, "T", (Section(("T",), 1, "", 1, (Block("paragraph", page.text, 1, 1),)),))
 
@@ -47,3 +50,31 @@ def test_a_registered_format_is_read_from_a_tree(tmp_path: Path, monkeypatch: py
     assert page.format == "text"
     assert read(page).sections[0].blocks[0].text == "Plain text."
     assert ".txt" in page_suffixes()
+
+
+@pytest.mark.parametrize(
+    ("text", "values", "body", "lines"),
+    [
+        ("---\nslug: /a\n---\n# T\n", {"slug": "/a"}, "# T\n", 3),
+        ("\ufeff---\r\nid: b\r\n---\r\nx", {"id": "b"}, "x", 3),
+        ("---\n---\nx", {}, "x", 2),
+        ("---\na: [\n---\nx", {}, "x", 3),
+        ("---\n- a\n---\nx", {}, "x", 3),
+        ("---\nnever: closed\n", {}, "---\nnever: closed\n", 0),
+        ("----\na: 1\n----\n", {}, "----\na: 1\n----\n", 0),
+        ("# T\n---\na: 1\n---\n", {}, "# T\n---\na: 1\n---\n", 0),
+        ("---\nday: 2020-02-31\n---\nx", {}, "x", 3),
+        ("---\ntitle: a --- b\nx: 1\n--- \nx", {"title": "a --- b", "x": 1}, "x", 4),
+    ],
+)
+def test_front_matter(text: str, values: dict[str, object], body: str, lines: int) -> None:
+    assert split_front_matter(text) == (values, body, lines)
+
+
+@given(st.text(max_size=100))
+def test_any_front_matter_is_parsed(text: str) -> None:
+    for whole in (text, f"---\n{text}\n---\nbody"):
+        values, body, lines = split_front_matter(whole)
+        assert isinstance(values, dict)
+        assert whole.endswith(body)
+        assert whole[: len(whole) - len(body)].count("\n") == lines

@@ -318,7 +318,7 @@ def test_what_is_no_page_is_named(home: Path, small_book: Path) -> None:
     assert data["pages"] == 6
     assert len(data["failed"]) == 5
     reasons = " ".join(data["failed"])
-    for words in ("not a regular file", "link out of the book", "larger than 4 MiB", "its name is not UTF-8"):
+    for words in ("not a regular file", "link that leaves the book", "larger than 4 MiB", "its name is not UTF-8"):
         assert words in reasons
 
 

@@ -61,8 +61,8 @@ def open_source(
         source = plugins.open_source(scheme, location, settings or load_settings(), notify)
         if source is None:
             raise InvalidArgument(
-                f"No source reads {scheme}:// addresses",
-                hint="Give a directory or an http:// or https:// address, or install a plugin.",
+                f"No source can open {scheme}:// locations",
+                hint="Pass a directory or an http:// or https:// URL, or install a plugin.",
             )
         return source
     from recto.book.sources.options import SiteOptions
