@@ -63,7 +63,7 @@ def urls(path: Path, **options: Any) -> list[str]:
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_every_page_has_the_address_that_docusaurus_gave_it(tmp_path: Path, variant: str) -> None:
+def test_urls_are_those_that_docusaurus_built(tmp_path: Path, variant: str) -> None:
     place = site(tmp_path, variant)
     expected: dict[tuple[str, str], set[str]] = defaultdict(set)
     for page in built(variant):
@@ -80,7 +80,7 @@ def test_every_page_has_the_address_that_docusaurus_gave_it(tmp_path: Path, vari
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_by_default_the_version_is_read_that_readers_get(tmp_path: Path, variant: str) -> None:
+def test_default_version_is_the_last_one(tmp_path: Path, variant: str) -> None:
     wanted = {
         page["url"]
         for page in built(variant)
@@ -89,7 +89,7 @@ def test_by_default_the_version_is_read_that_readers_get(tmp_path: Path, variant
     assert {page.url for page in pages(site(tmp_path, variant))} == wanted
 
 
-def test_a_translation_stands_in_for_its_page_and_only_for_that(tmp_path: Path) -> None:
+def test_translation_replaces_its_page_only(tmp_path: Path) -> None:
     found = {page.path: page for page in pages(site(tmp_path), locale="fr", version="2.0")}
     assert found["intro.md"].text.startswith("# Bonjour 2.0")
     assert found["01-module-one/01-first.md"].text.startswith("# First of 2.0")
@@ -105,7 +105,7 @@ def test_versions_are_never_mixed(tmp_path: Path) -> None:
     assert {page.path for page in main} == {"home.md", "intro.md"}
 
 
-def test_drafts_and_unlisted_pages_are_left_out_and_counted(tmp_path: Path) -> None:
+def test_drafts_and_unlisted_pages_are_skipped_and_counted(tmp_path: Path) -> None:
     source = open_book(site(tmp_path), SiteOptions(version="current"))
     paths = {page.path for page in source.pages()}
     assert not paths & {
@@ -121,7 +121,7 @@ def test_drafts_and_unlisted_pages_are_left_out_and_counted(tmp_path: Path) -> N
     assert "Left out: 1 unlisted page." in source.notes
 
 
-def test_a_module_also_answers_to_its_label(tmp_path: Path) -> None:
+def test_module_keys_include_the_label(tmp_path: Path) -> None:
     found = {page.path: page for page in pages(site(tmp_path), version="current")}
     assert found["01-module-one/01-first.mdx"].module_keys == (
         "module-one",
@@ -137,9 +137,7 @@ def test_a_module_also_answers_to_its_label(tmp_path: Path) -> None:
     ("below", "count"),
     [("docs", 45), ("docs/01-module-one", 7), ("docs/01-module-one/nested/02-deep", 2), ("docs/intro.md", 1)],
 )
-def test_a_part_of_the_docs_has_the_names_and_addresses_of_the_whole(
-    tmp_path: Path, below: str, count: int
-) -> None:
+def test_part_of_the_docs_has_the_same_paths_and_urls(tmp_path: Path, below: str, count: int) -> None:
     place = site(tmp_path)
     whole = {page.path: page.url for page in pages(place, version="current")}
     part = {page.path: page.url for page in pages(place / below)}
@@ -147,7 +145,7 @@ def test_a_part_of_the_docs_has_the_names_and_addresses_of_the_whole(
     assert part.items() <= whole.items()
 
 
-def test_a_directory_of_an_older_version_is_that_version(tmp_path: Path) -> None:
+def test_directory_of_an_older_version(tmp_path: Path) -> None:
     place = site(tmp_path)
     assert urls(place / "versioned_docs/version-1.0/intro.md") == [
         "https://books.example/torture/docs/one/intro"
@@ -156,13 +154,15 @@ def test_a_directory_of_an_older_version_is_that_version(tmp_path: Path) -> None
         "https://books.example/torture/the-labs/garden/"
     ]
     source = open_book(place / "docs")
-    assert any("docs is version current; readers get version 2.0" in note for note in source.notes)
+    assert any(
+        "docs is version current, but the site's default is version 2.0" in note for note in source.notes
+    )
     assert urls(place / "docs", version="2.0") == urls(place, version="2.0")[:2]
     with pytest.raises(InvalidArgument, match="belongs to version current, not 2.0"):
         open_book(place / "docs" / "01-module-one", SiteOptions(version="2.0"))
 
 
-def test_names_of_further_docs_begin_with_their_path_or_id(tmp_path: Path) -> None:
+def test_paths_of_further_docs_have_a_prefix(tmp_path: Path) -> None:
     plugins = "[['content-docs', {id: 'lab', path: 'labs', routeBasePath: 'l'}]]"
     config = f"module.exports = {{url: 'https://x.org', plugins: {plugins}, presets: ['classic']}}"
     place = small_site(tmp_path, config, "docs/a.md", "labs/a.md")
@@ -175,7 +175,7 @@ def test_names_of_further_docs_begin_with_their_path_or_id(tmp_path: Path) -> No
     assert [page.path for page in pages(place)] == ["a.md", "labs/a.md", "@lab/a.md"]
 
 
-def test_a_version_or_locale_that_is_not_there_is_refused_with_those_that_are(tmp_path: Path) -> None:
+def test_unknown_version_or_locale_is_refused(tmp_path: Path) -> None:
     place = site(tmp_path)
     with pytest.raises(ConfigurationError, match="no version 2.1") as error:
         open_book(place, SiteOptions(version="2.1"))
@@ -203,7 +203,7 @@ CONFIG = "module.exports = {url: 'https://x.org', baseUrl: '/b/', presets: [['cl
         ),
     ],
 )
-def test_what_only_running_would_tell_is_an_error_that_names_the_flag(
+def test_computed_value_is_an_error_that_names_the_flag(
     tmp_path: Path, old: str, new: str, key: str, flag: str
 ) -> None:
     place = small_site(tmp_path, CONFIG.replace(old, new))
@@ -212,7 +212,7 @@ def test_what_only_running_would_tell_is_an_error_that_names_the_flag(
     assert flag in error.value.hint
 
 
-def test_flags_give_what_cannot_be_read(tmp_path: Path) -> None:
+def test_flags_replace_computed_values(tmp_path: Path) -> None:
     config = "module.exports = {url: f(), baseUrl: g(), trailingSlash: h(), presets: [['classic', {docs: {routeBasePath: i()}}]]};"
     place = small_site(tmp_path, config)
     found = urls(place, url="https://y.org/base/", trailing_slash=True, route_base_path="handbook")
@@ -222,7 +222,7 @@ def test_flags_give_what_cannot_be_read(tmp_path: Path) -> None:
     ]
 
 
-def test_an_unreadable_last_version_needs_a_version(tmp_path: Path) -> None:
+def test_computed_last_version_needs_the_version_flag(tmp_path: Path) -> None:
     config = CONFIG.replace("docs: {}", "docs: {lastVersion: newest()}")
     place = small_site(tmp_path, config, "docs/a.md", "versioned_docs/version-1/a.md")
     assert urls(place) == ["https://x.org/b/docs/a"]  # without versions.json there is but one
@@ -236,21 +236,21 @@ def test_an_unreadable_last_version_needs_a_version(tmp_path: Path) -> None:
     assert urls(place, version="current") == ["https://x.org/b/docs/next/a"]
 
 
-def test_the_environment_counts_as_empty_and_that_is_noted(tmp_path: Path) -> None:
+def test_environment_is_taken_as_empty_and_noted(tmp_path: Path) -> None:
     place = small_site(tmp_path, CONFIG.replace("'/b/'", "process.env.BASE ?? '/c/'"))
     source = open_book(place)
     assert [page.url for page in source.pages()] == ["https://x.org/c/docs/intro"]
     assert source.notes == ['baseUrl depends on the environment; taken as "/c/"']
 
 
-def test_without_an_address_pages_keep_their_local_ones(tmp_path: Path) -> None:
+def test_without_a_site_url_pages_have_local_urls(tmp_path: Path) -> None:
     place = small_site(
         tmp_path, "module.exports = {presets: ['classic']}", "docs/module-1-ros2/01-ros2-fundamentals.md"
     )
     assert urls(place) == ["local://docs/docs/module-1-ros2/01-ros2-fundamentals"]
 
 
-def test_docs_that_are_switched_off_or_missing(tmp_path: Path) -> None:
+def test_disabled_or_missing_docs(tmp_path: Path) -> None:
     place = small_site(
         tmp_path, "module.exports = {url: 'https://x.org', presets: [['classic', {docs: false}]]}"
     )
@@ -264,7 +264,7 @@ def test_docs_that_are_switched_off_or_missing(tmp_path: Path) -> None:
     assert "There is no directory other" in error.value.hint
 
 
-def test_docs_may_lie_beside_the_site_but_not_just_anywhere(tmp_path: Path) -> None:
+def test_docs_must_be_in_the_project(tmp_path: Path) -> None:
     small_site(tmp_path, "", "handbook/01-a.md", "project/handbook/02-b.md")
     (tmp_path / "docusaurus.config.js").unlink()
     place = small_site(
@@ -284,7 +284,7 @@ def test_docs_may_lie_beside_the_site_but_not_just_anywhere(tmp_path: Path) -> N
         ("md", ["markdown"] * 3),
     ],
 )
-def test_how_a_page_is_read(tmp_path: Path, form: str, formats: list[str]) -> None:
+def test_markdown_format(tmp_path: Path, form: str, formats: list[str]) -> None:
     place = small_site(
         tmp_path,
         CONFIG.replace("baseUrl", f"markdown: {{format: '{form}'}}, baseUrl"),
@@ -296,10 +296,10 @@ def test_how_a_page_is_read(tmp_path: Path, form: str, formats: list[str]) -> No
     assert [page.format for page in pages(place)] == formats
 
 
-def test_two_pages_at_one_address_are_noted(tmp_path: Path) -> None:
+def test_pages_with_the_same_url_are_noted(tmp_path: Path) -> None:
     source = open_book(small_site(tmp_path, CONFIG, "docs/a/index.md", "docs/a/README.md"))
     assert len(list(source.pages())) == 2
-    assert source.notes == ["2 pages are published at the one address https://x.org/b/docs/a/."]
+    assert source.notes == ["2 pages have the same URL https://x.org/b/docs/a/."]
 
 
 @pytest.fixture
@@ -310,7 +310,7 @@ def corpora() -> Path:
     return Path(folder)
 
 
-def test_the_handbook_of_docusaurus_itself(corpora: Path) -> None:
+def test_docusaurus_handbook(corpora: Path) -> None:
     found = {page.path: page.url for page in pages(corpora / "books" / "docusaurus" / "website")}
     assert not {path for path in found if "/_" in path}
     for path, url in DOCUSAURUS_PAGES.items():

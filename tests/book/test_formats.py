@@ -1,4 +1,4 @@
-"""Formats are looked up by file suffix, and a plugin can add its own."""
+"""Formats of pages by file suffix, and their front matter."""
 
 from __future__ import annotations
 
@@ -6,8 +6,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from recto.book.parsing.formats import MARKDOWN, MDX, Format, format_of, page_suffixes, read
+from recto.book.parsing.frontmatter import split_front_matter
 from recto.book.sources.tree import MarkdownTree
 from recto.errors import ConfigurationError, InvalidArgument
 from recto.indexing.indexer import IndexJob, index_book
@@ -43,11 +46,11 @@ RST = {"recto.readers": "rst = demo_reader:read"}
         ("md", None),
     ],
 )
-def test_the_suffix_decides_the_format(name: str, expected: Format | None) -> None:
+def test_format_by_suffix(name: str, expected: Format | None) -> None:
     assert format_of(name) is expected
 
 
-def test_a_tree_reads_every_markdown_suffix(tmp_path: Path) -> None:
+def test_tree_reads_every_markdown_suffix(tmp_path: Path) -> None:
     for suffix in (".md", ".markdown", ".mdx"):
         (tmp_path / f"page{suffix}").write_text("# Title\n\nText.\n")
     found = {page.path: page.format for page in MarkdownTree(tmp_path).pages()}
@@ -137,3 +140,31 @@ def test_a_reader_that_cannot_be_imported(book: Path, install_plugin: Callable[.
         ConfigurationError, match="'rst' of demo-reader cannot be loaded: ModuleNotFoundError"
     ):
         read(pages["guide.rst"])
+
+
+@pytest.mark.parametrize(
+    ("text", "values", "body", "lines"),
+    [
+        ("---\nslug: /a\n---\n# T\n", {"slug": "/a"}, "# T\n", 3),
+        ("\ufeff---\r\nid: b\r\n---\r\nx", {"id": "b"}, "x", 3),
+        ("---\n---\nx", {}, "x", 2),
+        ("---\na: [\n---\nx", {}, "x", 3),
+        ("---\n- a\n---\nx", {}, "x", 3),
+        ("---\nnever: closed\n", {}, "---\nnever: closed\n", 0),
+        ("----\na: 1\n----\n", {}, "----\na: 1\n----\n", 0),
+        ("# T\n---\na: 1\n---\n", {}, "# T\n---\na: 1\n---\n", 0),
+        ("---\nday: 2020-02-31\n---\nx", {}, "x", 3),
+        ("---\ntitle: a --- b\nx: 1\n--- \nx", {"title": "a --- b", "x": 1}, "x", 4),
+    ],
+)
+def test_front_matter(text: str, values: dict[str, object], body: str, lines: int) -> None:
+    assert split_front_matter(text) == (values, body, lines)
+
+
+@given(st.text(max_size=100))
+def test_any_front_matter_is_parsed(text: str) -> None:
+    for whole in (text, f"---\n{text}\n---\nbody"):
+        values, body, lines = split_front_matter(whole)
+        assert isinstance(values, dict)
+        assert whole.endswith(body)
+        assert whole[: len(whole) - len(body)].count("\n") == lines

@@ -20,7 +20,7 @@ from recto.book.parsing.markdown.headings import heading_texts, slugger, split_e
         ("½ of x²", "-of-x"),
     ],
 )
-def test_githubs_rules(heading: str, slug: str) -> None:
+def test_github_slugs(heading: str, slug: str) -> None:
     assert slugger("github")(heading) == slug
 
 
@@ -71,12 +71,12 @@ def test_explicit_ids(source: str, text: str, explicit: str) -> None:
         ("Two lines\nof a heading", "two-linesof-a-heading"),
     ],
 )
-def test_headings_of_docusaurus(heading: str, slug: str) -> None:
+def test_docusaurus_anchors(heading: str, slug: str) -> None:
     """The anchors are those that Docusaurus 3.10 gave to these headings."""
     assert slugger("github")(heading_texts(heading, mdx=True)[1]) == slug
 
 
-def test_headings_of_python_markdown() -> None:
+def test_python_markdown_anchors() -> None:
     """The anchors are those that Python-Markdown 3.11 gave to these headings, on one page in this order."""
     page = {
         "A `code` & b": "a-code-b",
@@ -100,7 +100,7 @@ def test_headings_of_python_markdown() -> None:
     assert {heading: slug(heading_texts(heading, alt=False)[1]) for heading in page} == page
 
 
-def test_a_number_that_a_heading_states_does_not_move_the_count_of_others() -> None:
+def test_numbered_headings_have_their_own_count() -> None:
     slug = slugger("python-markdown")
     assert [slug(heading) for heading in ("x_3", "x", "x", "x_3", "x")] == [
         "x_3",
@@ -125,6 +125,6 @@ def test_explicit_ids_of_attribute_lists(source: str, text: str, explicit: str) 
     assert split_explicit_id(source, "python-markdown") == (text, explicit)
 
 
-def test_a_comment_may_state_the_id() -> None:
+def test_explicit_id_in_a_comment() -> None:
     assert split_explicit_id("Title <!-- #my-id -->") == ("Title", "my-id")
     assert split_explicit_id("Title <!-- a note -->") == ("Title <!-- a note -->", "")

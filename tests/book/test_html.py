@@ -162,7 +162,7 @@ def test_vitepress() -> None:
         '<div class="a"><a href="x">Home and away</a></div><div class="b"><h1>T</h1><p>Words.</p></div>',
     ],
 )
-def test_the_content_is_found(html: str) -> None:
+def test_main_content_is_found(html: str) -> None:
     document = parse_html(f"<body><div><nav>Menu</nav>{html}<footer>All rights</footer></div></body>")
     assert (document.title, blocks(document)) == ("T", [("paragraph", "Words.")])
 
@@ -175,7 +175,7 @@ def test_lists_are_nested_and_numbered() -> None:
     assert block.cuts == ((1, 2),)
 
 
-def test_tables_are_written_with_pipes() -> None:
+def test_tables() -> None:
     html = (
         "<table><caption>Bees</caption><thead><tr><th>Kind<th>Note</thead><tr><td colspan=2>all<tr><td>a | b<td><pre>x\ny</pre>"
         "<tr><td><table><tr><td>in<td>side</table><td><p>one</p><p>two</p></table>"
@@ -186,7 +186,7 @@ def test_tables_are_written_with_pipes() -> None:
     ]
 
 
-def test_code_is_kept_to_the_letter() -> None:
+def test_code_is_verbatim() -> None:
     assert body("<pre><code class='lang-md'>```\n  a &amp;lt; b\n```\n\n</code></pre>") == [
         ("code", "````md\n```\n  a &lt; b\n```\n````")
     ]
@@ -197,7 +197,7 @@ def test_code_is_kept_to_the_letter() -> None:
     assert body(f"<pre data-language=x><code>{lines}</code></pre>") == [("code", "```\na\n  b\n```")]
 
 
-def test_quotes_groups_and_headings_within_them() -> None:
+def test_quotes_groups_and_their_headings() -> None:
     assert body("<blockquote><p>a</p><p>b</p></blockquote>") == [("group", "> a\n>\n> b")]
     document = parse_html(
         '<main><h2 id=x>X</h2><details><summary>S</summary><h3 id="inner">In</h3><p>t</p></details></main>'
@@ -207,14 +207,14 @@ def test_quotes_groups_and_headings_within_them() -> None:
     assert section.anchors == ((1, "x"), (5, "inner"))
 
 
-def test_anchors_of_old_pages_and_of_headings_without_text() -> None:
+def test_named_anchors_and_empty_headings() -> None:
     html = '<h2><a name="old"></a>A</h2><h3 id="b">B</h3><p>t</p><a id="here"></a><p>u</p><h2 id="last">Empty</h2>'
     (section,) = parse_html(f"<main>{html}</main>", title="T").sections
     assert (section.headings, section.anchor) == (("T", "A", "B"), "b")
     assert section.anchors == ((1, "old"), (3, "b"), (7, "here"), (9, "last"))
 
 
-def test_what_is_not_seen_is_not_read() -> None:
+def test_hidden_content_is_dropped() -> None:
     html = (
         "<p>seen</p><p hidden>no</p><p style='display: none'>no</p><p aria-hidden=true>no</p><aside>no</aside><form>no</form>"
         "<!-- no --><noscript>no</noscript><template>no</template><svg><text>no</text></svg><style>no</style><img alt=no>"
@@ -223,7 +223,7 @@ def test_what_is_not_seen_is_not_read() -> None:
     assert body(html) == [("paragraph", "seen")]
 
 
-def test_breaks_spaces_and_old_formulas() -> None:
+def test_breaks_spaces_and_math_scripts() -> None:
     assert body("<p>a\n  b&nbsp;<b>c</b><br>d</p>e <i>f</i>") == [
         ("paragraph", "a b c\nd"),
         ("paragraph", "e f"),
@@ -243,11 +243,11 @@ def test_breaks_spaces_and_old_formulas() -> None:
         ("", "given"),
     ],
 )
-def test_a_title_is_found(head: str, title: str) -> None:
+def test_titles(head: str, title: str) -> None:
     assert parse_html(f"<head>{head}</head><main><p>x</p></main>", title="given").title == title
 
 
-def test_lines_follow_each_other() -> None:
+def test_lines_are_consecutive() -> None:
     for html in (DOCUSAURUS, MKDOCS, SPHINX, VITEPRESS):
         last = 0
         for section in parse_html(html).sections:
@@ -288,13 +288,13 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("html", HOSTILE.values(), ids=HOSTILE.keys())
-def test_a_page_that_is_made_to_hurt_is_read(html: str) -> None:
-    """Without care the parser alone takes minutes for the first of these, and much memory for the fourth."""
+def test_hostile_pages_are_read(html: str) -> None:
+    """Without `simplify` the parser takes minutes for the first of these, and much memory for the fourth."""
     assert "word" in " ".join(text for _, text in blocks(parse_html(html)))
 
 
 @given(st.text(alphabet="<>/=\"' abdlipretu!-&;#x1\n", max_size=300))
-def test_any_text_is_survived(html: str) -> None:
+def test_any_html_is_parsed(html: str) -> None:
     parse_html(html)
     read_head(html)
     # What was tamed is simplify: no emphasis, nothing that a script could be.
@@ -302,7 +302,7 @@ def test_any_text_is_survived(html: str) -> None:
     assert not names & {"b", "i", "script", "a", "code"}
 
 
-def test_words_are_never_lost_in_plain_pages() -> None:
+def test_words_of_plain_pages_are_kept() -> None:
     html = "<main>" + "".join(f"<div><p>w{number}</p>x{number}</div>" for number in range(500)) + "</main>"
     text = " ".join(text for _, text in body(html))
     assert all(f"{letter}{number}" in text.split() for letter in "wx" for number in range(500))

@@ -1,4 +1,4 @@
-"""Included files: each syntax, where its paths lead, what is refused, and the lines that the text keeps."""
+"""Included files: each syntax, its search paths, what is refused, and line numbers."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ def text_of(root: Path, name: str = "guide/page") -> str:
 
 
 def stored(page: Page) -> str:
-    passages = chunk_page(page, read(page), "book", lambda text: len(text.split()), 512, DEFAULT_SIZE)
-    return "\n\n".join(passage.chunk.text for passage in passages)
+    inputs = chunk_page(page, read(page), "book", lambda text: len(text.split()), 512, DEFAULT_SIZE)
+    return "\n\n".join(input_.chunk.text for input_ in inputs)
 
 
 def unresolved(root: Path) -> str:
@@ -106,7 +106,7 @@ def check_lines(written: str, page: Page) -> None:
         ("{% include-markdown 'snippets/b.md' start='<!-- e -->\\n' %}", "The end."),
     ],
 )
-def test_a_directive_is_replaced_by_what_it_names(tmp_path: Path, directive: str, expected: str) -> None:
+def test_directive_is_replaced_by_its_file(tmp_path: Path, directive: str, expected: str) -> None:
     page = f"# Page\n\nFirst.\n\n{directive}\n\nLast.\n"
     files = {
         "snippets/a.md": "---\ntitle: not shown\n---\nWords of a.\n",
@@ -126,7 +126,7 @@ def test_a_directive_is_replaced_by_what_it_names(tmp_path: Path, directive: str
     assert source.unresolved_includes == 0
 
 
-def test_files_are_included_within_a_fence_and_keep_its_indentation(tmp_path: Path) -> None:
+def test_include_in_a_fence_keeps_the_indentation(tmp_path: Path) -> None:
     page = '!!! note\n\n    ```python\n    {!> code.py !}\n    ```\n\n    ```python\n    --8<-- "code.py:1:2"\n    ```\n'
     found = opened(mkdocs(tmp_path, page, {"code.py": "def f():\n\n    return 1\n"}))[1]
     assert "    ```python\n    def f():\n\n        return 1\n    ```" in found.text
@@ -134,7 +134,7 @@ def test_files_are_included_within_a_fence_and_keep_its_indentation(tmp_path: Pa
     assert "return 1" in stored(found)
 
 
-def test_an_escaped_snippet_is_shown_and_not_included(tmp_path: Path) -> None:
+def test_escaped_snippet_is_not_included(tmp_path: Path) -> None:
     page = '# Page\n\n```md\n;--8<-- "a.md"\n```\n\nText\n;--8<-- "a.md"\n'
     source, found = opened(mkdocs(tmp_path, page, {"a.md": "No."}))
     assert (found.text, source.notes) == (page, [])
@@ -142,7 +142,7 @@ def test_an_escaped_snippet_is_shown_and_not_included(tmp_path: Path) -> None:
     assert 'Text\n--8<-- "a.md"' in stored(found)
 
 
-def test_marks_of_sections_are_not_shown(tmp_path: Path) -> None:
+def test_section_marks_are_removed(tmp_path: Path) -> None:
     page = '<!-- --8<-- [start:x] -->\nShown.\n<!-- --8<-- [end:x] -->\n\n--8<-- "marked.py"\n\nEnd.\n'
     found = opened(mkdocs(tmp_path, page, {"marked.py": "a\n# --8<-- [start:y]\nb\n"}))[1]
     assert found.text == "Shown.\n\na\nb\n\nEnd.\n"
@@ -152,21 +152,21 @@ def test_marks_of_sections_are_not_shown(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "base", ["snips", "[snips, more]", "[!relative $config_dir/snips]", "[!relative $docs_dir/../snips]"]
 )
-def test_snippets_are_looked_for_in_their_base_paths(tmp_path: Path, base: str) -> None:
+def test_snippets_are_searched_in_their_base_paths(tmp_path: Path, base: str) -> None:
     config = f"markdown_extensions:\n  pymdownx.snippets:\n    base_path: {base}\n"
     assert "Right." in text_of(
         mkdocs(tmp_path, '--8<-- "a.md"', {"snips/a.md": "Right.", "a.md": "Wrong."}, config)
     )
 
 
-def test_a_base_path_may_be_that_of_the_page(tmp_path: Path) -> None:
+def test_base_path_may_be_relative_to_the_page(tmp_path: Path) -> None:
     config = "markdown_extensions:\n  - pymdownx.snippets:\n      base_path: [!relative ]\n"
     assert "Right." in text_of(
         mkdocs(tmp_path, '--8<-- "a.txt"', {"docs/guide/a.txt": "Right.", "a.txt": "Wrong."}, config)
     )
 
 
-def test_mdx_include_and_macros_have_bases_of_their_own(tmp_path: Path) -> None:
+def test_mdx_include_and_macros_have_their_own_base_paths(tmp_path: Path) -> None:
     config = (
         "markdown_extensions: {mdx_include: {base_path: docs}}\nplugins: {macros: {include_dir: parts}}\n"
     )
@@ -177,8 +177,8 @@ def test_mdx_include_and_macros_have_bases_of_their_own(tmp_path: Path) -> None:
     assert text == "a = 1\n\nPart.\n"
 
 
-def test_a_tree_like_fastapis(tmp_path: Path) -> None:
-    """The site lies in docs/en of the repository; paths begin at the directory that MkDocs is started in."""
+def test_site_layout_of_fastapi(tmp_path: Path) -> None:
+    """The site is in docs/en of the repository; paths are relative to the working directory of MkDocs."""
     page = (
         "# First Steps\n\n{* ../../docs_src/first/tutorial001.py *}\n\n"
         "{* ../../docs_src/first/tutorial002.py ln[2:3] hl[3] *}\n\n{* ../../docs_src/first/gone.py *}\n\n## Recap\n"
@@ -207,7 +207,7 @@ def test_a_tree_like_fastapis(tmp_path: Path) -> None:
     assert "gone" not in stored(found)
 
 
-def test_syntaxes_that_are_not_turned_on_are_taken_for_examples_in_code(tmp_path: Path) -> None:
+def test_disabled_syntaxes_in_code_are_examples(tmp_path: Path) -> None:
     page = '{! gone.md !}\n\n--8<-- "a.md"\n\n```html\n{% include "base.html" %}\n{! other.md !}\n```\n\n    {% include "x.html" %}\n'
     source, found = opened(mkdocs(tmp_path, page, {"a.md": "Words."}, "site_name: x\n"))
     assert "Words." in found.text
@@ -218,7 +218,7 @@ def test_syntaxes_that_are_not_turned_on_are_taken_for_examples_in_code(tmp_path
     ]
 
 
-def test_a_plain_tree_includes_files_too(tmp_path: Path) -> None:
+def test_plain_tree_includes_files(tmp_path: Path) -> None:
     root = write(tmp_path / "book", {"a.md": '--8<-- "parts/b.txt"\n', "parts/b.txt": "Words."})
     assert next(iter(open_book(root).pages())).text == "Words.\n"
 
@@ -239,12 +239,12 @@ def test_a_plain_tree_includes_files_too(tmp_path: Path) -> None:
         ("latin.md", "not UTF-8"),
         ("large.md", "larger than 1 MiB"),
         ("https://example.org/a.md", "on the web"),
-        ("code.py:missing", "the part is not in the file"),
-        ("code.py:90:99", "the part is not in the file"),
+        ("code.py:missing", "the file has no such part"),
+        ("code.py:90:99", "the file has no such part"),
         ("a" * 300 + ".md", "missing"),
     ],
 )
-def test_what_cannot_be_included_is_left_out_and_reported(tmp_path: Path, path: str, reason: str) -> None:
+def test_unresolved_include_is_removed_and_reported(tmp_path: Path, path: str, reason: str) -> None:
     root = tmp_path / "repository"
     page = f'# Page\n\nWords.\n\n--8<-- "{path}"\n\nMore.\n'
     mkdocs(root, page, {"code.py": CODE, ".git/config": "secret", "large.md": "x" * (1 << 20) + "y"})
@@ -262,7 +262,7 @@ def test_what_cannot_be_included_is_left_out_and_reported(tmp_path: Path, path: 
     assert source.unresolved_includes == 1
 
 
-def test_without_a_repository_the_site_is_the_bound(tmp_path: Path) -> None:
+def test_without_a_repository_files_must_be_in_the_site(tmp_path: Path) -> None:
     write(
         tmp_path,
         {
@@ -278,7 +278,7 @@ def test_without_a_repository_the_site_is_the_bound(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("directive", ["{! %s !}", '--8<-- "%s"', '{%% include "%s" %%}'])
-def test_cycles_and_depth_end(tmp_path: Path, directive: str) -> None:
+def test_include_cycles_and_depth_are_limited(tmp_path: Path, directive: str) -> None:
     files = {"a.md": f"A {0}.\n{directive % 'b.md'}\n", "b.md": f"B.\n{directive % 'a.md'}\n"}
     chain = {f"deep{n}.md": f"Deep {n}.\n{directive % f'deep{n + 1}.md'}\n" for n in range(1, 15)}
     root = mkdocs(tmp_path, f"{directive % 'a.md'}\n\n{directive % 'deep1.md'}\n", files | chain)
@@ -291,8 +291,8 @@ def test_cycles_and_depth_end(tmp_path: Path, directive: str) -> None:
     assert source.unresolved_includes == 2
 
 
-def test_a_page_does_not_grow_without_end(tmp_path: Path) -> None:
-    """Each of nine files includes the next one ten times; all of it would be a thousand million copies."""
+def test_included_text_is_limited(tmp_path: Path) -> None:
+    """Each of nine files includes the next one ten times: a billion copies without a limit."""
     files = {f"f{n}.md": f"{{! f{n + 1}.md !}}\n" * 10 for n in range(9)} | {"f9.md": ""}
     source, found = opened(mkdocs(tmp_path, "{! f0.md !}\n", files))
     assert len(found.text) < 4 << 20
@@ -309,12 +309,12 @@ def test_a_page_does_not_grow_without_end(tmp_path: Path) -> None:
         "{% include 'a'" * 20_000,
     ],
 )
-def test_odd_texts_end(tmp_path: Path, text: str) -> None:
-    """A pattern that went back again and again would take hours here."""
+def test_patterns_do_not_backtrack(tmp_path: Path, text: str) -> None:
+    """A pattern that backtracks would take hours."""
     assert text_of(mkdocs(tmp_path, text)) == text
 
 
-def test_a_changed_file_changes_the_page(tmp_path: Path) -> None:
+def test_changed_include_changes_the_revision(tmp_path: Path) -> None:
     root = mkdocs(tmp_path, "{! a.md !}\n", {"a.md": "One."})
     before = opened(root)[1].revision
     assert opened(root)[1].revision == before
@@ -322,7 +322,7 @@ def test_a_changed_file_changes_the_page(tmp_path: Path) -> None:
     assert opened(root)[1].revision != before
 
 
-def test_counts_are_those_of_the_last_run(tmp_path: Path) -> None:
+def test_include_counts_are_those_of_the_last_run(tmp_path: Path) -> None:
     source, _ = opened(mkdocs(tmp_path, "{! a.md !}\n\n{! gone.md !}\n", {"a.md": "One."}))
     list(source.pages())
     assert (source.unresolved_includes, source.notes[0]) == (1, "1 included file resolved in 1 page.")
@@ -371,19 +371,17 @@ def partials(tmp_path: Path) -> Path:
     )
 
 
-def test_text_and_anchors_of_a_partial_belong_to_the_page(tmp_path: Path) -> None:
+def test_partial_adds_text_and_anchors_to_the_page(tmp_path: Path) -> None:
     source, page = opened(partials(tmp_path))
-    passages = chunk_page(page, read(page), "book", lambda text: len(text.split()), 512, DEFAULT_SIZE)
-    text = "\n".join(passage.chunk.text for passage in passages)
+    inputs = chunk_page(page, read(page), "book", lambda text: len(text.split()), 512, DEFAULT_SIZE)
+    text = "\n".join(input_.chunk.text for input_ in inputs)
     assert (
         text.index("Before.")
         < text.index("Use the package.")
         < text.index("Even deeper words.")
         < text.index("The end.")
     )
-    assert {"install", "deeper", "after"} <= {
-        anchor for passage in passages for anchor in passage.chunk.anchors
-    }
+    assert {"install", "deeper", "after"} <= {anchor for input_ in inputs for anchor in input_.chunk.anchors}
     assert "secret" not in text
     assert (
         page.text.count("Use the package.") == 2
@@ -394,7 +392,7 @@ def test_text_and_anchors_of_a_partial_belong_to_the_page(tmp_path: Path) -> Non
     check_lines(PARTIALS, page)
 
 
-def test_a_page_without_partials_is_as_written(tmp_path: Path) -> None:
+def test_page_without_partials_is_unchanged(tmp_path: Path) -> None:
     text = "import X from './x.mdx'\r\n\r\ntext\r\n"
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs" / "page.mdx").write_bytes(text.encode())
@@ -428,7 +426,7 @@ IMPORT = "import Code from '!!raw-loader!./x.js';\nimport CodeBlock from '@theme
         ),
     ],
 )
-def test_a_raw_file_is_shown_as_code(tmp_path: Path, shown: str, fence: str) -> None:
+def test_raw_file_becomes_a_fence(tmp_path: Path, shown: str, fence: str) -> None:
     page = f"{IMPORT}{shown}\n\nEnd.\n"
     source, found = opened(docusaurus(tmp_path, page, {"docs/guide/x.js": "let a = 1;\n"}))
     assert found.text == f"{IMPORT}{fence}\n\nEnd.\n"
@@ -437,7 +435,7 @@ def test_a_raw_file_is_shown_as_code(tmp_path: Path, shown: str, fence: str) -> 
     assert found.lines[-2] == page.count("\n")
 
 
-def test_raw_files_are_found_by_require_alias_and_without_a_suffix(tmp_path: Path) -> None:
+def test_raw_file_by_require_alias_or_without_suffix(tmp_path: Path) -> None:
     page = (
         "import A from '!!raw-loader!@site/src/a';\nimport B from '../b.py?raw';\n\n<CodeBlock>{A}</CodeBlock>\n\n{B}\n\n"
         "<CodeBlock language=\"ts\">\n  {require('!!raw-loader!@site/sidebars.ts').default}\n</CodeBlock>\n"
@@ -450,7 +448,7 @@ def test_raw_files_are_found_by_require_alias_and_without_a_suffix(tmp_path: Pat
     )
 
 
-def test_raw_files_that_cannot_be_shown_are_reported(tmp_path: Path) -> None:
+def test_unresolved_raw_files_are_reported(tmp_path: Path) -> None:
     page = (
         "import Gone from '!!raw-loader!./gone.js';\nimport Odd from '!!raw-loader!./x.js';\nimport Unused from '!!raw-loader!./x.js';\n\n"
         "Words.\n\n<CodeBlock>{Gone}</CodeBlock>\n\n<Player code={Odd} />\n"
@@ -458,6 +456,6 @@ def test_raw_files_that_cannot_be_shown_are_reported(tmp_path: Path) -> None:
     root = docusaurus(tmp_path, page, {"docs/guide/x.js": "let a = 1;\n"})
     assert unresolved(root) == (
         "2 included files could not be resolved: guide/page.mdx: ./gone.js (missing), "
-        "guide/page.mdx: ./x.js (shown in a way that is not understood)."
+        "guide/page.mdx: ./x.js (used in an unsupported way)."
     )
     assert stored(opened(root)[1]) == "Words."

@@ -82,7 +82,7 @@ def test_literals_and_pure_expressions_are_evaluated(expression: str, expected: 
         ("await load()", "await load()"),
     ],
 )
-def test_an_expression_that_must_be_run_is_unknown(expression: str, source: str) -> None:
+def test_computed_expression_is_unknown(expression: str, source: str) -> None:
     assert value(f"{expression}, y: 1") == Unknown(source)
     assert read(f"module.exports = {{x: {expression}, y: 1}}").get("y").data == 1.0
 
@@ -126,11 +126,11 @@ def test_every_form_of_export_is_found(text: str) -> None:
         "export default wrap({x: 1});",
     ],
 )
-def test_a_name_that_may_change_is_unknown(text: str) -> None:
+def test_reassigned_name_is_unknown(text: str) -> None:
     assert isinstance(read(text).get("x").data, Unknown)
 
 
-def test_a_value_that_depends_on_the_environment_is_marked() -> None:
+def test_value_that_depends_on_the_environment_is_marked() -> None:
     found = read(
         "const base = process.env.BASE ?? '/'; export default {a: base, b: `${base}x`, c: 1, d: base === '/' ? 2 : 3};"
     )
@@ -138,7 +138,7 @@ def test_a_value_that_depends_on_the_environment_is_marked() -> None:
     assert not read("export default {a: process.env.NODE_ENV}").get("a").environment
 
 
-def test_a_file_without_an_export_is_undefined() -> None:
+def test_file_without_an_export_is_undefined() -> None:
     assert read("const a = 1;").data is UNDEFINED
     assert read("").data is UNDEFINED
 

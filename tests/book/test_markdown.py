@@ -1,4 +1,4 @@
-"""Parsing: real headings only, every line where it is, MDX that is not text left out."""
+"""Markdown: headings, line numbers, and MDX code that is not text."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def test_only_real_headings_count(sections: tuple[Section, ...]) -> None:
     assert sections[2].headings == ("Torture", "Setext Two", "Real Three & more")
 
 
-def test_anchors_are_explicit_or_githubs(sections: tuple[Section, ...]) -> None:
+def test_anchors_are_explicit_or_github_slugs(sections: tuple[Section, ...]) -> None:
     assert [section.anchor for section in sections] == [
         "",
         "",
@@ -125,7 +125,7 @@ def test_anchors_are_explicit_or_githubs(sections: tuple[Section, ...]) -> None:
     assert plain[1:3] == ["real-one", "setext-two"]
 
 
-def test_what_is_not_text_is_left_out(sections: tuple[Section, ...]) -> None:
+def test_markup_is_removed(sections: tuple[Section, ...]) -> None:
     text = "\n".join(block.text for section in sections for block in section.blocks)
     for unwanted in (
         "import Tabs",
@@ -183,7 +183,7 @@ def test_titles(markdown: str, title: str) -> None:
     assert parse(markdown, title="Fallback").title == title
 
 
-def test_indented_code_is_code_in_markdown_and_text_in_mdx() -> None:
+def test_indented_code_is_text_in_mdx() -> None:
     source = "Intro.\n\n    # comment\n    run\n"
     assert [block.kind for block in parse(source).sections[0].blocks] == ["paragraph", "code"]
     assert [block.kind for block in parse("Intro.\n\n    plain\n", mdx=True).sections[0].blocks] == [
@@ -192,7 +192,7 @@ def test_indented_code_is_code_in_markdown_and_text_in_mdx() -> None:
     ]
 
 
-def test_text_before_the_first_heading_belongs_to_the_page() -> None:
+def test_text_before_the_first_heading() -> None:
     document = parse("Before.\n\n## One\n\nAfter.\n", title="Page")
     assert [(section.headings, section.anchor) for section in document.sections] == [
         (("Page",), ""),
@@ -200,7 +200,7 @@ def test_text_before_the_first_heading_belongs_to_the_page() -> None:
     ]
 
 
-def test_tags_within_prose_do_not_break_it() -> None:
+def test_tags_in_prose() -> None:
     document = parse("A <b>bold</b> word and 1 < 2.\n\n<Highlight>kept</Highlight>\n", mdx=True)
     text = " ".join(block.text for section in document.sections for block in section.blocks)
     assert "bold" in text
@@ -208,7 +208,7 @@ def test_tags_within_prose_do_not_break_it() -> None:
     assert "kept" in text
 
 
-def test_import_in_prose_and_in_code_stays() -> None:
+def test_import_in_prose_and_in_code_is_kept() -> None:
     source = dedent("""\
         import duties are paid by the buyer.
 
@@ -223,7 +223,7 @@ def test_import_in_prose_and_in_code_stays() -> None:
 
 
 @given(st.text(alphabet=st.sampled_from("#`~:<>{}/*-|=!\n \tabT\"'[]()"), max_size=200), st.booleans())
-def test_anything_can_be_parsed(text: str, mdx: bool) -> None:
+def test_any_text_is_parsed(text: str, mdx: bool) -> None:
     document = parse(text, title="T", mdx=mdx)
     count = text.count("\n") + 1
     for section in document.sections:

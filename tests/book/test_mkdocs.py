@@ -1,4 +1,4 @@
-"""MkDocs sites: the addresses that the real tool gave to a site made to be hard."""
+"""MkDocs sites: the URLs that MkDocs built for a difficult site."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def small_site(folder: Path, config: str) -> Path:
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_every_page_has_the_address_that_mkdocs_gave_it(tmp_path: Path, variant: str) -> None:
+def test_urls_are_those_that_mkdocs_built(tmp_path: Path, variant: str) -> None:
     built = json.loads((SITE / "expected" / f"{variant}.json").read_text("utf-8"))["pages"]
     source = open_book(site(tmp_path, VARIANTS[variant]))
     found = {page.path: page for page in source.pages()}
@@ -45,7 +45,7 @@ def test_every_page_has_the_address_that_mkdocs_gave_it(tmp_path: Path, variant:
     assert source.notes == ["Left out: 1 draft page."]
 
 
-def test_a_part_of_the_pages_has_the_names_and_addresses_of_the_whole(tmp_path: Path) -> None:
+def test_part_of_the_site_has_the_same_paths_and_urls(tmp_path: Path) -> None:
     place = site(tmp_path, {})
     whole = {page.path: page.url for page in open_book(place).pages()}
     for below, count in (("pages", len(whole)), ("pages/module01", 2), ("pages/deep/top-only.md", 1)):
@@ -54,12 +54,12 @@ def test_a_part_of_the_pages_has_the_names_and_addresses_of_the_whole(tmp_path: 
         assert part.items() <= whole.items()
 
 
-def test_what_lies_beside_the_pages_is_not_of_the_site(tmp_path: Path) -> None:
+def test_files_beside_the_pages_are_not_of_the_site(tmp_path: Path) -> None:
     (page,) = open_book(site(tmp_path, {}) / "docs").pages()
     assert (page.path, page.url, page.anchors) == ("README.md", "local://docs/docs", "github")
 
 
-def test_without_an_address_pages_keep_their_local_ones(tmp_path: Path) -> None:
+def test_without_a_site_url_pages_have_local_urls(tmp_path: Path) -> None:
     place = site(tmp_path, {"site_url: https://books.example/mk/": ""})
     urls = {page.path: page.url for page in open_book(place).pages()}
     assert urls["module01/README.md"] == "local://docs/docs/module01"
@@ -67,7 +67,7 @@ def test_without_an_address_pages_keep_their_local_ones(tmp_path: Path) -> None:
     assert given["module01/lesson01.md"] == "https://y.org/z/module01/lesson01/"
 
 
-def test_modules_keep_their_names(tmp_path: Path) -> None:
+def test_module_names(tmp_path: Path) -> None:
     modules = {page.path: page.module for page in open_book(site(tmp_path, {})).pages()}
     assert (modules["module01/lesson01.md"], modules["01-numbered/02-page.md"], modules["index.md"]) == (
         "module01",
@@ -83,10 +83,10 @@ def test_modules_keep_their_names(tmp_path: Path) -> None:
         ("INHERIT: ../other.yml", "INHERIT names ../other.yml"),
         ("INHERIT: mkdocs.yml", "INHERIT names mkdocs.yml"),
         ("docs_dir: ../../..", "docs_dir is outside the project"),
-        ("site_url: not an address", "site_url is not the address of a website"),
+        ("site_url: not an address", "site_url is not the URL of a website"),
     ],
 )
-def test_a_configuration_that_cannot_be_used_is_an_error(tmp_path: Path, config: str, message: str) -> None:
+def test_unusable_configuration_is_an_error(tmp_path: Path, config: str, message: str) -> None:
     (tmp_path / "other.yml").write_text("site_url: https://x.org", "utf-8")
     with pytest.raises(ConfigurationError, match=message):
         open_book(small_site(tmp_path / "site", config))

@@ -1,4 +1,4 @@
-"""Pages made to be hard, one per family of features: what is kept, what is dropped, which headings and anchors there are, and where."""
+"""Difficult pages, one per family of features: text, headings, anchors and line numbers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FOLDER = Path(__file__).parent / "torture"
 
 @dataclass(frozen=True)
 class Case:
-    """What a page must become; no page may show what it calls secret."""
+    """What a page must become; no page may show its text "secret"."""
 
     name: str
     kept: tuple[str, ...]
@@ -206,7 +206,7 @@ def texts(document: Document) -> str:
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 @pytest.mark.parametrize("ends", ["\n", "\r\n"])
-def test_a_hard_page(case: Case, ends: str) -> None:
+def test_hard_page(case: Case, ends: str) -> None:
     source = (FOLDER / case.name).read_text("utf-8")
     document = read(case.name, "\ufeff" * (ends != "\n") + source.replace("\n", ends))
     text = texts(document)
@@ -223,8 +223,8 @@ def test_a_hard_page(case: Case, ends: str) -> None:
 @pytest.mark.parametrize(
     "name", [case.name for case in CASES if case.name not in ("diagrams.md", "tabs.mdx")]
 )
-def test_every_line_comes_from_the_line_it_names(name: str) -> None:
-    """Labels of tabs and names in diagrams may come from another line; all else is written where the block says."""
+def test_block_lines_match_the_source(name: str) -> None:
+    """Only labels of tabs and names in diagrams may come from another line."""
     source = (FOLDER / name).read_text("utf-8")
     lines = source.split("\n")
     for section in read(name, source).sections:
@@ -239,5 +239,5 @@ def words(line: str) -> set[str]:
     return set(re.findall(r"\w+", html.unescape(line)))
 
 
-def test_every_page_of_the_folder_is_read() -> None:
+def test_every_page_of_the_directory_has_a_case() -> None:
     assert {case.name for case in CASES} == {path.name for path in FOLDER.iterdir()}

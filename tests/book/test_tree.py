@@ -1,4 +1,4 @@
-"""Trees of files: what is a page, where it is, what module it belongs to."""
+"""Trees of files: which files are pages, their URLs and their modules."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ def urls(root: Path) -> list[str]:
     return [page.url.removeprefix("local://docs/docs/") for page in MarkdownTree(root).pages()]
 
 
-def test_addresses_keep_the_files_names(tmp_path: Path) -> None:
+def test_urls_follow_file_names(tmp_path: Path) -> None:
     make(tmp_path, "intro.md", "module-1-ros2/01-fundamentals.md", "module-1-ros2/deep/02-more.mdx")
     assert urls(tmp_path) == ["intro", "module-1-ros2/01-fundamentals", "module-1-ros2/deep/02-more"]
 
 
-def test_directory_pages_have_the_directorys_address(tmp_path: Path) -> None:
+def test_index_pages_have_the_url_of_their_directory(tmp_path: Path) -> None:
     make(tmp_path, "index.md", "a/README.md", "b/index.mdx")
     assert [page.url for page in MarkdownTree(tmp_path).pages()] == [
         "local://docs/docs/a",
@@ -47,7 +47,7 @@ def test_modules(tmp_path: Path) -> None:
     assert pages[1].module_keys == ("simulation", "module-2-simulation")
 
 
-def test_what_is_not_a_page(tmp_path: Path) -> None:
+def test_files_that_are_not_pages(tmp_path: Path) -> None:
     make(
         tmp_path,
         "a.md",
@@ -61,7 +61,7 @@ def test_what_is_not_a_page(tmp_path: Path) -> None:
     assert urls(tmp_path) == ["a"]
 
 
-def test_a_docusaurus_site_is_read_from_its_docs_as_mdx(tmp_path: Path) -> None:
+def test_docusaurus_docs_are_read_as_mdx(tmp_path: Path) -> None:
     make(tmp_path, "README.md", "blog/post.md", "docs/intro.md")
     (tmp_path / "docusaurus.config.ts").touch()
     (page,) = MarkdownTree(tmp_path).pages()
@@ -80,7 +80,7 @@ def test_one_file_is_a_book(tmp_path: Path) -> None:
     assert urls(tmp_path / "a.md") == ["a"]
 
 
-def test_a_loop_of_links_ends(tmp_path: Path) -> None:
+def test_symlink_loop_ends(tmp_path: Path) -> None:
     make(tmp_path, "a/b.md")
     os.symlink(tmp_path, tmp_path / "a" / "loop")
     assert urls(tmp_path) == ["a/b"]
@@ -89,18 +89,18 @@ def test_a_loop_of_links_ends(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("path", "name"), [("robots", "robots"), ("robots/docs", "robots"), ("robots/website/docs", "robots")]
 )
-def test_the_books_name(tmp_path: Path, path: str, name: str) -> None:
+def test_book_name(tmp_path: Path, path: str, name: str) -> None:
     make(tmp_path / path, "a.md")
     assert MarkdownTree(tmp_path / path).book == name
     assert MarkdownTree(tmp_path / path, book="given").book == "given"
 
 
-def test_titles_of_pages_that_state_none(tmp_path: Path) -> None:
+def test_titles_from_file_names(tmp_path: Path) -> None:
     make(tmp_path, "module-1-x/setting_up-robots.md", "module-1-x/index.md")
     assert [page.title for page in MarkdownTree(tmp_path).pages()] == ["Module 1 x", "Setting up robots"]
 
 
-def test_what_cannot_be_read_is_told_and_the_rest_goes_on(tmp_path: Path) -> None:
+def test_unreadable_files_are_reported_and_the_rest_is_read(tmp_path: Path) -> None:
     book = make(tmp_path / "book", "a.md", "part/b.md")
     make(tmp_path, "outside.md")
     os.symlink(tmp_path / "outside.md", book / "linked.md")
@@ -116,7 +116,7 @@ def test_what_cannot_be_read_is_told_and_the_rest_goes_on(tmp_path: Path) -> Non
         reasons = {failure.path: failure.reason for failure in source.failed}
         assert reasons.pop("self.md")
         assert reasons == {
-            "linked.md": "it is a link out of the book",
+            "linked.md": "it is a symbolic link that leaves the book",
             "pipe.md": "it is not a regular file",
             "large.md": "it is larger than 4 MiB",
             "latin.md": "not UTF-8 (byte 3)",
@@ -124,17 +124,17 @@ def test_what_cannot_be_read_is_told_and_the_rest_goes_on(tmp_path: Path) -> Non
         }
 
 
-def test_links_to_directories_are_not_followed_and_that_is_noted(tmp_path: Path) -> None:
+def test_links_to_directories_are_not_followed(tmp_path: Path) -> None:
     make(tmp_path, "a/b.md", "other/c.md")
     os.symlink(tmp_path / "other", tmp_path / "a" / "more")
     source = open_book(tmp_path / "a")
     assert [page.path for page in source.pages()] == ["b.md"]
-    assert source.notes == ["more/ is a link to a directory, and those are not followed."]
+    assert source.notes == ["more/ is a symbolic link to a directory; such links are not followed."]
 
 
 @contextmanager
 def as_somebody() -> Iterator[None]:
-    """Give up the right to read everything, if this user has it."""
+    """Drop the privilege to read everything, if this user has it."""
     before = os.geteuid()
     if before == 0:
         os.seteuid(65534)
@@ -144,7 +144,7 @@ def as_somebody() -> Iterator[None]:
         os.seteuid(before)
 
 
-def test_what_cannot_be_read_is_told_and_the_rest_is_read() -> None:
+def test_unreadable_directories_are_reported_and_the_rest_is_read() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         root = Path(scratch)
         root.chmod(0o755)
@@ -164,9 +164,7 @@ def test_what_cannot_be_read_is_told_and_the_rest_is_read() -> None:
 @pytest.mark.parametrize(
     "config", ["", "module.exports = {docs: 'docs'}", "export default {url: 'https://x.org'}"]
 )
-def test_a_site_of_which_nothing_is_known_is_still_opened_or_refused_with_a_reason(
-    tmp_path: Path, config: str
-) -> None:
+def test_unreadable_site_is_read_as_a_tree_or_refused(tmp_path: Path, config: str) -> None:
     make(tmp_path, "docs/a.md")
     (tmp_path / "docusaurus.config.js").write_text(config, "utf-8")
     with pytest.raises(ConfigurationError) as error:
@@ -178,7 +176,7 @@ def test_a_site_of_which_nothing_is_known_is_still_opened_or_refused_with_a_reas
     assert "without the site's own rules" in source.notes[0]
 
 
-def test_a_directory_beside_the_docs_of_a_site_is_plain(tmp_path: Path) -> None:
+def test_directory_beside_the_docs_is_a_plain_tree(tmp_path: Path) -> None:
     make(tmp_path, "docs/01-a.md", "notes/01-b.md")
     (tmp_path / "docusaurus.config.js").write_text(
         "module.exports = {url: 'https://x.org', presets: ['classic']}", "utf-8"
@@ -187,12 +185,12 @@ def test_a_directory_beside_the_docs_of_a_site_is_plain(tmp_path: Path) -> None:
     assert [page.url for page in open_book(tmp_path / "docs").pages()] == ["https://x.org/docs/a"]
 
 
-def test_an_address_that_is_none_is_refused(tmp_path: Path) -> None:
+def test_invalid_site_url_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="--site-url"):
         open_book(make(tmp_path, "a.md"), SiteOptions(url="example.org"))
 
 
-def test_a_site_within_the_directory_is_pointed_out(tmp_path: Path) -> None:
+def test_site_in_a_subdirectory_is_noted(tmp_path: Path) -> None:
     make(tmp_path, "README.md", "website/docs/a.md")
     (tmp_path / "website" / "docusaurus.config.js").write_text(
         "module.exports = {presets: ['classic']}", "utf-8"
@@ -200,5 +198,5 @@ def test_a_site_within_the_directory_is_pointed_out(tmp_path: Path) -> None:
     source = open_book(tmp_path)
     assert len(list(source.pages())) == 2
     assert source.notes == [
-        "website/ is a site of its own: give it instead, for the addresses that its pages are published at."
+        "website/ is a separate site. Pass its directory instead, to get its published URLs."
     ]

@@ -317,7 +317,12 @@ def test_files_that_are_not_pages_are_reported(home: Path, small_book: Path) -> 
     assert data["pages"] == 6
     assert len(data["failed"]) == 5
     reasons = " ".join(data["failed"])
-    for words in ("not a regular file", "link out of the book", "larger than 4 MiB", "its name is not UTF-8"):
+    for words in (
+        "not a regular file",
+        "link that leaves the book",
+        "larger than 4 MiB",
+        "its name is not UTF-8",
+    ):
         assert words in reasons
 
 

@@ -284,7 +284,7 @@ def test_broken_pages_are_reported(home: Path, small_book: Path) -> None:
     data = json.loads(done.stdout)
     assert sorted(failure.split(":")[0] for failure in data["failed"]) == ["huge.md", "latin.md"]
     assert any("pictures.md has no text" in note for note in data["notes"])
-    assert any("loop/ is a link to a directory" in note for note in data["notes"])
+    assert any("loop/ is a symbolic link to a directory" in note for note in data["notes"])
     assert (
         "deep"
         in recto(

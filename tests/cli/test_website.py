@@ -51,7 +51,7 @@ def test_index_search_and_index_again(home: Path, site: SiteDouble) -> None:
     done = recto(home, "index", address, *FLAGS)
     assert done.returncode == 1
     assert "Pages: 1 unchanged, 1 gone, 1 kept" in done.stdout
-    assert "[WARNING] Kept the old version of intro: the server answered 403" in done.stderr
+    assert "[WARNING] Kept the old version of intro: the server returned 403" in done.stderr
 
 
 def test_refused_addresses(home: Path, site: SiteDouble) -> None:

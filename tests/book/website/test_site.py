@@ -1,4 +1,4 @@
-"""A book on a website: which pages are found, how they are named, and what is asked for again."""
+"""A book on a website: which pages are found, their paths, and the cache."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def source(
 
 
 def begun(source: WebsiteSource) -> Generator[Page, None, None]:
-    """The pages of a run that can be broken off."""
+    """Return the pages of a run as a generator that can be closed."""
     yield from source.pages()
 
 
@@ -53,7 +53,7 @@ def paths(pages: list[Page]) -> list[str]:
     return [one.path for one in pages]
 
 
-def test_a_sitemap_names_the_pages_and_each_is_read_once(book: SiteDouble) -> None:
+def test_pages_of_a_sitemap_are_read_once(book: SiteDouble) -> None:
     found = source(book)
     pages = list(found.pages())
     assert paths(pages) == ["intro", "module-1-bees/hives", "module-1-bees/honey", "module-2-wax/candles"]
@@ -67,13 +67,13 @@ def test_a_sitemap_names_the_pages_and_each_is_read_once(book: SiteDouble) -> No
     assert {request.headers["user-agent"].partition("/")[0] for request in book.requests} == {"recto"}
 
 
-def test_the_book_is_named_by_its_address(book: SiteDouble) -> None:
+def test_book_name_is_the_url(book: SiteDouble) -> None:
     found = source(book)
     assert found.book == f"{book.url.removeprefix('http://')}/docs"
     assert found.location == f"{book.url}/docs/"
 
 
-def test_pages_have_the_same_names_and_modules_when_the_whole_site_is_given(book: SiteDouble) -> None:
+def test_whole_site_has_the_same_modules(book: SiteDouble) -> None:
     pages = {one.path: one.module for one in source(book, "/").pages()}
     assert pages == {
         "docs/intro": "intro",
@@ -82,7 +82,7 @@ def test_pages_have_the_same_names_and_modules_when_the_whole_site_is_given(book
     } | {"docs/module-2-wax/candles": "wax"}
 
 
-def test_robots_names_the_sitemap_and_packed_indexes_are_followed(book: SiteDouble) -> None:
+def test_sitemap_index_of_robots_txt(book: SiteDouble) -> None:
     book.drop("/sitemap.xml")
     book.put("/robots.txt", f"User-agent: *\nAllow: /\nSitemap: {book.url}/maps/index.xml\n")
     book.put(
@@ -98,7 +98,7 @@ def test_robots_names_the_sitemap_and_packed_indexes_are_followed(book: SiteDoub
     assert book.asked["/other/page"] == 0
 
 
-def test_without_a_sitemap_links_are_followed_within_the_path(site: SiteDouble) -> None:
+def test_without_a_sitemap_links_below_the_url_are_followed(site: SiteDouble) -> None:
     site.put(
         "/book/",
         page(
@@ -123,16 +123,16 @@ def test_without_a_sitemap_links_are_followed_within_the_path(site: SiteDouble) 
     assert "Left out: 1 links with a query." in found.notes
 
 
-def test_a_sitemap_of_another_host_is_told_and_links_are_followed(site: SiteDouble) -> None:
+def test_sitemap_of_another_host_is_noted_and_links_are_followed(site: SiteDouble) -> None:
     site.put("/", page("Start", "x", "/one"))
     site.put("/one", page("One"))
     site.put("/sitemap.xml", sitemap("https://your-site.example.com/one"))
     found = source(site, "/")
     assert paths(list(found.pages())) == ["index", "one"]
-    assert any("none of them below" in note for note in found.notes)
+    assert any("none below" in note for note in found.notes)
 
 
-def test_a_sitemap_that_names_only_editions_is_not_the_whole_site(site: SiteDouble) -> None:
+def test_partial_sitemap_is_completed_by_links(site: SiteDouble) -> None:
     site.put("/", page("Start", "x", "/en/latest/one", "/en/latest/two"))
     for path in ("/en/latest/", "/en/latest/one", "/en/latest/two"):
         site.put(path, page(path))
@@ -140,7 +140,7 @@ def test_a_sitemap_that_names_only_editions_is_not_the_whole_site(site: SiteDoub
     assert paths(list(source(site, "/").pages())) == ["index", "en/latest", "en/latest/one", "en/latest/two"]
 
 
-def test_lists_the_blog_and_what_asks_not_to_be_indexed_are_left_out_and_counted(site: SiteDouble) -> None:
+def test_listings_blog_and_noindex_pages_are_skipped_and_counted(site: SiteDouble) -> None:
     site.put(
         "/",
         page(
@@ -168,7 +168,7 @@ def test_lists_the_blog_and_what_asks_not_to_be_indexed_are_left_out_and_counted
     ]
 
 
-def test_one_page_under_several_addresses_is_read_as_one(site: SiteDouble) -> None:
+def test_page_with_several_urls_is_read_once(site: SiteDouble) -> None:
     own = f'<link rel="canonical" href="{site.url}/one">'
     site.put("/", page("Start", "x", "/one", "/uno", "/old", "/wrong"))
     site.put("/one", page("One", head=own))
@@ -180,10 +180,10 @@ def test_one_page_under_several_addresses_is_read_as_one(site: SiteDouble) -> No
     pages = list(found.pages())
     assert paths(pages) == ["index", "one", "wrong", "new"]
     assert pages[3].url == f"{site.url}/new"
-    assert "Left out: 2 further addresses of pages that were read." in found.notes
+    assert "Left out: 2 duplicate URLs of pages." in found.notes
 
 
-def test_robots_are_obeyed(book: SiteDouble) -> None:
+def test_robots_txt_is_obeyed(book: SiteDouble) -> None:
     book.put(
         "/robots.txt",
         "User-agent: *\nDisallow: /\n\nUser-agent: Recto\nDisallow: /docs/module-1*\nAllow: /docs/module-1-bees/honey$\n",
@@ -191,31 +191,31 @@ def test_robots_are_obeyed(book: SiteDouble) -> None:
     found = source(book)
     assert paths(list(found.pages())) == ["intro", "module-1-bees/honey", "module-2-wax/candles"]
     assert book.asked["/docs/module-1-bees/hives"] == 0
-    assert "Left out: 1 pages that robots.txt does not let programs read." in found.notes
+    assert "Left out: 1 pages that robots.txt disallows." in found.notes
 
 
-def test_a_website_that_forbids_everything_is_told(book: SiteDouble) -> None:
+def test_robots_txt_that_disallows_everything_is_an_error(book: SiteDouble) -> None:
     book.put("/robots.txt", "User-agent: *\nDisallow: /\n")
     with pytest.raises(InvalidArgument, match=r"robots\.txt"):
         list(source(book).pages())
     assert set(book.asked) == {"/robots.txt"}
 
 
-def test_rules_that_cannot_be_asked_for_are_as_if_all_were_forbidden(book: SiteDouble) -> None:
+def test_unreachable_robots_txt_is_an_error(book: SiteDouble) -> None:
     book.always(status(503), path="/robots.txt")
     with pytest.raises(Unreachable, match=r"robots\.txt"):
         list(source(book).pages())
     assert not any(request.path.startswith("/docs") for request in book.requests)
 
 
-def test_the_pause_of_robots_is_kept_up_to_a_bound(book: SiteDouble, waits: list[float]) -> None:
+def test_crawl_delay_is_kept_up_to_a_limit(book: SiteDouble, waits: list[float]) -> None:
     book.put("/robots.txt", "User-agent: *\nCrawl-delay: 3600\n")
     list(WebsiteSource(f"{book.url}/docs/", None, OPTIONS, sleep=waits.append).pages())
     assert len(waits) >= 4
     assert all(9 < wait <= OPTIONS.max_delay for wait in waits)
 
 
-def test_what_has_not_changed_is_not_sent_again(book: SiteDouble, tmp_path: Path) -> None:
+def test_unchanged_pages_are_not_sent_again(book: SiteDouble, tmp_path: Path) -> None:
     first = list(source(book, cache=tmp_path).pages())
     book.put("/docs/module-1-bees/honey", page("Honey", "New words."))
     second = list(source(book, cache=tmp_path).pages())
@@ -227,7 +227,7 @@ def test_what_has_not_changed_is_not_sent_again(book: SiteDouble, tmp_path: Path
     assert changed == ["module-1-bees/honey"]
 
 
-def test_a_damaged_cache_is_as_if_it_were_not_there(book: SiteDouble, tmp_path: Path) -> None:
+def test_damaged_cache_is_ignored(book: SiteDouble, tmp_path: Path) -> None:
     first = list(source(book, cache=tmp_path).pages())
     for number, file in enumerate(sorted(tmp_path.iterdir())):
         file.write_text(("", "{", "[]", '{"format": 1, "url": 3}', file.read_text()[:-40] + '"}')[number % 5])
@@ -242,7 +242,7 @@ def test_without_a_cache_nothing_is_written(
     assert not list(tmp_path.iterdir())
 
 
-def test_an_interrupted_run_goes_on_where_it_was(book: SiteDouble, tmp_path: Path) -> None:
+def test_interrupted_run_is_resumed(book: SiteDouble, tmp_path: Path) -> None:
     run = begun(source(book, cache=tmp_path))
     assert next(run).path == "intro"
     assert next(run).path == "module-1-bees/hives"
@@ -251,10 +251,10 @@ def test_an_interrupted_run_goes_on_where_it_was(book: SiteDouble, tmp_path: Pat
     assert book.asked["/docs/module-1-bees/hives"] == 1
     assert book.asked["/docs/module-1-bees/honey"] == 1
     list(source(book, cache=tmp_path).pages())
-    assert book.asked["/docs/module-1-bees/hives"] == 2, "a run that came to its end is not gone on with"
+    assert book.asked["/docs/module-1-bees/hives"] == 2, "a finished run is not resumed"
 
 
-def test_an_old_interrupted_run_is_begun_anew(book: SiteDouble, tmp_path: Path) -> None:
+def test_old_interrupted_run_starts_again(book: SiteDouble, tmp_path: Path) -> None:
     now = [1_000_000.0]
 
     def clock() -> float:
@@ -268,16 +268,16 @@ def test_an_old_interrupted_run_is_begun_anew(book: SiteDouble, tmp_path: Path) 
     assert book.asked["/docs/module-1-bees/hives"] == 2
 
 
-def test_a_page_that_is_gone_is_no_failure(book: SiteDouble, tmp_path: Path) -> None:
+def test_missing_page_is_not_a_failure(book: SiteDouble, tmp_path: Path) -> None:
     list(source(book, cache=tmp_path).pages())
     book.drop("/docs/module-1-bees/honey")
     found = source(book, cache=tmp_path)
     assert "module-1-bees/honey" not in paths(list(found.pages()))
     assert not found.failed
-    assert "Left out: 1 pages that do not exist any more." in found.notes
+    assert "Left out: 1 pages that no longer exist." in found.notes
 
 
-def test_what_only_a_failing_page_leads_to_is_still_found(site: SiteDouble, tmp_path: Path) -> None:
+def test_links_of_a_failing_page_come_from_the_cache(site: SiteDouble, tmp_path: Path) -> None:
     site.put("/", page("Start", "x", "/part"))
     site.put("/part", page("Part", "x", "/part/one"))
     site.put("/part/one", page("One"))
@@ -288,7 +288,7 @@ def test_what_only_a_failing_page_leads_to_is_still_found(site: SiteDouble, tmp_
     assert [failure.path for failure in found.failed] == ["part"]
 
 
-def test_a_sitemap_that_fails_is_replaced_by_its_last_version(book: SiteDouble, tmp_path: Path) -> None:
+def test_failing_sitemap_is_replaced_by_its_last_version(book: SiteDouble, tmp_path: Path) -> None:
     list(source(book, cache=tmp_path).pages())
     book.always(status(500), path="/sitemap.xml")
     found = source(book, cache=tmp_path)
@@ -296,7 +296,7 @@ def test_a_sitemap_that_fails_is_replaced_by_its_last_version(book: SiteDouble, 
     assert any("last version" in note for note in found.notes)
 
 
-def test_no_more_pages_are_asked_for_than_allowed(site: SiteDouble) -> None:
+def test_number_of_pages_is_limited(site: SiteDouble) -> None:
     for number in range(50):
         site.put(f"/p{number}", page(f"P{number}", "x", f"/p{number + 1}", f"/p{number + 2}"))
     found = WebsiteSource(f"{site.url}/p0", None, OPTIONS)
@@ -308,7 +308,7 @@ def test_no_more_pages_are_asked_for_than_allowed(site: SiteDouble) -> None:
     assert any("limit is 7 pages" in note for note in found.notes)
 
 
-def test_progress_is_told(book: SiteDouble, told: list[str]) -> None:
+def test_progress_is_reported(book: SiteDouble, told: list[str]) -> None:
     found = WebsiteSource(f"{book.url}/docs/", None, OPTIONS, told.append)
     seen: list[tuple[int, int]] = []
     found.progress = lambda done, known: seen.append((done, known))
@@ -329,28 +329,28 @@ def test_progress_is_told(book: SiteDouble, told: list[str]) -> None:
         "http://[::1",
     ],
 )
-def test_only_addresses_of_websites_are_taken(url: str) -> None:
+def test_invalid_urls_are_refused(url: str) -> None:
     with pytest.raises(InvalidArgument):
         WebsiteSource(url, None)
 
 
-def test_a_website_that_nobody_serves_is_told() -> None:
+def test_unreachable_website_is_an_error() -> None:
     with pytest.raises(Unreachable):
         list(WebsiteSource(refused_url(), None, OPTIONS).pages())
 
 
-def test_an_address_without_any_page_is_told(site: SiteDouble) -> None:
+def test_url_without_pages_is_an_error(site: SiteDouble) -> None:
     with pytest.raises(InvalidArgument, match="no page"):
         list(source(site, "/").pages())
 
 
-def test_nothing_heavy_is_imported_before_it_is_needed() -> None:
+def test_heavy_packages_are_imported_late() -> None:
     code = "import sys, recto.book.parsing.html, recto.book.sources.website; print({'httpcore', 'selectolax'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"
 
 
-def test_a_missing_extra_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_extra_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("httpcore", "selectolax", "selectolax.lexbor"):
         monkeypatch.setitem(sys.modules, name, None)
     for name in ("cache", "crawl", "discovery", "fetch"):

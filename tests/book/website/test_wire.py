@@ -1,4 +1,4 @@
-"""Connections go only to addresses that were checked, and files, rules and lists are read as their standards say."""
+"""Checked addresses, URLs, robots.txt and sitemaps."""
 
 from __future__ import annotations
 
@@ -63,12 +63,12 @@ PUBLIC = [
 
 
 @pytest.mark.parametrize("address", PRIVATE)
-def test_addresses_that_are_not_for_everybody_are_refused(address: str) -> None:
+def test_private_addresses_are_refused(address: str) -> None:
     assert not is_public(address)
 
 
 @pytest.mark.parametrize("address", PUBLIC)
-def test_addresses_of_the_open_internet_are_allowed(address: str) -> None:
+def test_public_addresses_are_allowed(address: str) -> None:
     assert is_public(address)
 
 
@@ -79,7 +79,7 @@ def site() -> Iterator[SiteDouble]:
         yield double
 
 
-def test_a_connection_goes_to_the_address_that_was_checked_and_a_later_answer_is_checked_anew(
+def test_connection_uses_the_checked_address_and_checks_every_lookup(
     site: SiteDouble,
 ) -> None:
     answers = iter([["127.0.0.1"], ["127.0.0.2"]])
@@ -93,7 +93,7 @@ def test_a_connection_goes_to_the_address_that_was_checked_and_a_later_answer_is
     backend = GuardedBackend(lambda *_: next(answers), allows)
     backend.begin(20)
     with httpcore.ConnectionPool(network_backend=backend) as pool:
-        # No system knows this name: only what the first answer said can have been asked.
+        # No resolver knows this name, so the connection used the first lookup.
         assert (
             pool.request("GET", f"http://book.invalid:{port}/", headers={"Connection": "close"}).status == 200
         )
@@ -103,7 +103,7 @@ def test_a_connection_goes_to_the_address_that_was_checked_and_a_later_answer_is
     assert len(site.requests) == 1
 
 
-def test_unpacking_stops_at_its_bound() -> None:
+def test_decompression_is_limited() -> None:
     with pytest.raises(OverflowError):
         unpacked(gzip_bomb(), 1 << 20)
 
@@ -126,12 +126,12 @@ def test_unpacking_stops_at_its_bound() -> None:
         (f"http://book.example/{'x' * 3000}", ""),
     ],
 )
-def test_an_address_has_one_spelling(written: str, expected: str) -> None:
+def test_normalised_urls(written: str, expected: str) -> None:
     assert normal(written) == expected
 
 
 @given(st.text(max_size=60))
-def test_normalising_never_fails_and_happens_once(text: str) -> None:
+def test_normalising_never_fails_and_is_idempotent(text: str) -> None:
     single_query = normal(f"http://book.example/{text}")
     assert normal(single_query) == single_query if single_query else True
     assert normal(text, "http://book.example/") == "" or normal(text, "http://book.example/").startswith(
@@ -139,7 +139,7 @@ def test_normalising_never_fails_and_happens_once(text: str) -> None:
     )
 
 
-def test_a_scope_is_what_lies_below_an_address() -> None:
+def test_scope() -> None:
     scope = Scope.of("https://x.example/book/index.html")
     assert scope == Scope.of("https://x.example/book/") == Scope.of("https://x.example/book")
     assert scope.contains("https://x.example/book")
@@ -196,13 +196,13 @@ def test_robots_delay_and_sitemaps() -> None:
 
 
 @given(st.text(max_size=300), st.binary(max_size=300))
-def test_files_of_any_content_are_survived(text: str, data: bytes) -> None:
+def test_any_robots_txt_and_sitemap_is_parsed(text: str, data: bytes) -> None:
     parse_robots(text, "recto").allows("https://x.example/a")
     parse_sitemap(data)
     parse_sitemap(b"<urlset><url><loc>" + data)
 
 
-def test_a_sitemap_may_be_a_plain_list() -> None:
+def test_sitemap_as_a_plain_list() -> None:
     assert parse_sitemap(b"https://x.example/a\nnothing\nhttps://x.example/b\n").pages == [
         "https://x.example/a",
         "https://x.example/b",
@@ -225,7 +225,7 @@ def test_a_sitemap_may_be_a_plain_list() -> None:
         "blog/x",
     ],
 )
-def test_what_is_left_out(path: str) -> None:
+def test_skipped_paths(path: str) -> None:
     assert skip_reason(path)
 
 
@@ -241,5 +241,5 @@ def test_what_is_left_out(path: str) -> None:
         "docs/intro",
     ],
 )
-def test_what_is_not_left_out(path: str) -> None:
+def test_paths_that_are_not_skipped(path: str) -> None:
     assert not skip_reason(path)

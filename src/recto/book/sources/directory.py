@@ -203,7 +203,9 @@ class PageDirectory:
             for name in names:
                 if Path(folder, name).is_symlink():
                     link = _printable(self.prefix + here + name)
-                    self.notes.append(f"{link}/ is a link to a directory, and those are not followed.")
+                    self.notes.append(
+                        f"{link}/ is a symbolic link to a directory; such links are not followed."
+                    )
             yield from (here + name for name in files)
 
     def _name(self, folder: Path) -> str:
@@ -221,7 +223,7 @@ class PageDirectory:
         try:
             status = file.stat()
             if file.is_symlink() and not file.resolve().is_relative_to(self.bounds or self.root):
-                return "it is a link out of the book"
+                return "it is a symbolic link that leaves the book"
         except OSError as error:
             return error.strerror or str(error)
         if not stat.S_ISREG(status.st_mode):

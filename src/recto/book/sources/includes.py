@@ -142,7 +142,7 @@ class Includes:
         elif file.suffix.lower() in MARKDOWN_SUFFIXES and directive.code is None:
             text = split_front_matter(text or "")[1]
         if text is None:
-            raise _UnresolvedError("the part is not in the file")
+            raise _UnresolvedError("the file has no such part")
         self._left -= len(text) + _CHARGE
         if self._left < 0:
             limit = f"{_LARGEST_ADDED >> 20} MiB"

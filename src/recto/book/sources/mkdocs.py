@@ -147,7 +147,7 @@ def _load(file: Path, bounds: Path, depth: int = 0) -> dict[str, Any]:
     if not source.is_relative_to(bounds) or not source.is_file() or depth >= _MOST_PARENTS:
         raise UnreadableSite(
             f"{file.name}: INHERIT names {parent}, which is not a file in {bounds.name}",
-            hint="Give --site-url and the pages' directory.",
+            hint="Pass --site-url and the directory of the pages.",
         )
     return {**_load(source, bounds, depth + 1), **values}
 

@@ -13,7 +13,7 @@ from recto._util.text import ROOT_MODULE, module_keys, nearest
 from recto.errors import ConfigurationError, InvalidOption
 
 BOOK_FILE = "recto.toml"
-PLAIN = "Give the directory of the pages itself; --site-url says where they are published."
+PLAIN = "Pass the directory of the pages itself; --site-url states where they are published."
 _LARGEST_CONFIG = 1 << 20  # bytes; far more than any configuration has
 LOCAL_ADDRESS = "local://docs/docs"
 INDEX_PAGES = frozenset({"index", "readme"})
@@ -145,8 +145,8 @@ def check_url(url: str, origin: str) -> str:
     if url and not usable:
         error = InvalidOption if origin.startswith("--") else ConfigurationError
         raise error(
-            f"{origin} is not the address of a website: {url[:200]!r}",
-            hint="It looks like https://example.org/book/",
+            f"{origin} is not the URL of a website: {url[:200]!r}",
+            hint="Use a URL such as https://example.org/book/.",
         )
     return url
 

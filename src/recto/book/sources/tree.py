@@ -42,7 +42,7 @@ _SITES: dict[tuple[str, ...], type[docusaurus.DocusaurusSite | mkdocs.MkDocsSite
     docusaurus.CONFIG_FILES: docusaurus.DocusaurusSite,
     mkdocs.CONFIG_FILES: mkdocs.MkDocsSite,
 }
-_PATH_HINT = "Give the directory that holds the pages of the book."
+_PATH_HINT = "Pass the directory that holds the pages of the book."
 
 
 def open_book(path: Path, options: SiteOptions = NO_OPTIONS, book: str = "") -> Source:
@@ -90,7 +90,7 @@ def _refuse_docusaurus_flags(options: SiteOptions, place: Path) -> None:
     if given := [flag for flag, value in flags.items() if value]:
         raise InvalidOption(
             f"--{given[0]} is for Docusaurus sites, and {place} is not one",
-            hint=f"Leave it out, or give the directory that holds {docusaurus.CONFIG_FILES[0]}.",
+            hint=f"Leave it out, or pass the directory that holds {docusaurus.CONFIG_FILES[0]}.",
         )
 
 
@@ -99,8 +99,7 @@ def _sites_below(place: Path) -> list[str]:
     names = [name for names in _SITES for name in names]
     folders = sorted(folder for folder in place.iterdir() if folder.is_dir()) if place.is_dir() else []
     return [
-        f"{folder.name}/ is a site of its own: give it instead, for the addresses that its pages are "
-        "published at."
+        f"{folder.name}/ is a separate site. Pass its directory instead, to get its published URLs."
         for folder in folders
         if not folder.name.startswith(".") and any(is_file(folder / name) for name in names)
     ]
@@ -187,7 +186,7 @@ class BookTree:
             *self._open_notes,
             *include_notes(self._includes),
             *(f"Left out: {count} {reason} page{'s' * (count > 1)}." for reason, count in skipped.items()),
-            *(f"{count} pages are published at the one address {url}." for url, count in shared[:5]),
+            *(f"{count} pages have the same URL {url}." for url, count in shared[:5]),
         ]
 
 

@@ -41,7 +41,7 @@ class DocusaurusSite:
         self._config = DocusaurusConfig(config_file, self._options)
         self._docs = self._config.docs()
         if not self._docs:
-            raise UnreadableSite(f"{config_file.name} says that the site has no docs", hint=PLAIN)
+            raise UnreadableSite(f"{config_file.name}: the site has no docs", hint=PLAIN)
         self._versions = {
             docs.id: read_versions(self._config, self.directory, docs, self._options.version)
             for docs in self._docs
@@ -87,8 +87,8 @@ class DocusaurusSite:
                 return [self._page_directory(docs, versions.chosen)]
             if version != versions.chosen:
                 self._config.notes.append(
-                    f"{self._relative(root)} is version {version}; readers get version {versions.chosen}, "
-                    "which is read if the site's directory is given."
+                    f"{self._relative(root)} is version {version}, but the site's default is version "
+                    f"{versions.chosen}. Pass the site's directory to read that one."
                 )
             return [replace(directory, below=below)]
         return []
@@ -135,7 +135,7 @@ class DocusaurusSite:
         items = read_sidebars(file, repository_of(self.directory))
         if items is None:
             self._config.notes.append(
-                f"{file.name} cannot be read without running it; pages come in the order of their files."
+                f"{file.name} cannot be read without running it; pages are in the order of their file names."
             )
         return items or []
 

@@ -121,7 +121,7 @@ class DocusaurusConfig:
         """Return the error for an unusable value; its hint names the flag for it."""
         message = f"{self.file.name}: {key} {what}: {source}"
         if flag := _FLAGS.get(key.rpartition(".")[2]):
-            return ConfigurationError(message, hint=f"Give it with {flag}, or in recto.toml.")
+            return ConfigurationError(message, hint=f"Set it with {flag}, or in recto.toml.")
         return UnreadableSite(message, hint=PLAIN)
 
     def _note_unread(self, key: str, value: Unknown, instead: str) -> None:

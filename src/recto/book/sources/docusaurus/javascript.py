@@ -10,10 +10,11 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tree_sitter import Node
+    from tree_sitter import Node, Parser, Query
 
 Load = Callable[[str], Any]
 """Reads a JSON file by the path that the configuration imports; raises LookupError if it cannot be read."""
@@ -141,14 +142,13 @@ def to_text(data: Data) -> str:
 
 def read_exported(text: str, load: Load) -> Value:
     """Return what the file exports; an exported function counts as what it returns."""
-    import tree_sitter_typescript
-    from tree_sitter import Language, Parser, Query, QueryCursor
+    from tree_sitter import QueryCursor
 
-    language = Language(tree_sitter_typescript.language_typescript())
-    root = Parser(language).parse(text.removeprefix("\ufeff").encode("utf-8", "replace")).root_node
+    parser, assigned = _grammar()
+    root = parser.parse(text.removeprefix("\ufeff").encode("utf-8", "replace")).root_node
     evaluator = _Evaluator(load)
     exported = evaluator.declare(root)
-    for target in QueryCursor(Query(language, _ASSIGNED)).captures(root).get("target", ()):
+    for target in QueryCursor(assigned).captures(root).get("target", ()):
         evaluator.note_change(target)
     if exported is None:
         return unknown(text) if root.has_error else Value(UNDEFINED)
@@ -156,6 +156,16 @@ def read_exported(text: str, load: Load) -> Value:
         return evaluator.exported(exported)
     except _TooManyValuesError:
         return unknown(text)
+
+
+@cache
+def _grammar() -> tuple[Parser, Query]:
+    """Return the parser of TypeScript, and the query for what a file assigns to."""
+    import tree_sitter_typescript
+    from tree_sitter import Language, Parser, Query
+
+    language = Language(tree_sitter_typescript.language_typescript())
+    return Parser(language), Query(language, _ASSIGNED)
 
 
 class _TooManyValuesError(Exception):

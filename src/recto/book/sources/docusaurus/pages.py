@@ -264,7 +264,7 @@ class DocusaurusIncludes:
             found += _raw_files(text, in_code, raw, partials)
         shown = {name for name, _ in found}
         lost = [name for name in raw if name not in shown and len(re.findall(rf"\b{name}\b", text)) > 1]
-        why, end = "shown in a way that is not understood", len(text)
+        why, end = "used in an unsupported way", len(text)
         unclear = [Directive(end, end, raw[name], reason=why) for name in lost]
         return [self._placed(one, file) for one in (*in_order([one for _, one in found]), *unclear)]
 

@@ -51,8 +51,8 @@ class WebsiteSource:
         self.location = normal(url)
         if not self.location:
             raise InvalidArgument(
-                f"{url[:200]} is not the address of a website",
-                hint="Give one that begins with http:// or https://, without a user name.",
+                f"{url[:200]} is not the URL of a website",
+                hint="Pass a URL that begins with http:// or https://, without a user name.",
             )
         parts = urlsplit(self.location)
         self.book = f"{parts.netloc}{parts.path}".rstrip("/")

@@ -53,11 +53,11 @@ _PARTIAL = 0.5  # a sitemap that lacks more than this share of the first page's 
 _FILES = "files that are not pages"
 _LISTINGS = "lists of other pages (tags, search, indexes)"
 _BLOG_PAGES = "pages of the blog"
-_FORBIDDEN = "pages that robots.txt does not let programs read"
+_FORBIDDEN = "pages that robots.txt disallows"
 _NOINDEX = "pages that ask not to be indexed (noindex)"
-_GONE = "pages that do not exist any more"
+_GONE = "pages that no longer exist"
 _OTHER_HOST = "pages that redirect to another website or out of the book"
-_DUPLICATE = "further addresses of pages that were read"
+_DUPLICATE = "duplicate URLs of pages"
 _WITH_QUERY = "links with a query"
 
 
@@ -115,7 +115,7 @@ class Crawl:
             if self.progress is not None:
                 self.progress(asked, asked + len(self._queue))
             if asked % _REPORT_EVERY == 0:
-                self.notify(f"{asked} pages of {self.url} read, {len(self._queue)} known to be left")
+                self.notify(f"{asked} pages of {self.url} read, {len(self._queue)} left")
         if self._queue:
             limit = f"the limit is {self.options.max_pages} pages"
             self._notes.append(f"At least {len(self._queue)} more pages were not read: {limit}.")
@@ -135,12 +135,12 @@ class Crawl:
             )
         if self._left_out[_FORBIDDEN]:
             return InvalidArgument(
-                f"The robots.txt of {self._scope.host} does not let programs read {self.url}",
+                f"The robots.txt of {self._scope.host} disallows {self.url}",
                 hint="Ask the website's owner, or index the book's source files instead.",
             )
         return InvalidArgument(
             f"There is no page to read at {self.url}",
-            hint="; ".join(self.all_notes()[:3]) or "Give the address of the book's first page.",
+            hint="; ".join(self.all_notes()[:3]) or "Pass the URL of the book's first page.",
         )
 
     def _fetch_first(self) -> FetchResult | FetchFailed:
@@ -154,11 +154,11 @@ class Crawl:
                 return failure
             raise InvalidArgument(
                 f"{self.url} redirects to {failure.url}, which is another website",
-                hint=f"Give {failure.url}",
+                hint=f"Pass {failure.url} instead.",
             ) from failure
         except NoResponse as failure:
             raise Unreachable(
-                f"{self.url} cannot be read: {failure.reason}", hint="Check the address, or try again later."
+                f"{self.url} cannot be read: {failure.reason}", hint="Check the URL, or try again later."
             ) from failure
         except FetchFailed as failure:
             return failure
@@ -200,13 +200,12 @@ class Crawl:
             self._add(url)
         if listed and not inside:
             self._notes.append(
-                f"The sitemap names {len(listed)} addresses, none of them below {self.url}; "
-                "links were followed instead."
+                f"The sitemap lists {len(listed)} URLs, none below {self.url}; links were followed instead."
             )
         self._follow = not inside or self._is_partial(first)
         if inside and self._follow:
-            self._notes.append("The sitemap does not name all pages; links were followed too.")
-        how = f"{len(self._queue)} pages by its sitemap" if inside else "following its links"
+            self._notes.append("The sitemap does not list all pages; links were followed too.")
+        how = f"{len(self._queue)} pages from its sitemap" if inside else "following its links"
         self.notify(f"Reading {self.url}: {how}")
 
     def _is_partial(self, first: FetchResult | FetchFailed) -> bool:
@@ -241,7 +240,7 @@ class Crawl:
         """Fetch one page, or count why it is skipped."""
         path = self._scope.path(url)
         if self._silent >= _GIVE_UP:
-            self.failed.append(Failure(path, "it was not requested: the website had stopped answering"))
+            self.failed.append(Failure(path, "it was not requested: the website stopped responding"))
             return None
         try:
             result = self._first.pop(url, None) or self._fetch(url)
@@ -274,7 +273,7 @@ class Crawl:
         if result.status in _GONE_STATUS:
             raise _SkippedError(_GONE)
         if result.status != 200:
-            raise FetchFailed(f"the server answered {result.status}")
+            raise FetchFailed(f"the server returned {result.status}")
         text, wrong = decode(result)
         if wrong:
             self._notes.append(f"{path}: {wrong} characters could not be decoded.")

@@ -52,7 +52,7 @@ def read_robots(fetcher: Fetcher, host: str) -> Robots:
             f"{address} cannot be read: {failure.reason}",
             hint="Add --allow-private if the website is your own."
             if private
-            else "Check the address, or try again later.",
+            else "Check the URL, or try again later.",
         ) from failure
     if result.status != 200 or result.content_type == "text/html":
         return Robots()
@@ -150,14 +150,14 @@ def sitemap_pages(
             if url in seen:
                 continue
             if len(seen) >= _MOST_SITEMAPS or len(pages) >= _MOST_ADDRESSES:
-                note(f"There are more sitemaps than the {len(seen)} that were read.")
+                note(f"Only the first {len(seen)} sitemaps were read.")
                 break
             seen.add(url)
             found = _read_sitemap(fetcher, cache, url, admit, note)
             pages |= dict.fromkeys(found.pages[: _MOST_ADDRESSES - len(pages)])
             further = own(found.sitemaps)
             if further and depth >= _DEEPEST:
-                note(f"The sitemaps that {url} names were not read: they are nested too deep.")
+                note(f"The sitemaps that {url} lists were not read: they are nested too deep.")
             else:
                 queue.extend((address, depth + 1) for address in further[:_MOST_SITEMAPS])
         if pages:
@@ -182,7 +182,7 @@ def _read_sitemap(
         cache.put(url, result)
     found = parse_sitemap(earlier.body if result.status == 304 and earlier else result.body)
     if found.flaw:
-        note(f"The sitemap {url} was not read to its end: {found.flaw}.")
+        note(f"The sitemap {url} was read only in part: {found.flaw}.")
     return found
 
 
@@ -198,9 +198,9 @@ def parse_sitemap(data: bytes) -> Sitemap:
             found.pages = [line for line in lines if line.startswith(("http://", "https://"))]
             del found.pages[_MOST_ADDRESSES:]
     except OverflowError:
-        found.flaw = f"unpacked it is larger than {_LARGEST_SITEMAP >> 20} MiB"
+        found.flaw = f"decompressed it is larger than {_LARGEST_SITEMAP >> 20} MiB"
     except zlib.error as error:
-        found.flaw = f"it cannot be unpacked: {error}"
+        found.flaw = f"it cannot be decompressed: {error}"
     except (expat.ExpatError, SitemapRefused) as error:
         found.flaw = str(error)
     return found
@@ -224,14 +224,14 @@ def _parse_xml(data: bytes, found: Sitemap) -> None:
             found.sitemaps.append("".join(text).strip())
         path.pop()
         if len(found.pages) + len(found.sitemaps) >= _MOST_ADDRESSES:
-            raise SitemapRefused(f"only its first {_MOST_ADDRESSES} addresses are read")
+            raise SitemapRefused(f"only its first {_MOST_ADDRESSES} URLs are read")
 
     def characters(data: str) -> None:
         if path and path[-1] == "loc" and sum(map(len, text)) < _LONGEST_ADDRESS:
             text.append(data)
 
     def refuse(*_: object) -> None:
-        raise SitemapRefused("it declares entities, which no sitemap needs")
+        raise SitemapRefused("it declares entities, which are not allowed")
 
     parser.StartElementHandler = start
     parser.EndElementHandler = end

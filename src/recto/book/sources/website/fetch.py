@@ -77,7 +77,7 @@ class GuardedBackend(httpcore.SyncBackend):
         """Return the seconds that are left; raise a timeout if there are none."""
         left = self._deadline - time.monotonic()
         if left <= 0:
-            raise httpcore.ReadTimeout("the time for the request is over")
+            raise httpcore.ReadTimeout("the deadline of the request has passed")
         return left
 
     def connect_tcp(
@@ -246,11 +246,11 @@ class Fetcher:
             location = result.headers.get("location", "")
             target = normal(location, url)
             if not target:
-                raise FetchFailed(f"it redirects to an address that is not followed: {location[:200]}")
+                raise FetchFailed(f"it redirects to a URL that is not followed: {location[:200]}")
             if admit is not None and (reason := admit(target)):
                 raise RedirectRefused(reason, target)
             url = target
-        raise FetchFailed("it redirects without end")
+        raise FetchFailed("too many redirects")
 
     def _ask(self, url: str, kinds: frozenset[str], limit: int, earlier: FetchResult | None) -> FetchResult:
         if self._last is not None and (left := self._last + self.delay - time.monotonic()) > 0:
@@ -282,7 +282,7 @@ def _read(url: str, response: httpcore.Response, kinds: frozenset[str], limit: i
     kind = headers.get("content-type", "").partition(";")[0].strip().lower()
     if response.status in _TRANSIENT:
         wait = _retry_after(headers.get("retry-after", "").strip())
-        raise NoResponse(f"the server answered {response.status}", wait)
+        raise NoResponse(f"the server returned {response.status}", wait)
     if response.status != 200:
         return FetchResult(url, response.status, kind, headers, b"")
     if kind and kind not in kinds:
@@ -295,7 +295,7 @@ def _body(response: httpcore.Response, encoding: str, limit: int) -> bytes:
     """Read a body of at most `limit` bytes, as sent and as decompressed."""
     too_large = FetchFailed(f"it is larger than {limit / (1 << 20):g} MiB")
     if encoding not in ("", "identity", "gzip", "x-gzip", "deflate"):
-        raise FetchFailed(f"it is packed as {encoding[:40]}, which was not asked for")
+        raise FetchFailed(f"it is compressed as {encoding[:40]}, which was not requested")
     received = bytearray()
     for part in response.iter_stream():
         received += part
@@ -311,7 +311,7 @@ def _body(response: httpcore.Response, encoding: str, limit: int) -> bytes:
         if encoding == "deflate":
             with suppress(zlib.error, OverflowError):  # some servers omit the zlib header
                 return unpacked(bytes(received), limit, -zlib.MAX_WBITS)
-        raise FetchFailed(f"it cannot be unpacked: {error}") from error
+        raise FetchFailed(f"it cannot be decompressed: {error}") from error
 
 
 def unpacked(data: bytes, limit: int, window: int = _GZIP) -> bytes:
@@ -323,7 +323,7 @@ def unpacked(data: bytes, limit: int, window: int = _GZIP) -> bytes:
         if len(whole) > limit:
             raise OverflowError
         if not stream.eof:
-            raise zlib.error("it ends early")
+            raise zlib.error("the data is truncated")
         data = stream.unused_data if stream.unused_data[:2] == b"\x1f\x8b" else b""
     return bytes(whole)
 
@@ -366,7 +366,7 @@ def decode(result: FetchResult) -> tuple[str, int]:
         text = body.decode(charset, "replace")
     wrong = text.count("\ufffd")
     if wrong * _WRONG_ONE_IN > len(text):
-        raise FetchFailed(f"it is not written in {charset}")
+        raise FetchFailed(f"it is not valid {charset}")
     return text, wrong
 
 

@@ -1,11 +1,14 @@
-"""Reading order and module titles: as the navigation of a site has them, else as its directories do."""
+"""Patterns of file names, reading order and module titles."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from recto.book.sources.directory import any_of, ignored
 from recto.book.sources.tree import open_book
 
 CONFIG = "module.exports = {url: 'https://x.org', baseUrl: '/', presets: [['classic', {docs: {%s}}]]};"
@@ -42,7 +45,7 @@ def mkdocs(root: Path, nav: str, *names: str) -> Path:
     )
 
 
-def test_mkdocs_pages_come_as_in_nav_and_the_others_after_them(tmp_path: Path) -> None:
+def test_mkdocs_order_is_that_of_nav(tmp_path: Path) -> None:
     nav = """
   - Home: index.md
   - Last first: z/two.md
@@ -54,7 +57,7 @@ def test_mkdocs_pages_come_as_in_nav_and_the_others_after_them(tmp_path: Path) -
     assert order(root) == ["index.md", "z/two.md", "z/one.md", "a/b.md", "a/a.md", "b.md"]
 
 
-def test_a_module_is_called_what_its_section_is(tmp_path: Path) -> None:
+def test_module_title_is_that_of_its_section(tmp_path: Path) -> None:
     nav = """
   - Start: [index.md, install.md]
   - about.md
@@ -75,7 +78,7 @@ def test_a_module_is_called_what_its_section_is(tmp_path: Path) -> None:
     }
 
 
-def test_modules_in_one_section_are_told_apart_by_those_within(tmp_path: Path) -> None:
+def test_modules_of_one_section_have_titles_of_subsections(tmp_path: Path) -> None:
     nav = """
   - index.md
   - Learn:
@@ -103,7 +106,7 @@ def test_modules_in_one_section_are_told_apart_by_those_within(tmp_path: Path) -
     }
 
 
-def test_a_part_of_a_site_has_the_titles_of_the_whole(tmp_path: Path) -> None:
+def test_part_of_a_site_has_the_same_titles(tmp_path: Path) -> None:
     nav = "  - One: [m/a.md]\n  - Two: [m/b.md, m/c.md, m/d.md]\n"
     root = mkdocs(tmp_path, nav, "m/a.md", "m/b.md", "m/c.md", "m/d.md")
     (page,) = open_book(root / "docs" / "m" / "a.md").pages()
@@ -111,7 +114,7 @@ def test_a_part_of_a_site_has_the_titles_of_the_whole(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("nav", ["  - [1, {a: 2}]\n", "  x: y\n", "  - a.md\n  - a.md\n  - A: a.md\n"])
-def test_odd_navigation_loses_no_page(tmp_path: Path, nav: str) -> None:
+def test_invalid_navigation_loses_no_page(tmp_path: Path, nav: str) -> None:
     assert order(mkdocs(tmp_path, nav, "a.md", "b.md")) == ["a.md", "b.md"]
 
 
@@ -193,7 +196,7 @@ def test_docusaurus_sidebars_give_order_and_titles(tmp_path: Path, path: str) ->
     assert titles(root) == {"intro": "Introduction", "ros2": "ROS 2 Fundamentals", "sim": "Simulation"}
 
 
-def test_the_sidebar_of_a_version_is_that_of_the_version(tmp_path: Path) -> None:
+def test_each_version_has_its_own_sidebar(tmp_path: Path) -> None:
     root = write(
         docusaurus(tmp_path, {"a/a.md": "a"}, "sidebarPath: './sidebars.js'"),
         {
@@ -206,17 +209,17 @@ def test_the_sidebar_of_a_version_is_that_of_the_version(tmp_path: Path) -> None
     assert titles(root) == {"a": "Then"}
 
 
-def test_sidebars_that_cannot_be_read_are_told(tmp_path: Path) -> None:
+def test_computed_sidebars_are_noted(tmp_path: Path) -> None:
     root = write(
         docusaurus(tmp_path, {"a.md": "a"}, "sidebarPath: './sidebars.js'"),
         {"sidebars.js": "module.exports = make();"},
     )
     assert open_book(root).notes == [
-        "sidebars.js cannot be read without running it; pages come in the order of their files."
+        "sidebars.js cannot be read without running it; pages are in the order of their file names."
     ]
 
 
-def test_a_plain_tree_has_the_titles_of_its_index_pages(tmp_path: Path) -> None:
+def test_plain_tree_has_titles_of_index_pages(tmp_path: Path) -> None:
     root = write(
         tmp_path / "book",
         {
@@ -237,3 +240,55 @@ def test_a_plain_tree_has_the_titles_of_its_index_pages(tmp_path: Path) -> None:
         "mine": "Mine",
     }
     assert order(root) == sorted(order(root))
+
+
+@pytest.mark.parametrize(
+    ("pattern", "name", "matches"),
+    [
+        ("**/*.{md,mdx}", "a.md", True),
+        ("**/*.{md,mdx}", "a/b/c.mdx", True),
+        ("**/*.{md,mdx}", "a/b/c.txt", False),
+        ("**/_*/**", "a/_b/c.md", True),
+        ("**/_*/**", "_b/c.md", True),
+        ("**/_*/**", "a/b_/c.md", False),
+        ("*.md", "a/b.md", False),
+        ("./a/*.md", "a/b.md", True),
+        ("a?.md", "ab.md", True),
+        ("[!a]*.md", "a.md", False),
+        ("[a-c]1.md", "b1.md", True),
+        ("{a,b{c,d}}.md", "bd.md", True),
+        ("a{b", "a{b", True),
+        ("a[b", "a[b", True),
+        ("tutorial-*/**", "tutorial-basics/x/y.md", True),
+        ("a.md", "aXmd", False),
+        ("**", "a/b", True),
+    ],
+)
+def test_globs(pattern: str, name: str, matches: bool) -> None:
+    assert any_of([pattern])(name) is matches
+
+
+@pytest.mark.parametrize(
+    ("lines", "name", "matches"),
+    [
+        (["drafts/"], "a/drafts/b.md", True),
+        (["drafts/"], "a/drafts", False),
+        (["/a.md"], "b/a.md", False),
+        (["b/a.md"], "c/b/a.md", False),
+        (["*.md", "!keep.md"], "x/keep.md", False),
+        (["!keep.md", "*.md"], "x/keep.md", True),
+        (["# a.md", "", "  "], "a.md", False),
+        (["a/**/b.md"], "a/x/y/b.md", True),
+        (["a/**"], "a/x.md", True),
+        (["{a}.md"], "{a}.md", True),
+        ([".*"], "x/.hidden/y.md", True),
+    ],
+)
+def test_gitignore_patterns(lines: list[str], name: str, matches: bool) -> None:
+    assert ignored(lines)(name) is matches
+
+
+@given(st.text("*?[]{}!,/ab.-\\", max_size=20), st.text("ab/.", max_size=10))
+def test_any_pattern_is_accepted(pattern: str, name: str) -> None:
+    assert any_of([pattern])(name) in (True, False)
+    assert ignored([pattern])(name) in (True, False)

@@ -1,4 +1,4 @@
-"""`recto.toml`: what a book's owner says of its site."""
+"""Site options and `recto.toml`."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ def book(folder: Path, text: str, *names: str) -> Path:
     return folder
 
 
-def test_everything_is_read(tmp_path: Path) -> None:
+def test_all_keys_are_read(tmp_path: Path) -> None:
     found = read_book_file(tmp_path, book(tmp_path / "b", WHOLE))
     assert found.options == SiteOptions("https://example.org/book/", "docs", False, "1.0", "fr")
     assert found.exclude == ("tutorial-*/**",)
     assert found.modules == {"ros2": ("module-1-ros2", "ros2-fundamentals"), "deep": ("module-1-ros2/deep",)}
 
 
-def test_no_file_says_nothing(tmp_path: Path) -> None:
+def test_without_a_file_there_are_no_options(tmp_path: Path) -> None:
     assert read_book_file(tmp_path).options == SiteOptions()
 
 
-def test_flags_win() -> None:
+def test_flags_override_the_file() -> None:
     stated = SiteOptions("https://x.org", "docs", True, "1", "fr")
     assert SiteOptions().over(stated) == stated
     assert SiteOptions("https://y.org", "", False, "2", "de").over(stated) == SiteOptions(
@@ -61,13 +61,13 @@ def test_flags_win() -> None:
         ("[site]\nversion = 1.0", "site.version must be text", "quotes"),
         ("[site]\ntrailing_slash = 'no'", "site.trailing_slash must be true or false", "without quotes"),
         ("[site]\nexclude = 'a'", "site.exclude must be a list of strings", "drafts"),
-        ("[site]\nurl = 'example.org'", "site.url is not the address of a website", "https://"),
+        ("[site]\nurl = 'example.org'", "site.url is not the URL of a website", "https://"),
         ("site = 1", "site must be a table", "[site]"),
         ("[modules]\nros2 = 'x'", "modules.ros2 must be a list of strings", ""),
         ("[site", "cannot be read", "TOML"),
     ],
 )
-def test_what_cannot_be_meant_is_an_error_that_names_the_place(
+def test_invalid_value_is_an_error_that_names_the_key(
     tmp_path: Path, text: str, message: str, hint: str
 ) -> None:
     with pytest.raises(ConfigurationError, match=message) as error:
@@ -76,7 +76,7 @@ def test_what_cannot_be_meant_is_an_error_that_names_the_place(
     assert hint in error.value.hint
 
 
-def test_a_plain_book_with_an_address(tmp_path: Path) -> None:
+def test_plain_tree_with_a_site_url(tmp_path: Path) -> None:
     names = ("index.md", "a b.md", "part/README.md", "part/c.mdx")
     place = book(tmp_path, "[site]\nurl = 'https://x.org/book'", *names)
     assert {page.path: page.url for page in open_book(place).pages()} == {
@@ -92,7 +92,7 @@ def test_a_plain_book_with_an_address(tmp_path: Path) -> None:
     ]
 
 
-def test_modules_and_what_is_left_out(tmp_path: Path) -> None:
+def test_modules_and_exclude(tmp_path: Path) -> None:
     names = (
         "module-1-ros2/a.md",
         "module-1-ros2/deep/b.md",
@@ -109,7 +109,7 @@ def test_modules_and_what_is_left_out(tmp_path: Path) -> None:
     }
 
 
-def test_a_site_reads_the_file_beside_it(tmp_path: Path) -> None:
+def test_file_beside_a_site(tmp_path: Path) -> None:
     place = book(
         tmp_path,
         WHOLE.replace('version = "1.0"', ""),

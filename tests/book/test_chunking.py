@@ -1,4 +1,4 @@
-"""Chunks: nothing lost, nothing doubled, nothing too long, structure kept."""
+"""Chunks: no text is lost or repeated, no chunk is too long, and the structure is kept."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def page(markdown: str, *, mdx: bool = False) -> Page:
 
 
 def words(text: str) -> int:
-    """A stand-in for a tokenizer where only the sizes matter: words and marks, and two for the ends."""
+    """Count words and punctuation marks instead of tokens, and two special tokens."""
     return len(re.findall(r"\w+|[^\w\s]", text)) + 2
 
 
@@ -52,11 +52,11 @@ def chunks(
 PROSE = "The controller reads every joint. It sends a command, waits, and reads again! Does it stop? Only when told. "
 
 
-def test_a_short_page_is_one_chunk_with_all_its_facts() -> None:
-    (passage,) = chunks("# Title\n\nOne line.\n\nAnother line.\n")
-    chunk = passage.chunk
+def test_short_page_is_one_chunk() -> None:
+    (input_,) = chunks("# Title\n\nOne line.\n\nAnother line.\n")
+    chunk = input_.chunk
     assert chunk.text == "One line.\n\nAnother line."
-    assert passage.embedded == "Title\n\nOne line.\n\nAnother line."
+    assert input_.embedded == "Title\n\nOne line.\n\nAnother line."
     assert (chunk.page_title, chunk.module_name, chunk.headings, chunk.anchor) == (
         "Title",
         "x",
@@ -67,113 +67,113 @@ def test_a_short_page_is_one_chunk_with_all_its_facts() -> None:
     assert chunk.source == "module-1-x/page.md"
 
 
-def test_sections_are_chunks_of_their_own_under_their_path() -> None:
+def test_each_section_has_its_own_chunk_and_heading_path() -> None:
     source = (
         f"# T\n\n{PROSE * 3}\n\n## One\n\n{PROSE * 3}\n\n### Deep\n\n{PROSE * 3}\n\n## Two\n\n{PROSE * 3}\n"
     )
-    assert [passage.chunk.heading_path for passage in chunks(source)] == [
+    assert [input_.chunk.heading_path for input_ in chunks(source)] == [
         "T",
         "T > One",
         "T > One > Deep",
         "T > Two",
     ]
-    assert [passage.chunk.anchor for passage in chunks(source)] == ["", "one", "deep", "two"]
+    assert [input_.chunk.anchor for input_ in chunks(source)] == ["", "one", "deep", "two"]
 
 
-def test_a_heading_without_text_is_found_through_its_first_subsection_or_by_itself() -> None:
+def test_heading_without_text() -> None:
     source = f"# T\n\n## Empty\n\n### Full\n\n{PROSE * 3}\n\n## Leaf\n\n## Trailing\n"
-    found = [(passage.chunk.heading_path, passage.chunk.text) for passage in chunks(source)]
+    found = [(input_.chunk.heading_path, input_.chunk.text) for input_ in chunks(source)]
     assert [path for path, _ in found] == ["T > Empty > Full", "T > Leaf", "T > Trailing"]
     assert [text for _, text in found[1:]] == ["## Leaf", "## Trailing"]
 
 
-def test_a_short_section_is_a_chunk_of_its_own() -> None:
+def test_short_section_is_a_separate_chunk() -> None:
     source = f"# T\n\nHi.\n\n## One\n\n{PROSE * 3}\n\n## Two\n\nTiny.\n\n## Three\n\n{PROSE * 3}\n"
-    found = [passage.chunk for passage in chunks(source)]
+    found = [input_.chunk for input_ in chunks(source)]
     assert [chunk.anchor for chunk in found] == ["", "one", "two", "three"]
     assert (found[2].heading_path, found[2].text) == ("T > Two", "Tiny.")
 
 
 @given(st.lists(st.tuples(st.integers(1, 4), st.integers(0, 40)), min_size=1, max_size=12))
-def test_a_chunk_never_holds_text_of_two_sections(sections: list[tuple[int, int]]) -> None:
-    """Each section's words name it, so that a chunk shows by its text where it is from."""
+def test_chunk_never_holds_text_of_two_sections(sections: list[tuple[int, int]]) -> None:
+    """The words of each section contain its number."""
     parts = [
         f"{'#' * level} Heading{number}\n\n{f'word{number} ' * count}"
         for number, (level, count) in enumerate(sections)
     ]
-    for passage in chunks("\n\n".join(parts), size=ChunkSize(40)):
-        named = set(re.findall(r"(?:word|Heading)(\d+)", passage.chunk.text))
+    for input_ in chunks("\n\n".join(parts), size=ChunkSize(40)):
+        named = set(re.findall(r"(?:word|Heading)(\d+)", input_.chunk.text))
         assert len(named) == 1
-        assert passage.chunk.headings[-1] == f"Heading{named.pop()}"
+        assert input_.chunk.headings[-1] == f"Heading{named.pop()}"
 
 
-def test_a_long_section_is_divided_evenly() -> None:
+def test_long_section_is_split_evenly() -> None:
     source = "# T\n\n" + "\n\n".join([PROSE] * 15) + "\n"
-    sizes = [words(passage.chunk.text) for passage in chunks(source)]
+    sizes = [words(input_.chunk.text) for input_ in chunks(source)]
     assert len(sizes) > 1
     assert max(sizes) - min(sizes) < max(sizes) / 2
 
 
-def test_a_table_keeps_its_rows_and_repeats_its_head() -> None:
+def test_split_table_keeps_rows_and_repeats_its_header() -> None:
     rows = [f"| joint {number} | {number * 3} degrees | a remark on joint {number} |" for number in range(80)]
     head = "| joint | range | remark |\n|---|---|---|"
     found = chunks("# T\n\n" + head + "\n" + "\n".join(rows) + "\n")
     assert len(found) > 2
     seen: Counter[str] = Counter()
-    for passage in found:
-        assert passage.chunk.text.startswith(head)
-        seen.update(passage.chunk.text.split("\n")[2:])
+    for input_ in found:
+        assert input_.chunk.text.startswith(head)
+        seen.update(input_.chunk.text.split("\n")[2:])
     assert seen == Counter(rows)
 
 
-def test_a_fence_that_fits_is_never_divided() -> None:
+def test_fence_that_fits_is_not_split() -> None:
     fence = "```python\n" + "\n".join(f"value_{number} = {number}" for number in range(30)) + "\n```"
     source = "# T\n\n" + "\n\n".join([PROSE * 2, fence, PROSE * 2, fence]) + "\n"
     found = chunks(source)
-    assert sum(passage.chunk.text.count(fence) for passage in found) == 2
+    assert sum(input_.chunk.text.count(fence) for input_ in found) == 2
 
 
-def test_a_long_fence_is_divided_between_lines() -> None:
+def test_long_fence_is_split_between_lines() -> None:
     lines = [f"    step_{number}(robot, speed={number}, verbose=True)" for number in range(200)]
     found = chunks("# T\n\n```python\n" + "\n".join(lines) + "\n```\n")
     assert len(found) > 3
     written = []
-    for passage in found:
-        opening, *code, closing = passage.chunk.text.split("\n")
+    for input_ in found:
+        opening, *code, closing = input_.chunk.text.split("\n")
         assert (opening, closing) == ("```python", "```")
         written += code
     assert written == lines
 
 
-def test_a_fence_that_is_never_closed_is_divided_at_blank_lines_and_not_closed_by_us() -> None:
+def test_unclosed_fence_is_split_at_blank_lines_and_stays_unclosed() -> None:
     parts = [
         f"# part {number}\n" + "\n".join(f"step_{number}_{line}()" for line in range(9))
         for number in range(30)
     ]
     found = chunks("# T\n\n```python\n" + "\n\n".join(parts) + "\n")
     assert len(found) > 2
-    assert all(passage.chunk.text.startswith(("# part", "```python\n# part")) for passage in found)
-    assert "\n\n".join(passage.chunk.text for passage in found) == "```python\n" + "\n\n".join(parts)
+    assert all(input_.chunk.text.startswith(("# part", "```python\n# part")) for input_ in found)
+    assert "\n\n".join(input_.chunk.text for input_ in found) == "```python\n" + "\n\n".join(parts)
 
 
-def test_what_fits_is_whole_wherever_it_stands() -> None:
+def test_blocks_that_fit_are_not_split() -> None:
     fence = "\n".join(["  ```python", *(f"  value_{number} = {number}" for number in range(40)), "  ```"])
     table = "\n".join(["  | a | b |", "  |---|---|", *(f"  | row {number} | cell |" for number in range(20))])
     item = f"- {PROSE * 4}\n\n{fence}\n\n  {PROSE * 4}\n\n{table}\n"
     found = chunks(f"# T\n\n{item}\n{item}")
     assert len(found) > 2
-    assert sum(passage.chunk.text.count(fence.lstrip()) for passage in found) == 2
-    assert sum(passage.chunk.text.count(table.lstrip()) for passage in found) == 2
+    assert sum(input_.chunk.text.count(fence.lstrip()) for input_ in found) == 2
+    assert sum(input_.chunk.text.count(table.lstrip()) for input_ in found) == 2
 
 
-def test_inline_math_and_code_are_not_cut_like_sentences() -> None:
+def test_inline_math_and_code_are_not_split_as_sentences() -> None:
     sentence = "The law is $a. b! c? d$ and `x. y! z? w` for all of us here. "
     found = chunks("# T\n\n" + sentence * 60, size=ChunkSize(60))
     assert len(found) > 10
-    assert all(passage.chunk.text.endswith("here.") for passage in found)
+    assert all(input_.chunk.text.endswith("here.") for input_ in found)
 
 
-def test_anchors_lead_to_the_chunk_that_holds_their_text() -> None:
+def test_anchors_belong_to_the_chunk_with_their_text() -> None:
     source = dedent(f"""\
         # T
 
@@ -205,7 +205,7 @@ def test_anchors_lead_to_the_chunk_that_holds_their_text() -> None:
 
         ## Trailing
         """)
-    made = [passage.chunk for passage in chunks(source, size=ChunkSize(154))]
+    made = [input_.chunk for input_ in chunks(source, size=ChunkSize(154))]
     assert [chunk.anchor for chunk in made] == ["empty", "one", "one", "one", "two", "third", "trailing"]
     assert [chunk.anchors for chunk in made] == [
         ("empty", "t"),
@@ -220,12 +220,12 @@ def test_anchors_lead_to_the_chunk_that_holds_their_text() -> None:
 
 def test_version_and_locale_come_from_the_page() -> None:
     made = replace(page("# T\n\ntext\n"), version="2.0", locale="de")
-    (passage,) = chunk_page(made, parse(made.text), "book", words, 512, SIZE)
-    assert (passage.chunk.version, passage.chunk.locale) == ("2.0", "de")
+    (input_,) = chunk_page(made, parse(made.text), "book", words, 512, SIZE)
+    assert (input_.chunk.version, input_.chunk.locale) == ("2.0", "de")
 
 
-def test_counting_is_bounded() -> None:
-    """Tokenizers cost more than all the rest: a page is counted about once."""
+def test_tokens_are_counted_about_once() -> None:
+    """Tokenizing is the most expensive step, so each text is counted about once."""
     source = "\n\n".join(f"## Section {number}\n\n{PROSE * (1 + number % 9)}" for number in range(100))
     counted = 0
 
@@ -238,49 +238,47 @@ def test_counting_is_bounded() -> None:
     assert counted < 1.5 * len(source)
 
 
-def test_a_long_list_is_divided_between_items() -> None:
+def test_long_list_is_split_between_items() -> None:
     items = [f"- item {number}: {PROSE}" for number in range(30)]
     found = chunks("# T\n\n" + "\n".join(items) + "\n")
     assert len(found) > 1
-    for passage in found:
-        assert all(line.startswith("- item") for line in passage.chunk.text.split("\n"))
+    for input_ in found:
+        assert all(line.startswith("- item") for line in input_.chunk.text.split("\n"))
 
 
-def test_an_admonition_that_fits_stays_whole() -> None:
+def test_admonition_that_fits_is_not_split() -> None:
     note = f":::warning[Stop]\n\n{PROSE * 2}\n\n{PROSE * 2}\n\n:::"
     source = f"# T\n\n{PROSE * 6}\n\n{note}\n\n{PROSE * 6}\n"
     assert (
-        sum(
-            note.replace(" \n", "\n") in passage.chunk.text.replace(" \n", "\n") for passage in chunks(source)
-        )
+        sum(note.replace(" \n", "\n") in input_.chunk.text.replace(" \n", "\n") for input_ in chunks(source))
         == 1
     )
 
 
 @pytest.mark.parametrize("text", ["word " * 3000, "x" * 9000, PROSE * 200, "机器人" * 2000, "🤖" * 1500])
-def test_nothing_is_too_long_for_the_model(embedder: Embedder, text: str) -> None:
+def test_no_chunk_exceeds_the_model_limit(embedder: Embedder, text: str) -> None:
     found = chunks(f"# T\n\n{text}\n", embedder.count_tokens, embedder.max_tokens)
-    assert all(embedder.count_tokens(passage.embedded) <= SIZE.max_tokens + 8 for passage in found)
-    assert "".join("".join(passage.chunk.text.split()) for passage in found) == "".join(text.split())
+    assert all(embedder.count_tokens(input_.embedded) <= SIZE.max_tokens + 8 for input_ in found)
+    assert "".join("".join(input_.chunk.text.split()) for input_ in found) == "".join(text.split())
 
 
-def test_a_heading_as_long_as_a_chunk() -> None:
+def test_heading_as_long_as_a_chunk() -> None:
     found = chunks(f"# {'very ' * 900} long\n\n{PROSE * 30}\n")
-    assert all(words(passage.embedded) <= 512 for passage in found)
+    assert all(words(input_.embedded) <= 512 for input_ in found)
 
 
-def test_a_model_that_reads_too_little_is_refused() -> None:
+def test_model_with_a_small_limit_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="too few"):
         chunks("# T\n\ntext\n", limit=16)
 
 
-def test_ids_are_stable_and_belong_to_book_page_and_place() -> None:
+def test_ids_depend_on_book_page_and_index() -> None:
     source = f"# T\n\n## A\n\n{PROSE * 4}\n\n## B\n\n{PROSE * 4}\n"
     first, second = chunks(source), chunks(source)
     assert first == second
-    assert len({passage.chunk.id for passage in first}) == len(first)
+    assert len({input_.chunk.id for input_ in first}) == len(first)
     other = chunk_page(page(source), parse(source), "another book", words, 512, SIZE)
-    assert {passage.chunk.id for passage in other}.isdisjoint(passage.chunk.id for passage in first)
+    assert {input_.chunk.id for input_ in other}.isdisjoint(input_.chunk.id for input_ in first)
 
 
 def numbered(count: int, line: str) -> str:
@@ -316,19 +314,19 @@ _REPEATED = re.compile(r"^(?:#+ (?:Two|Three)|\| a \| b \||\|---\|---\||```(?:py
 
 
 def marks(text: str) -> str:
-    """All of a text but white space and what a chunk may repeat."""
+    """Return a text without white space and without what a chunk may repeat."""
     return "".join(_REPEATED.sub("", text).split())
 
 
 def check(source: str, found: list[EmbeddingInput], limit: int, count: Callable[[str], int]) -> None:
     document = parse(source, title="T")
     expected = "".join(marks(block.text) for section in document.sections for block in section.blocks)
-    assert "".join(marks(passage.chunk.text) for passage in found) == expected
+    assert "".join(marks(input_.chunk.text) for input_ in found) == expected
     lines = source.split("\n")
     last = 1
-    for index, passage in enumerate(found):
-        chunk = passage.chunk
-        assert count(passage.embedded) <= limit
+    for index, input_ in enumerate(found):
+        chunk = input_.chunk
+        assert count(input_.embedded) <= limit
         assert last <= chunk.start_line <= chunk.end_line <= len(lines)
         last = chunk.end_line
         written = {
@@ -342,7 +340,7 @@ def check(source: str, found: list[EmbeddingInput], limit: int, count: Callable[
 
 @given(DOCUMENTS, st.integers(40, 300))
 @hypothesis_settings(max_examples=200)
-def test_every_character_is_in_exactly_one_chunk_and_where_it_says(source: str, max_tokens: int) -> None:
+def test_every_character_is_in_one_chunk_with_its_lines(source: str, max_tokens: int) -> None:
     size = ChunkSize(max_tokens)
     found = chunks(source, size=size)
     check(source, found, max(max_tokens + 8, 40), words)
@@ -351,7 +349,9 @@ def test_every_character_is_in_exactly_one_chunk_and_where_it_says(source: str, 
 
 @given(DOCUMENTS, st.integers(60, 500))
 @hypothesis_settings(max_examples=20)
-def test_the_same_with_the_real_tokenizer(embedder: Embedder, source: str, max_tokens: int) -> None:
+def test_every_character_is_in_one_chunk_with_the_real_tokenizer(
+    embedder: Embedder, source: str, max_tokens: int
+) -> None:
     check(
         source,
         chunks(source, embedder.count_tokens, embedder.max_tokens, ChunkSize(max_tokens)),
