@@ -30,7 +30,7 @@ def without_space(text: str) -> str:
     return "".join(text.split())
 
 
-def counted(count: int, noun: str) -> str:
+def plural(count: int, noun: str) -> str:
     """Return a count with its noun, singular or plural."""
     return f"{count} {noun}{'' if count == 1 else 's'}"
 

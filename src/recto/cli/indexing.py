@@ -11,10 +11,11 @@ from pathlib import Path
 from time import monotonic, sleep
 from typing import Any
 
+from recto._util.text import plural
 from recto.api import open_embedder, open_store
 from recto.book.parsing.formats import page_suffixes
 from recto.book.sources.tree import SKIPPED
-from recto.cli.output import one_line, plural
+from recto.cli.output import one_line
 from recto.cli.runner import close_later, notify, warn
 from recto.errors import InvalidArgument
 from recto.evaluation.calibration import calibrate

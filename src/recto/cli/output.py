@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from recto._util.numbers import clamp
+from recto._util.text import plural
 from recto.types import Filters, Hit, Outcome, SearchResponse
 
 if TYPE_CHECKING:
@@ -28,11 +29,6 @@ def printable(text: str) -> str:
 def one_line(text: str) -> str:
     """Return printable text on one line."""
     return " ".join(printable(text).split())
-
-
-def plural(count: int, noun: str) -> str:
-    """Return a count with its noun, such as `2 pages`."""
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def to_json(data: Any) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from recto._util.text import counted
+from recto._util.text import plural
 from recto.errors import InvalidArgument
 from recto.evaluation.baseline import Comparison
 from recto.evaluation.measures import Measure, parse_measure
@@ -71,7 +71,7 @@ def checks(
     if not run.judged:
         reason = "nothing in this suite can be measured on this index"
     elif gone:
-        reason = f"{counted(gone, 'question')} UNMEASURED: their targets are not in the index"
+        reason = f"{plural(gone, 'question')} UNMEASURED: their targets are not in the index"
     found = [Check("everything is measured", bool(run.judged) and not gone, reason)]
     scores = run.scores()
     for threshold in thresholds:

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from recto._util.text import plural
 from recto.book.parsing.formats import MARKDOWN, MDX
 from recto.book.parsing.frontmatter import split_front_matter
 from recto.book.parsing.markdown.text import code_fences
@@ -190,17 +191,13 @@ class Includes:
 
 def notes(found: Sequence[Includes]) -> list[str]:
     """Return notes on how many files were included and which were not."""
-
-    def counted(number: int, what: str) -> str:
-        return f"{number} {what}{'s' * (number != 1)}"
-
     resolved, pages = sum(one.resolved for one in found), sum(one.pages for one in found)
     unresolved = [line for one in found for line in one.unresolved]
-    lines = [f"{counted(resolved, 'included file')} resolved in {counted(pages, 'page')}."] * bool(resolved)
+    lines = [f"{plural(resolved, 'included file')} resolved in {plural(pages, 'page')}."] * bool(resolved)
     if unresolved:
         more = f", and {len(unresolved) - _SHOWN} more" if len(unresolved) > _SHOWN else ""
         listed = ", ".join(unresolved[:_SHOWN]) + more
-        lines.append(f"{counted(len(unresolved), 'included file')} could not be resolved: {listed}.")
+        lines.append(f"{plural(len(unresolved), 'included file')} could not be resolved: {listed}.")
     return lines
 
 

@@ -10,8 +10,9 @@ from typing import Any
 
 import click
 
+from recto._util.text import plural
 from recto.cli import options
-from recto.cli.output import plural, to_json
+from recto.cli.output import to_json
 from recto.cli.runner import Exit, close_later, notify, warn
 from recto.errors import InvalidArgument, RectoError
 from recto.protocols import Preparable, Rollback, Store

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import click
 
+from recto._util.text import plural
 from recto.cli import options
-from recto.cli.output import one_line, plural, to_json
+from recto.cli.output import one_line, to_json
 from recto.cli.runner import Exit, connect, notify, warn
-from recto.errors import InvalidArgument, StorageError
+from recto.errors import InvalidArgument
 
 
 @click.group()
@@ -75,14 +76,9 @@ def new(collection: str | None, out: Path | None, count: int, force: bool) -> Ex
     if out is None:
         click.echo(text, nl=False)
         return Exit.OK
-    from recto._util.files import replace_text
+    from recto.evaluation.records import write_file
 
-    try:
-        replace_text(out, text)
-    except OSError as error:
-        raise StorageError(
-            f"{out} cannot be written: {error.strerror or error}", hint="Check the directory."
-        ) from error
+    write_file(out, text)
     questions = plural(len(drafted.expectations), "question")
     notify(f"Drafted {questions}. Review them: they use the words of the book, not those of your readers.")
     return Exit.OK

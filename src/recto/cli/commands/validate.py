@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
+from recto._util.text import plural
 from recto.cli import options
-from recto.cli.output import one_line, plural, to_json
+from recto.cli.output import one_line, to_json
 from recto.cli.runner import Exit, connect, save_report, warn
 from recto.errors import InvalidArgument, StorageError
 from recto.settings import check_collection_name

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
-from recto._util.text import filter_keys, nearest, page_key
-from recto.cli.output import one_line, plural, printable
+from recto._util.text import filter_keys, nearest, page_key, plural, with_anchor
+from recto.cli.output import one_line, printable
 from recto.cli.render import INDENT, Style, Words, cut, title_of, wrap, wrap_markdown
 from recto.errors import InvalidArgument, PageMissing
 from recto.search.display import matched_query_words
@@ -389,8 +389,8 @@ def _page(session: ShellSession, argument: str) -> ShellReply:
     anchor = url.partition("#")[2]
     text = page.markdown(anchor)
     body: Sequence[str] = [printable(text)] if session.scripted else [*wrap_markdown(text, style.width)]
-    link = f"{page.url}#{anchor}" if anchor else page.url
-    return _reply("\n".join([style.cyan(one_line(link)), "", *body]))
+    link = one_line(with_anchor(page.url, anchor))
+    return _reply("\n".join([style.cyan(link), "", *body]))
 
 
 @_command("stats", "", "show the latency of the searches")

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from time import perf_counter
 
-from recto._util.text import counted
+from recto._util.text import plural
 from recto.book.chunking import DEFAULT_SIZE
 from recto.book.sources.location import (
     WEBSITE_SCHEMES,
@@ -192,7 +192,7 @@ def includes(context: DoctorContext) -> Iterator[Finding]:
     made = context.index.info.fingerprint if context.index else None
     if made is None or not made.unresolved_includes:
         return
-    files = counted(made.unresolved_includes, "included file")
+    files = plural(made.unresolved_includes, "included file")
     message = f"{files} could not be resolved, so their text is not in the index"
     notes = [line for line in context.plan.notes if "could not be resolved" in line] if context.plan else []
     repair = f"Correct the paths of the included files, then run {context.index_command()}"

@@ -10,7 +10,7 @@ from importlib import metadata
 from pathlib import Path
 
 from recto._util.files import WriterLock
-from recto._util.text import counted
+from recto._util.text import plural
 from recto.errors import ErrorKind, RectoError, StoreBusy, install_command
 from recto.evaluation.doctor.findings import DoctorContext, Finding, error, from_error, note, ok, warning
 from recto.plugins import open_embedder, open_store
@@ -167,14 +167,14 @@ def engine(context: DoctorContext) -> Iterator[Finding]:
         return
     context.store = store
     if not isinstance(store, Preparable):
-        yield ok(f"{version}, {counted(len(names), 'collection')}", *names)
+        yield ok(f"{version}, {plural(len(names), 'collection')}", *names)
     elif tuple(int(part) for part in version.split(".")[:2] if part.isdecimal()) < _METADATA_SINCE:
         message = (
             f"Qdrant {version} stores no collection metadata, so the model of an index cannot be verified"
         )
         yield warning("old_server", message, repair="Update the server to 1.16 or later.")
     else:
-        yield ok(f"Qdrant {version} answers and accepts the key, {counted(len(names), 'collection')}", *names)
+        yield ok(f"Qdrant {version} answers and accepts the key, {plural(len(names), 'collection')}", *names)
 
 
 def leftovers(context: DoctorContext) -> Iterator[Finding]:

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 from recto import __version__
 from recto._util.numbers import clamp, percentile
-from recto._util.text import counted
+from recto._util.text import plural
 from recto.evaluation.baseline import RISK, Change, Comparison
 from recto.evaluation.coverage import WITHIN, Coverage
 from recto.evaluation.gate import Check
@@ -152,7 +152,7 @@ def environment() -> Environment:
         keep_trailing_newline=True,
     )
     made.filters |= {
-        "counted": counted,
+        "plural": plural,
         "number": number,
         "signed": signed,
         "percent": lambda share: f"{clamp(share) * 100:.4g}%",

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, ValidationError
 
+from recto._util.text import with_anchor
 from recto.errors import InvalidArgument
 from recto.search import display
 from recto.search.display import response_words
@@ -294,7 +295,7 @@ def page_part(retriever: Retriever, url: str, part: int) -> McpPage:
             "or with an #anchor for one section."
         )
     return McpPage(
-        url=f"{page.url}#{anchor}" if anchor else page.url,
+        url=with_anchor(page.url, anchor),
         title=page.title,
         module=page.module,
         markdown=replace(page, chunks=parts[part - 1]).markdown(),
