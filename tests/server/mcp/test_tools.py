@@ -266,7 +266,7 @@ def test_related_chunks(retriever: Retriever) -> None:
     assert blank["results"] == found["results"], "a blank question is none"
     long = call(retriever, "related_chunks", selection=selected.text * 40, question="How do I start one?")
     assert len(long.structured_content["searched_for"]) < len(selected.text) * 40
-    assert "The selected text is long" in text_of(long)
+    assert "The selected text is too long" in text_of(long)
 
 
 def test_non_ascii_letters(greek: Retriever) -> None:
