@@ -259,7 +259,7 @@ def test_select_nothing(ask: Ask, session: ShellSession) -> None:
 def test_a_long_selection_warns_once(ask: Ask) -> None:
     long = (PARAGRAPH + " ") * 100
     reply = ask(":select", long, "", "")
-    assert [warning for warning in reply.warnings if "selected text is long" in warning]
+    assert [warning for warning in reply.warnings if "selected text is too long" in warning]
     assert ask(":again").warnings == ()
 
 
