@@ -19,6 +19,7 @@ INTEGER_FIELDS = ("chunk_index",)
 
 _FIELDS = tuple(field.name for field in fields(Chunk) if field.name != "id")
 _REQUIRED = frozenset(field.name for field in fields(Chunk) if field.default is MISSING)
+_TUPLES = ("module_keys", "headings", "anchors")
 _DENSE, _LEXICAL, _RESCORED = 20, 50, 20
 """How many candidates a hybrid query fetches at least; more cost more than they find (decision 11)."""
 
@@ -27,17 +28,18 @@ Scores = dict[Hashable, float]
 
 def to_payload(chunk: Chunk) -> Payload:
     """Return the payload of a chunk: all fields but the id, and the normalised page URL for filters."""
-    values = {name: getattr(chunk, name) for name in _FIELDS} | {"page_key": page_key(chunk.page_url)}
-    return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
+    payload = {name: getattr(chunk, name) for name in _FIELDS}
+    payload.update((name, list(payload[name])) for name in _TUPLES)
+    return payload | {"page_key": page_key(chunk.page_url)}
 
 
 def from_payload(id: str, payload: Payload) -> Chunk:
     """Read the result of `to_payload`; fields that an older version did not write keep their defaults."""
-    values = {"id": id} | {name: payload[name] for name in _FIELDS if name in payload or name in _REQUIRED}
-    chunk: dict[str, Any] = {
-        name: tuple(value) if isinstance(value, list) else value for name, value in values.items()
-    }
-    return Chunk(**chunk)
+    values = {name: payload[name] for name in _FIELDS if name in payload or name in _REQUIRED}
+    for name in _TUPLES:
+        if name in values:
+            values[name] = tuple(values[name])
+    return Chunk(id, **values)
 
 
 def check_vectors(chunks: Sequence[Chunk], vectors: Sequence[Vector], dim: int) -> None:
