@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from recto.search.lexical import LexicalQuery, QueryWord
     from recto.search.pages import BookPage
     from recto.search.retriever import FiltersLike, Retriever
-    from recto.settings import Precision, ServerOptions, Settings, load_settings
+    from recto.settings import CoherePace, Precision, ServerOptions, Settings, load_settings
     from recto.types import (
         AnchorStyle,
         Block,
@@ -131,7 +131,7 @@ _MODULES = {
     "recto.search.lexical": ("LexicalQuery", "QueryWord"),
     "recto.search.pages": ("BookPage",),
     "recto.search.retriever": ("FiltersLike", "Retriever"),
-    "recto.settings": ("Precision", "ServerOptions", "Settings", "load_settings"),
+    "recto.settings": ("CoherePace", "Precision", "ServerOptions", "Settings", "load_settings"),
     "recto.types": (
         "AnchorStyle",
         "Block",
@@ -175,6 +175,7 @@ __all__ = [
     "Calibration",
     "Candidates",
     "Chunk",
+    "CoherePace",
     "CollectionEmpty",
     "CollectionMissing",
     "ConfigurationError",
