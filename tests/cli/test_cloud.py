@@ -324,6 +324,7 @@ def test_2000_chunks_with_10_percent_of_faults(
     store.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("after", [2, 5])
 def test_a_killed_run_embeds_nothing_twice(
     tmp_path: Path, home: Path, cohere: CohereDouble, qdrant: QdrantDouble, cloud: dict[str, str], after: int
@@ -360,6 +361,7 @@ def test_a_killed_run_embeds_nothing_twice(
     assert data["total_found"] == 3
 
 
+@pytest.mark.slow
 def test_promote_and_parity(sample_home: Path, qdrant: QdrantDouble) -> None:
     server = {"QDRANT_URL": qdrant.url, "QDRANT_API_KEY": QDRANT_KEY}
     done = recto(sample_home, "promote", "--collection", "recto-sample", "--to", "physical-ai-book", **server)

@@ -360,6 +360,7 @@ def test_a_damaged_pointer_is_not_a_first_run(home: Path, small_book: Path) -> N
     assert retrieve(home, "dough").stderr == ""
 
 
+@pytest.mark.slow
 def test_the_sample_book_takes_no_aliases_of_others(home: Path, small_book: Path) -> None:
     recto(home, "index", str(small_book))
     assert recto(home, "index", "--sample").returncode == 0

@@ -109,8 +109,12 @@ def test_an_interruption_is_raised() -> None:
 
     interrupted = threading.Event()
     threading.Timer(0.5, interrupted.set).start()
-    with pytest.raises(KeyboardInterrupt):
-        run_parallel(range(100_000), work, 2, lambda job, result: None)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            run_parallel(range(100_000), work, 2, lambda job, result: None)
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert len(started) < 100_000
 
 

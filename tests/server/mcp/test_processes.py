@@ -24,7 +24,7 @@ from recto.cli.main import recto as product
 from recto.cli.runner import run
 from recto.search.retriever import Retriever
 from tests.cli.test_index import WITH_CTRL_C
-from tests.running import ROOT, environment, recto
+from tests.running import ROOT, environment, recto, recto_process
 from tests.server.mcp.client import connected, failure, text_of
 
 KEY = "a-long-random-text-1234567890"
@@ -239,7 +239,7 @@ def test_a_public_server_requires_a_key(sample_home: Path, retriever: Retriever)
         ),
         (["--http", "--host", "::"], 2, "RECTO_API_KEY is not set"),
         (["--http", "--host", "book.example.org"], 2, "RECTO_API_KEY is not set"),
-        (["--port", "9000"], 4, "--host and --port are for --http"),
+        (["--port", "9000"], 4, "--host and --port need --http"),
         (["--http", "--port", "70000"], 4, "70000 is not in the range"),
         (["--collection", "a/b"], 4, "not a usable collection name"),
     ],
@@ -273,6 +273,6 @@ def test_a_port_that_is_taken(
 
 def test_without_the_extra(sample_home: Path, tmp_path: Path) -> None:
     (tmp_path / "mcp.py").write_text("raise ModuleNotFoundError('No module named mcp', name='mcp')\n")
-    done = recto(sample_home, "mcp", PYTHONPATH=str(tmp_path))
+    done = recto_process(sample_home, "mcp", PYTHONPATH=str(tmp_path))
     assert done.returncode == 2
     assert "-none-any.whl[mcp]'" in done.stderr
