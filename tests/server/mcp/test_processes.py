@@ -24,7 +24,7 @@ from recto.cli.main import recto as product
 from recto.cli.runner import run
 from recto.search.retriever import Retriever
 from tests.cli.test_index import WITH_CTRL_C
-from tests.running import ROOT, environment, recto, recto_process
+from tests.running import ROOT, environment, recto_process
 from tests.server.mcp.client import connected, failure, text_of
 
 KEY = "a-long-random-text-1234567890"
