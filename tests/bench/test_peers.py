@@ -135,6 +135,7 @@ def test_searches_are_measured_and_shown(book: Book, bench: Bench) -> None:
     for filtered in (False, True):
         for model in (False, True):
             figures = bench.results.of(querying.query_work(size, model=model, filtered=filtered))
+            assert not any(figure.why for figure in figures.values()), {n: f.why for n, f in figures.items()}
             assert [figures[name].more["agreement"] for name in HERE] == [1, 1, 1]
         whole = bench.results.get(querying.query_work(size, model=True, filtered=filtered), SELF)
         rest = bench.results.get(querying.rest_work(size, filtered=filtered), SELF)

@@ -83,7 +83,7 @@ def _payload(piece: Piece) -> dict[str, Any]:
 
 def _onnxruntime(embedder: Any) -> Any:
     """Return a function that calls the tokenizer and onnxruntime directly."""
-    tokens, sessions = embedder._question_tokens, embedder._sessions
+    tokens, sessions = embedder._query_tokens, embedder._sessions
 
     def question(text: str) -> list[float]:
         vector: list[float] = sessions.alone()(tokens([text]))[0]
