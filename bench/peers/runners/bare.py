@@ -86,7 +86,7 @@ def _onnxruntime(embedder: Any) -> Any:
     tokens, sessions = embedder._query_tokens, embedder._sessions
 
     def question(text: str) -> list[float]:
-        vector: list[float] = sessions.alone()(tokens([text]))[0]
+        vector: list[float] = sessions.single()(tokens([text]))[0]
         return vector
 
     return question
