@@ -29,7 +29,7 @@ COLUMNS = (
     "",
     "chunks/s",
     "speed-up",
-    "CPU time saved, times",
+    "reduction in CPU time (factor)",
     "query, ms",
     "time to first vector, s",
     "peak RSS, MB",

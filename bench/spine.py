@@ -248,7 +248,7 @@ print(json.dumps([before.rss, after.rss, after.uss]))
     return {
         "RSS of the interpreter, MB": round(before / 1e6),
         "RSS after 20 searches, MB": round(after / 1e6),
-        "of which not mapped files, MB": round(own / 1e6),
+        "of which not file-mapped, MB": round(own / 1e6),
     }
 
 
