@@ -331,6 +331,7 @@ def test_pages_without_text_are_noted(indexed: Indexed) -> None:
     assert report.plan.modules()["intro"][0] == 3
 
 
+@pytest.mark.slow
 def test_random_edits_give_the_same_index_as_a_new_run(
     indexed: Indexed, embedder: Embedder, tmp_path: Path
 ) -> None:

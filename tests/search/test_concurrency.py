@@ -59,6 +59,7 @@ def test_256_async_searches_at_once(sample_home: Path) -> None:
         assert asyncio.run(ask(shared, 8)) == alone * 8
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("calls", [256])
 def test_256_async_searches_on_services(
     cohere: CohereDouble,

@@ -375,6 +375,7 @@ def test_own_payloads() -> None:
     assert RECTO.read(chunk.id, damaged).module_name == "ros2"
 
 
+@pytest.mark.slow
 @given(PAYLOADS)
 def test_any_payload_can_be_read(payload: dict[str, Any]) -> None:
     chunk = detect([payload, {}]).read("x", payload)

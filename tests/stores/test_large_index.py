@@ -23,6 +23,7 @@ from recto.stores.points import to_payload
 from recto.testing.values import chunk, fingerprint
 from recto.types import Filters, IndexInfo, Vector
 
+pytestmark = pytest.mark.slow
 DIM = 384
 COUNT = 8_000  # enough vectors for the engine to build HNSW
 PAGE, MODULES = 20, 5

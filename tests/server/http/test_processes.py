@@ -57,6 +57,7 @@ def patient(program: Program, data: dict[str, object]) -> Reply:
     pytest.fail("no answer in twenty tries")
 
 
+@pytest.mark.slow
 def test_two_workers(house: Path, embedder: Embedder, tmp_path: Path) -> None:
     home = tmp_path / "home"
     book = tmp_path / "book"
