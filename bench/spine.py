@@ -14,7 +14,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from time import perf_counter, process_time
@@ -138,6 +138,10 @@ class PrecomputedEmbedder:
     def embed_query(self, text: str) -> Vector:
         """Return the precomputed vector."""
         return self.vectors[text]
+
+    def embed_queries(self, texts: Sequence[str]) -> list[Vector]:
+        """Return the precomputed vectors."""
+        return [self.vectors[text] for text in texts]
 
 
 def cpu_overhead(embedder: Embedder, store: Store, rounds: int) -> dict[str, Any]:
