@@ -202,6 +202,7 @@ def test_wrong_locations(
         {"mode": "fuzzy"},
         {"measures": ["nDCG@0"]},
         {"measures": ["quality"]},
+        {"collection": "another"},
     ],
 )
 def test_wrong_values_of_an_evaluation(

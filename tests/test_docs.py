@@ -176,7 +176,12 @@ def test_the_readme_shows_real_output(workspace: Path) -> None:
     def stable(text: str) -> str:
         return re.sub(r"in \d+ms|0\.\d{3}", "NUMBER", text)
 
+    def scores(text: str) -> list[float]:
+        return [float(score) for score in re.findall(r"Score: (0\.\d{3})", text)]
+
     assert stable(done.stdout).startswith(stable(shown))
+    # int8, the default, and fp32, the precision of the tests, differ in the third digit.
+    assert scores(shown) == pytest.approx(scores(done.stdout)[: len(scores(shown))], abs=0.005)
 
 
 def test_nothing_installs_the_other_recto() -> None:

@@ -84,6 +84,8 @@ def index(
     if isinstance(location, str | Path):
         cache = None if dry_run else settings.home / "websites"
         source = open_source(str(location), options or SourceOptions(), cache, _log.info, settings)
+    elif options is not None:
+        raise InvalidArgument("options are for a path or a URL", hint="Configure the Source itself.")
     elif hasattr(location, "pages"):
         source = location
     else:
@@ -119,8 +121,9 @@ def evaluate(
 ) -> Run:
     """Ask the questions of a suite and return the run with its measures.
 
-    `suite` is a file (JSON, JSON Lines or CSV) or a `Suite`. `measures` are names such as
-    `nDCG@10`; without any, the default measures are computed.
+    `suite` is a file (JSON, JSON Lines or CSV) or a `Suite`. Pass either a `retriever`, or the `collection`
+    and the `settings` to connect to. `measures` are names such as `nDCG@10`; without any, the default
+    measures are computed.
     """
     from recto.evaluation.measures import DEFAULT_MEASURES, parse_measure
     from recto.evaluation.runs import Options, run_suite
@@ -128,6 +131,11 @@ def evaluate(
 
     check_mode(mode)
     check_top_k(top_k)
+    if retriever is not None and (collection is not None or settings is not None):
+        raise InvalidArgument(
+            "retriever cannot be combined with collection or settings",
+            hint="The retriever already has a collection and settings.",
+        )
     questions = suite if isinstance(suite, Suite) else load_suite(suite)
     chosen = tuple(parse_measure(name) for name in measures) or DEFAULT_MEASURES
     with ExitStack() as stack:

@@ -179,7 +179,7 @@ FRAGMENTS = st.sampled_from(
 )  # fmt: skip
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=400)
 @given(st.lists(FRAGMENTS, max_size=60).map("".join) | st.text(max_size=200))
 def test_any_text_is_accepted(text: str) -> None:
     for whole in (

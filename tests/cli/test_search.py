@@ -138,3 +138,9 @@ def test_modes_of_the_contract(sample_home: Path) -> None:
     done = retrieve(sample_home, QUERY, "--mode", "lexical")
     assert done.returncode == 4
     assert "'dense', 'hybrid'" in done.stderr
+
+
+def test_a_mistyped_command_is_suggested(home: Path) -> None:
+    done = recto(home, "serch", "ROS 2")
+    assert done.returncode == 4
+    assert "No such command 'serch'. Did you mean 'search'?" in done.stderr

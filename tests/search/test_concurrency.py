@@ -6,6 +6,7 @@ import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import psutil
 import pytest
 
 from recto import TextbookRetriever
@@ -57,6 +58,21 @@ def test_256_async_searches_at_once(sample_home: Path) -> None:
     ) as shared:
         alone: list[list[object]] = [list(shared.search(question)) for question in QUESTIONS]
         assert asyncio.run(ask(shared, 8)) == alone * 8
+
+
+@pytest.mark.slow
+def test_async_searches_do_not_leak(sample_home: Path) -> None:
+    async def ask(shared: TextbookRetriever) -> None:
+        await asyncio.gather(*(shared.asearch(question) for question in QUESTIONS * 8))
+
+    with TextbookRetriever(
+        settings=Settings("local", "edge", sample_home, threads=2, precision="fp32")
+    ) as shared:
+        asyncio.run(ask(shared))
+        before = psutil.Process().memory_info().rss
+        asyncio.run(ask(shared))
+        after = psutil.Process().memory_info().rss
+    assert after - before < 64 << 20
 
 
 @pytest.mark.slow

@@ -324,7 +324,7 @@ class _LogLines:
         speed = self._speed.text(now)
         if now.plan is not None and not self._planned:
             self._planned = True
-            to_embed = f"{now.plan.texts} to embed ({now.plan.tokens} tokens)"
+            to_embed = f"{now.plan.texts} to embed ({now.plan.tokens:,} tokens)"
             notify(f"Read {now.pages} pages: {now.chunks} chunks, {to_embed}.")
         elif monotonic() < self._next:
             return

@@ -7,6 +7,7 @@ from importlib import import_module
 import click
 
 from recto import __version__
+from recto._util.text import nearest
 from recto.cli.runner import make_main
 
 COMMANDS = {
@@ -51,8 +52,7 @@ Settings are read from the environment and from .env.
 
 
 class _LazyGroup(click.Group):
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        del ctx
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         return [name for section in COMMANDS.values() for name in section]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
@@ -64,9 +64,20 @@ class _LazyGroup(click.Group):
                 return command
         return None
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            near = nearest(args[0], self.list_commands(ctx))
+            if near is None:
+                raise
+            message = f"{error.message.rstrip('.')}. Did you mean '{near}'?"
+            raise click.UsageError(message, ctx) from error
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        del ctx
-        width = max(len(name) for name in self.list_commands(click.Context(self)))
+        width = max(map(len, self.list_commands(ctx)))
         for title, section in COMMANDS.items():
             with formatter.section(title):
                 formatter.write_dl([(f"{name:{width}}", text) for name, (_, text) in section.items()])

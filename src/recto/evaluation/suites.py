@@ -61,7 +61,9 @@ def read_file(path: Path, max_bytes: int = MAX_BYTES) -> str:
             data = stream.read(max_bytes + 1)
     except (OSError, ValueError) as error:  # a path with a NUL byte is a ValueError
         reason = error.strerror if isinstance(error, OSError) and error.strerror else error
-        raise InvalidArgument(f"{path} cannot be read: {reason}", hint="Check the path.") from error
+        raise InvalidArgument(
+            f"{path} cannot be read: {reason}", hint="Check the path. `recto suite new` drafts a suite."
+        ) from error
     if len(data) > max_bytes:
         message = f"{path} is larger than {max_bytes // 1_000_000} MB"
         raise InvalidArgument(message, hint="Split it into several files.")

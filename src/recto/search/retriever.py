@@ -324,7 +324,7 @@ class Retriever:
         embedded = perf_counter()
         if isinstance(batch.index, AsyncIndex):
             return batch, await _asearch_index(batch, batch.index, vectors), batch.timings(embedded)
-        return batch, _search_index(batch, vectors), batch.timings(embedded)
+        return batch, await to_thread(_search_index, batch, vectors), batch.timings(embedded)
 
     def _prepare(self, texts: Sequence[str], parameters: _Parameters) -> _Batch:
         """Open the index and analyse the queries."""
@@ -422,7 +422,7 @@ class Retriever:
     async def aclose(self) -> None:
         """Close the connections of async searches in this event loop; call it before the loop ends."""
         for part in (self._embedder, self._store):
-            if isinstance(part, AsyncStore):
+            if isinstance(part, AsyncEmbedder | AsyncStore):
                 await part.aclose()
 
 

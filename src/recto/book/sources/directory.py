@@ -6,6 +6,7 @@ import hashlib
 import os
 import re
 import stat
+from abc import ABC, abstractmethod
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -123,24 +124,24 @@ class Navigation:
     labels: Mapping[str, str] = field(default_factory=dict)
 
 
-class SiteRules:
+class SiteRules(ABC):
     """How a kind of site treats the files in a directory: the base of the rules of each kind."""
 
     def __init__(self, book: str, book_file: BookFile) -> None:
         self.book = book
         self.book_file = book_file
 
+    @abstractmethod
     def enters(self, folder: str) -> bool:
         """Return whether a directory may hold pages."""
-        raise NotImplementedError
 
+    @abstractmethod
     def wants(self, name: str) -> bool:
         """Return whether a file is a page."""
-        raise NotImplementedError
 
+    @abstractmethod
     def page(self, file: SourceFile) -> Page | Skipped:
         """Make the page of a file."""
-        raise NotImplementedError
 
     def navigation(self, names: Sequence[str]) -> Navigation:
         """Return the reading order of pages, which are given in the order of their names."""

@@ -197,7 +197,7 @@ _DROPPED_PREFIXES = (
     "tocMobile",
 )
 _KEPT_ASIDE = re.compile(r"admonition|aside|callout|alert|custom-block|note|tip|warning", re.IGNORECASE)
-_UNSEEN = re.compile(r"display\s*:\s*none|visibility\s*:\s*hidden", re.IGNORECASE)
+_HIDDEN_STYLE = re.compile(r"display\s*:\s*none|visibility\s*:\s*hidden", re.IGNORECASE)
 _SITE_NAME = re.compile(r"\s+[|\u2013\u2014\u00b7\u00bb\u2022-]\s+")
 
 
@@ -228,7 +228,7 @@ def is_dropped(tag: str, attributes: Mapping[str, str | None]) -> bool:
     if role == "tabpanel":
         return False  # an inactive tab is hidden but still content
     return ("hidden" in attributes and attributes["hidden"] != "until-found") or bool(
-        _UNSEEN.search(attributes.get("style") or "")
+        _HIDDEN_STYLE.search(attributes.get("style") or "")
     )
 
 

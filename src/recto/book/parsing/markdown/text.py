@@ -27,8 +27,8 @@ _PROPERTY = re.compile(r"\b(label|value)\s*:\s*(?:\"([^\"]*)\"|'([^']*)')")
 _ID = re.compile(r"\sid=(?:\{\s*)?(?:\"([^\"\s]+)\"|'([^'\s]+)'|([^\s\"'>{}/]+))")
 _NAME = re.compile(r"\sname=(?:\"([^\"\s]+)\"|'([^'\s]+)')")
 _SPACES = re.compile(r"[ \t]{2,}")
-_UNSEEN = ("script", "style", "template", "head")
-_WORTH_A_LOOK = re.compile(r"[&{]|<!--|8<-")
+_HIDDEN_ELEMENTS = ("script", "style", "template", "head")
+_HAS_MARKUP = re.compile(r"[&{]|<!--|8<-")
 _CODE = re.compile(r"`+")
 _INCLUDE = re.compile(r"[ \t>]*(?:\{!.*!(?:lines=[0-9 -]+)?\}|\{\*[ \t]*[^\s*{}]+\.\w.*\*\}|-+8<-+.*)[ \t]*")
 _ESCAPED_SNIPPET = re.compile(r"^([ \t>]*);(?=;*-+8<-)", re.MULTILINE)
@@ -118,7 +118,7 @@ def _unescaped_snippets(text: str) -> str:
 def _prose(lines: Sequence[str], *, mdx: bool, table: bool = False) -> list[str | None] | None:
     """Return prose as it is stored, with None for a dropped line; return None if nothing changes."""
     text = "\n".join(lines)
-    if len(text) > _LONGEST or not _WORTH_A_LOOK.search(text):
+    if len(text) > _LONGEST or not _HAS_MARKUP.search(text):
         return None
     pieces, position = [], 0
     for start, end in _code_spans(text):
@@ -177,7 +177,7 @@ class _TagReader:
     def words(self, text: str, *, components_only: bool = False) -> list[str]:
         """Return the text of each line without tags and comments."""
         text = _without(text, "<!--", "-->", to_the_end=True)
-        for name in _UNSEEN:
+        for name in _HIDDEN_ELEMENTS:
             if f"<{name}" in text.lower():
                 text = _without(text, f"<{name}", f"</{name}>", to_the_end=True)
         kept, position = [], 0
