@@ -10,7 +10,7 @@ from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from pathlib import Path
 
 from recto.protocols import Index
@@ -101,6 +101,7 @@ class Lexicon:
         if len(self._offsets) != self._size + 1 or self._offsets[-1] != len(self._rows):
             raise ValueError("the vocabulary is damaged")
         self.forms = lru_cache(maxsize=4096)(self._forms)
+        self.analyze_word = lru_cache(maxsize=4096)(partial(_analyze_word, self))
         self.nearest = lru_cache(maxsize=512)(self._nearest)
 
     def idf(self, count: int) -> float:
@@ -176,6 +177,16 @@ class QueryWord:
 
 
 @dataclass(frozen=True, slots=True)
+class _AnalyzedWord:
+    """What one word adds to a query: its known IDF, its corrections and the weights of its terms by id."""
+
+    word: QueryWord
+    known: float
+    nearest: tuple[str, ...]
+    weights: dict[int, float]
+
+
+@dataclass(frozen=True, slots=True)
 class LexicalQuery:
     """A query for lexical search.
 
@@ -195,43 +206,56 @@ def analyze_query(text: str, lexicon: Lexicon) -> LexicalQuery:
     """Expand the words of a query to the forms that the book has, and correct those that it does not have."""
     typed = len(text.split())
     keywords = typed <= _MAX_KEYWORDS
-    weights: dict[str, float] = {}
+    weights: dict[int, float] = {}
     analyzed: list[QueryWord] = []
     corrections: list[tuple[str, tuple[str, ...]]] = []
     corrected = text
     known = total = 0.0
     for word in query_words(text):
-        terms = word_terms(word)
-        whole = lexicon.forms(terms[0])
-        idf = lexicon.shared_idf(whole)
-        if not whole and is_common(terms[0]):
-            idf *= _COMMON_WEIGHT
-        total += idf
-        if whole:
-            known += idf
-            shares = dict.fromkeys(terms[1:], _PART_WEIGHT) | {terms[0]: 1.0}
-        elif nearest := _corrections(terms[0], lexicon, keywords):
-            corrections.append((word, nearest))
-            corrected = corrected.replace(word, nearest[0])
-            known += idf
-            shares = dict.fromkeys(nearest, 1.0)
-        else:
-            shares = dict.fromkeys((term.removeprefix(PART_MARK) for term in terms[1:]), 1.0)
-            known += _KNOWN_PARTS * idf * any(map(lexicon.forms, shares))
-        matching: set[str] = set()
-        for term, share in shares.items():
-            for form, weight in _form_weights(term.removeprefix(PART_MARK), lexicon, keywords).items():
-                weights[form] = max(weights.get(form, 0.0), share * weight)
-                matching.add(form)
-        analyzed.append(QueryWord(word, idf, frozenset(matching)))
-    vector = {term_id(term): weight for term, weight in weights.items()}
+        found = lexicon.analyze_word(word, keywords)
+        total += found.word.idf
+        known += found.known
+        analyzed.append(found.word)
+        if found.nearest:
+            corrections.append((word, found.nearest))
+            corrected = corrected.replace(word, found.nearest[0])
+        for id, weight in found.weights.items():
+            weights[id] = max(weights.get(id, 0.0), weight)
     return LexicalQuery(
-        SparseVector(tuple(vector), tuple(vector.values())),
+        SparseVector(tuple(weights), tuple(weights.values())),
         tuple(analyzed),
         tuple(corrections),
         known / total if total else 0.0,
         SINGLE_WORD_WEIGHT if typed == 1 else KEYWORD_WEIGHT if keywords else WEIGHT,
         corrected,
+    )
+
+
+def _analyze_word(lexicon: Lexicon, word: str, keywords: bool) -> _AnalyzedWord:
+    terms = word_terms(word)
+    whole = lexicon.forms(terms[0])
+    idf = lexicon.shared_idf(whole)
+    if not whole and is_common(terms[0]):
+        idf *= _COMMON_WEIGHT
+    nearest: tuple[str, ...] = ()
+    if whole:
+        known = idf
+        shares = dict.fromkeys(terms[1:], _PART_WEIGHT) | {terms[0]: 1.0}
+    elif nearest := _corrections(terms[0], lexicon, keywords):
+        known = idf
+        shares = dict.fromkeys(nearest, 1.0)
+    else:
+        shares = dict.fromkeys((term.removeprefix(PART_MARK) for term in terms[1:]), 1.0)
+        known = _KNOWN_PARTS * idf * any(map(lexicon.forms, shares))
+    weights: dict[str, float] = {}
+    for term, share in shares.items():
+        for form, weight in _form_weights(term.removeprefix(PART_MARK), lexicon, keywords).items():
+            weights[form] = max(weights.get(form, 0.0), share * weight)
+    return _AnalyzedWord(
+        QueryWord(word, idf, frozenset(weights)),
+        known,
+        nearest,
+        {term_id(term): weight for term, weight in weights.items()},
     )
 
 
