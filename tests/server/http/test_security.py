@@ -11,7 +11,7 @@ from recto.errors import ConfigurationError
 from recto.server.auth import ApiKeys, is_loopback
 from recto.server.http.app import allowed_hosts
 from recto.server.http.options import ServeOptions, serve_options
-from recto.settings import Settings
+from recto.settings import Settings, Variables, VariableSource
 from tests.running import recto
 from tests.server.http.service import Service
 
@@ -176,7 +176,7 @@ def options(environment: dict[str, str] | None = None, **changed: object) -> Ser
         "host": "127.0.0.1", "port": 0, "workers": 1, "collections": (), "allow_public": False, "hosts": (), "origins": (),
         "rate": None, "concurrency": 10, "timeout": 5, "drain": 5, **changed,
     }  # fmt: skip
-    return serve_options(**flags, environment=environment or {})  # type: ignore[arg-type]
+    return serve_options(**flags, variables=Variables(VariableSource("", environment or {})))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.5", "example.org", "", "127.0.0.1.example.org"])
