@@ -224,3 +224,25 @@ def test_host_name_with_a_private_address_is_refused(site: SiteDouble) -> None:
         with pytest.raises(Unreachable, match="not a public address"):
             list(source.pages())
     assert not site.requests
+
+
+def test_robots_txt_can_be_redirected_on_its_own_website(site: SiteDouble) -> None:
+    site.redirect("/robots.txt", "/files/robots.txt")
+    site.put("/files/robots.txt", "User-agent: *\nDisallow: /bad\n")
+    assert read(site)[0] == ["index", "good"]
+
+
+def test_endless_robots_txt_is_refused(site: SiteDouble) -> None:
+    site.always(endless("text/plain"), path="/robots.txt")
+    with pytest.raises(Unreachable, match="larger than"):
+        read(site)
+    assert site.sent < 16 << 20
+
+
+def test_robots_txt_with_too_many_wildcards_is_refused(site: SiteDouble) -> None:
+    site.put(
+        "/robots.txt", "User-agent: *\n" + "".join(f"Disallow: /*{number}b\n" for number in range(20_000))
+    )
+    with pytest.raises(Unreachable, match="wildcards"):
+        read(site)
+    assert set(site.asked) == {"/robots.txt"}

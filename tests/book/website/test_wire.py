@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+import sys
+from collections.abc import Callable, Iterator
 
 import httpcore
 import pytest
@@ -10,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recto.book.sources.website.crawl import skip_reason
-from recto.book.sources.website.discovery import Robots, parse_robots, parse_sitemap
-from recto.book.sources.website.fetch import AddressRefused, GuardedBackend, is_public, unpacked
+from recto.book.sources.website.discovery import Robots, matches, parse_robots, parse_sitemap
+from recto.book.sources.website.fetch import AddressRefused, FetchFailed, GuardedBackend, is_public, unpacked
 from recto.book.sources.website.urls import Scope, normal
 from tests.doubles.site import SiteDouble, gzip_bomb, page
 
@@ -184,6 +186,92 @@ def test_robots_groups_and_longest_match() -> None:
 )
 def test_robots_patterns(pattern: str, path: str, fits: bool) -> None:
     assert allows(f"User-agent: *\nDisallow: {pattern}\n", path) is not fits
+
+
+@given(st.text("ab*$/", max_size=12), st.text("ab/", max_size=12))
+def test_robots_patterns_match_as_a_regular_expression_does(pattern: str, path: str) -> None:
+    expression = ".*".join(map(re.escape, pattern.removesuffix("$").split("*")))
+    expected = re.match(expression + (r"\Z" if pattern.endswith("$") else ""), path, re.DOTALL)
+    assert matches(pattern, path) is bool(expected)
+
+
+class Counted(str):
+    """A path that counts the characters which are searched."""
+
+    scanned = 0
+
+    def find(self, part: str, start: int = 0) -> int:  # type: ignore[override]
+        found = super().find(part, start)
+        self.scanned += (found if found >= 0 else len(self)) - start + len(part)
+        return found
+
+
+@pytest.mark.parametrize("end", ["b", "b$", "*b*$", ""])
+def test_no_character_of_a_path_is_searched_twice(end: str) -> None:
+    pattern, path = "/" + "*a" * 900 + end, Counted("/" + "a" * 1900)
+    assert matches(pattern, path) is (not end)
+    assert 0 < path.scanned <= len(path) + len(pattern)
+
+
+def calls(function: Callable[[], object]) -> int:
+    """Return how many functions a call calls."""
+    count = 0
+
+    def profile(_: object, event: str, __: object) -> None:
+        nonlocal count
+        count += event in ("call", "c_call")
+
+    sys.setprofile(profile)
+    try:
+        function()
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+AGENTS = [f"User-agent: {'a' * (number // 26 + 1)}{chr(97 + number % 26)}" for number in range(1000)]
+RULES = [f"Disallow: /{number}" for number in range(200)]
+STAR_BOMBS = [f"Disallow: /{'*a' * 45}b{number}" for number in range(200)]
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ["User-agent: *", *RULES],
+        ["User-agent: *", *STAR_BOMBS],
+        [*AGENTS, "User-agent: *", *RULES],
+    ],
+    ids=["plain rules", "star bombs", "many agents"],
+)
+def test_work_for_robots_txt_is_proportional_to_its_lines(lines: list[str]) -> None:
+    assert calls(lambda: parse_robots("\n".join(lines), "recto")) < 50 * len(lines)
+
+
+def test_all_rules_of_500_kib_are_obeyed() -> None:
+    text = "User-agent: *\n" + "".join(f"Disallow: /{number:05}\n" for number in range(29_000))
+    assert 480 << 10 < len(text) < 500 << 10
+    rules = parse_robots(text, "recto")
+    assert not rules.allows("https://x.example/28999/a")
+    assert rules.allows("https://x.example/29000")
+    # The work per path depends on its length, not on the number of rules.
+    assert calls(lambda: rules.allows("https://x.example/29000")) < 200
+
+
+def test_robots_txt_is_read_up_to_a_limit_without_a_line_that_is_cut_off() -> None:
+    head = "User-agent: *\nDisallow: /a\n"
+    filled = (
+        head + "#" * ((500 << 10) - len(head) - len("\nDisallow: /")) + "\nDisallow: /private\nDisallow: /b\n"
+    )
+    assert not allows(filled, "/a")
+    assert allows(filled, "/c")
+    assert allows(filled, "/b")
+
+
+def test_too_many_wildcards_in_robots_txt_are_refused() -> None:
+    with pytest.raises(FetchFailed, match="wildcards are longer than 64 KiB"):
+        parse_robots(
+            "User-agent: *\n" + "".join(f"Disallow: /*{number:06}$\n" for number in range(8000)), "recto"
+        )
 
 
 def test_robots_delay_and_sitemaps() -> None:
