@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import re
 import sys
 from collections.abc import Callable, Iterator
@@ -17,61 +18,54 @@ from recto.book.sources.website.fetch import AddressRefused, FetchFailed, Guarde
 from recto.book.sources.website.urls import Scope, normal
 from tests.doubles.site import SiteDouble, gzip_bomb, page
 
-PRIVATE = [
-    *(
-        "127.0.0.1",
-        "127.8.8.8",
-        "10.0.0.1",
-        "172.16.5.4",
-        "192.168.1.1",
-        "169.254.169.254",
-        "100.64.0.1",
-        "100.127.255.254",
-        "0.0.0.0",
-    ),
-    *(
-        "224.0.0.1",
-        "240.0.0.1",
-        "255.255.255.255",
-        "192.0.2.1",
-        "198.18.0.1",
-        "::1",
-        "::",
-        "fe80::1",
-        "fe80::1%eth0",
-        "fc00::1",
-        "ff02::1",
-    ),
-    *(
-        "::ffff:127.0.0.1",
-        "::ffff:10.0.0.1",
-        "::127.0.0.1",
-        "2002:7f00:1::",
-        "2002:a00:1::1",
-        "64:ff9b::7f00:1",
-        "64:ff9b::a9fe:a9fe",
-    ),
-    *("64:ff9b:1::a00:1", "2001:db8::1", "fd00:ec2::254", "localhost", ""),
-]
-PUBLIC = [
-    "93.184.215.14",
-    "8.8.8.8",
-    "100.63.255.255",
-    "100.128.0.1",
-    "2606:4700::1111",
-    "64:ff9b::808:808",
-    "::ffff:8.8.8.8",
-]
+PRIVATE = {
+    "this network": "0.0.0.0 0.255.255.255",
+    "private": "10.0.0.1 10.255.255.255 172.16.0.0 172.31.255.255 192.168.0.0 192.168.255.255",
+    "carrier-grade NAT": "100.64.0.0 100.127.255.255",
+    "loopback": "127.0.0.1 127.8.8.8 ::1",
+    "link-local": "169.254.169.254 fe80::1 fe80::1%eth0",
+    "protocol assignments": "192.0.0.1 192.0.0.9 192.0.0.255 2001:2::1 2001:10::1 2001:20::1 2001:1ff:ffff::1",
+    "documentation": "192.0.2.1 198.51.100.1 203.0.113.1 2001:db8::1 3fff::1 3fff:fff:ffff::1",
+    "6to4 relays": "192.88.99.1",
+    "benchmarks": "198.18.0.1 198.19.255.255",
+    "multicast": "224.0.0.1 239.255.255.255 ff02::1 ff0e::1",
+    "reserved": "240.0.0.1 255.255.255.255 :: 100::1 4000::1 5f00::1",
+    "unique local and site-local": "fc00::1 fd00:ec2::254 fec0::1 feff::1",
+    "IPv4-compatible": "::127.0.0.1 ::8.8.8.8",
+    "IPv4-mapped and translated": "::ffff:127.0.0.1 ::ffff:10.0.0.1 ::ffff:192.0.0.9 ::ffff:0:127.0.0.1",
+    "NAT64": "64:ff9b::7f00:1 64:ff9b::a9fe:a9fe 64:ff9b::c000:9 64:ff9b:2::808:808",
+    "local NAT64": "64:ff9b:1::a00:1 64:ff9b:1:7f00:0:100:808:808",
+    "Teredo": "2001::1 2001:0:4136:e378:8000:63bf:3fff:fdd2",
+    "6to4": "2002:7f00:1:: 2002:a00:1::1 2002:c0a8:101::808:808 2002:c058:6301::",
+    "not an address": "localhost 127.1 8.8.8.8.",
+}
+PUBLIC = {
+    "IPv4": "1.1.1.1 8.8.8.8 93.184.215.14 223.255.255.255",
+    "next to private": "100.63.255.255 100.128.0.1 172.15.255.255 172.32.0.1 192.0.1.1 198.17.255.255 198.20.0.1",
+    "IPv6": "2001:200::1 2001:4860:4860::8888 2003::1 2606:4700::1111 2a00:1450::1 3ffe:ffff::1",
+    "embedded IPv4": "::ffff:8.8.8.8 64:ff9b::808:808 64:ff9b:1::808:808 2002:808:808::1",
+}
+private_addresses = pytest.mark.parametrize("address", ["", *" ".join(PRIVATE.values()).split()])
 
 
-@pytest.mark.parametrize("address", PRIVATE)
+@private_addresses
 def test_private_addresses_are_refused(address: str) -> None:
     assert not is_public(address)
 
 
-@pytest.mark.parametrize("address", PUBLIC)
+@pytest.mark.parametrize("address", " ".join(PUBLIC.values()).split())
 def test_public_addresses_are_allowed(address: str) -> None:
     assert is_public(address)
+
+
+@private_addresses
+def test_table_refuses_private_addresses_if_the_flags_do_not(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for kind in (ipaddress.IPv4Address, ipaddress.IPv6Address):
+        for flag, value in (("is_global", True), ("is_multicast", False), ("is_reserved", False)):
+            monkeypatch.setattr(kind, flag, value)
+    assert not is_public(address)
 
 
 @pytest.fixture
