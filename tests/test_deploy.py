@@ -1,12 +1,17 @@
-"""The container image: exact versions with hashes."""
+"""The container image and the systemd unit: exact versions with hashes, no root, a read-only file system."""
 
 from __future__ import annotations
 
+import configparser
 import re
+import shutil
+import subprocess
 import tomllib
 from importlib import metadata
+from pathlib import Path
 
 import pytest
+import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name, parse_wheel_filename
 
@@ -135,3 +140,44 @@ def test_image_installs_only_checked_packages() -> None:
         hashed = "--require-hashes" in part and "--only-binary :all:" in part
         local = "--no-index" in part and "--no-deps" in part
         assert hashed or local, part
+
+
+def test_image_runs_without_root() -> None:
+    stage = [line.split() for line in lines("Dockerfile")]
+    starts = [number for number, words in enumerate(stage) if words[0] == "FROM"]
+    (user,) = (words[1] for words in stage[starts[-1] :] if words[0] == "USER")
+    assert re.fullmatch(r"[1-9]\d*:[1-9]\d*", user), "a number, so that Kubernetes can check it"
+
+
+@pytest.mark.parametrize("name", ["recto", "serve"])
+def test_containers_are_read_only_and_unprivileged(name: str) -> None:
+    service = yaml.safe_load((DEPLOY / "compose.yaml").read_text("utf-8"))["services"][name]
+    assert service["read_only"] is True
+    assert service["tmpfs"] == ["/tmp"]
+    assert service["cap_drop"] == ["ALL"]
+    assert service["security_opt"] == ["no-new-privileges:true"]
+    assert "privileged" not in service
+    writable = [volume for volume in service["volumes"] if not volume.endswith(":ro")]
+    assert writable == ["recto:/home/recto/.recto"]
+
+
+def test_systemd_unit_is_unprivileged_and_writes_only_its_state_directory() -> None:
+    unit = configparser.ConfigParser(strict=False, interpolation=None)
+    unit.read(DEPLOY / "recto.service")
+    service = unit["Service"]
+    for setting in ("DynamicUser", "NoNewPrivileges", "PrivateTmp", "PrivateDevices", "ProtectHome"):
+        assert service[setting] == "yes", setting
+    assert service["ProtectSystem"] == "strict"
+    assert service["CapabilityBoundingSet"] == ""
+    assert service["LimitNOFILE"] == "65536"
+    assert service["Environment"] == f"RECTO_HOME=/var/lib/{service['StateDirectory']}"
+    assert "ReadWritePaths" not in service
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="needs systemd-analyze")
+def test_systemd_knows_every_setting_of_the_unit(tmp_path: Path) -> None:
+    text = (DEPLOY / "recto.service").read_text("utf-8")
+    unit = tmp_path / "recto.service"
+    unit.write_text(re.sub(r"(?m)^ExecStart=.*$", "ExecStart=/bin/true", text))
+    done = subprocess.run(["systemd-analyze", "verify", unit], capture_output=True, text=True, check=False)
+    assert [line for line in done.stderr.splitlines() if unit.name in line] == []
