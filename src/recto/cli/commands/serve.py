@@ -38,7 +38,10 @@ def _number(
 @_number("--port", click.IntRange(0, 65535), 8000, "INT", "Port to listen on; 0 chooses a free one.")
 @_number("--workers", click.IntRange(1, 64), 1, "INT", "Number of processes.")
 @options.repeated(
-    "--collection", "collections", "NAME", "Serve this collection; the first is the default one."
+    "--collection",
+    "collections",
+    "NAME",
+    "Also serve this collection; the first is the default if COLLECTION_NAME is not set.",
 )
 @click.option("--allow-public", is_flag=True, help="Listen on a public address without a key.")
 @options.repeated("--allowed-host", "hosts", "NAME", "Also accept requests for this host name.")
