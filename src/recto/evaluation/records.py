@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from recto._util.files import replace_text
+from recto._util.files import make_private, replace_text
 from recto.errors import StorageError
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ _FORMAT = 1
 def write_file(path: Path, text: str, hint: str = "Check the directory.") -> None:
     """Replace a file atomically, or raise a `StorageError`."""
     try:
-        replace_text(path, text)
+        replace_text(path, text, private=False)
     except OSError as error:
         raise StorageError(f"{path} cannot be written: {error.strerror or error}", hint=hint) from error
 
@@ -76,7 +76,7 @@ def _keep(home: Path, info: IndexInfo, kind: str, **data: Any) -> None:
     head = {"format": _FORMAT, "made_at": made, "generation": info.generation}
     path = _path(home, info, kind)
     with suppress(OSError):  # then the file cannot be written either, which is reported
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_private(path.parent)
     write_file(path, json.dumps(head | data, ensure_ascii=False), "Check RECTO_HOME.")
 
 

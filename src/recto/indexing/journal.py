@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from recto._util.files import make_private
 from recto.errors import StorageError
 from recto.types import EmbedderFingerprint, Vector
 
@@ -66,7 +67,7 @@ class Journal:
         names = " ".join(hashes).encode("ascii")
         data = b"".join(array("f", vector).tobytes() for vector in vectors)
         try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
+            make_private(self._path.parent)
             with self._path.open("r+b" if self._end else "wb") as file:
                 file.truncate(self._end)
                 file.seek(self._end)

@@ -22,6 +22,7 @@ from prompt_toolkit.filters import Condition
 from prompt_toolkit.formatted_text import FormattedText
 from prompt_toolkit.history import DummyHistory, History
 
+from recto._util.files import make_private
 from recto.cli.output import one_line
 from recto.cli.render import INDENT, wrap
 from recto.cli.runner import Exit
@@ -57,7 +58,7 @@ class LineHistory(History):
     def store_string(self, string: str) -> None:
         """Append an entry; several pasted lines become one."""
         with suppress(OSError):  # without a writable home there is no history
-            self._path.parent.mkdir(parents=True, exist_ok=True)
+            make_private(self._path.parent)
             descriptor = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
             with os.fdopen(descriptor, "a", encoding="utf-8", errors="replace") as file:
                 file.write(" ".join(string.split()) + "\n")
