@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -100,6 +100,29 @@ async def _client(port: int, address: str, make: Callable[[], bytes], end: float
             pass
         finally:
             writer.close()
+
+
+def exchange_all(port: int, requests: Iterable[bytes], clients: int = 16) -> Counter[int]:
+    """Send all requests over several connections, and count the statuses."""
+    left, statuses = iter(requests), Counter[int]()
+
+    async def client() -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        for request in left:
+            try:
+                statuses[await _exchange(reader, writer, request)] += 1
+            except (OSError, asyncio.IncompleteReadError):
+                statuses[0] += 1
+            if writer.is_closing() or reader.at_eof():
+                writer.close()
+                reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.close()
+
+    async def main() -> None:
+        await asyncio.gather(*(client() for _ in range(clients)))
+
+    asyncio.run(main())
+    return statuses
 
 
 async def _abandon(port: int, make: Callable[[], bytes], end: float) -> None:

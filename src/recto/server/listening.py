@@ -9,6 +9,7 @@ import sys
 from typing import Any, ClassVar
 
 import h11
+from uvicorn import Config
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from recto.errors import ConfigurationError
@@ -48,6 +49,24 @@ def base_url(listener: socket.socket) -> str:
     host, port = listener.getsockname()[:2]
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - compared, not listened on
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def server_config(app: Any, drain: float, **more: Any) -> Config:
+    """Return uvicorn's configuration, with the same limits for HTTP and MCP."""
+    return Config(
+        app,
+        http=BoundedConnection,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,  # otherwise a client could choose the address that the rate limit counts
+        ws="none",
+        lifespan="on",
+        backlog=BACKLOG,
+        timeout_keep_alive=IDLE_SECONDS,
+        timeout_graceful_shutdown=max(1, round(drain)),
+        **more,
+    )
 
 
 def max_connections() -> int:

@@ -11,7 +11,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -21,7 +21,7 @@ import uvicorn
 
 from recto.server.http.app import make_app
 from recto.server.http.options import ServeOptions
-from recto.server.http.serve import AppFactory, server_config
+from recto.server.listening import server_config
 from recto.settings import Settings
 from tests.running import ROOT, environment, wait_until
 
@@ -103,8 +103,11 @@ class Service(Caller):
     def __enter__(self) -> Self:
         self._socket = socket.create_server(("127.0.0.1", 0))
         self.port = self._socket.getsockname()[1]
-        config = server_config(AppFactory(self._settings, self._options), self._options)
-        config.app = lambda: make_app(self._settings, self._options, self._told.append)
+        config = server_config(
+            lambda: make_app(self._settings, self._options, self._told.append),
+            self._options.drain,
+            factory=True,
+        )
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(
             target=self._server.run, kwargs={"sockets": [self._socket]}, daemon=True
@@ -132,6 +135,7 @@ class Program(Caller):
     variables: Mapping[str, str] = field(default_factory=dict)
     output: str = ""
     directory: Path = ROOT
+    prepare: Callable[[], None] | None = None
 
     def __enter__(self) -> Self:
         self._log = self.home.parent / f"serve-{os.urandom(4).hex()}.log"
@@ -139,6 +143,7 @@ class Program(Caller):
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "recto", "serve", "--port", "0", *self.arguments],
                 cwd=self.directory,
+                preexec_fn=self.prepare,
                 env=environment(self.home, **self.variables),
                 stdout=log,
                 stderr=log,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import socket
 import threading
@@ -190,3 +191,26 @@ def test_the_dotenv_of_a_book_cannot_open_the_service(sample_home: Path, tmp_pat
         output = program.read()
     assert f"Settings were read from {tmp_path / '.env'}" in output
     assert "RECTO_ALLOWED_HOSTS, RECTO_CORS_ORIGINS in" in output
+
+
+def test_many_connections_neither_use_up_the_descriptors_nor_fill_the_log(sample_home: Path) -> None:
+    """More clients connect than the process may open files, and each sends its request byte by byte."""
+
+    def limited() -> None:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))
+
+    with Program(sample_home, prepare=limited) as program:
+        clients = []
+        try:
+            for _ in range(400):
+                client = socket.create_connection(("127.0.0.1", program.port), timeout=10)
+                clients.append(client)
+                with suppress(OSError):  # closed already
+                    client.sendall(b"GET /healthz HTTP/1.1\r\nHo")
+            assert program.get("/v1/collections").status == 200
+        finally:
+            for client in clients:
+                client.close()
+        output = program.read()
+    assert len(output) < 10_000
+    assert all(line.startswith(("{", "Recto", "[")) for line in output.splitlines())

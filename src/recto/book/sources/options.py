@@ -16,7 +16,7 @@ from recto.errors import ConfigurationError, InvalidOption
 
 BOOK_FILE = "recto.toml"
 PLAIN = "Pass the directory of the pages itself; --site-url states where they are published."
-_LARGEST_CONFIG = 1 << 20  # bytes; far more than any configuration has
+_LARGEST_CONFIG = 1 << 19  # bytes; far more than any configuration has
 LOCAL_ADDRESS = "local://docs/docs"
 INDEX_PAGES = frozenset({"index", "readme"})
 _GENERIC_NAMES = frozenset({"docs", "doc", "book", "content", "src", "site", "website", "pages"})

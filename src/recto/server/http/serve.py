@@ -20,7 +20,6 @@ from recto.settings import Settings
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
-    from uvicorn import Config
 
 _HEALTHCHECK_SECONDS = 30
 
@@ -51,13 +50,19 @@ def serve(settings: Settings, options: ServeOptions, notify: Notify) -> None:
     except ImportError as error:
         raise missing_extra("The service", "serve") from error
     del fastapi
-    from recto.server.listening import base_url, listen
+    from recto.server.listening import base_url, listen, server_config
 
     with listen(options.host.strip("[]"), options.port) as listener:
         _prepare(settings, options, notify)
         with _shared_metrics(options.workers), _graceful_sigterm():
             notify(f"Recto listens at {base_url(listener)}; press Ctrl-C to stop.")
-            config = server_config(AppFactory(_share_cores(settings, options.workers), options), options)
+            config = server_config(
+                AppFactory(_share_cores(settings, options.workers), options),
+                options.drain,
+                factory=True,
+                workers=options.workers,
+                timeout_worker_healthcheck=_HEALTHCHECK_SECONDS,
+            )
             if options.workers == 1:
                 uvicorn.Server(config).run(sockets=[listener])
                 return
@@ -106,30 +111,6 @@ def _exit_with_parent() -> None:
         os.kill(os.getpid(), signal.SIGTERM)
 
     threading.Thread(target=wait, daemon=True, name="recto-parent").start()
-
-
-def server_config(factory: AppFactory, options: ServeOptions) -> Config:
-    """Return uvicorn's configuration."""
-    from uvicorn import Config
-
-    from recto.server.listening import BACKLOG, IDLE_SECONDS, BoundedConnection
-
-    return Config(
-        factory,
-        factory=True,
-        http=BoundedConnection,
-        workers=options.workers,
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        proxy_headers=False,  # otherwise a client could choose the address that the rate limit counts
-        ws="none",
-        lifespan="on",
-        backlog=BACKLOG,
-        timeout_keep_alive=IDLE_SECONDS,
-        timeout_graceful_shutdown=max(1, round(options.drain)),
-        timeout_worker_healthcheck=_HEALTHCHECK_SECONDS,
-    )
 
 
 def _share_cores(settings: Settings, workers: int) -> Settings:

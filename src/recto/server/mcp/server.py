@@ -276,6 +276,7 @@ def _explained(error: Exception) -> str:
 
 
 PATH = "/mcp"
+_DRAIN = 5.0
 _DEADLINE = 60.0  # seconds; long enough for a long page and a slow engine
 _NO_STREAM = Refusal(
     405, "This server does not open event streams", "Send each request with POST.", (("Allow", "POST"),)
@@ -361,26 +362,14 @@ def run_http(server: Server[None], host: str, port: int, keys: Sequence[str], no
     """Serve many clients over HTTP until Ctrl-C."""
     import uvicorn
 
-    from recto.server.listening import BACKLOG, IDLE_SECONDS, BoundedConnection, base_url, listen
+    from recto.server.listening import base_url, listen, server_config
     from recto.server.log import configure_logging
 
     app = http_app(server, host, keys)
     configure_logging(keys)
     with listen(host, port) as listener:
         notify(f"Serving the book at {base_url(listener)}{PATH}; press Ctrl-C to stop")
-        config = uvicorn.Config(
-            app,
-            http=BoundedConnection,
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            proxy_headers=False,
-            ws="none",
-            lifespan="on",
-            backlog=BACKLOG,
-            timeout_keep_alive=IDLE_SECONDS,
-            timeout_graceful_shutdown=5,
-        )
+        config = server_config(app, _DRAIN)
         uvicorn.Server(config).run(sockets=[listener])
 
 

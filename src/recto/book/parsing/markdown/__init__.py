@@ -24,9 +24,10 @@ _EMBEDDED_FILE = re.compile(r"data:[\w.+-]+/[\w.+-]+;base64,[A-Za-z0-9+/=]{64,}"
 _HTML_HEADING = re.compile(r"<h([1-6])(?:\s[^<>]*)?>(.*?)</h\1>", re.DOTALL | re.IGNORECASE)
 _CONTAINERS = {"bullet_list": "list", "ordered_list": "list", "blockquote": "group", "admonition": "group"}
 _KINDS = {"fence": "code", "code_block": "code", "html_block": "markup", "mdx_tag": "markup", **_CONTAINERS}
-_MOST_LINES = 20_000  # a page with more is generated, and is read as plain text
+_MOST_LINES, _MOST_INDENTATION = 15_000, 200_000  # a page with more is generated, and is read as plain text
+_INDENTATION = re.compile(r"^[ \t>*+-]+", re.MULTILINE)  # and the marks of lists and quotations
 _MOST_COLUMNS, _MOST_CELLS = 1_000, 150_000  # a page with more has generated tables, which stay text
-_MOST_HEADING_TEXT = 50_000  # characters of all headings; the markup of further ones stays
+_MOST_HEADING_TEXT = 50_000  # characters of all headings; further ones keep their markup and get no anchor
 _DEEPEST = 60  # deeper nesting is treated as text
 
 
@@ -36,7 +37,7 @@ def parse(markdown: str, *, title: str = "", mdx: bool = False, anchors: AnchorS
     source = _EMBEDDED_FILE.sub("data:…", source)
     if mdx and "mdx-code-block" in source:
         source = _unwrapped(source)
-    if source.count("\n") > _MOST_LINES:
+    if source.count("\n") > _MOST_LINES or _indentation(source) > _MOST_INDENTATION:
         block = PageLines(source, mdx=False).block("text", 0, source.count("\n") + 1)
         return Document(title, (Section((title,), 1, "", 1, (block,)),) if block else ())
     front_matter, body, count = split_front_matter(source)
@@ -61,6 +62,11 @@ def _unwrapped(source: str) -> str:
             kept += [source[position : opening.start()], source[opening.end() : closing.start()]]
             position = closing.end()
     return "".join([*kept, source[position:]])
+
+
+def _indentation(source: str) -> int:
+    """Count the characters of indentation and of the marks of lists and quotations at the start of lines."""
+    return sum(found.end() - found.start() for found in _INDENTATION.finditer(source))
 
 
 def _has_usual_tables(source: str) -> bool:
@@ -112,10 +118,10 @@ def _headings(
         if index in written:
             raw, explicit = written[index]
             budget -= len(raw)
-            text = slugged = raw
+            text, anchor = raw, explicit
             if budget >= 0:
                 text, slugged = heading_texts(raw, mdx=mdx, alt=style == "github", references=references)
-            anchor = explicit or slug(slugged)
+                anchor = explicit or slug(slugged)
             if mdx and token.tag == "h1" and style == "github":
                 anchor = ""  # Docusaurus counts it, but renders it without an id
             found[index] = _Heading(text, int(token.tag[1]), anchor, line, token.level == 0)

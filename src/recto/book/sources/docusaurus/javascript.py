@@ -22,6 +22,7 @@ Load = Callable[[str], Any]
 
 _MAX_SECONDS = 1.0  # of CPU time to parse a file; a valid one of the maximum size takes half of it
 _PIECE = 1024  # bytes
+_MAX_NODES_WITH_ERRORS = 10_000
 _MAX_DEPTH = 100
 _MAX_VALUES = 100_000
 _MAX_TEXT = 100_000  # characters of a string; no option is longer
@@ -164,21 +165,23 @@ def read_exported(text: str, load: Load) -> Value:
 
 
 def _parse(source: bytes) -> Node | None:
-    """Parse a file; return None if that takes too long.
+    """Parse a file; return None if that takes too long, or if it has errors and is long.
 
     The parser needs quadratic time to recover from many errors. So it gets the source in small pieces, and no
-    more of it when the time is up.
+    more of it when the time is up. Searching a tree with many errors takes quadratic time, too.
     """
     end = thread_time() + _MAX_SECONDS
-    complete = True
+    complete = parsing = True
 
     def read(offset: int, _point: object) -> bytes:
         nonlocal complete
-        complete = complete and thread_time() < end
+        complete = complete and not (parsing and thread_time() > end)
         return source[offset : offset + _PIECE] if complete else b""
 
     root = _grammar()[0].parse(read).root_node
-    return root if complete else None
+    parsing = False  # the text of a node is read when it is asked for
+    usable = complete and not (root.has_error and root.descendant_count > _MAX_NODES_WITH_ERRORS)
+    return root if usable else None
 
 
 @cache

@@ -1,0 +1,272 @@
+"""Read and send hostile input: `uv run python -m bench.hostile`.
+
+`inputs` reads hostile pages and configurations of the largest permitted size, each in its own process, and
+prints the CPU time and the peak memory of each. `pages` reads mutated pages and configurations, `requests`
+sends mutated requests to a service; both print how many caused an unexpected error.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import resource
+import subprocess
+import sys
+import tempfile
+import traceback
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from time import process_time
+from typing import Any
+
+from bench.http import run_server
+from bench.spine import table
+from recto.api import open_embedder, open_store, sample_source
+from recto.book.chunking import ChunkSize, chunk_page
+from recto.book.parsing.formats import read
+from recto.book.sources.tree import open_book
+from recto.errors import RectoError
+from recto.indexing.indexer import IndexJob, index_book
+from recto.settings import Settings
+
+PAGE = 2 << 20
+LINES = 15_000
+CONFIG = (1 << 19) - 64
+_SITE = "module.exports = {url: 'https://x.org', baseUrl: '/', presets: [['classic', {docs: {}}]]}"
+_MAX_SECONDS, _MAX_MEGABYTES = 2.0, 300
+_PATIENCE = 60  # seconds
+
+
+def _filled(unit: str, before: str = "", size: int = PAGE, lines: int = LINES) -> str:
+    count = (size - len(before)) // len(unit)
+    if "\n" in unit:
+        count = min(count, lines // unit.count("\n"))
+    return before + unit * count
+
+
+PAGES = {
+    "quotes": _filled('\\"', 'export const a = "'),
+    "comments": _filled("{/*"),
+    "comment lines": _filled("{/*\n"),
+    "expressions": _filled('{"\\"'),
+    "tags": _filled('<A b="'),
+    "tag lines": _filled('<A b={"\n'),
+    "headings": _filled("## a\n"),
+    "headings with links": _filled("## " + "[" * 490 + "\n"),
+    "headings with emphasis": _filled("## " + "*a" * 245 + "\n"),
+    "tables": _filled("|c|d|\n", "|a|b|\n|-|-|\n"),
+    "wide tables": _filled("|" + "a|" * 990 + "\n|" + "-|" * 990 + "\n\n"),
+    "lists": "".join(" " * (line % 80) + "- a\n" for line in range(LINES - 1)),
+    "quotations": _filled("> - " * 25 + "a\n"),
+    "admonitions": _filled(":::tip\n"),
+    "fences": "".join("`" * (3 + line % 60) + "\n" for line in range(LINES - 1)),
+    "diagrams": _filled("A" + "(" * 90 + "\n", "```mermaid\ngraph TD\n"),
+    "references": "".join(f"[a{line}]: b\n" for line in range(LINES - 1)),
+    "front matter": "---\n" + "a: [" * 30_000 + "\n---\n",
+    "aliases": "---\na: &a [1]\n" + "".join(f"{i}: &{i} [*a, *a]\n" for i in range(2_000)) + "---\n",
+    "lines": "a\n" * (PAGE // 2),
+    "a line": "a" * PAGE,
+    "words": _filled("word "),
+}
+CONFIGS: dict[str, dict[str, str]] = {
+    "mkdocs.yml: depth": {"mkdocs.yml": "nav: " + "[" * CONFIG},
+    "mkdocs.yml: values": {"mkdocs.yml": "nav: [" + "a," * (CONFIG // 2) + "]"},
+    "mkdocs.yml: aliases": {
+        "mkdocs.yml": "a0: &a0 [x]\n"
+        + "".join(f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]\n" for i in range(1, 30))
+    },
+    "mkdocs.yml: globs": {"mkdocs.yml": "exclude_docs: |\n" + ("  " + "*a" * 500 + "b\n") * 900},
+    "docusaurus.config.js: quotes": {"docusaurus.config.js": '"' * CONFIG},
+    "docusaurus.config.js: brackets": {"docusaurus.config.js": "[" * CONFIG},
+    "docusaurus.config.js: values": {
+        "docusaurus.config.js": "module.exports = [" + "1," * (CONFIG // 2) + "]"
+    },
+    "docusaurus.config.js: globs": {
+        "docusaurus.config.js": _SITE.replace("docs: {}", f"docs: {{exclude: ['{'*a' * 900}b']}}")
+    },
+    "recto.toml: values": {"recto.toml": "a = [" + "1," * (CONFIG // 2) + "]"},
+    "versions.json: depth": {"docusaurus.config.js": _SITE, "versions.json": "[" * CONFIG},
+}
+
+
+def write(folder: Path, files: dict[str, str]) -> Path:
+    """Write a small book with some files."""
+    for name, text in {"docs/a.md": "# A\n\nText.\n", f"docs/{'a' * 200}.md": "# B\n", **files}.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text, "utf-8")
+    return folder
+
+
+def read_book(folder: Path) -> None:
+    """Read and chunk a book as `recto index` does, with a tokenizer that costs nothing."""
+    book = open_book(folder)
+    for page in book.pages():
+        chunk_page(page, read(page), "b", lambda text: len(text) // 4, 512, ChunkSize())
+
+
+def _measure(name: str) -> None:
+    """Read one input, and print the CPU time and the peak memory."""
+    with tempfile.TemporaryDirectory() as place:
+        files = {"docs/page.mdx": PAGES[name]} if name in PAGES else CONFIGS[name]
+        files = {**files, "docusaurus.config.js": _SITE} if name in PAGES else files
+        folder = write(Path(place), files)
+        began = process_time()
+        try:
+            read_book(folder)
+            outcome = "read"
+        except RectoError:
+            outcome = "refused"
+        seconds = process_time() - began
+    megabytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
+    print(json.dumps({"seconds": round(seconds, 2), "megabytes": megabytes, "outcome": outcome}))
+
+
+def inputs(names: list[str]) -> dict[str, Any]:
+    """Measure every input in its own process."""
+    figures: dict[str, Any] = {}
+    for name in names or [*PAGES, *CONFIGS]:
+        command = [sys.executable, "-m", "bench.hostile", "--measure", name]
+        try:
+            run = subprocess.run(command, capture_output=True, text=True, timeout=_PATIENCE, check=True)
+        except subprocess.SubprocessError as error:
+            figures[name] = f"**{type(error).__name__}**"
+            continue
+        found = json.loads(run.stdout)
+        fine = found["seconds"] <= _MAX_SECONDS and found["megabytes"] <= _MAX_MEGABYTES
+        mark = "" if fine else " **over the limit**"
+        figures[name] = f"{found['seconds']} s, {found['megabytes']} MB, {found['outcome']}{mark}"
+    return figures
+
+
+_SEEDS = {
+    "docusaurus.config.js": _SITE,
+    "mkdocs.yml": "site_url: https://x.org\nnav:\n  - Home: index.md\n  - B: [a.md]\nexclude_docs: '*.tmp'\n",
+    "recto.toml": '[site]\nurl = "https://x.org"\nexclude = ["a/**"]\n[modules]\na = ["docs/a"]\n',
+    "docs/p.mdx": "---\ntitle: A\nid: b\n---\n# A {#x}\n<B c={d}>e</B>\n\n:::tip\n- a\n\n|a|b|\n|-|-|\n|c|d|",
+    "docs/_category_.json": '{"label": "A", "position": 1}',
+    "docs/page.html": "<html><body><main><h1 id=a>A</h1><p>b<table><tr><td>c</table></main></body></html>",
+}
+_PIECES = (
+    "[", "{", "}", "*", "&a ", "*a", "\xff", "\0", "---\n", '"', "'", "`", "0x", "9" * 60, "\n", "<", ">",
+    "{/*", "<!--", "|", ":::", "```", "$$", "export ", "import a from './p.mdx'\n", "../", "\\", "\u202e", "\ud800",
+)  # fmt: skip
+
+
+def mutate(text: str, chance: random.Random) -> str:
+    """Cut, repeat and insert at random places."""
+    for _ in range(chance.randint(1, 5)):
+        start, end = sorted((chance.randint(0, len(text)), chance.randint(0, len(text))))
+        new = chance.choice(_PIECES) * chance.choice((0, 1, 1, 2, 50))
+        text = text[:start] + new + text[end if chance.random() < 0.5 else start :]
+    return text[: 1 << 16]
+
+
+def pages(count: int, seed: int) -> dict[str, Any]:
+    """Read mutated books; count those that raise anything but our own errors."""
+    chance, outcomes = random.Random(seed), Counter[str]()
+    with tempfile.TemporaryDirectory() as place:
+        folder, done = Path(place), 0
+        while done < count:
+            files = {name: mutate(text, chance) for name, text in _SEEDS.items() if chance.random() < 0.6}
+            done += max(1, len(files))
+            for name in _SEEDS:
+                (folder / name).unlink(missing_ok=True)
+                (folder / name).parent.mkdir(parents=True, exist_ok=True)
+                if name in files:
+                    (folder / name).write_bytes(files[name].encode("utf-8", "surrogatepass"))
+            outcomes[_outcome(lambda: read_book(folder), files)] += 1
+    return {"files": done, **outcomes}
+
+
+def _outcome(call: Callable[[], object], given: object) -> str:
+    try:
+        call()
+    except RectoError:
+        return "refused"
+    except Exception:  # noqa: BLE001 - this is what is searched for
+        print(json.dumps(given)[:2_000], file=sys.stderr)
+        traceback.print_exc()
+        return "unexpected errors"
+    return "read"
+
+
+_BODIES: tuple[tuple[str, dict[str, object]], ...] = (
+    ("/v1/search", {"query": "What is ROS 2?", "top_k": 3, "module": ["ros2"], "mode": "hybrid"}),
+    ("/v1/related", {"selection": "A node is a process.", "question": None, "top_k": 2}),
+    ("/v1/batch", {"queries": ["a", "b"], "top_k": 1, "min_score": 0.1}),
+    ("/retrieve", {"query": "robots", "limit": 2}),
+)
+_PATHS = (
+    "/v1/pages/",
+    "/v1/pages?module=",
+    "/v1/modules?collection=",
+    "/v1/health?collection=",
+    "/static/",
+    "/",
+)
+
+
+def _request(chance: random.Random) -> bytes:
+    text = mutate("local://docs/docs/intro", chance)[:500].encode("utf-8", "surrogatepass")
+    if chance.random() < 0.3:
+        target = chance.choice(_PATHS).encode() + b"".join(b"%%%02x" % byte for byte in text)
+        return b"GET " + target + b" HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    path, body = chance.choice(_BODIES)
+    data = mutate(json.dumps(body), chance).encode("utf-8", "surrogatepass")
+    head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    return head.encode() + b"Content-Length: %d\r\n\r\n" % len(data) + data
+
+
+def requests(count: int, seed: int) -> dict[str, Any]:
+    """Send mutated requests over one connection after the other; count the statuses."""
+    from bench.attack import exchange_all
+
+    chance = random.Random(seed)
+    with tempfile.TemporaryDirectory() as place:
+        home = Path(place) / "home"
+        settings = Settings("local", "edge", home)
+        index_book(
+            IndexJob(sample_source(), open_embedder(settings, print)),
+            open_store(settings, print),
+            "bench",
+            journal=home / "journal",
+        )
+
+        def made() -> Iterator[bytes]:
+            for _ in range(count):
+                yield _request(chance)
+
+        with run_server(home) as server:
+            statuses = exchange_all(server.port, made())
+    failed = sum(number for status, number in statuses.items() if status >= 500)
+    return {
+        "requests": sum(statuses.values()),
+        **{str(k): v for k, v in sorted(statuses.items())},
+        "5xx": failed,
+    }
+
+
+def main() -> None:
+    """Run the chosen measurement."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("what", nargs="?", choices=("inputs", "pages", "requests"), default="inputs")
+    parser.add_argument("--count", type=int, default=10_000, help="pages or requests (default 10000)")
+    parser.add_argument("--seed", type=int, default=1, help="seed of the mutations (default 1)")
+    parser.add_argument("--only", action="append", default=[], help="measure only this input")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument("--measure", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.measure:
+        _measure(options.measure)
+        return
+    if options.what == "inputs":
+        figures = inputs(options.only)
+    else:
+        figures = (pages if options.what == "pages" else requests)(options.count, options.seed)
+    print(json.dumps(figures, indent=2) if options.json else table(figures))
+
+
+if __name__ == "__main__":
+    main()
