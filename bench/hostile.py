@@ -150,7 +150,8 @@ _SEEDS = {
 }
 _PIECES = (
     "[", "{", "}", "*", "&a ", "*a", "\xff", "\0", "---\n", '"', "'", "`", "0x", "9" * 60, "\n", "<", ">",
-    "{/*", "<!--", "|", ":::", "```", "$$", "export ", "import a from './p.mdx'\n", "../", "\\", "\u202e", "\ud800",
+    "{/*", "<!--", "|", ":::", "```", "$$", "export ", "import a from './p.mdx'\n", "../", "\\",
+    "\u202e", "\ud800",
 )  # fmt: skip
 
 
@@ -169,7 +170,11 @@ def pages(count: int, seed: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as place:
         folder, done = Path(place), 0
         while done < count:
-            files = {name: mutate(text, chance) for name, text in _SEEDS.items() if chance.random() < 0.6}
+            files = {
+                name: mutate(text, chance)
+                for name, text in _SEEDS.items()
+                if chance.random() < (0.9 if name.startswith("docs/") else 0.1)
+            }
             done += max(1, len(files))
             for name in _SEEDS:
                 (folder / name).unlink(missing_ok=True)

@@ -11,7 +11,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -135,15 +135,14 @@ class Program(Caller):
     variables: Mapping[str, str] = field(default_factory=dict)
     output: str = ""
     directory: Path = ROOT
-    prepare: Callable[[], None] | None = None
+    prefix: tuple[str, ...] = ()
 
     def __enter__(self) -> Self:
         self._log = self.home.parent / f"serve-{os.urandom(4).hex()}.log"
         with self._log.open("wb") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "recto", "serve", "--port", "0", *self.arguments],
+                [*self.prefix, sys.executable, "-m", "recto", "serve", "--port", "0", *self.arguments],
                 cwd=self.directory,
-                preexec_fn=self.prepare,
                 env=environment(self.home, **self.variables),
                 stdout=log,
                 stderr=log,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import resource
 import signal
 import socket
 import threading
@@ -195,11 +194,8 @@ def test_the_dotenv_of_a_book_cannot_open_the_service(sample_home: Path, tmp_pat
 
 def test_many_connections_neither_use_up_the_descriptors_nor_fill_the_log(sample_home: Path) -> None:
     """More clients connect than the process may open files, and each sends its request byte by byte."""
-
-    def limited() -> None:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))
-
-    with Program(sample_home, prepare=limited) as program:
+    limited = ("bash", "-c", 'ulimit -n 256 && exec "$@"', "bash")
+    with Program(sample_home, prefix=limited) as program:
         clients = []
         try:
             for _ in range(400):
