@@ -29,7 +29,7 @@ def test_damage_and_its_repair(house: Path, tmp_path: Path) -> None:
     assert done.returncode == 5
     assert "[ERROR]   content: 2 vectors do not belong to their texts" in done.stdout
     assert f"Repair: recto index {house / 'book'} --collection broken --rebuild" in done.stdout
-    assert "1 errors, 0 warnings." in done.stdout
+    assert "1 error, 0 warnings." in done.stdout
 
 
 def test_configuration_and_storage_errors(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from recto.cli.output import LogFormatter, echo, echo_text
 from recto.errors import ErrorKind, InvalidArgument, RectoError, StorageError
 from recto.settings import QUERY_COLLECTION, check_collection_name, load_settings
 
@@ -85,11 +87,11 @@ def close_later(*parts: Embedder | Store) -> None:
         click.get_current_context().call_on_close(part.close)
 
 
-def print_results(response: SearchResponse, text: str) -> Exit:
+def print_results(response: SearchResponse, text: str, *, color: bool = False) -> Exit:
     """Print the warnings and the results of a search, and return its exit code."""
     for warning in response.warnings:
         warn(warning)
-    click.echo(text)
+    echo_text(text, color=color)
     return Exit.OK if response.hits else Exit.NO_RESULTS
 
 
@@ -103,12 +105,17 @@ def save_report(write: Callable[[Path], None]) -> None:
 
 def warn(message: str) -> None:
     """Print a warning to standard error."""
-    click.echo(f"[WARNING] {message}", err=True)
+    echo(f"[WARNING] {message}", err=True)
 
 
 def notify(message: str) -> None:
     """Print a message to standard error."""
-    click.echo(message, err=True)
+    echo(message, err=True)
+
+
+def print_error(message: str, hint: str) -> None:
+    """Print an error and its hint to standard error."""
+    echo(f"[ERROR] {message}", *([f"        {hint}"] if hint else []), err=True)
 
 
 def make_main(command: click.Command, name: str) -> Callable[[], None]:
@@ -127,6 +134,8 @@ def run(command: click.Command, arguments: Sequence[str] | None, name: str) -> i
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")  # print `?` for a character that the terminal lacks
+    if logging.lastResort is not None:  # it prints the warnings of libraries
+        logging.lastResort.setFormatter(LogFormatter())
     _exit_codes.set(EXIT_CODES)
     try:
         code = command.main(args=arguments, prog_name=name, standalone_mode=False)
@@ -134,13 +143,13 @@ def run(command: click.Command, arguments: Sequence[str] | None, name: str) -> i
     except RectoError as error:
         return _fail(str(error), error.hint, _exit_codes.get()[error.kind])
     except click.exceptions.NoArgsIsHelpError as error:
-        click.echo(error.format_message())
+        echo_text(error.format_message())
         return Exit.OK
     except click.UsageError as error:
         hint = f"Try `{name if error.ctx is None else error.ctx.command_path} --help`."
         return _fail(str(InvalidArgument(error.format_message().rstrip("."))), hint, Exit.ARGUMENT)
     except (KeyboardInterrupt, click.Abort):
-        click.echo("Interrupted.", err=True)
+        echo("Interrupted.", err=True)
         return _INTERRUPTED
     except BrokenPipeError:
         discard_output()  # the reader closed the pipe, as `head` does
@@ -173,7 +182,5 @@ def discard_output() -> None:
 
 def _fail(message: str, hint: str, code: int) -> int:
     with suppress(OSError):  # the exit code is enough if standard error cannot be written
-        click.echo(f"[ERROR] {message}", err=True)
-        if hint:
-            click.echo(f"        {hint}", err=True)
+        print_error(message, hint)
     return code

@@ -162,6 +162,7 @@ def local(sample_home: Path) -> Iterator[Service]:
     yield service
     told = stopped(service)
     assert "Traceback" not in told
+    assert "\x9b" not in told, "a header cannot control the terminal"
 
 
 def post(service: Service, **headers: str) -> tuple[int, bytes, http.client.HTTPMessage]:
@@ -193,6 +194,7 @@ def test_http(local: Service, retriever: Retriever) -> None:
         ({"host": "127.0.0.1"}, 200),
         ({"host": "evil.example.org:8001"}, 421),
         ({"host": "localhost.evil.example.org"}, 421),
+        ({"host": "evil\x9b31m.example.org"}, 421),
         ({"origin": "https://evil.example.org"}, 403),
         ({"origin": "http://localhost:3000"}, 200),
     ],

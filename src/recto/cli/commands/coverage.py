@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from recto.cli import options
-from recto.cli.output import one_line, to_json
+from recto.cli.output import echo, echo_json, one_line
 from recto.cli.runner import Exit, connect, notify, save_report
 from recto.errors import InvalidArgument
 from recto.types import Mode
@@ -57,7 +57,10 @@ def coverage(
         from recto.evaluation.report import coverage_page
 
         records.write_file(html, coverage_page(found, info, least=fail_under, when=datetime.now(UTC)))
-    click.echo(to_json(_data(found)) if as_json else "\n".join(_lines(found, verbose=verbose)))
+    if as_json:
+        echo_json(_data(found))
+    else:
+        echo(*_lines(found, verbose=verbose))
     return Exit.VALIDATION_FAILED if fail_under is not None and found.share * 100 < fail_under else Exit.OK
 
 
@@ -79,17 +82,15 @@ def calibrate(collection: str | None, as_json: bool) -> Exit:
             retriever.store.save_calibration(index.info, measured)
         name = index.info.collection
     if as_json:
-        click.echo(to_json({"collection": name, **measured.to_dict(), "kept": own}))
+        echo_json({"collection": name, **measured.to_dict(), "kept": own})
         return Exit.OK
-    click.echo(f"Scores below {measured.noise_floor:.3f} are noise in '{name}'.")
-    click.echo(f"Measured with {measured.off_topic} off-topic queries and {measured.in_book} from the book.")
-    click.echo(
-        f"Queries from the book score higher than off-topic ones with an AUROC of {measured.auroc:.3f}."
-    )
+    echo(f"Scores below {measured.noise_floor:.3f} are noise in '{name}'.")
+    echo(f"Measured with {measured.off_topic} off-topic queries and {measured.in_book} from the book.")
+    echo(f"Queries from the book score higher than off-topic ones with an AUROC of {measured.auroc:.3f}.")
     if measured.answerability is not None:
-        click.echo(f"`answerable` separates them with an AUROC of {measured.answerability:.3f}.")
+        echo(f"`answerable` separates them with an AUROC of {measured.answerability:.3f}.")
     if not own:
-        click.echo("Another pipeline made the collection, so nothing was saved in it.")
+        echo("Another pipeline made the collection, so nothing was saved in it.")
     return Exit.OK
 
 

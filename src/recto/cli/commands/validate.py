@@ -15,7 +15,7 @@ from click.core import ParameterSource
 
 from recto._util.text import plural
 from recto.cli import options
-from recto.cli.output import one_line, to_json
+from recto.cli.output import echo_json, echo_text, one_line
 from recto.cli.runner import Exit, connect, save_report, warn
 from recto.errors import InvalidArgument, StorageError
 from recto.settings import check_collection_name
@@ -100,7 +100,7 @@ def validate_contract(
     from recto.evaluation import records
 
     save_report(lambda home: records.keep_run(home, info, run))
-    click.echo(output.validation_json(run) if as_json else output.validation_text(run, verbose=verbose))
+    echo_text(output.validation_json(run) if as_json else output.validation_text(run, verbose=verbose))
     return Exit.OK if run.sufficient else Exit.VALIDATION_FAILED
 
 
@@ -166,11 +166,9 @@ def _validate(request: ValidateRequest, *, verbose: bool, as_json: bool) -> Exit
         records.write_file(request.html, page)
     if as_json:
         gated = {"passed": not failed, "checks": [check.to_dict() for check in gate]}
-        click.echo(
-            to_json(run.to_dict() | {"comparison": comparison and comparison.to_dict(), "gate": gated})
-        )
+        echo_json(run.to_dict() | {"comparison": comparison and comparison.to_dict(), "gate": gated})
     else:
-        click.echo(_report(run, gate, comparison, verbose=verbose))
+        echo_text(_report(run, gate, comparison, verbose=verbose))
     return Exit.VALIDATION_FAILED if failed else Exit.OK
 
 
@@ -279,7 +277,7 @@ def _report(run: Run, gate: Sequence[Check], comparison: Comparison | None, *, v
 
 
 def _head(run: Run) -> Iterator[str]:
-    yield from textwrap.wrap(f"Suite '{one_line(run.suite)}' on collection '{run.collection}'", _WIDTH)
+    yield from _wrapped(f"Suite '{run.suite}' on collection '{run.collection}'", "")
     passed = f"{run.passed} of {len(run.judged)} passed ({run.share:.1%})" if run.share is not None else ""
     unjudged = len(run.answers) - len(run.judged)
     yield (

@@ -9,7 +9,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 from recto.cli.output import one_line
-from recto.cli.render import Style, results, results_json, wrap
+from recto.cli.render import Style, results, results_json, wrap_message
 from recto.cli.shell.actions import find_command
 from recto.errors import InvalidArgument, RectoError
 from recto.search.query import DEFAULT_TOP_K
@@ -130,7 +130,7 @@ class ShellSession:
         """The first message to a person."""
         info, style = self.retriever.open().info, self.style()
         text = f"{self.retriever.collection}: {info.chunks} chunks. Type a query, or :help for the commands."
-        return "\n".join(style.dim(line) for line in wrap(text, style.width))
+        return "\n".join(style.dim(line) for line in wrap_message(text, style.width))
 
     @property
     def pasting(self) -> bool:
@@ -145,7 +145,7 @@ class ShellSession:
         filters = self.settings.filters
         page = (filters.page_url or "").rstrip("/").rpartition("/")[2]
         filtered = " ".join(part for part in (",".join(filters.modules), page) if part)
-        return f"recto ({filtered})> " if filtered else "recto> "
+        return f"recto ({one_line(filtered)})> " if filtered else "recto> "
 
     def warm_up(self) -> None:
         """Load the model and open the index, so that the first search is as fast as the others."""
@@ -193,7 +193,7 @@ class ShellSession:
         if self.scripted:
             return ShellReply()
         style = self.style()
-        return ShellReply("\n".join(style.dim(line) for line in wrap(one_line(text), style.width)))
+        return ShellReply("\n".join(style.dim(line) for line in wrap_message(text, style.width)))
 
     def search(self, query: ShellQuery) -> ShellReply:
         """Search with the current settings, and remember the query and the result."""

@@ -25,6 +25,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from recto._util.numbers import percentile
 from recto._util.retry import redacted
+from recto._util.text import escape_controls
 from recto.server.http.options import METRICS_DIRECTORY
 from recto.types import IndexInfo, Timings
 
@@ -75,7 +76,7 @@ class JsonFormatter(logging.Formatter):
             line["at"] = _frames(record.exc_info[2])
             if os.environ.get("RECTO_DEBUG"):
                 line["trace"] = redacted(self.formatException(record.exc_info), *self._secrets)
-        return json.dumps(line, ensure_ascii=False)
+        return escape_controls(json.dumps(line, ensure_ascii=False))
 
 
 def log_request(fields: dict[str, object]) -> None:
