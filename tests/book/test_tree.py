@@ -118,7 +118,7 @@ def test_unreadable_files_are_reported_and_the_rest_is_read(tmp_path: Path) -> N
         assert reasons == {
             "linked.md": "it is a symbolic link that leaves the book",
             "pipe.md": "it is not a regular file",
-            "large.md": "it is larger than 4 MiB",
+            "large.md": "it has 4.0 MiB, and the limit is 4 MiB (split it into several pages)",
             "latin.md": "not UTF-8 (byte 3)",
             "name\\udcff.md": "its name is not UTF-8",
         }
@@ -156,8 +156,8 @@ def test_unreadable_directories_are_reported_and_the_rest_is_read() -> None:
             assert [page.path for page in source.pages()] == ["a.md"]
         (root / "closed").chmod(0o700)
     assert sorted((failure.path, failure.reason) for failure in source.failed) == [
-        ("closed/", "Permission denied"),
-        ("secret.md", "Permission denied"),
+        ("closed/", "Permission denied (give yourself permission to read it)"),
+        ("secret.md", "Permission denied (give yourself permission to read it)"),
     ]
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from recto._util.files import disk_advice
 from recto.cli.output import LogFormatter, echo, echo_text
 from recto.errors import ErrorKind, InvalidArgument, RectoError, StorageError
 from recto.settings import QUERY_COLLECTION, check_collection_name, load_settings
@@ -129,13 +130,7 @@ def make_main(command: click.Command, name: str) -> Callable[[], None]:
 
 def run(command: click.Command, arguments: Sequence[str] | None, name: str) -> int:  # noqa: PLR0911 - a table
     """Run a command and return its exit code; report every exception."""
-    sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115, PTH123 - closed by the parent process
-    sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115, PTH123
-    for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="replace")  # print `?` for a character that the terminal lacks
-    if logging.lastResort is not None:  # it prints the warnings of libraries
-        logging.lastResort.setFormatter(LogFormatter())
+    _prepare_output()
     _exit_codes.set(EXIT_CODES)
     try:
         code = command.main(args=arguments, prog_name=name, standalone_mode=False)
@@ -157,13 +152,16 @@ def run(command: click.Command, arguments: Sequence[str] | None, name: str) -> i
     except OSError as error:
         if error.filename is not None:
             message = f"Storage error: {error.filename}: {error.strerror}"
-            hint = "Check the permissions and the free space."
+            hint = f"{disk_advice(error, Path())}."
             return _fail(message, hint, _exit_codes.get()[ErrorKind.STORAGE])
         discard_output()
         message = f"Storage error: The output cannot be written: {error.strerror}"
         return _fail(message, "Check standard output.", Exit.CONNECTION)
-    except Exception as error:
-        if os.environ.get("RECTO_DEBUG"):
+    except MemoryError:
+        hint = "Close other programs, or give Recto more memory."
+        return _fail("Out of memory", hint, _exit_codes.get()[ErrorKind.DAMAGED])
+    except BaseException as error:  # a panic of the engine is not an Exception
+        if isinstance(error, SystemExit) or os.environ.get("RECTO_DEBUG"):
             raise
         return _fail(
             f"Unexpected error: {type(error).__name__}: {error}",
@@ -171,6 +169,16 @@ def run(command: click.Command, arguments: Sequence[str] | None, name: str) -> i
             _exit_codes.get()[ErrorKind.DAMAGED],
         )
     return code if isinstance(code, int) else Exit.OK
+
+
+def _prepare_output() -> None:
+    sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115, PTH123 - closed by the parent process
+    sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115, PTH123
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")  # print `?` for a character that the terminal lacks
+    if logging.lastResort is not None:  # it prints the warnings of libraries
+        logging.lastResort.setFormatter(LogFormatter())
 
 
 def discard_output() -> None:

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from recto._util.files import replace_text
+from recto._util.files import disk_advice, replace_text
 from recto.errors import StorageError
 
 if TYPE_CHECKING:
@@ -19,12 +19,19 @@ if TYPE_CHECKING:
 _FORMAT = 1
 
 
-def write_file(path: Path, text: str, hint: str = "Check the directory.") -> None:
+def write_file(path: Path, text: str) -> None:
     """Replace a file atomically, or raise a `StorageError`."""
     try:
         replace_text(path, text)
     except OSError as error:
-        raise StorageError(f"{path} cannot be written: {error.strerror or error}", hint=hint) from error
+        raise not_written(error, path) from error
+
+
+def not_written(error: OSError, path: Path) -> StorageError:
+    """Return the error for a report that cannot be written."""
+    return StorageError(
+        f"{path} cannot be written: {error.strerror or error}", hint=f"{disk_advice(error, path)}."
+    )
 
 
 def keep_coverage(home: Path, info: IndexInfo, found: Coverage) -> None:
@@ -77,7 +84,7 @@ def _keep(home: Path, info: IndexInfo, kind: str, **data: Any) -> None:
     path = _path(home, info, kind)
     with suppress(OSError):  # then the file cannot be written either, which is reported
         path.parent.mkdir(parents=True, exist_ok=True)
-    write_file(path, json.dumps(head | data, ensure_ascii=False), "Check RECTO_HOME.")
+    write_file(path, json.dumps(head | data, ensure_ascii=False))
 
 
 def _read(home: Path, info: IndexInfo, kind: str, fields: tuple[str, ...]) -> dict[str, Any] | None:

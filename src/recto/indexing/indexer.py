@@ -105,9 +105,10 @@ def index_book(
         previous = current_state(store, collection, embedder, reuse=not job.rebuild)
         plan = _planner(job, previous, known, spool, progress).plan()
         if not plan.chunks:
+            problem = "No page can be read" if plan.failed and not plan.indexed else "There is no text"
             failures = "; ".join(map(str, plan.failed[:3]))
             raise InvalidArgument(
-                f"There is no text in {job.source.location}", hint=failures or "All pages are empty."
+                f"{problem} in {job.source.location}", hint=failures or "All pages are empty."
             )
         fingerprint = _fingerprint(job, plan)
         if (

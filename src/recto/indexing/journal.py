@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from recto.errors import StorageError
+from recto._util.files import disk_errors
 from recto.types import EmbedderFingerprint, Vector
 
 _FORMAT = "recto-journal-1"
@@ -31,7 +31,7 @@ class Journal:
 
     def load(self) -> None:
         """Read the complete batches; ignore a file of another embedder."""
-        with suppress(FileNotFoundError), self._path.open("rb") as file:
+        with disk_errors(self._path), suppress(FileNotFoundError), self._path.open("rb") as file:
             if not self._is_readable(file.readline()):
                 return
             self._end = file.tell()
@@ -65,7 +65,7 @@ class Journal:
         """Append a batch, over anything damaged."""
         names = " ".join(hashes).encode("ascii")
         data = b"".join(array("f", vector).tobytes() for vector in vectors)
-        try:
+        with disk_errors(self._path):
             self._path.parent.mkdir(parents=True, exist_ok=True)
             with self._path.open("r+b" if self._end else "wb") as file:
                 file.truncate(self._end)
@@ -79,17 +79,13 @@ class Journal:
                 file.write(data)
                 file.flush()
                 self._end = file.tell()
-        except OSError as error:
-            raise StorageError(
-                f"{self._path} cannot be written: {error.strerror or error}",
-                hint="Free some space there, or set RECTO_HOME to another disk. The old index is untouched.",
-            ) from error
 
     def clear(self) -> None:
         """Delete the journal: its vectors are in the index now."""
         self._offsets.clear()
         self._end = 0
-        self._path.unlink(missing_ok=True)
+        with disk_errors(self._path):
+            self._path.unlink(missing_ok=True)
 
     def _is_readable(self, header: bytes) -> bool:
         """Return whether the vectors of a file are compatible with this embedder."""

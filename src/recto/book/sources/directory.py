@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from recto._util.files import read_problem
 from recto._util.text import ROOT_MODULE, short_name
 from recto.book.parsing.formats import is_markdown, page_suffixes, read
 from recto.book.sources.includes import Includes
@@ -196,7 +197,7 @@ class PageDirectory:
 
         def unreadable(error: OSError) -> None:
             folder = self._name(Path(os.fsdecode(error.filename)))
-            self.refused.append(Failure(self.prefix + folder, error.strerror or str(error)))
+            self.refused.append(Failure(self.prefix + folder, read_problem(error)))
 
         for folder, names, files in os.walk(start, followlinks=False, onerror=unreadable):
             here = self._name(Path(folder))
@@ -226,10 +227,13 @@ class PageDirectory:
             if file.is_symlink() and not file.resolve().is_relative_to(self.bounds or self.root):
                 return "it is a symbolic link that leaves the book"
         except OSError as error:
-            return error.strerror or str(error)
+            return read_problem(error)
         if not stat.S_ISREG(status.st_mode):
             return "it is not a regular file"
-        return f"it is larger than {_LARGEST_PAGE >> 20} MiB" if status.st_size > _LARGEST_PAGE else ""
+        if status.st_size <= _LARGEST_PAGE:
+            return ""
+        size, limit = status.st_size / (1 << 20), _LARGEST_PAGE >> 20
+        return f"it has {size:.1f} MiB, and the limit is {limit} MiB (split it into several pages)"
 
     def file(self, name: str) -> Path:
         """Return the file of a page: its translation, if there is one."""
@@ -246,7 +250,7 @@ class PageDirectory:
         except UnicodeEncodeError:
             return Failure(_printable(path), "its name is not UTF-8")
         except OSError as error:
-            return Failure(path, error.strerror or str(error))
+            return Failure(path, read_problem(error))
         except UnicodeDecodeError as error:
             return Failure(path, f"not UTF-8 (byte {error.start})")
         lines: tuple[int, ...] = ()

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+from recto._util.files import disk_advice
 from recto.book.parsing.formats import MARKDOWN, MDX, format_of, suffix_list
 from recto.book.sources import docusaurus, mkdocs
 from recto.book.sources.directory import (
@@ -111,8 +112,10 @@ def _readable(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
+        denied = isinstance(error, PermissionError)
         raise InvalidArgument(
-            f"{str(path)[:200]} cannot be read: {error.strerror or error}", hint=_PATH_HINT
+            f"{str(path)[:200]} cannot be read: {error.strerror or error}",
+            hint=f"{disk_advice(error, path, ('read', 'search'))}." if denied else _PATH_HINT,
         ) from error
 
 
@@ -145,8 +148,12 @@ class BookTree:
         """The pages that could not be read in the last run."""
         self.notes = list(self._open_notes)
         """What was assumed, and what was left out of the last run."""
+        if self._refused and not self._files:
+            raise InvalidArgument(
+                f"No page can be read in {location}", hint="; ".join(map(str, self._refused[:3]))
+            )
         if not self._files:
-            hint = "; ".join([*map(str, self._refused[:3]), *self._open_notes[:3]]) or _PATH_HINT
+            hint = "; ".join(self._open_notes[:3]) or _PATH_HINT
             raise InvalidArgument(f"There is no {suffix_list()} file in {location}", hint=hint)
 
     @property

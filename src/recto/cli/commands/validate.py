@@ -17,7 +17,7 @@ from recto._util.text import plural
 from recto.cli import options
 from recto.cli.output import echo_json, echo_text, one_line
 from recto.cli.runner import Exit, connect, save_report, warn
-from recto.errors import InvalidArgument, StorageError
+from recto.errors import InvalidArgument
 from recto.settings import check_collection_name
 
 if TYPE_CHECKING:
@@ -180,12 +180,12 @@ def _warm_up(retriever: Retriever) -> None:
 
 
 def _write(path: Path, text: str) -> None:
+    from recto.evaluation.records import not_written
+
     try:
         path.write_text(text, "utf-8")
     except OSError as error:
-        raise StorageError(
-            f"{path} cannot be written: {error.strerror or error}", hint="Check the directory."
-        ) from error
+        raise not_written(error, path) from error
 
 
 def _check(request: ValidateRequest) -> None:

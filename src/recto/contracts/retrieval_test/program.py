@@ -222,7 +222,7 @@ def _run(command: click.Command, arguments: Sequence[str] | None, name: str, sta
         code = _INTERRUPTED
     except SystemExit:  # from click, if the reader of its help closed the pipe
         return ExitCode.OK
-    except Exception as error:
+    except BaseException as error:  # a panic of the engine is not an Exception
         if os.environ.get("RECTO_DEBUG"):
             raise
         hint = "This is a bug in Recto. Please report it. RECTO_DEBUG=1 shows the traceback."

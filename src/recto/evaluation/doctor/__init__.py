@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
+from recto._util.files import disk_error
 from recto._util.retry import redacted
 from recto.errors import ErrorKind, RectoError
 from recto.evaluation.doctor import collection as indexed
@@ -78,9 +79,7 @@ def _run(name: str, check: CheckFunction, context: DoctorContext) -> list[Findin
     except RectoError as failure:
         found.append(from_error(failure))
     except OSError as failure:
-        message = f"{failure.filename or name}: {failure.strerror or failure}"
-        repair = "Check the permissions and the space there, or set RECTO_HOME to a directory of your own."
-        found.append(error("storage", message, repair=repair, kind=ErrorKind.STORAGE))
+        found.append(from_error(disk_error(failure, Path(failure.filename or name))))
     except Exception as failure:  # noqa: BLE001 - the other checks still help
         message = f"The check itself failed: {type(failure).__name__}: {failure}"
         repair = context.index_command(rebuild=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import tempfile
@@ -66,13 +67,15 @@ def home(context: DoctorContext) -> Iterator[Finding]:
     place = context.settings.home
     existing = next((folder for folder in (place, *place.parents) if folder.exists()), Path(place.anchor))
     if not existing.is_dir():
-        raise NotADirectoryError(20, "it is not a directory", str(existing))
+        raise NotADirectoryError(errno.ENOTDIR, "it is not a directory", str(existing))
     if place.exists():
+        if not os.access(place, os.R_OK | os.W_OK | os.X_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(place))
         with tempfile.NamedTemporaryFile(dir=place, prefix=".doctor-"):
             pass
         os.listdir(place)  # noqa: PTH208 - only whether it may be listed
     elif not os.access(existing, os.W_OK):
-        raise PermissionError(13, "it cannot be created", str(place))
+        raise PermissionError(errno.EACCES, "it cannot be created", str(place))
     free = shutil.disk_usage(existing).free
     room, repair = f"{free >> 20} MiB free", "Free some space, or set RECTO_HOME."
     if free < _FULL_BYTES:
