@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 import pytest
 
 from recto.cli import runner
+from recto.types import Vector
 from tests.running import ROOT, Done, environment, recto
+from tests.shared_embedder import RememberingEmbedder
 
 AS_ROOT = os.name == "posix" and os.geteuid() == 0
 WITHOUT_OVERRIDE = ["setpriv", "--inh-caps=-all", "--bounding-set=-dac_override,-dac_read_search"]
@@ -124,3 +128,54 @@ def test_out_of_memory_and_panics(
     assert runner.run(fail, [], "fail") == 3
     assert runner.run(fail, ["--index"], "fail") == 4
     assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("calls", "message"),
+    [
+        (0, "Nothing was embedded, so nothing is kept. The old index is unchanged."),
+        (1, "1 embedding kept: run the same command again to continue. The old index is unchanged."),
+        (2, "2 embeddings kept: run the same command again to continue. The old index is unchanged."),
+    ],
+)
+def test_an_interrupted_run_says_what_is_kept(
+    home: Path, small_book: Path, monkeypatch: pytest.MonkeyPatch, calls: int, message: str
+) -> None:
+    recto(home, "index", str(small_book / "welcome.md"), "--collection", "garden")
+    embed, left = RememberingEmbedder.embed_documents, calls
+
+    def interrupted(self: RememberingEmbedder, texts: Sequence[str], *more: Any) -> list[Vector]:
+        nonlocal left
+        if not left:
+            raise KeyboardInterrupt
+        left -= 1
+        return embed(self, texts, *more)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("recto.indexing.indexer._BATCH", 1)
+        patch.setattr(RememberingEmbedder, "embed_documents", interrupted)
+        done = recto(home, "index", str(small_book), "--collection", "garden")
+    assert done.returncode == 130
+    assert done.stderr.split("\n", 1)[1] == f"Interrupted.\n{message}\n"
+    done = recto(home, "index", str(small_book), "--collection", "garden", "--json")
+    data = json.loads(done.stdout)
+    assert (data["embedded"]["texts"], data["reused"]) == (3 - calls, calls + 1)
+
+
+def test_an_interrupted_run_without_an_old_index(
+    home: Path, small_book: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RememberingEmbedder, "embed_documents", interrupted)
+        done = recto(home, "index", str(small_book), "--collection", "garden")
+        assert done.stderr.endswith("Interrupted.\nNothing was embedded, so nothing is kept.\n")
+    monkeypatch.setattr("recto.cli.indexing.calibrate", interrupted)
+    done = recto(home, "index", str(small_book), "--collection", "garden")
+    assert done.stderr.endswith(
+        "Interrupted.\nThe new index is published. The noise floor was not measured. "
+        "Run `recto calibrate --collection garden`.\n"
+    )
+    assert "Bread" in recto(home, "search", "dough", "--collection", "garden").stdout

@@ -143,8 +143,8 @@ def run(command: click.Command, arguments: Sequence[str] | None, name: str) -> i
     except click.UsageError as error:
         hint = f"Try `{name if error.ctx is None else error.ctx.command_path} --help`."
         return _fail(str(InvalidArgument(error.format_message().rstrip("."))), hint, Exit.ARGUMENT)
-    except (KeyboardInterrupt, click.Abort):
-        echo("Interrupted.", err=True)
+    except (KeyboardInterrupt, click.Abort) as error:  # click raises Abort from KeyboardInterrupt
+        echo("Interrupted.", *getattr(error.__cause__ or error, "__notes__", ()), err=True)
         return _INTERRUPTED
     except BrokenPipeError:
         discard_output()  # the reader closed the pipe, as `head` does

@@ -44,6 +44,10 @@ class Journal:
                 self._note(names, self._end + len(line))
                 self._end = file.tell()
 
+    def __len__(self) -> int:
+        """Return the number of texts whose vectors are known."""
+        return len(self._offsets)
+
     def __contains__(self, content_hash: str) -> bool:
         """Whether the vector of a text is known."""
         return _key(content_hash) in self._offsets
