@@ -183,6 +183,15 @@ else:
         return True
 
 
+def lock_holder(path: Path) -> str:
+    """Return the id of the process that has a lock; "" if it is free."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        return "" if _try_lock(descriptor) else _holder(descriptor) or "(unknown)"
+    finally:
+        os.close(descriptor)
+
+
 def _holder(descriptor: int) -> str:
     """Return the id of the process that has the lock."""
     os.lseek(descriptor, 0, os.SEEK_SET)

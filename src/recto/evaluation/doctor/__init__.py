@@ -80,9 +80,11 @@ def _run(name: str, check: CheckFunction, context: DoctorContext) -> list[Findin
         found.append(from_error(failure))
     except OSError as failure:
         found.append(from_error(disk_error(failure, Path(failure.filename or name))))
+    except MemoryError:
+        raise
     except Exception as failure:  # noqa: BLE001 - the other checks still help
         message = f"The check itself failed: {type(failure).__name__}: {failure}"
-        repair = context.index_command(rebuild=True)
+        repair = "This is a bug in Recto. Please report it with the output of `recto doctor --json`."
         found.append(error("failed", message, repair=repair, kind=ErrorKind.DAMAGED))
     return found
 
