@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -16,10 +17,15 @@ import pytest
 
 from recto.cli import runner
 from recto.types import Vector
+from tests.cli.shell.test_script import piped
 from tests.running import ROOT, Done, environment, recto
 from tests.shared_embedder import RememberingEmbedder
 
 AS_ROOT = os.name == "posix" and os.geteuid() == 0
+WRONG_PLURAL = re.compile(
+    r"(?<![\d.,])1 (?:\w+-)?"
+    r"(?:pages|chunks|sections|questions|queries|results|texts|searches|errors|warnings|collections|characters)"
+)
 WITHOUT_OVERRIDE = ["setpriv", "--inh-caps=-all", "--bounding-set=-dac_override,-dac_read_search"]
 
 
@@ -179,3 +185,36 @@ def test_an_interrupted_run_without_an_old_index(
         "Run `recto calibrate --collection garden`.\n"
     )
     assert "Bread" in recto(home, "search", "dough", "--collection", "garden").stdout
+
+
+def test_counts_of_one(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One page is not "1 pages", in any command."""
+    (tmp_path / "book").mkdir()
+    (tmp_path / "book" / "a.md").write_text("# Pumps\n\nA pump is a machine.\n")
+    suite = tmp_path / "suite.json"
+    suite.write_text(json.dumps({"queries": [{"query": "What is a pump?", "expect": {"page": "a.md"}}]}))
+    monkeypatch.setattr("recto.cli.indexing._LOG_SECONDS", 0.0)
+    book = ("index", str(tmp_path / "book"))
+    for command in (
+        [*book, "--dry-run"],
+        book,
+        book,
+        ["collections"],
+        ["search", "pump"],
+        ["search", "pump", "--by-page"],
+        ["explain", "pump"],
+        ["coverage", "--verbose"],
+        ["calibrate"],
+        ["validate", "--suite", str(suite), "--gate", "Hit@1>=0"],
+        ["validate", "--suite", str(suite), "--compare", "physical-ai-book"],
+        ["suite", "lint", str(suite)],
+        ["doctor"],
+    ):
+        done = recto(home, *command)
+        assert done.returncode in (0, 1), done.stderr
+        assert not WRONG_PLURAL.search(done.stdout + done.stderr), done.stdout + done.stderr
+    done = piped(home, "pump\n:explain 1\n:module\n:collection\n:stats\n:select 1\nx\n")
+    assert not WRONG_PLURAL.search(done.stdout), done.stdout
+    (tmp_path / "book" / "a.md").write_text("# Pumps\n\nA pump is not a machine.\n")
+    done = recto(home, "doctor", "--json")
+    assert "(pages: 1 changed; 1 chunk to embed)" in done.stdout

@@ -40,9 +40,9 @@ def without_space(text: str) -> str:
     return "".join(text.split())
 
 
-def plural(count: int, noun: str) -> str:
-    """Return a count with its noun, singular or plural."""
-    return f"{count} {noun}{'' if count == 1 else 's'}"
+def plural(count: int, one: str, many: str = "") -> str:
+    """Return a count with its noun, singular or plural; `many` is for nouns whose plural has no plain `s`."""
+    return f"{count:,} {one if count == 1 else many or f'{one}s'}"
 
 
 def page_key(url: str) -> str:

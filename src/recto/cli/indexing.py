@@ -212,7 +212,7 @@ def _change_lines(plan: Plan) -> list[str]:
     states = ", ".join(f"{plan.count(state)} {state}" for state in PageState if plan.count(state))
     return [
         f"  Pages: {states}",
-        f"  Chunks: {plan.texts} to embed ({plan.tokens:,} tokens), {plan.reused} reused",
+        f"  Chunks: {plan.texts} to embed ({plural(plan.tokens, 'token')}), {plan.reused} reused",
     ]
 
 

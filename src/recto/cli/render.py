@@ -200,7 +200,7 @@ def _summary(response: SearchResponse, style: Style) -> Iterator[str]:
     yield from (style.dim(line) for line in wrap_message(" | ".join(facts), style.width))
     if (selection := response.selection) is not None:
         left_out = f"; {plural(selection.left_out, 'chunk')} with it left out" if selection.left_out else ""
-        yield style.dim(f"Related to the selected text ({selection.given} characters{left_out})")
+        yield style.dim(f"Related to the selected text ({plural(selection.given, 'character')}{left_out})")
     notes = [*display.corrections_of(response)]
     if count and not covered:
         notes.append(display.NOT_COVERED)

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from recto._util.files import disk_advice
+from recto._util.text import plural
 from recto.book.parsing.formats import MARKDOWN, MDX, format_of, suffix_list
 from recto.book.sources import docusaurus, mkdocs
 from recto.book.sources.directory import (
@@ -148,13 +149,11 @@ class BookTree:
         """The pages that could not be read in the last run."""
         self.notes = list(self._open_notes)
         """What was assumed, and what was left out of the last run."""
-        if self._refused and not self._files:
-            raise InvalidArgument(
-                f"No page can be read in {location}", hint="; ".join(map(str, self._refused[:3]))
-            )
         if not self._files:
-            hint = "; ".join(self._open_notes[:3]) or _PATH_HINT
-            raise InvalidArgument(f"There is no {suffix_list()} file in {location}", hint=hint)
+            hint = "; ".join([*map(str, self._refused[:3]), *self._open_notes[:3]]) or _PATH_HINT
+            unread = any(failure.path for failure in self._refused)
+            problem = "No page can be read" if unread else f"There is no {suffix_list()} file"
+            raise InvalidArgument(f"{problem} in {location}", hint=hint)
 
     @property
     def unresolved_includes(self) -> int:
@@ -192,7 +191,7 @@ class BookTree:
         self.notes[:] = [
             *self._open_notes,
             *include_notes(self._includes),
-            *(f"Left out: {count} {reason} page{'s' * (count > 1)}." for reason, count in skipped.items()),
+            *(f"Left out: {plural(count, f'{reason} page')}." for reason, count in skipped.items()),
             *(f"{count} pages have the same URL {url}." for url, count in shared[:5]),
         ]
 

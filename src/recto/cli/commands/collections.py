@@ -69,7 +69,7 @@ def promote(collection: str | None, to: str | None, as_json: bool) -> Exit:
         source,
         _open_store(settings),
         target,
-        lambda now, total: notify(f"Copied {now} of {total} chunks"),
+        lambda now, total: notify(f"Copied {now} of {plural(total, 'chunk')}"),
     )
     for note in done.notes:
         warn(f"{note} `recto parity` lists the differences.")
@@ -79,10 +79,10 @@ def promote(collection: str | None, to: str | None, as_json: bool) -> Exit:
         "chunks": done.info.chunks,
         "searches_compared": done.compared,
     }
-    searches = f"{done.compared} {'dense ' if done.notes else ''}searches"
-    sentence = (
-        f"Copied {done.info.chunks} chunks to '{target}'; {searches} give the same results on both sides."
-    )
+    kind = "dense search" if done.notes else "search"
+    searches = plural(done.compared, kind, f"{kind}es")
+    copied = f"Copied {plural(done.info.chunks, 'chunk')} to '{target}'"
+    sentence = f"{copied}; compared with {searches}: the results are the same on both sides."
     if as_json:
         echo_json(summary)
     else:
@@ -127,7 +127,7 @@ def parity(suite: Path | None, collection: str | None, top_k: int, as_json: bool
             echo(f'{row["mode"]}: "{row["query"]}": {row["difference"]}')
         for mode, found in differences.items():
             same = total - len(found)
-            echo(f"{mode}: {same} of {total} questions have the same top {top_k} on both sides.")
+            echo(f"{mode}: the same top {top_k} on both sides for {same} of {plural(total, 'question')}.")
     if len(differences) < len(MODES):
         notify("Only the dense mode was compared, because one side has no lexical vectors.")
     return Exit.VALIDATION_FAILED if rows else Exit.OK

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from recto._util.text import plural
 from recto.cli import options
 from recto.cli.output import echo, echo_json, one_line
 from recto.cli.runner import Exit, connect, notify, save_report
@@ -85,7 +86,10 @@ def calibrate(collection: str | None, as_json: bool) -> Exit:
         echo_json({"collection": name, **measured.to_dict(), "kept": own})
         return Exit.OK
     echo(f"Scores below {measured.noise_floor:.3f} are noise in '{name}'.")
-    echo(f"Measured with {measured.off_topic} off-topic queries and {measured.in_book} from the book.")
+    echo(
+        f"Measured with {plural(measured.off_topic, 'off-topic query', 'off-topic queries')} "
+        f"and {measured.in_book} from the book."
+    )
     echo(f"Queries from the book score higher than off-topic ones with an AUROC of {measured.auroc:.3f}.")
     if measured.answerability is not None:
         echo(f"`answerable` separates them with an AUROC of {measured.answerability:.3f}.")
@@ -99,7 +103,7 @@ def _lines(found: Coverage, *, verbose: bool) -> Iterator[str]:
 
     total = len(found.sections)
     by_heading, by_sentence = found.by_heading, found.by_sentence
-    yield f"Searched for {total} sections of '{found.collection}' in {found.mode} mode"
+    yield f"Searched for {plural(total, 'section')} of '{found.collection}' in {found.mode} mode"
     yield f"  In the top {WITHIN} by heading:         {by_heading} ({by_heading / max(total, 1):.1%})"
     yield f"  In the top {WITHIN} by first sentence:  {by_sentence} ({by_sentence / max(total, 1):.1%})"
     yield f"  By at least one of them:      {total - len(found.unreachable)} ({found.share:.1%})"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from recto._util.text import plural
 from recto.cli import options
 from recto.cli.output import echo, echo_json, filters_dict, one_line
 from recto.cli.runner import Exit, connect, warn
@@ -73,7 +74,7 @@ def _lines(explanation: Explanation) -> Iterator[str]:
     yield f'Query: "{explanation.query}"'
     searched = f"{explanation.candidates} of " if filters else ""
     yield (
-        f"Searched: {searched}{explanation.chunks} chunks{f' ({filters})' if filters else ''}"
+        f"Searched: {searched}{plural(explanation.chunks, 'chunk')}{f' ({filters})' if filters else ''}"
         f" of '{explanation.collection}' in {explanation.mode} mode"
     )
     yield f"Words: {one_line(', '.join(explanation.words)) or 'none'}"

@@ -296,7 +296,7 @@ def _scores(run: Run) -> list[str]:
 
 
 def _deltas(comparison: Comparison) -> Iterator[str]:
-    yield f"Compared with '{one_line(comparison.against)}' on {comparison.compared} questions:"
+    yield f"Compared with '{one_line(comparison.against)}' on {plural(comparison.compared, 'question')}:"
     yield f"{'Measure':<18}{'Before':>7}{'Now':>8}{'Change':>9}   {'95 % interval':<18}{'p':>6}"
     for delta in comparison.deltas:
         change = delta.delta
@@ -319,7 +319,7 @@ def _deltas(comparison: Comparison) -> Iterator[str]:
 def _changes(comparison: Comparison, *, verbose: bool) -> Iterator[str]:
     shown = comparison.changes if verbose else comparison.changes[:_MAX_LISTED]
     if shown:
-        yield f"Results that changed ({len(comparison.changes)} questions):"
+        yield f"Results that changed ({plural(len(comparison.changes), 'question')}):"
     for change in shown:
         before, now = change.rank_before, change.rank_now
         moved = "" if before == now else f" (rank {before or 'none'} -> {now or 'none'})"

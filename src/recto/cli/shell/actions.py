@@ -335,7 +335,7 @@ def _score_text(hit: Hit, response: SearchResponse, around: Explanation | None) 
 def _rank_text(number: int, response: SearchResponse, around: Explanation | None) -> str:
     scores = [hit.score for hit in response.hits]
     next_scores = scores[number:] or [ranked.hit.score for ranked in (around.near_misses if around else ())]
-    text = f"It is at rank {number}" + (f" among {around.candidates} chunks" if around else "")
+    text = f"It is at rank {number}" + (f" among {plural(around.candidates, 'chunk')}" if around else "")
     if number > 1:
         text += f", {scores[0] - scores[number - 1]:.3f} below the first"
     if next_scores:

@@ -8,6 +8,7 @@ from dataclasses import astuple, dataclass, field
 from time import perf_counter
 from typing import TYPE_CHECKING
 
+from recto._util.text import plural
 from recto.cli.output import one_line
 from recto.cli.render import Style, results, results_json, wrap_message
 from recto.cli.shell.actions import find_command
@@ -43,7 +44,7 @@ class LatencyStats:
         from recto._util.numbers import percentile
 
         count = len(self._timings)
-        lines = [f"{ready}{count} search{'' if count == 1 else 'es'}, in milliseconds:"]
+        lines = [f"{ready}{plural(count, 'search', 'searches')}, in milliseconds:"]
         lines.append(f"{'':8}" + "".join(f"{name:>9}" for name in ("last", "p50", "p95", "max")))
         for name, values in zip(_STEPS, zip(*map(astuple, self._timings), strict=True), strict=True):
             ordered = sorted(values)
@@ -129,7 +130,8 @@ class ShellSession:
     def greeting(self) -> str:
         """The first message to a person."""
         info, style = self.retriever.open().info, self.style()
-        text = f"{self.retriever.collection}: {info.chunks} chunks. Type a query, or :help for the commands."
+        found = f"{self.retriever.collection}: {plural(info.chunks, 'chunk')}."
+        text = f"{found} Type a query, or :help for the commands."
         return "\n".join(style.dim(line) for line in wrap_message(text, style.width))
 
     @property
@@ -184,8 +186,8 @@ class ShellSession:
             return self.search(ShellQuery(question, text))
         self._selection = _PendingSelection([text], complete=True)
         return self.message(
-            f"{len(text.strip())} characters are selected. "
-            "Ask a question about them, or press Enter for related chunks."
+            f"Selected {plural(len(text.strip()), 'character')}. "
+            "Ask a question about the text, or press Enter for related chunks."
         )
 
     def message(self, text: str) -> ShellReply:
@@ -270,6 +272,6 @@ class ShellSession:
         lines = [f'Query: "{one_line(query.question)}"'] if self.scripted and query.question else []
         info = self.retriever.open().info
         if self._generation not in ("", info.generation):
-            lines.append(style.green(f"The book was indexed again: {info.chunks} chunks now."))
+            lines.append(style.green(f"The book was indexed again: {plural(info.chunks, 'chunk')} now."))
         self._generation = info.generation
         return "\n".join([*lines, results(response, words, style, verbose=self.settings.verbose)])
