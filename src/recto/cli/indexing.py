@@ -107,7 +107,7 @@ class IndexRunner:
         for note in plan.notes[:_MAX_NOTES]:
             notify(note)
         if (more := len(plan.notes) - _MAX_NOTES) > 0:
-            notify(f"… and {more} more; --json has them all.")
+            notify(f"... and {more} more; --json has them all.")
         kept = [page.path for page in plan.pages if page.state is PageState.KEPT]
         for failure in plan.failed:
             warn(f"{'Kept the old version of' if any(map(failure.covers, kept)) else 'Left out'} {failure}")

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from recto.evaluation.coverage import Coverage, PageCoverage, Reached
 
 _MAX_LISTED = 20
-_SHADES = " .:-=+*#%@"
+_BAR_WIDTH = 10
 
 
 @click.command()
@@ -149,8 +149,18 @@ def _matrix(confusion: dict[str, dict[str, int]]) -> Iterator[str]:
 
 
 def _page_line(row: PageCoverage) -> str:
-    shade = _SHADES[round(row.heat * (len(_SHADES) - 1))]
-    return f"  [{shade * 10}] {row.heat:>4.0%}  {row.reached}/{row.sections}  {one_line(row.page_url)}"
+    return f"  {_bar(row.heat)} {row.heat:>4.0%}  {row.reached}/{row.sections}  {one_line(row.page_url)}"
+
+
+def _bar(share: float) -> str:
+    """Return a bar, in ASCII if the output cannot encode blocks."""
+    filled = round(share * _BAR_WIDTH)
+    bar = "█" * filled + "░" * (_BAR_WIDTH - filled)
+    try:
+        bar.encode(sys.stdout.encoding or "ascii")
+    except UnicodeEncodeError:
+        return bar.translate({ord("█"): "#", ord("░"): "-"})
+    return bar
 
 
 def _data(found: Coverage) -> dict[str, Any]:
