@@ -53,8 +53,8 @@ def keep_coverage(home: Path, info: IndexInfo, found: Coverage) -> None:
     _keep(home, info, "coverage", pages=list(pages.values()), reached=reachable, total=len(found.sections))
 
 
-def keep_run(home: Path, info: IndexInfo, run: Run) -> None:
-    """Save the results of a suite."""
+def keep_run(home: Path, info: IndexInfo, run: Run, command: str) -> None:
+    """Save the results of a suite, and the command that repeats the run."""
     failed = [
         {"query": answer.query, "reason": _why(answer)} for answer in run.answers if answer.passed is False
     ]
@@ -64,7 +64,7 @@ def keep_run(home: Path, info: IndexInfo, run: Run) -> None:
     ]
     measures = {name: round(score.mean, 6) for name, score in run.scores().items()}
     counts = {"passed": run.passed, "total": run.total}
-    _keep(home, info, "suite", name=run.suite, **counts, measures=measures, failed=failed)
+    _keep(home, info, "suite", name=run.suite, command=command, **counts, measures=measures, failed=failed)
 
 
 def read_coverage(home: Path, info: IndexInfo) -> dict[str, Any] | None:
@@ -74,7 +74,7 @@ def read_coverage(home: Path, info: IndexInfo) -> dict[str, Any] | None:
 
 def read_suite(home: Path, info: IndexInfo) -> dict[str, Any] | None:
     """Return the last run of a suite; see `read_coverage`."""
-    fields = ("made_at", "generation", "name", "passed", "total", "measures", "failed")
+    fields = ("made_at", "generation", "name", "command", "passed", "total", "measures", "failed")
     return _read(home, info, "suite", fields)
 
 
