@@ -315,15 +315,19 @@ def module_titles(directories: Sequence[tuple[PageDirectory, Navigation]]) -> di
     sections = _section_titles(directories)
     titles: dict[str, str] = {}
     for directory, navigation in directories:
+        book_file, root_title = directory.rules.book_file, _ROOT_TITLE
+        if book_file.module_root and not any(map(book_file.module_directory, navigation.names)):
+            root_title = humanised(directory.rules.book)
         for name in navigation.names:
-            module = directory.rules.book_file.module_keys(directory.prefix + name)[0]
+            module = book_file.module_keys(directory.prefix + name)[0]
             if titles.get(module):
                 continue
-            top = name.split("/", maxsplit=1)[0] if "/" in name else ""
+            top = book_file.module_directory(name)
             own = not directory.prefix and module == (short_name(top) if top else ROOT_MODULE)
             label = navigation.labels.get(top, "") if own else ""
-            title = label or sections.get(module, "") or (directory.index_title(top) if own else "")
-            titles[module] = title or (_ROOT_TITLE if own and not top else humanised(module))
+            folder = f"{book_file.module_root}{top}".rstrip("/")
+            title = label or sections.get(module, "") or (directory.index_title(folder) if own else "")
+            titles[module] = title or (root_title if own and not top else humanised(module))
     return titles
 
 

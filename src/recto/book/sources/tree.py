@@ -44,6 +44,7 @@ _SITES: dict[tuple[str, ...], type[docusaurus.DocusaurusSite | mkdocs.MkDocsSite
     docusaurus.CONFIG_FILES: docusaurus.DocusaurusSite,
     mkdocs.CONFIG_FILES: mkdocs.MkDocsSite,
 }
+_DOCS = "docs/"
 _PATH_HINT = "Pass the directory that holds the pages of the book."
 
 
@@ -213,13 +214,12 @@ class MarkdownTree(BookTree):
             name = book or book_name(root)
             bounds = repository_of(site or root)
             finder = DocusaurusIncludes(site) if site else MkDocsIncludes((root, root.parent, bounds))
-        directory = PageDirectory(
-            root,
-            _PlainRules(name, book_file, mdx=site is not None),
-            "" if place.is_dir() else place.name,
-            includes=Includes(finder, bounds),
-        )
+        rules = _PlainRules(name, book_file, mdx=site is not None)
+        below = "" if place.is_dir() else place.name
+        directory = PageDirectory(root, rules, below, includes=Includes(finder, bounds))
         super().__init__([directory], name, place, notes)
+        if all(name.startswith(_DOCS) for _, name in self._files):  # as in a site, `docs` is not a module
+            rules.book_file = replace(book_file, module_root=_DOCS)
 
 
 class _PlainRules(SiteRules):
