@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import quote
@@ -245,6 +246,7 @@ def house_service(house_settings: Settings) -> Iterator[Service]:
 
 
 def test_health(house_service: Service, house_settings: Settings) -> None:
+    shutil.rmtree(house_settings.home / "reports", ignore_errors=True)  # of other tests
     body = house_service.get("/v1/health").json()
     models.HealthResponseModel.model_validate(body)
     assert (body["coverage"], body["suite"]) == (None, None)
