@@ -121,7 +121,9 @@ class Report:
             [name, f"– ({table.shown(why)})", *[""] * (len(MEASURES) + 1)]
             for name, why in self.failed.items()
         ]
-        compared = f"{self.reference} minus it, page MRR (95 %)" if mine else "compared with Recto"
+        compared = (
+            f"{self.reference} minus this system: page MRR (95 % interval)" if mine else "compared with Recto"
+        )
         return table.table(["system", *MEASURES, "AUROC", compared], rows)
 
     def _books(self) -> str:
@@ -376,7 +378,10 @@ class _Progress:
 
 def _about(books: Sequence[Book]) -> dict[str, Any]:
     counts = ((book, sum(each.nothing for each in book.questions)) for book in books)
-    queries = (f"{book.name} ({len(book.questions)}, {none} of them unanswerable)" for book, none in counts)
+    queries = (
+        f"{book.name} ({len(book.questions)}, of which the book answers {len(book.questions) - none})"
+        for book, none in counts
+    )
     return {"date": datetime.now(UTC).date().isoformat(), "queries": ", ".join(queries)}
 
 

@@ -26,7 +26,7 @@ from recto.book.sources.tree import MarkdownTree
 from recto.embedders.granite.embedder import granite_embedder
 
 COLUMNS = (
-    "",
+    "graph and precision",
     "chunks/s",
     "speed-up",
     "reduction in CPU time (factor)",

@@ -142,7 +142,9 @@ def main() -> None:
                 embedder.embed_documents(texts[start : start + 96])
             bares.append(perf_counter() - began)
         ratio = median(whole / bare for whole, bare in zip(wholes, bares, strict=True))
-        print(f"| whole run / bare embedder | {ratio:.3f} ({median(wholes):.1f} s / {median(bares):.1f} s) |")
+        print(
+            f"| complete run / bare embedder | {ratio:.3f} ({median(wholes):.1f} s / {median(bares):.1f} s) |"
+        )
         began = perf_counter()
         report = index_book(IndexJob(source, embedder), store, "bench", journal=home / "journal")
         again = perf_counter() - began

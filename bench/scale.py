@@ -225,7 +225,9 @@ def table(rows: dict[int, dict[str, float]]) -> str:
     names = list(next(iter(rows.values())))
     first, last = rows[min(rows)], rows[max(rows)]
     lines = [
-        "| | " + " | ".join(f"{size:,}".replace(",", " ") for size in rows) + " | last / first |",
+        "| number of chunks | "
+        + " | ".join(f"{size:,}".replace(",", " ") for size in rows)
+        + " | last / first |",
         "|---" * (len(rows) + 2) + "|",
     ]
     for name in names:

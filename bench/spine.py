@@ -270,7 +270,7 @@ def interleaved(jobs: dict[str, Callable[[], None]], rounds: int) -> dict[str, f
 def table(figures: dict[str, Any]) -> str:
     """Return the figures as a Markdown table."""
     rows = [f"| {name} | {value} |" for name, value in figures.items()]
-    return "\n".join(["| what | figure |", "|---|---|", *rows])
+    return "\n".join(["| measurement | figure |", "|---|---|", *rows])
 
 
 if __name__ == "__main__":

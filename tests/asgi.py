@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 from starlette.types import ASGIApp, Message
@@ -10,8 +11,9 @@ from starlette.types import ASGIApp, Message
 async def asked(
     application: ASGIApp, method: str, path: str, *parts: bytes, **headers: str
 ) -> tuple[int, dict[str, str], bytes]:
-    """Return the status, the headers and the body of an answer; the request's body comes in parts, and the caller leaves after them."""
+    """Return the status, the headers and the body of an answer; the request's body comes in parts."""
     sent: list[Any] = []
+    ended = asyncio.Event()
     left = [
         {"type": "http.request", "body": part, "more_body": number < len(parts)}
         for number, part in enumerate(parts or (b"",), 1)
@@ -35,10 +37,15 @@ async def asked(
     }
 
     async def receive() -> Message:
-        return left.pop(0) if left else {"type": "http.disconnect"}
+        if left:
+            return left.pop(0)
+        await ended.wait()
+        return {"type": "http.disconnect"}
 
     async def send(message: Message) -> None:
         sent.append(message)
+        if message["type"] == "http.response.body" and not message.get("more_body"):
+            ended.set()
 
     await application(scope, receive, send)
     found = {name.decode(): value.decode() for name, value in sent[0]["headers"]}

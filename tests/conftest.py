@@ -53,6 +53,7 @@ def _no_configuration() -> Iterator[None]:
         for name in list(os.environ):
             if name.startswith(CONFIGURATION) and not name.startswith(TEST_OPTIONS):
                 patch.delenv(name)
+        patch.setenv("XDG_CONFIG_HOME", os.devnull)  # without a settings file of the developer
         yield
 
 

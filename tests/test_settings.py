@@ -5,7 +5,13 @@ from pathlib import Path
 import pytest
 
 from recto.errors import ConfigurationError, ErrorKind, InvalidArgument
-from recto.settings import check_collection_name, is_local_address, load_settings, read_dotenv
+from recto.settings import (
+    SERVICE_VARIABLES,
+    check_collection_name,
+    is_local_address,
+    load_settings,
+    read_variables,
+)
 
 CLOUD = {"COHERE_API_KEY": "co_x", "QDRANT_URL": "https://x.cloud.qdrant.io:6333", "QDRANT_API_KEY": "q_x"}
 
@@ -86,14 +92,14 @@ def test_dotenv_is_found_up_to_the_projects_root_and_not_beyond(tmp_path: Path) 
     (project / "backend").mkdir(parents=True)
     (tmp_path / ".env").write_text("COLLECTION_NAME=stranger\n", "utf-8")
     (project / "pyproject.toml").touch()
-    assert read_dotenv(project / "backend") == {}
+    assert read_variables({}, project / "backend") == {}
     (project / ".env").write_text("COLLECTION_NAME=mine\n", "utf-8")
-    assert read_dotenv(project / "backend") == {"COLLECTION_NAME": "mine"}
+    assert read_variables({}, project / "backend") == {"COLLECTION_NAME": "mine"}
 
 
 def test_a_dollar_in_a_key_stays(tmp_path: Path) -> None:
     (tmp_path / ".env").write_text("COHERE_API_KEY=a${HOME}b\n", "utf-8")
-    assert read_dotenv(tmp_path) == {"COHERE_API_KEY": "a${HOME}b"}
+    assert read_variables({}, tmp_path) == {"COHERE_API_KEY": "a${HOME}b"}
 
 
 def test_binary_dotenv_is_an_error(tmp_path: Path) -> None:
@@ -125,3 +131,84 @@ def test_unusable_collection_names(name: str) -> None:
     with pytest.raises(InvalidArgument) as caught:
         check_collection_name(name, "--collection")
     assert caught.value.kind is ErrorKind.ARGUMENT
+
+
+HOSTILE = "https://attacker.example"
+
+
+@pytest.mark.parametrize(
+    ("url", "key"), [("COHERE_API_URL", "COHERE_API_KEY"), ("QDRANT_URL", "QDRANT_API_KEY")]
+)
+class TestKeysAndEndpoints:
+    def test_a_projects_address_never_gets_the_users_key(self, tmp_path: Path, url: str, key: str) -> None:
+        (tmp_path / ".env").write_text(f"{url}={HOSTILE}\n")
+        environment = {name: value for name, value in CLOUD.items() if name != url}
+        with pytest.raises(ConfigurationError) as caught:
+            load_settings(environment, tmp_path)
+        assert f"{url} in {tmp_path / '.env'} would get the {key} of the environment" in str(caught.value)
+        assert CLOUD[key] not in f"{caught.value} {caught.value.hint}"
+
+    def test_nor_the_key_of_the_users_file(self, tmp_path: Path, url: str, key: str) -> None:
+        user, project = tmp_path / "config", tmp_path / "book"
+        (user / "recto").mkdir(parents=True)
+        project.mkdir()
+        (user / "recto" / "env").write_text(f"{key}={CLOUD[key]}\n")
+        (project / ".env").write_text(f"{url}={HOSTILE}\n")
+        rest = {name: value for name, value in CLOUD.items() if name not in (url, key)}
+        with pytest.raises(ConfigurationError, match=f"would get the {key} of {user}"):
+            load_settings({**rest, "XDG_CONFIG_HOME": str(user)}, project)
+
+    def test_an_address_of_the_same_or_a_more_trusted_place_gets_it(
+        self, tmp_path: Path, url: str, key: str
+    ) -> None:
+        rest = {name: value for name, value in CLOUD.items() if name not in (url, key)}
+        (tmp_path / ".env").write_text(f"{url}={HOSTILE}\n{key}=of-the-project\n")
+        settings = load_settings(rest, tmp_path)
+        assert HOSTILE in (settings.cohere_api_url, settings.qdrant_url)
+        (tmp_path / ".env").write_text(f"{key}=of-the-project\n")
+        assert load_settings({**rest, url: HOSTILE}, tmp_path).variables[url] == HOSTILE
+
+
+def test_plugins_check_their_endpoints_in_the_same_way(tmp_path: Path) -> None:
+    (tmp_path / ".env").write_text(f"VOYAGE_URL={HOSTILE}\n")
+    variables = read_variables({"VOYAGE_KEY": "secret"}, tmp_path)
+    with pytest.raises(ConfigurationError, match="VOYAGE_URL"):
+        variables.endpoint("VOYAGE_URL", "VOYAGE_KEY")
+    assert variables.endpoint("OTHER_URL", "VOYAGE_KEY") == ""
+
+
+def test_the_environment_overrides_the_users_file_which_overrides_the_project(tmp_path: Path) -> None:
+    (tmp_path / "recto").mkdir()
+    (tmp_path / "recto" / "env").write_text("COLLECTION_NAME=user\nRECTO_MODEL=user\n")
+    (tmp_path / ".env").write_text("COLLECTION_NAME=project\nRECTO_MODEL=project\nRECTO_THREADS=7\n")
+    environment = {"COLLECTION_NAME": "shell", "XDG_CONFIG_HOME": str(tmp_path)}
+    settings = load_settings(environment, tmp_path)
+    assert (settings.collection, settings.model, settings.threads) == ("shell", "user", 7)
+    assert settings.variables.files == (str(tmp_path / "recto" / "env"), str(tmp_path / ".env"))
+
+
+@pytest.mark.parametrize("name", SERVICE_VARIABLES)
+def test_a_project_cannot_open_a_service(tmp_path: Path, name: str) -> None:
+    (tmp_path / ".env").write_text(f"{name}=evil\nCOLLECTION_NAME=book\n")
+    variables = read_variables({"XDG_CONFIG_HOME": str(tmp_path)}, tmp_path)
+    assert dict(variables) | {"XDG_CONFIG_HOME": ""} == {"XDG_CONFIG_HOME": "", "COLLECTION_NAME": "book"}
+    (warning,) = variables.warnings
+    assert f"{name} in {tmp_path / '.env'} is ignored" in warning
+    (tmp_path / "recto").mkdir()
+    (tmp_path / "recto" / "env").write_text(f"{name}=mine\n")
+    assert read_variables({"XDG_CONFIG_HOME": str(tmp_path)}, tmp_path)[name] == "mine"
+
+
+@pytest.mark.parametrize("name", ["QDRANT_URL", "COHERE_API_URL"])
+def test_a_password_in_an_address_is_refused_and_not_printed(tmp_path: Path, name: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        load_settings({**CLOUD, name: "https://user:hunter2@x.example:6333"}, tmp_path)
+    assert name in str(caught.value)
+    assert "hunter2" not in f"{caught.value} {caught.value.hint}"
+
+
+def test_a_huge_dotenv_is_not_read(tmp_path: Path) -> None:
+    with (tmp_path / ".env").open("wb") as file:
+        file.truncate(30 << 30)
+    with pytest.raises(ConfigurationError, match="larger than 64 KiB"):
+        load_settings({}, tmp_path)

@@ -68,9 +68,9 @@ def _works(results: Results) -> list[str]:
     prefixes = ("cold query", indexing.work_of(100)[:6])
     chosen = []
     for work in results.workloads():
-        whole = work.startswith("query, ") and "whole" in work
+        complete = work.startswith("query, ") and "end to end" in work
         embedded = work.startswith(prefixes[1]) and work.endswith("embedding included")
-        if work in wanted or work.startswith(prefixes[0]) or whole or embedded:
+        if work in wanted or work.startswith(prefixes[0]) or complete or embedded:
             chosen.append(work)
     return chosen
 

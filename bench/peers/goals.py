@@ -15,7 +15,7 @@ Relation = Literal["at least", "at most"]
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """A goal, the reached figure, and the system that it was compared with."""
+    """A goal, the reached figure, and the system that Recto was compared with."""
 
     text: str
     relation: Relation
@@ -50,15 +50,14 @@ def _goals(results: Results, systems: tuple[System, ...]) -> Iterator[Goal]:
             yield from _lead(results, work, peers, "Import: times as fast as the best peer", 20)
         elif work.startswith("index, ") and work.endswith("embedding included"):
             yield from _lead(results, work, peers, f"{work.capitalize()}: times as fast as the best peer", 1)
-        elif "the part that is not embedding" in work:
+        elif "embedding time subtracted" in work:
             yield from _lead(
                 results, work, frameworks, f"{work.capitalize()}: times as fast as the best framework", 3
             )
-        elif "added to the same engine calls" in work:
-            yield from _lead(
-                results, work, thin, f"{work.capitalize()}: times less than the best framework", 3
-            )
-        elif work.startswith("query, ") and "whole" in work:
+        elif "overhead above the same engine calls" in work:
+            text = f"{work.capitalize()}: the best framework's overhead / Recto's overhead"
+            yield from _lead(results, work, thin, text, 3)
+        elif work.startswith("query, ") and "end to end" in work:
             yield from _cost(
                 results, work, f"{work.capitalize()}: Recto / bare calls of model and engine", 1.10
             )
@@ -112,7 +111,7 @@ def _growth(results: Results) -> Iterator[Goal]:
         ),
         (
             lambda size: querying.memory_work(size, model=False),
-            "Own memory without the model, 100k / 1k chunks",
+            "Private memory without the model, 100k / 1k chunks",
             2,
         ),
     ]
@@ -131,7 +130,7 @@ def _books(results: Results, names: set[str]) -> Iterator[Goal]:
             lead = figure.more.get("lead") if figure else None
             if lead:
                 yield Goal(
-                    f"{work}: lead over it",
+                    f"{work}: Recto minus the other system",
                     "at least",
                     0.0,
                     Spread(lead["mean"], lead["low"], lead["high"]),

@@ -57,10 +57,10 @@ def goal_table(found: Sequence[Goal], titles: dict[str, str]) -> str:
                 "yes" if goal.met else "**no**",
             ]
         )
-    return table(["goal", "against", "wanted", "reached (range)", "by CPU time", "met"], rows)
+    return table(["goal", "compared with", "target", "reached (range)", "by CPU time", "met"], rows)
 
 
-_EXTRA = {"p95": "p95", "packages": "packages", "rss": "RSS, MB", "agreement": "recall vs exact"}
+_EXTRA = {"p95": "p95", "packages": "packages", "rss": "RSS, MB", "agreement": "recall against exact search"}
 
 
 def work_table(figures: dict[str, Figure], titles: dict[str, str]) -> str:
@@ -89,7 +89,10 @@ def _columns(measured: Sequence[Figure], mine: Figure | None) -> list[tuple[str,
     """Return the headings of a table's columns, and a function that formats each cell."""
     unit = measured[0].unit
     if any("lead" in figure.more for figure in measured):
-        return [("mean", lambda figure: f"{figure.values[0]:.3f}"), ("Recto minus it (95 %)", _lead)]
+        return [
+            ("mean", lambda figure: f"{figure.values[0]:.3f}"),
+            ("Recto minus this system (95 % interval)", _lead),
+        ]
     columns: list[tuple[str, Callable[[Figure], str]]] = [
         (f"{unit or 'value'} (range)", lambda figure: spread(figure.wall))
     ]
@@ -104,14 +107,14 @@ def _columns(measured: Sequence[Figure], mine: Figure | None) -> list[tuple[str,
     ]
     columns.append(
         (
-            "Recto is better",
+            "ratio to Recto (above 1: Recto is better)",
             lambda figure: _times(ratio(mine, figure) if mine and figure.system != SELF else None),
         )
     )
     if with_cpu:
         columns.append(
             (
-                "by CPU time",
+                "ratio of CPU time",
                 lambda figure: _times(cpu_ratio(mine, figure) if mine and figure.system != SELF else None),
             )
         )
@@ -130,7 +133,7 @@ def _lead(figure: Figure) -> str:
 def _times(times: Spread | None) -> str:
     if times is None:
         return ""
-    return f"{spread(times)} ×" if times.middle >= 1 else f"**{spread(times)} ×, worse**"
+    return f"{spread(times)} ×" if times.middle >= 1 else f"**{spread(times)} × (worse)**"
 
 
 def _order(figure: Figure) -> float:

@@ -89,7 +89,10 @@ class Metered(Protocol):
 
 
 class Index(Protocol):
-    """One published generation of a collection; a reader that holds it never sees it change."""
+    """One published generation of a collection.
+
+    A reader that holds it never sees it change, unless the store updates it in place (see `Store.build`).
+    """
 
     @property
     def info(self) -> IndexInfo:
@@ -177,7 +180,8 @@ class SchemaInfo(Protocol):
 class Build(Protocol):
     """A new generation of a collection; readers do not see it before `publish`.
 
-    Leaving the `with` block without `publish` discards it.
+    Leaving the `with` block without `publish` discards it. Neither rule applies to a store that updates the
+    current generation in place (see `Store.build`).
     """
 
     def __enter__(self) -> Self:

@@ -1,15 +1,17 @@
-"""Read and check the settings from the environment and `.env`."""
+"""Read and check the settings from the environment, the user's settings file and the project's `.env`."""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from io import StringIO
 from pathlib import Path
 from typing import Any, Literal, get_args
 from urllib.parse import urlsplit
 
+from recto._util.files import read_limited
 from recto.errors import ConfigurationError, InvalidArgument
 from recto.plugins import BUILT_IN, EMBEDDERS, STORES, choices, install_hint
 
@@ -26,6 +28,17 @@ CLOUD_VARIABLES = ("COHERE_API_KEY", "QDRANT_URL", "QDRANT_API_KEY")
 _COLLECTION_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _MAX_DIGITS = 9
 _PROJECT_ROOTS = ("pyproject.toml", ".git")
+_MAX_DOTENV = 64 * 1024
+ENVIRONMENT = "the environment"
+
+SERVICE_VARIABLES = (
+    "RECTO_API_KEY",
+    "RECTO_ALLOWED_HOSTS",
+    "RECTO_COLLECTIONS",
+    "RECTO_CORS_ORIGINS",
+    "RECTO_RATE_LIMIT",
+)
+"""Who may use a service, and what it shows. A project's `.env` cannot set them."""
 
 Precision = Literal["auto", "fp32", "int8"]
 CoherePace = Literal["trial", "production", "off"]
@@ -42,6 +55,72 @@ class ServerOptions:
     on_disk_payload: bool | None = None
     quantization: str = ""
     tenant: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class VariableSource:
+    """A place that variables were read from: the environment, or a file."""
+
+    name: str
+    values: Mapping[str, str]
+    ignored: tuple[str, ...] = ()
+    """Variables that this place has but cannot set."""
+
+
+class Variables(Mapping[str, str]):
+    """Variables and the places that they were read from, the most trusted first.
+
+    The order is: the environment, the user's settings file, the `.env` of the project. Anyone can write the
+    `.env` of a cloned repository, so it can neither redirect a key nor open a service to others.
+    """
+
+    def __init__(self, *sources: VariableSource) -> None:
+        self.sources = sources
+        self._values: dict[str, str] = {}
+        for source in reversed(sources):
+            self._values |= source.values
+
+    def __getitem__(self, name: str) -> str:
+        """Return the value of a variable from the most trusted place that sets it."""
+        return self._values[name]
+
+    def __iter__(self) -> Iterator[str]:
+        """Iterate over the names."""
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        """Count the variables."""
+        return len(self._values)
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The files that were read."""
+        return tuple(source.name for source in self.sources if source.name != ENVIRONMENT)
+
+    @property
+    def warnings(self) -> list[str]:
+        """What was ignored, and why."""
+        return [
+            f"{', '.join(source.ignored)} in {source.name} {'is' if len(source.ignored) == 1 else 'are'} "
+            f"ignored: set {'it' if len(source.ignored) == 1 else 'them'} in {_trusted_places()}"
+            for source in self.sources
+            if source.ignored
+        ]
+
+    def endpoint(self, url: str, key: str) -> str:
+        """Return the address in a variable; raise an error if it is less trusted than its key."""
+        if url in self and key in self and self._rank(url) > self._rank(key):
+            raise ConfigurationError(
+                f"{url} in {self._name(url)} would get the {key} of {self._name(key)}",
+                hint=f"If you trust this address, set {url} in {_trusted_places()}; otherwise remove it.",
+            )
+        return self.get(url, "")
+
+    def _rank(self, name: str) -> int:
+        return next(rank for rank, source in enumerate(self.sources) if name in source.values)
+
+    def _name(self, name: str) -> str:
+        return self.sources[self._rank(name)].name
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +145,8 @@ class Settings:
     """The process runs one query: prefer a fast start to fast batches."""
     close_at_exit: bool = False
     """Leave closing the store to the end of the process."""
-    variables: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
-    """All variables of the environment and `.env`, for the settings of plugins."""
+    variables: Variables = field(default_factory=Variables, repr=False, compare=False)
+    """All variables, for the settings of plugins."""
 
     def collection_or(self, default: str) -> str:
         """Return the configured collection, or the default of an entry point."""
@@ -79,13 +158,44 @@ class Settings:
         return ("cloud",) if self.embedder == "cohere" or self.store == "server" else ()
 
 
+def read_variables(environment: Mapping[str, str] | None = None, directory: Path | None = None) -> Variables:
+    """Read the environment, the user's settings file and the nearest `.env` of the project."""
+    given = os.environ if environment is None else environment
+    sources = [VariableSource(ENVIRONMENT, _not_blank(given))]
+    user = user_file(given)
+    if user is not None and user.is_file():
+        sources.append(VariableSource(str(user), _not_blank(_parse_dotenv(user))))
+    project = find_dotenv(directory or working_directory())
+    if project is not None:
+        values = _not_blank(_parse_dotenv(project))
+        ignored = tuple(name for name in SERVICE_VARIABLES if name in values)
+        allowed = {name: value for name, value in values.items() if name not in SERVICE_VARIABLES}
+        sources.append(VariableSource(str(project), allowed, ignored))
+    return Variables(*sources)
+
+
+def user_file(environment: Mapping[str, str]) -> Path | None:
+    """Return the path of the user's settings file."""
+    if base := environment.get("XDG_CONFIG_HOME"):
+        return Path(base) / "recto" / "env"
+    home = environment.get("HOME") or environment.get("USERPROFILE")
+    return Path(home) / ".config" / "recto" / "env" if home else None
+
+
+def _trusted_places() -> str:
+    return "the environment or in ~/.config/recto/env"
+
+
+def _not_blank(values: Mapping[str, str]) -> dict[str, str]:
+    return {name: value.strip() for name, value in values.items() if value.strip()}
+
+
 def load_settings(environment: Mapping[str, str] | None = None, directory: Path | None = None) -> Settings:
-    """Read and check all settings; the environment overrides `.env`, and blank values count as unset."""
-    values = {
-        **read_dotenv(directory or working_directory()),
-        **(os.environ if environment is None else environment),
-    }
-    values = {name: value.strip() for name, value in values.items() if value.strip()}
+    """Read and check all settings.
+
+    The environment overrides the user's settings file, which overrides `.env`; blank values count as unset.
+    """
+    values = read_variables(environment, directory)
     cloud = _is_cloud(values)
     embedder = _component(values, "RECTO_EMBEDDER", EMBEDDERS, "cohere" if cloud else "local")
     store = _component(values, "RECTO_STORE", STORES, "server" if cloud else "edge")
@@ -101,10 +211,10 @@ def load_settings(environment: Mapping[str, str] | None = None, directory: Path 
         threads=_number(values, "RECTO_THREADS", 256) or _cores(),
         precision=_choice(values, "RECTO_PRECISION", get_args(Precision), "auto"),
         collection=collection,
-        qdrant_url=values.get("QDRANT_URL", ""),
+        qdrant_url=values.endpoint("QDRANT_URL", "QDRANT_API_KEY"),
         qdrant_api_key=values.get("QDRANT_API_KEY", ""),
         cohere_api_key=values.get("COHERE_API_KEY", ""),
-        cohere_api_url=_address(values, "COHERE_API_URL"),
+        cohere_api_url=_address(values.endpoint("COHERE_API_URL", "COHERE_API_KEY"), "COHERE_API_URL"),
         cohere_pace=_choice(values, "COHERE_PACE", get_args(CoherePace), "trial"),
         dialect=values.get("RECTO_DIALECT", ""),
         server=_server_options(values),
@@ -120,12 +230,6 @@ def check_collection_name(name: str, origin: str) -> None:
             f"{origin} is not a usable collection name: {name!r}",
             hint="Use at most 128 letters, digits, '.', '_' and '-', and start with a letter or digit.",
         )
-
-
-def read_dotenv(directory: Path | None) -> dict[str, str]:
-    """Read the nearest `.env` between a directory and the root of its project."""
-    path = find_dotenv(directory)
-    return _parse_dotenv(path) if path else {}
 
 
 def find_dotenv(directory: Path | None) -> Path | None:
@@ -168,7 +272,8 @@ def _parse_dotenv(path: Path) -> dict[str, str]:
     from dotenv import dotenv_values
 
     try:
-        values = dotenv_values(path, interpolate=False, encoding="utf-8-sig")
+        text = read_limited(path, _MAX_DOTENV).decode("utf-8-sig")
+        values = dotenv_values(stream=StringIO(text), interpolate=False)
     except (OSError, ValueError) as error:
         raise ConfigurationError(
             f"{path} cannot be read: {error}", hint="It must be a text file of NAME=value lines."
@@ -215,7 +320,7 @@ def _require(values: Mapping[str, str], embedder: str, store: str) -> None:
         url = values.get("QDRANT_URL", "")
         if not url:
             missing.append("QDRANT_URL")
-        _address(values, "QDRANT_URL")
+        _address(url, "QDRANT_URL")
         if "QDRANT_API_KEY" not in values and not is_local_address(url):
             missing.append("QDRANT_API_KEY")
     if missing:
@@ -252,8 +357,7 @@ def _server_options(values: Mapping[str, str]) -> ServerOptions:
     )
 
 
-def _address(values: Mapping[str, str], name: str) -> str:
-    url = values.get(name, "")
+def _address(url: str, name: str) -> str:
     try:
         parts = urlsplit(url)
         valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
@@ -262,6 +366,10 @@ def _address(values: Mapping[str, str], name: str) -> str:
     if url and not valid:
         raise ConfigurationError(
             f"{name} is not an http(s) address", hint="Example: https://xxx.cloud.qdrant.io:6333"
+        )
+    if url and "@" in parts.netloc:  # it would appear in messages, and the clients ignore it
+        raise ConfigurationError(
+            f"{name} contains a user name or a password", hint="Put the key into the variable of the key."
         )
     return url
 

@@ -267,12 +267,13 @@ def test_disabled_or_missing_docs(tmp_path: Path) -> None:
 def test_docs_must_be_in_the_project(tmp_path: Path) -> None:
     small_site(tmp_path, "", "handbook/01-a.md", "project/handbook/02-b.md")
     (tmp_path / "docusaurus.config.js").unlink()
+    (tmp_path / "project" / ".git").mkdir()
     place = small_site(
         tmp_path / "project" / "site", CONFIG.replace("docs: {}", "docs: {path: '../handbook'}")
     )
     assert urls(place) == ["https://x.org/b/docs/b"]
     small_site(place, CONFIG.replace("docs: {}", "docs: {path: '../../handbook'}"))
-    with pytest.raises(ConfigurationError, match="outside the project"):
+    with pytest.raises(ConfigurationError, match="outside the repository"):
         open_book(place)
 
 

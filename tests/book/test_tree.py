@@ -139,7 +139,7 @@ def test_unreadable_files_are_reported_and_the_rest_is_read(tmp_path: Path) -> N
     os.symlink(book / "a.md", book / "within.md")
     os.symlink(book / "self.md", book / "self.md")
     os.mkfifo(book / "pipe.md")
-    (book / "large.md").write_bytes(b"x" * ((4 << 20) + 1))
+    (book / "large.md").write_bytes(b"x" * ((2 << 20) + 1))
     (book / "latin.md").write_bytes(b"caf\xe9")
     with open(os.fsencode(book) + b"/name\xff.md", "wb") as file:
         file.write(b"# Name\n")
@@ -150,7 +150,7 @@ def test_unreadable_files_are_reported_and_the_rest_is_read(tmp_path: Path) -> N
         assert reasons == {
             "linked.md": "it is a symbolic link that leaves the book",
             "pipe.md": "it is not a regular file",
-            "large.md": "it has 4.0 MiB, and the limit is 4 MiB (split it into several pages)",
+            "large.md": "it has 2.0 MiB, and the limit is 2 MiB (split it into several pages)",
             "latin.md": "not UTF-8 (byte 3)",
             "name\\udcff.md": "its name is not UTF-8",
         }

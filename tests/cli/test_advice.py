@@ -38,7 +38,7 @@ def test_a_page_that_is_too_large(home: Path, tmp_path: Path) -> None:
         assert (done.returncode, done.stdout) == (4, "")
         assert done.stderr == (
             f"[ERROR] Invalid argument: No page can be read in {path}\n"
-            "        large.md: it has 34.0 MiB, and the limit is 4 MiB (split it into several pages)\n"
+            "        large.md: it has 34.0 MiB, and the limit is 2 MiB (split it into several pages)\n"
         )
 
 

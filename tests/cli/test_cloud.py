@@ -182,7 +182,7 @@ def test_collections_of_other_pipelines(
 FAULTS: list[tuple[str, Fault | None]] = [
     ("refuses the connection", None),
     ("hangs", hang(30)),
-    ("drips a byte at a time", slow_drip(0.05, 30)),
+    ("sends one byte at a time", slow_drip(0.05, 30)),
     ("401", status(401)),
     ("403", status(403)),
     ("404", status(404)),
@@ -191,7 +191,7 @@ FAULTS: list[tuple[str, Fault | None]] = [
     ("429, Retry-After: 120", status(429, headers={"Retry-After": "120"})),
     ("500", status(500)),
     ("503 with HTML", status(503, b"<html>Service Unavailable</html>", content_type="text/html")),
-    ("drops the connection", drop()),
+    ("closes the connection", drop()),
     ("resets the connection", reset()),
     ("200 with HTML", rubbish()),
     ("200 with {}", rubbish({})),
@@ -225,7 +225,7 @@ def test_the_faults_in_the_guide(
     monkeypatch.setattr(cohere_module, "_QUERY_SECONDS", 6.0)  # only the timeouts are shorter
     monkeypatch.setattr(connection_module, "_READ_SECONDS", 2)
     monkeypatch.chdir(ROOT)
-    rows = ["| service | it | message | exit code | calls | at most |", "|---|---|---|---|---|---|"]
+    rows = ["| service | fault | message | exit code | calls | maximum time |", "|---|---|---|---|---|---|"]
     for service in ("Cohere", "Qdrant"):
         for name, fault in FAULTS:
             values, double = configure_fault(service, fault, cohere, qdrant)

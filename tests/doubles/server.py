@@ -112,7 +112,7 @@ def status(
 
     def act(exchange: Exchange) -> None:
         answer = (
-            exchange.double.error(code, f"scripted {code}")
+            exchange.double.error(code, f"simulated error {code}")
             if body is None
             else _answer(code, body, content_type)
         )

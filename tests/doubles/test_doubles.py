@@ -140,7 +140,7 @@ def test_scripted_faults_have_priority_over_permanent_ones(echo: Echo) -> None:
         (status(418, "short and stout"), "text/plain", b"short and stout"),
         (status(418, "<p>"), "text/html", b"<p>"),
         (status(418, b"\x00\xff", content_type="application/x-tea"), "application/x-tea", b"\x00\xff"),
-        (status(418), "application/json", b'{"message": "scripted 418"}'),
+        (status(418), "application/json", b'{"message": "simulated error 418"}'),
     ],
 )
 def test_responses_are_sent_as_written(echo: Echo, fault: Fault, kind: str, body: bytes) -> None:
@@ -1049,7 +1049,7 @@ def test_each_status_through_the_sdk(qd: QdrantDouble, qdrant: QdrantClient, cod
     with pytest.raises(UnexpectedResponse) as caught:
         qdrant.get_collections()
     assert caught.value.status_code == code
-    assert f"scripted {code}".encode() in caught.value.content
+    assert f"simulated error {code}".encode() in caught.value.content
     assert qdrant.get_collections().collections == []
     assert len(qd.requests) == 2, "the client does not try again by itself"
 
@@ -1065,7 +1065,7 @@ def test_retry_after_is_another_exception(qd: QdrantDouble, qdrant: QdrantClient
     qd.script(status(429, headers={"Retry-After": "3"}))
     with pytest.raises(ResourceExhaustedResponse) as caught:
         qdrant.get_collections()
-    assert (caught.value.retry_after_s, str(caught.value)) == (3, "scripted 429")
+    assert (caught.value.retry_after_s, str(caught.value)) == (3, "simulated error 429")
 
 
 @pytest.mark.parametrize(

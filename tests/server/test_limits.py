@@ -8,7 +8,17 @@ from collections.abc import Coroutine, Sequence
 import pytest
 from starlette.types import Message, Receive, Scope, Send
 
-from recto.server.limits import MAX_BODY, AdmissionLimits, Refused, check_length
+from recto.server.limits import (
+    MAX_BODY,
+    MAX_WAITING,
+    AdmissionLimits,
+    CurrentRequest,
+    FairSlots,
+    RateLimiter,
+    Refused,
+    check_length,
+    current_request,
+)
 
 
 def arriving(messages: Sequence[Message]) -> Receive:
@@ -82,17 +92,23 @@ def test_maximum_concurrent_requests() -> None:
     async def main() -> None:
         limits = AdmissionLimits(concurrency=1)
 
-        def admitted() -> Coroutine[None, None, None]:
-            return limits.admit(held, {"method": "POST"}, arriving([part(b"{}")]), send)
+        def admitted(caller: str = "a") -> Coroutine[None, None, None]:
+            request = CurrentRequest(caller)
+            return limits.admit(held, {"method": "POST"}, arriving([part(b"{}")]), send, request)
 
         first = asyncio.create_task(admitted())
         await began.wait()
         await limits.read_body(arriving([part(b"{}")]))  # a body can arrive while all slots are taken
-        with pytest.raises(Refused, match="answering as many requests as it can"):
+        waiting = [asyncio.create_task(admitted()) for _ in range(MAX_WAITING)]
+        await asyncio.sleep(0.01)
+        with pytest.raises(Refused, match="Too many requests at the same time") as refused:
             await admitted()
+        assert refused.value.refusal.status == 429
+        other = asyncio.create_task(admitted("b"))  # one that has not sent too many still waits
+        await asyncio.sleep(0.01)
+        assert not other.done()
         end.set()
-        await first
-        await admitted()
+        await asyncio.gather(first, *waiting, other)
 
     asyncio.run(main())
 
@@ -103,3 +119,98 @@ def test_large_content_lengths(said: str) -> None:
         check_length({"content-length": said})
     for fine in ("", "0", str(MAX_BODY), "-1", "²"):
         check_length({"content-length": fine})
+
+
+def test_content_length_with_transfer_encoding_closes_the_connection() -> None:
+    with pytest.raises(Refused, match="exclude each other") as refused:
+        check_length({"content-length": "5", "transfer-encoding": "chunked"})
+    assert ("Connection", "close") in refused.value.refusal.headers
+
+
+def test_callers_take_turns() -> None:
+    """One caller holds at most half of the slots, and those who wait are served in turns."""
+    order: list[str] = []
+
+    async def hold(slots: FairSlots, caller: str, end: asyncio.Event) -> None:
+        async with slots.take(caller):
+            order.append(caller)
+            await end.wait()
+
+    async def main() -> None:
+        slots, end = FairSlots(4), asyncio.Event()
+        greedy = [asyncio.create_task(hold(slots, "greedy", end)) for _ in range(20)]
+        await asyncio.sleep(0)
+        assert order == ["greedy"] * 2
+        others = [asyncio.create_task(hold(slots, name, end)) for name in "abcd"]
+        await asyncio.sleep(0)
+        assert order == ["greedy"] * 2 + ["a", "b"]
+        end.set()
+        await asyncio.gather(*greedy, *others)
+        assert sorted(order[4:7]) == ["c", "d", "greedy"], "no caller is served twice before the others"
+        assert (slots._free, +slots._held, dict(slots._waiting)) == (4, {}, {})
+
+    asyncio.run(main())
+
+
+def test_a_request_that_stops_waiting_keeps_no_slot() -> None:
+    async def main() -> None:
+        slots = FairSlots(1)
+        for given in (False, True):  # cancelled while it waits, or in the moment when it gets the slot
+            holding = slots.take("a")
+            await holding.__aenter__()
+            waiting = asyncio.create_task(slots.take("b").__aenter__())
+            await asyncio.sleep(0)
+            if given:
+                await holding.__aexit__(None, None, None)
+            waiting.cancel()
+            await asyncio.wait([waiting])
+            if not given:
+                await holding.__aexit__(None, None, None)
+            assert (slots._free, +slots._held) == (1, {})
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("leaves", [True, False])
+def test_threads_stop_when_the_client_leaves_or_the_deadline_passes(leaves: bool) -> None:
+    worked: list[bool] = []
+
+    async def working(_scope: Scope, _receive: Receive, _send: Send) -> None:
+        request = current_request()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            worked.append(request.cancelled.is_set())
+
+    async def send(_message: Message) -> None:
+        pass
+
+    async def main() -> None:
+        limits = AdmissionLimits(deadline=60.0 if leaves else 0.05)
+        messages = [part(b"{}"), {"type": "http.disconnect"}] if leaves else [part(b"{}")]
+        request = CurrentRequest("a")
+        with pytest.raises(Refused) as refused:
+            await limits.admit(working, {"method": "POST"}, arriving(messages), send, request)
+        assert refused.value.reason == ("disconnect" if leaves else "timeout")
+        assert request.cancelled.is_set()
+
+    asyncio.run(main())
+    assert worked == [True]
+
+
+def test_a_costly_request_counts_as_several() -> None:
+    now = 0.0
+    rate = RateLimiter(60, lambda: now)
+    for _ in range(5):  # five seconds at one request per second
+        rate.check("a")
+    with pytest.raises(Refused):
+        rate.check("a")
+    now = 5.0
+    rate.check("a")
+    rate.charge("a", 30)  # a batch
+    now = 30.0
+    with pytest.raises(Refused) as refused:
+        rate.check("a")
+    assert dict(refused.value.refusal.headers)["Retry-After"] == "2"
+    now = 32.0
+    rate.check("a")

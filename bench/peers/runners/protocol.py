@@ -135,7 +135,7 @@ class CommandHandler:
 
     def _reader(self) -> Reader:
         if not isinstance(self._system, Reader):
-            raise NotImplementedError("it has no loader and no splitter")
+            raise NotImplementedError("the system has no loader and no splitter")
         return self._system
 
 

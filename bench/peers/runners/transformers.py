@@ -43,7 +43,7 @@ class SentenceTransformers:
     def ask(self, question: str, top: int, module: str | None) -> Any:
         """Search."""
         if module is not None:
-            raise NotImplementedError("it has no filters")
+            raise NotImplementedError("the system has no filters")
         vector = as_array([self._embedding.query(question)])
         return self._library.util.semantic_search(vector, self._vectors, top_k=top)
 

@@ -8,7 +8,7 @@ from bench.peers.listing import SELF, Listing
 from bench.peers.running import Bench
 
 SIZE = "install, with the same model"
-ALONE = "install, with its own local embedder (without its model)"
+ALONE = "install, with the system's own local embedder (without the model)"
 
 
 def run(bench: Bench, listing: Listing) -> None:

@@ -14,17 +14,18 @@ from bench.peers.running import TOP, WARM, Bench, interleave
 
 def query_work(size: int, *, model: bool, filtered: bool) -> str:
     """Return the name of a search: with the model, or with precomputed vectors."""
-    return f"query, {size} chunks, {'whole' if model else 'vectors given'}{', filtered' if filtered else ''}"
+    kind = "end to end" if model else "vectors given"
+    return f"query, {size} chunks, {kind}{', filtered' if filtered else ''}"
 
 
 def rest_work(size: int, *, filtered: bool) -> str:
     """Return the name of the part of a search that is not embedding."""
-    return f"query, {size} chunks, the part that is not embedding{', filtered' if filtered else ''}"
+    return f"query, {size} chunks, embedding time subtracted{', filtered' if filtered else ''}"
 
 
 def added_work(size: int, *, filtered: bool) -> str:
     """Return the name of the overhead over the engine's own time."""
-    return f"query, {size} chunks, added to the same engine calls{', filtered' if filtered else ''}"
+    return f"query, {size} chunks, overhead above the same engine calls{', filtered' if filtered else ''}"
 
 
 def memory_work(size: int, *, model: bool) -> str:

@@ -6,6 +6,7 @@ import errno
 import hashlib
 import json
 import os
+import stat
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -39,6 +40,19 @@ def replace_bytes(path: Path, parts: Iterable[bytes]) -> None:
     finally:
         draft.unlink(missing_ok=True)
     sync_directory(path.parent)
+
+
+def read_limited(path: Path, limit: int) -> bytes:
+    """Read a regular file; raise `ValueError` if it is larger than a limit or not a regular file."""
+    # Without O_NONBLOCK, opening a pipe would wait for a writer.
+    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    with os.fdopen(descriptor, "rb") as file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise ValueError("it is not a regular file")
+        data = file.read(limit + 1)
+    if len(data) > limit:
+        raise ValueError(f"it is larger than {limit >> 10} KiB")
+    return data
 
 
 def sync_directory(path: Path) -> None:

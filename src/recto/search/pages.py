@@ -61,17 +61,20 @@ def read_page(index: Index, url: str, collection: str) -> BookPage:
     address = url.partition("#")[0]
     chunks = sorted(index.scroll(Filters(page_url=address)), key=lambda chunk: (chunk.chunk_index, chunk.id))
     if not chunks:
-        known = index.pages()
-        part = page_key(address).strip("/")
-        near = next((page for page in known if page.endswith(f"/{part}")), None) or nearest(
-            page_key(address), known
-        )
+        near = _nearest_page(index, page_key(address))
         raise PageMissing(
             f"There is no page '{address}' in '{collection}'",
             hint=f"Did you mean '{near}'?" if near else "Copy the URL from a search result.",
         )
     first = chunks[0]
     return BookPage(first.page_url, first.page_title, first.module_name, tuple(chunks))
+
+
+def _nearest_page(index: Index, key: str) -> str | None:
+    """Return the page that was probably meant: one whose URL ends with the given one, or a similar one."""
+    known = index.pages()
+    ending = f"/{key.strip('/')}"
+    return next((page for page in known if page.endswith(ending)), None) or nearest(key, known)
 
 
 def _blocks(chunks: tuple[Chunk, ...]) -> Iterator[str]:

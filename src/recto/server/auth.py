@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import hmac
 import ipaddress
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from recto.errors import ConfigurationError
 from recto.server.limits import (
     AdmissionLimits,
+    CurrentRequest,
     RateLimiter,
     Refusal,
     Refused,
@@ -31,6 +34,20 @@ _UNAUTHORIZED = Refusal(
     "Send the header `Authorization: Bearer KEY`.",
     (("WWW-Authenticate", 'Bearer realm="recto"'),),
 )
+
+
+_HOST_HEADER = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::[0-9]{1,5})?")
+_WRONG_HOST = Refusal(
+    400,
+    "This service does not accept that host name",
+    "Use the host name that it listens on, or add yours with --allowed-host.",
+)
+_CROSS_SITE = Refusal(
+    403,
+    "This service does not answer requests of other sites",
+    "Allow the origin of the page with --cors-origin.",
+)
+_WRONG_KEYS = 60  # per minute and address
 
 
 class ApiKeys:
@@ -60,9 +77,10 @@ class ApiKeys:
 
 
 class AdmissionMiddleware:
-    """Checks the key and the limits of each request; refuses it, or passes it on.
+    """Checks the key, the site and the limits of each request; refuses it, or passes it on.
 
-    `is_open` tells which paths need no key, `is_limited` to which the rate and concurrency limits apply.
+    `hosts` are the Host headers that are allowed; none means all. `is_open` tells which paths need no key,
+    `is_limited` to which the rate and concurrency limits apply.
     """
 
     def __init__(
@@ -71,13 +89,20 @@ class AdmissionMiddleware:
         keys: ApiKeys,
         limits: AdmissionLimits,
         rate: RateLimiter | None = None,
+        hosts: Collection[str] = (),
+        origins: Collection[str] = (),
         is_open: Callable[[str], bool] = lambda _: False,
         is_limited: Callable[[str], bool] = lambda _: True,
     ) -> None:
         self._app = app
         self._keys = keys
         self._limits = limits
-        self._rate = rate
+        self._rate = rate or RateLimiter(0)
+        self._wrong_keys = RateLimiter(
+            _WRONG_KEYS, burst=_WRONG_KEYS, message="Too many wrong keys", hint="Check the API key."
+        )
+        self._hosts = hosts
+        self._origins = origins
         self._is_open = is_open
         self._is_limited = is_limited
 
@@ -94,21 +119,46 @@ class AdmissionMiddleware:
 
     async def _admit(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers, path = request_headers(scope), scope["path"]
+        check_host(headers, self._hosts)
         if self._keys and not self._is_open(path):
-            scope[KEY_NUMBER] = self._keys.authenticate(headers)
+            try:
+                scope[KEY_NUMBER] = self._keys.authenticate(headers)
+            except Refused:
+                if "authorization" in headers:
+                    self._wrong_keys.check(_address(scope))
+                raise
         check_length(headers)
         if not self._is_limited(path):
             await self._limits.run(self._app, scope, receive, send)
             return
-        if self._rate:
-            self._rate.check(_caller(scope))
-        await self._limits.admit(self._app, scope, receive, send)
+        self._check_site(headers)
+        caller = f"key {scope[KEY_NUMBER]}" if KEY_NUMBER in scope else _address(scope)
+        self._rate.check(caller)
+        request = CurrentRequest(caller, charge=partial(self._rate.charge, caller))
+        await self._limits.admit(self._app, scope, receive, send, request)
+
+    def _check_site(self, headers: Mapping[str, str]) -> None:
+        """Refuse requests that a browser sends for a page of another site, unless CORS allows the page.
+
+        The page could not read the response, but the work would still be done.
+        """
+        site, origin = headers.get("sec-fetch-site"), headers.get("origin")
+        if site is None:  # not a browser, or an old one
+            foreign = origin is not None and not self._is_own(origin, headers.get("host", ""))
+        else:
+            foreign = site == "cross-site"
+        if foreign and origin not in self._origins:
+            raise Refused("site", _CROSS_SITE)
+
+    def _is_own(self, origin: str, host: str) -> bool:
+        """Return whether an origin has the requested host, or another allowed one, such as a local port."""
+        scheme, _, place = origin.partition("://")
+        if scheme not in ("http", "https"):
+            return False
+        return place == host or (bool(self._hosts) and _is_allowed(place, self._hosts))
 
 
-def _caller(scope: Scope) -> str:
-    """Return whose requests are counted together: by key, or by address if there are no keys."""
-    if KEY_NUMBER in scope:
-        return f"key {scope[KEY_NUMBER]}"
+def _address(scope: Scope) -> str:
     client = scope.get("client")
     return client[0] if client else "unknown"
 
@@ -139,6 +189,19 @@ def local_hosts(host: str) -> list[str]:
     """Return the Host headers that a server on a loopback address accepts, against DNS rebinding."""
     own = f"[{host.strip('[]')}]" if ":" in host else host
     return list(dict.fromkeys(("127.0.0.1", "localhost", "*.localhost", "[::1]", own)))
+
+
+def check_host(headers: Mapping[str, str], allowed: Collection[str]) -> None:
+    """Refuse a Host header that is invalid or not allowed; without allowed names, every host is."""
+    if allowed and not _is_allowed(headers.get("host", ""), allowed):
+        raise Refused("host", _WRONG_HOST)
+
+
+def _is_allowed(host: str, allowed: Collection[str]) -> bool:
+    """Return whether a host name with an optional port is one of those allowed."""
+    found = _HOST_HEADER.fullmatch(host)
+    name = found[1].lower() if found else ""
+    return any(name == one or (one.startswith("*.") and name.endswith(one[1:])) for one in allowed if name)
 
 
 def key_required(host: str, alternative: str) -> ConfigurationError:

@@ -4,12 +4,23 @@ from __future__ import annotations
 
 import json
 import math
+import threading
 import time
-from asyncio import timeout
-from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
+from asyncio import (
+    FIRST_COMPLETED,
+    CancelledError,
+    Future,
+    create_task,
+    gather,
+    get_running_loop,
+    timeout,
+    wait,
+)
+from collections import Counter, OrderedDict, deque
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -18,7 +29,11 @@ if TYPE_CHECKING:
 
 MAX_BODY = 64 * 1024
 MAX_CONCURRENCY = 100
+MAX_WAITING = 100
+"""How many requests of one caller wait for a slot."""
 BODY_SECONDS = 10.0
+BURST_SECONDS = 5
+"""A caller may send the requests of so many seconds at once."""
 MAX_READERS = 512
 """How many request bodies are read at once: slow clients do not block others, and 32 MiB are enough."""
 
@@ -63,6 +78,14 @@ def busy(message: str, hint: str = RETRY_HINT, seconds: float = 1) -> Refusal:
     return Refusal(503, message, hint, (("Retry-After", str(max(1, math.ceil(seconds)))),))
 
 
+_TWO_LENGTHS = Refusal(
+    400, "Content-Length and Transfer-Encoding exclude each other", "Send one of them.", _CLOSE
+)
+_TOO_MANY_AT_ONCE = Refusal(
+    429, "Too many requests at the same time", "Wait for earlier answers.", (("Retry-After", "1"),)
+)
+
+
 def request_headers(scope: Scope) -> dict[str, str]:
     """Return the headers of a request; of a repeated header, the first."""
     found: dict[str, str] = {}
@@ -74,12 +97,44 @@ def request_headers(scope: Scope) -> dict[str, str]:
 def check_length(headers: Mapping[str, str]) -> None:
     """Refuse a body whose Content-Length is too large."""
     length = headers.get("content-length", "")
+    if length and "transfer-encoding" in headers:  # a proxy could see other requests in it than this server
+        raise Refused("framing", _TWO_LENGTHS)
     if length.isascii() and length.isdecimal() and (len(length) > 9 or int(length) > MAX_BODY):
         raise Refused("size", _too_large())
 
 
+class CallCancelled(Exception):
+    """The request that a thread works for has ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class CurrentRequest:
+    """The request that the current task or thread works for.
+
+    `cancelled` is set when the client has left or the deadline has passed. `charge` counts more work for the
+    rate limit.
+    """
+
+    caller: str
+    cancelled: threading.Event = field(default_factory=threading.Event)
+    charge: Callable[[float], None] = lambda _: None
+
+    def check(self) -> None:
+        """Raise `CallCancelled` if nobody waits for the result."""
+        if self.cancelled.is_set():
+            raise CallCancelled
+
+
+_current: ContextVar[CurrentRequest] = ContextVar("current_request", default=CurrentRequest(""))  # noqa: B039
+current_request = _current.get
+"""Return the request that the current task or thread works for."""
+
+
 class AdmissionLimits:
-    """Admits `concurrency` requests at once, each with a deadline; use it from one event loop."""
+    """Admits `concurrency` requests at once, each with a deadline; use it from one event loop.
+
+    Further requests wait in a queue that takes turns between callers.
+    """
 
     def __init__(
         self,
@@ -91,14 +146,49 @@ class AdmissionLimits:
         self._deadline = deadline
         self._body_deadline = min(body_deadline, deadline)
         self._reading = _Slots(readers, "The service is reading as many requests as it can")
-        self._running = _Slots(concurrency, "The service is answering as many requests as it can")
+        self._running = FairSlots(concurrency)
 
-    async def admit(self, app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
-        """Read the body, take a slot, and run the application; raise `Refused` if a limit is exceeded."""
+    async def admit(
+        self, app: ASGIApp, scope: Scope, receive: Receive, send: Send, request: CurrentRequest
+    ) -> None:
+        """Read the body, wait for a slot, and run the application; raise `Refused` if a limit is exceeded."""
         # A body that is still arriving takes no slot: slow clients must not block others.
-        complete = receive if scope["method"] == "GET" else await self.read_body(receive)
-        with self._running.take():
-            await self.run(app, scope, complete, send)
+        complete = await self.read_body(receive)
+        token = _current.set(request)
+        try:
+            async with timeout(self._deadline):
+                await self._run_in_slot(app, scope, receive, complete, send, request)
+        except TimeoutError:
+            raise self._late() from None
+        finally:
+            _current.reset(token)
+
+    async def _run_in_slot(
+        self,
+        app: ASGIApp,
+        scope: Scope,
+        receive: Receive,
+        complete: Receive,
+        send: Send,
+        request: CurrentRequest,
+    ) -> None:
+        """Run the application until it ends or the client leaves; then stop the work of its threads."""
+
+        async def run() -> None:
+            async with self._running.take(request.caller):
+                await self.run(app, scope, complete, send)
+
+        running, leaving = create_task(run()), create_task(_client_left(receive))
+        try:
+            await wait((running, leaving), return_when=FIRST_COMPLETED)
+            if not running.done():
+                raise Refused("disconnect", Refusal(400, "The client has left"))
+            await running
+        finally:
+            request.cancelled.set()
+            running.cancel()
+            leaving.cancel()
+            await gather(running, leaving, return_exceptions=True)
 
     async def run(self, app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
         """Run the application; raise `Refused` if it has not started its response by the deadline."""
@@ -114,9 +204,10 @@ class AdmissionLimits:
                 await app(scope, receive, track)
         except TimeoutError:
             if not started:
-                raise Refused(
-                    "timeout", busy(f"There was no answer within {self._deadline:g} s", seconds=2)
-                ) from None
+                raise self._late() from None
+
+    def _late(self) -> Refused:
+        return Refused("timeout", busy(f"There was no answer within {self._deadline:g} s", seconds=2))
 
     async def read_body(self, receive: Receive) -> Receive:
         """Read the whole body; return a `receive` that replays it."""
@@ -138,6 +229,83 @@ class AdmissionLimits:
             return {"type": "http.request", "body": body, "more_body": False}
 
         return replay
+
+
+async def _client_left(receive: Receive) -> None:
+    """Return when the client has closed the connection."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+class FairSlots:
+    """A fixed number of slots for callers; use it from one event loop.
+
+    One caller gets at most half of the slots. If there is no slot, a request waits; when one
+    becomes free, the callers take turns. A caller with too many waiting requests is refused.
+    """
+
+    def __init__(self, count: int, waiting: int = MAX_WAITING) -> None:
+        self._free = count
+        self._per_caller = max(1, count // 2)
+        self._max_waiting = waiting
+        self._held: Counter[str] = Counter()
+        self._waiting: OrderedDict[str, deque[Future[None]]] = OrderedDict()
+
+    @asynccontextmanager
+    async def take(self, caller: str) -> AsyncIterator[None]:
+        """Hold a slot; wait for it if necessary."""
+        await self.acquire(caller)
+        try:
+            yield
+        finally:
+            self.release(caller)
+
+    async def acquire(self, caller: str) -> None:
+        """Get a slot; wait for it if necessary."""
+        if self._free and self._held[caller] < self._per_caller:
+            self._give(caller)
+        else:
+            await self._wait(caller)
+
+    def release(self, caller: str) -> None:
+        """Return a slot."""
+        self._free += 1
+        self._held[caller] -= 1
+        if not self._held[caller]:
+            del self._held[caller]
+        self._next()
+
+    async def _wait(self, caller: str) -> None:
+        queue = self._waiting.setdefault(caller, deque())
+        if len(queue) >= self._max_waiting:
+            raise Refused("queue", _TOO_MANY_AT_ONCE)
+        turn: Future[None] = get_running_loop().create_future()
+        queue.append(turn)
+        try:
+            await turn
+        except CancelledError:
+            if turn.done() and not turn.cancelled():  # the slot was given in the meantime
+                self.release(caller)
+            elif turn in queue:
+                queue.remove(turn)
+            raise
+
+    def _give(self, caller: str) -> None:
+        self._free -= 1
+        self._held[caller] += 1
+
+    def _next(self) -> None:
+        """Give free slots to those who wait, in turns."""
+        for caller in list(self._waiting):
+            queue = self._waiting[caller]
+            while queue and queue[0].done():  # cancelled
+                queue.popleft()
+            if not queue:
+                del self._waiting[caller]
+            elif self._free and self._held[caller] < self._per_caller:
+                self._give(caller)
+                queue.popleft().set_result(None)
+                self._waiting.move_to_end(caller)
 
 
 class _Slots:
@@ -179,25 +347,50 @@ def _too_large(headers: tuple[tuple[str, str], ...] = ()) -> Refusal:
 
 
 class RateLimiter:
-    """A token bucket for each caller; 0 requests per minute means no limit."""
+    """A token bucket for each caller; 0 requests per minute means no limit.
 
-    def __init__(self, per_minute: int, clock: Callable[[], float] = time.monotonic) -> None:
+    The bucket holds what a caller may send in five seconds. A request that costs more than one token is
+    admitted if there is one, and the caller waits longer afterwards.
+    """
+
+    def __init__(
+        self,
+        per_minute: int,
+        clock: Callable[[], float] = time.monotonic,
+        burst: float = 0,
+        message: str = "Too many requests",
+        hint: str = "",
+    ) -> None:
+        """Take the requests per minute, and how many may come at once (default: those of five seconds)."""
         self._per_minute = per_minute
+        self._capacity = max(1.0, burst or per_minute * BURST_SECONDS / 60)
         self._clock = clock
+        self._message = message
+        self._hint = (
+            hint or f"The limit is {per_minute} requests per minute; a long request counts as several."
+        )
         self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     def check(self, caller: str) -> None:
         """Count a request; raise `Refused` if the caller's bucket is empty."""
         if not self._per_minute:
             return
-        now = self._clock()
-        tokens, updated = self._buckets.pop(caller, (float(self._per_minute), now))
-        tokens = min(float(self._per_minute), tokens + (now - updated) * self._per_minute / 60)
-        allowed = tokens >= 1
-        self._buckets[caller] = (tokens - 1 if allowed else tokens, now)
-        if len(self._buckets) > _MAX_CALLERS:
-            self._buckets.popitem(last=False)
-        if not allowed:
+        tokens = self._tokens(caller)
+        if tokens < 1:
             wait = max(1, math.ceil((1 - tokens) * 60 / self._per_minute))
-            hint = f"The limit is {self._per_minute} requests per minute."
-            raise Refused("rate", Refusal(429, "Too many requests", hint, (("Retry-After", str(wait)),)))
+            raise Refused("rate", Refusal(429, self._message, self._hint, (("Retry-After", str(wait)),)))
+        self.charge(caller, 1)
+
+    def charge(self, caller: str, cost: float) -> None:
+        """Take tokens from a caller's bucket, also more than it holds."""
+        if self._per_minute:
+            self._buckets[caller] = (self._tokens(caller) - cost, self._clock())
+            if len(self._buckets) > _MAX_CALLERS:
+                self._buckets.popitem(last=False)
+
+    def _tokens(self, caller: str) -> float:
+        now = self._clock()
+        tokens, updated = self._buckets.pop(caller, (self._capacity, now))
+        tokens = min(self._capacity, tokens + (now - updated) * self._per_minute / 60)
+        self._buckets[caller] = (tokens, now)
+        return tokens

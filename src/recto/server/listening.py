@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-from typing import Any
+import sys
+from typing import Any, ClassVar
 
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -13,8 +14,10 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from recto.errors import ConfigurationError
 from recto.server.limits import Refusal
 
-BACKLOG = 1024
+BACKLOG = 64  # also how many connections asyncio accepts in one turn: a flood must not delay others
 IDLE_SECONDS = 30
+_MAX_FILES = 65_536
+_OTHER_FILES = 128  # the index, the log, connections to engines
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -47,8 +50,33 @@ def base_url(listener: socket.socket) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
+def max_connections() -> int:
+    """Return how many connections a process accepts: fewer than it may open files.
+
+    Without a free descriptor, the event loop can neither accept nor refuse a connection.
+    """
+    if sys.platform == "win32":
+        return _MAX_FILES - _OTHER_FILES
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY:
+        return _MAX_FILES - _OTHER_FILES
+    wanted = _MAX_FILES if hard == resource.RLIM_INFINITY else min(hard, _MAX_FILES)
+    if soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    return max(_OTHER_FILES, min(max(soft, wanted), _MAX_FILES) - _OTHER_FILES)
+
+
 class BoundedConnection(H11Protocol):
-    """Closes a connection that sends no complete request in time; uvicorn waits forever for headers."""
+    """Closes a connection that sends no complete request in time; uvicorn waits forever for headers.
+
+    If there are too many connections, the one that has been idle for the longest time is closed.
+    """
+
+    limit = 0
+    """The maximum number of connections of this process; 0 means as many as it may open files."""
+    _open: ClassVar[dict[BoundedConnection, None]] = {}  # the one that was idle first comes first
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -57,16 +85,29 @@ class BoundedConnection(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Start the timer for the first request."""
         super().connection_made(transport)
+        self._open[self] = None
+        if not BoundedConnection.limit:
+            BoundedConnection.limit = max_connections()
+        if len(self._open) > BoundedConnection.limit:
+            next((one for one in self._open if one.is_idle), self).transport.abort()
         self._start_timer()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no request is being answered."""
+        return self.cycle is None or self.cycle.response_complete
 
     def on_response_complete(self) -> None:
         """Start the timer for the next request."""
         self._start_timer()
+        self._open.pop(self, None)
+        self._open[self] = None
         super().on_response_complete()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Stop the timer."""
         self._stop_timer()
+        self._open.pop(self, None)
         super().connection_lost(exc)
 
     def send_400_response(self, msg: str) -> None:
@@ -91,8 +132,7 @@ class BoundedConnection(H11Protocol):
 
     def _close_if_idle(self) -> None:
         # A connection that is closing waits for a client that does not read.
-        responding = self.cycle is not None and not self.cycle.response_complete
-        if responding and not self.transport.is_closing():
+        if not self.is_idle and not self.transport.is_closing():
             self._start_timer()
         else:
             self.transport.abort()

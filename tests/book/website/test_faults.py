@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from recto.book.sources.website import CrawlOptions, WebsiteSource
+from recto.book.sources.website import CrawlOptions, WebsiteSource, fetch
 from recto.errors import InvalidArgument, Unreachable
 from tests.doubles.server import drop, hang, reset, slow_drip, status
 from tests.doubles.site import (
@@ -224,3 +224,66 @@ def test_host_name_with_a_private_address_is_refused(site: SiteDouble) -> None:
         with pytest.raises(Unreachable, match="not a public address"):
             list(source.pages())
     assert not site.requests
+
+
+@pytest.mark.parametrize("path", ["/robots.txt", "/sitemap.xml"])
+def test_redirect_to_another_private_host_is_refused(
+    site: SiteDouble, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The website itself counts as public here; the redirect is refused when its address is known."""
+    monkeypatch.setattr(fetch, "is_public", lambda address: address == "127.0.0.1")
+    port = site.url.rpartition(":")[2]
+    hosts = {"book.example": ["127.0.0.1"], "internal.example": ["127.0.0.2"]}
+    with SiteDouble() as other:
+        site.redirect(path, f"http://internal.example:{other.url.rpartition(':')[2]}{path}")
+        source = WebsiteSource(
+            f"http://book.example:{port}/",
+            None,
+            CrawlOptions(delay=0, tries=1),
+            resolve=lambda host, _: hosts[host],
+        )
+        if path == "/robots.txt":
+            with pytest.raises(
+                Unreachable, match=r"internal\.example is at 127\.0\.0\.2, which is not a public"
+            ):
+                list(source.pages())
+        else:
+            assert [one.path for one in source.pages()] == ["index", "bad", "good"]
+            assert any("internal.example" in note for note in source.notes)
+        assert not other.requests
+
+
+@pytest.mark.parametrize("path", ["/robots.txt", "/sitemap.xml"])
+def test_allowed_private_website_cannot_redirect_to_another(site: SiteDouble, path: str) -> None:
+    with SiteDouble() as other:
+        other.put(path, "")
+        site.redirect(path, f"{other.url}{path}")
+        if path == "/robots.txt":
+            with pytest.raises(Unreachable, match="not a public address") as raised:
+                read(site)
+            assert "Redirects to other private hosts" in raised.value.hint
+        else:
+            assert read(site)[0] == ["index", "bad", "good"]
+        assert not other.requests
+
+
+def test_robots_txt_can_be_redirected_on_its_own_website(site: SiteDouble) -> None:
+    site.redirect("/robots.txt", "/files/robots.txt")
+    site.put("/files/robots.txt", "User-agent: *\nDisallow: /bad\n")
+    assert read(site)[0] == ["index", "good"]
+
+
+def test_endless_robots_txt_is_refused(site: SiteDouble) -> None:
+    site.always(endless("text/plain"), path="/robots.txt")
+    with pytest.raises(Unreachable, match="larger than"):
+        read(site)
+    assert site.sent < 16 << 20
+
+
+def test_robots_txt_with_too_many_wildcards_is_refused(site: SiteDouble) -> None:
+    site.put(
+        "/robots.txt", "User-agent: *\n" + "".join(f"Disallow: /*{number}b\n" for number in range(20_000))
+    )
+    with pytest.raises(Unreachable, match="wildcards"):
+        read(site)
+    assert set(site.asked) == {"/robots.txt"}

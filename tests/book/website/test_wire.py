@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import ipaddress
+import re
+import sys
+from collections.abc import Callable, Iterator
 
 import httpcore
 import pytest
@@ -10,66 +13,59 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recto.book.sources.website.crawl import skip_reason
-from recto.book.sources.website.discovery import Robots, parse_robots, parse_sitemap
-from recto.book.sources.website.fetch import AddressRefused, GuardedBackend, is_public, unpacked
+from recto.book.sources.website.discovery import Robots, matches, parse_robots, parse_sitemap
+from recto.book.sources.website.fetch import AddressRefused, FetchFailed, GuardedBackend, is_public, unpacked
 from recto.book.sources.website.urls import Scope, normal
 from tests.doubles.site import SiteDouble, gzip_bomb, page
 
-PRIVATE = [
-    *(
-        "127.0.0.1",
-        "127.8.8.8",
-        "10.0.0.1",
-        "172.16.5.4",
-        "192.168.1.1",
-        "169.254.169.254",
-        "100.64.0.1",
-        "100.127.255.254",
-        "0.0.0.0",
-    ),
-    *(
-        "224.0.0.1",
-        "240.0.0.1",
-        "255.255.255.255",
-        "192.0.2.1",
-        "198.18.0.1",
-        "::1",
-        "::",
-        "fe80::1",
-        "fe80::1%eth0",
-        "fc00::1",
-        "ff02::1",
-    ),
-    *(
-        "::ffff:127.0.0.1",
-        "::ffff:10.0.0.1",
-        "::127.0.0.1",
-        "2002:7f00:1::",
-        "2002:a00:1::1",
-        "64:ff9b::7f00:1",
-        "64:ff9b::a9fe:a9fe",
-    ),
-    *("64:ff9b:1::a00:1", "2001:db8::1", "fd00:ec2::254", "localhost", ""),
-]
-PUBLIC = [
-    "93.184.215.14",
-    "8.8.8.8",
-    "100.63.255.255",
-    "100.128.0.1",
-    "2606:4700::1111",
-    "64:ff9b::808:808",
-    "::ffff:8.8.8.8",
-]
+PRIVATE = {
+    "this network": "0.0.0.0 0.255.255.255",
+    "private": "10.0.0.1 10.255.255.255 172.16.0.0 172.31.255.255 192.168.0.0 192.168.255.255",
+    "carrier-grade NAT": "100.64.0.0 100.127.255.255",
+    "loopback": "127.0.0.1 127.8.8.8 ::1",
+    "link-local": "169.254.169.254 fe80::1 fe80::1%eth0",
+    "protocol assignments": "192.0.0.1 192.0.0.9 192.0.0.255 2001:2::1 2001:10::1 2001:20::1 2001:1ff:ffff::1",
+    "documentation": "192.0.2.1 198.51.100.1 203.0.113.1 2001:db8::1 3fff::1 3fff:fff:ffff::1",
+    "6to4 relays": "192.88.99.1",
+    "benchmarks": "198.18.0.1 198.19.255.255",
+    "multicast": "224.0.0.1 239.255.255.255 ff02::1 ff0e::1",
+    "reserved": "240.0.0.1 255.255.255.255 :: 100::1 4000::1 5f00::1",
+    "unique local and site-local": "fc00::1 fd00:ec2::254 fec0::1 feff::1",
+    "IPv4-compatible": "::127.0.0.1 ::8.8.8.8",
+    "IPv4-mapped and translated": "::ffff:127.0.0.1 ::ffff:10.0.0.1 ::ffff:192.0.0.9 ::ffff:0:127.0.0.1",
+    "NAT64": "64:ff9b::7f00:1 64:ff9b::a9fe:a9fe 64:ff9b::c000:9 64:ff9b:2::808:808",
+    "local NAT64": "64:ff9b:1::a00:1 64:ff9b:1:7f00:0:100:808:808",
+    "Teredo": "2001::1 2001:0:4136:e378:8000:63bf:3fff:fdd2",
+    "6to4": "2002:7f00:1:: 2002:a00:1::1 2002:c0a8:101::808:808 2002:c058:6301::",
+    "not an address": "localhost 127.1 8.8.8.8.",
+}
+PUBLIC = {
+    "IPv4": "1.1.1.1 8.8.8.8 93.184.215.14 223.255.255.255",
+    "next to private": "100.63.255.255 100.128.0.1 172.15.255.255 172.32.0.1 192.0.1.1 198.17.255.255 198.20.0.1",
+    "IPv6": "2001:200::1 2001:4860:4860::8888 2003::1 2606:4700::1111 2a00:1450::1 3ffe:ffff::1",
+    "embedded IPv4": "::ffff:8.8.8.8 64:ff9b::808:808 64:ff9b:1::808:808 2002:808:808::1",
+}
+private_addresses = pytest.mark.parametrize("address", ["", *" ".join(PRIVATE.values()).split()])
 
 
-@pytest.mark.parametrize("address", PRIVATE)
+@private_addresses
 def test_private_addresses_are_refused(address: str) -> None:
     assert not is_public(address)
 
 
-@pytest.mark.parametrize("address", PUBLIC)
+@pytest.mark.parametrize("address", " ".join(PUBLIC.values()).split())
 def test_public_addresses_are_allowed(address: str) -> None:
     assert is_public(address)
+
+
+@private_addresses
+def test_table_refuses_private_addresses_if_the_flags_do_not(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for kind in (ipaddress.IPv4Address, ipaddress.IPv6Address):
+        for flag, value in (("is_global", True), ("is_multicast", False), ("is_reserved", False)):
+            monkeypatch.setattr(kind, flag, value)
+    assert not is_public(address)
 
 
 @pytest.fixture
@@ -184,6 +180,92 @@ def test_robots_groups_and_longest_match() -> None:
 )
 def test_robots_patterns(pattern: str, path: str, fits: bool) -> None:
     assert allows(f"User-agent: *\nDisallow: {pattern}\n", path) is not fits
+
+
+@given(st.text("ab*$/", max_size=12), st.text("ab/", max_size=12))
+def test_robots_patterns_match_as_a_regular_expression_does(pattern: str, path: str) -> None:
+    expression = ".*".join(map(re.escape, pattern.removesuffix("$").split("*")))
+    expected = re.match(expression + (r"\Z" if pattern.endswith("$") else ""), path, re.DOTALL)
+    assert matches(pattern, path) is bool(expected)
+
+
+class Counted(str):
+    """A path that counts the characters which are searched."""
+
+    scanned = 0
+
+    def find(self, part: str, start: int = 0) -> int:  # type: ignore[override]
+        found = super().find(part, start)
+        self.scanned += (found if found >= 0 else len(self)) - start + len(part)
+        return found
+
+
+@pytest.mark.parametrize("end", ["b", "b$", "*b*$", ""])
+def test_no_character_of_a_path_is_searched_twice(end: str) -> None:
+    pattern, path = "/" + "*a" * 900 + end, Counted("/" + "a" * 1900)
+    assert matches(pattern, path) is (not end)
+    assert 0 < path.scanned <= len(path) + len(pattern)
+
+
+def calls(function: Callable[[], object]) -> int:
+    """Return how many functions a call calls."""
+    count = 0
+
+    def profile(_: object, event: str, __: object) -> None:
+        nonlocal count
+        count += event in ("call", "c_call")
+
+    sys.setprofile(profile)
+    try:
+        function()
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+AGENTS = [f"User-agent: {'a' * (number // 26 + 1)}{chr(97 + number % 26)}" for number in range(1000)]
+RULES = [f"Disallow: /{number}" for number in range(200)]
+STAR_BOMBS = [f"Disallow: /{'*a' * 45}b{number}" for number in range(200)]
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ["User-agent: *", *RULES],
+        ["User-agent: *", *STAR_BOMBS],
+        [*AGENTS, "User-agent: *", *RULES],
+    ],
+    ids=["plain rules", "star bombs", "many agents"],
+)
+def test_work_for_robots_txt_is_proportional_to_its_lines(lines: list[str]) -> None:
+    assert calls(lambda: parse_robots("\n".join(lines), "recto")) < 50 * len(lines)
+
+
+def test_all_rules_of_500_kib_are_obeyed() -> None:
+    text = "User-agent: *\n" + "".join(f"Disallow: /{number:05}\n" for number in range(29_000))
+    assert 480 << 10 < len(text) < 500 << 10
+    rules = parse_robots(text, "recto")
+    assert not rules.allows("https://x.example/28999/a")
+    assert rules.allows("https://x.example/29000")
+    # The work per path depends on its length, not on the number of rules.
+    assert calls(lambda: rules.allows("https://x.example/29000")) < 200
+
+
+def test_robots_txt_is_read_up_to_a_limit_without_a_line_that_is_cut_off() -> None:
+    head = "User-agent: *\nDisallow: /a\n"
+    filled = (
+        head + "#" * ((500 << 10) - len(head) - len("\nDisallow: /")) + "\nDisallow: /private\nDisallow: /b\n"
+    )
+    assert not allows(filled, "/a")
+    assert allows(filled, "/c")
+    assert allows(filled, "/b")
+
+
+def test_too_many_wildcards_in_robots_txt_are_refused() -> None:
+    with pytest.raises(FetchFailed, match="wildcards are longer than 64 KiB"):
+        parse_robots(
+            "User-agent: *\n" + "".join(f"Disallow: /*{number:06}$\n" for number in range(8000)), "recto"
+        )
 
 
 def test_robots_delay_and_sitemaps() -> None:

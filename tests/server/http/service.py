@@ -131,13 +131,14 @@ class Program(Caller):
     arguments: tuple[str, ...] = ()
     variables: Mapping[str, str] = field(default_factory=dict)
     output: str = ""
+    directory: Path = ROOT
 
     def __enter__(self) -> Self:
         self._log = self.home.parent / f"serve-{os.urandom(4).hex()}.log"
         with self._log.open("wb") as log:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "recto", "serve", "--port", "0", *self.arguments],
-                cwd=ROOT,
+                cwd=self.directory,
                 env=environment(self.home, **self.variables),
                 stdout=log,
                 stderr=log,

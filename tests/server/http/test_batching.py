@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -11,7 +12,9 @@ import pytest
 from recto.errors import EmbeddingError
 from recto.protocols import Embedder
 from recto.server.http.service import MAX_BATCH, BatchingEmbedder, _best_batch, _Waiting
+from recto.server.limits import CallCancelled, CurrentRequest, _current
 from recto.types import Vector
+from tests.running import wait_until
 
 
 class Held:
@@ -126,7 +129,7 @@ def test_missing_vectors_raise() -> None:
 
 def test_the_cheapest_batch_with_the_first_query() -> None:
     def together(*lengths: int) -> list[float]:
-        waiting = [_Waiting("", length) for length in lengths]
+        waiting = [_Waiting("", length, 0.0, CurrentRequest("")) for length in lengths]
         return sorted(one.tokens for one in _best_batch(waiting))
 
     assert together(9) == [9]
@@ -176,3 +179,66 @@ def test_many_queries_of_one_caller_are_split(texts: list[str], turns: list[int]
     batches: list[int] = []
     assert BatchingEmbedder(Counted()).embed_queries(texts) == [[float(len(text))] for text in texts]  # type: ignore[arg-type]
     assert sorted(batches, reverse=True) == turns
+
+
+class Recording:
+    """An embedder that records its calls; the first one waits until it may go on."""
+
+    def __init__(self) -> None:
+        self.calls: list[list[str]] = []
+        self.first = threading.Event()
+
+    def embed_queries(self, texts: Sequence[str]) -> list[Vector]:
+        self.calls.append(list(texts))
+        if len(self.calls) == 1:
+            assert self.first.wait(60)
+        return [[float(len(text))] for text in texts]
+
+
+def as_caller(request: CurrentRequest, batching: BatchingEmbedder, texts: list[str]) -> list[Vector]:
+    """Embed in a context of its own, as the threads of the service do."""
+
+    def run() -> list[Vector]:
+        _current.set(request)
+        return batching.embed_queries(texts)
+
+    return contextvars.copy_context().run(run)
+
+
+def test_a_caller_with_much_text_does_not_delay_others() -> None:
+    inner = Recording()
+    batching = BatchingEmbedder(inner)  # type: ignore[arg-type]
+    long = [f"{number} " + "x" * 1_900 for number in range(4)]
+    with ThreadPoolExecutor(20) as pool:
+        greedy = [pool.submit(as_caller, CurrentRequest("greedy"), batching, long) for _ in range(4)]
+        wait_until(lambda: len(batching._queue) >= 15, 60)
+        others = [
+            pool.submit(as_caller, CurrentRequest(f"reader {number}"), batching, [f"question {number}"])
+            for number in range(12)
+        ]
+        wait_until(lambda: len(batching._queue) >= 27, 60)
+        inner.first.set()
+        assert all(len(one.result(60)) == 1 for one in others)
+        assert all(len(one.result(60)) == 4 for one in greedy)
+    order = [text for call in inner.calls for text in call]
+    last_question = max(order.index(f"question {number}") for number in range(12))
+    assert last_question <= 14, "no more than two long texts come before the questions of others"
+
+
+def test_cancelled_requests_are_not_embedded() -> None:
+    inner = Recording()
+    batching = BatchingEmbedder(inner)  # type: ignore[arg-type]
+    texts = [f"{number} " + "x" * 1_900 for number in range(30)]
+    with ThreadPoolExecutor(20) as pool:
+        left = [CurrentRequest(f"left {number}") for number in range(8)]
+        cancelled = [pool.submit(as_caller, one, batching, texts) for one in left]
+        wait_until(lambda: len(batching._queue) >= 31, 60)
+        for one in left:
+            one.cancelled.set()
+        inner.first.set()
+        for result in cancelled:
+            with pytest.raises(CallCancelled):
+                result.result(60)
+    assert len(inner.calls) == 1, "the model is called no more when nobody waits"
+    assert not batching._queue
+    assert batching.embed_query("next") == [4.0]

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from qdrant_client import models
 
-from recto.server.http.monitoring import JsonFormatter
 from recto.server.http.options import ServeOptions
 from recto.server.http.serve import secrets_of
+from recto.server.log import JsonFormatter
 from recto.settings import Settings
 from recto.stores.qdrant import store as store_module
 from recto.stores.qdrant.connection import Connection

@@ -178,3 +178,15 @@ def test_workers_do_not_outlive_their_supervisor(sample_home: Path) -> None:
         program.process.kill()
         program.process.wait(60)
         wait_until(lambda: not [pid for pid in left if psutil.pid_exists(pid)])
+
+
+def test_the_dotenv_of_a_book_cannot_open_the_service(sample_home: Path, tmp_path: Path) -> None:
+    evil = "https://evil.example"
+    (tmp_path / ".env").write_text(f"RECTO_CORS_ORIGINS={evil}\nRECTO_ALLOWED_HOSTS=evil.example\n")
+    with Program(sample_home, directory=tmp_path) as program:
+        reply = program.ask("GET", "/v1/collections", headers={"Origin": evil})
+        assert not [name for name in reply.headers if name.startswith("access-control")]
+        assert program.ask("GET", "/v1/collections", headers={"Host": "evil.example"}).status == 400
+        output = program.read()
+    assert f"Settings were read from {tmp_path / '.env'}" in output
+    assert "RECTO_ALLOWED_HOSTS, RECTO_CORS_ORIGINS in" in output

@@ -11,7 +11,7 @@ from recto.errors import ConfigurationError
 from recto.server.auth import ApiKeys, is_loopback
 from recto.server.http.app import allowed_hosts
 from recto.server.http.options import ServeOptions, serve_options
-from recto.settings import Settings
+from recto.settings import Settings, Variables, VariableSource
 from tests.running import recto
 from tests.server.http.service import Service
 
@@ -116,7 +116,7 @@ def test_only_local_host_names_are_accepted_on_loopback(locked: Service, host: s
 
 
 def test_a_public_server_accepts_all_hosts_unless_some_are_listed() -> None:
-    assert allowed_hosts(ServeOptions(host="0.0.0.0")) == ["*"]
+    assert allowed_hosts(ServeOptions(host="0.0.0.0")) == []
     assert allowed_hosts(ServeOptions(host="0.0.0.0", hosts=("search.example.org",))) == [
         "search.example.org"
     ]
@@ -167,7 +167,8 @@ def test_no_origin_is_allowed_by_default(service: Service) -> None:
         "/v1/search",
         headers={"Origin": "https://book.example.org", "Access-Control-Request-Method": "POST"},
     )
-    assert reply.status == 405
+    assert reply.status == 403
+    assert "--cors-origin" in reply.json()["hint"]
     assert not [name for name in reply.headers if name.startswith("access-control")]
 
 
@@ -176,7 +177,7 @@ def options(environment: dict[str, str] | None = None, **changed: object) -> Ser
         "host": "127.0.0.1", "port": 0, "workers": 1, "collections": (), "allow_public": False, "hosts": (), "origins": (),
         "rate": None, "concurrency": 10, "timeout": 5, "drain": 5, **changed,
     }  # fmt: skip
-    return serve_options(**flags, environment=environment or {})  # type: ignore[arg-type]
+    return serve_options(**flags, variables=Variables(VariableSource("", environment or {})))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.5", "example.org", "", "127.0.0.1.example.org"])

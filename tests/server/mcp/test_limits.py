@@ -38,9 +38,10 @@ def test_concurrency_limit() -> None:
         bounded = AdmissionMiddleware(held, ApiKeys(()), AdmissionLimits(concurrency=1))
         first = asyncio.create_task(asked(bounded, "POST", "/mcp", b"{}"))
         await begun.wait()
-        status, found, body = await asked(bounded, "POST", "/mcp", b"{}")
-        assert (status, found["retry-after"]) == (503, "1")
-        assert json.loads(body)["error"] == "The service is answering as many requests as it can"
+        waiting = [asyncio.create_task(asked(bounded, "POST", "/mcp", b"{}")) for _ in range(101)]
+        status, found, body = await waiting[-1]
+        assert (status, found["retry-after"]) == (429, "1")
+        assert json.loads(body)["error"] == "Too many requests at the same time"
         ended.set()
         assert (await first)[0] == 200
         assert (await asked(bounded, "POST", "/mcp", b"{}"))[0] == 200

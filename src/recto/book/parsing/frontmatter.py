@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -11,6 +12,10 @@ _FRONT_MATTER = re.compile(
 )
 PAGE_RELATIVE = "!relative"
 """What `!relative` without a value loads as: a path that is relative to the page."""
+_LARGEST = 1 << 20  # characters
+_MOST_NODES = 50_000
+_DEEPEST = 50
+_LONGEST_NUMBER = 50  # characters
 
 
 def split_front_matter(text: str) -> tuple[dict[str, Any], str, int]:
@@ -42,10 +47,45 @@ def load_yaml(source: str) -> dict[str, Any]:
     import yaml
 
     try:
+        _check_size(source)
         values = yaml.load(source, Loader=_loader())  # noqa: S506 (a safe loader)
-    except (yaml.YAMLError, ValueError, RecursionError) as error:  # also impossible dates and endless nesting
+    except (yaml.YAMLError, ValueError) as error:  # also impossible dates
         raise ValueError(" ".join(str(error).split())[:200]) from error
     return {str(key): value for key, value in values.items()} if isinstance(values, dict) else {}
+
+
+def _check_size(source: str) -> None:
+    """Raise ValueError for YAML that is too large or too deep to load, also after its aliases are expanded.
+
+    The loader is recursive, and an alias or a merge key repeats everything below its anchor.
+    """
+    import yaml
+
+    if len(source) > _LARGEST:
+        raise ValueError(f"it has more than {_LARGEST} characters")
+    sizes: dict[str, int] = {}  # of the nodes with an anchor, with everything below them
+    total = 0
+    open_nodes: list[tuple[str | None, int]] = []  # the anchor and what came before it
+    for event in yaml.parse(source, Loader=_loader()):
+        if isinstance(event, yaml.AliasEvent):
+            total += sizes.get(event.anchor or "", 1)
+        elif isinstance(event, yaml.ScalarEvent):
+            total += 1
+            if event.anchor:
+                sizes[event.anchor] = 1
+        elif isinstance(event, yaml.CollectionStartEvent):
+            open_nodes.append((event.anchor, total))
+            if event.anchor:
+                sizes[event.anchor] = _MOST_NODES + 1  # an alias of a node in itself
+            total += 1
+        elif isinstance(event, yaml.CollectionEndEvent):
+            anchor, before = open_nodes.pop()
+            if anchor:
+                sizes[anchor] = total - before
+        if total > _MOST_NODES:
+            raise ValueError(f"it has more than {_MOST_NODES} values")
+        if len(open_nodes) > _DEEPEST:
+            raise ValueError(f"its values are more than {_DEEPEST} levels deep")
 
 
 @cache
@@ -66,6 +106,12 @@ def _loader() -> Any:
         value = loader.construct_scalar(node) if isinstance(node, yaml.ScalarNode) else ""
         return str(value or PAGE_RELATIVE)
 
+    def number(convert: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+        """Load a number that is too long for arithmetic as text."""
+        return lambda loader, node: node.value if len(node.value) > _LONGEST_NUMBER else convert(loader, node)
+
+    Loader.add_constructor("tag:yaml.org,2002:int", number(Loader.construct_yaml_int))
+    Loader.add_constructor("tag:yaml.org,2002:float", number(Loader.construct_yaml_float))
     Loader.add_constructor("!ENV", environment)
     Loader.add_constructor("!relative", relative)
     Loader.add_multi_constructor("", lambda _loader, _suffix, _node: None)

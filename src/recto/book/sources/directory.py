@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +18,15 @@ from recto._util.files import read_problem
 from recto._util.text import ROOT_MODULE, short_name
 from recto.book.parsing.formats import is_markdown, page_suffixes, read
 from recto.book.sources.includes import Includes
-from recto.book.sources.options import BookFile, humanised, local_url, title_of
+from recto.book.sources.options import BookFile, humanised, is_inside, local_url, title_of
 from recto.errors import RectoError
 from recto.types import Failure, Page
 
 _INDEX_STEMS = ("index", "README", "readme")
-_LARGEST_PAGE = 4 << 20  # bytes; far more than any hand-written page has
+_LARGEST_PAGE = 2 << 20  # bytes; far more than any hand-written page has
 _LONGEST_PATTERN = 2_000  # characters; the rest is ignored
+_MOST_ALTERNATIVES = 1_000  # of a pattern with braces
+_DEEPEST_BRACES = 10
 _ROOT_TITLE = "Introduction"
 
 Matches = Callable[[str], bool]
@@ -31,52 +34,122 @@ Matches = Callable[[str], bool]
 
 def any_of(patterns: Iterable[str]) -> Matches:
     """Return a function that tells whether a relative path matches one of the globs."""
-    found = [_glob(pattern.removeprefix("./")) for pattern in patterns]
-    return lambda name: any(pattern.fullmatch(name) for pattern in found)
+    found = [Glob(pattern.removeprefix("./")) for pattern in patterns]
+    return lambda name: any(glob.matches(parts) for parts in [name.split("/")] for glob in found)
 
 
 def ignored(lines: Iterable[str]) -> Matches:
     """Return a function that tells whether the lines of a `.gitignore` ignore a file."""
-    rules: list[tuple[bool, bool, re.Pattern[str]]] = []
+    rules: list[tuple[bool, bool, Glob]] = []
     for line in map(str.strip, lines):
         if line and not line.startswith("#"):
             pattern = line.removeprefix("!").removeprefix("\\").rstrip("/")
             anchored = "/" in pattern
-            pattern = pattern.lstrip("/").replace("{", "[{]").replace("}", "[}]")  # braces have no meaning
-            glob = _glob(pattern if anchored else f"**/{pattern}")
+            pattern = pattern.lstrip("/")
+            glob = Glob(pattern if anchored else f"**/{pattern}", braces=False)
             rules.append((line.startswith("!"), line.endswith("/"), glob))
 
     def matches(name: str) -> bool:
         parts = name.split("/")
-        folders = ["/".join(parts[:end]) for end in range(1, len(parts))]
+        folders = [parts[:end] for end in range(1, len(parts))]
         for negated, folders_only, glob in reversed(rules):
-            if any(map(glob.fullmatch, folders)) or (not folders_only and glob.fullmatch(name)):
+            if any(map(glob.matches, folders)) or (not folders_only and glob.matches(parts)):
                 return not negated
         return False
 
     return matches
 
 
-def _glob(pattern: str) -> re.Pattern[str]:
-    """Translate a glob with `**`, `*`, `?`, `[…]` and `{a,b}` into a regular expression."""
-    pattern = re.sub(r"(?:\*\*/)+", "**/", pattern[:_LONGEST_PATTERN])
-    source, index, depth = "", 0, 0
+class Glob:
+    """A glob with `**`, `*`, `?`, `[…]` and `{a,b}`; the time to match is linear in the pattern and the path.
+
+    Braces are expanded, `**` stands for any number of directories, and each other part is a regular
+    expression that never goes back: the first match of what follows a star is always good enough.
+    """
+
+    def __init__(self, pattern: str, *, braces: bool = True) -> None:
+        pattern = pattern[:_LONGEST_PATTERN]
+        expanded = _expanded(pattern) if braces else [pattern]
+        self._patterns = [tuple(map(_part, one.split("/"))) for one in expanded]
+
+    def matches(self, parts: Sequence[str]) -> bool:
+        """Return whether the parts of a path match."""
+        return any(_parts_match(pattern, parts) for pattern in self._patterns)
+
+
+def _parts_match(pattern: Sequence[re.Pattern[str] | None], parts: Sequence[str]) -> bool:
+    """Match from left to right; after a mismatch, only the last `**` takes one more part."""
+    index = position = 0
+    again: tuple[int, int] | None = None
+    while position < len(parts):
+        if index < len(pattern):
+            part = pattern[index]
+            if part is None:
+                if index + 1 == len(pattern):  # at the end, it stands for at least one part
+                    return True
+                index += 1
+                again = (index, position)
+                continue
+            if part.fullmatch(parts[position]):
+                index, position = index + 1, position + 1
+                continue
+        if again is None:
+            return False
+        index, position = again[0], again[1] + 1
+        again = (index, position)
+    return index == len(pattern)
+
+
+def _part(pattern: str) -> re.Pattern[str] | None:
+    """Translate one part of a glob, between slashes; None is `**`."""
+    if pattern == "**":
+        return None
+    fixed, index = [""], 0
     while index < len(pattern):
         mark = pattern[index]
-        if pattern.startswith("**/", index):
-            source, index = source + "(?:.*/)?", index + 3
-        elif pattern.startswith("**", index):
-            source, index = source + ".*", index + 2
-        elif mark == "[" and (group := _character_set(pattern, index)):
-            source, index = source + group[0], group[1]
-        elif mark == "{" and "}" in pattern[index:]:
-            source, index, depth = source + "(?:", index + 1, depth + 1
-        elif mark == "}" and depth:
-            source, index, depth = source + ")", index + 1, depth - 1
+        group = _character_set(pattern, index) if mark == "[" else None
+        if group:
+            fixed[-1], index = fixed[-1] + group[0], group[1]
+            continue
+        index += 1
+        if mark == "*":
+            fixed += [""] if len(fixed) == 1 or fixed[-1] else []
         else:
-            translated = {"*": "[^/]*", "?": "[^/]"}.get(mark, re.escape(mark))
-            source, index = source + ("|" if mark == "," and depth else translated), index + 1
-    return re.compile(source + ")" * depth, re.DOTALL)
+            fixed[-1] += "." if mark == "?" else re.escape(mark)
+    if len(fixed) == 1:
+        return re.compile(fixed[0], re.DOTALL)
+    first, *middle, last = fixed
+    return re.compile(first + "".join(f"(?>.*?{one})" for one in middle) + f".*{last}", re.DOTALL)
+
+
+def _expanded(pattern: str) -> list[str]:
+    """Expand the braces of a glob; braces that would make too many patterns have no meaning."""
+    found = [""]
+    for literal, choices in _braces(pattern):
+        if len(found) * len(choices) > _MOST_ALTERNATIVES:
+            return [pattern]
+        found = [one + literal + choice for one in found for choice in choices]
+    return found
+
+
+def _braces(pattern: str) -> Iterator[tuple[str, list[str]]]:
+    """Yield the text before each pair of braces and the expanded alternatives in it; the rest comes last."""
+    start = 0
+    while (opening := pattern.find("{", start)) >= 0:
+        depth, cuts, end = 0, [opening], -1
+        for index in range(opening, len(pattern)):
+            depth += (pattern[index] == "{") - (pattern[index] == "}")
+            if pattern[index] == "," and depth == 1:
+                cuts.append(index)
+            if depth == 0 or depth > _DEEPEST_BRACES:
+                end = index
+                break
+        if end < 0 or depth:
+            break
+        pieces = [pattern[one + 1 : other] for one, other in pairwise([*cuts, end])]
+        yield pattern[start:opening], [choice for piece in pieces for choice in _expanded(piece)]
+        start = end + 1
+    yield pattern[start:], [""]
 
 
 def _character_set(pattern: str, index: int) -> tuple[str, int] | None:
@@ -172,16 +245,16 @@ class PageDirectory:
     """A directory and its rules.
 
     `below` limits it to a subdirectory or a file. Files in `translated` replace those of the same name.
-    Symbolic links may not leave `bounds`. `prefix` is put before all names. `includes` inserts included
-    files.
+    All files must be inside `bounds` after links are resolved. `prefix` is put before all names. `includes`
+    inserts included files.
     """
 
     root: Path
     rules: SiteRules
+    bounds: Path
     below: str = ""
     prefix: str = ""
     translated: Path | None = None
-    bounds: Path | None = None
     includes: Includes | None = None
     refused: list[Failure] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -224,7 +297,7 @@ class PageDirectory:
     def _reason(self, file: Path) -> str:
         try:
             status = file.stat()
-            if file.is_symlink() and not file.resolve().is_relative_to(self.bounds or self.root):
+            if not is_inside(file, self.bounds):
                 return "it is a symbolic link that leaves the book"
         except OSError as error:
             return read_problem(error)
@@ -256,7 +329,11 @@ class PageDirectory:
         lines: tuple[int, ...] = ()
         if self.includes and is_markdown(name):
             text, lines = self.includes.expand(path, self.file(name), text)
-        return self.rules.page(SourceFile(name, path, text, hashlib.sha256(text.encode()).hexdigest(), lines))
+        revision = hashlib.sha256(text.encode()).hexdigest()
+        try:
+            return self.rules.page(SourceFile(name, path, text, revision, lines))
+        except Exception as error:  # noqa: BLE001 - whatever a page states, the others are still read
+            return Failure(path, f"its front matter cannot be used: {type(error).__name__}")
 
     def index_title(self, folder: str) -> str:
         """Return the title of a directory's index page, or ""."""
@@ -284,14 +361,6 @@ def is_file(path: Path) -> bool:
         return path.is_file()
     except OSError:
         return False
-
-
-def bounds_of(site: Path, root: Path) -> Path | None:
-    """Return the directory that links must stay in; None if `root` is outside the site's project."""
-    if root.is_relative_to(site):
-        return site
-    project = next((folder for folder in site.parents if (folder / ".git").exists()), site.parent)
-    return root if root.is_relative_to(project) else None
 
 
 def _printable(name: str) -> str:

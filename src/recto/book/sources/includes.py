@@ -21,6 +21,7 @@ from recto._util.text import plural
 from recto.book.parsing.formats import MARKDOWN, MDX
 from recto.book.parsing.frontmatter import split_front_matter
 from recto.book.parsing.markdown.text import code_fences
+from recto.book.sources.options import is_inside
 
 _DEEPEST = 10  # files within files
 _LARGEST_FILE = 1 << 20  # bytes
@@ -73,10 +74,10 @@ class _UnresolvedError(Exception):
 class Includes:
     """Expands the pages of one book and records which files were included and which were not."""
 
-    def __init__(self, find: Finder, *bounds: Path) -> None:
-        """Take the directories that included files must lie in."""
+    def __init__(self, find: Finder, bounds: Path) -> None:
+        """Take the directory that included files must lie in."""
         self._find = find
-        self._bounds = tuple(folder.resolve() for folder in bounds)
+        self._bounds = bounds
         self.reset()
 
     def reset(self) -> None:
@@ -161,8 +162,7 @@ class Includes:
         for place in (base / name for base in directive.bases for name in names):
             try:
                 file = place.resolve()
-                inside = [folder for folder in self._bounds if file.is_relative_to(folder)]
-                if not inside or ".git" in file.relative_to(inside[0]).parts:
+                if not is_inside(file, self._bounds):
                     reasons.append("outside the repository")
                 elif stat.S_ISREG(file.stat().st_mode):
                     return file
@@ -199,12 +199,6 @@ def notes(found: Sequence[Includes]) -> list[str]:
         listed = ", ".join(unresolved[:_SHOWN]) + more
         lines.append(f"{plural(len(unresolved), 'included file')} could not be resolved: {listed}.")
     return lines
-
-
-def repository_of(site: Path) -> Path:
-    """Return the nearest directory at or above a site that has `.git`, else the site's own."""
-    site = site.resolve()
-    return next((folder for folder in (site, *site.parents) if (folder / ".git").exists()), site)
 
 
 def _normal(text: str) -> str:

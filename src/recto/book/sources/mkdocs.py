@@ -16,7 +16,6 @@ from recto.book.sources.directory import (
     Skipped,
     SourceFile,
     any_of,
-    bounds_of,
     by_navigation,
     ignored,
     is_file,
@@ -28,9 +27,16 @@ from recto.book.sources.includes import (
     VARIANTS,
     Includes,
     MkDocsIncludes,
+)
+from recto.book.sources.options import (
+    PLAIN,
+    BookFile,
+    UnreadableSite,
+    check_url,
+    is_inside,
+    read_config,
     repository_of,
 )
-from recto.book.sources.options import PLAIN, BookFile, UnreadableSite, check_url, read_config
 from recto.types import Page
 
 CONFIG_FILES = ("mkdocs.yml", "mkdocs.yaml")
@@ -51,7 +57,8 @@ class MkDocsSite(SiteRules):
         super().__init__(book, book_file)
         self.directory = config_file.parent
         self.notes: list[str] = []
-        self._config = config = _load(config_file, self.directory.resolve())
+        self._bounds = repository_of(self.directory)
+        self._config = config = _load(config_file, self._bounds)
         self.root = (self.directory / (_text(config, "docs_dir") or "docs")).resolve()
         options = book_file.options
         url = options.url or check_url(_text(config, "site_url"), f"{config_file.name}: site_url")
@@ -73,10 +80,9 @@ class MkDocsSite(SiteRules):
         if path != self.directory and not path.is_relative_to(self.root):
             return []
         below = "" if path == self.directory else path.relative_to(self.root).as_posix().removeprefix(".")
-        bounds = bounds_of(self.directory, self.root)
-        if bounds is None:
-            raise UnreadableSite(f"docs_dir is outside the project: {self.root}", hint=PLAIN)
-        return [PageDirectory(self.root, self, below, bounds=bounds, includes=self._includes())]
+        if not is_inside(self.root, self._bounds):
+            raise UnreadableSite(f"docs_dir is outside the repository: {self.root}", hint=PLAIN)
+        return [PageDirectory(self.root, self, self._bounds, below, includes=self._includes())]
 
     def _includes(self) -> Includes:
         """Return the includes, with the directories that the site's extensions and plugins search."""
@@ -90,8 +96,7 @@ class MkDocsSite(SiteRules):
             bases[TAGS] = (self.root,)
         elif "macros" in plugins:
             bases[TAGS] = tuple(map(self._base, _texts(plugins["macros"].get("include_dir"))))
-        repository = repository_of(self.directory)
-        return Includes(MkDocsIncludes((self.directory, self.root, repository), bases), repository, self.root)
+        return Includes(MkDocsIncludes((self.directory, self.root, self._bounds), bases), self._bounds)
 
     def _base(self, path: str) -> Path | None:
         if path == PAGE_RELATIVE:
@@ -137,7 +142,7 @@ class MkDocsSite(SiteRules):
 def _load(file: Path, bounds: Path, depth: int = 0) -> dict[str, Any]:
     """Load a configuration and those that it inherits from in its directory."""
     try:
-        values = load_yaml(read_config(file))
+        values = load_yaml(read_config(file, bounds))
     except ValueError as error:
         raise UnreadableSite(f"{file.name} cannot be read: {str(error)[:200]}", hint=PLAIN) from error
     parent = values.pop("INHERIT", None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from recto._util.files import read_limited
 from recto._util.text import ROOT_MODULE, module_keys, nearest
 from recto.errors import ConfigurationError, InvalidOption
 
@@ -24,14 +26,34 @@ class UnreadableSite(ConfigurationError):
     """The site's configuration cannot be used; its pages can still be read as a plain tree."""
 
 
-def read_config(file: Path) -> str:
+def repository_of(site: Path) -> Path:
+    """Return the nearest directory at or above a site that has `.git`, else the site's own.
+
+    Recto reads no file outside it, whatever a site's configuration and links say. A home directory that is a
+    repository itself, which holds much more than the book, does not count.
+    """
+    site = site.resolve()
+    home = Path(os.path.expanduser("~")).resolve()  # noqa: PTH111 - without an error if there is no home
+    above = (folder for folder in site.parents if folder != home)
+    return next((folder for folder in (site, *above) if (folder / ".git").exists()), site)
+
+
+def is_inside(file: Path, bounds: Path) -> bool:
+    """Return whether a file is inside a repository after links are resolved, and not in its `.git`."""
+    resolved = file.resolve()
+    return resolved.is_relative_to(bounds) and ".git" not in resolved.relative_to(bounds).parts
+
+
+def read_config(file: Path, bounds: Path, limit: int = _LARGEST_CONFIG) -> str:
     """Return the text of a site's configuration file; raise `UnreadableSite` if it cannot be read."""
     try:
-        if file.stat().st_size <= _LARGEST_CONFIG:
-            return file.read_bytes().decode("utf-8", "replace")
-        reason = f"it is larger than {_LARGEST_CONFIG >> 20} MiB"
-    except OSError as error:
-        reason = error.strerror or str(error)
+        if is_inside(file, bounds):
+            return read_limited(file, limit).decode("utf-8", "replace")
+        reason = "it is a symbolic link that leaves the book"
+    except ValueError as error:
+        reason = str(error)
+    except (OSError, RuntimeError) as error:  # RuntimeError: a loop of links
+        reason = getattr(error, "strerror", None) or str(error)
     raise UnreadableSite(f"{file.name} cannot be read: {reason}", hint=PLAIN)
 
 
@@ -92,8 +114,8 @@ def read_book_file(*folders: Path, options: SiteOptions = NO_OPTIONS) -> BookFil
     if path is None:
         return BookFile(options)
     try:
-        data = tomllib.loads(path.read_bytes().decode("utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
+        data = tomllib.loads(read_limited(path, _LARGEST_CONFIG).decode("utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
         raise ConfigurationError(
             f"{path} cannot be read: {error}", hint="It must be a TOML file; see the guide on book files."
         ) from error
@@ -105,7 +127,7 @@ def read_book_file(*folders: Path, options: SiteOptions = NO_OPTIONS) -> BookFil
         if key == "trailing_slash" and not isinstance(value, bool):
             raise _wrong(path, f"site.{key}", "true or false", "Write it without quotes.")
         if key != "trailing_slash" and not isinstance(value, str):
-            raise _wrong(path, f"site.{key}", "text", f'Write it in quotes: {key} = "{value}".')
+            raise _wrong(path, f"site.{key}", "text", "Write it in quotes.")
     check_url(site.get("url", ""), f"{path}: site.url")
     folders_of = {name: _texts(path, f"modules.{name}", folders) for name, folders in modules.items()}
     return BookFile(

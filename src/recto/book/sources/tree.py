@@ -22,7 +22,7 @@ from recto.book.sources.directory import (
     module_titles,
 )
 from recto.book.sources.docusaurus.pages import DocusaurusIncludes, encoded
-from recto.book.sources.includes import Includes, MkDocsIncludes, repository_of
+from recto.book.sources.includes import Includes, MkDocsIncludes
 from recto.book.sources.includes import notes as include_notes
 from recto.book.sources.options import (
     INDEX_PAGES,
@@ -32,8 +32,10 @@ from recto.book.sources.options import (
     UnreadableSite,
     book_name,
     check_url,
+    is_inside,
     local_parts,
     read_book_file,
+    repository_of,
 )
 from recto.errors import InvalidArgument, InvalidOption
 from recto.protocols import Source
@@ -207,7 +209,11 @@ class MarkdownTree(BookTree):
         with _readable(path):
             place = _existing(path)
             if place.is_dir() and _is_site(place) and (place / "docs").is_dir():
-                place /= "docs"
+                if not is_inside(place / "docs", repository_of(place)):
+                    raise InvalidArgument(
+                        f"{place / 'docs'} is a symbolic link that leaves the book", hint=_PATH_HINT
+                    )
+                place = (place / "docs").resolve()
             root = place if place.is_dir() else place.parent
             site = next((folder for folder in (root, root.parent) if _is_site(folder)), None)
             book_file = read_book_file(root, site or root, options=options)
@@ -216,7 +222,7 @@ class MarkdownTree(BookTree):
             finder = DocusaurusIncludes(site) if site else MkDocsIncludes((root, root.parent, bounds))
         rules = _PlainRules(name, book_file, mdx=site is not None)
         below = "" if place.is_dir() else place.name
-        directory = PageDirectory(root, rules, below, includes=Includes(finder, bounds))
+        directory = PageDirectory(root, rules, bounds, below, includes=Includes(finder, bounds))
         super().__init__([directory], name, place, notes)
         if all(name.startswith(_DOCS) for _, name in self._files):  # as in a site, `docs` is not a module
             rules.book_file = replace(book_file, module_root=_DOCS)

@@ -28,7 +28,12 @@ _BAR_WIDTH = 10
 
 @click.command()
 @options.collection
-@click.option("--fail-under", type=float, metavar="PERCENT", help="Exit with 5 if fewer sections are found.")
+@click.option(
+    "--fail-under",
+    type=float,
+    metavar="PERCENT",
+    help="Exit with 5 if less than this percentage of the sections is found.",
+)
 @options.mode
 @options.html
 @click.option("--verbose", is_flag=True, help="List all sections, not only the first of each kind.")

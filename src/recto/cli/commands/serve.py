@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -14,10 +13,9 @@ from recto.cli.runner import Exit, notify, warn
 from recto.errors import InvalidArgument, missing_extra
 from recto.settings import (
     QUERY_COLLECTION,
+    Settings,
     check_collection_name,
     load_settings,
-    read_dotenv,
-    working_directory,
 )
 
 _NEEDS_KEY = "Addresses other than loopback need RECTO_API_KEY."
@@ -40,7 +38,10 @@ def _number(
 @_number("--port", click.IntRange(0, 65535), 8000, "INT", "Port to listen on; 0 chooses a free one.")
 @_number("--workers", click.IntRange(1, 64), 1, "INT", "Number of processes.")
 @options.repeated(
-    "--collection", "collections", "NAME", "Serve this collection; the first is the default one."
+    "--collection",
+    "collections",
+    "NAME",
+    "Also serve this collection; the first is the default if COLLECTION_NAME is not set.",
 )
 @click.option("--allow-public", is_flag=True, help="Listen on a public address without a key.")
 @options.repeated("--allowed-host", "hosts", "NAME", "Also accept requests for this host name.")
@@ -63,13 +64,22 @@ def serve(**flags: Any) -> Exit:
     from recto.server.http.options import serve_options
 
     settings = load_settings()
-    serving = serve_options(**flags)
+    _report_files(settings)
+    serving = serve_options(**flags, variables=settings.variables)
     for warning in serving.warnings():
         warn(warning)
     from recto.server.http.serve import serve as run
 
     run(settings, serving, notify)
     return Exit.OK
+
+
+def _report_files(settings: Settings) -> None:
+    """Say which files the settings come from, and what they cannot set."""
+    if settings.variables.files:
+        notify(f"Settings were read from {', '.join(settings.variables.files)}")
+    for warning in settings.variables.warnings:
+        warn(warning)
 
 
 @click.command()
@@ -104,7 +114,8 @@ def mcp(http: bool, host: str | None, port: int | None, collection: str | None) 
         )
         server = build_server(lazy)
         if http:
-            keys = api_keys({**read_dotenv(working_directory()), **os.environ})
+            _report_files(settings)
+            keys = api_keys(settings.variables)
             run_http(server, host or "127.0.0.1", 8001 if port is None else port, keys, notify)
             return Exit.OK
         if sys.stdin is not None and sys.stdin.isatty():

@@ -64,8 +64,8 @@ _MAX_LISTED = 10
     "--noise-floor",
     type=click.FloatRange(-1, 1),
     metavar="SCORE",
-    show_default="that of the index",
-    help="Pass `nothing` questions if the best score is below this.",
+    show_default="by answerability",
+    help="Pass `nothing` questions if the best cosine similarity is below this.",
 )
 @options.file_option("--junit", "Also write the outcome of every question as JUnit XML.")
 @options.html
@@ -78,8 +78,8 @@ def validate(
 
     Without --suite, it runs the five questions of the query contract. They are about the sample book.
 
-    Exits with 5 if fewer than 80 % of the questions pass or a --gate is not met, if a measure is
-    significantly worse than in the comparison, or if an expected page is not in the index.
+    Exits with 5 if fewer questions pass than the suite requires (80 % by default) or a --gate is not met, if
+    MRR or Hit@5 is significantly worse than in the comparison, or if an expected page is not in the index.
     """
     default_mode = click.get_current_context().get_parameter_source("mode") is ParameterSource.DEFAULT
     if suite is None and default_mode and not any(value for name, value in flags.items() if name != "mode"):

@@ -89,7 +89,7 @@ def _change(session: ShellSession, text: str, **settings: object) -> ShellReply:
 @_command(
     "module",
     "[NAMES | off]",
-    "search only these modules; alone: list the modules",
+    "search only these modules; without names: list the modules",
     "Separate names by commas or spaces. Use short names (ros2) or directory names (module-1-ros2).",
     completes="module",
 )
@@ -250,10 +250,10 @@ def _again(session: ShellSession, argument: str) -> ShellReply:
     return session.search(session.query)
 
 
-@_command("verbose", "[on | off]", "show whole chunks, not only snippets", completes="switch")
+@_command("verbose", "[on | off]", "show complete chunks instead of snippets", completes="switch")
 def _verbose(session: ShellSession, switch: str) -> ShellReply:
     on = _switched("verbose", switch, now=session.settings.verbose)
-    return _change(session, "Showing whole chunks." if on else "Showing snippets.", verbose=on)
+    return _change(session, "Showing complete chunks." if on else "Showing snippets.", verbose=on)
 
 
 @_command("json", "[on | off]", "print results as JSON", completes="switch")
@@ -275,7 +275,8 @@ def _switched(name: str, switch: str, *, now: bool) -> bool:
     "explain",
     "N",
     "explain the rank of result N",
-    "Shows its scores, its lead, the words of the query that it has, and the results around it.",
+    "Shows its scores, its margin over the next result, the query words that it contains, and the results "
+    "around it.",
 )
 def _explain(session: ShellSession, number: str) -> ShellReply:
     hit, result = session.hit(number), session.result()
@@ -380,7 +381,12 @@ def _open(session: ShellSession, number: str) -> ShellReply:
     return _reply(one_line(session.hit(number).chunk.link))
 
 
-@_command("page", "N | URL#ANCHOR", "read the section of result N, a page, or a section", completes="page")
+@_command(
+    "page",
+    "N | URL#ANCHOR",
+    "show the section of result N, or a page or section by its URL",
+    completes="page",
+)
 def _page(session: ShellSession, argument: str) -> ShellReply:
     if not argument:
         raise InvalidArgument(":page needs the number of a result or a URL", hint="Such as `:page 1`.")
@@ -402,7 +408,7 @@ def _stats(session: ShellSession, argument: str) -> ShellReply:
 @_command(
     "collection",
     "[NAME]",
-    "search another collection; alone: describe this one",
+    "search another collection; without a name: describe the current one",
     "This removes the filters, because another book has other modules and pages.",
     completes="collection",
 )
@@ -430,7 +436,7 @@ def _collection(session: ShellSession, name: str) -> ShellReply:
     return _reply("\n".join(part for line in lines for part in wrap_message(line, width)))
 
 
-@_command("help", "[COMMAND]", "list the commands, or describe one", completes="command")
+@_command("help", "[COMMAND]", "list the commands, or describe a command", completes="command")
 def _help(session: ShellSession, name: str) -> ShellReply:
     style = session.style()
     lines = _about(find_command(name.removeprefix(":")), style) if name else _overview(style)

@@ -16,7 +16,7 @@ from recto.errors import ErrorKind, RectoError
 from recto.evaluation.doctor import collection as indexed
 from recto.evaluation.doctor import environment as setup
 from recto.evaluation.doctor.findings import DoctorContext, Finding, error, from_error
-from recto.settings import read_dotenv
+from recto.settings import read_variables
 
 CheckFunction = Callable[[DoctorContext], Iterable[Finding]]
 
@@ -92,6 +92,6 @@ def _run(name: str, check: CheckFunction, context: DoctorContext) -> list[Findin
 def _secrets(environment: Mapping[str, str], directory: Path | None) -> tuple[str, ...]:
     values = [environment.get(name, "").strip() for name in _SECRETS]
     with suppress(RectoError):
-        written = read_dotenv(directory)
-        values += [written.get(name, "").strip() for name in _SECRETS]
+        for source in read_variables(environment, directory).sources:
+            values += [source.values.get(name, "") for name in _SECRETS]
     return tuple(filter(None, values))

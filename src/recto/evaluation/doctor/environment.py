@@ -16,7 +16,7 @@ from recto.errors import ErrorKind, RectoError, install_command
 from recto.evaluation.doctor.findings import DoctorContext, Finding, error, from_error, note, ok, warning
 from recto.plugins import open_embedder, open_store
 from recto.protocols import Preparable, Versioned
-from recto.settings import BUILT_IN_MODEL, CLOUD_VARIABLES, find_dotenv, load_settings, read_dotenv
+from recto.settings import BUILT_IN_MODEL, CLOUD_VARIABLES, find_dotenv, load_settings, read_variables
 from recto.stores.edge.layout import CollectionDirectory
 
 _LOW_BYTES = 256 << 20
@@ -33,18 +33,21 @@ _METADATA_SINCE = (1, 16)
 
 def configuration(context: DoctorContext) -> Iterator[Finding]:
     """Load the settings, and say which parts they choose and why."""
-    dotenv = find_dotenv(context.directory)
-    values = {**read_dotenv(context.directory), **context.environment}
-    given = {name: value.strip() for name, value in values.items() if value.strip()}
+    given = read_variables(context.environment, context.directory)
     prefixes = ("RECTO_", "QDRANT_", "COHERE_", "COLL")
-    set_here = ", ".join(sorted(name for name in given if name.startswith(prefixes)))
+    evidence = []
+    for source in given.sources:
+        names = ", ".join(sorted(name for name in source.values if name.startswith(prefixes)))
+        evidence.append(f"{source.name}: {names or 'nothing'}")
+    if context.directory and not find_dotenv(context.directory):
+        evidence.append(".env: none found")
     settings = context.settings = load_settings(context.environment, context.directory)
     model = f" ({settings.model})" if settings.model else ""
     yield ok(
-        f"{settings.embedder} embedder{model}, {settings.store} store, because {_reason(given)}",
-        f".env: {dotenv or 'none found'}",
-        f"set: {set_here or 'nothing'}",
+        f"{settings.embedder} embedder{model}, {settings.store} store, because {_reason(given)}", *evidence
     )
+    for message in given.warnings:
+        yield warning("ignored", message, repair=f"Remove the line from {given.files[-1]}.")
 
 
 def _reason(given: Mapping[str, str]) -> str:

@@ -15,7 +15,6 @@ from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
-from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.responses import FileResponse
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -55,11 +54,6 @@ _HEADERS = tuple(
     }.items()
 )
 _NO_STORE = (b"cache-control", b"no-store")
-_WRONG_HOST = Refusal(
-    400,
-    "This service does not accept that host name",
-    "Use the host name that it listens on, or add yours with --allowed-host.",
-)
 
 
 def make_app(
@@ -179,12 +173,13 @@ def middleware(options: ServeOptions, metrics: Metrics) -> list[Middleware]:
     return [
         Middleware(RequestMiddleware, metrics),
         *([cors] if options.origins else []),
-        Middleware(TrustedHostMiddleware, allowed_hosts(options), www_redirect=False),
         Middleware(
             AdmissionMiddleware,
             ApiKeys(options.keys),
             AdmissionLimits(options.concurrency, options.timeout),
             RateLimiter(options.rate),
+            allowed_hosts(options),
+            options.origins,
             is_open=lambda path: path in _OPEN_PATHS or path.startswith(_STATIC),
             is_limited=lambda path: path not in (*_OPEN_PATHS, *_MONITORING) and not path.startswith(_STATIC),
         ),
@@ -195,7 +190,7 @@ def allowed_hosts(options: ServeOptions) -> list[str]:
     """Return the Host headers to accept, so that no web page reaches a local service by DNS rebinding."""
     if not options.is_public:
         return [*local_hosts(options.host), *options.hosts]
-    return list(options.hosts) or ["*"]
+    return list(options.hosts)
 
 
 class RequestMiddleware:
@@ -245,7 +240,7 @@ class RequestMiddleware:
         }
         if KEY_NUMBER in scope:
             fields["key"] = scope[KEY_NUMBER]
-        reason = "host" if sender.refused_host else scope.get(REFUSAL_REASON)
+        reason = scope.get(REFUSAL_REASON)
         if reason:
             self._metrics.refused.labels(reason).inc()
             fields["refused"] = reason
@@ -261,7 +256,6 @@ class _Sender:
         self.method = method
         self.request_id = request_id
         self.status = 0
-        self.refused_host = False
 
     async def __call__(self, message: Message) -> None:
         """Send one message."""
@@ -286,10 +280,7 @@ class _Sender:
         return more if "cache-control" in headers else [*more, _NO_STORE]
 
     def _refusal(self, text: str, headers: Headers) -> Refusal:
-        """Return an error of Starlette's host check or of its CORS check."""
-        if text == "Invalid host header":
-            self.refused_host = True
-            return _WRONG_HOST
+        """Return an error of Starlette's CORS check."""
         return Refusal(400, text, headers=(("Vary", headers.get("vary", "Origin")),))
 
 

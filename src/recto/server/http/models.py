@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BeforeValidator, ConfigDict, Field, WithJsonSchema
+from pydantic import BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 
 from recto.contracts.http import (
     CollectionName,
@@ -18,6 +18,8 @@ from recto.search.query import DEFAULT_TOP_K, MAX_SCORE, MAX_TOP_K
 from recto.types import GroupBy, Mode
 
 MAX_QUERIES = 32
+MAX_BATCH_CHARACTERS = 16_000
+MAX_BATCH_RESULTS = 1_000
 
 
 def _as_list(value: Any) -> Any:
@@ -108,9 +110,25 @@ class BatchRequest(SearchParameters):
     model_config = ConfigDict(
         json_schema_extra={"examples": [{"queries": ["What is ROS 2?", "robot navigation"], "top_k": 1}]}
     )
-    queries: Annotated[list[QueryText], Field(min_length=1, max_length=MAX_QUERIES)]
+    queries: Annotated[
+        list[QueryText],
+        Field(
+            min_length=1,
+            max_length=MAX_QUERIES,
+            description=f"Together at most {MAX_BATCH_CHARACTERS} characters. The number of queries times "
+            f"`top_k` is at most {MAX_BATCH_RESULTS}.",
+        ),
+    ]
     min_score: MinScore = None
     group_by: Grouping = None
+
+    @model_validator(mode="after")
+    def _check_size(self) -> Self:
+        if sum(map(len, self.queries)) > MAX_BATCH_CHARACTERS:
+            raise ValueError(f"The queries must have at most {MAX_BATCH_CHARACTERS} characters together")
+        if len(self.queries) * self.top_k > MAX_BATCH_RESULTS:
+            raise ValueError(f"Queries times top_k must be at most {MAX_BATCH_RESULTS}")
+        return self
 
 
 class ErrorResponse(ResponseModel):

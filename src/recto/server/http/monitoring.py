@@ -1,22 +1,14 @@
-"""Logs and metrics: JSON lines on standard error, and Prometheus metrics.
-
-The log has no queries, keys, engine addresses or stack traces.
-"""
+"""The log line of each request, and Prometheus metrics."""
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import re
-import sys
-import threading
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from datetime import UTC, datetime
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
@@ -24,84 +16,27 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from recto._util.numbers import percentile
-from recto._util.retry import redacted
-from recto._util.text import escape_controls
 from recto.server.http.options import METRICS_DIRECTORY
+from recto.server.log import FIELDS
 from recto.types import IndexInfo, Timings
 
 LOG = logging.getLogger("recto.server.http")
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
-_FIELDS = "recto_fields"
-
-
-def configure_logging(secrets: Sequence[str]) -> None:
-    """Send the logs of Recto and uvicorn to standard error as JSON lines."""
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(JsonFormatter(secrets))
-    for name in ("recto", "uvicorn"):
-        logger = logging.getLogger(name)
-        logger.handlers[:] = [handler]
-        logger.propagate = False
-        logger.setLevel(logging.INFO)
-    logging.getLogger("uvicorn.access").disabled = True  # our own line has the request id and no query
-    threading.excepthook = _log_thread_error
-
-
-def _log_thread_error(failed: threading.ExceptHookArgs) -> None:
-    """Log an exception that ends a thread."""
-    # EOFError: uvicorn's supervisor has ended.
-    if failed.exc_value is not None and not isinstance(failed.exc_value, EOFError):
-        LOG.error("a thread has ended", exc_info=failed.exc_value)
-
-
-class JsonFormatter(logging.Formatter):
-    """Formats a record as one line of JSON, without the given secrets."""
-
-    def __init__(self, secrets: Sequence[str] = ()) -> None:
-        super().__init__()
-        self._secrets = [secret for secret in secrets if secret]
-
-    def format(self, record: logging.LogRecord) -> str:
-        """Return the line."""
-        time = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
-        line: dict[str, object] = {
-            "time": time.replace("+00:00", "Z"),
-            "level": record.levelname.lower(),
-            "pid": record.process,
-            "message": redacted(record.getMessage(), *self._secrets),
-            **getattr(record, _FIELDS, {}),
-        }
-        if record.exc_info and record.exc_info[0] is not None:
-            line["exception"] = record.exc_info[0].__name__
-            line["at"] = _frames(record.exc_info[2])
-            if os.environ.get("RECTO_DEBUG"):
-                line["trace"] = redacted(self.formatException(record.exc_info), *self._secrets)
-        return escape_controls(json.dumps(line, ensure_ascii=False))
 
 
 def log_request(fields: dict[str, object]) -> None:
     """Log one request."""
-    LOG.info("request", extra={_FIELDS: fields})
+    LOG.info("request", extra={FIELDS: fields})
 
 
 def log_unexpected_error(request: str) -> None:
     """Log the exception that is being handled, with the id of its request."""
-    LOG.exception("unexpected error", extra={_FIELDS: {"id": request}})
+    LOG.exception("unexpected error", extra={FIELDS: {"id": request}})
 
 
 def request_id(given: str) -> str:
     """Return the request id that the client sent if it is valid, else a new one."""
     return given if _REQUEST_ID.fullmatch(given) else os.urandom(8).hex()
-
-
-def _frames(trace: TracebackType | None) -> list[str]:
-    """Return the last five functions of a traceback, the innermost last, without arguments."""
-    frames = []
-    while trace is not None:
-        code = trace.tb_frame.f_code
-        frames.append(f"{Path(code.co_filename).name}:{trace.tb_lineno} {code.co_name}")
-        trace = trace.tb_next
-    return frames[-5:]
 
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST

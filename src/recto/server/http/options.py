@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -11,7 +10,7 @@ from urllib.parse import urlsplit
 from recto.errors import ConfigurationError
 from recto.server.auth import api_keys, is_loopback, key_required
 from recto.server.limits import MAX_CONCURRENCY
-from recto.settings import check_collection_name, read_dotenv, working_directory
+from recto.settings import Variables, check_collection_name, read_variables
 
 DEFAULT_COLLECTION = "humanoid_robotics_book"
 DEFAULT_PORT = 8000
@@ -72,10 +71,10 @@ def serve_options(
     concurrency: int,
     timeout: float,
     drain: float,
-    environment: Mapping[str, str] | None = None,
+    variables: Variables | None = None,
 ) -> ServeOptions:
     """Combine flags and variables; raise `ConfigurationError` for values that are invalid or unsafe."""
-    values = {**read_dotenv(working_directory()), **(os.environ if environment is None else environment)}
+    values = read_variables() if variables is None else variables
     named = _listed(collections, {}, "")
     options = ServeOptions(
         host=host,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from asyncio import to_thread
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Annotated, Any
 
@@ -13,6 +13,8 @@ from recto import __version__
 from recto.contracts.http import add_contract_routes, created_at, validation
 from recto.errors import RectoError
 from recto.evaluation import records
+from recto.search.lexical import QueryWord
+from recto.search.pages import BookPage
 from recto.server.http import models
 from recto.server.http.errors import StrictRoute, unready
 from recto.server.http.monitoring import CONTENT_TYPE, Metrics
@@ -77,11 +79,13 @@ def v1_router(service: SearchService, metrics: Metrics) -> APIRouter:
         "/search", response_model=models.SearchResponseModel, summary="Find the chunks that answer a query."
     )
     async def search(body: models.SearchRequest) -> Response:
-        (found,) = await _find(service, body, [body.query])
-        view = search_view(*record(found))
-        if body.html:
-            await to_thread(add_html, view["results"])
-        return respond(view)
+        def convert(found: list[SearchFound]) -> Response:
+            view = search_view(*record(found[0]))
+            if body.html:
+                add_html(view["results"])
+            return respond(view)
+
+        return await _find(service, body, [body.query], convert)
 
     @router.post(
         "/related",
@@ -89,21 +93,25 @@ def v1_router(service: SearchService, metrics: Metrics) -> APIRouter:
         summary="Find chunks that are related to a selected text.",
     )
     async def related(body: models.RelatedRequest) -> Response:
-        name = service.name(body.collection)
-        found = await service.related(
-            name, body.selection, body.question, body.top_k, _filters(body), body.mode
+        def convert(found: list[SearchFound]) -> Response:
+            view = related_view(*record(found[0]))
+            if body.html:
+                add_html(view["results"])
+            return respond(view)
+
+        name, filters = service.name(body.collection), _filters(body)
+        return await service.related(
+            name, body.selection, body.question, body.top_k, filters, body.mode, convert
         )
-        view = related_view(*record(found))
-        if body.html:
-            await to_thread(add_html, view["results"])
-        return respond(view)
 
     @router.post(
         "/batch", response_model=models.BatchResponseModel, summary="Answer several queries at once."
     )
     async def batch(body: models.BatchRequest) -> Response:
-        found = await _find(service, body, body.queries)
-        return respond({"responses": [search_view(*record(one)) for one in found]})
+        def convert(found: list[SearchFound]) -> Response:
+            return respond({"responses": [search_view(*record(one)) for one in found]})
+
+        return await _find(service, body, body.queries, convert)
 
     @router.get(
         "/collections",
@@ -141,20 +149,33 @@ def v1_router(service: SearchService, metrics: Metrics) -> APIRouter:
         html: Annotated[bool, Query(description="Also return the text of each chunk as safe HTML.")] = False,
     ) -> Response:
         name = service.name(collection)
-        view = page_view(name, *await service.page(name, address, query))
-        if html:
-            await to_thread(add_html, view["chunks"])
-        return respond(view)
+
+        def convert(found: tuple[BookPage, tuple[QueryWord, ...]]) -> Response:
+            view = page_view(name, *found)
+            if html:
+                add_html(view["chunks"])
+            return respond(view)
+
+        return await service.in_thread(convert, await service.page(name, address, query))
 
     return router
 
 
 async def _find(
-    service: SearchService, body: models.SearchRequest | models.BatchRequest, queries: Sequence[str]
-) -> list[SearchFound]:
-    name, filters = service.name(body.collection), _filters(body)
+    service: SearchService,
+    body: models.SearchRequest | models.BatchRequest,
+    queries: Sequence[str],
+    convert: Callable[[list[SearchFound]], Response],
+) -> Response:
     return await service.find(
-        name, queries, body.top_k, filters, body.min_score, mode=body.mode, group_by=body.group_by
+        service.name(body.collection),
+        queries,
+        body.top_k,
+        _filters(body),
+        body.min_score,
+        mode=body.mode,
+        group_by=body.group_by,
+        convert=convert,
     )
 
 

@@ -35,7 +35,7 @@ class AppFactory:
     def __call__(self) -> FastAPI:
         """Make the application."""
         from recto.server.http.app import make_app
-        from recto.server.http.monitoring import configure_logging
+        from recto.server.log import configure_logging
 
         configure_logging(secrets_of(self.settings, self.options))
         _exit_with_parent()
@@ -61,7 +61,7 @@ def serve(settings: Settings, options: ServeOptions, notify: Notify) -> None:
             if options.workers == 1:
                 uvicorn.Server(config).run(sockets=[listener])
                 return
-            from recto.server.http.monitoring import configure_logging
+            from recto.server.log import configure_logging
 
             configure_logging(secrets_of(settings, options))
             Multiprocess(config, sockets=[listener]).run()

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import threading
 import time
+from bisect import insort
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
@@ -22,6 +24,7 @@ from recto.search.query import MAX_QUERY
 from recto.search.retriever import Retriever
 from recto.server.http.options import DEFAULT_COLLECTION, ServeOptions
 from recto.server.http.views import Outline, outline_of
+from recto.server.limits import CallCancelled, CurrentRequest, FairSlots, current_request
 from recto.settings import Settings
 from recto.types import (
     NO_FILTERS,
@@ -87,17 +90,24 @@ MAX_BATCH = 16
 _MAX_CHARACTERS = 8_000  # about a second of work on a small machine
 _CHARACTERS_PER_TOKEN = 4  # an estimate: the tokenizer would cost more than it saves
 _MAX_TOKENS = 512  # larger batches are not faster, and each query waits for the whole batch
+_MAX_CALLERS = 10_000
+_CHARGED_CHARACTERS = 500  # of a query that counts as one request for the rate limit
 _CALL_COST = 3.5  # overhead of a model call, in tokens; padding costs as much as text
 
 
 class _Waiting:
-    """A text in the queue; its lock is released when it has a result, or when its thread must lead."""
+    """A text in the queue; its lock is released when it has a result, or when its thread must lead.
 
-    __slots__ = ("error", "lock", "text", "tokens", "vector")
+    `turn` orders the queue: what its caller has queued before it, in tokens.
+    """
 
-    def __init__(self, text: str, tokens: float) -> None:
+    __slots__ = ("error", "lock", "request", "text", "tokens", "turn", "vector")
+
+    def __init__(self, text: str, tokens: float, turn: float, request: CurrentRequest) -> None:
         self.text = text
         self.tokens = tokens
+        self.turn = turn
+        self.request = request
         self.vector: Vector | None = None
         self.error: BaseException | None = None
         self.lock = threading.Lock()
@@ -105,13 +115,19 @@ class _Waiting:
 
 
 class BatchingEmbedder:
-    """Batches the queries of many threads without a timer: one thread embeds for those that wait."""
+    """Batches the queries of many threads without a timer: one thread embeds for those that wait.
+
+    Callers share the model by tokens, as in fair queueing: a caller with much text does not delay others. The
+    texts of cancelled requests are dropped.
+    """
 
     def __init__(self, inner: Embedder, on_batch: Callable[[int], None] = lambda _: None) -> None:
         self._inner = inner
         self._on_batch = on_batch
         self._lock = threading.Lock()
         self._queue: list[_Waiting] = []
+        self._turns: dict[str, float] = {}  # of each caller's next text
+        self._served = 0.0  # the turn that is being served
         self._has_leader = False
 
     @property
@@ -143,20 +159,32 @@ class BatchingEmbedder:
 
     def embed_queries(self, texts: Sequence[str]) -> list[Vector]:
         """Embed several queries, together with those of other threads."""
-        return [vector for batch in _split_batches(texts) for vector in self._embed_together(batch)]
+        request, vectors = current_request(), []
+        for batch in _split_batches(texts):
+            request.check()
+            vectors += self._embed_together(batch, request)
+        return vectors
 
-    def _embed_together(self, texts: list[str]) -> list[Vector]:
-        mine = [_Waiting(text, 2 + len(text) / _CHARACTERS_PER_TOKEN) for text in texts]
+    def _embed_together(self, texts: list[str], request: CurrentRequest) -> list[Vector]:
         with self._lock:
-            self._queue += mine
+            mine = [self._enqueue(text, request) for text in texts]
             if not self._has_leader:  # the queue was empty, so the first text is ours
                 self._has_leader = True
                 mine[0].lock.release()
         for one in mine:
-            one.lock.acquire()  # released with a result, or because this thread must lead
-            if one.vector is None and one.error is None:
-                self._lead()
+            while one.vector is None and one.error is None:
+                one.lock.acquire()  # released with a result, or because this thread must lead
+                if one.vector is None and one.error is None:
+                    self._lead()
         return [_vector(one) for one in mine]
+
+    def _enqueue(self, text: str, request: CurrentRequest) -> _Waiting:
+        tokens = 2 + len(text) / _CHARACTERS_PER_TOKEN
+        turn = max(self._served, self._turns.get(request.caller, 0.0))
+        self._turns[request.caller] = turn + tokens
+        waiting = _Waiting(text, tokens, turn, request)
+        insort(self._queue, waiting, key=lambda one: one.turn)
+        return waiting
 
     def embed_documents(self, texts: Sequence[str], progress: Progress | None = None) -> list[Vector]:
         """Embed documents."""
@@ -169,13 +197,22 @@ class BatchingEmbedder:
     def _lead(self) -> None:
         """Embed the first text in the queue and those that fit to it, then let the next thread lead."""
         with self._lock:
+            cancelled = [one for one in self._queue if one.request.cancelled.is_set()]
+            for one in cancelled:
+                one.error = CallCancelled()
+            self._queue = [one for one in self._queue if one.error is None]
             batch = _best_batch(self._queue[:MAX_BATCH])
             self._queue = [one for one in self._queue if one not in batch]
-        self._embed(batch)
+            if batch:
+                self._served = max(self._served, batch[0].turn)
+        if batch:
+            self._embed(batch)
         with self._lock:
             following = self._queue[0] if self._queue else None
             self._has_leader = following is not None
-        for one in batch:
+            if not self._has_leader or len(self._turns) > _MAX_CALLERS:
+                self._turns = {name: turn for name, turn in self._turns.items() if turn > self._served}
+        for one in (*batch, *cancelled):
             one.lock.release()
         if following is not None:
             following.lock.release()
@@ -207,7 +244,7 @@ def _best_batch(waiting: list[_Waiting]) -> list[_Waiting]:
 
     All texts of a batch are padded to the longest: a short query is expensive next to a long one.
     """
-    if len(waiting) == 1:
+    if len(waiting) <= 1:
         return waiting
     ordered = sorted(waiting, key=lambda one: one.tokens)
     costs, begins = [0.0], [0]
@@ -240,6 +277,7 @@ def _split_batches(texts: Sequence[str]) -> Iterator[list[str]]:
         yield batch
 
 
+Argument = TypeVar("Argument")
 Result = TypeVar("Result")
 
 
@@ -275,6 +313,7 @@ class SearchService:
         self._breakers: dict[str, CircuitBreaker] = {}
         self._outlines: dict[str, tuple[IndexInfo, Outline]] = {}
         self._pool = ThreadPoolExecutor(MAX_BATCH, thread_name_prefix="recto-search")
+        self._threads = FairSlots(MAX_BATCH)
 
     def start(self) -> None:
         """Open the default collection, index the sample book on the first run, and load the model."""
@@ -318,6 +357,7 @@ class SearchService:
 
     async def search(self, name: str, query: str, top_k: int, mode: Mode) -> SearchResponse:
         """Search one collection."""
+        _charge([query])
         if self._awaited:
             return await self._await(name, lambda retriever: retriever.asearch(query, top_k, mode=mode))
         return await self.run(name, lambda retriever: retriever.search(query, top_k, mode=mode))
@@ -332,11 +372,14 @@ class SearchService:
         *,
         mode: Mode = "hybrid",
         group_by: GroupBy | None = None,
-    ) -> list[SearchFound]:
-        """Search for several queries in one generation of the collection."""
+        convert: Callable[[list[SearchFound]], Result],
+    ) -> Result:
+        """Search for several queries in one generation of the collection; convert the results in a thread."""
+        _charge(queries)
         return await self._find(
             name,
             mode,
+            convert,
             lambda retriever: retriever.search_batch(
                 queries, top_k, filters, min_score, mode=mode, group_by=group_by
             ),
@@ -352,37 +395,41 @@ class SearchService:
         question: str | None,
         top_k: int,
         filters: Filters,
-        mode: Mode = "hybrid",
-    ) -> SearchFound:
-        """Find chunks that are related to a selected text."""
+        mode: Mode,
+        convert: Callable[[list[SearchFound]], Result],
+    ) -> Result:
+        """Find chunks that are related to a selected text; convert the result in a thread."""
+        _charge([selection])
 
         async def arelated(retriever: Retriever) -> list[SearchResponse]:
             return [await retriever.arelated(selection, question, top_k, filters, mode=mode)]
 
-        (found,) = await self._find(
+        return await self._find(
             name,
             mode,
+            convert,
             lambda retriever: [retriever.related(selection, question, top_k, filters, mode=mode)],
             arelated,
         )
-        return found
 
     async def _find(
         self,
         name: str,
         mode: Mode,
+        convert: Callable[[list[SearchFound]], Result],
         call: Callable[[Retriever], list[SearchResponse]],
         acall: Callable[[Retriever], Awaitable[list[SearchResponse]]],
-    ) -> list[SearchFound]:
+    ) -> Result:
         """Search in a thread, or with awaited engines; add the query words to mark."""
 
-        def search(retriever: Retriever) -> list[SearchFound]:
+        def search(retriever: Retriever) -> Result:
             _check_mode(retriever, mode)
-            return _with_words(retriever, call(retriever))
+            return convert(_with_words(retriever, call(retriever)))
 
-        async def asearch(retriever: Retriever) -> list[SearchFound]:
+        async def asearch(retriever: Retriever) -> Result:
             await asyncio.to_thread(_check_mode, retriever, mode)
-            return await asyncio.to_thread(_with_words, retriever, await acall(retriever))
+            responses = await acall(retriever)
+            return await self.in_thread(lambda found: convert(_with_words(retriever, found)), responses)
 
         return await (self._await(name, asearch) if self._awaited else self.run(name, search))
 
@@ -411,9 +458,25 @@ class SearchService:
 
     async def run(self, name: str, call: Callable[[Retriever], Result]) -> Result:
         """Call a retriever in a thread of the pool."""
-        retriever = self.retriever(name)
         with self._guarded(name):
-            return await asyncio.get_running_loop().run_in_executor(self._pool, call, retriever)
+            return await self.in_thread(call, self.retriever(name))
+
+    async def in_thread(self, call: Callable[[Argument], Result], argument: Argument) -> Result:
+        """Call a function in a thread of the pool; callers take turns.
+
+        A thread whose request was cancelled keeps its slot until it ends.
+        """
+        caller, context = current_request().caller, contextvars.copy_context()
+        await self._threads.acquire(caller)
+        running = asyncio.get_running_loop().run_in_executor(self._pool, context.run, call, argument)
+
+        def ended(done: asyncio.Future[Result]) -> None:
+            self._threads.release(caller)
+            if not done.cancelled():
+                done.exception()  # if the request was cancelled, nobody else retrieves it
+
+        running.add_done_callback(ended)
+        return await asyncio.shield(running)
 
     async def _await(self, name: str, call: Callable[[Retriever], Awaitable[Result]]) -> Result:
         """Await a retriever, without a thread for each query."""
@@ -450,6 +513,13 @@ class SearchService:
         aliases = self._store.aliases()
         target = aliases.get(self.default, self.default)
         return {target, *(alias for alias, name in aliases.items() if name == target)}
+
+
+def _charge(texts: Sequence[str]) -> None:
+    """Count several or long texts as several requests; the first is counted already."""
+    cost = sum(1 + len(text) // _CHARGED_CHARACTERS for text in texts) - 1
+    if cost:
+        current_request().charge(cost)
 
 
 def _with_words(retriever: Retriever, responses: Sequence[SearchResponse]) -> list[SearchFound]:

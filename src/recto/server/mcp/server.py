@@ -365,9 +365,11 @@ def run_http(server: Server[None], host: str, port: int, keys: Sequence[str], no
     """Serve many clients over HTTP until Ctrl-C."""
     import uvicorn
 
-    from recto.server.listening import BoundedConnection, base_url, listen
+    from recto.server.listening import BACKLOG, IDLE_SECONDS, BoundedConnection, base_url, listen
+    from recto.server.log import configure_logging
 
     app = http_app(server, host, keys)
+    configure_logging(keys)
     with listen(host, port) as listener:
         notify(f"Serving the book at {base_url(listener)}{PATH}; press Ctrl-C to stop")
         config = uvicorn.Config(
@@ -375,7 +377,12 @@ def run_http(server: Server[None], host: str, port: int, keys: Sequence[str], no
             http=BoundedConnection,
             log_config=None,
             access_log=False,
+            server_header=False,
+            proxy_headers=False,
+            ws="none",
             lifespan="on",
+            backlog=BACKLOG,
+            timeout_keep_alive=IDLE_SECONDS,
             timeout_graceful_shutdown=5,
         )
         uvicorn.Server(config).run(sockets=[listener])
@@ -393,7 +400,10 @@ def http_app(server: Server[None], host: str, keys: Sequence[str]) -> ASGIApp:
         host=host,
     )
     return AdmissionMiddleware(
-        _without_streams(app), ApiKeys(tuple(keys)), AdmissionLimits(deadline=_DEADLINE)
+        _without_streams(app),
+        ApiKeys(tuple(keys)),
+        AdmissionLimits(deadline=_DEADLINE),
+        hosts=local_hosts(host) if is_loopback(host) else (),
     )
 
 

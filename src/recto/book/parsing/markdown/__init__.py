@@ -24,7 +24,9 @@ _EMBEDDED_FILE = re.compile(r"data:[\w.+-]+/[\w.+-]+;base64,[A-Za-z0-9+/=]{64,}"
 _HTML_HEADING = re.compile(r"<h([1-6])(?:\s[^<>]*)?>(.*?)</h\1>", re.DOTALL | re.IGNORECASE)
 _CONTAINERS = {"bullet_list": "list", "ordered_list": "list", "blockquote": "group", "admonition": "group"}
 _KINDS = {"fence": "code", "code_block": "code", "html_block": "markup", "mdx_tag": "markup", **_CONTAINERS}
-_MOST_LINES = 200_000  # a page with more is generated, and is not parsed
+_MOST_LINES = 20_000  # a page with more is generated, and is read as plain text
+_MOST_COLUMNS, _MOST_CELLS = 1_000, 150_000  # a page with more has generated tables, which stay text
+_MOST_HEADING_TEXT = 50_000  # characters of all headings; the markup of further ones stays
 _DEEPEST = 60  # deeper nesting is treated as text
 
 
@@ -40,7 +42,7 @@ def parse(markdown: str, *, title: str = "", mdx: bool = False, anchors: AnchorS
     front_matter, body, count = split_front_matter(source)
     source = "\n" * count + body  # line numbers stay those of the file
     env: dict[str, Any] = {}
-    tokens = _page_parser(mdx).parse(source, env)
+    tokens = _page_parser(mdx, _has_usual_tables(source)).parse(source, env)
     lines = PageLines(source, mdx)
     for token in tokens:
         lines.edit(token)
@@ -61,13 +63,23 @@ def _unwrapped(source: str) -> str:
     return "".join([*kept, source[position:]])
 
 
+def _has_usual_tables(source: str) -> bool:
+    if source.count("|") <= _MOST_COLUMNS:
+        return True
+    return source.count("|") <= _MOST_CELLS and all(
+        line.count("|") <= _MOST_COLUMNS for line in source.split("\n")
+    )
+
+
 @cache
-def _page_parser(mdx: bool) -> MarkdownIt:
+def _page_parser(mdx: bool, tables: bool) -> MarkdownIt:
     from markdown_it import MarkdownIt
 
     from recto.book.parsing.markdown.blocks import containers_plugin, mdx_plugin
 
-    parser = MarkdownIt("commonmark", {"maxNesting": _DEEPEST}).enable("table").disable("inline")
+    parser = MarkdownIt("commonmark", {"maxNesting": _DEEPEST}).disable("inline")
+    if tables:
+        parser.enable("table")
     parser.use(containers_plugin)
     return parser.use(mdx_plugin) if mdx else parser
 
@@ -94,18 +106,23 @@ def _headings(
     }
     slug = slugger(style, [explicit for _, explicit in written.values() if explicit])
     found: dict[int, _Heading] = {}
+    budget = _MOST_HEADING_TEXT
     for index, token in enumerate(tokens):
         line = token.map[0] + 1 if token.map else 1
         if index in written:
             raw, explicit = written[index]
-            text, slugged = heading_texts(raw, mdx=mdx, alt=style == "github", references=references)
+            budget -= len(raw)
+            text = slugged = raw
+            if budget >= 0:
+                text, slugged = heading_texts(raw, mdx=mdx, alt=style == "github", references=references)
             anchor = explicit or slug(slugged)
             if mdx and token.tag == "h1" and style == "github":
                 anchor = ""  # Docusaurus counts it, but renders it without an id
             found[index] = _Heading(text, int(token.tag[1]), anchor, line, token.level == 0)
         elif token.type == "html_block" and token.level == 0 and len(token.content) <= LONGEST_HEADING:
             html = _HTML_HEADING.fullmatch(token.content.strip())
-            if html and (text := " ".join(heading_texts(html[2])[0].split())):
+            budget -= len(token.content) if html else 0
+            if html and budget >= 0 and (text := " ".join(heading_texts(html[2])[0].split())):
                 found[index] = _Heading(text, int(html[1]), "", line, True)  # tags are searched for its id
     return found
 

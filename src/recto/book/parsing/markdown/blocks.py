@@ -23,10 +23,12 @@ _ESM = re.compile(
     r"import\s+(?:[\w*{].*\sfrom\s+)?['\"]|import\s+(?:[\w*]+\s*,?\s*)?\{"
     r"|export\s+(?:default|const|let|var|function|async|class|type|interface|enum|\{|\*)"
 )
-_QUOTED = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|`(?:[^`\\]|\\.)*`|//.*|/\*.*?\*/")
+_CODE_MARK = re.compile(r"\\.|['\"`{}\[\]()]|//|/\*|\*/")
+_ENDS = {"'": "'", '"': '"', "`": "`", "/*": "*/"}
 _TAG = re.compile(r"</?(?:[A-Za-z][\w.:-]*)?(?=[\s/>{])")
 _MAX_TAG_LINES = 60
 _MAX_CODE_LINES = 500
+_LONGEST_OPENING = 1_000  # characters that tell whether a line is `import` or `export`
 
 
 def containers_plugin(md: MarkdownIt) -> None:
@@ -157,7 +159,7 @@ def _esm(state: StateBlock, start: int, end: int, silent: bool) -> bool:
     if (
         state.level
         or not _rest(state, start, 1).startswith(("i", "e"))
-        or not _ESM.match(_rest(state, start))
+        or not _ESM.match(_rest(state, start, _LONGEST_OPENING))
     ):
         return False
     if silent:
@@ -179,8 +181,17 @@ def _esm(state: StateBlock, start: int, end: int, silent: bool) -> bool:
 
 def _opened(text: str) -> int:
     """Return how many more brackets a line of code opens than it closes, outside quotes."""
-    text = _QUOTED.sub("", text)
-    return sum(text.count(mark) for mark in "{[(") - sum(text.count(mark) for mark in "}])")
+    marks = _CODE_MARK.findall(text)
+    last = {mark: index for index, mark in enumerate(marks)}
+    depth = index = 0
+    while index < len(marks) and marks[index] != "//":
+        mark = marks[index]
+        if mark in _ENDS and last.get(_ENDS[mark], -1) > index:  # one that is never closed is an apostrophe
+            index = marks.index(_ENDS[mark], index + 1)
+        else:
+            depth += (mark in "{[(") - (mark in "}])")
+        index += 1
+    return depth
 
 
 def _comment(state: StateBlock, start: int, end: int, silent: bool) -> bool:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from markdown_it import MarkdownIt
     from markdown_it.rules_inline import StateInline
 
-LONGEST_HEADING = 2_000  # characters; anything longer is treated as text
+LONGEST_HEADING = 1_000  # characters; anything longer is treated as text
 _MARKUP = re.compile(r"[\\`*_\[\]<>&{}$!~:\n]")
 _MATH = re.compile(r"(\$+)(?!\$)[^$]+(?<!\$)\1(?!\$)")
 _FOOTNOTE = re.compile(r"\[\^[^\]\s]+\]")

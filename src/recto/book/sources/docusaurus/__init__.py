@@ -8,7 +8,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from recto._util.text import nearest
-from recto.book.sources.directory import PageDirectory, bounds_of
+from recto.book.sources.directory import PageDirectory
 from recto.book.sources.docusaurus.config import (
     CONFIG_FILES,
     CURRENT,
@@ -21,8 +21,8 @@ from recto.book.sources.docusaurus.config import (
 )
 from recto.book.sources.docusaurus.javascript import Unknown, Value
 from recto.book.sources.docusaurus.pages import DocsRules, DocusaurusIncludes, Published, join
-from recto.book.sources.includes import Includes, repository_of
-from recto.book.sources.options import PLAIN, BookFile, UnreadableSite, check_url
+from recto.book.sources.includes import Includes
+from recto.book.sources.options import PLAIN, BookFile, UnreadableSite, check_url, is_inside
 from recto.errors import ConfigurationError, InvalidArgument
 
 __all__ = ["CONFIG_FILES", "DocusaurusSite"]
@@ -96,13 +96,22 @@ class DocusaurusSite:
     def _page_directory(self, docs: Docs, version: str) -> PageDirectory:
         own = "" if docs.id == DEFAULT_ID else f"{docs.id}_"
         below = CURRENT if version == CURRENT else f"version-{version}"
-        root = self.directory / f"{own}versioned_docs" / below
-        if version == CURRENT:
-            root = (self.directory / docs.path).resolve()
+        bounds = self._config.bounds
+        stated = docs.path if version == CURRENT else f"{own}versioned_docs/{below}"
+        root = (self.directory / stated).resolve()
+        if not is_inside(root, bounds):
+            raise UnreadableSite(
+                f"{self._config.file.name}: the docs are outside the repository: {stated}", hint=PLAIN
+            )
         translated = None
         if self._translations is not None:
             plugin = _PLUGIN if docs.id == DEFAULT_ID else f"{_PLUGIN}-{docs.id}"
-            translated = self._translations / plugin / below
+            translated = (self._translations / plugin / below).resolve()
+            if not is_inside(translated, bounds):
+                self._config.notes.append(
+                    f"The translations in {plugin}/{below} are outside the repository; they are left out."
+                )
+                translated = None
         versions = self._versions[docs.id]
         published = replace(
             self._published,
@@ -111,15 +120,10 @@ class DocusaurusSite:
         )
         folders = (root,) if translated is None else (translated, root)
         sidebar = self._sidebar(docs, version, own)
-        rules = DocsRules(self._book, self._book_file, docs, published, folders, sidebar)
-        bounds = bounds_of(self.directory, root)
-        if bounds is None:
-            raise UnreadableSite(
-                f"{self._config.file.name}: the docs are outside the project: {docs.path}", hint=PLAIN
-            )
-        includes = Includes(DocusaurusIncludes(self.directory), repository_of(self.directory), *folders)
+        rules = DocsRules(self._book, self._book_file, docs, published, folders, bounds, sidebar)
+        includes = Includes(DocusaurusIncludes(self.directory), bounds)
         return PageDirectory(
-            root, rules, prefix=self._prefix(docs), translated=translated, bounds=bounds, includes=includes
+            root, rules, bounds, prefix=self._prefix(docs), translated=translated, includes=includes
         )
 
     def _sidebar(self, docs: Docs, version: str, own: str) -> list[SidebarItem]:
@@ -132,7 +136,7 @@ class DocusaurusSite:
         file = self.directory / path
         if not path or not file.is_file():
             return []
-        items = read_sidebars(file, repository_of(self.directory))
+        items = read_sidebars(file, self._config.bounds)
         if items is None:
             self._config.notes.append(
                 f"{file.name} cannot be read without running it; pages are in the order of their file names."

@@ -18,7 +18,7 @@ from recto.book.sources.docusaurus.javascript import (
     read_exported,
     to_text,
 )
-from recto.book.sources.options import PLAIN, SiteOptions, UnreadableSite, read_config
+from recto.book.sources.options import PLAIN, SiteOptions, UnreadableSite, read_config, repository_of
 from recto.errors import ConfigurationError
 
 CONFIG_FILES = tuple(f"docusaurus.config.{suffix}" for suffix in ("js", "ts", "mjs", "cjs", "mts", "cts"))
@@ -62,7 +62,8 @@ class DocusaurusConfig:
         self.file = file
         self.notes: list[str] = []
         self._options = options
-        self.root = read_exported(read_config(file), partial(_load_json, file.parent.resolve()))
+        self.bounds = repository_of(file.parent)
+        self.root = read_exported(read_config(file, self.bounds), partial(_load_json, file.parent.resolve()))
         if not isinstance(self.root.data, Mapping):
             written = self.root.data.source if isinstance(self.root.data, Unknown) else "nothing"
             raise UnreadableSite(
@@ -194,12 +195,9 @@ class DocusaurusConfig:
 def _load_json(directory: Path, path: str) -> Any:
     """Load a JSON file in a directory; raise LookupError if that is not possible."""
     try:
-        file = (directory / path).resolve()
-        if file.is_relative_to(directory):
-            return json.loads(read_config(file))
+        return json.loads(read_config(directory / path, directory))
     except (OSError, UnreadableSite, ValueError, RecursionError) as error:
         raise LookupError(path) from error
-    raise LookupError(path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,7 +218,7 @@ class Versions:
 def read_versions(config: DocusaurusConfig, site: Path, docs: Docs, asked: str) -> Versions:
     """Read the versions of an instance of the docs plugin and choose one."""
     options = docs.options
-    released = _released(site, docs)
+    released = _released(site, docs, config.bounds)
     if released and config.switch(options.get("disableVersioning"), "docs.disableVersioning"):
         released = []
     current = config.switch(options.get("includeCurrentVersion"), "docs.includeCurrentVersion") is not False
@@ -257,14 +255,14 @@ def read_versions(config: DocusaurusConfig, site: Path, docs: Docs, asked: str) 
     return Versions(tuple(names), stated or usual, chosen, _routes(config, docs, names))
 
 
-def _released(site: Path, docs: Docs) -> list[str]:
+def _released(site: Path, docs: Docs, bounds: Path) -> list[str]:
     """Return the versions that `versions.json` lists; each must be a plain directory name."""
     file = site / ("versions.json" if docs.id == DEFAULT_ID else f"{docs.id}_versions.json")
     if not file.is_file():
         return []
     try:
-        names = json.loads(file.read_text("utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
+        names = json.loads(read_config(file, bounds))
+    except (ValueError, RecursionError) as error:
         raise ConfigurationError(
             f"{file.name} cannot be read: {error}", hint="It must be a list of version names."
         ) from error
@@ -297,9 +295,7 @@ class SidebarItem:
 def read_sidebars(file: Path, bounds: Path) -> list[SidebarItem] | None:
     """Read a sidebar file without running it; return None if that is not possible."""
     try:
-        if not file.resolve().is_relative_to(bounds):
-            return None
-        text = read_config(file)
+        text = read_config(file, bounds)
         no_imports: dict[str, Any] = {}
         is_json = file.suffix == ".json"
         value = from_json(json.loads(text)) if is_json else read_exported(text, no_imports.__getitem__)

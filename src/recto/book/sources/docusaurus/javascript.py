@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cache
+from time import thread_time
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 Load = Callable[[str], Any]
 """Reads a JSON file by the path that the configuration imports; raises LookupError if it cannot be read."""
 
+_MAX_SECONDS = 1.0  # of CPU time to parse a file; a valid one of the maximum size takes half of it
+_PIECE = 1024  # bytes
 _MAX_DEPTH = 100
 _MAX_VALUES = 100_000
 _MAX_TEXT = 100_000  # characters of a string; no option is longer
@@ -144,8 +147,10 @@ def read_exported(text: str, load: Load) -> Value:
     """Return what the file exports; an exported function counts as what it returns."""
     from tree_sitter import QueryCursor
 
-    parser, assigned = _grammar()
-    root = parser.parse(text.removeprefix("\ufeff").encode("utf-8", "replace")).root_node
+    assigned = _grammar()[1]
+    root = _parse(text.removeprefix("\ufeff").encode("utf-8", "replace"))
+    if root is None:
+        return unknown(text)
     evaluator = _Evaluator(load)
     exported = evaluator.declare(root)
     for target in QueryCursor(assigned).captures(root).get("target", ()):
@@ -156,6 +161,24 @@ def read_exported(text: str, load: Load) -> Value:
         return evaluator.exported(exported)
     except _TooManyValuesError:
         return unknown(text)
+
+
+def _parse(source: bytes) -> Node | None:
+    """Parse a file; return None if that takes too long.
+
+    The parser needs quadratic time to recover from many errors. So it gets the source in small pieces, and no
+    more of it when the time is up.
+    """
+    end = thread_time() + _MAX_SECONDS
+    complete = True
+
+    def read(offset: int, _point: object) -> bytes:
+        nonlocal complete
+        complete = complete and thread_time() < end
+        return source[offset : offset + _PIECE] if complete else b""
+
+    root = _grammar()[0].parse(read).root_node
+    return root if complete else None
 
 
 @cache

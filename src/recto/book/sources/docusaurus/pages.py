@@ -26,7 +26,7 @@ from recto.book.sources.includes import (
     line_start,
     whole_line,
 )
-from recto.book.sources.options import BookFile
+from recto.book.sources.options import BookFile, UnreadableSite, is_inside, read_config
 from recto.types import Page
 
 _DATE_OR_VERSION = re.compile(r"[0-9]+[-_.][0-9]+")
@@ -48,13 +48,14 @@ _ALONE = re.compile(r"^(?P<prefix>[ \t>]*)\{\s*(?P<name>\w+)\s*(?:\.[^\n{}]*)?\}
 _ATTRIBUTE = re.compile(r"\b(language|className|title)=(?:\{\s*)?[\"']([^\"'\n]*)[\"']")
 _LONGEST_EXPRESSION = 4_000
 _MOST_IMPORTS = 200
+_LAST = 1 << 53  # the largest position; a larger one is the same
 _SCRIPTS = ("", ".js", ".jsx", ".ts", ".tsx", ".mjs", ".json")
 
 
 def split_number(name: str) -> tuple[float, str]:
     """Return the number prefix of a name, or infinity, and the rest; dates and versions have no prefix."""
     found = None if _DATE_OR_VERSION.match(name) else _NUMBERED.fullmatch(name)
-    return (float(found[1]), found[2]) if found else (math.inf, name)
+    return (float(found[1]), found[2]) if found else (math.inf, name)  # file names have at most 255 digits
 
 
 def slug(name: str, front_matter: dict[str, Any], *, numbered: bool = True) -> str:
@@ -121,12 +122,14 @@ class DocsRules(SiteRules):
         docs: Docs,
         published: Published,
         folders: tuple[Path, ...],
+        bounds: Path,
         sidebar: Sequence[SidebarItem] = (),
     ) -> None:
         super().__init__(book, book_file)
         self._docs = docs
         self._published = published
         self._folders = folders
+        self._bounds = bounds
         self._sidebar = sidebar
         self._categories: dict[str, dict[str, Any]] = {}
         self._included = any_of(docs.include)
@@ -180,11 +183,11 @@ class DocsRules(SiteRules):
     def _read_category(self, name: str) -> dict[str, Any]:
         for file in (folder / name / file for folder in self._folders for file in _CATEGORY_FILES):
             try:
-                if file.is_file() and file.stat().st_size <= _LARGEST_CATEGORY:
-                    text = file.read_text("utf-8")
+                if file.is_file():
+                    text = read_config(file, self._bounds, _LARGEST_CATEGORY)
                     values = json.loads(text) if file.suffix == ".json" else load_mapping(text)
                     return values if isinstance(values, dict) else {}
-            except (OSError, ValueError, RecursionError):  # the label is optional
+            except (OSError, UnreadableSite, ValueError, RecursionError):  # the label is optional
                 continue
         return {}
 
@@ -214,6 +217,8 @@ class DocsRules(SiteRules):
                     head = file.read(_HEAD).decode("utf-8", "replace")
             except OSError:
                 continue
+            if not is_inside(folder / name, self._bounds):
+                continue
             return split_front_matter(head)[0] if "sidebar_position" in head or "id:" in head else {}
         return {}
 
@@ -236,7 +241,7 @@ class DocsRules(SiteRules):
 
 def _position(stated_position: object, name: str) -> float:
     if isinstance(stated_position, int | float) and not isinstance(stated_position, bool):
-        return float(stated_position)
+        return float(max(-_LAST, min(_LAST, stated_position)))
     return split_number(name)[0]
 
 

@@ -74,7 +74,7 @@ class WebsiteSource:
         self.failed.clear()
         self.notes.clear()
         cache = PageCache(self._cache, self._clock)
-        with Fetcher(self._options, self._resolve, self._sleep) as fetcher:
+        with Fetcher(self.location, self._options, self._resolve, self._sleep) as fetcher:
             crawl = Crawl(self.location, self._options, fetcher, cache, self._notify, self.progress)
             try:
                 yield from crawl.run()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import zlib
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from urllib.parse import quote, unquote, urlsplit
 from xml.parsers import expat
@@ -17,17 +17,18 @@ from recto.errors import Unreachable
 
 _AGENT = "recto"
 _ROBOTS_TYPES = frozenset({"text/plain", "text/html", "application/octet-stream", "text/x-robots"})
-_LARGEST_ROBOTS = 500 << 10
-_MOST_RULES = 5000
+_LARGEST_ROBOTS = 500 << 10  # RFC 9309 asks for at least this
+_LONGEST_WILDCARDS = 64 << 10  # characters of all rules with wildcards; each is compared with every path
 _TOKEN = re.compile(r"[A-Za-z_-]+")
 _DELAY = re.compile(r"\d{1,6}(?:\.\d{1,6})?")
 
 
 @dataclass(frozen=True, slots=True)
 class Robots:
-    """The rules for one agent; a rule is the length of its pattern, whether it allows, and the pattern."""
+    """The rules for one agent: each pattern is mapped to whether it allows."""
 
-    rules: tuple[tuple[int, bool, re.Pattern[str]], ...] = ()
+    prefixes: Mapping[str, bool] = field(default_factory=dict)
+    wildcards: Mapping[str, bool] = field(default_factory=dict)
     delay: float = 0.0
     sitemaps: tuple[str, ...] = ()
 
@@ -35,8 +36,29 @@ class Robots:
         """Return whether a URL may be fetched: the longest matching pattern wins, then `allow`."""
         parts = urlsplit(url)
         path = _normalised((parts.path or "/") + (f"?{parts.query}" if parts.query else ""))
-        matching = [(length, allowed) for length, allowed, pattern in self.rules if pattern.match(path)]
+        matching = [
+            (len(pattern), allowed) for pattern, allowed in self.wildcards.items() if matches(pattern, path)
+        ]
+        starts = (path[:length] for length in range(1, len(path) + 1)) if self.prefixes else ()
+        matching += [(len(start), self.prefixes[start]) for start in starts if start in self.prefixes]
         return max(matching)[1] if matching else True
+
+
+def matches(pattern: str, path: str) -> bool:
+    """Return whether a path matches a pattern: `*` is any text, a final `$` the end of the path."""
+    parts = pattern[:-1].split("*") if pattern.endswith("$") else [*pattern.split("*"), ""]
+    if len(parts) == 1:
+        return path == parts[0]
+    first, *middle, last = parts
+    if not path.startswith(first):
+        return False
+    at = len(first)
+    for part in middle:  # the first place of a part leaves the most room for the others: no backtracking
+        at = path.find(part, at)
+        if at < 0:
+            return False
+        at += len(part)
+    return path.endswith(last, at)
 
 
 def read_robots(fetcher: Fetcher, host: str) -> Robots:
@@ -44,64 +66,67 @@ def read_robots(fetcher: Fetcher, host: str) -> Robots:
     address = f"{host}/robots.txt"
     try:
         result = fetcher.get(address, _ROBOTS_TYPES, _LARGEST_ROBOTS * 2)
+        if result.status != 200 or result.content_type == "text/html":
+            return Robots()
+        return parse_robots(result.body.decode("utf-8", "replace"), _AGENT)
     except WrongContentType:
         return Robots()
     except FetchFailed as failure:
         private = "not a public address" in failure.reason
         raise Unreachable(
             f"{address} cannot be read: {failure.reason}",
-            hint="Add --allow-private if the website is your own."
+            hint="Add --allow-private if the website is yours. Redirects to other private hosts are refused."
             if private
             else "Check the URL, or try again later.",
         ) from failure
-    if result.status != 200 or result.content_type == "text/html":
-        return Robots()
-    return parse_robots(result.body.decode("utf-8", "replace"), _AGENT)
 
 
 def parse_robots(text: str, agent: str) -> Robots:
-    """Return the rules of an agent, else those for all agents."""
-    rules: dict[str, list[tuple[int, bool, re.Pattern[str]]]] = {}
+    """Return the rules of an agent, else those for all agents; raise FetchFailed if they are too long."""
+    own = agent.lower()
+    rules: dict[str, dict[str, bool]] = {}
     delays: dict[str, float] = {}
     sitemaps: list[str] = []
-    named: list[str] = []
+    named: set[str] = set()  # without other agents: a file can name thousands
     in_rules = False
-    for line in text.removeprefix("\ufeff")[:_LARGEST_ROBOTS].splitlines():
+    text = text.removeprefix("\ufeff")
+    lines = text[:_LARGEST_ROBOTS].splitlines()
+    if len(text) > _LARGEST_ROBOTS:
+        lines.pop()  # it may be cut off
+    for line in lines:
         key, found, value = line.partition("#")[0].partition(":")
         key, value = key.strip().lower(), value.strip()
         if not found:
             continue
         if key == "user-agent":
             token = _TOKEN.match(value)
-            named = [*([] if in_rules else named), "*" if value == "*" else token[0].lower() if token else ""]
+            name = "*" if value == "*" else token[0].lower() if token else ""
+            named = (set() if in_rules else named) | ({own, "*"} & {name})
             in_rules = False
-            rules.setdefault(named[-1], [])
+            for name in named:
+                rules.setdefault(name, {})
         elif key in ("allow", "disallow"):
             in_rules = True
-            for name in named:
-                if value and len(rules[name]) < _MOST_RULES:
-                    rules[name].append((len(_normalised(value)), key == "allow", _pattern(value)))
+            pattern = _normalised(value)
+            for name in named if value else ():
+                rules[name][pattern] = key == "allow" or rules[name].get(pattern, False)
         elif key == "crawl-delay":
             in_rules = True
             delays |= dict.fromkeys(named, float(value) if _DELAY.fullmatch(value) else 0.0)
         elif key == "sitemap":
             sitemaps.append(value)
-    name = agent.lower() if agent.lower() in rules else "*"
-    return Robots(tuple(rules.get(name, ())), delays.get(name, 0.0), tuple(dict.fromkeys(sitemaps)))
+    name = own if own in rules else "*"
+    chosen = rules.get(name, {})
+    wildcards = {rule: allowed for rule, allowed in chosen.items() if "*" in rule or rule.endswith("$")}
+    if sum(map(len, wildcards)) > _LONGEST_WILDCARDS:
+        raise FetchFailed(f"its rules with wildcards are longer than {_LONGEST_WILDCARDS >> 10} KiB")
+    prefixes = {rule: allowed for rule, allowed in chosen.items() if rule not in wildcards}
+    return Robots(prefixes, wildcards, delays.get(name, 0.0), tuple(dict.fromkeys(sitemaps)))
 
 
 def _normalised(path: str) -> str:
     """Normalise percent-encoding, so that patterns and paths can be compared."""
     return quote(unquote(path, errors="surrogateescape"), safe="/*$?&=:@!,;~+'()%", errors="surrogateescape")
-
-
-def _pattern(rule: str) -> re.Pattern[str]:
-    """Translate a rule: `*` is any text, `$` the end. Atomic groups keep a hostile one from backtracking."""
-    rule = _normalised(rule)
-    first, *others = map(re.escape, rule.removesuffix("$").split("*"))
-    last = f".*{others.pop()}" if rule.endswith("$") and others else ""
-    end = r"\Z" if rule.endswith("$") else ""
-    return re.compile(first + "".join(f"(?>.*?{part})" for part in others) + last + end, re.DOTALL)
 
 
 _XML = frozenset({"application/xml", "text/xml", "application/rss+xml", "text/plain"})

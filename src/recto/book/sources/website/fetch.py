@@ -12,12 +12,13 @@ import socket
 import ssl
 import time
 import zlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any, Self
+from urllib.parse import urlsplit
 
 import httpcore
 
@@ -25,8 +26,43 @@ from recto._util.retry import retry
 from recto.book.sources.website import CrawlOptions, Resolve
 from recto.book.sources.website.urls import normal
 
-_NAT64 = (ipaddress.IPv6Network("64:ff9b::/96"), ipaddress.IPv6Network("64:ff9b:1::/48"))
-_COMPATIBLE = ipaddress.IPv6Network("::/96")
+# The flags of `ipaddress` differ between versions of Python, so every network is listed here, too. The table
+# is the special-purpose registries of IANA; an IPv6 address is public only inside 2000::/3.
+_NOT_PUBLIC = tuple(
+    ipaddress.ip_network(network)
+    for network in (
+        "0.0.0.0/8",  # this network
+        "10.0.0.0/8",  # private
+        "100.64.0.0/10",  # carrier-grade NAT
+        "127.0.0.0/8",  # loopback
+        "169.254.0.0/16",  # link-local, metadata of cloud machines
+        "172.16.0.0/12",  # private
+        "192.0.0.0/24",  # protocol assignments
+        "192.0.2.0/24",  # documentation
+        "192.88.99.0/24",  # 6to4 relays
+        "192.168.0.0/16",  # private
+        "198.18.0.0/15",  # benchmarks
+        "198.51.100.0/24",  # documentation
+        "203.0.113.0/24",  # documentation
+        "224.0.0.0/4",  # multicast
+        "240.0.0.0/4",  # reserved, broadcast
+        "::/3",  # unspecified, loopback, IPv4-compatible, discard
+        "2001::/23",  # protocol assignments: Teredo, benchmarks, ORCHID
+        "2001:db8::/32",  # documentation
+        "3fff::/20",  # documentation
+        "4000::/2",  # not assigned
+        "8000::/1",  # not assigned, unique local, link-local, site-local, multicast
+    )
+)
+_EMBEDDED_IPV4 = tuple(  # the network, and how many bits follow the IPv4 address
+    (ipaddress.IPv6Network(network), bits)
+    for network, bits in (
+        ("::ffff:0:0/96", 0),  # mapped
+        ("64:ff9b::/96", 0),  # NAT64
+        ("64:ff9b:1::/96", 0),  # local NAT64; the rest of its /48 can hide a second IPv4 address
+        ("2002::/16", 80),  # 6to4
+    )
+)
 _READ_AT_ONCE = 64 << 10
 
 
@@ -37,21 +73,16 @@ def resolve_host(host: str, port: int) -> list[str]:
 
 
 def is_public(address: str) -> bool:
-    """Return whether an IP address is public; an IPv4 address in an IPv6 address must be public too."""
+    """Return whether an IP address is public; for an IPv4 address in an IPv6 address, whether that is."""
     try:
         parsed = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:
         return False
-    checked: list[ipaddress.IPv4Address | ipaddress.IPv6Address | None] = [parsed]
-    if isinstance(parsed, ipaddress.IPv6Address):
-        lowest = ipaddress.IPv4Address(int(parsed) & 0xFFFFFFFF)
-        if parsed.ipv4_mapped or any(parsed in network for network in _NAT64):
-            checked = [lowest]
-        elif parsed in _COMPATIBLE:
-            checked.append(lowest)
-        else:
-            checked += [parsed.sixtofour, *(parsed.teredo or ())]
-    return all(one.is_global and not one.is_multicast and not one.is_reserved for one in checked if one)
+    for network, bits in _EMBEDDED_IPV4:
+        if parsed in network:
+            parsed = ipaddress.IPv4Address(int(parsed) >> bits & 0xFFFFFFFF)
+    flagged = not parsed.is_global or parsed.is_multicast or parsed.is_reserved
+    return not flagged and not any(parsed in network for network in _NOT_PUBLIC)
 
 
 class AddressRefused(httpcore.ConnectError):
@@ -62,11 +93,18 @@ class GuardedBackend(httpcore.SyncBackend):
     """Connects only to checked addresses, and only until the deadline of the current request.
 
     It resolves a host once, checks every address, and connects to the checked ones (no DNS rebinding).
+    The hosts and ports in `trusted` may have any address.
     """
 
-    def __init__(self, resolve: Resolve, allows: Callable[[str], bool] = is_public) -> None:
+    def __init__(
+        self,
+        resolve: Resolve,
+        allows: Callable[[str], bool] = is_public,
+        trusted: Collection[tuple[str, int]] = (),
+    ) -> None:
         self._resolve = resolve
         self._allows = allows
+        self._trusted = trusted
         self._deadline = 0.0
 
     def begin(self, seconds: float) -> None:
@@ -89,12 +127,13 @@ class GuardedBackend(httpcore.SyncBackend):
         socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
     ) -> httpcore.NetworkStream:
         """Connect to the first address of a host that accepts."""
+        host = host.strip("[]")
         try:
-            addresses = self._resolve(host.strip("[]"), port)
+            addresses = self._resolve(host, port)
         except (OSError, UnicodeError) as error:
             raise httpcore.ConnectError(f"the name {host} cannot be resolved") from error
         for address in addresses:
-            if not self._allows(address):
+            if (host, port) not in self._trusted and not self._allows(address):
                 raise AddressRefused(f"{host} is at {address}, which is not a public address")
         failure: Exception = httpcore.ConnectError(f"{host} has no address")
         for address in addresses:
@@ -191,10 +230,11 @@ class WrongContentType(FetchFailed):
 
 
 class Fetcher:
-    """Fetches URLs, one request at a time, with a pause between two."""
+    """Fetches URLs, one request at a time, with a pause between two; `url` is the book's."""
 
     def __init__(
         self,
+        url: str,
         options: CrawlOptions,
         resolve: Resolve | None = None,
         sleep: Callable[[float], None] = time.sleep,
@@ -203,8 +243,9 @@ class Fetcher:
         self._options = options
         self._sleep = sleep
         self._last: float | None = None
-        allows = (lambda _: True) if options.allow_private else is_public
-        self._backend = GuardedBackend(resolve or resolve_host, allows)
+        # The user allowed this website to be private, not the hosts that it redirects to.
+        own = _places(url) if options.allow_private else ()
+        self._backend = GuardedBackend(resolve or resolve_host, is_public, own)
         context = httpcore.default_ssl_context()
         context.load_default_certs()  # the system's certificates, beside the usual authorities
         self._pool = httpcore.ConnectionPool(
@@ -275,6 +316,12 @@ class Fetcher:
             raise NoResponse(f"the connection failed: {error}"[:300]) from error
         finally:
             self._last = time.monotonic()
+
+
+def _places(url: str) -> list[tuple[str, int]]:
+    """Return the host of a URL with its port, or with those of http and https."""
+    parts = urlsplit(url)
+    return [(parts.hostname or "", port) for port in ((parts.port,) if parts.port else (80, 443))]
 
 
 def _read(url: str, response: httpcore.Response, kinds: frozenset[str], limit: int) -> FetchResult:

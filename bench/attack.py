@@ -1,0 +1,197 @@
+"""Measure how one attacker slows well-behaved clients down: `uv run python -m bench.attack`.
+
+64 clients search one after the other, each from its own loopback address. Meanwhile, one attacker sends the
+most expensive requests that the service allows, over many connections. The table compares the latency of the
+clients with and without the attacker, in turn, and counts how many of them were refused.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from time import perf_counter
+
+from bench.http import run_server
+from bench.spine import QUESTIONS, table
+from recto.api import open_embedder, open_store, sample_source
+from recto.indexing.indexer import IndexJob, index_book
+from recto.settings import Settings
+
+CLIENTS = 64
+ATTACKER = "127.9.9.9"
+_WORD = "kinematics "
+
+
+def _post(path: str, **body: object) -> bytes:
+    data = json.dumps(body).encode()
+    head = f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+    return f"{head}Content-Length: {len(data)}\r\n\r\n".encode() + data
+
+
+def _get(path: str) -> bytes:
+    return f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode()
+
+
+def _text(length: int) -> str:
+    return f"{random.random()} {_WORD * length}"[:length]
+
+
+ATTACKS: dict[str, Callable[[], bytes]] = {
+    "long batches": lambda: _post("/v1/batch", queries=[_text(2000) for _ in range(8)], top_k=100),
+    "many queries": lambda: _post("/v1/batch", queries=[_text(500) for _ in range(32)], top_k=31),
+    "abandoned batches": lambda: _post("/v1/batch", queries=[_text(2000) for _ in range(8)], top_k=100),
+    "rendered results": lambda: _post("/v1/search", query=_text(40), top_k=100, html=True, group_by="page"),
+    "long selections": lambda: _post("/v1/related", selection=_text(60_000), top_k=100, html=True),
+    "mistyped pages": lambda: _get(f"/v1/pages/{random.random()}"),
+}
+_ABANDONED = "abandoned batches"
+
+
+@dataclass
+class Seen:
+    """What a group of clients saw."""
+
+    seconds: list[float] = field(default_factory=list)
+    statuses: Counter[int] = field(default_factory=Counter)
+
+    @property
+    def p95(self) -> float:
+        """The 95th percentile of the latencies, in milliseconds."""
+        return statistics.quantiles(self.seconds, n=20)[-1] * 1e3 if len(self.seconds) > 20 else 0.0
+
+
+async def _exchange(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, request: bytes) -> int:
+    writer.write(request)
+    head = await reader.readuntil(b"\r\n\r\n")
+    length = next(
+        int(line.partition(b":")[2])
+        for line in head.split(b"\r\n")
+        if line.lower().startswith(b"content-length")
+    )
+    await reader.readexactly(length)
+    return int(head.split(b" ", 2)[1])
+
+
+async def _client(port: int, address: str, make: Callable[[], bytes], end: float, seen: Seen) -> None:
+    while perf_counter() < end:
+        try:
+            reader, writer = await asyncio.open_connection("127.0.0.1", port, local_addr=(address, 0))
+        except OSError:
+            await asyncio.sleep(0.05)
+            continue
+        try:
+            while perf_counter() < end:
+                began = perf_counter()
+                status = await _exchange(reader, writer, make())
+                seen.seconds.append(perf_counter() - began)
+                seen.statuses[status] += 1
+        except (OSError, asyncio.IncompleteReadError):
+            pass
+        finally:
+            writer.close()
+
+
+async def _abandon(port: int, make: Callable[[], bytes], end: float) -> None:
+    while perf_counter() < end:
+        try:
+            _, writer = await asyncio.open_connection("127.0.0.1", port, local_addr=(ATTACKER, 0))
+            writer.write(make())
+            await writer.drain()
+            await asyncio.sleep(0.02)
+            writer.close()
+        except OSError:
+            await asyncio.sleep(0.05)
+
+
+async def _search(port: int, seconds: float, clients: int) -> Seen:
+    seen, end = Seen(), perf_counter() + seconds
+    questions = iter(lambda: _post("/v1/search", query=random.choice(QUESTIONS)), b"")
+    await asyncio.gather(
+        *(_client(port, f"127.0.1.{number + 1}", questions.__next__, end, seen) for number in range(clients))
+    )
+    return seen
+
+
+async def _attack(port: int, name: str, seconds: float, connections: int) -> Seen:
+    seen, end, make = Seen(), perf_counter() + seconds, ATTACKS[name]
+    if name == _ABANDONED:
+        await asyncio.gather(*(_abandon(port, make, end) for _ in range(connections)))
+    else:
+        await asyncio.gather(*(_client(port, ATTACKER, make, end, seen) for _ in range(connections)))
+    return seen
+
+
+@contextmanager
+def _attacker(port: int, name: str, seconds: float, connections: int) -> Iterator[None]:
+    """Attack from another process, so that the clients of both sides do not share a thread."""
+    command = [
+        sys.executable,
+        "-m",
+        "bench.attack",
+        "--attack",
+        name,
+        str(port),
+        str(seconds),
+        str(connections),
+    ]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    try:
+        yield
+    finally:
+        process.communicate(timeout=seconds + 60)
+
+
+def main() -> None:
+    """Run the attacks and print a table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seconds", type=float, default=8.0, help="seconds of each phase (default 8)")
+    parser.add_argument("--connections", type=int, default=64, help="of the attacker (default 64)")
+    parser.add_argument("--only", choices=ATTACKS, action="append", help="run only this attack")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument("--attack", nargs=4, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.attack:
+        name, port, seconds, connections = options.attack
+        seen = asyncio.run(_attack(int(port), name, float(seconds), int(connections)))
+        print(json.dumps(seen.statuses))
+        return
+    figures: dict[str, object] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        home = Path(folder) / "home"
+        settings = Settings("local", "edge", home)
+        index_book(
+            IndexJob(sample_source(), open_embedder(settings, print)),
+            open_store(settings, print),
+            "bench",
+            journal=home / "journal",
+        )
+        with run_server(home) as server:
+            port = server.port
+            asyncio.run(_search(port, 2, CLIENTS))
+            for name in options.only or ATTACKS:
+                quiet = asyncio.run(_search(port, options.seconds, CLIENTS))
+                with _attacker(port, name, options.seconds + 2, options.connections):
+                    asyncio.run(asyncio.sleep(1))
+                    attacked = asyncio.run(_search(port, options.seconds, CLIENTS))
+                figures[f"{name}: p95 quiet, ms"] = round(quiet.p95)
+                figures[f"{name}: p95 under attack, ms"] = round(attacked.p95)
+                figures[f"{name}: ratio (goal <= 3)"] = round(attacked.p95 / quiet.p95, 2)
+                figures[f"{name}: clients refused (goal 0)"] = (
+                    sum(attacked.statuses.values()) - attacked.statuses[200]
+                )
+    print(json.dumps(figures, indent=2) if options.json else table(figures))
+
+
+if __name__ == "__main__":
+    main()

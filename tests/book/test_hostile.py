@@ -1,0 +1,404 @@
+"""Hostile books: links out of the repository, and small files that crash or block a reader."""
+
+from __future__ import annotations
+
+import fnmatch
+import json
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from recto.book.parsing import frontmatter
+from recto.book.parsing.formats import read
+from recto.book.parsing.frontmatter import load_mapping, load_yaml, stated
+from recto.book.parsing.markdown import blocks, headings, parse
+from recto.book.sources.directory import Glob, any_of, ignored
+from recto.book.sources.docusaurus import javascript
+from recto.book.sources.docusaurus.javascript import Unknown, read_exported
+from recto.book.sources.options import is_inside, repository_of
+from recto.book.sources.tree import MarkdownTree, open_book
+from recto.errors import ConfigurationError, RectoError
+
+DOCUSAURUS = "module.exports = {url: 'https://x.org', baseUrl: '/', presets: [['classic', {docs: {}}]]}"
+LOCALES = DOCUSAURUS.replace("baseUrl", "i18n: {defaultLocale: 'en', locales: ['en', 'fr']}, baseUrl")
+SECRET = "# Secret\n\nThe password is hunter2.\n"
+SPARSE = 30 << 30
+
+
+def write(root: Path, files: Mapping[str, str]) -> Path:
+    for name, text in files.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text, "utf-8")
+    return root
+
+
+def sparse(path: Path) -> None:
+    with path.open("wb") as file:
+        file.truncate(SPARSE)
+
+
+def read_all(place: Path) -> str:
+    """Return all texts and notes of a book."""
+    book = open_book(place)
+    texts = [page.text for page in book.pages()]
+    return "\n".join([*texts, *map(str, book.failed), *getattr(book, "notes", ())])
+
+
+class TestLinksOutOfTheRepository:
+    @pytest.fixture
+    def outside(self, tmp_path: Path) -> Path:
+        return write(tmp_path / "outside", {"secret.md": SECRET, "current/secret.md": SECRET})
+
+    @pytest.fixture
+    def site(self, tmp_path: Path) -> Path:
+        site = write(tmp_path / "repository", {"docs/a.md": "# A\n", "docusaurus.config.js": DOCUSAURUS})
+        (site / ".git").mkdir()
+        return site
+
+    def test_versioned_docs(self, site: Path, outside: Path) -> None:
+        write(site, {"versions.json": '["1.0"]', "versioned_docs/x.txt": ""})
+        os.symlink(outside, site / "versioned_docs" / "version-1.0")
+        with pytest.raises(ConfigurationError, match="outside the repository"):
+            read_all(site)
+
+    @pytest.mark.parametrize("link", ["current", "current/below"])
+    def test_translations(self, site: Path, outside: Path, link: str) -> None:
+        write(
+            site,
+            {"docusaurus.config.js": LOCALES, "docs/secret.md": "# A\n", "docs/below/secret.md": "# B\n"},
+        )
+        place = site / "i18n" / "fr" / "docusaurus-plugin-content-docs" / link
+        place.parent.mkdir(parents=True)
+        os.symlink(outside, place)
+        (site / "recto.toml").write_text('[site]\nlocale = "fr"\n')
+        text = read_all(site)
+        assert "hunter2" not in text
+        assert "outside the repository" in text or "leaves the book" in text
+
+    @pytest.mark.parametrize("folder", ["../elsewhere", "link"])
+    @pytest.mark.parametrize("git", [True, False])
+    def test_docs_dir(self, tmp_path: Path, folder: str, git: bool) -> None:
+        write(tmp_path, {"elsewhere/secret.md": SECRET, "site/mkdocs.yml": f"docs_dir: {folder}\n"})
+        os.symlink(tmp_path / "elsewhere", tmp_path / "site" / "link")
+        if git:
+            (tmp_path / "site" / ".git").mkdir()
+        with pytest.raises(ConfigurationError, match="outside the repository"):
+            read_all(tmp_path / "site")
+
+    def test_the_docs_of_a_repository_may_be_beside_the_site(self, tmp_path: Path) -> None:
+        (tmp_path / ".git").mkdir()
+        write(tmp_path, {"elsewhere/a.md": "# A\n\nText.", "site/mkdocs.yml": "docs_dir: ../elsewhere\n"})
+        assert "Text." in read_all(tmp_path / "site")
+
+    def test_the_docs_of_an_unreadable_site(self, site: Path, outside: Path) -> None:
+        write(site, {"docusaurus.config.js": "module.exports = f()"})
+        (site / "docs" / "a.md").unlink()
+        (site / "docs").rmdir()
+        os.symlink(outside, site / "docs")
+        with pytest.raises(RectoError):
+            read_all(site)
+        with pytest.raises(RectoError, match="leaves the book"):
+            MarkdownTree(site)
+
+    @pytest.mark.parametrize("target", ["../outside/secret.md", ".git/config"])
+    def test_a_page(self, site: Path, outside: Path, target: str) -> None:
+        (site / ".git" / "config").write_text(SECRET)
+        os.symlink(site / target, site / "docs" / "link.md")
+        text = read_all(site)
+        assert "hunter2" not in text
+        assert "link.md: it is a symbolic link that leaves the book" in text
+
+    @pytest.mark.parametrize("name", ["docusaurus.config.js", "versions.json", "docs/_category_.json"])
+    def test_configuration(self, site: Path, outside: Path, name: str) -> None:
+        """No value of a file outside is used, and none appears in a message."""
+        (outside / "file").write_text('module.exports = {"label": "hunter2", "x": ["hunter2"]}')
+        (site / name).unlink(missing_ok=True)
+        os.symlink(outside / "file", site / name)
+        try:
+            text = read_all(site)
+        except ConfigurationError as error:
+            text = f"{error} {error.hint}"
+            assert "leaves the book" in text
+        assert "hunter2" not in text
+
+    def test_a_home_directory_is_not_the_repository_of_a_book(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("HOME", str(tmp_path))
+        (tmp_path / ".git").mkdir()
+        book = write(tmp_path / "downloads" / "book", {"a.md": "# A\n"})
+        assert repository_of(book) == book
+        assert not is_inside(tmp_path / ".ssh" / "id_rsa", repository_of(book))
+
+
+class TestYaml:
+    @pytest.mark.parametrize(
+        "source",
+        [
+            "a: " + "[" * 100_000,
+            "a: " + "{a: " * 100_000,
+            "- " * 100_000,
+            "".join(" " * depth + "a:\n" for depth in range(2_000)),
+            "a: &a [*a]",
+            "a0: &a0 [x]\n" + "".join(f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]\n" for i in range(1, 9)),
+            "a0: &a0 {x: 1}\n" + "".join(f"a{i}: &a{i} {{<<: [{', '.join([f'*a{i - 1}'] * 9)}]}}\n" for i in range(1, 9)),
+            "a: [" + "1," * 500_000 + "]",
+            "a: " + "x" * (1 << 20),
+        ],
+        ids=["sequences", "mappings", "blocks", "indentation", "itself", "aliases", "merges", "values", "text"],
+    )  # fmt: skip
+    def test_too_large_after_few_steps(self, source: str) -> None:
+        import yaml
+
+        events = 0
+        parse_events = yaml.parse
+
+        def counted(*arguments: Any, **options: Any) -> Any:
+            nonlocal events
+            for event in parse_events(*arguments, **options):
+                events += 1
+                yield event
+
+        with patch.object(yaml, "parse", counted), pytest.raises(ValueError, match="more than"):
+            load_yaml(source)
+        assert events <= 2 * frontmatter._MOST_NODES + 100
+        assert load_mapping(source) == {}
+
+    def test_usual_aliases_and_merges_still_work(self) -> None:
+        source = "base: &base {a: 1, b: [1, 2]}\nother:\n  <<: *base\n  c: 3\nagain: *base\n"
+        assert load_yaml(source)["other"] == {"a": 1, "b": [1, 2], "c": 3}
+
+    @pytest.mark.parametrize(
+        "value", ["0x" + "F" * 9_000, "9" * 9_000, "1" + ":59" * 3_000, "1." + "9" * 9_000]
+    )
+    def test_a_number_that_is_too_long_is_text(self, value: str) -> None:
+        assert stated(load_mapping(f"id: {value}\nb: 1_000\nc: 0x10\nd: 1:30"), "id") == value
+        assert load_mapping("b: 1_000\nc: 0x10\nd: 1:30") == {"b": 1000, "c": 16, "d": 90}
+
+    @pytest.mark.parametrize(
+        "statement", ["id: 0x" + "F" * 5_000, "sidebar_position: 0x" + "F" * 40, "slug: 1" + ":59" * 2_000, "id: [" * 3_000]
+    )  # fmt: skip
+    def test_the_other_pages_of_a_book_are_still_read(self, tmp_path: Path, statement: str) -> None:
+        site = write(
+            tmp_path,
+            {
+                "docusaurus.config.js": DOCUSAURUS,
+                "docs/a.md": f"---\n{statement}\n---\n# A\n\nText A.",
+                "docs/b.md": "# B\n\nText B.",
+                "docs/c/_category_.yml": "label: " + "[" * 50_000,
+                "docs/c/c.md": "# C\n\nText C.",
+                "docs/d/_category_.json": '{"position": ' + "9" * 4_000 + "}",
+                "docs/d/d.md": "# D\n\nText D.",
+            },
+        )
+        book = open_book(site)
+        texts = "".join(section.blocks[0].text for page in book.pages() for section in read(page).sections)
+        assert all(f"Text {letter}." in texts for letter in "ABCD")
+
+    def test_a_page_that_cannot_be_used_is_reported_and_the_others_are_read(self, tmp_path: Path) -> None:
+        site = write(tmp_path, {"mkdocs.yml": "site_name: x\n", "docs/a.md": "# A", "docs/b.md": "# B"})
+        book = open_book(site)
+        (directory,) = [directory for directory, _ in book._directories]  # type: ignore[attr-defined]
+        usual = directory.rules.page
+
+        def page(file: object) -> object:
+            if file.name == "a.md":  # type: ignore[attr-defined]
+                raise OverflowError("int too large to convert to float")
+            return usual(file)
+
+        with patch.object(directory.rules, "page", page):
+            assert [found.path for found in book.pages()] == ["b.md"]
+        assert [str(failure) for failure in book.failed] == [
+            "a.md: its front matter cannot be used: OverflowError"
+        ]
+
+    def test_mkdocs_yml(self, tmp_path: Path) -> None:
+        write(tmp_path, {"mkdocs.yml": "nav: " + "[" * 100_000, "docs/a.md": "# A\n"})
+        with pytest.raises(ConfigurationError, match="more than 50 levels deep"):
+            open_book(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "name", ["recto.toml", "versions.json", "mkdocs.yml", "docusaurus.config.js", "docs/_category_.json"]
+)
+def test_huge_files_are_not_read(tmp_path: Path, name: str) -> None:
+    """A sparse file takes no space on the disk, but would fill the memory."""
+    files = {"docs/a.md": "# A\n\nText."}
+    if name != "mkdocs.yml":
+        files["docusaurus.config.js"] = DOCUSAURUS
+    write(tmp_path, files)
+    sparse(tmp_path / name)
+    if name == "docs/_category_.json":  # its label is optional
+        assert "Text." in read_all(tmp_path)
+    else:
+        with pytest.raises(ConfigurationError, match="larger than"):
+            read_all(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["recto.toml", "docs/_category_.yml"])
+def test_a_pipe_does_not_block(tmp_path: Path, name: str) -> None:
+    write(tmp_path, {"docs/a.md": "# A\n\nText.", "docusaurus.config.js": DOCUSAURUS})
+    os.mkfifo(tmp_path / name)
+    assert "Text." in read_all(tmp_path)
+
+
+def test_a_number_in_a_book_file_that_cannot_be_printed(tmp_path: Path) -> None:
+    write(tmp_path, {"docs/a.md": "# A\n", "recto.toml": "[site]\nurl = 0x" + "F" * 9_000})
+    with pytest.raises(ConfigurationError, match=r"site\.url must be text"):
+        open_book(tmp_path)
+
+
+class TestGlobs:
+    @pytest.mark.parametrize(
+        "pattern", ["*a" * 500 + "b", "**/" * 300 + "b", "*" * 1_000 + "b", "{a,b}" * 300, "{" * 1_000, "[" * 1_000, "?*" * 500 + "b"]
+    )  # fmt: skip
+    def test_hostile_patterns_end(self, pattern: str) -> None:
+        names = ["a" * 255, "/".join("a" * 120), "a/" * 60 + "a" * 130]
+        for matches in (any_of([pattern]), ignored([pattern])):
+            assert not any(map(matches, names))
+
+    def test_no_part_goes_back(self) -> None:
+        """Regular expressions that cannot go back to an earlier star take linear time."""
+        (pattern,) = Glob("*a*b?c*d")._patterns
+        assert pattern[0] is not None
+        assert pattern[0].pattern == "(?>.*?a)(?>.*?b.c).*d"
+
+    def test_too_many_alternatives_have_no_meaning(self) -> None:
+        assert len(Glob("{a,b}" * 9)._patterns) == 512
+        assert len(Glob("{a,b}" * 10)._patterns) == 1
+
+    @given(st.text("ab/*?", max_size=8), st.text("ab/", max_size=10))
+    def test_same_as_the_standard_library_within_directories(self, pattern: str, name: str) -> None:
+        if "**" in pattern:
+            return
+        parts, names = pattern.split("/"), name.split("/")
+        expected = len(parts) == len(names) and all(map(fnmatch.fnmatchcase, names, parts))
+        assert Glob(pattern).matches(names) == expected
+
+    @given(
+        st.lists(st.sampled_from(["**", "a", "b", "*"]), min_size=1, max_size=5),
+        st.lists(st.sampled_from("abc"), min_size=1, max_size=6),
+    )
+    def test_same_as_a_regular_expression_with_directories(
+        self, pattern: list[str], parts: list[str]
+    ) -> None:
+        source = "".join(
+            ("(?:[^/]+/)*" if part == "**" else f"{part.replace('*', '[^/]*')}/") for part in pattern[:-1]
+        ) + ("(?:[^/]+/)*[^/]+" if pattern[-1] == "**" else pattern[-1].replace("*", "[^/]*"))
+        assert Glob("/".join(pattern)).matches(parts) == bool(re.fullmatch(source, "/".join(parts)))
+
+    def test_alternatives(self) -> None:
+        matches = any_of(["**/*.{md,mdx}", "{a,b/{c,d}}/*.txt"])
+        assert all(map(matches, ["x.md", "a/x.mdx", "a/x.txt", "b/c/x.txt", "b/d/x.txt"]))
+        assert not any(map(matches, ["x.mdy", "b/x.txt", "c/x.txt"]))
+
+
+class TestScanning:
+    @pytest.mark.parametrize("quote", ['"', "'", "`"])
+    def test_quotes_that_never_close(self, quote: str) -> None:
+        """Every mark of a line is looked at once, and skipped at most once."""
+        line = f"export const a = {quote}" + f"\\{quote}" * 200_000
+        assert blocks._opened(line) == 0
+        assert blocks._opened(quote * 200_001 + "{") in (0, 1)
+
+    @pytest.mark.parametrize(
+        ("line", "depth"),
+        [
+            ("const a = {", 1),
+            ("f('{', \"(\", `[`)", 0),
+            ("<p>Don't</p>)", -1),
+            ("a = {  // {", 1),
+            ("a /* { */ = [", 1),
+            ('"\\"{" + [', 1),
+            ("'https://x.org/{' + {", 1),
+            ("/* { ", 1),
+        ],
+    )
+    def test_brackets_outside_quotes_and_comments(self, line: str, depth: int) -> None:
+        assert blocks._opened(line) == depth
+
+    def test_javascript_with_many_errors_is_given_up(self) -> None:
+        """The parser gets a part of the source only: to recover from all errors would take hours."""
+        read: list[int] = []
+        parser, query = javascript._grammar()
+
+        class Recording:
+            def parse(self, source: object) -> object:
+                def piece(offset: int, point: object) -> bytes:
+                    found: bytes = source(offset, point)  # type: ignore[operator]
+                    read.append(len(found))
+                    return found
+
+                return parser.parse(piece)
+
+        text = '"' * (1 << 20)
+        with patch.object(javascript, "_grammar", lambda: (Recording(), query)):
+            assert isinstance(read_exported(text, lambda _: None).data, Unknown)
+        assert sum(read) < 1 << 18
+
+    def test_headings_with_much_markup_keep_it(self) -> None:
+        parsed: list[str] = []
+        usual = headings.heading_texts
+
+        def counted(raw: str, **options: object) -> tuple[str, str]:
+            parsed.append(raw)
+            return usual(raw, **options)  # type: ignore[arg-type]
+
+        page = "\n".join(["## " + "[" * 900] * 1_000)
+        with patch("recto.book.parsing.markdown.heading_texts", counted):
+            parse(page, title="T")
+        assert sum(map(len, parsed)) <= 50_000
+
+    def test_generated_tables_stay_text(self) -> None:
+        wide = "|" + "a|" * 2_000 + "\n|" + "-|" * 2_000 + "\n"
+        (section,) = parse(wide, title="T").sections
+        assert [block.kind for block in section.blocks] == ["paragraph"]
+        (section,) = parse("|a|b|\n|-|-|\n|c|d|\n", title="T").sections
+        assert [block.kind for block in section.blocks] == ["table"]
+
+
+MUTATED = [
+    ("docusaurus.config.js", DOCUSAURUS),
+    ("mkdocs.yml", "site_url: https://x.org\nnav:\n  - Home: index.md\n  - Part: [a.md, b.md]\nexclude_docs: |\n  *.tmp\n"),
+    ("recto.toml", '[site]\nurl = "https://x.org"\nexclude = ["a/**"]\n[modules]\na = ["docs/a"]\n'),
+    ("docs/a.md", "---\ntitle: A\nsidebar_position: 2\n---\n# A\n\nText <b>x</b> {y}\n\nexport const a = {\n\n:::tip\n"),
+    ("docs/_category_.json", json.dumps({"label": "A", "position": 1})),
+]  # fmt: skip
+
+
+@given(data=st.data())
+def test_mutated_books_raise_no_unexpected_error(
+    data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """The longer run is `python -m bench.hostile`."""
+    place = write(tmp_path_factory.mktemp("book"), {"docs/b.md": "# B\n"})
+    for name, text in MUTATED:
+        if data.draw(st.booleans()):
+            (place / name).write_bytes(mutated(data, text.encode()))
+    try:
+        for page in open_book(place).pages():
+            read(page)
+    except RectoError as error:
+        assert error.message
+
+
+def mutated(data: st.DataObject, text: bytes) -> bytes:
+    """Cut, repeat and insert at random places."""
+    for _ in range(data.draw(st.integers(0, 4))):
+        at, end = sorted((data.draw(st.integers(0, len(text))), data.draw(st.integers(0, len(text)))))
+        new = data.draw(
+            st.sampled_from(
+                [b"", b"[", b"{", b"*", b"&a ", b"*a", b"\xff", b"\0", b"---\n", b'"', b"0x", b"9" * 60]
+            )
+        )
+        text = (
+            text[:at] + new * data.draw(st.integers(1, 50)) + text[end if data.draw(st.booleans()) else at :]
+        )
+    return text[: 1 << 16]
