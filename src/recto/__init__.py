@@ -48,12 +48,21 @@ if TYPE_CHECKING:
         SchemaInfo,
         Source,
         Store,
+        Verifiable,
         Versioned,
     )
     from recto.search.lexical import LexicalQuery, QueryWord
     from recto.search.pages import BookPage
     from recto.search.retriever import FiltersLike, Retriever
-    from recto.settings import CoherePace, Precision, ServerOptions, Settings, load_settings
+    from recto.settings import (
+        CoherePace,
+        Precision,
+        ServerOptions,
+        Settings,
+        Variables,
+        VariableSource,
+        load_settings,
+    )
     from recto.types import (
         AnchorStyle,
         Block,
@@ -126,12 +135,21 @@ _MODULES = {
         "SchemaInfo",
         "Source",
         "Store",
+        "Verifiable",
         "Versioned",
     ),
     "recto.search.lexical": ("LexicalQuery", "QueryWord"),
     "recto.search.pages": ("BookPage",),
     "recto.search.retriever": ("FiltersLike", "Retriever"),
-    "recto.settings": ("CoherePace", "Precision", "ServerOptions", "Settings", "load_settings"),
+    "recto.settings": (
+        "CoherePace",
+        "Precision",
+        "ServerOptions",
+        "Settings",
+        "VariableSource",
+        "Variables",
+        "load_settings",
+    ),
     "recto.types": (
         "AnchorStyle",
         "Block",
@@ -248,7 +266,10 @@ __all__ = [
     "TextbookRetriever",
     "Timings",
     "Unreachable",
+    "VariableSource",
+    "Variables",
     "Vector",
+    "Verifiable",
     "Versioned",
     "__version__",
     "aconnect",

@@ -253,10 +253,10 @@ def open_collection(
 
 def _first_run(home: Path, retriever: Retriever, embedder: Embedder, store: Store, notify: Notify) -> None:
     """Index the sample book once. A second process waits for the first."""
-    from recto._util.files import WriterLock, disk_errors
+    from recto._util.files import WriterLock, disk_errors, make_private
 
     with disk_errors(home):
-        home.mkdir(parents=True, exist_ok=True)
+        make_private(home)
         with WriterLock(home / "first-run.lock", "The sample book", wait=notify):
             if SAMPLE_COLLECTION not in store.collections():
                 notify("First run: indexing the sample book, once.")

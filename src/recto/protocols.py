@@ -270,6 +270,14 @@ class Rollback(Protocol):
 
 
 @runtime_checkable
+class Verifiable(Protocol):
+    """A store that can check whether its files are damaged."""
+
+    def verify(self, name: str) -> None:
+        """Compare every file of the current index with its digest; raise `IndexDamaged` if one differs."""
+
+
+@runtime_checkable
 class Versioned(Protocol):
     """A store that can tell the version of its engine."""
 

@@ -18,6 +18,7 @@ import pytest
 from recto._util.files import replace_text
 from recto.errors import CollectionMissing, IndexDamaged, StorageError
 from recto.stores.edge import layout
+from recto.stores.edge import store as edge_store
 from recto.stores.edge.engine import to_recto_error
 from recto.stores.edge.layout import file_state
 from recto.stores.edge.store import EdgeStore
@@ -492,3 +493,95 @@ def test_new_generations_are_not_digested_again(
     os.utime(min(large))
     assert EdgeStore(home).open("books").count() == 50
     assert min(large) in read
+
+
+def _rot(path: Path) -> None:
+    """Flip a bit as a damaged disk does: size and modification time stay."""
+    status = path.stat()
+    path.write_bytes(_flipped(path.read_bytes()))
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+
+@pytest.fixture
+def large(home: Path, store: EdgeStore, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A file of an index that counts as large."""
+    monkeypatch.setattr(layout, "_ALWAYS_DIGEST", 0)
+    monkeypatch.setattr(layout, "_SMALL_FILE", 100)
+    publish(store, "books", [chunk(number) for number in range(50)])
+    name = (directory(home) / "CURRENT").read_text().strip()
+    return max(files(home, name), key=lambda path: path.stat().st_size)
+
+
+def test_damage_of_a_large_file_is_found_once_a_day(
+    home: Path, large: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reading = EdgeStore(home)
+    reading.open("books")
+    _rot(large)
+    reading.verify_open()  # not due yet
+    assert reading.open("books").count() == 50
+    monkeypatch.setattr(layout, "VERIFIED_SECONDS", -1)
+    reading.verify_open()
+    digested = record_digests(monkeypatch)
+    for opened in (reading, EdgeStore(home), EdgeStore(home)):
+        with pytest.raises(IndexDamaged, match=large.name):
+            opened.open("books")
+    assert large not in digested, "once found, the damage is known without digesting the file again"
+
+
+def test_the_thread_that_verifies_ends_with_its_store(
+    home: Path, large: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(edge_store, "_VERIFY_PAUSE", 0.01)
+    monkeypatch.setattr(layout, "VERIFIED_SECONDS", -1)
+    store: EdgeStore | None = EdgeStore(home, verify_later=True)
+    assert store is not None
+    store.open("books")
+    thread, opened = store._verifying, store._open
+    assert thread is not None
+    _rot(large)
+    wait_until(lambda: "books" not in opened, 60)
+    with pytest.raises(IndexDamaged):
+        store.open("books")
+    store = None
+    thread.join(60)
+    assert not thread.is_alive()
+
+
+def test_verify_digests_everything(home: Path, large: Path) -> None:
+    store = EdgeStore(home)
+    store.verify("books")
+    _rot(large)
+    EdgeStore(home).open("books")  # trusted for a day
+    with pytest.raises(IndexDamaged, match=large.name):
+        store.verify("books")
+    _rot(large)  # the same bit again: the file is intact
+    store.verify("books")
+    assert EdgeStore(home).open("books").count() == 50
+
+
+@pytest.mark.parametrize("name", ["CURRENT", "gen-000001.json"])
+def test_a_pipe_instead_of_a_file_does_not_block(home: Path, store: EdgeStore, name: str) -> None:
+    publish(store, "books", [chunk(1)])
+    (directory(home) / name).unlink()
+    os.mkfifo(directory(home) / name)
+    if name == "CURRENT":
+        (warning,) = EdgeStore(home).open("books").info.warnings
+        assert "is missing or damaged" in warning
+    else:
+        with pytest.raises(IndexDamaged):
+            EdgeStore(home).open("books")
+
+
+def test_only_the_user_can_read_the_home(tmp_path: Path) -> None:
+    home = tmp_path / "new" / "home"
+    before = os.umask(0o022)
+    try:
+        store = EdgeStore(home)
+        publish(store, "books", [chunk(1)])
+        store.set_aliases(["other"], "books")
+    finally:
+        os.umask(before)
+    for path in (home, *home.rglob("*")):
+        mode = path.stat().st_mode & 0o777
+        assert mode == (0o700 if path.is_dir() else 0o600), path

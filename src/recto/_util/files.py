@@ -21,18 +21,33 @@ _POLL_SECONDS = 0.1
 _DENIED = (errno.EACCES, errno.EPERM, errno.EROFS)
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _PERMISSIONS = {"read": os.R_OK, "write": os.W_OK, "search": os.X_OK}
+VERIFIED_SECONDS = 24 * 60 * 60
+"""How long a file counts as verified if its size and modification time do not change."""
+_NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
 
 
-def replace_text(path: Path, text: str) -> None:
-    """Write a file atomically: readers see the old text or the new one, also after a crash."""
-    replace_bytes(path, [text.encode()])
+def make_private(directory: Path) -> None:
+    """Create a directory and those above it that are missing, readable by this user only."""
+    missing = [folder for folder in (directory, *directory.parents) if not folder.exists()]
+    for folder in reversed(missing):
+        folder.mkdir(mode=0o700, exist_ok=True)
+    if not directory.is_dir():
+        raise NotADirectoryError(errno.ENOTDIR, "it is not a directory", str(directory))
 
 
-def replace_bytes(path: Path, parts: Iterable[bytes]) -> None:
+def replace_text(path: Path, text: str, *, private: bool = True) -> None:
+    """Write a file atomically: readers see the old text or the new one, also after a crash.
+
+    Only this user can read a `private` file.
+    """
+    replace_bytes(path, [text.encode()], private=private)
+
+
+def replace_bytes(path: Path, parts: Iterable[bytes], *, private: bool = True) -> None:
     """Write a file of bytes atomically, part by part."""
     draft = path.with_name(f".{path.name}.{os.getpid()}.{os.urandom(4).hex()}")
     try:
-        with draft.open("wb") as file:
+        with os.fdopen(os.open(draft, _NEW_FILE, 0o600 if private else 0o666), "wb") as file:
             file.writelines(parts)
             file.flush()
             os.fsync(file.fileno())
@@ -73,12 +88,16 @@ def sha256(path: Path) -> str:
 
 
 def checked_sha256(path: Path, cache: Path) -> str:
-    """Hash a file, or return the cached hash if the file's size and modification time are the same."""
+    """Hash a file, or return the cached hash if the file's size and modification time are the same.
+
+    A cached hash is used for a day: a damaged disk changes neither size nor time.
+    """
     status = path.stat()
     signature = [status.st_size, status.st_mtime_ns, status.st_ino]
     with suppress(OSError, ValueError, TypeError):
         known = json.loads(cache.read_text("utf-8"))
-        if known["path"] == str(path) and known["signature"] == signature:
+        recent = time.time() - cache.stat().st_mtime < VERIFIED_SECONDS
+        if recent and known["path"] == str(path) and known["signature"] == signature:
             return str(known["sha256"])
     digest = sha256(path)
     with suppress(OSError):  # without a writable home, the file is hashed at each start
@@ -143,7 +162,7 @@ class WriterLock:
 
     def __enter__(self) -> Self:
         """Take the lock."""
-        descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o644)
+        descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
         notified = False
         while not _try_lock(descriptor):
             message = f"{self._what} is being written by process {_holder(descriptor) or '(unknown)'}"

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from recto._util.files import disk_advice, replace_text
+from recto._util.files import disk_advice, make_private, replace_text
 from recto.errors import StorageError
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ _FORMAT = 1
 def write_file(path: Path, text: str) -> None:
     """Replace a file atomically, or raise a `StorageError`."""
     try:
-        replace_text(path, text)
+        replace_text(path, text, private=False)
     except OSError as error:
         raise not_written(error, path) from error
 
@@ -83,7 +83,7 @@ def _keep(home: Path, info: IndexInfo, kind: str, **data: Any) -> None:
     head = {"format": _FORMAT, "made_at": made, "generation": info.generation}
     path = _path(home, info, kind)
     with suppress(OSError):  # then the file cannot be written either, which is reported
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_private(path.parent)
     write_file(path, json.dumps(head | data, ensure_ascii=False))
 
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from recto._util.files import disk_errors
+from recto._util.files import disk_errors, make_private
 from recto.types import EmbedderFingerprint, Vector
 
 _FORMAT = "recto-journal-1"
@@ -70,7 +70,7 @@ class Journal:
         names = " ".join(hashes).encode("ascii")
         data = b"".join(array("f", vector).tobytes() for vector in vectors)
         with disk_errors(self._path):
-            self._path.parent.mkdir(parents=True, exist_ok=True)
+            make_private(self._path.parent)
             with self._path.open("r+b" if self._end else "wb") as file:
                 file.truncate(self._end)
                 file.seek(self._end)

@@ -89,7 +89,9 @@ class BoundedConnection(H11Protocol):
         if not BoundedConnection.limit:
             BoundedConnection.limit = max_connections()
         if len(self._open) > BoundedConnection.limit:
-            next((one for one in self._open if one.is_idle), self).transport.abort()
+            longest = next((one for one in self._open if one.is_idle), self)
+            del self._open[longest]
+            longest.transport.abort()
         self._start_timer()
 
     @property

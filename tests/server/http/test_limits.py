@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import resource
 import socket
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -215,3 +216,92 @@ def test_concurrent_searches(service: Service) -> None:
         next(line.split()[1] for line in figures.splitlines() if line.startswith("recto_batch_queries_sum"))
     )
     assert embedded > batches, "some were embedded together"
+
+
+def test_too_many_connections_close_the_one_that_is_idle_longest(
+    house_settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There are always free descriptors: to accept, to open the index, to log."""
+    monkeypatch.setattr(connections.BoundedConnection, "limit", 5)
+    with Service(house_settings) as service:
+        idle = [socket.create_connection(("127.0.0.1", service.port), timeout=60) for _ in range(20)]
+        try:
+            for _ in range(3):
+                assert service.get("/healthz").status == 200
+            closed = [one for one in idle if _is_closed(one)]
+            assert len(closed) >= 15
+            assert closed[:15] == idle[:15], "the oldest are closed first"
+        finally:
+            for one in idle:
+                one.close()
+
+
+def _is_closed(connection: socket.socket) -> bool:
+    connection.settimeout(0.2)
+    try:
+        return connection.recv(1) == b""
+    except ConnectionError:
+        return True
+    except TimeoutError:
+        return False
+
+
+def test_the_limit_of_connections_is_below_that_of_descriptors() -> None:
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    limit = connections.max_connections()
+    raised, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, _))
+    assert limit <= raised - 100 or limit == 128
+
+
+def test_batches_are_bounded(house_settings: Settings) -> None:
+    with Service(house_settings) as service:
+        reply = service.post("/v1/batch", {"queries": ["x" * 2000] * 9})
+        assert (reply.status, reply.error) == (400, "The queries must have at most 16000 characters together")
+        reply = service.post("/v1/batch", {"queries": ["beans"] * 11, "top_k": 100})
+        assert (reply.status, reply.error) == (400, "The number of queries times top_k must be at most 1000")
+        assert service.post("/v1/batch", {"queries": ["beans"] * 10, "top_k": 100}).status == 200
+
+
+def test_wrong_keys_are_limited_by_address(house_settings: Settings) -> None:
+    key = "first-key-0123456789"
+    with Service(house_settings, ServeOptions(keys=(key,))) as service:
+        codes = [
+            service.get("/v1/collections", Authorization=f"Bearer wrong-{number}").status
+            for number in range(65)
+        ]
+        assert codes[:60] == [401] * 60
+        assert 429 in codes
+        assert service.get("/v1/collections").status == 401, "a missing key is not a wrong one"
+        assert service.get("/v1/collections", Authorization=f"Bearer {key}").status == 200
+
+
+def test_requests_of_other_sites_are_refused(house_settings: Settings) -> None:
+    allowed = "https://book.example.org"
+    with Service(house_settings, ServeOptions(origins=(allowed,))) as service:
+        for headers, status in (
+            ({"Sec-Fetch-Site": "cross-site"}, 403),
+            ({"Sec-Fetch-Site": "cross-site", "Origin": "https://evil.example"}, 403),
+            ({"Sec-Fetch-Site": "cross-site", "Origin": allowed}, 200),
+            ({"Sec-Fetch-Site": "same-origin"}, 200),
+            ({"Sec-Fetch-Site": "none"}, 200),
+            ({"Origin": "https://evil.example"}, 403),
+            ({"Origin": "null"}, 403),
+            ({"Origin": f"http://127.0.0.1:{service.port}"}, 200),
+            ({}, 200),
+        ):
+            assert service.get("/v1/collections", **headers).status == status, headers
+        assert service.get("/", **{"Sec-Fetch-Site": "cross-site"}).status == 200, "a link to the page works"
+
+
+def test_content_length_with_transfer_encoding_closes_the_connection(house_settings: Settings) -> None:
+    with (
+        Service(house_settings) as service,
+        socket.create_connection(("127.0.0.1", service.port), timeout=60) as client,
+    ):
+        client.sendall(POST + b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n")
+        answer = b""
+        while part := client.recv(65536):
+            answer += part
+        assert answer.startswith(b"HTTP/1.1 400")
+        assert b"connection: close" in answer.lower()

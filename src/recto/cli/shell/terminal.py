@@ -21,6 +21,7 @@ from prompt_toolkit.filters import Condition
 from prompt_toolkit.formatted_text import FormattedText
 from prompt_toolkit.history import DummyHistory, History
 
+from recto._util.files import make_private
 from recto.cli.output import echo, echo_text, one_line
 from recto.cli.render import INDENT, wrap, wrap_message
 from recto.cli.runner import Exit
@@ -56,7 +57,7 @@ class LineHistory(History):
     def store_string(self, string: str) -> None:
         """Append an entry; several pasted lines become one."""
         with suppress(OSError):  # without a writable home there is no history
-            self._path.parent.mkdir(parents=True, exist_ok=True)
+            make_private(self._path.parent)
             descriptor = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
             with os.fdopen(descriptor, "a", encoding="utf-8", errors="replace") as file:
                 file.write(" ".join(string.split()) + "\n")

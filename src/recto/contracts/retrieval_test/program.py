@@ -92,7 +92,7 @@ def check_target(path: Path, flag: str) -> None:
 def write_file(path: Path, text: str, flag: str) -> None:
     """Replace a file atomically; a symbolic link stays a link."""
     try:
-        replace_text(path.resolve(), text)
+        replace_text(path.resolve(), text, private=False)
     except OSError as error:
         raise InvalidArgument(
             f"{flag} {path} cannot be written: {error.strerror or error}", hint="Name another file."

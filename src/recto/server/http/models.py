@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
+from pydantic import BeforeValidator, ConfigDict, Field, WithJsonSchema
 
 from recto.contracts.http import (
     CollectionName,
@@ -121,14 +121,6 @@ class BatchRequest(SearchParameters):
     ]
     min_score: MinScore = None
     group_by: Grouping = None
-
-    @model_validator(mode="after")
-    def _check_size(self) -> Self:
-        if sum(map(len, self.queries)) > MAX_BATCH_CHARACTERS:
-            raise ValueError(f"The queries must have at most {MAX_BATCH_CHARACTERS} characters together")
-        if len(self.queries) * self.top_k > MAX_BATCH_RESULTS:
-            raise ValueError(f"Queries times top_k must be at most {MAX_BATCH_RESULTS}")
-        return self
 
 
 class ErrorResponse(ResponseModel):

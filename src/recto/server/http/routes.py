@@ -11,7 +11,7 @@ from fastapi import APIRouter, Path, Query, Response
 
 from recto import __version__
 from recto.contracts.http import add_contract_routes, created_at, validation
-from recto.errors import RectoError
+from recto.errors import InvalidArgument, RectoError
 from recto.evaluation import records
 from recto.search.lexical import QueryWord
 from recto.search.pages import BookPage
@@ -111,6 +111,7 @@ def v1_router(service: SearchService, metrics: Metrics) -> APIRouter:
         def convert(found: list[SearchFound]) -> Response:
             return respond({"responses": [search_view(*record(one)) for one in found]})
 
+        _check_batch(body)
         return await _find(service, body, body.queries, convert)
 
     @router.get(
@@ -159,6 +160,19 @@ def v1_router(service: SearchService, metrics: Metrics) -> APIRouter:
         return await service.in_thread(convert, await service.page(name, address, query))
 
     return router
+
+
+def _check_batch(body: models.BatchRequest) -> None:
+    if sum(map(len, body.queries)) > models.MAX_BATCH_CHARACTERS:
+        raise InvalidArgument(
+            f"The queries must have at most {models.MAX_BATCH_CHARACTERS} characters together",
+            hint="Send them in several requests.",
+        )
+    if len(body.queries) * body.top_k > models.MAX_BATCH_RESULTS:
+        raise InvalidArgument(
+            f"The number of queries times top_k must be at most {models.MAX_BATCH_RESULTS}",
+            hint="Send the queries in several requests, or reduce top_k.",
+        )
 
 
 async def _find(

@@ -17,7 +17,7 @@ from typing import IO, Any, Self
 
 import recto
 from recto import errors
-from recto._util.files import WriterLock, disk_errors, replace_bytes, replace_text
+from recto._util.files import WriterLock, disk_errors, make_private, replace_bytes, replace_text
 from recto.errors import IndexDamaged, RectoError, StorageError, Unreachable
 from recto.protocols import Index
 from recto.stores.edge.layout import LEXICON, CollectionDirectory, Manifest, digest
@@ -53,7 +53,7 @@ class EdgeBuild:
     def __enter__(self) -> Self:
         """Take the lock."""
         with disk_errors(self._directory.path):
-            self._directory.path.mkdir(parents=True, exist_ok=True)
+            make_private(self._directory.path)
             self._resources.enter_context(
                 WriterLock(self._directory.lock, f"Collection '{self._collection}'", self._wait)
             )

@@ -11,13 +11,14 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from recto._util.files import replace_text
+from recto._util.files import VERIFIED_SECONDS, read_limited, replace_text
 from recto.errors import IndexDamaged
 from recto.types import Calibration, Fingerprint
 
@@ -28,6 +29,8 @@ _BLOCK = 1 << 16
 _ZEROS = bytes(_BLOCK)
 _ALWAYS_DIGEST = 32 << 20  # bytes on disk; all files of a smaller index are digested at every start
 _SMALL_FILE = 2 << 20  # bytes; the engine touches most files up to this size whenever it opens an index
+_LONGEST_POINTER, _LARGEST_MANIFEST = 64, 16 << 20  # bytes
+_DAMAGED = "damaged"  # after the size and time of a file that does not match its digest
 _GENERATION = re.compile(r"gen-(\d{6,})")
 
 FileState = tuple[int, int, int]
@@ -72,12 +75,8 @@ class CollectionDirectory:
     def read_pointer(self) -> str:
         """Return the content of the pointer, valid or not."""
         try:
-            descriptor = os.open(self.pointer, os.O_RDONLY)
-            try:
-                return os.read(descriptor, 64).decode("utf-8", "replace").strip()
-            finally:
-                os.close(descriptor)
-        except (FileNotFoundError, IsADirectoryError):
+            return read_limited(self.pointer, _LONGEST_POINTER).decode("utf-8", "replace").strip()
+        except (FileNotFoundError, IsADirectoryError, ValueError):  # ValueError: not a file, or too long
             return ""
 
     def current(self) -> str:
@@ -113,30 +112,41 @@ class CollectionDirectory:
             return False
         return True
 
-    def verify(self, name: str) -> Manifest:
+    def verify(self, name: str, *, everything: bool = False) -> Manifest:
         """Return the manifest of a generation; raise `IndexDamaged` if a file does not match it.
 
         Digesting a large index would take long. There, a large file is trusted if it was digested before and
-        still has the same size and modification time.
+        still has the same size and modification time, unless `everything` is to be digested.
         """
         directory, manifest = self.generation(name), read_manifest(self.manifest(name))
         large = _large_files(directory, manifest)
-        trusted = _read_verified(self.verified(name)) if large else {}
+        trusted = _read_verified(self.verified(name)) if large and not everything else {}
         for file, expected in manifest.files.items():
-            if file in large and trusted.get(file) == large[file]:
+            seen = trusted.get(file) if file in large else None
+            if seen == large.get(file, ()):
                 continue
-            if digest(directory / file) != expected:
+            known = [*large.get(file, ()), _DAMAGED]
+            if seen == known or digest(directory / file) != expected:
+                if file in large:  # so that the next search need not digest it again
+                    self._save_verified(name, {**large, file: known})
                 raise IndexDamaged(f"{directory / file} does not match the manifest")
         if trusted != large:
             self._save_verified(name, large)
         return manifest
+
+    def verification_is_due(self, name: str) -> bool:
+        """Return whether the large files of a generation were digested more than a day ago."""
+        try:
+            return time.time() - self.verified(name).stat().st_mtime > VERIFIED_SECONDS
+        except OSError:
+            return False
 
     def mark_verified(self, name: str, manifest: Manifest) -> None:
         """Trust the files of a new generation, because they were digested a moment ago."""
         if large := _large_files(self.generation(name), manifest):
             self._save_verified(name, large)
 
-    def _save_verified(self, name: str, large: dict[str, list[int]]) -> None:
+    def _save_verified(self, name: str, large: Mapping[str, Sequence[int | str]]) -> None:
         with suppress(OSError):  # without a writable home, the files are digested at every start
             replace_text(self.verified(name), json.dumps(large))
 
@@ -178,7 +188,7 @@ class Manifest:
 def read_manifest(path: Path) -> Manifest:
     """Read a manifest; raise `IndexDamaged` if it is missing or damaged."""
     try:
-        body = json.loads(path.read_text("utf-8"))
+        body = json.loads(read_limited(path, _LARGEST_MANIFEST))
         checksum = body.pop("checksum")
         if body["format"] != FORMAT:
             raise IndexDamaged(
@@ -202,7 +212,7 @@ def write_calibration(path: Path, calibration: Calibration) -> None:
 def read_calibration(path: Path) -> Calibration | None:
     """Read the calibration of a generation, or return None if it is missing or damaged."""
     with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
-        body = json.loads(path.read_text("utf-8"))
+        body = json.loads(read_limited(path, _LARGEST_MANIFEST))
         if body.pop("checksum") == _checksum(body) and body["format"] == FORMAT:
             return Calibration.from_dict(body["calibration"])
     return None
@@ -233,7 +243,7 @@ def _large_files(directory: Path, manifest: Manifest) -> dict[str, list[int]]:
 
 def _read_verified(path: Path) -> dict[str, Any]:
     with suppress(OSError, ValueError):
-        verified = json.loads(path.read_text("utf-8"))
+        verified = json.loads(read_limited(path, _LARGEST_MANIFEST))
         if isinstance(verified, dict):
             return verified
     return {}

@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 import os
 import threading
+import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from random import random
 from typing import TYPE_CHECKING
+from weakref import ref
 
-from recto._util.files import WriterLock, disk_error, disk_errors, replace_text
-from recto.errors import CollectionMissing, IndexDamaged
+from recto._util.files import WriterLock, disk_error, disk_errors, make_private, read_limited, replace_text
+from recto.errors import CollectionMissing, IndexDamaged, RectoError
 from recto.settings import Settings, check_collection_name
 from recto.stores.edge.engine import engine_version
 from recto.stores.edge.index import EdgeIndex, open_generation
@@ -23,6 +26,8 @@ if TYPE_CHECKING:
     from recto.stores.edge.build import EdgeBuild
 
 _OPEN_TRIES = 5
+_LARGEST_ALIASES = 1 << 20  # bytes
+_VERIFY_PAUSE = 300.0  # seconds between two looks at whether an index is due
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,18 +51,34 @@ class _OpenGeneration:
 
 def open_edge(settings: Settings, _: Callable[[str], None]) -> EdgeStore:
     """Return the embedded store in RECTO_HOME."""
-    return EdgeStore(settings.home, close_at_exit=settings.close_at_exit)
+    return EdgeStore(
+        settings.home, close_at_exit=settings.close_at_exit, verify_later=not settings.single_query
+    )
+
+
+def _keep_verifying(store: ref[EdgeStore]) -> None:
+    """Verify the open indexes of a store until the store is deleted."""
+    while True:
+        time.sleep(_VERIFY_PAUSE * (0.5 + random()))  # noqa: S311 - so that not all workers verify at once
+        found = store()
+        if found is None:
+            return
+        found.verify_open()
+        del found
 
 
 class EdgeStore:
     """Opens each generation once, and notices when a new one is published.
 
-    With `close_at_exit`, `close` keeps indexes open until the process ends.
+    With `close_at_exit`, `close` keeps indexes open until the process ends. With `verify_later`, a thread
+    digests the files of large indexes once a day.
     """
 
-    def __init__(self, home: Path, *, close_at_exit: bool = False) -> None:
+    def __init__(self, home: Path, *, close_at_exit: bool = False, verify_later: bool = False) -> None:
         self._home = home
         self._close_at_exit = close_at_exit
+        self._verify_later = verify_later
+        self._verifying: threading.Thread | None = None
         self._aliases_file = str(home / "aliases.json")
         self._open: dict[str, _OpenGeneration] = {}
         self._names: dict[str, _ResolvedName] = {}
@@ -144,6 +165,24 @@ class EdgeStore:
                 directory.set_current(previous)
                 return index.info
 
+    def verify(self, name: str) -> None:
+        """Digest every file of the current generation; raise `IndexDamaged` if one does not match."""
+        with disk_errors(self._home):
+            collection = self._collection(name)
+            directory = self._directory(collection)
+            try:
+                directory.verify(directory.current(), everything=True)
+            except IndexDamaged:
+                self._open.pop(collection, None)  # the next search opens an older generation
+                raise
+
+    def verify_open(self) -> None:
+        """Verify the open generations whose verification is due."""
+        for collection, opened in list(self._open.items()):
+            if self._directory(collection).verification_is_due(opened.name):
+                with suppress(RectoError, OSError):  # the next search reports the damage
+                    self.verify(collection)
+
     def version(self) -> str:
         """Return the name and version of the engine."""
         return engine_version()
@@ -198,6 +237,10 @@ class EdgeStore:
             else:
                 name, index = known.name, known.index
             self._open[collection] = _OpenGeneration(pointer, name, index)
+            if self._verify_later and not self._verifying and directory.verified(name).exists():
+                thread = threading.Thread(target=_keep_verifying, args=(ref(self),), daemon=True)
+                self._verifying = thread
+                thread.start()
             return index
 
     def _load(self, collection: str, directory: CollectionDirectory) -> tuple[str, EdgeIndex]:
@@ -228,7 +271,7 @@ class EdgeStore:
 
     def _read_aliases(self) -> dict[str, str]:
         try:
-            found = json.loads(Path(self._aliases_file).read_text("utf-8"))
+            found = json.loads(read_limited(Path(self._aliases_file), _LARGEST_ALIASES))
         except FileNotFoundError:
             return {}
         except ValueError:
@@ -251,7 +294,7 @@ class EdgeStore:
                 self._write_aliases(aliases)
 
     def _aliases_lock(self) -> WriterLock:
-        self._home.mkdir(parents=True, exist_ok=True)
+        make_private(self._home)
         return WriterLock(self._home / "aliases.lock", "The list of aliases", wait=lambda _: None)
 
     def _discard_after_fork(self) -> None:

@@ -57,6 +57,7 @@ def send(
 
 def main(directory: Path, dim: int) -> int:
     """Build a generation in a new directory; remove it after a failure, as the parent may have died."""
+    os.umask(0o077)  # only this user can read the files of the engine
     try:
         with engine.engine_errors("writing"):
             result = _build(directory, dim, sys.stdin.buffer)

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from recto._util.files import WriterLock
+from recto._util.files import WriterLock, make_private
 from recto.errors import CollectionMissing, ConfigurationError
 from recto.settings import ServerOptions, Settings, check_collection_name
 from recto.stores.points import INTEGER_FIELDS, KEYWORD_FIELDS, LEXICAL
@@ -102,7 +102,7 @@ class ServerStore:
                 hint="Choose another --collection; its vectors and payloads would be mixed with ours.",
             )
         locks = self._home / "locks"
-        locks.mkdir(parents=True, exist_ok=True)
+        make_private(locks)
         lock = WriterLock(locks / f"{name}.lock", f"Collection '{name}'", wait)
         in_place = physical is not None and not rebuild and self._is_compatible(physical, embedder, analyzer)
         target = physical if in_place and physical else f"{name}{_GENERATION}{os.urandom(4).hex()}"

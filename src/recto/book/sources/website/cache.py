@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from recto._util.files import replace_text
+from recto._util.files import make_private, replace_text
 from recto.book.sources.website.fetch import FetchResult
 from recto.errors import StorageError
 
@@ -85,7 +85,7 @@ class PageCache:
         if self._directory is None:
             return
         try:
-            self._directory.mkdir(parents=True, exist_ok=True)
+            make_private(self._directory)
             replace_text(self._directory / name, json.dumps({"format": _FORMAT, **value}))
         except OSError as error:
             raise StorageError(
