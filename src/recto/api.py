@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from recto import plugins
+from recto._util.text import plural
 from recto.book.sources.location import SourceOptions, open_source, sample_source
 from recto.errors import CollectionMissing, InvalidArgument
 from recto.plugins import Notify
@@ -276,7 +277,7 @@ def index_sample(embedder: Embedder, store: Store, journal: Path, notify: Notify
         quarter = 4 * now.done // now.chunks if now.plan else 0
         if quarter > reported:
             reported = quarter
-            notify(f"Indexing the sample book: {now.done} of {now.chunks} chunks")
+            notify(f"Indexing the sample book: {now.done} of {plural(now.chunks, 'chunk')}")
 
     job = IndexJob(sample_source(), embedder, calibrate=calibrate)
     index_book(job, store, SAMPLE_COLLECTION, journal=journal, progress=progress, wait=notify)

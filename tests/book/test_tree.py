@@ -47,6 +47,38 @@ def test_modules(tmp_path: Path) -> None:
     assert pages[1].module_keys == ("simulation", "module-2-simulation")
 
 
+def modules(root: Path) -> list[tuple[str, str]]:
+    return list(dict.fromkeys((page.module, page.module_title) for page in open_book(root).pages()))
+
+
+def test_a_directory_that_only_holds_docs(tmp_path: Path) -> None:
+    """As in a site, the directories in `docs` are the modules; paths and URLs stay as they are."""
+    book = make(tmp_path / "my-book", "docs/start.md", "docs/1-soil/a.md", "docs/1-soil/deep/b.md")
+    (book / "docs" / "2-seeds").mkdir()
+    (book / "docs" / "2-seeds" / "index.md").write_text("# All about seeds\n\ntext\n")
+    (book / "pictures").mkdir()
+    assert modules(book) == [("soil", "Soil"), ("seeds", "All about seeds"), ("intro", "Introduction")]
+    assert modules(book) == modules(book / "docs")
+    assert [page.url.removeprefix("local://docs/docs/") for page in open_book(book).pages()] == [
+        "docs/1-soil/a",
+        "docs/1-soil/deep/b",
+        "docs/2-seeds",
+        "docs/start",
+    ]
+    (book / "recto.toml").write_text('[modules]\nplants = ["docs/2-seeds"]\n')
+    assert modules(book)[1][0] == "plants"
+    make(book, "README.md")
+    assert {name for name, _ in modules(book)} == {"docs", "plants", "intro"}, "other layouts are as before"
+
+
+def test_docs_without_directories(tmp_path: Path) -> None:
+    book = make(tmp_path / "my-book", "docs/a.md", "docs/b.md")
+    assert modules(book) == [("intro", "My book")]
+    (book / "docs" / "index.md").write_text("# A book on soil\n\ntext\n")
+    assert modules(book) == [("intro", "A book on soil")]
+    assert modules(make(tmp_path / "other", "a.md")) == [("intro", "Introduction")]
+
+
 def test_files_that_are_not_pages(tmp_path: Path) -> None:
     make(
         tmp_path,
@@ -118,7 +150,7 @@ def test_unreadable_files_are_reported_and_the_rest_is_read(tmp_path: Path) -> N
         assert reasons == {
             "linked.md": "it is a symbolic link that leaves the book",
             "pipe.md": "it is not a regular file",
-            "large.md": "it is larger than 2 MiB",
+            "large.md": "it has 2.0 MiB, and the limit is 2 MiB (split it into several pages)",
             "latin.md": "not UTF-8 (byte 3)",
             "name\\udcff.md": "its name is not UTF-8",
         }
@@ -156,8 +188,8 @@ def test_unreadable_directories_are_reported_and_the_rest_is_read() -> None:
             assert [page.path for page in source.pages()] == ["a.md"]
         (root / "closed").chmod(0o700)
     assert sorted((failure.path, failure.reason) for failure in source.failed) == [
-        ("closed/", "Permission denied"),
-        ("secret.md", "Permission denied"),
+        ("closed/", "Permission denied (give yourself permission to read it)"),
+        ("secret.md", "Permission denied (give yourself permission to read it)"),
     ]
 
 

@@ -44,7 +44,8 @@ def measured(house: Path, embedder: Embedder, tmp_path_factory: pytest.TempPathF
         Expectation("When are beans sown?", modules=("garden",)),
         Expectation("What eats lettuce at night?", modules=("kitchen",)),
     )
-    records.keep_run(home, retriever.open().info, run_suite(retriever, Suite("household", questions)))
+    run = run_suite(retriever, Suite("household", questions))
+    records.keep_run(home, retriever.open().info, run, "recto validate --suite household.json")
     return Settings("local", "edge", home, threads=2, collection="broken")
 
 

@@ -366,12 +366,12 @@ def test_promote_and_parity(sample_home: Path, qdrant: QdrantDouble) -> None:
     server = {"QDRANT_URL": qdrant.url, "QDRANT_API_KEY": QDRANT_KEY}
     done = recto(sample_home, "promote", "--collection", "recto-sample", "--to", "physical-ai-book", **server)
     assert done.returncode == 0, done.stderr
-    assert "searches give the same results on both sides" in done.stdout
+    assert "searches: the results are the same on both sides" in done.stdout
     suite = "src/recto/sample/development.json"
     done = recto(sample_home, "parity", "--suite", suite, **server)
     assert done.returncode == 0, done.stdout
     assert done.stdout.splitlines() == [
-        f"{mode}: 158 of 158 questions have the same top 5 on both sides."
+        f"{mode}: the same top 5 on both sides for 158 of 158 questions."
         for mode in ("hybrid", "dense", "lexical")
     ]
     local = {**server, "RECTO_EMBEDDER": "local"}

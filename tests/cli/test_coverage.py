@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import io
 import json
 import shutil
+import sys
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
+from recto.cli.commands.coverage import _page_line
+from recto.evaluation.coverage import PageCoverage
 from recto.stores.edge.store import EdgeStore
 from tests.breaking import publish_broken, without_module
 from tests.running import recto
@@ -19,6 +25,25 @@ def test_text(house: Path) -> None:
     assert "Unreachable: none" in done.stdout
     assert "garden" in done.stdout
     assert "local://docs/docs/module-3-workshop/04-electricity" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("found", "encoding", "bar"),
+    [
+        (4, "utf-8", "██████████ 100%"),
+        (1, "utf-8", "██░░░░░░░░  25%"),
+        (0, "utf-8", "░░░░░░░░░░   0%"),
+        (1, "ascii", "##--------  25%"),
+        (4, "latin-1", "########## 100%"),
+    ],
+)
+def test_bars(found: int, encoding: str, bar: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bar shows the share, in ASCII if the output has no blocks."""
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(io.BytesIO(), encoding))
+    row = PageCoverage(
+        "m", "local://a", "A", sections=2, by_heading=found // 2, by_sentence=-(-found // 2), reached=2
+    )
+    assert _page_line(row) == f"  {bar}  2/2  local://a"
 
 
 def test_json(house: Path) -> None:

@@ -27,9 +27,9 @@ def test_damage_and_its_repair(house: Path, tmp_path: Path) -> None:
     publish_broken(EdgeStore(tmp_path / "home"), "house", "broken", with_noise(0.05))
     done = recto(tmp_path / "home", "doctor", "--collection", "broken")
     assert done.returncode == 5
-    assert "[ERROR]   content: 2 vectors do not belong to their texts" in done.stdout
+    assert "[ERROR]   content: 2 vectors of another text" in done.stdout
     assert f"Repair: recto index {house / 'book'} --collection broken --rebuild" in done.stdout
-    assert "1 errors, 0 warnings." in done.stdout
+    assert "1 error, 0 warnings." in done.stdout
 
 
 def test_configuration_and_storage_errors(tmp_path: Path) -> None:

@@ -320,7 +320,7 @@ def test_files_that_are_not_pages_are_reported(home: Path, small_book: Path) -> 
     for words in (
         "not a regular file",
         "link that leaves the book",
-        "larger than 2 MiB",
+        "it has 5.0 MiB, and the limit is 2 MiB",
         "its name is not UTF-8",
     ):
         assert words in reasons

@@ -39,6 +39,25 @@ def test_without_a_suite(sample_home: Path) -> None:
     assert ours.stdout.startswith("Running Retrieval Validation Suite...")
 
 
+@pytest.mark.parametrize("more", [[], ["--verbose"], ["--mode", "dense"], ["--gate", "Hit@5>=0.9"]])
+def test_another_book_needs_a_suite(house: Path, more: list[str]) -> None:
+    done = recto(house / "home", "validate", "--collection", "house", *more)
+    assert (done.returncode, done.stdout) == (4, "")
+    assert done.stderr == (
+        "[ERROR] Invalid argument: 'house' needs a suite: the built-in questions are about the sample book, "
+        "and 'house' has no module ros2 or simulation or isaac or vla\n"
+        "        Draft a suite with `recto suite new --collection house --out questions.json`, then run "
+        "`recto validate --suite questions.json --collection house`.\n"
+    )
+
+
+def test_the_query_contract_runs_its_questions_on_any_book(house: Path, tmp_path: Path) -> None:
+    shutil.copytree(house / "home", tmp_path / "home")
+    done = retrieve(tmp_path / "home", "--validate", "--collection", "house")
+    assert done.returncode == 5
+    assert "Total Tests:  5" in done.stdout
+
+
 def test_suite_and_baseline(sample_home: Path, tmp_path: Path) -> None:
     baseline, junit = tmp_path / "expected_results.json", tmp_path / "junit.xml"
     arguments = ("validate", "--suite", HELD_OUT, "--baseline", str(baseline))

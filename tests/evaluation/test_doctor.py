@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,7 @@ from recto.stores.edge.store import EdgeStore
 from recto.stores.qdrant.build import LEXICON_KEY
 from recto.stores.qdrant.connection import Connection
 from recto.stores.qdrant.store import ServerStore
+from recto.types import Calibration
 from tests import breaking
 from tests.doubles.cohere import CohereDouble
 from tests.doubles.qdrant import QdrantDouble
@@ -74,7 +77,7 @@ def test_all_is_well(house: Path) -> None:
         "source",
         "content",
     ]
-    assert any("texts were embedded again" in line for line in named(found, "content").evidence)
+    assert any("texts embedded again" in line for line in named(found, "content").evidence)
     assert (
         "none of COHERE_API_KEY, QDRANT_URL, QDRANT_API_KEY is set" in named(found, "configuration").message
     )
@@ -186,7 +189,7 @@ def test_the_book_has_changed(house: Path, tmp_path: Path, embedder: Embedder) -
     (book / "new.md").write_text("# New\n\nA new page about windows.\n", "utf-8")
     found = examined(home)
     assert set(bad(found)) == {"changed"}
-    assert "1 new, 1 changed, 1 gone pages" in bad(found)["changed"].message
+    assert "(pages: 1 new, 1 changed, 1 gone; 2 chunks to embed)" in bad(found)["changed"].message
     assert exit_code(found) == 1
     shutil.rmtree(book)
     assert named(examined(home), "source").name == "gone"
@@ -292,8 +295,76 @@ def test_what_writers_left(house: Path, tmp_path: Path) -> None:
     names = {finding.name for finding in examined(tmp_path / "home") if finding.check == "leftovers"}
     assert names == {"draft", "journal"}
     with WriterLock(collection / "LOCK", "x"):
-        names = {finding.name for finding in examined(tmp_path / "home") if finding.check == "leftovers"}
-    assert names == {"at_work", "journal"}
+        found = examined(tmp_path / "home")
+    (finding,) = [finding for finding in found if finding.check == "leftovers"]
+    assert finding.name == "at_work"
+    assert finding.message == f"'house' is being indexed now, by process {os.getpid()}"
+    assert bad(found) == {}
+
+
+def test_a_book_that_is_being_indexed_now(tmp_path: Path, embedder: Embedder) -> None:
+    """Neither a change of the book nor a missing index is a problem while a run is at work."""
+    book, home = write_library(tmp_path / "book"), tmp_path / "home"
+    job = IndexJob(open_book(book), embedder, calibrate=calibrate)
+    index_book(job, EdgeStore(home), "house", journal=home / "journal")
+    (book / SOIL).write_text("# Soil\n\nAnother text.\n", "utf-8")
+    assert set(bad(examined(home))) == {"changed"}
+    with WriterLock(home / "collections" / "house" / "LOCK", "x"):
+        found = examined(home)
+    assert bad(found) == {}
+    assert named(found, "source").message == (
+        "The book has changed (pages: 1 changed), and 'house' is being indexed now"
+    )
+    (home / "collections" / "new").mkdir()
+    with WriterLock(home / "collections" / "new" / "LOCK", "x"):
+        found = examined(home, "new")
+    assert bad(found) == {}
+    assert named(found, "collection").message == "'new' is being indexed now, for the first time"
+    (home / "locks").mkdir()
+    with WriterLock(home / "locks" / "on-a-server.lock", "x"):
+        assert "'on-a-server' is being indexed now" in named(examined(home), "leftovers").message
+
+
+def test_a_rebuild_is_only_proposed_where_it_helps(
+    tmp_path: Path, embedder: Embedder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    book, home = tmp_path / "book", tmp_path / "home"
+    book.mkdir()
+    (book / "my page.md").write_text("# A page\n\nA name with a space.\n")
+    job = IndexJob(open_book(book), embedder, calibrate=lambda *_: Calibration(0.5, 0.6, 10, 10))
+    index_book(job, EdgeStore(home), "house", journal=home / "journal")
+    found = examined(home)
+    assert set(bad(found)) == {"not_apart"}, "the URL of a page may have a space"
+    assert "RECTO_MODEL" in bad(found)["not_apart"].repair
+    (book / "two\nlines.md").write_text("# Lines\n\nA name with a line break.\n")
+    job = IndexJob(open_book(book), embedder, calibrate=calibrate)
+    index_book(job, EdgeStore(home), "house", journal=home / "journal")
+    found = examined(home)
+    assert bad(found)["bad_url"].message == "1 chunk with an invalid URL"
+    assert bad(found)["bad_url"].repair == (
+        "Remove control characters from the names of these files, "
+        f"then run recto index {book} --collection house"
+    )
+    assert exit_code(found) == 1
+    monkeypatch.setattr("recto.evaluation.doctor.collection.heading_question", lambda chunk: 1 / 0)
+    assert "bug" in named(examined(home), "search").repair
+    assert not any("--rebuild" in finding.repair for finding in examined(home))
+
+
+def test_the_book_was_moved(house: Path, tmp_path: Path) -> None:
+    """A command with the old path would fail."""
+    shutil.copytree(house, tmp_path / "house")
+    store = EdgeStore(tmp_path / "house" / "home")
+    index = store.open("house")
+    made = index.info.fingerprint
+    assert made is not None
+    chunks = list(index.scroll())
+    vectors = index.vectors([chunk.id for chunk in chunks])
+    with store.build("house", made.embedder, rebuild=True) as build:
+        build.add(chunks[1:], [vectors[chunk.id] for chunk in chunks[1:]])
+        build.publish(replace(made, source=str(tmp_path / "nowhere")))
+    damage = bad(examined(tmp_path / "house" / "home"))["not_as_published"]
+    assert damage.repair == "recto index PATH --collection house --rebuild"
 
 
 def test_an_index_that_was_not_measured(house: Path, tmp_path: Path) -> None:

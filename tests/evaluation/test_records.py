@@ -48,11 +48,12 @@ def test_the_documented_questions_are_kept_too(
     sample_home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("RECTO_HOME", str(sample_home))
-    validate_contract(None, None, verbose=False, as_json=False)
+    validate_contract(None, None, ("recto", "validate"), verbose=False, as_json=False)
     assert capsys.readouterr().out
     read = records.read_suite(sample_home, EdgeStore(sample_home).open("physical-ai-book").info)
     assert read is not None
     assert (read["passed"], read["total"], read["failed"]) == (5, 5, [])
+    assert read["command"] == "recto validate --collection physical-ai-book"
 
 
 def test_a_home_that_cannot_be_written_is_told(house: Path, home: Path, embedder: Embedder) -> None:

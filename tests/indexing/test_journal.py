@@ -115,6 +115,6 @@ def test_clear(path: Path) -> None:
 
 def test_a_directory_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(StorageError, match="cannot be written") as caught:
+    with pytest.raises(StorageError, match="is not a directory") as caught:
         Journal(tmp_path / "file" / "books.vectors", EMBEDDER).add(["a1"], [vector(1)])
     assert "RECTO_HOME" in caught.value.hint

@@ -18,6 +18,9 @@ from typing import Self
 from recto.errors import RectoError, StorageError, StoreBusy
 
 _POLL_SECONDS = 0.1
+_DENIED = (errno.EACCES, errno.EPERM, errno.EROFS)
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+_PERMISSIONS = {"read": os.R_OK, "write": os.W_OK, "search": os.X_OK}
 VERIFIED_SECONDS = 24 * 60 * 60
 """How long a file counts as verified if its size and modification time do not change."""
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
@@ -115,13 +118,33 @@ def disk_errors(path: Path) -> Iterator[None]:
 
 
 def disk_error(error: OSError, path: Path) -> StorageError:
-    """Return the `StorageError` for an error of the file system."""
+    """Return the `StorageError` for an error in RECTO_HOME: which path, what is missing, what to do."""
     if error.errno in (errno.ENOTDIR, errno.EEXIST):
         return StorageError(f"{path} is not a directory", hint="Set RECTO_HOME to a directory of your own.")
+    place = error.filename or path
     return StorageError(
-        f"{error.filename or path} cannot be used: {error.strerror or error}",
-        hint="Check the permissions and the space there, or set RECTO_HOME to another directory.",
+        f"{place} cannot be used: {error.strerror or error}",
+        hint=f"{disk_advice(error, path)}, or set RECTO_HOME to another directory.",
     )
+
+
+def disk_advice(error: OSError, path: Path, needed: Iterable[str] = _PERMISSIONS) -> str:
+    """Return what to do about an error of the file system; `needed` are the permissions that are needed."""
+    if error.errno in _FULL:
+        return "Free some space there"
+    if error.errno not in _DENIED:
+        return "Check the path and the disk"
+    place = Path(os.fsdecode(error.filename or path)).absolute()
+    there = next(one for one in (place, *place.parents) if os.path.exists(one))  # noqa: PTH110 - never raises
+    kinds = [name for name in needed if name != "search" or there.is_dir()]
+    missing = " and ".join(name for name in kinds if not os.access(there, _PERMISSIONS[name]))
+    return f"Give yourself {missing or 'every'} permission for {there}"
+
+
+def read_problem(error: OSError) -> str:
+    """Return why a file of a book cannot be read, and what to do about it."""
+    reason = error.strerror or str(error)
+    return f"{reason} (give yourself permission to read it)" if error.errno in _DENIED else reason
 
 
 class WriterLock:
@@ -191,6 +214,15 @@ else:
         except BlockingIOError:
             return False
         return True
+
+
+def lock_holder(path: Path) -> str:
+    """Return the id of the process that has a lock; "" if it is free."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        return "" if _try_lock(descriptor) else _holder(descriptor) or "(unknown)"
+    finally:
+        os.close(descriptor)
 
 
 def _holder(descriptor: int) -> str:

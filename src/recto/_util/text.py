@@ -13,6 +13,7 @@ ROOT_MODULE = "intro"
 """The module of pages that are not in a module's directory."""
 MARKDOWN_SUFFIXES = (".md", ".markdown", ".mdown", ".mkdn", ".mkd")
 MDX_SUFFIXES = (".mdx",)
+_UNSAFE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 _NUMBER_PREFIX = re.compile(
     r"^(?:(?:module|chapter|part|unit|week|lesson)[-_ ]?)?\d+[-_. ]+(?=\S)", re.IGNORECASE
 )
@@ -21,6 +22,15 @@ _NUMBER_PREFIX = re.compile(
 def encodable(text: str) -> str:
     """Replace lone surrogates by `?`: UTF-8 cannot encode them."""
     return text.encode("utf-8", "replace").decode("utf-8")
+
+
+def escape_controls(text: str, *, keep: str = "") -> str:
+    """Escape characters that can start a new line or manipulate a terminal, except those to keep."""
+
+    def escape(found: re.Match[str]) -> str:
+        return found[0] if found[0] in keep else f"\\u{ord(found[0]):04x}"
+
+    return _UNSAFE.sub(escape, text)
 
 
 def with_anchor(page: str, anchor: str) -> str:
@@ -33,9 +43,9 @@ def without_space(text: str) -> str:
     return "".join(text.split())
 
 
-def plural(count: int, noun: str) -> str:
-    """Return a count with its noun, singular or plural."""
-    return f"{count} {noun}{'' if count == 1 else 's'}"
+def plural(count: int, one: str, many: str = "") -> str:
+    """Return a count with its noun, singular or plural; `many` is for nouns whose plural has no plain `s`."""
+    return f"{count:,} {one if count == 1 else many or f'{one}s'}"
 
 
 def page_key(url: str) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import stat
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -40,7 +39,7 @@ from recto.types import CostEstimate
 
 _SITE_SETTINGS = (".json", ".yml", ".yaml", ".toml", ".js", ".ts", ".mjs", ".cjs", ".mts", ".cts")
 _SETTLE_SECONDS = 0.3  # without a change; then the author has finished saving
-_LOG_SECONDS = 10.0
+_LOG_SECONDS = 5.0
 _MAX_NOTES = 10
 
 
@@ -82,16 +81,8 @@ class IndexRunner:
     def run(self, source: Source) -> IndexReport:
         """Index a source, and set the aliases of the collection."""
         job = self._job(source)
-        try:
-            with index_progress() as progress:
-                report = index_book(
-                    job, self._store, self.collection, journal=self._journal, progress=progress
-                )
-        except KeyboardInterrupt:
-            notify(
-                "The old index is unchanged. Finished embeddings are kept: run the command again to continue."
-            )
-            raise
+        with index_progress() as progress:
+            report = index_book(job, self._store, self.collection, journal=self._journal, progress=progress)
         self._set_aliases()
         self._print_notes(report.plan)
         for note in report.notes:
@@ -116,7 +107,7 @@ class IndexRunner:
         for note in plan.notes[:_MAX_NOTES]:
             notify(note)
         if (more := len(plan.notes) - _MAX_NOTES) > 0:
-            notify(f"… and {more} more; --json has them all.")
+            notify(f"... and {more} more; --json has them all.")
         kept = [page.path for page in plan.pages if page.state is PageState.KEPT]
         for failure in plan.failed:
             warn(f"{'Kept the old version of' if any(map(failure.covers, kept)) else 'Left out'} {failure}")
@@ -221,7 +212,7 @@ def _change_lines(plan: Plan) -> list[str]:
     states = ", ".join(f"{plan.count(state)} {state}" for state in PageState if plan.count(state))
     return [
         f"  Pages: {states}",
-        f"  Chunks: {plan.texts} to embed ({plan.tokens:,} tokens), {plan.reused} reused",
+        f"  Chunks: {plan.texts} to embed ({plural(plan.tokens, 'token')}), {plan.reused} reused",
     ]
 
 
@@ -284,16 +275,7 @@ def index_progress() -> Iterator[ProgressCallback | None]:
         with _index_bar() as show:
             yield show
     else:
-        yield _LogLines() if _is_log() else None
-
-
-def _is_log() -> bool:
-    """Return whether standard error is a file or the system's journal."""
-    try:
-        mode = os.fstat(sys.stderr.fileno()).st_mode
-    except (OSError, ValueError, AttributeError):  # not a real stream
-        return False
-    return stat.S_ISREG(mode) or stat.S_ISSOCK(mode)
+        yield _LogLines()
 
 
 class _Speed:
@@ -305,34 +287,31 @@ class _Speed:
     def text(self, now: IndexProgress) -> str:
         if now.plan is None or not now.tokens:
             self._began = monotonic()
-            return "nothing embedded yet"
+            return "nothing embedded yet" if now.plan is None or now.plan.tokens else "nothing to embed"
         speed = now.tokens / max(monotonic() - self._began, 1e-3)
         minutes, seconds = divmod(round(max(0, now.plan.tokens - now.tokens) / speed), 60)
         return f"{speed:,.0f} tokens/s, {minutes}:{seconds:02} left"
 
 
 class _LogLines:
-    """Prints a line when the book is read, then one every few seconds."""
+    """Prints a line every few seconds; a short run prints none."""
 
     def __init__(self) -> None:
         self._next = monotonic() + _LOG_SECONDS
-        self._planned = False
         self._speed = _Speed()
 
     def __call__(self, now: IndexProgress) -> None:
         """Print the progress if it is time for a line."""
         speed = self._speed.text(now)
-        if now.plan is not None and not self._planned:
-            self._planned = True
-            to_embed = f"{now.plan.texts} to embed ({now.plan.tokens:,} tokens)"
-            notify(f"Read {now.pages} pages: {now.chunks} chunks, {to_embed}.")
-        elif monotonic() < self._next:
+        if monotonic() < self._next:
             return
-        elif now.plan is None:
-            notify(f"Reading: {now.pages} pages, {now.chunks} chunks.")
-        else:
-            notify(f"Indexing: {now.done} of {now.chunks} chunks, {speed}.")
+        notify(f"{_progress_text(now)}{f', {speed}' if now.plan else ''}")
         self._next = monotonic() + _LOG_SECONDS
+
+
+def _progress_text(now: IndexProgress) -> str:
+    pages, chunks = plural(now.pages, "page"), plural(now.chunks, "chunk")
+    return f"Reading: {pages}, {chunks}" if now.plan is None else f"{pages}, {now.done} of {chunks}"
 
 
 @contextmanager
@@ -353,11 +332,10 @@ def _index_bar() -> Iterator[ProgressCallback]:
         def update(now: IndexProgress) -> None:
             text = speed.text(now)
             if now.plan is None:
-                bar.update(task, description=f"Reading: {now.pages} pages, {now.chunks} chunks")
+                bar.update(task, description=_progress_text(now))
                 return
             # Tokens take the time, so the bar counts them if there are any.
             total, completed = (now.plan.tokens, now.tokens) if now.plan.tokens else (now.chunks, now.done)
-            description = f"{now.pages} pages, {now.done}/{now.chunks} chunks"
-            bar.update(task, description=description, total=total, completed=completed, speed=text)
+            bar.update(task, description=_progress_text(now), total=total, completed=completed, speed=text)
 
         yield update

@@ -1,15 +1,18 @@
-"""Print text safely, and print results in the four formats of the query contract."""
+"""Print text without control characters, and format results as the query contract says."""
 
 from __future__ import annotations
 
 import json
+import logging
 import re
 import textwrap
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+import click
+
 from recto._util.numbers import clamp
-from recto._util.text import plural
+from recto._util.text import encodable, escape_controls, plural
 from recto.types import Filters, Hit, Outcome, SearchResponse
 
 if TYPE_CHECKING:
@@ -18,12 +21,40 @@ if TYPE_CHECKING:
 _WIDTH = 78
 _PREVIEW = 300
 _RULE = "=" * 50
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+_STYLES = re.compile(r"(\x1b\[(?:[012]|3[1236])m)")  # those of `render.Style`
+
+
+def echo(*lines: str, err: bool = False) -> None:
+    """Print lines; control characters in them, line breaks included, are escaped."""
+    click.echo("\n".join(map(escape_controls, lines)), err=err)
+
+
+def echo_text(text: str, *, color: bool = False, nl: bool = True) -> None:
+    """Print a text; control characters are escaped, except line breaks and, with `color`, styles."""
+    parts = _STYLES.split(text) if color else [text]  # every second part is a style
+    safe = "".join(part if number % 2 else printable(part) for number, part in enumerate(parts))
+    click.echo(safe, color=color, nl=nl)
+
+
+def echo_json(data: Any) -> None:
+    """Print data as JSON."""
+    click.echo(to_json(data))
+
+
+class LogFormatter(logging.Formatter):
+    """Escapes control characters, and indents further lines, so that no line looks like another record."""
+
+    def __init__(self) -> None:
+        super().__init__("[%(levelname)s] %(message)s")
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the lines of a record."""
+        return printable(super().format(record)).replace("\n", "\n        ")
 
 
 def printable(text: str) -> str:
-    """Replace control characters, which could manipulate a terminal."""
-    return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text)
+    """Escape control characters, which could manipulate a terminal; keep line breaks and tabs."""
+    return escape_controls(text, keep="\n\t")
 
 
 def one_line(text: str) -> str:
@@ -33,7 +64,7 @@ def one_line(text: str) -> str:
 
 def to_json(data: Any) -> str:
     """Serialize data as indented JSON."""
-    return json.dumps(data, indent=2, ensure_ascii=False)
+    return escape_controls(encodable(json.dumps(data, indent=2, ensure_ascii=False)), keep="\n")
 
 
 def filters_dict(filters: Filters) -> dict[str, Any]:
@@ -49,13 +80,13 @@ def filters_dict(filters: Filters) -> dict[str, Any]:
 def results_text(response: SearchResponse, *, verbose: bool) -> str:
     """Return the results in the contract's standard or verbose format."""
     lines = [
-        f'Query: "{printable(response.query)}"',
+        f'Query: "{escape_controls(response.query)}"',
         f"Found {plural(len(response.hits), 'result')} in {response.timings.total_ms:.0f}ms",
     ]
     for number, hit in enumerate(response.hits, 1):
         lines += ["", *_hit_lines(number, hit, response, verbose=verbose)]
     if response.outcome is not Outcome.FOUND:
-        lines += ["", f"No results found. {printable(response.message)}"]
+        lines += ["", f"No results found. {escape_controls(response.message)}"]
     return "\n".join(lines)
 
 
@@ -148,7 +179,7 @@ def _hit_lines(number: int, hit: Hit, response: SearchResponse, *, verbose: bool
 
 
 def _answer_lines(answer: QueryResult, *, verbose: bool) -> Iterator[str]:
-    yield f'[{"PASS" if answer.passed else "FAIL"}] "{printable(answer.query)}"'
+    yield f'[{"PASS" if answer.passed else "FAIL"}] "{escape_controls(answer.query)}"'
     expected, actual = one_line(answer.expected), one_line(answer.actual)
     yield f"       Expected: {expected} | Actual: {actual} | Score: {clamp(answer.score):.3f}"
     if verbose and answer.response and answer.response.hits:

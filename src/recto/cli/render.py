@@ -109,6 +109,12 @@ def wrap(text: str, width: int, indent: str = "") -> Iterator[str]:
         yield indent + line
 
 
+def wrap_message(text: str, width: int) -> Iterator[str]:
+    """Yield the lines of a message; all but the first are indented, so that no name looks like a message."""
+    for number, line in enumerate(wrap(one_line(text), width - 2)):
+        yield f"  {line}" if number else line
+
+
 def wrap_markdown(text: str, width: int, indent: str = "") -> Iterator[str]:
     """Yield the lines of a Markdown text: prose is wrapped, code and tables keep their lines."""
     fenced = False
@@ -143,7 +149,7 @@ def results(response: SearchResponse, words: Words, style: Style, *, verbose: bo
         if isinstance(entry, PageGroup):
             lines += _other_sections(entry, words, style)
     if response.outcome is not Outcome.FOUND or not response.hits:
-        lines += wrap(one_line(response.message or "No results."), style.width)
+        lines += wrap_message(response.message or "No results.", style.width)
     return "\n".join(lines)
 
 
@@ -190,16 +196,16 @@ def _summary(response: SearchResponse, style: Style) -> Iterator[str]:
     if count > display.WEAK_SHOWN and not covered:
         facts.append(f"the best {display.WEAK_SHOWN} are shown")
     for name, value in filters_dict(response.filters).items():
-        facts.append(one_line(f"{name} {value if isinstance(value, str) else ', '.join(value)}"))
-    yield from (style.dim(line) for line in wrap(" | ".join(facts), style.width))
+        facts.append(f"{name} {value if isinstance(value, str) else ', '.join(value)}")
+    yield from (style.dim(line) for line in wrap_message(" | ".join(facts), style.width))
     if (selection := response.selection) is not None:
         left_out = f"; {plural(selection.left_out, 'chunk')} with it left out" if selection.left_out else ""
-        yield style.dim(f"Related to the selected text ({selection.given} characters{left_out})")
-    notes = [one_line(note) for note in display.corrections_of(response)]
+        yield style.dim(f"Related to the selected text ({plural(selection.given, 'character')}{left_out})")
+    notes = [*display.corrections_of(response)]
     if count and not covered:
         notes.append(display.NOT_COVERED)
     for note in notes:
-        yield from (style.yellow(line) for line in wrap(note, style.width))
+        yield from (style.yellow(line) for line in wrap_message(note, style.width))
 
 
 def _hit(

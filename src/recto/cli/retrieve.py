@@ -63,7 +63,8 @@ def retrieve(
     if validating:
         from recto.cli.commands.validate import validate_contract
 
-        return validate_contract(suite, collection, verbose=verbose, as_json=as_json)
+        program = ("python", "retrieve.py", "--validate")
+        return validate_contract(suite, collection, program, verbose=verbose, as_json=as_json)
     if suite is not None:
         raise InvalidArgument("--suite goes with --validate", hint="Add --validate to run the suite.")
     filters = options.make_filters(modules, url)

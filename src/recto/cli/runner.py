@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -13,6 +14,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from recto._util.files import disk_advice
+from recto.cli.output import LogFormatter, echo, echo_text
 from recto.errors import ErrorKind, InvalidArgument, RectoError, StorageError
 from recto.settings import QUERY_COLLECTION, check_collection_name, load_settings
 
@@ -85,11 +88,11 @@ def close_later(*parts: Embedder | Store) -> None:
         click.get_current_context().call_on_close(part.close)
 
 
-def print_results(response: SearchResponse, text: str) -> Exit:
+def print_results(response: SearchResponse, text: str, *, color: bool = False) -> Exit:
     """Print the warnings and the results of a search, and return its exit code."""
     for warning in response.warnings:
         warn(warning)
-    click.echo(text)
+    echo_text(text, color=color)
     return Exit.OK if response.hits else Exit.NO_RESULTS
 
 
@@ -103,12 +106,17 @@ def save_report(write: Callable[[Path], None]) -> None:
 
 def warn(message: str) -> None:
     """Print a warning to standard error."""
-    click.echo(f"[WARNING] {message}", err=True)
+    echo(f"[WARNING] {message}", err=True)
 
 
 def notify(message: str) -> None:
     """Print a message to standard error."""
-    click.echo(message, err=True)
+    echo(message, err=True)
+
+
+def print_error(message: str, hint: str) -> None:
+    """Print an error and its hint to standard error."""
+    echo(f"[ERROR] {message}", *([f"        {hint}"] if hint else []), err=True)
 
 
 def make_main(command: click.Command, name: str) -> Callable[[], None]:
@@ -122,11 +130,7 @@ def make_main(command: click.Command, name: str) -> Callable[[], None]:
 
 def run(command: click.Command, arguments: Sequence[str] | None, name: str) -> int:  # noqa: PLR0911 - a table
     """Run a command and return its exit code; report every exception."""
-    sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115, PTH123 - closed by the parent process
-    sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115, PTH123
-    for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="replace")  # print `?` for a character that the terminal lacks
+    _prepare_output()
     _exit_codes.set(EXIT_CODES)
     try:
         code = command.main(args=arguments, prog_name=name, standalone_mode=False)
@@ -134,13 +138,13 @@ def run(command: click.Command, arguments: Sequence[str] | None, name: str) -> i
     except RectoError as error:
         return _fail(str(error), error.hint, _exit_codes.get()[error.kind])
     except click.exceptions.NoArgsIsHelpError as error:
-        click.echo(error.format_message())
+        echo_text(error.format_message())
         return Exit.OK
     except click.UsageError as error:
         hint = f"Try `{name if error.ctx is None else error.ctx.command_path} --help`."
         return _fail(str(InvalidArgument(error.format_message().rstrip("."))), hint, Exit.ARGUMENT)
-    except (KeyboardInterrupt, click.Abort):
-        click.echo("Interrupted.", err=True)
+    except (KeyboardInterrupt, click.Abort) as error:  # click raises Abort from KeyboardInterrupt
+        echo("Interrupted.", *getattr(error.__cause__ or error, "__notes__", ()), err=True)
         return _INTERRUPTED
     except BrokenPipeError:
         discard_output()  # the reader closed the pipe, as `head` does
@@ -148,13 +152,16 @@ def run(command: click.Command, arguments: Sequence[str] | None, name: str) -> i
     except OSError as error:
         if error.filename is not None:
             message = f"Storage error: {error.filename}: {error.strerror}"
-            hint = "Check the permissions and the free space."
+            hint = f"{disk_advice(error, Path())}."
             return _fail(message, hint, _exit_codes.get()[ErrorKind.STORAGE])
         discard_output()
         message = f"Storage error: The output cannot be written: {error.strerror}"
         return _fail(message, "Check standard output.", Exit.CONNECTION)
-    except Exception as error:
-        if os.environ.get("RECTO_DEBUG"):
+    except MemoryError:
+        hint = "Close other programs, or give Recto more memory."
+        return _fail("Out of memory", hint, _exit_codes.get()[ErrorKind.DAMAGED])
+    except BaseException as error:  # a panic of the engine is not an Exception
+        if isinstance(error, SystemExit) or os.environ.get("RECTO_DEBUG"):
             raise
         return _fail(
             f"Unexpected error: {type(error).__name__}: {error}",
@@ -162,6 +169,16 @@ def run(command: click.Command, arguments: Sequence[str] | None, name: str) -> i
             _exit_codes.get()[ErrorKind.DAMAGED],
         )
     return code if isinstance(code, int) else Exit.OK
+
+
+def _prepare_output() -> None:
+    sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115, PTH123 - closed by the parent process
+    sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115, PTH123
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")  # print `?` for a character that the terminal lacks
+    if logging.lastResort is not None:  # it prints the warnings of libraries
+        logging.lastResort.setFormatter(LogFormatter())
 
 
 def discard_output() -> None:
@@ -173,7 +190,5 @@ def discard_output() -> None:
 
 def _fail(message: str, hint: str, code: int) -> int:
     with suppress(OSError):  # the exit code is enough if standard error cannot be written
-        click.echo(f"[ERROR] {message}", err=True)
-        if hint:
-            click.echo(f"        {hint}", err=True)
+        print_error(message, hint)
     return code

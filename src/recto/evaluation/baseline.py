@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from recto._util.text import plural
 from recto.errors import InvalidArgument
 from recto.evaluation.measures import GATED_MEASURES, ScoreEstimate, estimate, holm, p_value_of_loss
 from recto.evaluation.records import write_file
@@ -221,8 +222,8 @@ def compare(run: Run, baseline: Baseline) -> Comparison:
     """Compare a run with a baseline."""
     if run.depth != baseline.depth or run.top_k != baseline.top_k:
         raise InvalidArgument(
-            f"The baseline was made with --top-k {baseline.top_k} and {baseline.depth} results per question, "
-            f"this run with --top-k {run.top_k} and {run.depth}",
+            f"The baseline was made with --top-k {baseline.top_k} and {plural(baseline.depth, 'result')} "
+            f"per question, this run with --top-k {run.top_k} and {run.depth}",
             hint="Use the same --top-k and --measure, or write the baseline again with --update-baseline.",
         )
     before, now = baseline.answers, Baseline.of(run).answers

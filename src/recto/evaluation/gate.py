@@ -78,10 +78,10 @@ def checks(
         if (score := scores.get(str(threshold.measure))) is None:
             found.append(Check(str(threshold), holds=False, reason="no question measures it"))
         else:
-            reason = f"{threshold.measure} is {score.mean:.3f} over {score.count} questions"
+            reason = f"{threshold.measure} is {score.mean:.3f} over {plural(score.count, 'question')}"
             found.append(Check(str(threshold), threshold.met_by(score.mean), reason))
     if not thresholds and run.share is not None:
-        reason = f"{run.passed} of {len(run.judged)} questions passed"
+        reason = f"{run.passed} of {plural(len(run.judged), 'question')} passed"
         found.append(Check(f"at least {run.threshold:.0%} pass", run.sufficient, reason))
     return (*found, *_losses(comparison)) if comparison else tuple(found)
 
@@ -96,7 +96,7 @@ def _losses(comparison: Comparison) -> list[Check]:
             not delta.significant_drop,
             f"{delta.before:.3f} -> {delta.now:.3f}, {delta.delta.mean:+.3f} "
             f"[{delta.delta.low:+.3f}, {delta.delta.high:+.3f}], "
-            f"p = {delta.p_value:.3f} over {delta.delta.count} questions",
+            f"p = {delta.p_value:.3f} over {plural(delta.delta.count, 'question')}",
         )
         for delta in watched
     ]

@@ -16,6 +16,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import urlsplit
 
+from recto._util.text import plural
 from recto.book.chunking import chunk_id
 from recto.evaluation.calibration import cosine
 from recto.protocols import Embedder, Index, Source
@@ -53,29 +54,26 @@ class IssueKind(StrEnum):
         kind._value_, kind.message = value, message
         return kind
 
-    NO_TEXT = "no_text", "{count} chunks have no text"
-    NO_URL = "no_url", "{count} chunks have no page URL"
-    BAD_URL = "bad_url", "{count} chunks have an invalid URL"
-    NO_TITLE = "no_title", "{count} chunks have no page title"
-    NO_MODULE = "no_module", "{count} chunks have no module, so module filters never return them"
-    BAD_NUMBER = "bad_number", "{count} chunks have an invalid index within their page"
-    MISSING = "missing_chunks", "{count} chunks are missing from their pages"
-    REPEATED = "repeated_chunks", "{count} chunks have the same index as another chunk of their page"
-    SHUFFLED = "shuffled_chunks", "{count} chunks are not in the order of their lines"
-    WRONG_ID = "wrong_id", "{count} chunks have the id of another chunk"
-    OTHER_TEXT = (
-        "text_is_not_what_was_embedded",
-        "{count} chunks have a text that differs from the embedded one",
-    )
+    NO_TEXT = "no_text", "{chunks} without text"
+    NO_URL = "no_url", "{chunks} without a page URL"
+    BAD_URL = "bad_url", "{chunks} with an invalid URL"
+    NO_TITLE = "no_title", "{chunks} without a page title"
+    NO_MODULE = "no_module", "{chunks} without a module, which module filters never return"
+    BAD_NUMBER = "bad_number", "{chunks} with an invalid index within the page"
+    MISSING = "missing_chunks", "{chunks} missing from pages"
+    REPEATED = "repeated_chunks", "{chunks} with the same index as another chunk of the page"
+    SHUFFLED = "shuffled_chunks", "{chunks} not in the order of the lines"
+    WRONG_ID = "wrong_id", "{chunks} with the id of another chunk"
+    OTHER_TEXT = "text_is_not_what_was_embedded", "{chunks} with a text that differs from the embedded one"
     NOT_AS_PUBLISHED = "not_as_published", "The index does not match what was published"
-    BAD_VECTOR = "unusable_vector", "{count} vectors are zero, not finite or not of length one"
-    OTHER_VECTOR = "vector_of_another_text", "{count} vectors do not belong to their texts"
+    BAD_VECTOR = "unusable_vector", "{vectors} that cannot be used: zero, not finite or not of length one"
+    OTHER_VECTOR = "vector_of_another_text", "{vectors} of another text"
     OTHER_MODEL = (
         "vectors_of_another_model",
         "Another model made the vectors, not the one that embeds queries",
     )
-    NOT_IN_SOURCE = "text_not_in_source", "{count} chunks are not on their page in the book"
-    OTHER_LINES = "text_at_other_lines", "{count} chunks are at other lines in the book"
+    NOT_IN_SOURCE = "text_not_in_source", "{chunks} not on the page in the book"
+    OTHER_LINES = "text_at_other_lines", "{chunks} at other lines in the book"
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +83,12 @@ class Issue:
     kind: IssueKind
     count: int
     places: tuple[str, ...]
+
+    @property
+    def message(self) -> str:
+        """The damage and its count."""
+        counts = {f"{noun}s": plural(self.count, noun) for noun in ("chunk", "vector")}
+        return self.kind.message.format_map(counts)
 
 
 @dataclass(slots=True)
@@ -357,11 +361,12 @@ def _check_fields(chunk: Chunk, issues: Issues, *, own: bool) -> None:
 
 def _is_address(url: str, *, strict: bool) -> bool:
     """Return whether a text can be a page's address; other pipelines also store paths."""
-    if any(character.isspace() or not character.isprintable() for character in url):
-        return False
     try:
         parts = urlsplit(url)
     except ValueError:
+        return False
+    shown = url.replace(" ", "") if parts.scheme == "local" else url  # the name of a file can have spaces
+    if any(character.isspace() or not character.isprintable() for character in shown):
         return False
     return bool(parts.scheme and (parts.netloc or parts.path.strip("/"))) or (not strict and bool(parts.path))
 

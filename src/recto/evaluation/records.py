@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from recto._util.files import make_private, replace_text
+from recto._util.files import disk_advice, make_private, replace_text
 from recto.errors import StorageError
 
 if TYPE_CHECKING:
@@ -19,12 +19,19 @@ if TYPE_CHECKING:
 _FORMAT = 1
 
 
-def write_file(path: Path, text: str, hint: str = "Check the directory.") -> None:
+def write_file(path: Path, text: str) -> None:
     """Replace a file atomically, or raise a `StorageError`."""
     try:
         replace_text(path, text, private=False)
     except OSError as error:
-        raise StorageError(f"{path} cannot be written: {error.strerror or error}", hint=hint) from error
+        raise not_written(error, path) from error
+
+
+def not_written(error: OSError, path: Path) -> StorageError:
+    """Return the error for a report that cannot be written."""
+    return StorageError(
+        f"{path} cannot be written: {error.strerror or error}", hint=f"{disk_advice(error, path)}."
+    )
 
 
 def keep_coverage(home: Path, info: IndexInfo, found: Coverage) -> None:
@@ -46,8 +53,8 @@ def keep_coverage(home: Path, info: IndexInfo, found: Coverage) -> None:
     _keep(home, info, "coverage", pages=list(pages.values()), reached=reachable, total=len(found.sections))
 
 
-def keep_run(home: Path, info: IndexInfo, run: Run) -> None:
-    """Save the results of a suite."""
+def keep_run(home: Path, info: IndexInfo, run: Run, command: str) -> None:
+    """Save the results of a suite, and the command that repeats the run."""
     failed = [
         {"query": answer.query, "reason": _why(answer)} for answer in run.answers if answer.passed is False
     ]
@@ -57,7 +64,7 @@ def keep_run(home: Path, info: IndexInfo, run: Run) -> None:
     ]
     measures = {name: round(score.mean, 6) for name, score in run.scores().items()}
     counts = {"passed": run.passed, "total": run.total}
-    _keep(home, info, "suite", name=run.suite, **counts, measures=measures, failed=failed)
+    _keep(home, info, "suite", name=run.suite, command=command, **counts, measures=measures, failed=failed)
 
 
 def read_coverage(home: Path, info: IndexInfo) -> dict[str, Any] | None:
@@ -67,7 +74,7 @@ def read_coverage(home: Path, info: IndexInfo) -> dict[str, Any] | None:
 
 def read_suite(home: Path, info: IndexInfo) -> dict[str, Any] | None:
     """Return the last run of a suite; see `read_coverage`."""
-    fields = ("made_at", "generation", "name", "passed", "total", "measures", "failed")
+    fields = ("made_at", "generation", "name", "command", "passed", "total", "measures", "failed")
     return _read(home, info, "suite", fields)
 
 
@@ -77,7 +84,7 @@ def _keep(home: Path, info: IndexInfo, kind: str, **data: Any) -> None:
     path = _path(home, info, kind)
     with suppress(OSError):  # then the file cannot be written either, which is reported
         make_private(path.parent)
-    write_file(path, json.dumps(head | data, ensure_ascii=False), "Check RECTO_HOME.")
+    write_file(path, json.dumps(head | data, ensure_ascii=False))
 
 
 def _read(home: Path, info: IndexInfo, kind: str, fields: tuple[str, ...]) -> dict[str, Any] | None:

@@ -10,7 +10,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from recto._util.text import page_key, with_anchor
+from recto._util.text import page_key, plural, with_anchor
 from recto.evaluation.binding import bind
 from recto.evaluation.calibration import FENCE
 from recto.evaluation.suites import Expectation, Suite, survey
@@ -152,7 +152,7 @@ def lint(path: Path, index: Index | None = None) -> Lint:
     warnings = []
     if drafted := sum(expectation.drafted for expectation in suite.expectations):
         total = len(suite.expectations)
-        warnings.append(f'{drafted} of {total} questions are drafts: review them and remove "drafted"')
+        warnings.append(f'Drafts: {drafted} of {plural(total, "question")}; review them and remove "drafted"')
     if index is not None and suite.expectations:
         for question in bind(suite, index).questions:
             place = question.expectation.place

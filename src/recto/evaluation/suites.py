@@ -14,7 +14,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from recto._util.text import encodable, nearest, page_key, with_anchor
+from recto._util.text import encodable, nearest, page_key, plural, with_anchor
 from recto.errors import InvalidArgument, InvalidQuery
 from recto.search.query import check_query
 from recto.types import HEADING_SEPARATOR, NO_FILTERS, Filters
@@ -397,7 +397,7 @@ def _from_question(entry: dict[str, Any], place: str) -> dict[str, Any]:
     if not isinstance(expected, list) or not all(map(_is_place, expected)):
         raise invalid(place, '"expected" must be a list of pages with sections', _QUESTION_SHAPE)
     if bool(expected) == (match == "none"):
-        problem = f'"match" is {match}, but "expected" has {len(expected)} pages'
+        problem = f'"match" is {match}, but "expected" has {plural(len(expected), "page")}'
         raise invalid(place, problem, _QUESTION_SHAPE)
     pages = [
         HEADING_SEPARATOR.join(filter(None, (one["page"], one.get("section", "").strip())))

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from recto import __version__
+from recto._util.text import plural
 from recto.book.chunking import DEFAULT_SIZE, ChunkSize
 from recto.errors import InvalidArgument, RectoError
 from recto.indexing.journal import Journal
@@ -96,36 +97,68 @@ def index_book(
     Readers see the old index until the new one is complete. The `journal` directory keeps new vectors until
     then, so that an interrupted run does not embed them again. Unreadable pages keep their old version.
     """
-    embedder = job.embedder
     building = store.build(
-        collection, embedder.fingerprint, analyzer=ANALYZER, rebuild=job.rebuild, wait=wait
+        collection, job.embedder.fingerprint, analyzer=ANALYZER, rebuild=job.rebuild, wait=wait
     )
-    with building as build, Spool() as spool:
-        known = _journal(journal, collection, embedder)
-        previous = current_state(store, collection, embedder, reuse=not job.rebuild)
-        plan = _planner(job, previous, known, spool, progress).plan()
-        if not plan.chunks:
-            failures = "; ".join(map(str, plan.failed[:3]))
-            raise InvalidArgument(
-                f"There is no text in {job.source.location}", hint=failures or "All pages are empty."
-            )
-        fingerprint = _fingerprint(job, plan)
-        if (
-            previous is not None
-            and not plan.changes
-            and not job.rebuild
-            and _is_current(previous.index.info, fingerprint)
-        ):
-            known.clear()
-            return IndexReport(previous.index.info, plan, published=False)
-        if previous is not None:
-            _carry_over(spool, previous, known)
-        lexicon = LexiconBuilder()
-        _IndexWriter(build, embedder, lexicon, known, previous, plan, progress).write(spool)
-        info = build.publish(fingerprint, lexicon.to_bytes())
+    try:
+        with building as build, Spool() as spool:
+            report, before = _publish(job, store, collection, build, spool, journal, progress)
+    except KeyboardInterrupt as interrupt:
+        interrupt.add_note(_kept(_journal(journal, collection, job.embedder), store, collection))
+        raise
+    try:
+        return _calibrated(report, job, store, before) if report.published else report
+    except KeyboardInterrupt as interrupt:
+        interrupt.add_note(f"The new index is published. {_not_calibrated(collection)}")
+        raise
+
+
+def _publish(
+    job: IndexJob,
+    store: Store,
+    collection: str,
+    build: Build,
+    spool: Spool,
+    journal: Path,
+    progress: ProgressCallback | None,
+) -> tuple[IndexReport, Calibration | None]:
+    """Write and publish the new index; return the report, and the calibration of the old index."""
+    embedder = job.embedder
+    known = _journal(journal, collection, embedder)
+    previous = current_state(store, collection, embedder, reuse=not job.rebuild)
+    plan = _planner(job, previous, known, spool, progress).plan()
+    if not plan.chunks:
+        problem = "No page can be read" if plan.failed and not plan.indexed else "There is no text"
+        failures = "; ".join(map(str, plan.failed[:3]))
+        raise InvalidArgument(f"{problem} in {job.source.location}", hint=failures or "All pages are empty.")
+    fingerprint = _fingerprint(job, plan)
+    if (
+        previous is not None
+        and not plan.changes
+        and not job.rebuild
+        and _is_current(previous.index.info, fingerprint)
+    ):
         known.clear()
+        return IndexReport(previous.index.info, plan, published=False), None
+    if previous is not None:
+        _carry_over(spool, previous, known)
+    lexicon = LexiconBuilder()
+    _IndexWriter(build, embedder, lexicon, known, previous, plan, progress).write(spool)
+    info = build.publish(fingerprint, lexicon.to_bytes())
+    known.clear()
     before = previous.index.info.calibration if previous is not None and previous.reusable else None
-    return _calibrated(IndexReport(info, plan, published=True, notes=info.warnings), job, store, before)
+    return IndexReport(info, plan, published=True, notes=info.warnings), before
+
+
+def _kept(journal: Journal, store: Store, collection: str) -> str:
+    """Return what an interrupted run leaves: the vectors in the journal, and the old index, if any."""
+    kept = len(journal)
+    text = "Nothing was embedded, so nothing is kept."
+    if kept:
+        text = f"{plural(kept, 'embedding')} kept: run the same command again to continue."
+    if not isinstance(store, Rollback):  # it may have written in place
+        return text
+    return f"{text} {'The old index is unchanged.' if collection in store.collections() else ''}".rstrip()
 
 
 def _calibrated(report: IndexReport, job: IndexJob, store: Store, before: Calibration | None) -> IndexReport:
@@ -143,10 +176,13 @@ def _calibrated(report: IndexReport, job: IndexJob, store: Store, before: Calibr
         calibration = calibrate(job.embedder, index)
         store.save_calibration(index.info, calibration)
     except RectoError as error:
-        command = f"recto calibrate --collection {report.info.collection}"
-        note = f"The noise floor was not measured ({error.message}). Run `{command}`."
+        note = _not_calibrated(report.info.collection, f" ({error.message})")
         return replace(report, notes=(*report.notes, note))
     return replace(report, info=replace(report.info, calibration=calibration))
+
+
+def _not_calibrated(collection: str, reason: str = "") -> str:
+    return f"The noise floor was not measured{reason}. Run `recto calibrate --collection {collection}`."
 
 
 def _journal(directory: Path, collection: str, embedder: Embedder) -> Journal:

@@ -9,8 +9,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from recto._util.files import make_private
-from recto.errors import StorageError
+from recto._util.files import disk_errors, make_private
 from recto.types import EmbedderFingerprint, Vector
 
 _FORMAT = "recto-journal-1"
@@ -32,7 +31,7 @@ class Journal:
 
     def load(self) -> None:
         """Read the complete batches; ignore a file of another embedder."""
-        with suppress(FileNotFoundError), self._path.open("rb") as file:
+        with disk_errors(self._path), suppress(FileNotFoundError), self._path.open("rb") as file:
             if not self._is_readable(file.readline()):
                 return
             self._end = file.tell()
@@ -44,6 +43,10 @@ class Journal:
                     break
                 self._note(names, self._end + len(line))
                 self._end = file.tell()
+
+    def __len__(self) -> int:
+        """Return the number of texts whose vectors are known."""
+        return len(self._offsets)
 
     def __contains__(self, content_hash: str) -> bool:
         """Whether the vector of a text is known."""
@@ -66,7 +69,7 @@ class Journal:
         """Append a batch, over anything damaged."""
         names = " ".join(hashes).encode("ascii")
         data = b"".join(array("f", vector).tobytes() for vector in vectors)
-        try:
+        with disk_errors(self._path):
             make_private(self._path.parent)
             with self._path.open("r+b" if self._end else "wb") as file:
                 file.truncate(self._end)
@@ -80,17 +83,13 @@ class Journal:
                 file.write(data)
                 file.flush()
                 self._end = file.tell()
-        except OSError as error:
-            raise StorageError(
-                f"{self._path} cannot be written: {error.strerror or error}",
-                hint="Free some space there, or set RECTO_HOME to another disk. The old index is untouched.",
-            ) from error
 
     def clear(self) -> None:
         """Delete the journal: its vectors are in the index now."""
         self._offsets.clear()
         self._end = 0
-        self._path.unlink(missing_ok=True)
+        with disk_errors(self._path):
+            self._path.unlink(missing_ok=True)
 
     def _is_readable(self, header: bytes) -> bool:
         """Return whether the vectors of a file are compatible with this embedder."""

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
+from recto._util.text import plural
 from recto.errors import ConfigurationError, IndexDamaged
 from recto.protocols import Index, Store
 from recto.search.analyzer import ANALYZER
@@ -105,7 +106,7 @@ def search_index(
 def differs(left: list[Hit], right: list[Hit]) -> str:
     """Describe how two results differ; order within a tie and the fifth digit of scores do not count."""
     if len(left) != len(right):
-        return f"{len(left)} results against {len(right)}"
+        return f"{plural(len(left), 'result')} against {len(right)}"
     for number, (one, other) in enumerate(zip(left, right, strict=True), 1):
         if abs(one.score - other.score) > SCORE_TOLERANCE:
             return f"rank {number}: score {one.score:.5f} against {other.score:.5f}"

@@ -13,6 +13,7 @@ from pathlib import Path
 from types import TracebackType
 
 from recto._util.retry import redacted
+from recto._util.text import escape_controls
 
 FIELDS = "recto_fields"
 """The attribute of a log record that holds further fields of its line."""
@@ -61,7 +62,7 @@ class JsonFormatter(logging.Formatter):
             line["at"] = _frames(record.exc_info[2])
             if os.environ.get("RECTO_DEBUG"):
                 line["trace"] = redacted(self.formatException(record.exc_info), *self._secrets)
-        return json.dumps(line, ensure_ascii=False)
+        return escape_controls(json.dumps(line, ensure_ascii=False))
 
 
 def _frames(trace: TracebackType | None) -> list[str]:

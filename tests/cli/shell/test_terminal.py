@@ -96,7 +96,7 @@ def test_pasted_text_keeps_its_paragraphs(terminal: Terminal) -> None:
     terminal.press("\x1b[200~Nodes talk over topics.\n\nTopics have types.\x1b[201~\r")
     terminal.see("text>")
     terminal.press("\r")
-    assert "43 characters are selected" in terminal.see("question>")
+    assert "Selected 43 characters" in terminal.see("question>")
     terminal.press("\r")
     assert "results in" in terminal.see("recto>")
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shlex
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import quote
@@ -244,6 +246,7 @@ def house_service(house_settings: Settings) -> Iterator[Service]:
 
 
 def test_health(house_service: Service, house_settings: Settings) -> None:
+    shutil.rmtree(house_settings.home / "reports", ignore_errors=True)  # of other tests
     body = house_service.get("/v1/health").json()
     models.HealthResponseModel.model_validate(body)
     assert (body["coverage"], body["suite"]) == (None, None)
@@ -256,6 +259,10 @@ def test_health(house_service: Service, house_settings: Settings) -> None:
         "coverage",
         "validate",
     ]
+    assert body["advice"][-1] == (
+        "No evaluation suite was run: draft one with `recto suite new --out questions.json --collection house`, "
+        "then run `recto validate --suite questions.json --collection house`."
+    )
     assert body["index"]["chunks"] == body["validation"]["vector_count"]
     house_service.post("/v1/search", {"query": "beans"})
     latency = house_service.get("/v1/health").json()["latency"]
@@ -281,7 +288,10 @@ def test_health_shows_the_last_reports(house_service: Service, house_settings: S
     measured = recto(house_settings.home, "coverage", "--collection", "house", "--json")
     assert measured.returncode == 0, measured.stderr
     assert (
-        recto(house_settings.home, "validate", "--collection", "house", "--suite", str(suite)).returncode == 5
+        recto(
+            house_settings.home, "validate", "--collection", "house", "--suite", str(suite), "--top-k", "3"
+        ).returncode
+        == 5
     )
     body = house_service.get("/v1/health").json()
     models.HealthResponseModel.model_validate(body)
@@ -297,6 +307,13 @@ def test_health_shows_the_last_reports(house_service: Service, house_settings: S
     assert [failed["query"] for failed in suite_run["failed"]] == ["How is a rose grafted?"]
     assert suite_run["measures"]
     assert not [sentence for sentence in body["advice"] if "coverage" in sentence or "validate" in sentence]
+    kept = house_settings.home / "reports" / "house" / "suite.json"
+    kept.write_text(kept.read_text().replace("gen-000001", "gen-000000"))
+    (advice,) = [one for one in house_service.get("/v1/health").json()["advice"] if "older index" in one]
+    command = shlex.split(advice.split("`")[1])
+    assert command == ["recto", "validate", "--suite", str(suite), "--collection", "house", "--top-k", "3"]
+    assert recto(house_settings.home, *command[1:]).returncode == 5
+    assert house_service.get("/v1/health").json()["suite"]["current"], "the command repeats the run"
 
 
 def test_filters_equal_those_of_the_library(service: Service, retriever: Retriever) -> None:

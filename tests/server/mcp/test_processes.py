@@ -162,6 +162,7 @@ def local(sample_home: Path) -> Iterator[Service]:
     yield service
     told = stopped(service)
     assert "Traceback" not in told
+    assert "\x9b" not in told, "a header cannot control the terminal"
 
 
 def post(service: Service, **headers: str) -> tuple[int, bytes, http.client.HTTPMessage]:
@@ -196,6 +197,7 @@ def test_http(local: Service, retriever: Retriever) -> None:
         ({"host": "localhost:8001@evil.example.org"}, 400),
         ({"host": "localhost:evil"}, 400),
         ({"origin": "http://localhost:1@evil.example.org"}, 403),
+        ({"host": "evil\x9b31m.example.org"}, 400),
         ({"origin": "https://evil.example.org"}, 403),
         ({"origin": "http://localhost:3000"}, 200),
     ],

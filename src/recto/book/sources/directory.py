@@ -14,6 +14,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from recto._util.files import read_problem
 from recto._util.text import ROOT_MODULE, short_name
 from recto.book.parsing.formats import is_markdown, page_suffixes, read
 from recto.book.sources.includes import Includes
@@ -269,7 +270,7 @@ class PageDirectory:
 
         def unreadable(error: OSError) -> None:
             folder = self._name(Path(os.fsdecode(error.filename)))
-            self.refused.append(Failure(self.prefix + folder, error.strerror or str(error)))
+            self.refused.append(Failure(self.prefix + folder, read_problem(error)))
 
         for folder, names, files in os.walk(start, followlinks=False, onerror=unreadable):
             here = self._name(Path(folder))
@@ -299,10 +300,13 @@ class PageDirectory:
             if not is_inside(file, self.bounds):
                 return "it is a symbolic link that leaves the book"
         except OSError as error:
-            return error.strerror or str(error)
+            return read_problem(error)
         if not stat.S_ISREG(status.st_mode):
             return "it is not a regular file"
-        return f"it is larger than {_LARGEST_PAGE >> 20} MiB" if status.st_size > _LARGEST_PAGE else ""
+        if status.st_size <= _LARGEST_PAGE:
+            return ""
+        size, limit = status.st_size / (1 << 20), _LARGEST_PAGE >> 20
+        return f"it has {size:.1f} MiB, and the limit is {limit} MiB (split it into several pages)"
 
     def file(self, name: str) -> Path:
         """Return the file of a page: its translation, if there is one."""
@@ -319,7 +323,7 @@ class PageDirectory:
         except UnicodeEncodeError:
             return Failure(_printable(path), "its name is not UTF-8")
         except OSError as error:
-            return Failure(path, error.strerror or str(error))
+            return Failure(path, read_problem(error))
         except UnicodeDecodeError as error:
             return Failure(path, f"not UTF-8 (byte {error.start})")
         lines: tuple[int, ...] = ()
@@ -380,15 +384,19 @@ def module_titles(directories: Sequence[tuple[PageDirectory, Navigation]]) -> di
     sections = _section_titles(directories)
     titles: dict[str, str] = {}
     for directory, navigation in directories:
+        book_file, root_title = directory.rules.book_file, _ROOT_TITLE
+        if book_file.module_root and not any(map(book_file.module_directory, navigation.names)):
+            root_title = humanised(directory.rules.book)
         for name in navigation.names:
-            module = directory.rules.book_file.module_keys(directory.prefix + name)[0]
+            module = book_file.module_keys(directory.prefix + name)[0]
             if titles.get(module):
                 continue
-            top = name.split("/", maxsplit=1)[0] if "/" in name else ""
+            top = book_file.module_directory(name)
             own = not directory.prefix and module == (short_name(top) if top else ROOT_MODULE)
             label = navigation.labels.get(top, "") if own else ""
-            title = label or sections.get(module, "") or (directory.index_title(top) if own else "")
-            titles[module] = title or (_ROOT_TITLE if own and not top else humanised(module))
+            folder = f"{book_file.module_root}{top}".rstrip("/")
+            title = label or sections.get(module, "") or (directory.index_title(folder) if own else "")
+            titles[module] = title or (root_title if own and not top else humanised(module))
     return titles
 
 

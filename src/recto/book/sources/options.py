@@ -80,18 +80,24 @@ NO_OPTIONS = SiteOptions()
 
 @dataclass(frozen=True, slots=True)
 class BookFile:
-    """The content of `recto.toml`."""
+    """The content of `recto.toml`; the directories in `module_root` are the modules by default."""
 
     options: SiteOptions = NO_OPTIONS
     exclude: tuple[str, ...] = ()
     modules: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    module_root: str = ""
+
+    def module_directory(self, path: str) -> str:
+        """Return the name of the directory in `module_root` that holds a page; "" if none does."""
+        directory, slash, _ = path.removeprefix(self.module_root).partition("/")
+        return directory if slash else ""
 
     def module_keys(self, path: str, label: str = "") -> tuple[str, ...]:
         """Return all names of a page's module, canonical one first: the one stated here, else its directory.
 
         The longest of the paths that match the page wins.
         """
-        top = path.split("/", maxsplit=1)[0] if "/" in path else ""
+        top = self.module_directory(path)
         keys = (*module_keys(top), *filter(None, [label.strip().lower()])) if top else (ROOT_MODULE,)
         fitting = [
             (len(folder), name)

@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+from recto._util.files import disk_advice
+from recto._util.text import plural
 from recto.book.parsing.formats import MARKDOWN, MDX, format_of, suffix_list
 from recto.book.sources import docusaurus, mkdocs
 from recto.book.sources.directory import (
@@ -44,6 +46,7 @@ _SITES: dict[tuple[str, ...], type[docusaurus.DocusaurusSite | mkdocs.MkDocsSite
     docusaurus.CONFIG_FILES: docusaurus.DocusaurusSite,
     mkdocs.CONFIG_FILES: mkdocs.MkDocsSite,
 }
+_DOCS = "docs/"
 _PATH_HINT = "Pass the directory that holds the pages of the book."
 
 
@@ -113,8 +116,10 @@ def _readable(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
+        denied = isinstance(error, PermissionError)
         raise InvalidArgument(
-            f"{str(path)[:200]} cannot be read: {error.strerror or error}", hint=_PATH_HINT
+            f"{str(path)[:200]} cannot be read: {error.strerror or error}",
+            hint=f"{disk_advice(error, path, ('read', 'search'))}." if denied else _PATH_HINT,
         ) from error
 
 
@@ -149,7 +154,9 @@ class BookTree:
         """What was assumed, and what was left out of the last run."""
         if not self._files:
             hint = "; ".join([*map(str, self._refused[:3]), *self._open_notes[:3]]) or _PATH_HINT
-            raise InvalidArgument(f"There is no {suffix_list()} file in {location}", hint=hint)
+            unread = any(failure.path for failure in self._refused)
+            problem = "No page can be read" if unread else f"There is no {suffix_list()} file"
+            raise InvalidArgument(f"{problem} in {location}", hint=hint)
 
     @property
     def unresolved_includes(self) -> int:
@@ -187,7 +194,7 @@ class BookTree:
         self.notes[:] = [
             *self._open_notes,
             *include_notes(self._includes),
-            *(f"Left out: {count} {reason} page{'s' * (count > 1)}." for reason, count in skipped.items()),
+            *(f"Left out: {plural(count, f'{reason} page')}." for reason, count in skipped.items()),
             *(f"{count} pages have the same URL {url}." for url, count in shared[:5]),
         ]
 
@@ -213,14 +220,12 @@ class MarkdownTree(BookTree):
             name = book or book_name(root)
             bounds = repository_of(site or root)
             finder = DocusaurusIncludes(site) if site else MkDocsIncludes((root, root.parent, bounds))
-        directory = PageDirectory(
-            root,
-            _PlainRules(name, book_file, mdx=site is not None),
-            bounds,
-            "" if place.is_dir() else place.name,
-            includes=Includes(finder, bounds),
-        )
+        rules = _PlainRules(name, book_file, mdx=site is not None)
+        below = "" if place.is_dir() else place.name
+        directory = PageDirectory(root, rules, bounds, below, includes=Includes(finder, bounds))
         super().__init__([directory], name, place, notes)
+        if all(name.startswith(_DOCS) for _, name in self._files):  # as in a site, `docs` is not a module
+            rules.book_file = replace(book_file, module_root=_DOCS)
 
 
 class _PlainRules(SiteRules):

@@ -12,7 +12,7 @@ import click
 
 from recto._util.text import plural
 from recto.cli import options
-from recto.cli.output import to_json
+from recto.cli.output import echo, echo_json
 from recto.cli.runner import Exit, close_later, notify, warn
 from recto.errors import InvalidArgument, RectoError
 from recto.protocols import Preparable, Rollback, Store
@@ -30,15 +30,15 @@ def collections(as_json: bool) -> Exit:
     aliases = store.aliases()
     rows = [_row(store, name, aliases) for name in store.collections()]
     if as_json:
-        click.echo(to_json(rows))
+        echo_json(rows)
         return Exit.OK
     for row in rows:
         also = f" (also {', '.join(row['aliases'])})" if row["aliases"] else ""
-        click.echo(f"{row['collection']}{also}\n    {_row_text(row)}")
+        echo(f"{row['collection']}{also}", f"    {_row_text(row)}")
         for warning in row.get("warnings", ()):
             warn(warning)
     if not rows:
-        click.echo("There are no collections. Run `recto index PATH`, or `recto index --sample`.")
+        echo("There are no collections. Run `recto index PATH`, or `recto index --sample`.")
     return Exit.OK
 
 
@@ -50,7 +50,7 @@ def rollback(collection: str) -> Exit:
     if not isinstance(store, Rollback):
         raise InvalidArgument("Only embedded indexes can be rolled back", hint="Index the book again.")
     info = store.rollback(collection)
-    click.echo(f"Restored {info.generation} of '{info.collection}': {plural(info.chunks, 'chunk')}.")
+    echo(f"Restored {info.generation} of '{info.collection}': {plural(info.chunks, 'chunk')}.")
     return Exit.OK
 
 
@@ -69,7 +69,7 @@ def promote(collection: str | None, to: str | None, as_json: bool) -> Exit:
         source,
         _open_store(settings),
         target,
-        lambda now, total: notify(f"Copied {now} of {total} chunks"),
+        lambda now, total: notify(f"Copied {now} of {plural(total, 'chunk')}"),
     )
     for note in done.notes:
         warn(f"{note} `recto parity` lists the differences.")
@@ -79,11 +79,14 @@ def promote(collection: str | None, to: str | None, as_json: bool) -> Exit:
         "chunks": done.info.chunks,
         "searches_compared": done.compared,
     }
-    searches = f"{done.compared} {'dense ' if done.notes else ''}searches"
-    sentence = (
-        f"Copied {done.info.chunks} chunks to '{target}'; {searches} give the same results on both sides."
-    )
-    click.echo(to_json(summary) if as_json else sentence)
+    kind = "dense search" if done.notes else "search"
+    searches = plural(done.compared, kind, f"{kind}es")
+    copied = f"Copied {plural(done.info.chunks, 'chunk')} to '{target}'"
+    sentence = f"{copied}; compared with {searches}: the results are the same on both sides."
+    if as_json:
+        echo_json(summary)
+    else:
+        echo(sentence)
     return Exit.OK
 
 
@@ -118,13 +121,13 @@ def parity(suite: Path | None, collection: str | None, top_k: int, as_json: bool
         for query, what in found
     ]
     if as_json:
-        click.echo(to_json({"queries": total, "modes": list(differences), "differences": rows}))
+        echo_json({"queries": total, "modes": list(differences), "differences": rows})
     else:
         for row in rows:
-            click.echo(f'{row["mode"]}: "{row["query"]}": {row["difference"]}')
+            echo(f'{row["mode"]}: "{row["query"]}": {row["difference"]}')
         for mode, found in differences.items():
             same = total - len(found)
-            click.echo(f"{mode}: {same} of {total} questions have the same top {top_k} on both sides.")
+            echo(f"{mode}: the same top {top_k} on both sides for {same} of {plural(total, 'question')}.")
     if len(differences) < len(MODES):
         notify("Only the dense mode was compared, because one side has no lexical vectors.")
     return Exit.VALIDATION_FAILED if rows else Exit.OK
@@ -139,9 +142,7 @@ def prepare(collection: str | None) -> Exit:
     if not isinstance(store, Preparable):
         raise InvalidArgument("This store has no payload indexes", hint="Filters work without them.")
     fields = store.prepare(name)
-    click.echo(
-        f"Created payload indexes: {', '.join(fields)}." if fields else "All payload indexes exist already."
-    )
+    echo(f"Created payload indexes: {', '.join(fields)}." if fields else "All payload indexes exist already.")
     return Exit.OK
 
 

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from recto._util.text import plural
 from recto.cli import options
-from recto.cli.output import one_line, to_json
+from recto.cli.output import echo, echo_json, one_line
 from recto.cli.runner import Exit, connect, notify, save_report
 from recto.errors import InvalidArgument
 from recto.types import Mode
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from recto.evaluation.coverage import Coverage, PageCoverage, Reached
 
 _MAX_LISTED = 20
-_SHADES = " .:-=+*#%@"
+_BAR_WIDTH = 10
 
 
 @click.command()
@@ -62,7 +63,10 @@ def coverage(
         from recto.evaluation.report import coverage_page
 
         records.write_file(html, coverage_page(found, info, least=fail_under, when=datetime.now(UTC)))
-    click.echo(to_json(_data(found)) if as_json else "\n".join(_lines(found, verbose=verbose)))
+    if as_json:
+        echo_json(_data(found))
+    else:
+        echo(*_lines(found, verbose=verbose))
     return Exit.VALIDATION_FAILED if fail_under is not None and found.share * 100 < fail_under else Exit.OK
 
 
@@ -84,17 +88,18 @@ def calibrate(collection: str | None, as_json: bool) -> Exit:
             retriever.store.save_calibration(index.info, measured)
         name = index.info.collection
     if as_json:
-        click.echo(to_json({"collection": name, **measured.to_dict(), "kept": own}))
+        echo_json({"collection": name, **measured.to_dict(), "kept": own})
         return Exit.OK
-    click.echo(f"Scores below {measured.noise_floor:.3f} are noise in '{name}'.")
-    click.echo(f"Measured with {measured.off_topic} off-topic queries and {measured.in_book} from the book.")
-    click.echo(
-        f"Queries from the book score higher than off-topic ones with an AUROC of {measured.auroc:.3f}."
+    echo(f"Scores below {measured.noise_floor:.3f} are noise in '{name}'.")
+    echo(
+        f"Measured with {plural(measured.off_topic, 'off-topic query', 'off-topic queries')} "
+        f"and {measured.in_book} from the book."
     )
+    echo(f"Queries from the book score higher than off-topic ones with an AUROC of {measured.auroc:.3f}.")
     if measured.answerability is not None:
-        click.echo(f"`answerable` separates them with an AUROC of {measured.answerability:.3f}.")
+        echo(f"`answerable` separates them with an AUROC of {measured.answerability:.3f}.")
     if not own:
-        click.echo("Another pipeline made the collection, so nothing was saved in it.")
+        echo("Another pipeline made the collection, so nothing was saved in it.")
     return Exit.OK
 
 
@@ -103,7 +108,7 @@ def _lines(found: Coverage, *, verbose: bool) -> Iterator[str]:
 
     total = len(found.sections)
     by_heading, by_sentence = found.by_heading, found.by_sentence
-    yield f"Searched for {total} sections of '{found.collection}' in {found.mode} mode"
+    yield f"Searched for {plural(total, 'section')} of '{found.collection}' in {found.mode} mode"
     yield f"  In the top {WITHIN} by heading:         {by_heading} ({by_heading / max(total, 1):.1%})"
     yield f"  In the top {WITHIN} by first sentence:  {by_sentence} ({by_sentence / max(total, 1):.1%})"
     yield f"  By at least one of them:      {total - len(found.unreachable)} ({found.share:.1%})"
@@ -149,8 +154,18 @@ def _matrix(confusion: dict[str, dict[str, int]]) -> Iterator[str]:
 
 
 def _page_line(row: PageCoverage) -> str:
-    shade = _SHADES[round(row.heat * (len(_SHADES) - 1))]
-    return f"  [{shade * 10}] {row.heat:>4.0%}  {row.reached}/{row.sections}  {one_line(row.page_url)}"
+    return f"  {_bar(row.heat)} {row.heat:>4.0%}  {row.reached}/{row.sections}  {one_line(row.page_url)}"
+
+
+def _bar(share: float) -> str:
+    """Return a bar, in ASCII if the output cannot encode blocks."""
+    filled = round(share * _BAR_WIDTH)
+    bar = "█" * filled + "░" * (_BAR_WIDTH - filled)
+    try:
+        bar.encode(sys.stdout.encoding or "ascii")
+    except UnicodeEncodeError:
+        return bar.translate({ord("█"): "#", ord("░"): "-"})
+    return bar
 
 
 def _data(found: Coverage) -> dict[str, Any]:

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from recto._util.text import plural
 from recto.cli import options
-from recto.cli.output import one_line, to_json
+from recto.cli.output import echo, echo_json
 from recto.cli.runner import EXIT_CODES, Exit
 from recto.errors import ErrorKind
 from recto.settings import check_collection_name, working_directory
@@ -45,18 +46,19 @@ def doctor(collection: str | None, everything: bool, as_json: bool) -> Exit:
     for finding in examine(os.environ, directory, collection, everything=everything, progress=progress):
         found.append(finding)
         if not as_json:
-            click.echo("\n".join(_lines(finding)))
+            echo(*_lines(finding))
     code = exit_code(found)
     if as_json:
         rows = [
             {name: value for name, value in asdict(finding).items() if name != "kind"} for finding in found
         ]
-        click.echo(to_json({"healthy": code is Exit.OK, "findings": rows}))
+        echo_json({"healthy": code is Exit.OK, "findings": rows})
     else:
         errors, warnings = (
             sum(finding.severity == severity for finding in found) for severity in ("error", "warning")
         )
-        click.echo("\nNo problems found." if code is Exit.OK else f"\n{errors} errors, {warnings} warnings.")
+        counts = f"{plural(errors, 'error')}, {plural(warnings, 'warning')}."
+        echo("", "No problems found." if code is Exit.OK else counts)
     return code
 
 
@@ -69,12 +71,13 @@ def exit_code(found: list[Finding]) -> Exit:
 
 
 def _lines(finding: Finding) -> Iterator[str]:
-    yield f"{_MARKS[finding.severity]} {one_line(f'{finding.check}: {finding.message}')}"
+    yield f"{_MARKS[finding.severity]} {finding.check}: {finding.message}"
     if finding.severity != "ok":
-        yield from (f"{_INDENT}{one_line(line)}" for line in finding.evidence)
+        yield from (f"{_INDENT}{line}" for line in finding.evidence)
     if finding.repair:
-        yield f"{_INDENT}Repair: {one_line(finding.repair)}"
+        yield f"{_INDENT}Repair: {finding.repair}"
 
 
 def _progress(name: str) -> None:
-    click.echo(f"\r\033[K{name} ...\r", nl=False, err=True)
+    sys.stderr.write(f"\r\033[K{name} ...\r")
+    sys.stderr.flush()

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from recto._util.text import plural
 from recto.cli import options
-from recto.cli.output import filters_dict, one_line, printable, to_json
+from recto.cli.output import echo, echo_json, filters_dict, one_line
 from recto.cli.runner import Exit, connect, warn
 from recto.search.query import FLAGS, check_query, check_search
 from recto.types import Mode
@@ -61,16 +62,19 @@ def explain(
         explanation = explain_query(retriever, query, top_k, filters, place, quotation, mode)
     for warning in explanation.warnings:
         warn(warning)
-    click.echo(to_json(_data(explanation)) if as_json else "\n".join(_lines(explanation)))
+    if as_json:
+        echo_json(_data(explanation))
+    else:
+        echo(*_lines(explanation))
     return Exit.OK if explanation.found else Exit.NO_RESULTS
 
 
 def _lines(explanation: Explanation) -> Iterator[str]:
     filters = ", ".join(f"{name} {value}" for name, value in filters_dict(explanation.filters).items())
-    yield f'Query: "{printable(explanation.query)}"'
+    yield f'Query: "{explanation.query}"'
     searched = f"{explanation.candidates} of " if filters else ""
     yield (
-        f"Searched: {searched}{explanation.chunks} chunks{f' ({filters})' if filters else ''}"
+        f"Searched: {searched}{plural(explanation.chunks, 'chunk')}{f' ({filters})' if filters else ''}"
         f" of '{explanation.collection}' in {explanation.mode} mode"
     )
     yield f"Words: {one_line(', '.join(explanation.words)) or 'none'}"

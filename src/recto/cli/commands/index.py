@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from recto.cli import options
-from recto.cli.output import to_json
+from recto.cli.output import echo, echo_json
 from recto.cli.runner import INDEX_EXIT_CODES, Exit, notify, use_exit_codes, warn
 from recto.errors import InvalidArgument, RectoError
 
@@ -67,17 +67,17 @@ def index(
     if dry_run:
         plan, estimate = runner.plan(source)
         if as_json:
-            click.echo(to_json(indexing.plan_data(plan, runner.collection, estimate)))
+            echo_json(indexing.plan_data(plan, runner.collection, estimate))
         else:
-            click.echo("\n".join(indexing.plan_lines(plan, runner.collection, estimate, verbose=verbose)))
+            echo(*indexing.plan_lines(plan, runner.collection, estimate, verbose=verbose))
     else:
         began = perf_counter()
         report = runner.run(source)
         plan, seconds = report.plan, perf_counter() - began
         if as_json:
-            click.echo(to_json(indexing.report_data(report, seconds)))
+            echo_json(indexing.report_data(report, seconds))
         else:
-            click.echo("\n".join(indexing.report_lines(report, seconds, verbose=verbose)))
+            echo(*indexing.report_lines(report, seconds, verbose=verbose))
     return Exit.NO_RESULTS if plan.failed else Exit.OK
 
 
@@ -122,6 +122,6 @@ def watch(
             warn(f"{error}. {error.hint}".strip())
         else:
             if report.published:
-                click.echo(indexing.report_line(report, perf_counter() - began))
+                echo(indexing.report_line(report, perf_counter() - began))
             state = files.include(getattr(source, "included_files", {})) | state
         files.wait_for_change(state, interval)

@@ -51,10 +51,10 @@ def search(
 
         words = response_words(retriever, response)
     from recto.cli import render
-    from recto.cli.output import printable
+    from recto.cli.output import one_line
 
     if as_json:
         return print_results(response, render.results_json(response, words))
     style = render.terminal_style() if sys.stdout.isatty() else render.Style()
     text = render.results(response, words, style, verbose=verbose)
-    return print_results(response, f'Query: "{printable(response.query)}"\n{text}')
+    return print_results(response, f'Query: "{one_line(response.query)}"\n{text}', color=style.color)

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, TextIO
 import click
 
 from recto.cli import options
-from recto.cli.output import one_line
-from recto.cli.runner import EXIT_CODES, Exit, connect, warn
+from recto.cli.output import echo, echo_text
+from recto.cli.runner import EXIT_CODES, Exit, connect, print_error, warn
 from recto.search.query import FLAGS, check_search
 from recto.settings import load_settings
 from recto.types import Mode
@@ -81,10 +81,10 @@ def _run_script(session: ShellSession, lines: Iterable[str]) -> Exit:
 
 def _run_plain(session: ShellSession, source: TextIO) -> Exit:
     """Read lines after a plain prompt, until the input ends."""
-    click.echo(session.greeting)
+    echo_text(session.greeting)
     while True:
         try:
-            click.echo(session.prompt, nl=False)
+            echo_text(session.prompt, nl=False)
             line = source.readline()
             reply = session.feed(line.rstrip("\r\n")) if line else session.finish()
             _print(reply, "")
@@ -92,18 +92,16 @@ def _run_plain(session: ShellSession, source: TextIO) -> Exit:
                 return Exit.OK
         except KeyboardInterrupt:
             session.cancel()
-            click.echo("\nCancelled. Type :quit to leave.")
+            echo("", "Cancelled. Type :quit to leave.")
 
 
 def _print(reply: ShellReply, position: str) -> Exit:
     """Print a reply, and return its exit code."""
     for warning in reply.warnings:
-        warn(one_line(warning))
+        warn(warning)
     if reply.text:
-        click.echo(f"{reply.text}\n")
+        echo_text(f"{reply.text}\n")
     if reply.error is None:
         return Exit.OK if reply.found else Exit.NO_RESULTS
-    click.echo(f"[ERROR] {position}{one_line(str(reply.error))}", err=True)
-    if reply.error.hint:
-        click.echo(f"        {one_line(reply.error.hint)}", err=True)
+    print_error(f"{position}{reply.error}", reply.error.hint)
     return EXIT_CODES[reply.error.kind]

@@ -8,7 +8,7 @@ import click
 
 from recto._util.text import plural
 from recto.cli import options
-from recto.cli.output import one_line, to_json
+from recto.cli.output import echo, echo_json, to_json
 from recto.cli.runner import Exit, connect, notify, warn
 from recto.errors import InvalidArgument
 
@@ -35,14 +35,14 @@ def lint(file: Path, collection: str | None, as_json: bool) -> Exit:
         with connect(collection) as retriever:
             found = check(file, retriever.open())
     if as_json:
-        click.echo(to_json(found.to_dict()))
+        echo_json(found.to_dict())
     else:
-        for problem in found.problems:
-            click.echo(f"[PROBLEM] {one_line(problem)}")
-        for warning in found.warnings:
-            click.echo(f"[WARNING] {one_line(warning)}")
         summary = f"{plural(len(found.problems), 'problem')}, {plural(len(found.warnings), 'warning')}"
-        click.echo(f"{plural(found.questions, 'question')}: {summary}.")
+        echo(
+            *(f"[PROBLEM] {problem}" for problem in found.problems),
+            *(f"[WARNING] {warning}" for warning in found.warnings),
+            f"{plural(found.questions, 'question')}: {summary}.",
+        )
     return Exit.VALIDATION_FAILED if found.problems else Exit.OK
 
 
@@ -72,13 +72,12 @@ def new(collection: str | None, out: Path | None, count: int, force: bool) -> Ex
     if not drafted.expectations:
         warn("No questions could be drafted from this index.")
         return Exit.NO_RESULTS
-    text = to_json(drafted.to_dict()) + "\n"
     if out is None:
-        click.echo(text, nl=False)
+        echo_json(drafted.to_dict())
         return Exit.OK
     from recto.evaluation.records import write_file
 
-    write_file(out, text)
+    write_file(out, to_json(drafted.to_dict()) + "\n")
     questions = plural(len(drafted.expectations), "question")
     notify(f"Drafted {questions}. Review them: they use the words of the book, not those of your readers.")
     return Exit.OK

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
@@ -15,10 +16,12 @@ from click.core import ParameterSource
 
 from recto._util.text import plural
 from recto.cli import options
-from recto.cli.output import one_line, to_json
+from recto.cli.output import echo_json, echo_text, one_line
 from recto.cli.runner import Exit, connect, save_report, warn
-from recto.errors import InvalidArgument, StorageError
+from recto.errors import InvalidArgument
+from recto.search.query import DEFAULT_TOP_K
 from recto.settings import check_collection_name
+from recto.types import Filters
 
 if TYPE_CHECKING:
     from recto.evaluation.baseline import Baseline, Comparison
@@ -35,6 +38,7 @@ Examples:
   recto validate --suite questions.json --baseline results.json --update-baseline
   recto validate --suite questions.json --baseline results.json
 """
+_PROGRAM = ("recto", "validate")
 _WIDTH = 80
 _MAX_LISTED = 10
 
@@ -72,21 +76,23 @@ def validate(
 ) -> Exit:
     """Run a suite of questions with known answers, and measure the results.
 
-    Without options, it runs the five questions of the query contract.
+    Without --suite, it runs the five questions of the query contract. They are about the sample book.
 
     Exits with 5 if fewer questions pass than the suite requires (80 % by default) or a --gate is not met, if
     MRR or Hit@5 is significantly worse than in the comparison, or if an expected page is not in the index.
     """
     default_mode = click.get_current_context().get_parameter_source("mode") is ParameterSource.DEFAULT
     if suite is None and default_mode and not any(value for name, value in flags.items() if name != "mode"):
-        return validate_contract(None, collection, verbose=verbose, as_json=as_json)
+        with connect(collection) as retriever:
+            _check_book(retriever)
+        return validate_contract(None, collection, _PROGRAM, verbose=verbose, as_json=as_json)
     return _validate(ValidateRequest(suite, collection, top_k, **flags), verbose=verbose, as_json=as_json)
 
 
 def validate_contract(
-    suite_file: Path | None, collection: str | None, *, verbose: bool, as_json: bool
+    suite_file: Path | None, collection: str | None, program: tuple[str, ...], *, verbose: bool, as_json: bool
 ) -> Exit:
-    """Run a suite and print the report of the query contract."""
+    """Run a suite and print the report of the query contract; `program` is the command that was called."""
     from recto.evaluation.suites import documented_suite, load_suite
 
     suite = load_suite(suite_file) if suite_file else documented_suite()
@@ -99,8 +105,9 @@ def validate_contract(
     from recto.cli import output
     from recto.evaluation import records
 
-    save_report(lambda home: records.keep_run(home, info, run))
-    click.echo(output.validation_json(run) if as_json else output.validation_text(run, verbose=verbose))
+    command = _command(program, suite_file, run.collection)
+    save_report(lambda home: records.keep_run(home, info, run, command))
+    echo_text(output.validation_json(run) if as_json else output.validation_text(run, verbose=verbose))
     return Exit.OK if run.sufficient else Exit.VALIDATION_FAILED
 
 
@@ -136,6 +143,8 @@ def _validate(request: ValidateRequest, *, verbose: bool, as_json: bool) -> Exit
     before = load_baseline(request.baseline) if request.baseline and not request.update_baseline else None
     with ExitStack() as stack:
         retriever = stack.enter_context(connect(request.collection))
+        if request.suite is None:
+            _check_book(retriever)
         other = _compared_retriever(request, retriever, stack)
         _warm_up(retriever)
         for warning in other.open().info.warnings if other else ():
@@ -148,7 +157,8 @@ def _validate(request: ValidateRequest, *, verbose: bool, as_json: bool) -> Exit
         if other:
             before = Baseline.of(run_suite(other, suite, run_options))
     if not request.tags:  # a part of a suite says little about the index
-        save_report(lambda home: records.keep_run(home, info, run))
+        command = _command(_PROGRAM, request.suite, run.collection, *_result_options(request))
+        save_report(lambda home: records.keep_run(home, info, run, command))
     comparison = compare(run, _without(before, whole, suite)) if before else None
     gate = checks(run, thresholds, comparison)
     failed = any(not check.holds for check in gate)
@@ -166,12 +176,44 @@ def _validate(request: ValidateRequest, *, verbose: bool, as_json: bool) -> Exit
         records.write_file(request.html, page)
     if as_json:
         gated = {"passed": not failed, "checks": [check.to_dict() for check in gate]}
-        click.echo(
-            to_json(run.to_dict() | {"comparison": comparison and comparison.to_dict(), "gate": gated})
-        )
+        echo_json(run.to_dict() | {"comparison": comparison and comparison.to_dict(), "gate": gated})
     else:
-        click.echo(_report(run, gate, comparison, verbose=verbose))
+        echo_text(_report(run, gate, comparison, verbose=verbose))
     return Exit.VALIDATION_FAILED if failed else Exit.OK
+
+
+def _check_book(retriever: Retriever) -> None:
+    """Raise an error if the built-in questions are not about the book: it lacks a module that they expect."""
+    from recto.evaluation.suites import documented_suite
+
+    index, name = retriever.open(), retriever.collection
+    expected = [module for question in documented_suite().expectations for module in question.modules]
+    missing = [module for module in expected if not index.count(Filters((module,)))]
+    if missing:
+        raise InvalidArgument(
+            f"'{name}' needs a suite: the built-in questions are about the sample book, "
+            f"and '{name}' has no module {' or '.join(missing)}",
+            hint=f"Draft a suite with `recto suite new --collection {name} --out questions.json`, then run "
+            f"`recto validate --suite questions.json --collection {name}`.",
+        )
+
+
+def _command(program: tuple[str, ...], suite: Path | None, collection: str, *options: str) -> str:
+    """Return the command that repeats a run."""
+    given = ("--suite", str(suite)) if suite else ()
+    return shlex.join([*program, *given, "--collection", collection, *options])
+
+
+def _result_options(request: ValidateRequest) -> Iterator[str]:
+    """Yield the options of a request that change its results."""
+    if request.top_k != DEFAULT_TOP_K:
+        yield from ("--top-k", str(request.top_k))
+    if request.mode != "hybrid":
+        yield from ("--mode", request.mode)
+    if request.noise_floor is not None:
+        yield from ("--noise-floor", str(request.noise_floor))
+    for measure in request.measures:
+        yield from ("--measure", measure)
 
 
 def _warm_up(retriever: Retriever) -> None:
@@ -182,12 +224,12 @@ def _warm_up(retriever: Retriever) -> None:
 
 
 def _write(path: Path, text: str) -> None:
+    from recto.evaluation.records import not_written
+
     try:
         path.write_text(text, "utf-8")
     except OSError as error:
-        raise StorageError(
-            f"{path} cannot be written: {error.strerror or error}", hint="Check the directory."
-        ) from error
+        raise not_written(error, path) from error
 
 
 def _check(request: ValidateRequest) -> None:
@@ -279,7 +321,7 @@ def _report(run: Run, gate: Sequence[Check], comparison: Comparison | None, *, v
 
 
 def _head(run: Run) -> Iterator[str]:
-    yield from textwrap.wrap(f"Suite '{one_line(run.suite)}' on collection '{run.collection}'", _WIDTH)
+    yield from _wrapped(f"Suite '{run.suite}' on collection '{run.collection}'", "")
     passed = f"{run.passed} of {len(run.judged)} passed ({run.share:.1%})" if run.share is not None else ""
     unjudged = len(run.answers) - len(run.judged)
     yield (
@@ -298,7 +340,7 @@ def _scores(run: Run) -> list[str]:
 
 
 def _deltas(comparison: Comparison) -> Iterator[str]:
-    yield f"Compared with '{one_line(comparison.against)}' on {comparison.compared} questions:"
+    yield f"Compared with '{one_line(comparison.against)}' on {plural(comparison.compared, 'question')}:"
     yield f"{'Measure':<18}{'Before':>7}{'Now':>8}{'Change':>9}   {'95 % interval':<18}{'p':>6}"
     for delta in comparison.deltas:
         change = delta.delta
@@ -321,7 +363,7 @@ def _deltas(comparison: Comparison) -> Iterator[str]:
 def _changes(comparison: Comparison, *, verbose: bool) -> Iterator[str]:
     shown = comparison.changes if verbose else comparison.changes[:_MAX_LISTED]
     if shown:
-        yield f"Results that changed ({len(comparison.changes)} questions):"
+        yield f"Results that changed ({plural(len(comparison.changes), 'question')}):"
     for change in shown:
         before, now = change.rank_before, change.rank_now
         moved = "" if before == now else f" (rank {before or 'none'} -> {now or 'none'})"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from recto._util.text import filter_keys, nearest, page_key, plural, with_anchor
 from recto.cli.output import one_line, printable
-from recto.cli.render import INDENT, Style, Words, cut, title_of, wrap, wrap_markdown
+from recto.cli.render import INDENT, Style, Words, cut, title_of, wrap, wrap_markdown, wrap_message
 from recto.errors import InvalidArgument, PageMissing
 from recto.search.display import matched_query_words
 from recto.search.query import ARGUMENTS, MAX_TOP_K, check_search
@@ -111,7 +111,7 @@ def _list_modules(session: ShellSession) -> str:
         row = one_line(f"{module.name}: {plural(module.chunks, 'chunk')}{title}")
         lines.append(style.bold(f"* {row}") if module.name in keys else f"  {row}")
     only = f"only {', '.join(chosen)}" if chosen else "all of them; `:module NAMES` selects some"
-    return "\n".join([*lines, *wrap(one_line(f"Searching {only}."), style.width)])
+    return "\n".join([*lines, *wrap_message(f"Searching {only}.", style.width)])
 
 
 def _known_modules(index: Index, names: str) -> tuple[str, ...]:
@@ -145,7 +145,7 @@ def _url(session: ShellSession, address: str) -> ShellReply:
         page = None if address == _OFF else _find_url(session, address).partition("#")[0]
     text = f"Searching only {page}." if page else "Searching all pages."
     if not address:
-        return _reply(text)
+        return _reply(one_line(text))
     return _change(session, text, filters=replace(filters, page_url=page))
 
 
@@ -296,7 +296,7 @@ def _explanation(
     number: int, hit: Hit, response: SearchResponse, words: Words, around: Explanation | None, style: Style
 ) -> Iterator[str]:
     """Yield why a hit has its rank; `around` has the results near it, except for a selected text."""
-    for line in wrap(f"Result {number}: {_path(hit)}", style.width):
+    for line in wrap_message(f"Result {number}: {_path(hit)}", style.width):
         yield style.bold(line)
     yield INDENT + style.cyan(one_line(hit.chunk.link))
     facts = [
@@ -336,7 +336,7 @@ def _score_text(hit: Hit, response: SearchResponse, around: Explanation | None) 
 def _rank_text(number: int, response: SearchResponse, around: Explanation | None) -> str:
     scores = [hit.score for hit in response.hits]
     next_scores = scores[number:] or [ranked.hit.score for ranked in (around.near_misses if around else ())]
-    text = f"It is at rank {number}" + (f" among {around.candidates} chunks" if around else "")
+    text = f"It is at rank {number}" + (f" among {plural(around.candidates, 'chunk')}" if around else "")
     if number > 1:
         text += f", {scores[0] - scores[number - 1]:.3f} below the first"
     if next_scores:
@@ -433,7 +433,7 @@ def _collection(session: ShellSession, name: str) -> ShellReply:
     others = sorted({*retriever.store.collections(), *retriever.store.aliases()} - {retriever.collection})
     if others:
         lines.append(f"Other collections: {', '.join(others)}.")
-    return _reply("\n".join(part for line in lines for part in wrap(one_line(line), width)))
+    return _reply("\n".join(part for line in lines for part in wrap_message(line, width)))
 
 
 @_command("help", "[COMMAND]", "list the commands, or describe a command", completes="command")

@@ -8,8 +8,9 @@ from dataclasses import astuple, dataclass, field
 from time import perf_counter
 from typing import TYPE_CHECKING
 
+from recto._util.text import plural
 from recto.cli.output import one_line
-from recto.cli.render import Style, results, results_json, wrap
+from recto.cli.render import Style, results, results_json, wrap_message
 from recto.cli.shell.actions import find_command
 from recto.errors import InvalidArgument, RectoError
 from recto.search.query import DEFAULT_TOP_K
@@ -43,7 +44,7 @@ class LatencyStats:
         from recto._util.numbers import percentile
 
         count = len(self._timings)
-        lines = [f"{ready}{count} search{'' if count == 1 else 'es'}, in milliseconds:"]
+        lines = [f"{ready}{plural(count, 'search', 'searches')}, in milliseconds:"]
         lines.append(f"{'':8}" + "".join(f"{name:>9}" for name in ("last", "p50", "p95", "max")))
         for name, values in zip(_STEPS, zip(*map(astuple, self._timings), strict=True), strict=True):
             ordered = sorted(values)
@@ -129,8 +130,9 @@ class ShellSession:
     def greeting(self) -> str:
         """The first message to a person."""
         info, style = self.retriever.open().info, self.style()
-        text = f"{self.retriever.collection}: {info.chunks} chunks. Type a query, or :help for the commands."
-        return "\n".join(style.dim(line) for line in wrap(text, style.width))
+        found = f"{self.retriever.collection}: {plural(info.chunks, 'chunk')}."
+        text = f"{found} Type a query, or :help for the commands."
+        return "\n".join(style.dim(line) for line in wrap_message(text, style.width))
 
     @property
     def pasting(self) -> bool:
@@ -145,7 +147,7 @@ class ShellSession:
         filters = self.settings.filters
         page = (filters.page_url or "").rstrip("/").rpartition("/")[2]
         filtered = " ".join(part for part in (",".join(filters.modules), page) if part)
-        return f"recto ({filtered})> " if filtered else "recto> "
+        return f"recto ({one_line(filtered)})> " if filtered else "recto> "
 
     def warm_up(self) -> None:
         """Load the model and open the index, so that the first search is as fast as the others."""
@@ -184,8 +186,8 @@ class ShellSession:
             return self.search(ShellQuery(question, text))
         self._selection = _PendingSelection([text], complete=True)
         return self.message(
-            f"{len(text.strip())} characters are selected. "
-            "Ask a question about them, or press Enter for related chunks."
+            f"Selected {plural(len(text.strip()), 'character')}. "
+            "Ask a question about the text, or press Enter for related chunks."
         )
 
     def message(self, text: str) -> ShellReply:
@@ -193,7 +195,7 @@ class ShellSession:
         if self.scripted:
             return ShellReply()
         style = self.style()
-        return ShellReply("\n".join(style.dim(line) for line in wrap(one_line(text), style.width)))
+        return ShellReply("\n".join(style.dim(line) for line in wrap_message(text, style.width)))
 
     def search(self, query: ShellQuery) -> ShellReply:
         """Search with the current settings, and remember the query and the result."""
@@ -270,6 +272,6 @@ class ShellSession:
         lines = [f'Query: "{one_line(query.question)}"'] if self.scripted and query.question else []
         info = self.retriever.open().info
         if self._generation not in ("", info.generation):
-            lines.append(style.green(f"The book was indexed again: {info.chunks} chunks now."))
+            lines.append(style.green(f"The book was indexed again: {plural(info.chunks, 'chunk')} now."))
         self._generation = info.generation
         return "\n".join([*lines, results(response, words, style, verbose=self.settings.verbose)])

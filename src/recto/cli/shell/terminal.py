@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import click
 from prompt_toolkit import PromptSession
 from prompt_toolkit.application import get_app
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
@@ -23,8 +22,8 @@ from prompt_toolkit.formatted_text import FormattedText
 from prompt_toolkit.history import DummyHistory, History
 
 from recto._util.files import make_private
-from recto.cli.output import one_line
-from recto.cli.render import INDENT, wrap
+from recto.cli.output import echo, echo_text, one_line
+from recto.cli.render import INDENT, wrap, wrap_message
 from recto.cli.runner import Exit
 from recto.cli.shell.actions import COMMANDS, find_command
 from recto.errors import InvalidArgument, RectoError
@@ -162,7 +161,7 @@ class _Completer(Completer):
 
 def run_terminal(session: ShellSession, history: Path) -> Exit:
     """Run the lines that a person types, until Ctrl-D or `:quit`."""
-    click.echo(session.greeting)
+    echo_text(session.greeting, color=session.style().color)
     names = NameLoader(session)
     names.start(warm_up=True)  # while the first query is being typed
     with restored_terminal():
@@ -180,8 +179,9 @@ def run_terminal(session: ShellSession, history: Path) -> Exit:
                 names.start()
             except KeyboardInterrupt:  # at any moment, Ctrl-C cancels only the current line
                 session.cancel()
-                reset = _RESET if session.style().color else ""
-                click.echo(f"{reset}Cancelled. Press Ctrl-D or type :quit to leave.", color=True)
+                if session.style().color:
+                    sys.stdout.write(_RESET)
+                echo("Cancelled. Press Ctrl-D or type :quit to leave.")
     names.close()
     return Exit.OK
 
@@ -203,14 +203,14 @@ def _print(session: ShellSession, reply: ShellReply) -> None:
     style = session.style()
     lines = []
     for warning in reply.warnings:
-        lines += [style.yellow(line) for line in wrap(one_line(f"[WARNING] {warning}"), style.width)]
+        lines += [style.yellow(line) for line in wrap_message(f"[WARNING] {warning}", style.width)]
     if reply.text:
         lines += [reply.text, ""]
     if reply.error is not None:
-        lines += [style.red(line) for line in wrap(one_line(f"[ERROR] {reply.error}"), style.width)]
+        lines += [style.red(line) for line in wrap_message(f"[ERROR] {reply.error}", style.width)]
         lines += [*wrap(one_line(reply.error.hint), style.width, INDENT * 2), ""]
     if lines:
-        click.echo("\n".join(lines), color=style.color)
+        echo_text("\n".join(lines), color=style.color)
 
 
 @contextmanager

@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
+from recto._util.files import disk_error
 from recto._util.retry import redacted
 from recto.errors import ErrorKind, RectoError
 from recto.evaluation.doctor import collection as indexed
@@ -78,12 +79,12 @@ def _run(name: str, check: CheckFunction, context: DoctorContext) -> list[Findin
     except RectoError as failure:
         found.append(from_error(failure))
     except OSError as failure:
-        message = f"{failure.filename or name}: {failure.strerror or failure}"
-        repair = "Check the permissions and the space there, or set RECTO_HOME to a directory of your own."
-        found.append(error("storage", message, repair=repair, kind=ErrorKind.STORAGE))
+        found.append(from_error(disk_error(failure, Path(failure.filename or name))))
+    except MemoryError:
+        raise
     except Exception as failure:  # noqa: BLE001 - the other checks still help
         message = f"The check itself failed: {type(failure).__name__}: {failure}"
-        repair = context.index_command(rebuild=True)
+        repair = "This is a bug in Recto. Please report it with the output of `recto doctor --json`."
         found.append(error("failed", message, repair=repair, kind=ErrorKind.DAMAGED))
     return found
 

@@ -27,6 +27,10 @@ from recto.search.retriever import check_fingerprint
 from recto.settings import SAMPLE_COLLECTION
 
 _HARMLESS_ELSEWHERE = frozenset(IssueKind) - {IssueKind.BAD_VECTOR, IssueKind.NO_TEXT}
+_BOOK_REPAIRS = {
+    IssueKind.BAD_URL: "Remove control characters from the names of these files",
+    IssueKind.NO_TITLE: "Give these pages a heading",
+}
 _MIN_AUROC = 0.9
 
 
@@ -37,6 +41,10 @@ def collection(context: DoctorContext) -> Iterator[Finding]:
     try:
         index = context.store.open(context.collection)
     except CollectionMissing:
+        if context.name in context.writers:
+            message = f"'{context.name}' is being indexed now, for the first time"
+            yield note("at_work", message, repair=context.index_command())
+            return
         if not is_first_run(context.collection, context.store):
             raise
         message = "Nothing is indexed yet; the first query indexes the sample book"
@@ -53,8 +61,8 @@ def collection(context: DoctorContext) -> Iterator[Finding]:
     shown = f"'{name}'" if name == target else f"'{name}' is '{target}'"
     aliases = sorted(alias for alias, other in context.store.aliases().items() if other == target)
     evidence = [f"aliases: {', '.join(aliases)}"] if aliases else []
-    evidence += [f"module '{module}': {count} chunks" for module, count in index.modules().items()]
-    yield ok(f"{shown}, {info.generation}: {index.count()} chunks", *evidence)
+    evidence += [f"module '{name}': {plural(count, 'chunk')}" for name, count in index.modules().items()]
+    yield ok(f"{shown}, {info.generation}: {plural(index.count(), 'chunk')}", *evidence)
 
 
 def fingerprint(context: DoctorContext) -> Iterator[Finding]:
@@ -68,7 +76,7 @@ def fingerprint(context: DoctorContext) -> Iterator[Finding]:
         yield note("foreign", "Another pipeline made the collection, so its model is not known")
         return
     evidence = (
-        f"{made.pages} pages of '{made.book}' from {made.source}",
+        f"{plural(made.pages, 'page')} of '{made.book}' from {made.source}",
         f"{made.chunker}, Recto {made.recto_version}, {made.created_at}",
     )
     if made.chunker.split()[0] != str(DEFAULT_SIZE).split()[0]:
@@ -121,8 +129,8 @@ def calibration(context: DoctorContext) -> Iterator[Finding]:
         yield note("missing", "The noise floor is not measured", repair=repair)
     elif measured.auroc < _MIN_AUROC:
         message = f"Scores hardly separate queries about the book from others (AUROC {measured.auroc:.2f})"
-        evidence, repair = f"noise floor {measured.noise_floor}", context.index_command(rebuild=True)
-        yield warning("not_apart", message, evidence, repair=repair)
+        repair = "Set RECTO_MODEL to a model for the language of the book, and index the book again"
+        yield warning("not_apart", message, f"noise floor {measured.noise_floor}", repair=repair)
     else:
         yield ok(f"Scores below {measured.noise_floor:.3f} are noise", f"AUROC {measured.auroc}")
 
@@ -176,14 +184,19 @@ def source(context: DoctorContext) -> Iterator[Finding]:
     listed = ", ".join(f"{states[state]} {state}" for state in changes)
     places = [f"{page.state}: {page.path}" for page in plan.pages if page.state in changes]
     if not changes:
-        yield ok(f"{states.total()} pages, the same as in {made.source}")
+        yield ok(f"{plural(states.total(), 'page')}, the same as in {made.source}")
+    elif context.name in context.writers:
+        yield note(
+            "at_work", f"The book has changed (pages: {listed}), and '{context.name}' is being indexed now"
+        )
     elif not plan.texts and PageState.GONE not in changes:
         message = (
             f"All texts are indexed, but other properties of pages differ, such as their URLs ({listed})"
         )
         yield note("other_settings", message, *places[:5], repair=context.index_command())
     else:
-        message = f"The book has changed since it was indexed: {listed} pages, {plan.texts} chunks to embed"
+        embed = plural(plan.texts, "chunk")
+        message = f"The book has changed since it was indexed (pages: {listed}; {embed} to embed)"
         yield warning("changed", message, *places[:10], repair=context.index_command())
 
 
@@ -210,15 +223,16 @@ def content(context: DoctorContext) -> Iterator[Finding]:
     own, agreement = index.info.fingerprint is not None, found.agreement
     yield from (_damage(context, issue, own=own) for issue in found.issues)
     if not found.complete:
-        message = f"{found.checked} of {found.chunks} chunks were checked"
+        message = f"{found.checked} of {plural(found.chunks, 'chunk')} were checked"
         yield note("part", message, repair=f"recto doctor --all --collection {context.collection}")
     if not found.issues:
         evidence = []
         if found.embedded:
-            evidence.append(f"{found.embedded} texts were embedded again: median cosine {agreement:.4f}")
+            texts = plural(found.embedded, "text")
+            evidence.append(f"{texts} embedded again: median cosine {agreement:.4f}")
         if found.sourced:
-            evidence.append(f"{found.sourced} texts are in the book at the indexed lines")
-        yield ok(f"{found.checked} chunks are intact", *evidence)
+            evidence.append(f"{plural(found.sourced, 'text')} found in the book at the indexed lines")
+        yield ok(f"{plural(found.checked, 'chunk')} checked, no damage", *evidence)
     other_model = any(issue.kind is IssueKind.OTHER_MODEL for issue in found.issues)
     if not own and agreement is not None and not other_model:
         message = f"Fresh vectors agree with stored ones (cosine {agreement:.3f}), so it is this model"
@@ -226,12 +240,15 @@ def content(context: DoctorContext) -> Iterator[Finding]:
 
 
 def _damage(context: DoctorContext, issue: Issue, *, own: bool) -> Finding:
-    message, evidence = issue.kind.message.format(count=issue.count), issue.places
+    message, evidence = issue.message, issue.places
     if issue.kind is IssueKind.NOT_AS_PUBLISHED:
         pages = context.plan.pages if context.plan else ()
         evidence = tuple(f"not in the index: {page.path}" for page in pages if page.state is PageState.NEW)
         message += ": pages are missing" if evidence else ": chunks were added, removed or replaced"
     name = issue.kind.value
+    if own and issue.kind in _BOOK_REPAIRS:  # the same book gives the same index
+        repair = f"{_BOOK_REPAIRS[issue.kind]}, then run {context.index_command()}"
+        return warning(name, message, *evidence, repair=repair)
     if own:
         repair = context.index_command(rebuild=True)
         return error(name, message, *evidence, repair=repair, kind=ErrorKind.DAMAGED)

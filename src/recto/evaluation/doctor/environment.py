@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import tempfile
@@ -9,9 +10,9 @@ from collections.abc import Iterator, Mapping
 from importlib import metadata
 from pathlib import Path
 
-from recto._util.files import WriterLock
+from recto._util.files import lock_holder
 from recto._util.text import plural
-from recto.errors import ErrorKind, RectoError, StoreBusy, install_command
+from recto.errors import ErrorKind, RectoError, install_command
 from recto.evaluation.doctor.findings import DoctorContext, Finding, error, from_error, note, ok, warning
 from recto.plugins import open_embedder, open_store
 from recto.protocols import Preparable, Versioned
@@ -69,13 +70,15 @@ def home(context: DoctorContext) -> Iterator[Finding]:
     place = context.settings.home
     existing = next((folder for folder in (place, *place.parents) if folder.exists()), Path(place.anchor))
     if not existing.is_dir():
-        raise NotADirectoryError(20, "it is not a directory", str(existing))
+        raise NotADirectoryError(errno.ENOTDIR, "it is not a directory", str(existing))
     if place.exists():
+        if not os.access(place, os.R_OK | os.W_OK | os.X_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(place))
         with tempfile.NamedTemporaryFile(dir=place, prefix=".doctor-"):
             pass
         os.listdir(place)  # noqa: PTH208 - only whether it may be listed
     elif not os.access(existing, os.W_OK):
-        raise PermissionError(13, "it cannot be created", str(place))
+        raise PermissionError(errno.EACCES, "it cannot be created", str(place))
     free = shutil.disk_usage(existing).free
     room, repair = f"{free >> 20} MiB free", "Free some space, or set RECTO_HOME."
     if free < _FULL_BYTES:
@@ -185,28 +188,34 @@ def leftovers(context: DoctorContext) -> Iterator[Finding]:
     if context.settings is None or not context.settings.home.is_dir():
         return
     place = context.settings.home
-    found: list[Finding] = []
+    context.writers = {name: process for name, lock in _locks(place) if (process := lock_holder(lock))}
+    found = [
+        note("at_work", f"'{name}' is being indexed now, by process {process}")
+        for name, process in context.writers.items()
+    ]
     for path in sorted((place / "journal").glob("*.vectors")):
         name, size = path.stem, path.stat().st_size >> 10
-        message = f"An interrupted run of '{name}' left {size} KiB of vectors; the next run reuses them"
-        found.append(note("journal", message, str(path), repair=f"recto index PATH --collection {name}"))
+        if name not in context.writers:
+            message = f"An interrupted run of '{name}' left {size} KiB of vectors; the next run reuses them"
+            found.append(note("journal", message, str(path), repair=f"recto index PATH --collection {name}"))
     for folder in sorted((place / "collections").glob("*")):
-        if folder.is_dir():
-            found += _writers(folder.name, CollectionDirectory(folder))
+        if folder.is_dir() and folder.name not in context.writers:
+            found += _drafts(folder.name, CollectionDirectory(folder))
     yield from found or [ok("No interrupted work")]
 
 
-def _writers(name: str, directory: CollectionDirectory) -> Iterator[Finding]:
+def _locks(place: Path) -> Iterator[tuple[str, Path]]:
+    """Yield the collections in a home, and those on a server, with the lock files of their writers."""
+    for lock in sorted((place / "collections").glob("*/LOCK")):
+        yield lock.parent.name, lock
+    for lock in sorted((place / "locks").glob("*.lock")):
+        yield lock.stem, lock
+
+
+def _drafts(name: str, directory: CollectionDirectory) -> Iterator[Finding]:
     left = sorted(path.name for path in directory.path.glob("building-*"))
     generations = sorted(path for path in directory.path.glob("gen-*") if path.is_dir())
     left += [path.name for path in generations if not directory.manifest(path.name).exists()]
-    if directory.lock.exists():
-        try:
-            with WriterLock(directory.lock, f"Collection '{name}'"):
-                pass
-        except StoreBusy as busy:
-            yield note("at_work", f"{busy.message}; readers see the old index until it finishes")
-            return
     if left:
         message = f"A writer of '{name}' was killed; the next one removes what it left"
         yield note("draft", message, *left, repair=f"recto index PATH --collection {name}")

@@ -8,6 +8,7 @@ from enum import StrEnum
 from pathlib import Path
 from shlex import quote
 
+from recto.book.sources.location import scheme_of
 from recto.errors import ErrorKind, RectoError
 from recto.indexing.planner import Plan
 from recto.protocols import Embedder, Index, Source, Store
@@ -80,6 +81,8 @@ class DoctorContext:
     index: Index | None = None
     source: Source | None = None
     plan: Plan | None = None
+    writers: dict[str, str] = field(default_factory=dict)
+    """The collections that are being indexed now, with a message that names the process."""
     messages: list[str] = field(default_factory=list)
 
     @property
@@ -88,11 +91,20 @@ class DoctorContext:
         configured = self.settings.collection_or(QUERY_COLLECTION) if self.settings else QUERY_COLLECTION
         return self.asked or configured
 
+    @property
+    def name(self) -> str:
+        """The name of the collection itself, if an alias was given."""
+        return self.index.info.collection if self.index else self.collection
+
     def index_command(self, *, rebuild: bool = False) -> str:
         """Return the command that indexes the book again; with `rebuild`, from scratch."""
-        info = self.index.info if self.index else None
+        if self.name in self.writers:
+            return "Wait until the run has finished, then run `recto doctor` again."
         more = " --rebuild" if rebuild else ""
-        if info is not None and info.collection == SAMPLE_COLLECTION:
+        if self.name == SAMPLE_COLLECTION:
             return f"recto index --sample{more}"
-        source = quote(info.fingerprint.source) if info is not None and info.fingerprint else "PATH"
-        return f"recto index {source} --collection {info.collection if info else self.collection}{more}"
+        made = self.index.info.fingerprint if self.index else None
+        known = made is not None and (scheme_of(made.source) or Path(made.source).exists())
+        return (
+            f"recto index {quote(made.source) if made and known else 'PATH'} --collection {self.name}{more}"
+        )

@@ -368,6 +368,7 @@ class SuiteModel(ResponseModel):
     generation: str
     current: bool
     name: str
+    command: str
     passed: int
     total: int
     measures: dict[str, float]

@@ -28,6 +28,7 @@ from recto.server.http.views import (
     respond,
     search_view,
 )
+from recto.settings import SAMPLE_COLLECTION
 from recto.types import Filters, IndexInfo
 
 _DESCRIPTIONS = {
@@ -295,7 +296,11 @@ def _advice(
         yield f"The coverage was never measured: run `recto coverage --collection {name}`."
     elif not coverage["current"]:
         yield f"The coverage is from an older index: run `recto coverage --collection {name}`."
-    if suite is None:
+    if suite is None and info.collection == SAMPLE_COLLECTION:
         yield f"No evaluation suite was run: run `recto validate --collection {name}`."
+    elif suite is None:
+        new = f"recto suite new --out questions.json --collection {name}"
+        run = f"recto validate --suite questions.json --collection {name}"
+        yield f"No evaluation suite was run: draft one with `{new}`, then run `{run}`."
     elif not suite["current"]:
-        yield f"The suite ran on an older index: run `recto validate --collection {name}`."
+        yield f"The suite ran on an older index: run `{suite['command']}`."

@@ -26,6 +26,7 @@ from mcp.shared.exceptions import MCPError
 
 from recto import __version__
 from recto._util.retry import Notify
+from recto._util.text import plural
 from recto.errors import ErrorKind, PageMissing, RectoError
 from recto.search.retriever import Retriever
 from recto.server.auth import AdmissionMiddleware, ApiKeys, is_loopback, key_required, local_hosts
@@ -186,7 +187,10 @@ async def _list_pages(lazy: LazyRetriever, cursor: str | None) -> wire.ListResou
     shown = addresses[begin : begin + LISTED]
     resources = [
         wire.Resource(
-            uri=page_uri(address), name=address, description=f"{pages[address]} chunks", mime_type=MARKDOWN
+            uri=page_uri(address),
+            name=address,
+            description=plural(pages[address], "chunk"),
+            mime_type=MARKDOWN,
         )
         for address in shown
     ]

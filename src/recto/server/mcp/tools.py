@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, ValidationError
 
-from recto._util.text import with_anchor
+from recto._util.text import plural, with_anchor
 from recto.errors import InvalidArgument
 from recto.search import display
 from recto.search.display import response_words
@@ -260,8 +260,8 @@ def page_text(result: McpPage) -> str:
 
 def modules_text(result: McpModules) -> str:
     """Return the modules as text, one per line."""
-    lines = [f"- {module.name}: {module.chunks} chunks" for module in result.modules]
-    return "\n".join([f"{result.collection}: {result.pages} pages", *lines])
+    lines = [f"- {module.name}: {plural(module.chunks, 'chunk')}" for module in result.modules]
+    return "\n".join([f"{result.collection}: {plural(result.pages, 'page')}", *lines])
 
 
 def _hit_text(number: int, hit: McpHit) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -57,6 +58,8 @@ class EdgeBuild:
                 WriterLock(self._directory.lock, f"Collection '{self._collection}'", self._wait)
             )
             self._directory.remove_drafts()
+            if not os.access(self._directory.path, os.W_OK):  # the engine would not name the directory
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(self._directory.path))
         return self
 
     def __exit__(

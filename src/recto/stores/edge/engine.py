@@ -30,7 +30,7 @@ _NOT_WRITABLE = re.compile(
     re.IGNORECASE,
 )
 _FULL = re.compile(r"no space left|quota exceeded|os error (28|122)\b|file too large", re.IGNORECASE)
-_NOT_ENGINE_ERRORS = (RectoError, KeyboardInterrupt, SystemExit, GeneratorExit)
+_NOT_ENGINE_ERRORS = (RectoError, MemoryError, KeyboardInterrupt, SystemExit, GeneratorExit)
 _COPY_DIRECTORIES = (None, "/dev/shm")  # noqa: S108 - the system's default for temporary files, then memory
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from urllib.parse import unquote, urlsplit
 
-from recto._util.text import ROOT_MODULE, module_keys
+from recto._util.text import ROOT_MODULE, module_keys, plural
 from recto.book.parsing.html import Head, read_head
 from recto.book.sources.options import humanised
 from recto.book.sources.website import CrawlOptions
@@ -115,9 +115,9 @@ class Crawl:
             if self.progress is not None:
                 self.progress(asked, asked + len(self._queue))
             if asked % _REPORT_EVERY == 0:
-                self.notify(f"{asked} pages of {self.url} read, {len(self._queue)} left")
+                self.notify(f"{plural(asked, 'page')} of {self.url} read, {len(self._queue)} left")
         if self._queue:
-            limit = f"the limit is {self.options.max_pages} pages"
+            limit = f"the limit is {plural(self.options.max_pages, 'page')}"
             self._notes.append(f"At least {len(self._queue)} more pages were not read: {limit}.")
         if not yielded:
             raise self._no_page()
@@ -200,12 +200,13 @@ class Crawl:
             self._add(url)
         if listed and not inside:
             self._notes.append(
-                f"The sitemap lists {len(listed)} URLs, none below {self.url}; links were followed instead."
+                f"The sitemap lists {plural(len(listed), 'URL')}, none below {self.url}; "
+                "links were followed instead."
             )
         self._follow = not inside or self._is_partial(first)
         if inside and self._follow:
             self._notes.append("The sitemap does not list all pages; links were followed too.")
-        how = f"{len(self._queue)} pages from its sitemap" if inside else "following its links"
+        how = f"{plural(len(self._queue), 'page')} from its sitemap" if inside else "following its links"
         self.notify(f"Reading {self.url}: {how}")
 
     def _is_partial(self, first: FetchResult | FetchFailed) -> bool:
@@ -276,7 +277,7 @@ class Crawl:
             raise FetchFailed(f"the server returned {result.status}")
         text, wrong = decode(result)
         if wrong:
-            self._notes.append(f"{path}: {wrong} characters could not be decoded.")
+            self._notes.append(f"{path}: {plural(wrong, 'character')} could not be decoded.")
         return text
 
     def _make_page(self, result: FetchResult, text: str) -> Page:

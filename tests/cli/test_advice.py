@@ -1,0 +1,220 @@
+"""Errors say what is wrong and what helps, each as a new user meets it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+
+from recto.cli import runner
+from recto.types import Vector
+from tests.cli.shell.test_script import piped
+from tests.running import ROOT, Done, environment, recto
+from tests.shared_embedder import RememberingEmbedder
+
+AS_ROOT = os.name == "posix" and os.geteuid() == 0
+WRONG_PLURAL = re.compile(
+    r"(?<![\d.,])1 (?:\w+-)?"
+    r"(?:pages|chunks|sections|questions|queries|results|texts|searches|errors|warnings|collections|characters)"
+)
+WITHOUT_OVERRIDE = ["setpriv", "--inh-caps=-all", "--bounding-set=-dac_override,-dac_read_search"]
+
+
+def test_a_page_that_is_too_large(home: Path, tmp_path: Path) -> None:
+    large = tmp_path / "large.md"
+    large.touch()
+    os.truncate(large, 34 << 20)
+    for path in (large, tmp_path):
+        done = recto(home, "index", str(path))
+        assert (done.returncode, done.stdout) == (4, "")
+        assert done.stderr == (
+            f"[ERROR] Invalid argument: No page can be read in {path}\n"
+            "        large.md: it has 34.0 MiB, and the limit is 2 MiB (split it into several pages)\n"
+        )
+
+
+@pytest.fixture
+def closed() -> Iterator[Callable[[Path, int], Path]]:
+    """Return a function that changes the mode of a path until the end of the test."""
+    modes: dict[Path, int] = {}
+
+    def change(path: Path, mode: int) -> Path:
+        modes.setdefault(path, path.stat().st_mode)
+        path.chmod(mode)
+        return path
+
+    yield change
+    for path, mode in reversed(modes.items()):
+        path.chmod(mode)
+
+
+def restricted(home: Path, *arguments: str) -> Done:
+    """Run `recto` without the right of root to ignore permissions."""
+    prefix = WITHOUT_OVERRIDE if AS_ROOT else []
+    return subprocess.run(
+        [*prefix, sys.executable, "-m", "recto", *arguments],
+        cwd=ROOT,
+        env=environment(home),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs permissions")
+@pytest.mark.skipif(AS_ROOT and not shutil.which("setpriv"), reason="needs setpriv")
+def test_missing_permissions(
+    home: Path, tmp_path: Path, small_book: Path, closed: Callable[[Path, int], Path]
+) -> None:
+    recto(home, "index", str(small_book), "--collection", "garden")
+    (home / "journal").mkdir(exist_ok=True)
+    (tmp_path / "other").mkdir()
+    index = ("index", str(small_book), "--collection", "garden", "--rebuild")
+    for place, used in (
+        (home / "journal", home),
+        (home / "collections" / "garden", home),
+        (tmp_path / "other", tmp_path / "other" / "home"),
+    ):
+        closed(place, 0o555)
+        done = restricted(used, *index)
+        assert done.returncode == 4
+        assert "Permission denied" in done.stderr
+        assert f"Give yourself write permission for {place}, or set RECTO_HOME" in done.stderr
+        assert "space" not in done.stderr
+        place.chmod(0o755)
+    closed(home, 0o555)
+    repair = f"Repair: Give yourself write permission for {home}"
+    assert repair in restricted(home, "doctor", "--collection", "garden").stdout
+    home.chmod(0o755)
+    closed(small_book, 0)
+    done = restricted(home, *index)
+    assert done.returncode == 4
+    assert done.stderr.endswith(f"        Give yourself read and search permission for {small_book}.\n")
+    small_book.chmod(0o755)
+    page = closed(small_book / "welcome.md", 0)
+    for path, code in ((small_book, 1), (page, 4)):
+        done = restricted(home, "index", str(path), "--collection", f"new-{code}")
+        assert done.returncode == code
+        assert "welcome.md: Permission denied (give yourself permission to read it)" in done.stderr
+
+
+class PanicException(BaseException):
+    """Stands for the class that pyo3 defines at run time."""
+
+
+@pytest.mark.parametrize(
+    ("raised", "message"),
+    [
+        (MemoryError(), "[ERROR] Out of memory\n        Close other programs, or give Recto more memory.\n"),
+        (
+            PanicException("index out of bounds"),
+            "[ERROR] Unexpected error: PanicException: index out of bounds\n",
+        ),
+    ],
+)
+def test_out_of_memory_and_panics(
+    raised: BaseException, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    @click.command()
+    @click.option("--index", is_flag=True)
+    def fail(index: bool) -> None:
+        if index:
+            runner.use_exit_codes(runner.INDEX_EXIT_CODES)
+        raise raised
+
+    assert runner.run(fail, [], "fail") == 3
+    assert runner.run(fail, ["--index"], "fail") == 4
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("calls", "message"),
+    [
+        (0, "Nothing was embedded, so nothing is kept. The old index is unchanged."),
+        (1, "1 embedding kept: run the same command again to continue. The old index is unchanged."),
+        (2, "2 embeddings kept: run the same command again to continue. The old index is unchanged."),
+    ],
+)
+def test_an_interrupted_run_says_what_is_kept(
+    home: Path, small_book: Path, monkeypatch: pytest.MonkeyPatch, calls: int, message: str
+) -> None:
+    recto(home, "index", str(small_book / "welcome.md"), "--collection", "garden")
+    embed, left = RememberingEmbedder.embed_documents, calls
+
+    def interrupted(self: RememberingEmbedder, texts: Sequence[str], *more: Any) -> list[Vector]:
+        nonlocal left
+        if not left:
+            raise KeyboardInterrupt
+        left -= 1
+        return embed(self, texts, *more)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("recto.indexing.indexer._BATCH", 1)
+        patch.setattr(RememberingEmbedder, "embed_documents", interrupted)
+        done = recto(home, "index", str(small_book), "--collection", "garden")
+    assert done.returncode == 130
+    assert done.stderr.split("\n", 1)[1] == f"Interrupted.\n{message}\n"
+    done = recto(home, "index", str(small_book), "--collection", "garden", "--json")
+    data = json.loads(done.stdout)
+    assert (data["embedded"]["texts"], data["reused"]) == (3 - calls, calls + 1)
+
+
+def test_an_interrupted_run_without_an_old_index(
+    home: Path, small_book: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RememberingEmbedder, "embed_documents", interrupted)
+        done = recto(home, "index", str(small_book), "--collection", "garden")
+        assert done.stderr.endswith("Interrupted.\nNothing was embedded, so nothing is kept.\n")
+    monkeypatch.setattr("recto.cli.indexing.calibrate", interrupted)
+    done = recto(home, "index", str(small_book), "--collection", "garden")
+    assert done.stderr.endswith(
+        "Interrupted.\nThe new index is published. The noise floor was not measured. "
+        "Run `recto calibrate --collection garden`.\n"
+    )
+    assert "Bread" in recto(home, "search", "dough", "--collection", "garden").stdout
+
+
+def test_counts_of_one(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One page is not "1 pages", in any command."""
+    (tmp_path / "book").mkdir()
+    (tmp_path / "book" / "a.md").write_text("# Pumps\n\nA pump is a machine.\n")
+    suite = tmp_path / "suite.json"
+    suite.write_text(json.dumps({"queries": [{"query": "What is a pump?", "expect": {"page": "a.md"}}]}))
+    monkeypatch.setattr("recto.cli.indexing._LOG_SECONDS", 0.0)
+    book = ("index", str(tmp_path / "book"))
+    for command in (
+        [*book, "--dry-run"],
+        book,
+        book,
+        ["collections"],
+        ["search", "pump"],
+        ["search", "pump", "--by-page"],
+        ["explain", "pump"],
+        ["coverage", "--verbose"],
+        ["calibrate"],
+        ["validate", "--suite", str(suite), "--gate", "Hit@1>=0"],
+        ["validate", "--suite", str(suite), "--compare", "physical-ai-book"],
+        ["suite", "lint", str(suite)],
+        ["doctor"],
+    ):
+        done = recto(home, *command)
+        assert done.returncode in (0, 1), done.stderr
+        assert not WRONG_PLURAL.search(done.stdout + done.stderr), done.stdout + done.stderr
+    done = piped(home, "pump\n:explain 1\n:module\n:collection\n:stats\n:select 1\nx\n")
+    assert not WRONG_PLURAL.search(done.stdout), done.stdout
+    (tmp_path / "book" / "a.md").write_text("# Pumps\n\nA pump is not a machine.\n")
+    done = recto(home, "doctor", "--json")
+    assert "(pages: 1 changed; 1 chunk to embed)" in done.stdout

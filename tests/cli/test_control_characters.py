@@ -1,0 +1,268 @@
+"""File names, titles, settings and messages of servers cannot control the terminal or forge a line of output."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from recto.cli import render
+from recto.cli.output import echo, echo_text, to_json
+from recto.server.log import JsonFormatter
+from recto.testing.values import chunk
+from recto.types import Filters, Hit, Outcome, PageGroup, SearchResponse, Timings
+from tests.cli.shell.test_script import piped
+from tests.doubles.qdrant import QdrantDouble
+from tests.doubles.server import status
+from tests.running import ROOT, Done, environment, recto, retrieve
+
+UNSAFE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+OUR_STYLES = re.compile(r"\x1b\[(?:[012]|3[1236])m")
+FORGED = "[ERROR] forged"
+NASTY = f"x\x1b[2J\x1b]0;t\x07\x9b31m\u202e\x85\u2028\r\x7f\n{FORGED}"
+
+nasty_text = st.text(
+    st.sampled_from("ab \t\n\r\x07\x08\x0b\x1b[31m\x7f\x80\x85\x9b\u2028\u2029\u202a\u202e\u2066\u2069")
+    | st.characters(exclude_categories=["Cs"], exclude_characters="/\0"),
+    min_size=1,
+    max_size=40,
+)
+
+
+def assert_clean(*texts: str) -> None:
+    for text in texts:
+        assert not UNSAFE.search(text), repr(text)
+        assert not any(line.startswith(FORGED) for line in text.splitlines()), text
+
+
+def assert_clean_output(done: Done) -> None:
+    assert_clean(done.stdout, done.stderr)
+
+
+@given(nasty_text, nasty_text)
+@example("a", f"a\n{FORGED}.md")
+def test_any_file_name_and_title(title: str, name: str) -> None:
+    """A run prints as many lines for any name as for a harmless one."""
+    with tempfile.TemporaryDirectory() as folder:
+        book = Path(folder) / "book"
+        (book / "part").mkdir(parents=True)
+        encoded = os.fsencode(name)[:200].decode("utf-8", "ignore")
+        page = book / "part" / f"n{encoded}.md"
+        page.write_bytes(f"---\ntitle: {json.dumps(title)}\n---\n# {title}\n\nText.\n".encode())
+        (book / "part" / f"b{encoded}.md").write_bytes(b"\xff")
+        home = Path(folder) / "home"
+        done = recto(home, "index", str(book), "--collection", "c", "--dry-run", "--verbose")
+        assert_clean_output(done)
+        # Only names of pages are in these lines; the text before them is ours.
+        beginnings = (
+            "Plan for ",
+            "  Pages: ",
+            "  Chunks: ",
+            "  Embedding: ",
+            "  Module ",
+            "  part ",
+            "  new ",
+        )
+        assert len(done.stdout.splitlines()) == len(beginnings)
+        assert all(map(str.startswith, done.stdout.splitlines(), beginnings)), done.stdout
+        assert [line[: len("[WARNING] Left out part/")] for line in done.stderr.splitlines()] == [
+            "[WARNING] Left out part/"
+        ]
+        done = recto(home, "index", str(book), "--collection", "c", "--dry-run", "--json")
+        assert_clean_output(done)
+        assert json.loads(done.stdout)["pages"] == 1
+
+
+@given(
+    name=nasty_text, text=nasty_text, padding=st.integers(0, 80), verbose=st.booleans(), color=st.booleans()
+)
+@example(name=NASTY, text=NASTY, padding=0, verbose=True, color=True)
+def test_any_text_in_results(name: str, text: str, padding: int, verbose: bool, color: bool) -> None:
+    title = f"{name} {'x' * padding} {FORGED}"  # after some padding, it is wrapped to the beginning of a line
+    bad = replace(
+        chunk(0, text=text),
+        page_title=title,
+        module_name=title,
+        headings=(title, text),
+        page_url=f"x:{title}",
+    )
+    hits = (Hit(0.5, bad), Hit(0.4, chunk(1, text=text)))
+    response = SearchResponse(
+        text, hits, Filters((title,), title), title, Outcome.FOUND, Timings(0, 0, 0), warnings=(title,)
+    )
+    empty = replace(response, hits=(), outcome=Outcome.NO_MATCH, message=title)
+    grouped = replace(response, groups=(PageGroup(hits),))
+    for shown in (response, grouped, empty):
+        printed = render.results(shown, (), render.Style(color=color), verbose=verbose)
+        assert_clean(OUR_STYLES.sub("", printed) if color else printed)
+
+
+def test_styles_are_printed_and_others_are_escaped(capsys: pytest.CaptureFixture[str]) -> None:
+    echo_text(f"{render.Style(color=True).bold('bold')}\x1b[2J\x1b[5mtext\n\ttext", color=True)
+    echo_text("\x1b[1mtext\nline")
+    echo("a\nb\tc\x1b[1m", "d")
+    assert capsys.readouterr().out == (
+        "\x1b[1mbold\x1b[0m\\u001b[2J\\u001b[5mtext\n\ttext\n"
+        "\\u001b[1mtext\nline\n"
+        "a\\u000ab\\u0009c\\u001b[1m\nd\n"
+    )
+
+
+@given(st.recursive(st.text(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)))
+@example([NASTY])
+def test_json_stays_json(data: object) -> None:
+    text = to_json(data)
+    assert_clean(text)
+    if "\\ud" not in json.dumps(data):  # UTF-8 cannot encode lone surrogates
+        assert json.loads(text) == data
+
+
+@pytest.fixture(scope="module")
+def nasty_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An index of a book with a nasty name, title and module; the book has changed since."""
+    home = tmp_path_factory.mktemp("nasty") / "home"
+    name = NASTY.replace("/", "")
+    module = home.parent / "book" / f"mod{name}"
+    module.mkdir(parents=True)
+    page = module / f"page{name}.md"
+    title = json.dumps(f"Pumps {NASTY}")
+    page.write_text(f"---\ntitle: {title}\n---\n# Pumps {NASTY}\n\nA pump {NASTY} moves water.\n", "utf-8")
+    (module / f"bad{name}.md").write_bytes(b"\xff")
+    (module / f"link{name}").symlink_to(f"/nowhere/{name}")
+    for more in ([], ["--verbose"], ["--json"]):
+        done = recto(home, "index", str(home.parent / "book"), "--collection", "nasty", *more)
+        assert done.returncode == 1, done.stderr
+        assert_clean_output(done)
+    page.write_text(f"# Pumps {NASTY}\n\nA pump moves oil.\n", "utf-8")
+    (module / f"new{name}.md").write_text("# New\n\nA new page.\n")
+    return home
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["search", "pump"],
+        ["search", "pump", "--verbose"],
+        ["search", "pump", "--by-page"],
+        ["search", "pump", "--json"],
+        ["search", f"pump {NASTY}"],
+        ["search", "pump", "--module", NASTY],
+        ["explain", "pump", "--expect", NASTY],
+        ["explain", f"pump {NASTY}"],
+        ["coverage", "--verbose"],
+        ["coverage", "--json"],
+        ["doctor"],
+        ["doctor", "--json"],
+        ["validate", "--suite", "SUITE"],
+        ["validate", "--suite", "SUITE", "--verbose"],
+        ["validate", "--suite", f"missing{NASTY}.json"],
+        ["validate", "--suite", "SUITE", "--tag", NASTY],
+        ["suite", "new"],
+    ],
+)
+def test_commands(nasty_home: Path, tmp_path: Path, arguments: list[str]) -> None:
+    suite = tmp_path / "suite.json"
+    entry = {"query": f"pump {NASTY}", "expect": {"page": f"page{NASTY}"}, "tags": [NASTY]}
+    good = {"query": f"A pump {NASTY}", "expect": {"passage": "moves water"}, "tags": [NASTY]}
+    suite.write_text(json.dumps({"name": NASTY, "queries": [entry, good]}))
+    given = [str(suite) if argument == "SUITE" else argument for argument in arguments]
+    done = recto(nasty_home, *given, "--collection", "nasty")
+    assert done.stdout or done.stderr
+    assert_clean_output(done)
+    if "--json" in arguments:
+        json.loads(done.stdout)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [NASTY],
+        ["index", f"/nowhere/{NASTY}"],
+        ["index", f"https://{NASTY}"],
+        ["watch", f"/nowhere/{NASTY}"],
+        ["search", "x", "--collection", NASTY],
+        ["search", "x", f"--{NASTY}"],
+        ["rollback", NASTY],
+        ["suite", "lint", f"/nowhere/{NASTY}"],
+    ],
+)
+def test_errors(home: Path, arguments: list[str]) -> None:
+    done = recto(home, *arguments)
+    assert done.returncode
+    assert done.stderr.startswith("[ERROR]")
+    assert_clean_output(done)
+
+
+def test_settings(home: Path) -> None:
+    for name in ("RECTO_STORE", "RECTO_MODEL", "RECTO_THREADS", "COLLECTION_NAME"):
+        for command in ("search x", "doctor"):
+            assert_clean_output(recto(home, *command.split(), **{name: NASTY}))
+
+
+def test_messages_of_a_server(home: Path, qdrant: QdrantDouble) -> None:
+    qdrant.always(status(400, {"status": {"error": NASTY}}))
+    cloud = {"RECTO_STORE": "server", "QDRANT_URL": qdrant.url, "QDRANT_API_KEY": "x"}
+    for command in (["collections"], ["doctor"], ["search", "x"]):
+        assert_clean_output(recto(home, *command, RECTO_EMBEDDER="local", **cloud))
+
+
+def test_the_query_contract(nasty_home: Path) -> None:
+    for more in ([], ["--verbose"], ["--json"]):
+        assert_clean_output(retrieve(nasty_home, f"pump {NASTY}", "--collection", "nasty", *more))
+
+
+def test_the_shell(nasty_home: Path) -> None:
+    lines = [
+        "pump",
+        ":explain 1",
+        ":open 1",
+        ":module",
+        ":collection",
+        ":url 1",
+        ":url",
+        ":url x\x1b",
+        ":x\x1b",
+    ]
+    done = piped(nasty_home, "\n".join(lines), "--collection", "nasty")
+    assert done.stdout.count("Pumps") > 3
+    assert_clean_output(done)
+
+
+def test_log_lines_of_libraries() -> None:
+    program = (
+        "import click, logging\n"
+        "from recto.cli.runner import run\n"
+        "@click.command()\n"
+        "def log():\n"
+        f"    logging.getLogger('library').warning('path %s', {NASTY!r})\n"
+        "run(log, [], 'log')\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=ROOT,
+        env=environment(Path("/nowhere")),
+        capture_output=True,
+        check=True,
+    )
+    text = done.stderr.decode()
+    assert_clean(text)
+    assert text.startswith("[WARNING] path x\\u001b[2J")
+
+
+def test_log_lines_of_the_server() -> None:
+    record = logging.LogRecord("recto", logging.INFO, "", 0, "request", None, None)
+    record.recto_fields = {"path": NASTY}
+    line = JsonFormatter().format(record)
+    assert_clean(line)
+    assert "\n" not in line
+    assert json.loads(line)["path"] == NASTY
