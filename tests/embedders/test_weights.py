@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from recto._util import files
 from recto.embedders.granite import embedder as granite
-from recto.embedders.granite.embedder import VARIANTS, granite_embedder
+from recto.embedders.granite.embedder import VARIANTS, granite_embedder, remove_damaged_weights
 from recto.embedders.granite.weights import Arrays, cached_weights, layout
 from recto.protocols import Embedder
 from recto.settings import Precision
@@ -109,3 +111,28 @@ def test_the_vectors_are_the_same_without_a_file(tmp_path: Path, embedder: Embed
     assert in_memory.embed_query("What is ROS 2?") == pytest.approx(
         embedder.embed_query("What is ROS 2?"), abs=1e-6
     )
+
+
+def test_a_file_that_rots_on_the_disk_is_written_again_within_a_day(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make = Maker()
+    cached_weights(tmp_path, "w", HASH, make)
+    file = tmp_path / "w"
+    status = file.stat()
+    with file.open("r+b") as damaged:  # size, time and inode stay
+        damaged.write(b"\x01\x02\x03")
+    os.utime(file, ns=(status.st_atime_ns, status.st_mtime_ns))
+    cached_weights(tmp_path, "w", HASH, make)
+    assert make.made == 1, "trusted for a day"
+    monkeypatch.setattr(files, "VERIFIED_SECONDS", -1)
+    cached_weights(tmp_path, "w", HASH, make)
+    assert make.made == 2
+    assert file.read_bytes() == content()
+
+
+def test_damaged_weights_are_removed(tmp_path: Path) -> None:
+    (tmp_path / VARIANTS["int8"].weights).write_bytes(b"damaged")
+    assert remove_damaged_weights(tmp_path) == [VARIANTS["int8"].weights]
+    assert not (tmp_path / VARIANTS["int8"].weights).exists()
+    assert remove_damaged_weights(tmp_path) == []

@@ -15,6 +15,7 @@ from qdrant_client import QdrantClient, models
 from recto._util.files import WriterLock
 from recto.book.sources.tree import open_book
 from recto.cli.commands.doctor import exit_code
+from recto.embedders.granite.embedder import VARIANTS
 from recto.evaluation.calibration import calibrate
 from recto.evaluation.doctor import examine
 from recto.evaluation.doctor.findings import Finding, Severity
@@ -22,10 +23,12 @@ from recto.indexing.indexer import IndexJob, index_book
 from recto.indexing.promotion import promote
 from recto.protocols import Embedder
 from recto.settings import ServerOptions
+from recto.stores.edge import layout
 from recto.stores.edge.store import EdgeStore
 from recto.stores.qdrant.build import LEXICON_KEY
 from recto.stores.qdrant.connection import Connection
 from recto.stores.qdrant.store import ServerStore
+from recto.testing.values import chunk, publish
 from recto.types import Calibration
 from tests import breaking
 from tests.doubles.cohere import CohereDouble
@@ -518,3 +521,38 @@ def test_a_check_that_fails_costs_only_itself(house: Path, monkeypatch: pytest.M
     failed = named(found, "search")
     assert failed.message == "The check itself failed: ZeroDivisionError: division by zero"
     assert named(found, "content").severity is Severity.OK
+
+
+def test_damage_of_a_large_index_is_found(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(layout, "_ALWAYS_DIGEST", 0)
+    monkeypatch.setattr(layout, "_SMALL_FILE", 100)
+    publish(EdgeStore(home), "house", [chunk(number) for number in range(20)])
+    file = max(
+        (home / "collections" / "house" / "gen-000001").rglob("*.mmap"), key=lambda one: one.stat().st_size
+    )
+    status = file.stat()
+    with file.open("r+b") as damaged:  # size and time stay
+        damaged.write(b"\x01\x02\x03")
+    os.utime(file, ns=(status.st_atime_ns, status.st_mtime_ns))
+    EdgeStore(home).open("house")  # trusted for a day
+    finding = named(examined(home), "collection")
+    assert finding.severity is Severity.ERROR
+    assert file.name in finding.message
+
+
+def test_damaged_weights_are_made_again(tmp_path: Path) -> None:
+    weights = tmp_path / "home" / "cache" / VARIANTS["fp32"].weights
+    weights.parent.mkdir(parents=True)
+    weights.write_bytes(b"damaged")
+    found = [finding for finding in examined(tmp_path / "home", None) if finding.check == "model"]
+    assert [finding.name for finding in found][0] == "repaired"
+    assert weights.stat().st_size > 1 << 20
+
+
+def test_a_home_that_others_can_read_is_noted(home: Path) -> None:
+    home.mkdir(exist_ok=True)
+    home.chmod(0o755)
+    found = [finding for finding in examined(home, None) if finding.check == "home"]
+    assert found[-1].repair == f"chmod 700 {home}"
+    home.chmod(0o700)
+    assert [finding.severity for finding in examined(home, None) if finding.check == "home"] == [Severity.OK]

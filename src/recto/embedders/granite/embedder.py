@@ -8,6 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from recto._util.files import sha256
 from recto.embedders.granite.bpe import AsciiTokenizer
 from recto.embedders.granite.runtime import check_vector, open_graph
 from recto.embedders.granite.weights import (
@@ -120,3 +121,18 @@ def granite_embedder(
     return LocalEmbedder(
         variant.fingerprint, MAX_TOKENS, open_tokenizer, sessions, threads, AsciiTokenizer(_MERGES).encode
     )
+
+
+def remove_damaged_weights(cache: Path) -> list[str]:
+    """Remove cached weights that do not have the expected hash, and return their names.
+
+    They are made again when the model is opened.
+    """
+    damaged = [
+        variant.weights
+        for variant in VARIANTS.values()
+        if (cache / variant.weights).exists() and sha256(cache / variant.weights) != variant.sha256
+    ]
+    for name in damaged:
+        (cache / name).unlink()
+    return damaged

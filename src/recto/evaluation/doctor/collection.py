@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from time import perf_counter
 
@@ -16,13 +17,13 @@ from recto.book.sources.location import (
     sample_source,
     scheme_of,
 )
-from recto.errors import CollectionMissing, ErrorKind
+from recto.errors import CollectionMissing, ErrorKind, IndexDamaged
 from recto.evaluation.calibration import heading_question
 from recto.evaluation.doctor.findings import DoctorContext, Finding, error, note, ok, warning
 from recto.evaluation.integrity import Issue, IssueKind, examine
 from recto.indexing.indexer import IndexJob, is_first_run, plan_book
 from recto.indexing.planner import PageState
-from recto.protocols import Preparable, Rollback, SchemaInfo
+from recto.protocols import Preparable, Rollback, SchemaInfo, Verifiable
 from recto.search.retriever import check_fingerprint
 from recto.settings import SAMPLE_COLLECTION
 
@@ -35,9 +36,12 @@ _MIN_AUROC = 0.9
 
 
 def collection(context: DoctorContext) -> Iterator[Finding]:
-    """Open the collection and count its chunks."""
+    """Verify the files of the collection, open it, and count its chunks."""
     if context.store is None or context.settings is None:
         return
+    if isinstance(context.store, Verifiable):
+        with suppress(CollectionMissing, IndexDamaged):  # `open` reports it, or opens an older generation
+            context.store.verify(context.collection)
     try:
         index = context.store.open(context.collection)
     except CollectionMissing:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shlex
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -90,6 +91,9 @@ def home(context: DoctorContext) -> Iterator[Finding]:
         yield note("not_yet", f"{place} does not exist yet; the first index creates it")
     else:
         yield ok(f"{place} is writable, {room}")
+        if os.name == "posix" and place.stat().st_mode & 0o077:
+            message = f"Other users of this machine can read {place}"
+            yield note("readable", message, repair=f"chmod 700 {shlex.quote(str(place))}")
 
 
 def packages(context: DoctorContext) -> Iterator[Finding]:
@@ -128,9 +132,10 @@ def model(context: DoctorContext) -> Iterator[Finding]:
     if settings.embedder == "cohere":  # checked by `cohere`
         context.embedder = embedder
         return
-    evidence = []
+    evidence, repaired = [], []
     if settings.embedder == "local" and settings.model in (BUILT_IN_MODEL, f"ibm-granite/{BUILT_IN_MODEL}"):
         from recto._util.files import sha256
+        from recto.embedders.granite.embedder import remove_damaged_weights
         from recto.embedders.granite.weights import INSTALL, SHA256, find_pack
 
         pack = find_pack()
@@ -139,8 +144,11 @@ def model(context: DoctorContext) -> Iterator[Finding]:
             yield error("damaged", message, str(pack), repair=INSTALL)
             return
         evidence.append(f"{pack.name}: SHA-256 as expected")
+        repaired = remove_damaged_weights(settings.home / "cache")
     embedder.warm_up()
     context.embedder = embedder
+    for name in repaired:
+        yield note("repaired", f"The weights in {settings.home / 'cache' / name} were damaged; made again")
     yield ok(f"{embedder.fingerprint} is loaded", *evidence)
 
 
