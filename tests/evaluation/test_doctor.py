@@ -545,7 +545,7 @@ def test_damaged_weights_are_made_again(tmp_path: Path) -> None:
     weights.parent.mkdir(parents=True)
     weights.write_bytes(b"damaged")
     found = [finding for finding in examined(tmp_path / "home", None) if finding.check == "model"]
-    assert [finding.name for finding in found][0] == "repaired"
+    assert found[0].name == "repaired"
     assert weights.stat().st_size > 1 << 20
 
 

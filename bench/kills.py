@@ -1,0 +1,98 @@
+"""Kill writers at random moments: `uv run python -m bench.kills`.
+
+Each round starts `recto index` with a changed book, or `recto rollback`, and kills it. Afterwards the index
+must have exactly the chunks of one edition of the book, without a warning.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+
+from bench.spine import ROOT, table
+from recto.stores.edge.store import EdgeStore
+
+PAGES = 12
+_ROLLBACK_SECONDS = 0.5
+
+
+def write_edition(book: Path, edition: int) -> frozenset[str]:
+    """Write an edition of the book; half of its pages differ from those of the edition before."""
+    book.mkdir(exist_ok=True)
+    texts = set()
+    for page in range(PAGES):
+        number = edition if page % 2 else edition // 2
+        text = f"Edition {number} of page {page} tells how beans grow in week {number}."
+        (book / f"page{page}.md").write_text(f"# Page {page}\n\n{text}\n")
+        texts.add(text)
+    return frozenset(texts)
+
+
+def start(home: Path, *arguments: str) -> subprocess.Popen[bytes]:
+    """Start a command in its own process group."""
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(("RECTO_", "QDRANT_"))}
+    return subprocess.Popen(
+        [sys.executable, "-m", "recto", *arguments, "--collection", "kills"],
+        env={**clean, "RECTO_HOME": str(home), "PYTHONPATH": str(ROOT / "src")},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+
+
+def stored(home: Path) -> tuple[frozenset[str], tuple[str, ...]]:
+    """Return the texts of the index, and its warnings."""
+    index = EdgeStore(home).open("kills")
+    return frozenset(chunk.text for chunk in index.scroll()), index.info.warnings
+
+
+def main() -> None:
+    """Kill as often as asked, and print what was found."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--count", type=int, default=200, help="how many kills (default 200)")
+    parser.add_argument("--seed", type=int, default=1, help="seed of the random moments (default 1)")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    options = parser.parse_args()
+    chance, found = random.Random(options.seed), Counter[str]()
+    with tempfile.TemporaryDirectory() as folder:
+        home, book = Path(folder) / "home", Path(folder) / "book"
+        editions = [write_edition(book, 0)]
+        longest = 0.0
+        for arguments in (("index", str(book)), ("index", str(book), "--rebuild")):
+            began = time.monotonic()
+            if start(home, *arguments).wait(300):
+                raise RuntimeError("the first index failed")
+            longest = time.monotonic() - began
+        while found["kills"] < options.count:
+            action = chance.choice(("index", "index", "index --rebuild", "rollback"))
+            if action != "rollback":
+                editions.append(write_edition(book, len(editions)))
+            name, *flags = action.split()
+            process = start(home, name, *([str(book)] if name == "index" else []), *flags)
+            time.sleep(chance.random() * (longest if name == "index" else _ROLLBACK_SECONDS))
+            ended = process.poll() is not None
+            os.killpg(process.pid, signal.SIGKILL) if not ended else None
+            process.wait(60)
+            found["kills"] += not ended
+            found["finished before the kill"] += ended
+            found[f"{action} killed"] += not ended
+            texts, warnings = stored(home)
+            found["lost or mixed (goal 0)"] += texts not in editions
+            found["warnings (goal 0)"] += bool(warnings)
+        if start(home, "index", str(book)).wait(300) or stored(home)[0] != editions[-1]:
+            found["the last run failed"] += 1
+    figures = {"rounds": found["kills"] + found["finished before the kill"], **found}
+    print(json.dumps(figures, indent=2) if options.json else table(figures))
+
+
+if __name__ == "__main__":
+    main()
