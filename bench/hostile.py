@@ -33,6 +33,7 @@ from recto.settings import Settings
 
 PAGE = 2 << 20
 LINES = 15_000
+_DOCS = "docs"
 CONFIG = (1 << 19) - 64
 _SITE = "module.exports = {url: 'https://x.org', baseUrl: '/', presets: [['classic', {docs: {}}]]}"
 _MAX_SECONDS, _MAX_MEGABYTES = 2.0, 300
@@ -93,7 +94,11 @@ CONFIGS: dict[str, dict[str, str]] = {
 
 def write(folder: Path, files: dict[str, str]) -> Path:
     """Write a small book with some files."""
-    for name, text in {"docs/a.md": "# A\n\nText.\n", f"docs/{'a' * 200}.md": "# B\n", **files}.items():
+    for name, text in {
+        f"{_DOCS}/a.md": "# A\n\nText.\n",
+        f"{_DOCS}/{'a' * 200}.md": "# B\n",
+        **files,
+    }.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text, "utf-8")
     return folder
@@ -109,7 +114,7 @@ def read_book(folder: Path) -> None:
 def _measure(name: str) -> None:
     """Read one input, and print the CPU time and the peak memory."""
     with tempfile.TemporaryDirectory() as place:
-        files = {"docs/page.mdx": PAGES[name]} if name in PAGES else CONFIGS[name]
+        files = {f"{_DOCS}/page.mdx": PAGES[name]} if name in PAGES else CONFIGS[name]
         files = {**files, "docusaurus.config.js": _SITE} if name in PAGES else files
         folder = write(Path(place), files)
         began = process_time()
@@ -143,10 +148,10 @@ def inputs(names: list[str]) -> dict[str, Any]:
 _SEEDS = {
     "docusaurus.config.js": _SITE,
     "mkdocs.yml": "site_url: https://x.org\nnav:\n  - Home: index.md\n  - B: [a.md]\nexclude_docs: '*.tmp'\n",
-    "recto.toml": '[site]\nurl = "https://x.org"\nexclude = ["a/**"]\n[modules]\na = ["docs/a"]\n',
-    "docs/p.mdx": "---\ntitle: A\nid: b\n---\n# A {#x}\n<B c={d}>e</B>\n\n:::tip\n- a\n\n|a|b|\n|-|-|\n|c|d|",
-    "docs/_category_.json": '{"label": "A", "position": 1}',
-    "docs/page.html": "<html><body><main><h1 id=a>A</h1><p>b<table><tr><td>c</table></main></body></html>",
+    "recto.toml": '[site]\nurl = "https://x.org"\nexclude = ["a/**"]\n[modules]\na = [f"{_DOCS}/a"]\n',
+    f"{_DOCS}/p.mdx": "---\ntitle: A\nid: b\n---\n# A {#x}\n<B c={d}>e</B>\n\n:::tip\n- a\n\n|a|b|\n|-|-|\n|c|d|",
+    f"{_DOCS}/_category_.json": '{"label": "A", "position": 1}',
+    f"{_DOCS}/page.html": "<html><body><main><h1 id=a>A</h1><p>b<table><tr><td>c</table></main></body></html>",
 }
 _PIECES = (
     "[", "{", "}", "*", "&a ", "*a", "\xff", "\0", "---\n", '"', "'", "`", "0x", "9" * 60, "\n", "<", ">",
@@ -173,7 +178,7 @@ def pages(count: int, seed: int) -> dict[str, Any]:
             files = {
                 name: mutate(text, chance)
                 for name, text in _SEEDS.items()
-                if chance.random() < (0.9 if name.startswith("docs/") else 0.1)
+                if chance.random() < (0.9 if name.startswith(_DOCS) else 0.1)
             }
             done += max(1, len(files))
             for name in _SEEDS:
