@@ -148,10 +148,10 @@ def inputs(names: list[str]) -> dict[str, Any]:
 _SEEDS = {
     "docusaurus.config.js": _SITE,
     "mkdocs.yml": "site_url: https://x.org\nnav:\n  - Home: index.md\n  - B: [a.md]\nexclude_docs: '*.tmp'\n",
-    "recto.toml": '[site]\nurl = "https://x.org"\nexclude = ["a/**"]\n[modules]\na = [f"{_DOCS}/a"]\n',
-    f"{_DOCS}/p.mdx": "---\ntitle: A\nid: b\n---\n# A {#x}\n<B c={d}>e</B>\n\n:::tip\n- a\n\n|a|b|\n|-|-|\n|c|d|",
+    "recto.toml": '[site]\nurl = "https://x.org"\nexclude = ["a/**"]\n[modules]\na = ["docs/a"]\n',
+    f"{_DOCS}/p.mdx": "---\ntitle: A\nid: b\n---\n# A {#x}\n<B c={d}>e</B>\n\n:::tip\n- a\n\n|a|\n|-|\n|c|",
     f"{_DOCS}/_category_.json": '{"label": "A", "position": 1}',
-    f"{_DOCS}/page.html": "<html><body><main><h1 id=a>A</h1><p>b<table><tr><td>c</table></main></body></html>",
+    f"{_DOCS}/page.html": "<html><body><main><h1 id=a>A</h1><p>b<table><tr><td>c</table></main>",
 }
 _PIECES = (
     "[", "{", "}", "*", "&a ", "*a", "\xff", "\0", "---\n", '"', "'", "`", "0x", "9" * 60, "\n", "<", ">",

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 
+import pytest
 from mcp.server import Server
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from recto.server.auth import AdmissionMiddleware, ApiKeys
 from recto.server.limits import MAX_BODY, AdmissionLimits
+from recto.server.listening import IDLE_SECONDS, BoundedConnection, server_config
 from recto.server.mcp.server import http_app
 from tests.asgi import asked
 
@@ -61,3 +63,21 @@ def test_a_timeout_frees_its_slot() -> None:
             assert json.loads(body)["error"] == "There was no answer within 0.05 s"
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("path", ["/mcp", "/mcp/", "/"])
+def test_the_host_is_checked_before_anything_else(path: str) -> None:
+    """A redirect to a host that the client chose would help an attacker."""
+    application = http_app(Server("book"), "127.0.0.1", ())
+    status, found, body = asyncio.run(asked(application, "POST", path, b"{}", host="evil.example"))
+    assert status == 400
+    assert "location" not in found
+    assert json.loads(body)["error"] == "This service does not accept that host name"
+
+
+def test_the_servers_have_the_same_limits_for_connections() -> None:
+    config = server_config(None, 5.0)
+    assert config.http is BoundedConnection
+    assert not config.server_header
+    assert not config.proxy_headers
+    assert config.timeout_keep_alive == IDLE_SECONDS
