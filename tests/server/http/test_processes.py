@@ -208,5 +208,5 @@ def test_many_connections_neither_use_up_the_descriptors_nor_fill_the_log(sample
             for client in clients:
                 client.close()
         output = program.read()
-    assert len(output) < 10_000
+    assert len(output) < 100_000, "at most a line for each connection"
     assert all(line.startswith(("{", "Recto", "[")) for line in output.splitlines())
