@@ -1,7 +1,7 @@
 """Kill writers at random moments: `uv run python -m bench.kills`.
 
-Each round starts `recto index` with a changed book, or `recto rollback`, and kills it. Afterwards the index
-must have exactly the chunks of one edition of the book, without a warning.
+Each round starts `recto index` with a changed book, `recto rollback` or `recto delete`, and kills it.
+Afterwards the index must be deleted, or have exactly the chunks of one edition of the book and no warning.
 """
 
 from __future__ import annotations
@@ -19,10 +19,12 @@ from collections import Counter
 from pathlib import Path
 
 from bench.spine import ROOT, table
+from recto.errors import CollectionMissing
 from recto.stores.edge.store import EdgeStore
 
 PAGES = 12
-_ROLLBACK_SECONDS = 0.5
+NAME = "kills"
+_SHORT = 0.6  # seconds; `recto rollback` and `recto delete` take about so long
 
 
 def write_edition(book: Path, edition: int) -> frozenset[str]:
@@ -41,7 +43,7 @@ def start(home: Path, *arguments: str) -> subprocess.Popen[bytes]:
     """Start a command in its own process group."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("RECTO_", "QDRANT_"))}
     return subprocess.Popen(
-        [sys.executable, "-m", "recto", *arguments, "--collection", "kills"],
+        [sys.executable, "-m", "recto", *arguments],
         env={**clean, "RECTO_HOME": str(home), "PYTHONPATH": str(ROOT / "src")},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
@@ -50,8 +52,11 @@ def start(home: Path, *arguments: str) -> subprocess.Popen[bytes]:
 
 
 def stored(home: Path) -> tuple[frozenset[str], tuple[str, ...]]:
-    """Return the texts of the index, and its warnings."""
-    index = EdgeStore(home).open("kills")
+    """Return the texts of the index, and its warnings; nothing if it is deleted."""
+    try:
+        index = EdgeStore(home).open(NAME)
+    except CollectionMissing:
+        return frozenset(), ()
     return frozenset(chunk.text for chunk in index.scroll()), index.info.warnings
 
 
@@ -66,19 +71,24 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         home, book = Path(folder) / "home", Path(folder) / "book"
         editions = [write_edition(book, 0)]
-        longest = 0.0
-        for arguments in (("index", str(book)), ("index", str(book), "--rebuild")):
+        longest, deleted = 0.0, False
+        commands = {
+            "index": ("index", str(book), "--collection", NAME),
+            "index --rebuild": ("index", str(book), "--collection", NAME, "--rebuild"),
+            "rollback": ("rollback", NAME),
+            "delete": ("delete", NAME, "--yes"),
+        }
+        for arguments in (commands["index"], commands["index --rebuild"]):
             began = time.monotonic()
             if start(home, *arguments).wait(300):
                 raise RuntimeError("the first index failed")
             longest = time.monotonic() - began
         while found["kills"] < options.count:
-            action = chance.choice(("index", "index", "index --rebuild", "rollback"))
-            if action != "rollback":
+            action = chance.choice(tuple(commands))
+            if action.startswith("index"):
                 editions.append(write_edition(book, len(editions)))
-            name, *flags = action.split()
-            process = start(home, name, *([str(book)] if name == "index" else []), *flags)
-            time.sleep(chance.random() * (longest if name == "index" else _ROLLBACK_SECONDS))
+            process = start(home, *commands[action])
+            time.sleep(chance.random() * (longest if action.startswith("index") else _SHORT))
             ended = process.poll() is not None
             os.killpg(process.pid, signal.SIGKILL) if not ended else None
             process.wait(60)
@@ -86,9 +96,10 @@ def main() -> None:
             found["finished before the kill"] += ended
             found[f"{action} killed"] += not ended
             texts, warnings = stored(home)
-            found["lost or mixed (goal 0)"] += texts not in editions
+            deleted = not texts and (deleted or action == "delete")
+            found["lost or mixed (goal 0)"] += not deleted and texts not in editions
             found["warnings (goal 0)"] += bool(warnings)
-        if start(home, "index", str(book)).wait(300) or stored(home)[0] != editions[-1]:
+        if start(home, *commands["index"]).wait(300) or stored(home)[0] != editions[-1]:
             found["the last run failed"] += 1
     figures = {"rounds": found["kills"] + found["finished before the kill"], **found}
     print(json.dumps(figures, indent=2) if options.json else table(figures))

@@ -270,6 +270,14 @@ class Rollback(Protocol):
 
 
 @runtime_checkable
+class Deletable(Protocol):
+    """A store that can delete a collection."""
+
+    def delete(self, name: str) -> None:
+        """Delete all generations and aliases of a collection; `name` is not one of its aliases."""
+
+
+@runtime_checkable
 class Verifiable(Protocol):
     """A store that can check whether its files are damaged."""
 

@@ -78,6 +78,21 @@ def test_collection_name_from_the_environment(home: Path, small_book: Path) -> N
     assert retrieve(home, "dough").returncode == 2, "the sample book is indexed only if there is no other"
 
 
+def test_delete(home: Path, small_book: Path) -> None:
+    assert recto(home, "index", str(small_book), "--collection", "garden").returncode == 0
+    (home / "journal").mkdir(exist_ok=True)
+    (home / "journal" / "garden.vectors").write_bytes(b"left by a killed run")
+    refused = recto(home, "delete", "garden")
+    assert refused.returncode == 2
+    assert "--yes" in refused.stderr
+    done = recto(home, "delete", "garden", "--yes")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("Deleted 'garden' with ")
+    assert not [path for path in home.rglob("*garden*") if path.is_file()]
+    assert recto(home, "delete", "garden", "--yes").returncode == 2
+    assert "garden" not in recto(home, "collections").stdout
+
+
 def test_rollback(home: Path, small_book: Path) -> None:
     recto(home, "index", str(small_book), "--collection", "garden")
     shutil.rmtree(small_book / "module-2-kitchen")

@@ -21,6 +21,7 @@ COMMANDS = {
         "watch": ("index", "Index a book, and again whenever a file changes."),
         "collections": ("collections", "List the collections."),
         "rollback": ("collections", "Restore the previous index of a collection."),
+        "delete": ("collections", "Delete a collection."),
     },
     "Evaluate": {
         "validate": ("validate", "Measure the results for a suite of questions."),

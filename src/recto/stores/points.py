@@ -8,7 +8,7 @@ from dataclasses import MISSING, dataclass, fields
 from typing import Any
 
 from recto._util.text import page_key
-from recto.errors import ConfigurationError, EmbeddingError
+from recto.errors import ConfigurationError, EmbeddingError, InvalidArgument
 from recto.types import Candidates, Chunk, IndexInfo, IndexQuery, Payload, Vector
 
 LEXICAL = "lexical"
@@ -101,4 +101,11 @@ def no_lexical_vectors(info: IndexInfo) -> ConfigurationError:
     return ConfigurationError(
         f"Collection '{info.collection}' has no lexical vectors, so it can only be searched in dense mode",
         hint="Index the book again with `recto index PATH --collection NAME`, or use the dense mode.",
+    )
+
+
+def is_alias(name: str, collection: str) -> InvalidArgument:
+    """Return the error for deleting a collection by one of its aliases."""
+    return InvalidArgument(
+        f"'{name}' is another name of the collection '{collection}'", hint=f"Run `recto delete {collection}`."
     )

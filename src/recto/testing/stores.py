@@ -10,8 +10,8 @@ from dataclasses import replace
 
 import pytest
 
-from recto.errors import CollectionMissing, ConfigurationError, EmbeddingError, StoreBusy
-from recto.protocols import AsyncIndex, AsyncStore, Index, Preparable, Rollback, Store, Versioned
+from recto.errors import CollectionMissing, ConfigurationError, EmbeddingError, InvalidArgument, StoreBusy
+from recto.protocols import AsyncIndex, AsyncStore, Deletable, Index, Preparable, Rollback, Store, Versioned
 from recto.search.analyzer import ANALYZER
 from recto.search.lexical import Lexicon, LexiconBuilder, analyze_query
 from recto.testing.values import DIM, EMBEDDER, chunk, fingerprint, publish, publish_lexical, vector
@@ -402,6 +402,27 @@ class StoreConformance:
         publish(store, "books", [chunk(9)])
         assert store.rollback("books").generation == first.generation
         assert store.open("books").count() == 5
+
+    def test_a_collection_can_be_deleted(self, store: Store) -> None:
+        """Check `Deletable`, if the store implements it: nothing of the collection is left, others stay."""
+        if not isinstance(store, Deletable):
+            pytest.skip("the store is not Deletable")
+        for _ in range(2):
+            publish(store, "books", [chunk(number) for number in range(5)])
+        publish(store, "other", [chunk(9)])
+        store.set_aliases(["library"], "books")
+        with pytest.raises(InvalidArgument):
+            store.delete("library")
+        store.delete("books")
+        for name in ("books", "library"):
+            with pytest.raises(CollectionMissing):
+                store.open(name)
+        with pytest.raises(CollectionMissing):
+            store.delete("books")
+        assert tuple(store.collections()) == ("other",)
+        assert store.open("other").count() == 1
+        publish(store, "books", [chunk(3)])
+        assert store.open("books").count() == 1
 
     def test_payload_indexes_can_be_prepared(self, store: Store) -> None:
         """Check `Preparable`, if the store implements it: an index of our own needs nothing."""

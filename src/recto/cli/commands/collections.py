@@ -1,8 +1,10 @@
-"""`recto collections`, `rollback`, and for a Qdrant server `promote`, `parity` and `prepare`."""
+"""`recto collections`, `rollback`, `delete`, and for a Qdrant server `promote`, `parity` and `prepare`."""
 
 from __future__ import annotations
 
 import os
+import shutil
+import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -10,15 +12,16 @@ from typing import Any
 
 import click
 
-from recto._util.text import plural
+from recto._util.text import escape_controls, plural
 from recto.cli import options
 from recto.cli.output import echo, echo_json
 from recto.cli.runner import Exit, close_later, notify, warn
-from recto.errors import InvalidArgument, RectoError
-from recto.protocols import Preparable, Rollback, Store
+from recto.errors import InvalidArgument, InvalidOption, RectoError
+from recto.protocols import Deletable, Preparable, Rollback, Store
 from recto.settings import QUERY_COLLECTION, Settings, load_settings
 from recto.types import MODES
 
+_BY_HAND = "Delete it with the tools of the store."
 _LOCAL_MODEL = {"RECTO_EMBEDDER": "local", "RECTO_STORE": "server"}
 
 
@@ -51,6 +54,29 @@ def rollback(collection: str) -> Exit:
         raise InvalidArgument("Only embedded indexes can be rolled back", hint="Index the book again.")
     info = store.rollback(collection)
     echo(f"Restored {info.generation} of '{info.collection}': {plural(info.chunks, 'chunk')}.")
+    return Exit.OK
+
+
+@click.command()
+@click.argument("collection")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+def delete(collection: str, yes: bool) -> Exit:
+    """Delete COLLECTION with all its generations and aliases."""
+    settings = load_settings()
+    store = _open_store(settings)
+    if not isinstance(store, Deletable):
+        raise InvalidArgument(f"The store '{settings.store}' cannot delete collections", hint=_BY_HAND)
+    chunks = plural(store.open(collection).info.chunks, "chunk")
+    if not yes:
+        if not sys.stdin.isatty():
+            raise InvalidOption("`recto delete` asks first, and there is no terminal", hint="Pass --yes.")
+        if not click.confirm(f"Delete '{escape_controls(collection)}' with {chunks}?", err=True):
+            echo("Nothing was deleted.")
+            return Exit.OK
+    store.delete(collection)
+    (settings.home / "journal" / f"{collection}.vectors").unlink(missing_ok=True)
+    shutil.rmtree(settings.home / "reports" / collection, ignore_errors=True)
+    echo(f"Deleted '{collection}' with {chunks}.")
     return Exit.OK
 
 

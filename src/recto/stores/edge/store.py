@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -20,6 +21,7 @@ from recto.settings import Settings, check_collection_name
 from recto.stores.edge.engine import engine_version
 from recto.stores.edge.index import EdgeIndex, open_generation
 from recto.stores.edge.layout import CollectionDirectory, FileState, file_state, write_calibration
+from recto.stores.points import is_alias
 from recto.types import Calibration, EmbedderFingerprint, IndexInfo
 
 if TYPE_CHECKING:
@@ -164,6 +166,22 @@ class EdgeStore:
                 index = open_generation(directory, collection, previous)
                 directory.set_current(previous)
                 return index.info
+
+    def delete(self, name: str) -> None:
+        """Delete a collection and its aliases; a search that is running finishes."""
+        with disk_errors(self._home):
+            if (collection := self._collection(name)) != name:
+                raise is_alias(name, collection)
+            directory, trash = self._directory(name), self._home / "deleted"
+            make_private(trash)
+            with WriterLock(directory.lock, f"Collection '{name}'"):
+                # Renaming is atomic: a killed process leaves the whole collection, or none of it.
+                os.replace(directory.path, trash / f"{name}-{os.urandom(4).hex()}")
+            self._open.pop(name, None)
+            with self._aliases_lock():
+                known = self._read_aliases()
+                self._write_aliases({alias: target for alias, target in known.items() if target != name})
+            shutil.rmtree(trash, ignore_errors=True)  # also what a killed process left
 
     def verify(self, name: str) -> None:
         """Digest every file of the current generation; raise `IndexDamaged` if one does not match."""

@@ -13,7 +13,7 @@ from typing import Any
 from recto._util.files import WriterLock, make_private
 from recto.errors import CollectionMissing, ConfigurationError
 from recto.settings import ServerOptions, Settings, check_collection_name
-from recto.stores.points import INTEGER_FIELDS, KEYWORD_FIELDS, LEXICAL
+from recto.stores.points import INTEGER_FIELDS, KEYWORD_FIELDS, LEXICAL, is_alias
 from recto.stores.qdrant.build import (
     CALIBRATION_KEY,
     LEXICON_KEY,
@@ -101,9 +101,7 @@ class ServerStore:
                 f"Collection '{name}' was not made by Recto",
                 hint="Choose another --collection; its vectors and payloads would be mixed with ours.",
             )
-        locks = self._home / "locks"
-        make_private(locks)
-        lock = WriterLock(locks / f"{name}.lock", f"Collection '{name}'", wait)
+        lock = self._writer_lock(name, wait)
         in_place = physical is not None and not rebuild and self._is_compatible(physical, embedder, analyzer)
         target = physical if in_place and physical else f"{name}{_GENERATION}{os.urandom(4).hex()}"
         return ServerBuild(
@@ -116,6 +114,40 @@ class ServerStore:
             lambda: self._publish(name, target, physical),
             in_place=in_place,
         )
+
+    def delete(self, name: str) -> None:
+        """Delete all generations and aliases of a collection that Recto made."""
+        from qdrant_client import models
+
+        check_collection_name(name, "collection")
+        known, physical = self._raw_aliases(), self._physical(name)
+        if physical is None and name in known:
+            raise is_alias(name, _base_name(known[name]))
+        if physical is None:
+            raise self._missing(name)
+        if physical == name:
+            raise ConfigurationError(
+                f"Collection '{name}' was not made by Recto",
+                hint="Delete it with the tool that made it, or in the Qdrant console.",
+            )
+        generations = [other for other in self._physical_names() if _base_name(other) == name]
+        actions: list[Any] = [
+            models.DeleteAliasOperation(delete_alias=models.DeleteAlias(alias_name=alias))
+            for alias, target in known.items()
+            if target in generations
+        ]
+        with self._writer_lock(name, None):
+            self._connection.write(lambda client: client.update_collection_aliases(actions))
+            self._open.clear()
+            for generation in generations:
+                self._connection.write(
+                    lambda client, generation=generation: client.delete_collection(generation)  # type: ignore[misc]
+                )
+
+    def _writer_lock(self, name: str, wait: Callable[[str], None] | None) -> WriterLock:
+        locks = self._home / "locks"
+        make_private(locks)
+        return WriterLock(locks / f"{name}.lock", f"Collection '{name}'", wait)
 
     def set_aliases(self, aliases: Iterable[str], name: str) -> None:
         """Point aliases to a collection; skip those that are names of other collections."""
