@@ -240,13 +240,14 @@ async def _client_left(receive: Receive) -> None:
 class FairSlots:
     """A fixed number of slots for callers; use it from one event loop.
 
-    One caller gets at most half of the slots. If there is no slot, a request waits; when one
+    One caller gets a part of the slots. If there is no slot, a request waits; when one
     becomes free, the callers take turns. A caller with too many waiting requests is refused.
     """
 
-    def __init__(self, count: int, waiting: int = MAX_WAITING) -> None:
+    def __init__(self, count: int, per_caller: int = 0, waiting: int = MAX_WAITING) -> None:
+        """Take the number of slots, and how many of them one caller gets (default: half of them)."""
         self._free = count
-        self._per_caller = max(1, count // 2)
+        self._per_caller = per_caller or max(1, count // 2)
         self._max_waiting = waiting
         self._held: Counter[str] = Counter()
         self._waiting: OrderedDict[str, deque[Future[None]]] = OrderedDict()

@@ -87,6 +87,7 @@ class CircuitBreaker:
 
 
 MAX_BATCH = 16
+_THREADS_PER_CALLER = 5  # more would slow others down, because threads of Python take turns
 _MAX_CHARACTERS = 8_000  # about a second of work on a small machine
 _CHARACTERS_PER_TOKEN = 4  # an estimate: the tokenizer would cost more than it saves
 _MAX_TOKENS = 512  # larger batches are not faster, and each query waits for the whole batch
@@ -313,7 +314,7 @@ class SearchService:
         self._breakers: dict[str, CircuitBreaker] = {}
         self._outlines: dict[str, tuple[IndexInfo, Outline]] = {}
         self._pool = ThreadPoolExecutor(MAX_BATCH, thread_name_prefix="recto-search")
-        self._threads = FairSlots(MAX_BATCH)
+        self._threads = FairSlots(MAX_BATCH, _THREADS_PER_CALLER)
 
     def start(self) -> None:
         """Open the default collection, index the sample book on the first run, and load the model."""
