@@ -22,11 +22,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from time import perf_counter
 
-from bench.http import run_server
+from bench.http import index_for_server, run_server
 from bench.spine import QUESTIONS, table
-from recto.api import open_embedder, open_store, sample_source
-from recto.indexing.indexer import IndexJob, index_book
-from recto.settings import Settings
 
 CLIENTS = 64
 ATTACKER = "127.9.9.9"
@@ -192,13 +189,7 @@ def main() -> None:
     figures: dict[str, object] = {}
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder) / "home"
-        settings = Settings("local", "edge", home)
-        index_book(
-            IndexJob(sample_source(), open_embedder(settings, print)),
-            open_store(settings, print),
-            "bench",
-            journal=home / "journal",
-        )
+        index_for_server(home)
         with run_server(home) as server:
             port = server.port
             asyncio.run(_search(port, 2, CLIENTS))

@@ -21,15 +21,12 @@ from pathlib import Path
 from time import process_time
 from typing import Any
 
-from bench.http import run_server
+from bench.http import index_for_server, run_server
 from bench.spine import table
-from recto.api import open_embedder, open_store, sample_source
 from recto.book.chunking import ChunkSize, chunk_page
 from recto.book.parsing.formats import read
 from recto.book.sources.tree import open_book
 from recto.errors import RectoError
-from recto.indexing.indexer import IndexJob, index_book
-from recto.settings import Settings
 
 PAGE = 2 << 20
 LINES = 15_000
@@ -236,13 +233,7 @@ def requests(count: int, seed: int) -> dict[str, Any]:
     chance = random.Random(seed)
     with tempfile.TemporaryDirectory() as place:
         home = Path(place) / "home"
-        settings = Settings("local", "edge", home)
-        index_book(
-            IndexJob(sample_source(), open_embedder(settings, print)),
-            open_store(settings, print),
-            "bench",
-            journal=home / "journal",
-        )
+        index_for_server(home)
 
         def made() -> Iterator[bytes]:
             for _ in range(count):

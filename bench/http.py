@@ -33,6 +33,7 @@ from recto import __version__
 from recto.api import open_embedder, open_retriever, open_store, sample_source
 from recto.book.sources.tree import MarkdownTree
 from recto.indexing.indexer import IndexJob, index_book
+from recto.protocols import Source
 from recto.settings import Settings
 
 CLIENTS = (1, 8, 64)
@@ -106,20 +107,24 @@ def main() -> None:
             figures |= soak(Path(folder), options.soak)
         else:
             home = Path(folder) / "home"
-            settings = Settings("local", "edge", home, threads=_cores())
-            source = MarkdownTree(options.book) if options.book else sample_source()
-            index_book(
-                IndexJob(source, open_embedder(settings, print)),
-                open_store(settings, print),
-                "bench",
-                journal=home / "journal",
-            )
+            index_for_server(home, MarkdownTree(options.book) if options.book else sample_source())
             figures |= {
                 "rounds": options.rounds,
                 **latency(home, options.rounds),
                 **load(home, options.rounds, options.seconds),
             }
     print(json.dumps(figures, indent=2) if options.json else table(figures))
+
+
+def index_for_server(home: Path, source: Source | None = None) -> None:
+    """Index a book, or the sample book, into the collection that `run_server` serves."""
+    settings = Settings("local", "edge", home, threads=_cores())
+    index_book(
+        IndexJob(source or sample_source(), open_embedder(settings, print)),
+        open_store(settings, print),
+        "bench",
+        journal=home / "journal",
+    )
 
 
 @dataclass

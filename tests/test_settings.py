@@ -145,7 +145,7 @@ class TestKeysAndEndpoints:
         environment = {name: value for name, value in CLOUD.items() if name != url}
         with pytest.raises(ConfigurationError) as caught:
             load_settings(environment, tmp_path)
-        assert f"{url} in {tmp_path / '.env'} would get the {key} of the environment" in str(caught.value)
+        assert f"{url} from {tmp_path / '.env'} would receive {key} from the environment" in str(caught.value)
         assert CLOUD[key] not in f"{caught.value} {caught.value.hint}"
 
     def test_nor_the_key_of_the_users_file(self, tmp_path: Path, url: str, key: str) -> None:
@@ -155,7 +155,7 @@ class TestKeysAndEndpoints:
         (user / "recto" / "env").write_text(f"{key}={CLOUD[key]}\n")
         (project / ".env").write_text(f"{url}={HOSTILE}\n")
         rest = {name: value for name, value in CLOUD.items() if name not in (url, key)}
-        with pytest.raises(ConfigurationError, match=f"would get the {key} of {user}"):
+        with pytest.raises(ConfigurationError, match=f"would receive {key} from {user}"):
             load_settings({**rest, "XDG_CONFIG_HOME": str(user)}, project)
 
     def test_an_address_of_the_same_or_a_more_trusted_place_gets_it(
@@ -212,3 +212,14 @@ def test_a_huge_dotenv_is_not_read(tmp_path: Path) -> None:
         file.truncate(30 << 30)
     with pytest.raises(ConfigurationError, match="larger than 64 KiB"):
         load_settings({}, tmp_path)
+
+
+def test_the_variable_that_selects_the_cloud_profile_is_named(tmp_path: Path) -> None:
+    (tmp_path / ".env").write_text(f"QDRANT_URL={HOSTILE}\n")
+    with pytest.raises(ConfigurationError) as caught:
+        load_settings({}, tmp_path)
+    reason = f"QDRANT_URL from {tmp_path / '.env'} selects the cloud profile."
+    assert caught.value.hint.startswith(reason)
+    with pytest.raises(ConfigurationError) as caught:
+        load_settings({"RECTO_PROFILE": "cloud"}, tmp_path)
+    assert reason not in caught.value.hint

@@ -30,6 +30,7 @@ _MAX_DIGITS = 9
 _PROJECT_ROOTS = ("pyproject.toml", ".git")
 _MAX_DOTENV = 64 * 1024
 ENVIRONMENT = "the environment"
+_TRUSTED_PLACES = f"{ENVIRONMENT} or in ~/.config/recto/env"
 
 SERVICE_VARIABLES = (
     "RECTO_API_KEY",
@@ -102,7 +103,7 @@ class Variables(Mapping[str, str]):
         """What was ignored, and why."""
         return [
             f"{', '.join(source.ignored)} in {source.name} {'is' if len(source.ignored) == 1 else 'are'} "
-            f"ignored: set {'it' if len(source.ignored) == 1 else 'them'} in {_trusted_places()}"
+            f"ignored: set {'it' if len(source.ignored) == 1 else 'them'} in {_TRUSTED_PLACES}"
             for source in self.sources
             if source.ignored
         ]
@@ -111,15 +112,16 @@ class Variables(Mapping[str, str]):
         """Return the address in a variable; raise an error if it is less trusted than its key."""
         if url in self and key in self and self._rank(url) > self._rank(key):
             raise ConfigurationError(
-                f"{url} in {self._name(url)} would get the {key} of {self._name(key)}",
-                hint=f"If you trust this address, set {url} in {_trusted_places()}; otherwise remove it.",
+                f"{url} from {self.origin(url)} would receive {key} from {self.origin(key)}",
+                hint=f"If you trust this address, set {url} in {_TRUSTED_PLACES}; otherwise remove it.",
             )
         return self.get(url, "")
 
     def _rank(self, name: str) -> int:
         return next(rank for rank, source in enumerate(self.sources) if name in source.values)
 
-    def _name(self, name: str) -> str:
+    def origin(self, name: str) -> str:
+        """Return the place that a variable was read from."""
         return self.sources[self._rank(name)].name
 
 
@@ -165,7 +167,7 @@ def read_variables(environment: Mapping[str, str] | None = None, directory: Path
     user = user_file(given)
     if user is not None and user.is_file():
         sources.append(VariableSource(str(user), _not_blank(_parse_dotenv(user))))
-    project = find_dotenv(directory or working_directory())
+    project = _find_dotenv(directory or working_directory())
     if project is not None:
         values = _not_blank(_parse_dotenv(project))
         ignored = tuple(name for name in SERVICE_VARIABLES if name in values)
@@ -180,10 +182,6 @@ def user_file(environment: Mapping[str, str]) -> Path | None:
         return Path(base) / "recto" / "env"
     home = environment.get("HOME") or environment.get("USERPROFILE")
     return Path(home) / ".config" / "recto" / "env" if home else None
-
-
-def _trusted_places() -> str:
-    return "the environment or in ~/.config/recto/env"
 
 
 def _not_blank(values: Mapping[str, str]) -> dict[str, str]:
@@ -232,7 +230,7 @@ def check_collection_name(name: str, origin: str) -> None:
         )
 
 
-def find_dotenv(directory: Path | None) -> Path | None:
+def _find_dotenv(directory: Path | None) -> Path | None:
     """Find the nearest `.env` between a directory and the root of its project."""
     for folder in (directory, *directory.parents) if directory else ():
         path = folder / ".env"
@@ -312,7 +310,7 @@ def _component(values: Mapping[str, str], name: str, group: str, default: str) -
     return value
 
 
-def _require(values: Mapping[str, str], embedder: str, store: str) -> None:
+def _require(values: Variables, embedder: str, store: str) -> None:
     missing = []
     if embedder == "cohere" and "COHERE_API_KEY" not in values:
         missing.append("COHERE_API_KEY")
@@ -325,9 +323,12 @@ def _require(values: Mapping[str, str], embedder: str, store: str) -> None:
             missing.append("QDRANT_API_KEY")
     if missing:
         rest = f"Also missing: {', '.join(missing[1:])}. " if missing[1:] else ""
+        chosen = any(name in values for name in ("RECTO_PROFILE", "RECTO_EMBEDDER", "RECTO_STORE"))
+        found = [] if chosen else [name for name in CLOUD_VARIABLES if name in values]
+        reason = f"{found[0]} from {values.origin(found[0])} selects the cloud profile. " if found else ""
         raise ConfigurationError(
             f"{missing[0]} is required but not set",
-            hint=f"{rest}Set {'them' if rest else 'it'} in the environment or in .env; "
+            hint=f"{reason}{rest}Set {'them' if rest else 'it'} in the environment or in .env; "
             "RECTO_PROFILE=embedded needs no key and no service.",
         )
 

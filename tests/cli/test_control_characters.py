@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from recto.cli import render
 from recto.cli.output import echo, echo_text, to_json
-from recto.server.log import JsonFormatter
+from recto.server.listening import JsonFormatter
 from recto.testing.values import chunk
 from recto.types import Filters, Hit, Outcome, PageGroup, SearchResponse, Timings
 from tests.cli.shell.test_script import piped

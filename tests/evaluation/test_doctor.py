@@ -260,7 +260,7 @@ def test_a_dotenv_that_is_no_text(home: Path, tmp_path: Path) -> None:
 def test_a_dotenv_is_named(home: Path, tmp_path: Path) -> None:
     (tmp_path / ".env").write_text("RECTO_STORE=edge\nQDRANT_API_KEY=" + KEY)
     found = examined(home, None, {"RECTO_EMBEDDER": "local"}, tmp_path)
-    evidence = named(found, "configuration").evidence
+    evidence = named(found, "settings").evidence
     assert f"{tmp_path / '.env'}: QDRANT_API_KEY, RECTO_STORE" in evidence
     assert (
         "RECTO_EMBEDDER=local and RECTO_STORE=edge and QDRANT_API_KEY is set"

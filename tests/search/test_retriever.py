@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import difflib
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
+from typing import cast
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given
@@ -14,8 +18,9 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from recto.errors import CollectionMissing, ConfigurationError, InvalidArgument, InvalidQuery
-from recto.protocols import Embedder
+from recto.protocols import Embedder, Index
 from recto.search.lexical import KEYWORD_WEIGHT
+from recto.search.pages import nearest_page
 from recto.search.retriever import Retriever
 from recto.stores.edge.store import EdgeStore
 from recto.types import MODES, Filters, Mode, Outcome, SearchResponse
@@ -298,3 +303,32 @@ def test_answerable_separates_topics_of_the_book_from_others(retriever: Retrieve
     assert other is not None
     assert other < 0.2
     assert covered > 0.8
+
+
+def test_a_mistyped_page_costs_the_same_in_a_large_book() -> None:
+    """All pages are listed once for each index, and a bounded number of them is compared."""
+
+    class LargeIndex:
+        listed = 0
+
+        def pages(self) -> dict[str, int]:
+            self.listed += 1
+            return {f"local://docs/chapter-{number:06}/intro": 1 for number in range(20_000)}
+
+    compared = 0
+
+    class Counting(difflib.SequenceMatcher[str]):
+        def set_seq1(self, a: Sequence[str]) -> None:
+            nonlocal compared
+            compared += 1
+            super().set_seq1(a)
+
+    large = LargeIndex()
+    index = cast("Index", large)
+    with patch.object(difflib, "SequenceMatcher", Counting):
+        for _ in range(3):
+            assert nearest_page(index, "local://docs/chaptr-012345/intro") is not None
+        assert nearest_page(index, "chapter-000007/intro") == "local://docs/chapter-000007/intro"
+        assert nearest_page(index, "x" * 100_000) is None
+    assert large.listed == 1
+    assert compared <= 4 * 200

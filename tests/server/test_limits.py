@@ -214,3 +214,24 @@ def test_a_costly_request_counts_as_several() -> None:
     assert dict(refused.value.refusal.headers)["Retry-After"] == "2"
     now = 32.0
     rate.check("a")
+
+
+def test_a_response_that_has_started_is_not_followed_by_an_error() -> None:
+    """A client that reads slowly keeps `send` waiting until the deadline has passed."""
+    sent: list[str] = []
+
+    async def started(_scope: Scope, _receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await asyncio.Event().wait()
+
+    async def send(message: Message) -> None:
+        sent.append(message["type"])
+
+    async def main() -> None:
+        limits, request = AdmissionLimits(deadline=0.05), CurrentRequest("a")
+        await limits.admit(started, {"method": "POST"}, arriving([part(b"{}")]), send, request)
+        assert request.cancelled.is_set()
+        assert not request.disconnected.is_set()
+
+    asyncio.run(main())
+    assert sent == ["http.response.start"]

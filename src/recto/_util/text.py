@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import re
-from bisect import bisect_left
 from collections.abc import Iterable
 from urllib.parse import urlsplit
 
-_MOST_COMPARED = 200
-_LONGEST_COMPARED = 200
+_LONGEST_COMPARED = 200  # characters of a misspelled name
 ROOT_MODULE = "intro"
 """The module of pages that are not in a module's directory."""
 MARKDOWN_SUFFIXES = (".md", ".markdown", ".mdown", ".mkdn", ".mkd")
@@ -83,19 +81,10 @@ def filter_keys(names: Iterable[str]) -> list[str]:
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """Return the known name that is most similar to a misspelled one, or None if none is similar.
-
-    Of many known names, only those next to it in alphabetical order are compared, and only the beginning of a
-    long name: the work does not grow with the number of names.
-    """
+    """Return the known name that is most similar to a misspelled one, or None if none is similar."""
     import difflib
 
-    wanted = name.strip().lower()[:_LONGEST_COMPARED]
     folded = {candidate.lower(): candidate for candidate in known}
-    ordered: list[str] = list(folded)
-    if len(ordered) > _MOST_COMPARED:
-        ordered.sort()
-        start = max(0, bisect_left(ordered, wanted) - _MOST_COMPARED // 2)
-        ordered = ordered[start : start + _MOST_COMPARED]
-    found = difflib.get_close_matches(wanted, ordered, n=1, cutoff=0.5)
+    wanted = name.strip().lower()[:_LONGEST_COMPARED]
+    found = difflib.get_close_matches(wanted, folded, n=1, cutoff=0.5)
     return folded[found[0]] if found else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -32,6 +33,11 @@ def not_written(error: OSError, path: Path) -> StorageError:
     return StorageError(
         f"{path} cannot be written: {error.strerror or error}", hint=f"{disk_advice(error, path)}."
     )
+
+
+def remove_reports(home: Path, collection: str) -> None:
+    """Remove all reports on a collection."""
+    shutil.rmtree(_directory(home, collection), ignore_errors=True)
 
 
 def keep_coverage(home: Path, info: IndexInfo, found: Coverage) -> None:
@@ -98,7 +104,11 @@ def _read(home: Path, info: IndexInfo, kind: str, fields: tuple[str, ...]) -> di
 
 
 def _path(home: Path, info: IndexInfo, kind: str) -> Path:
-    return home / "reports" / info.collection / f"{kind}.json"
+    return _directory(home, info.collection) / f"{kind}.json"
+
+
+def _directory(home: Path, collection: str) -> Path:
+    return home / "reports" / collection
 
 
 def _state(reached: Reached) -> str:

@@ -11,7 +11,7 @@ from recto import __version__
 from recto._util.text import plural
 from recto.book.chunking import DEFAULT_SIZE, ChunkSize
 from recto.errors import InvalidArgument, RectoError
-from recto.indexing.journal import Journal
+from recto.indexing.journal import Journal, journal_path
 from recto.indexing.planner import IndexSnapshot, Plan, PlannedChunk, Planner, Spool, current_state
 from recto.protocols import Build, Embedder, Index, Rollback, Source, Store
 from recto.search.analyzer import ANALYZER
@@ -186,7 +186,7 @@ def _not_calibrated(collection: str, reason: str = "") -> str:
 
 
 def _journal(directory: Path, collection: str, embedder: Embedder) -> Journal:
-    journal = Journal(directory / f"{collection}.vectors", embedder.fingerprint)
+    journal = Journal(journal_path(directory, collection), embedder.fingerprint)
     journal.load()
     return journal
 

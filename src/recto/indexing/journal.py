@@ -15,6 +15,11 @@ from recto.types import EmbedderFingerprint, Vector
 _FORMAT = "recto-journal-1"
 
 
+def journal_path(directory: Path, collection: str) -> Path:
+    """Return the file of a collection's journal."""
+    return directory / f"{collection}.vectors"
+
+
 class Journal:
     """Vectors by the hash of their text, for one embedder; a damaged file is read up to the damage.
 

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import takewhile
+from weakref import WeakKeyDictionary
 
 from recto._util.text import nearest, page_key
 from recto.errors import InvalidArgument, PageMissing
@@ -14,6 +18,7 @@ from recto.search.query import is_text
 from recto.types import Chunk, Filters
 
 _MAX_HEADING_LEVEL = 6
+_MOST_COMPARED = 200  # pages
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +66,7 @@ def read_page(index: Index, url: str, collection: str) -> BookPage:
     address = url.partition("#")[0]
     chunks = sorted(index.scroll(Filters(page_url=address)), key=lambda chunk: (chunk.chunk_index, chunk.id))
     if not chunks:
-        near = _nearest_page(index, page_key(address))
+        near = nearest_page(index, address)
         raise PageMissing(
             f"There is no page '{address}' in '{collection}'",
             hint=f"Did you mean '{near}'?" if near else "Copy the URL from a search result.",
@@ -70,11 +75,39 @@ def read_page(index: Index, url: str, collection: str) -> BookPage:
     return BookPage(first.page_url, first.page_title, first.module_name, tuple(chunks))
 
 
-def _nearest_page(index: Index, key: str) -> str | None:
-    """Return the page that was probably meant: one whose URL ends with the given one, or a similar one."""
-    known = index.pages()
-    ending = f"/{key.strip('/')}"
-    return next((page for page in known if page.endswith(ending)), None) or nearest(key, known)
+@dataclass(frozen=True, slots=True)
+class _PageNames:
+    """The pages of an index in alphabetical order, and by the last part of their URLs."""
+
+    ordered: list[str]
+    by_last_part: Mapping[str, list[str]]
+
+
+_page_names: WeakKeyDictionary[Index, _PageNames] = WeakKeyDictionary()  # listing all pages takes long
+
+
+def nearest_page(index: Index, url: str) -> str | None:
+    """Return the page that was probably meant: one whose URL ends with the given one, or a similar one.
+
+    Only pages next to it in alphabetical order are compared, so the work does not grow with the book.
+    """
+    names: _PageNames | None = None
+    with suppress(TypeError):  # an index of a plugin may not support weak references
+        names = _page_names.get(index)
+    if names is None:
+        ordered = sorted(index.pages())
+        by_last_part = defaultdict(list)
+        for page in ordered:
+            by_last_part[page.rpartition("/")[2]].append(page)
+        names = _PageNames(ordered, by_last_part)
+        with suppress(TypeError):
+            _page_names[index] = names
+    key = page_key(url).strip("/")
+    same_end = names.by_last_part.get(key.rpartition("/")[2], [])[:_MOST_COMPARED]
+    start = max(0, bisect_left(names.ordered, key) - _MOST_COMPARED // 2)
+    return next((page for page in same_end if page.endswith(f"/{key}")), None) or nearest(
+        key, names.ordered[start : start + _MOST_COMPARED]
+    )
 
 
 def _blocks(chunks: tuple[Chunk, ...]) -> Iterator[str]:

@@ -132,7 +132,9 @@ def _explain_empty(
         hint = _did_you_mean(nearest(filters.modules[0], modules))
         reasons.append(f"There is no module {names}.{hint} Modules: {', '.join(modules)}.")
     if filters.page_url is not None and not index.count(Filters(page_url=filters.page_url)):
-        hint = _did_you_mean(nearest(filters.page_url, index.pages()))
+        from recto.search.pages import nearest_page
+
+        hint = _did_you_mean(nearest_page(index, filters.page_url))
         reasons.append(f"There is no page {filters.page_url!r}.{hint}")
     both = "No page matches all filters together; each of them alone has matches."
     return Outcome.FILTERED_OUT, " ".join(reasons) or both

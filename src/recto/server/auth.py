@@ -44,7 +44,7 @@ _WRONG_HOST = Refusal(
 )
 _CROSS_SITE = Refusal(
     403,
-    "This service does not answer requests of other sites",
+    "This service does not answer requests from other sites",
     "Allow the origin of the page with --cors-origin.",
 )
 _WRONG_KEYS = 60  # per minute and address

@@ -79,10 +79,13 @@ def busy(message: str, hint: str = RETRY_HINT, seconds: float = 1) -> Refusal:
 
 
 _TWO_LENGTHS = Refusal(
-    400, "Content-Length and Transfer-Encoding exclude each other", "Send one of them.", _CLOSE
+    400, "Content-Length and Transfer-Encoding exclude each other", "Send only one of them.", _CLOSE
 )
 _TOO_MANY_AT_ONCE = Refusal(
-    429, "Too many requests at the same time", "Wait for earlier answers.", (("Retry-After", "1"),)
+    429,
+    "Too many requests at the same time",
+    "Wait for the responses to earlier requests.",
+    (("Retry-After", "1"),),
 )
 
 
@@ -111,12 +114,13 @@ class CallCancelled(Exception):
 class CurrentRequest:
     """The request that the current task or thread works for.
 
-    `cancelled` is set when the client has left or the deadline has passed. `charge` counts more work for the
-    rate limit.
+    `cancelled` is set when the request has ended, `disconnected` before it if the client has closed the
+    connection. `charge` counts more work for the rate limit.
     """
 
     caller: str
     cancelled: threading.Event = field(default_factory=threading.Event)
+    disconnected: threading.Event = field(default_factory=threading.Event)
     charge: Callable[[float], None] = lambda _: None
 
     def check(self) -> None:
@@ -154,41 +158,31 @@ class AdmissionLimits:
         """Read the body, wait for a slot, and run the application; raise `Refused` if a limit is exceeded."""
         # A body that is still arriving takes no slot: slow clients must not block others.
         complete = await self.read_body(receive)
+
+        async def in_slot(scope: Scope, complete: Receive, send: Send) -> None:
+            async with self._running.take(request.caller):
+                await app(scope, complete, send)
+
+        async def until_client_leaves(scope: Scope, complete: Receive, send: Send) -> None:
+            running = create_task(in_slot(scope, complete, send))
+            leaving = create_task(_client_left(receive))
+            try:
+                await wait((running, leaving), return_when=FIRST_COMPLETED)
+                if not running.done():
+                    request.disconnected.set()
+                    raise Refused("disconnect", Refusal(400, "The client has closed the connection"))
+                await running
+            finally:
+                request.cancelled.set()
+                running.cancel()
+                leaving.cancel()
+                await gather(running, leaving, return_exceptions=True)
+
         token = _current.set(request)
         try:
-            async with timeout(self._deadline):
-                await self._run_in_slot(app, scope, receive, complete, send, request)
-        except TimeoutError:
-            raise self._late() from None
+            await self.run(until_client_leaves, scope, complete, send)
         finally:
             _current.reset(token)
-
-    async def _run_in_slot(
-        self,
-        app: ASGIApp,
-        scope: Scope,
-        receive: Receive,
-        complete: Receive,
-        send: Send,
-        request: CurrentRequest,
-    ) -> None:
-        """Run the application until it ends or the client leaves; then stop the work of its threads."""
-
-        async def run() -> None:
-            async with self._running.take(request.caller):
-                await self.run(app, scope, complete, send)
-
-        running, leaving = create_task(run()), create_task(_client_left(receive))
-        try:
-            await wait((running, leaving), return_when=FIRST_COMPLETED)
-            if not running.done():
-                raise Refused("disconnect", Refusal(400, "The client has left"))
-            await running
-        finally:
-            request.cancelled.set()
-            running.cancel()
-            leaving.cancel()
-            await gather(running, leaving, return_exceptions=True)
 
     async def run(self, app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
         """Run the application; raise `Refused` if it has not started its response by the deadline."""
@@ -204,10 +198,9 @@ class AdmissionLimits:
                 await app(scope, receive, track)
         except TimeoutError:
             if not started:
-                raise self._late() from None
-
-    def _late(self) -> Refused:
-        return Refused("timeout", busy(f"There was no answer within {self._deadline:g} s", seconds=2))
+                raise Refused(
+                    "timeout", busy(f"There was no answer within {self._deadline:g} s", seconds=2)
+                ) from None
 
     async def read_body(self, receive: Receive) -> Receive:
         """Read the whole body; return a `receive` that replays it."""
@@ -240,8 +233,8 @@ async def _client_left(receive: Receive) -> None:
 class FairSlots:
     """A fixed number of slots for callers; use it from one event loop.
 
-    One caller gets a part of the slots. If there is no slot, a request waits; when one
-    becomes free, the callers take turns. A caller with too many waiting requests is refused.
+    One caller gets a part of the slots. If there is no slot, a request waits. When a slot becomes free, the
+    callers take turns. A caller with too many waiting requests is refused.
     """
 
     def __init__(self, count: int, per_caller: int = 0, waiting: int = MAX_WAITING) -> None:

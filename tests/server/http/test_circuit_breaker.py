@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 
 import pytest
 
 from recto.errors import CollectionMissing, EmbeddingError, InvalidQuery, Unreachable
 from recto.server.http.service import CircuitBreaker
+from recto.server.limits import CurrentRequest, _current
 from recto.stores.qdrant.connection import TransientError
 
 
@@ -85,3 +87,23 @@ def test_a_timeout_opens_the_breaker() -> None:
     breaker = CircuitBreaker(Clock())
     assert call(breaker, asyncio.CancelledError())
     assert not call(breaker)
+
+
+@pytest.mark.parametrize("disconnected", [True, False])
+def test_a_client_that_leaves_says_nothing_about_the_engine(disconnected: bool) -> None:
+    """Otherwise anyone could open the circuit for all by closing connections."""
+    breaker, request = CircuitBreaker(), CurrentRequest("a")
+    if disconnected:
+        request.disconnected.set()
+
+    def cancelled() -> None:
+        _current.set(request)
+        with pytest.raises(asyncio.CancelledError), breaker.watch():
+            raise asyncio.CancelledError
+
+    contextvars.copy_context().run(cancelled)
+    if disconnected:
+        assert call(breaker)
+    else:
+        with pytest.raises(Unreachable, match="did not answer in time"), breaker.watch():
+            pass

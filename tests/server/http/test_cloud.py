@@ -12,7 +12,7 @@ from qdrant_client import models
 
 from recto.server.http.options import ServeOptions
 from recto.server.http.serve import secrets_of
-from recto.server.log import JsonFormatter
+from recto.server.listening import JsonFormatter
 from recto.settings import Settings
 from recto.stores.qdrant import store as store_module
 from recto.stores.qdrant.connection import Connection

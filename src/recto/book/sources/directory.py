@@ -333,7 +333,9 @@ class PageDirectory:
         try:
             return self.rules.page(SourceFile(name, path, text, revision, lines))
         except Exception as error:  # noqa: BLE001 - whatever a page states, the others are still read
-            return Failure(path, f"its front matter cannot be used: {type(error).__name__}")
+            return Failure(
+                path, f"its front matter cannot be used ({type(error).__name__}: {str(error)[:200]})"
+            )
 
     def index_title(self, folder: str) -> str:
         """Return the title of a directory's index page, or ""."""

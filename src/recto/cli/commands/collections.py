@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 from collections.abc import Mapping
 from dataclasses import replace
@@ -59,23 +58,26 @@ def rollback(collection: str) -> Exit:
 
 @click.command()
 @click.argument("collection")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--yes", is_flag=True, help="Delete without confirmation.")
 def delete(collection: str, yes: bool) -> Exit:
     """Delete COLLECTION with all its generations and aliases."""
+    from recto.evaluation.records import remove_reports
+    from recto.indexing.journal import journal_path
+
     settings = load_settings()
     store = _open_store(settings)
     if not isinstance(store, Deletable):
         raise InvalidArgument(f"The store '{settings.store}' cannot delete collections", hint=_BY_HAND)
     chunks = plural(store.open(collection).info.chunks, "chunk")
     if not yes:
-        if not sys.stdin.isatty():
-            raise InvalidOption("`recto delete` asks first, and there is no terminal", hint="Pass --yes.")
+        if sys.stdin is None or not sys.stdin.isatty():
+            raise InvalidOption("There is no terminal to confirm the deletion", hint="Pass --yes.")
         if not click.confirm(f"Delete '{escape_controls(collection)}' with {chunks}?", err=True):
             echo("Nothing was deleted.")
             return Exit.OK
     store.delete(collection)
-    (settings.home / "journal" / f"{collection}.vectors").unlink(missing_ok=True)
-    shutil.rmtree(settings.home / "reports" / collection, ignore_errors=True)
+    journal_path(settings.home / "journal", collection).unlink(missing_ok=True)
+    remove_reports(settings.home, collection)
     echo(f"Deleted '{collection}' with {chunks}.")
     return Exit.OK
 

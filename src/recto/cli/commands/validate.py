@@ -83,8 +83,6 @@ def validate(
     """
     default_mode = click.get_current_context().get_parameter_source("mode") is ParameterSource.DEFAULT
     if suite is None and default_mode and not any(value for name, value in flags.items() if name != "mode"):
-        with connect(collection) as retriever:
-            _check_book(retriever)
         return validate_contract(None, collection, _PROGRAM, verbose=verbose, as_json=as_json)
     return _validate(ValidateRequest(suite, collection, top_k, **flags), verbose=verbose, as_json=as_json)
 
@@ -97,6 +95,8 @@ def validate_contract(
 
     suite = load_suite(suite_file) if suite_file else documented_suite()
     with connect(collection) as retriever:
+        if program == _PROGRAM:
+            _check_book(retriever)
         _warm_up(retriever)
         from recto.evaluation.runs import validate as run_validation
 

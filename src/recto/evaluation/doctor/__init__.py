@@ -21,6 +21,7 @@ from recto.settings import read_variables
 CheckFunction = Callable[[DoctorContext], Iterable[Finding]]
 
 CHECKS: Mapping[str, CheckFunction] = {
+    "settings": setup.settings_files,
     "configuration": setup.configuration,
     "home": setup.home,
     "packages": setup.packages,

@@ -13,11 +13,11 @@ from pathlib import Path
 
 from recto._util.files import lock_holder
 from recto._util.text import plural
-from recto.errors import ErrorKind, RectoError, install_command
+from recto.errors import ConfigurationError, ErrorKind, RectoError, install_command
 from recto.evaluation.doctor.findings import DoctorContext, Finding, error, from_error, note, ok, warning
 from recto.plugins import open_embedder, open_store
 from recto.protocols import Preparable, Versioned
-from recto.settings import BUILT_IN_MODEL, CLOUD_VARIABLES, find_dotenv, load_settings, read_variables
+from recto.settings import BUILT_IN_MODEL, CLOUD_VARIABLES, load_settings, read_variables
 from recto.stores.edge.layout import CollectionDirectory
 
 _LOW_BYTES = 256 << 20
@@ -32,23 +32,29 @@ _EXTRAS = {
 _METADATA_SINCE = (1, 16)
 
 
-def configuration(context: DoctorContext) -> Iterator[Finding]:
-    """Load the settings, and say which parts they choose and why."""
-    given = read_variables(context.environment, context.directory)
+def settings_files(context: DoctorContext) -> Iterator[Finding]:
+    """Say which files the settings are read from, and what they cannot set."""
+    try:
+        given = read_variables(context.environment, context.directory)
+    except ConfigurationError:  # reported by `configuration`
+        return
     prefixes = ("RECTO_", "QDRANT_", "COHERE_", "COLL")
     evidence = []
     for source in given.sources:
         names = ", ".join(sorted(name for name in source.values if name.startswith(prefixes)))
         evidence.append(f"{source.name}: {names or 'nothing'}")
-    if context.directory and not find_dotenv(context.directory):
-        evidence.append(".env: none found")
+    yield ok(f"Read from {' and '.join(source.name for source in given.sources)}", *evidence)
+    for message in given.warnings:
+        yield warning("ignored", message, repair=f"Remove the line from {given.files[-1]}.")
+
+
+def configuration(context: DoctorContext) -> Iterator[Finding]:
+    """Load the settings, and say which parts they choose and why."""
     settings = context.settings = load_settings(context.environment, context.directory)
     model = f" ({settings.model})" if settings.model else ""
     yield ok(
-        f"{settings.embedder} embedder{model}, {settings.store} store, because {_reason(given)}", *evidence
+        f"{settings.embedder} embedder{model}, {settings.store} store, because {_reason(settings.variables)}"
     )
-    for message in given.warnings:
-        yield warning("ignored", message, repair=f"Remove the line from {given.files[-1]}.")
 
 
 def _reason(given: Mapping[str, str]) -> str:
@@ -148,7 +154,8 @@ def model(context: DoctorContext) -> Iterator[Finding]:
     embedder.warm_up()
     context.embedder = embedder
     for name in repaired:
-        yield note("repaired", f"The weights in {settings.home / 'cache' / name} were damaged; made again")
+        path = settings.home / "cache" / name
+        yield note("repaired", f"The weights in {path} were damaged, and have been made again")
     yield ok(f"{embedder.fingerprint} is loaded", *evidence)
 
 

@@ -82,7 +82,7 @@ class DoctorContext:
     source: Source | None = None
     plan: Plan | None = None
     writers: dict[str, str] = field(default_factory=dict)
-    """The collections that are being indexed now, with a message that names the process."""
+    """The collections that are being indexed now, with the ids of the processes."""
     messages: list[str] = field(default_factory=list)
 
     @property

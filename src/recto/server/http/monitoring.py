@@ -17,7 +17,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from recto._util.numbers import percentile
 from recto.server.http.options import METRICS_DIRECTORY
-from recto.server.log import FIELDS
+from recto.server.listening import FIELDS
 from recto.types import IndexInfo, Timings
 
 LOG = logging.getLogger("recto.server.http")

@@ -34,7 +34,7 @@ class AppFactory:
     def __call__(self) -> FastAPI:
         """Make the application."""
         from recto.server.http.app import make_app
-        from recto.server.log import configure_logging
+        from recto.server.listening import configure_logging
 
         configure_logging(secrets_of(self.settings, self.options))
         _exit_with_parent()
@@ -66,7 +66,7 @@ def serve(settings: Settings, options: ServeOptions, notify: Notify) -> None:
             if options.workers == 1:
                 uvicorn.Server(config).run(sockets=[listener])
                 return
-            from recto.server.log import configure_logging
+            from recto.server.listening import configure_logging
 
             configure_logging(secrets_of(settings, options))
             Multiprocess(config, sockets=[listener]).run()

@@ -63,8 +63,11 @@ class CircuitBreaker:
             # Only a transient error is about the engine; others are about one query.
             self._note(error if hasattr(error, "retry_after") else None)
             raise
-        except asyncio.CancelledError:  # the request's deadline
-            self._note(Unreachable("The engine did not answer in time"))
+        except asyncio.CancelledError:
+            if current_request().disconnected.is_set():  # says nothing about the engine
+                self._probing = False
+            else:
+                self._note(Unreachable("The engine did not answer in time"))
             raise
         except RectoError as error:
             if error.kind is ErrorKind.ARGUMENT:  # the engine was not called

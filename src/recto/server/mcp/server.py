@@ -366,8 +366,7 @@ def run_http(server: Server[None], host: str, port: int, keys: Sequence[str], no
     """Serve many clients over HTTP until Ctrl-C."""
     import uvicorn
 
-    from recto.server.listening import base_url, listen, server_config
-    from recto.server.log import configure_logging
+    from recto.server.listening import base_url, configure_logging, listen, server_config
 
     app = http_app(server, host, keys)
     configure_logging(keys)

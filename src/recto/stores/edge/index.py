@@ -52,7 +52,6 @@ class EdgeIndex:
         self._lexicon = lexicon
         self._params = search_params(info.chunks)
         self._cache: dict[Any, Chunk] = {}
-        self._pages: dict[str, int] | None = None
         _open_indexes.add(self)
 
     @property
@@ -171,10 +170,8 @@ class EdgeIndex:
         return self._facet("module_name")
 
     def pages(self) -> dict[str, int]:
-        """Count the chunks of each page URL; counted once, because the index never changes."""
-        if self._pages is None:
-            self._pages = self._facet("page_key")
-        return self._pages
+        """Count the chunks of each page URL."""
+        return self._facet("page_key")
 
     def leak_on_exit(self) -> None:
         """Never close the shard.
