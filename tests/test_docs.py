@@ -57,8 +57,10 @@ def workspace(tmp_path_factory: pytest.TempPathFactory, sample_home: Path) -> Pa
         shutil.copy(SAMPLE_DOCS / "docs" / page, book / page)
     ((_, suite),) = [shown for shown in fences("json") if shown[0] == SUITE_PAGE]
     (workspace / "questions.json").write_text(suite)
-    for _ in range(2):
-        done = run_shown(workspace, "uv run recto index path/to/docs --collection my-book --rebuild")
+    index = "uv run recto index path/to/docs --collection my-book --rebuild"
+    baseline = "uv run recto validate --suite questions.json --baseline expected_results.json"
+    for command in (index, index, f"{baseline} --update-baseline"):
+        done = run_shown(workspace, command)
         assert done.returncode == 0, done.stderr
     return workspace
 

@@ -23,6 +23,7 @@ from recto.types import (
     Page,
     PayloadSchema,
     SparseVector,
+    StoreProblem,
     Vector,
 )
 
@@ -295,13 +296,19 @@ class Versioned(Protocol):
 
 @runtime_checkable
 class Preparable(Protocol):
-    """A store on a server, whose filters need payload indexes."""
+    """A store on a server, whose filters need payload indexes, and whose shards can have replicas."""
 
     def missing_fields(self, name: str) -> tuple[str, ...]:
         """Return the fields that filters use and that have no payload index."""
 
     def prepare(self, name: str) -> tuple[str, ...]:
-        """Create the missing payload indexes of a collection and return their fields."""
+        """Create missing payload indexes and replicas of a collection; return what was done, in phrases."""
+
+    def redundancy(self, name: str) -> str:
+        """Explain how many nodes the collection can lose."""
+
+    def problems(self, name: str) -> tuple[StoreProblem, ...]:
+        """Return what is wrong with the servers of a collection, such as a node that does not answer."""
 
 
 class Reader(Protocol):

@@ -252,6 +252,11 @@ def working_directory() -> Path | None:
         return None
 
 
+def split_addresses(text: str) -> list[str]:
+    """Return the addresses of the nodes of a cluster, which commas or spaces separate."""
+    return list(dict.fromkeys(part.rstrip("/") for part in re.split(r"[,\s]+", text) if part))
+
+
 def is_local_address(url: str) -> bool:
     """Return whether a URL points to this machine or a private network."""
     host = urlsplit(url).hostname or ""
@@ -315,11 +320,12 @@ def _require(values: Variables, embedder: str, store: str) -> None:
     if embedder == "cohere" and "COHERE_API_KEY" not in values:
         missing.append("COHERE_API_KEY")
     if store == "server":
-        url = values.get("QDRANT_URL", "")
-        if not url:
+        urls = split_addresses(values.get("QDRANT_URL", ""))
+        if not urls:
             missing.append("QDRANT_URL")
-        _address(url, "QDRANT_URL")
-        if "QDRANT_API_KEY" not in values and not is_local_address(url):
+        for url in urls:
+            _address(url, "QDRANT_URL")
+        if "QDRANT_API_KEY" not in values and not all(map(is_local_address, urls or [""])):
             missing.append("QDRANT_API_KEY")
     if missing:
         rest = f"Also missing: {', '.join(missing[1:])}. " if missing[1:] else ""

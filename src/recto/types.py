@@ -198,10 +198,14 @@ NO_FILTERS = Filters()
 
 @dataclass(frozen=True, slots=True)
 class SparseVector:
-    """The non-zero elements of a vector over the vocabulary: distinct indices and their values."""
+    """The non-zero elements of a vector over the vocabulary: distinct indices and their values.
+
+    A query also has the inverse document frequency of each term, for stores that do not compute it.
+    """
 
     indices: tuple[int, ...]
     values: tuple[float, ...]
+    idf: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -439,3 +443,16 @@ class IndexInfo:
     def noise_floor(self) -> float | None:
         """The cosine similarity that off-topic queries reach, or None if it was not measured."""
         return self.calibration.noise_floor if self.calibration else None
+
+
+@dataclass(frozen=True, slots=True)
+class StoreProblem:
+    """Something that is wrong with the server of a collection, and what to do about it.
+
+    `serious` means that searches fail or miss chunks; otherwise redundancy or speed is reduced.
+    """
+
+    kind: str
+    message: str
+    repair: str
+    serious: bool = False

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,8 +20,6 @@ from recto.testing.stores import PAGE_A, WORDS, bm25, by_number, cosine, terms
 from recto.testing.values import EMBEDDER, chunk, publish, publish_lexical, vector
 from recto.types import Candidates, Filters, IndexQuery, SparseVector
 from tests.doubles.qdrant import QdrantDouble
-
-REAL_SERVER = os.environ.get("RECTO_TEST_QDRANT_URL", "")
 
 
 class BuiltInStore(StoreConformance):
@@ -128,24 +125,4 @@ class TestServerStore(BuiltInStore):
     @pytest.fixture
     def other_store(self, double: QdrantDouble, tmp_path: Path) -> Iterator[Store]:
         with opened(on_server(double.url, "key", tmp_path)) as store:
-            yield store
-
-
-@pytest.mark.live
-@pytest.mark.skipif(not REAL_SERVER, reason="RECTO_TEST_QDRANT_URL is not set")
-class TestRealServerStore(BuiltInStore):
-    @pytest.fixture
-    def store(self, tmp_path: Path) -> Iterator[Store]:
-        key = os.environ.get("RECTO_TEST_QDRANT_API_KEY", "")
-        made = on_server(REAL_SERVER, key, tmp_path / "home")
-        for entry in made.client.get_collections().collections:
-            if entry.name.startswith(("books--", "library--", "shelf--", "others--")):
-                made.client.delete_collection(entry.name)
-        with opened(made) as store:
-            yield store
-
-    @pytest.fixture
-    def other_store(self, tmp_path: Path) -> Iterator[Store]:
-        key = os.environ.get("RECTO_TEST_QDRANT_API_KEY", "")
-        with opened(on_server(REAL_SERVER, key, tmp_path / "home")) as store:
             yield store

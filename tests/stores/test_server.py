@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -18,6 +17,7 @@ from recto.errors import (
     CollectionMissing,
     ConfigurationError,
     FingerprintMismatch,
+    IndexDamaged,
     RectoError,
     StoreBusy,
     Unreachable,
@@ -428,20 +428,39 @@ def test_another_analyzer_gets_a_new_collection(store: ServerStore) -> None:
         assert build.publish(fingerprint()).generation != first
 
 
-def test_stale_points_lose_their_lexical_vectors_first(double: QdrantDouble, store: ServerStore) -> None:
-    """A real server's IDF still counts points that had a lexical vector when they were deleted."""
-    publish_lexical(store, "books", GARDEN[:4])
+def test_terms_are_multiplied_by_their_idf_over_all_shards(double: QdrantDouble, store: ServerStore) -> None:
+    """A server computes the IDF for each shard, and counts deleted points, so Recto computes it."""
+    publish_lexical(store, "books", GARDEN)
+    index = store.open("books")
     double.requests.clear()
-    publish_lexical(store, "books", GARDEN[:1], rebuild=False)
-    writes = [
-        request
-        for request in double.requests
-        if request.path.endswith(("/points", "/delete")) and "ids" not in request.body
-    ]
-    assert [request.path.rpartition("/")[2] for request in writes] == ["points", "points", "delete"]
-    emptied = {point["id"]: point["vector"] for point in writes[1].body["points"]}
-    assert set(emptied) == set(writes[2].body["points"]) == {one.id for one in GARDEN[1:4]}
-    assert all(isinstance(one, list) for one in emptied.values()), "only a dense vector"
+    query = lexical_query(index)
+    index.candidates([IndexQuery(lexical=query)], 5)
+    sent = double.requests[0].body["searches"][0]["query"]["nearest"]
+    assert sent["indices"] == list(query.indices)
+    assert sent["values"] == pytest.approx([w * idf for w, idf in zip(query.values, query.idf, strict=True)])
+
+
+def test_a_collection_of_recto_0_1_is_searched_and_replaced(
+    store: ServerStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There, the server multiplies by the IDF."""
+
+    def create(client: QdrantClient, name: str, *_: object) -> None:
+        idf = models.SparseVectorParams(modifier=models.Modifier.IDF)
+        dense = models.VectorParams(size=EMBEDDER.dim, distance=models.Distance.COSINE)
+        client.create_collection(name, vectors_config=dense, sparse_vectors_config={"lexical": idf})
+
+    publish_lexical(store, "new", GARDEN)
+    with monkeypatch.context() as patch:
+        patch.setattr("recto.stores.qdrant.build._create", create)
+        old = publish_lexical(store, "old", GARDEN)
+    scores = []
+    for name in ("new", "old"):
+        index = store.open(name)
+        (found,) = index.candidates([IndexQuery(lexical=lexical_query(index))], 5)
+        scores.append(sorted(found.lexical.values()))
+    assert scores[0] == pytest.approx(scores[1], rel=1e-4)
+    assert publish_lexical(store, "old", GARDEN[:9], rebuild=False).generation != old.generation
 
 
 def test_a_vocabulary_that_is_too_large_is_reported(
@@ -519,8 +538,7 @@ def test_an_older_collection_is_searched_in_dense_mode(store: ServerStore, embed
         retriever.search("bread", mode="lexical")
 
 
-def test_promotion_reports_different_lexical_scores(tmp_path: Path, store: ServerStore) -> None:
-    """This happens in collections with several shards, because each has its own IDF."""
+def test_promotion_refuses_other_lexical_scores(tmp_path: Path, store: ServerStore) -> None:
     lexicon = LexiconBuilder()
     vectors = lexicon.vectors(GARDEN)
     vectors[0] = replace(vectors[0], values=tuple(3 * value for value in vectors[0].values))
@@ -528,10 +546,10 @@ def test_promotion_reports_different_lexical_scores(tmp_path: Path, store: Serve
     with local.build("books", EMBEDDER, analyzer=ANALYZER) as build:
         build.add(GARDEN, [vector(one.chunk_index) for one in GARDEN], vectors)
         build.publish(replace(fingerprint(), analyzer=ANALYZER), lexicon.to_bytes())
-    done = promote(local.open("books"), store, "books")
-    assert re.match("The copy's (lexical|hybrid) scores differ", done.notes[0])
+    with pytest.raises(IndexDamaged, match="returns other results in (lexical|hybrid) mode"):
+        promote(local.open("books"), store, "books")
     publish_lexical(local, "books", GARDEN)
-    assert promote(local.open("books"), store, "books").notes == ()
+    assert promote(local.open("books"), store, "books").compared
 
 
 @pytest.mark.parametrize("filters", [NO_FILTERS, Filters(modules=("ros2",))])

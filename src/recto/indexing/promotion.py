@@ -26,7 +26,6 @@ class Promotion:
 
     info: IndexInfo
     compared: int
-    notes: tuple[str, ...] = ()
 
 
 def promote(
@@ -55,29 +54,21 @@ def promote(
     if source.info.calibration is not None:  # the same vectors have the same noise
         target.save_calibration(info, source.info.calibration)
     compared = samples[:: max(1, len(samples) // _SAMPLES)]
-    return Promotion(info, len(compared), _compare(source, target.open(collection), compared))
+    _compare(source, target.open(collection), compared)
+    return Promotion(info, len(compared))
 
 
-def _compare(source: Index, copy: Index, samples: Sequence[tuple[Chunk, Vector]]) -> tuple[str, ...]:
-    """Search both indexes by the vectors and headings of some chunks; return notes on acceptable differences.
-
-    Dense scores must agree. Lexical scores may differ if the copy has several shards, each with its
-    own word counts.
-    """
-    notes: dict[Mode, str] = {}
+def _compare(source: Index, copy: Index, samples: Sequence[tuple[Chunk, Vector]]) -> None:
+    """Search both indexes by the vectors and headings of some chunks; raise an error if they differ."""
     vectors, headings = [vector for _, vector in samples], [chunk.heading_path for chunk, _ in samples]
     for mode in shared_modes(source, copy):
         found = [search_index(index, mode, vectors, headings, _TOP_K) for index in (source, copy)]
         for one, other in zip(*found, strict=True):
-            difference = differs(one, other)
-            if difference and mode == "dense":
+            if difference := differs(one, other):
                 raise IndexDamaged(
-                    f"The copy returns other results: {difference}", hint="Run `recto promote` again."
+                    f"The copy returns other results in {mode} mode: {difference}",
+                    hint="Run `recto promote` again.",
                 )
-            if difference:
-                shards = "as they do in a collection of several shards"
-                notes[mode] = f"The copy's {mode} scores differ, {shards} ({difference})."
-    return tuple(notes.values())
 
 
 def shared_modes(left: Index, right: Index) -> tuple[Mode, ...]:

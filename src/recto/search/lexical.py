@@ -178,12 +178,12 @@ class QueryWord:
 
 @dataclass(frozen=True, slots=True)
 class _AnalyzedWord:
-    """What one word adds to a query: its known IDF, its corrections and the weights of its terms by id."""
+    """What one word adds to a query: its known IDF, its corrections, and its terms with weights and IDFs."""
 
     word: QueryWord
     known: float
     nearest: tuple[str, ...]
-    weights: dict[int, float]
+    weights: dict[int, tuple[float, float]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +206,7 @@ def analyze_query(text: str, lexicon: Lexicon) -> LexicalQuery:
     """Expand the words of a query to the forms that the book has, and correct those that it does not have."""
     typed = len(text.split())
     keywords = typed <= _MAX_KEYWORDS
-    weights: dict[int, float] = {}
+    weights: dict[int, tuple[float, float]] = {}
     analyzed: list[QueryWord] = []
     corrections: list[tuple[str, tuple[str, ...]]] = []
     corrected = text
@@ -220,9 +220,10 @@ def analyze_query(text: str, lexicon: Lexicon) -> LexicalQuery:
             corrections.append((word, found.nearest))
             corrected = corrected.replace(word, found.nearest[0])
         for id, weight in found.weights.items():
-            weights[id] = max(weights.get(id, 0.0), weight)
+            weights[id] = max(weights.get(id, weight), weight)
+    values, idf = zip(*weights.values(), strict=True) if weights else ((), ())
     return LexicalQuery(
-        SparseVector(tuple(weights), tuple(weights.values())),
+        SparseVector(tuple(weights), values, idf),
         tuple(analyzed),
         tuple(corrections),
         known / total if total else 0.0,
@@ -247,10 +248,10 @@ def _analyze_word(lexicon: Lexicon, word: str, keywords: bool) -> _AnalyzedWord:
     else:
         shares = dict.fromkeys((term.removeprefix(PART_MARK) for term in terms[1:]), 1.0)
         known = _KNOWN_PARTS * idf * any(map(lexicon.forms, shares))
-    weights: dict[str, float] = {}
+    weights: dict[str, tuple[float, float]] = {}
     for term, share in shares.items():
-        for form, weight in _form_weights(term.removeprefix(PART_MARK), lexicon, keywords).items():
-            weights[form] = max(weights.get(form, 0.0), share * weight)
+        for form, (weight, own) in _form_weights(term.removeprefix(PART_MARK), lexicon, keywords).items():
+            weights[form] = max(weights.get(form, (0.0, own)), (share * weight, own))
     return _AnalyzedWord(
         QueryWord(word, idf, frozenset(weights)),
         known,
@@ -286,17 +287,21 @@ def _corrections(word: str, lexicon: Lexicon, keywords: bool) -> tuple[str, ...]
     return lexicon.nearest(word, 2 if len(word) >= _MIN_TWO_EDITS else 1)
 
 
-def _form_weights(term: str, lexicon: Lexicon, keywords: bool) -> dict[str, float]:
-    """Weight the forms of a term so that each has the IDF of all of them; a keyword keeps its own IDF."""
+def _form_weights(term: str, lexicon: Lexicon, keywords: bool) -> dict[str, tuple[float, float]]:
+    """Return the weights and IDFs of the forms of a term.
+
+    The product is the IDF of all forms together; a keyword keeps its own IDF.
+    """
     forms = lexicon.forms(term)
     shared = lexicon.shared_idf(forms)
     other = _KEYWORD_FORM_WEIGHT if keywords else _FORM_WEIGHT
     weights = {}
     for form, count in forms.items():
+        own = lexicon.idf(count)
         if form == term:
-            weights[form] = 1.0 if keywords else shared / lexicon.idf(count)
+            weights[form] = (1.0 if keywords else shared / own, own)
         elif form not in STOP_WORDS:
-            weights[form] = other * shared / lexicon.idf(count)
+            weights[form] = (other * shared / own, own)
     return weights
 
 

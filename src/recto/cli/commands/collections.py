@@ -99,16 +99,13 @@ def promote(collection: str | None, to: str | None, as_json: bool) -> Exit:
         target,
         lambda now, total: notify(f"Copied {now} of {plural(total, 'chunk')}"),
     )
-    for note in done.notes:
-        warn(f"{note} `recto parity` lists the differences.")
     summary = {
         "collection": target,
         "physical": done.info.generation,
         "chunks": done.info.chunks,
         "searches_compared": done.compared,
     }
-    kind = "dense search" if done.notes else "search"
-    searches = plural(done.compared, kind, f"{kind}es")
+    searches = plural(done.compared, "search", "searches")
     copied = f"Copied {plural(done.info.chunks, 'chunk')} to '{target}'"
     sentence = f"{copied}; compared with {searches}: the results are the same on both sides."
     if as_json:
@@ -164,13 +161,17 @@ def parity(suite: Path | None, collection: str | None, top_k: int, as_json: bool
 @click.command()
 @click.argument("collection", required=False)
 def prepare(collection: str | None) -> Exit:
-    """Create the payload indexes that filters need on the Qdrant server at QDRANT_URL."""
+    """Create payload indexes and replicas on the Qdrant server at QDRANT_URL.
+
+    Filters need the indexes. QDRANT_REPLICATION and QDRANT_WRITE_CONSISTENCY say how many nodes may fail.
+    """
     settings, name = _server_settings(collection)
     store = _open_store(settings)
     if not isinstance(store, Preparable):
         raise InvalidArgument("This store has no payload indexes", hint="Filters work without them.")
-    fields = store.prepare(name)
-    echo(f"Created payload indexes: {', '.join(fields)}." if fields else "All payload indexes exist already.")
+    done = store.prepare(name)
+    echo(f"{'; '.join(done).capitalize()}." if done else "Nothing had to be changed.")
+    echo(store.redundancy(name))
     return Exit.OK
 
 

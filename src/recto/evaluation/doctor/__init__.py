@@ -32,6 +32,7 @@ CHECKS: Mapping[str, CheckFunction] = {
     "collection": indexed.collection,
     "fingerprint": indexed.fingerprint,
     "payload indexes": indexed.payload_indexes,
+    "cluster": indexed.cluster,
     "dialect": indexed.dialect,
     "calibration": indexed.calibration,
     "search": indexed.search,

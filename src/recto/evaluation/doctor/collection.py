@@ -23,7 +23,7 @@ from recto.evaluation.doctor.findings import DoctorContext, Finding, error, note
 from recto.evaluation.integrity import Issue, IssueKind, examine
 from recto.indexing.indexer import IndexJob, is_first_run, plan_book
 from recto.indexing.planner import PageState
-from recto.protocols import Preparable, Rollback, SchemaInfo, Verifiable
+from recto.protocols import Preparable, SchemaInfo, Verifiable
 from recto.search.retriever import check_fingerprint
 from recto.settings import SAMPLE_COLLECTION
 
@@ -56,7 +56,7 @@ def collection(context: DoctorContext) -> Iterator[Finding]:
         return
     context.index, info = index, index.info
     for message in info.warnings:
-        if isinstance(context.store, Rollback):  # it opens an older generation if the current one is damaged
+        if isinstance(context.store, Verifiable):  # it opens an older generation if one is damaged
             repair = context.index_command(rebuild=True)
             yield error("damaged", message, repair=repair, kind=ErrorKind.DAMAGED)
         else:
@@ -106,6 +106,20 @@ def payload_indexes(context: DoctorContext) -> Iterator[Finding]:
         yield warning("missing", message, repair=f"recto prepare {context.collection}")
     else:
         yield ok("Every field that filters use has a payload index")
+
+
+def cluster(context: DoctorContext) -> Iterator[Finding]:
+    """Check the nodes of the server, and the shards and replicas of the collection."""
+    if context.index is None or not isinstance(context.store, Preparable):
+        return
+    problems = context.store.problems(context.collection)
+    for problem in problems:
+        if problem.serious:
+            yield error(problem.kind, problem.message, repair=problem.repair, kind=ErrorKind.CONNECTION)
+        else:
+            yield warning(problem.kind, problem.message, repair=problem.repair)
+    if not problems:
+        yield ok("All nodes and replicas work", context.store.redundancy(context.collection))
 
 
 def dialect(context: DoctorContext) -> Iterator[Finding]:

@@ -392,11 +392,21 @@ class LatencyModel(ResponseModel):
     recent: list[float]
 
 
+class ProblemModel(ResponseModel):
+    """Something that is wrong with the nodes or replicas of a Qdrant server."""
+
+    kind: str
+    message: str
+    repair: str
+    serious: bool
+
+
 class HealthResponseModel(ResponseModel):
     """The state of a collection, and what to do about it."""
 
     validation: ValidationResponse
     index: IndexModel | None
+    problems: list[ProblemModel]
     coverage: CoverageModel | None
     suite: SuiteModel | None
     latency: LatencyModel

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from asyncio import to_thread
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query, Response
@@ -246,10 +246,12 @@ def health_router(service: SearchService, metrics: Metrics) -> APIRouter:
         info = await service.stored_info(name) if validated["collection_exists"] else None
         coverage = await to_thread(records.read_coverage, service.settings.home, info) if info else None
         suite = await to_thread(records.read_suite, service.settings.home, info) if info else None
+        problems = await service.problems(name) if info else ()
         return respond(
             {
                 "validation": validated,
                 "index": _index_view(info, name, service.redact(info.warnings)) if info else None,
+                "problems": [asdict(problem) for problem in problems],
                 "coverage": coverage,
                 "suite": suite,
                 "latency": metrics.recent.to_dict(),

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 
 from recto._util.retry import Notify
 from recto.errors import CollectionMissing, missing_extra
-from recto.protocols import Rollback
+from recto.protocols import Verifiable
 from recto.server.http.options import METRICS_DIRECTORY, ServeOptions
-from recto.settings import Settings
+from recto.settings import Settings, split_addresses
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -78,7 +78,7 @@ def secrets_of(settings: Settings, options: ServeOptions) -> tuple[str, ...]:
         settings.qdrant_api_key,
         settings.cohere_api_key,
         *options.keys,
-        settings.qdrant_url,
+        *split_addresses(settings.qdrant_url),
         settings.cohere_api_url,
     )
 
@@ -89,7 +89,7 @@ def _prepare(settings: Settings, options: ServeOptions, notify: Notify) -> None:
 
     embedder, store = open_embedder(settings, notify), open_store(settings, notify)
     try:
-        if isinstance(store, Rollback) and not store.collections():
+        if isinstance(store, Verifiable) and not store.collections():
             open_collection(settings, embedder, store, settings.collection_or(options.default), notify)
     except CollectionMissing as error:
         notify(f"[WARNING] {error.message}. {error.hint} The server uses it as soon as it exists.")

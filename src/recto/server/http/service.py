@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import re
 import threading
 import time
 from bisect import insort
@@ -16,7 +17,7 @@ from typing import NamedTuple, TypeVar
 from recto._util.retry import Notify, redacted
 from recto.api import open_collection, open_embedder, open_store
 from recto.errors import CollectionMissing, ErrorKind, InvalidArgument, RectoError, Unreachable
-from recto.protocols import AsyncEmbedder, AsyncStore, Embedder, Progress
+from recto.protocols import AsyncEmbedder, AsyncStore, Embedder, Preparable, Progress
 from recto.search.display import response_words, words_to_match
 from recto.search.lexical import QueryWord
 from recto.search.pages import BookPage
@@ -25,7 +26,7 @@ from recto.search.retriever import Retriever
 from recto.server.http.options import DEFAULT_COLLECTION, ServeOptions
 from recto.server.http.views import Outline, outline_of
 from recto.server.limits import CallCancelled, CurrentRequest, FairSlots, current_request
-from recto.settings import Settings
+from recto.settings import Settings, split_addresses
 from recto.types import (
     NO_FILTERS,
     EmbedderFingerprint,
@@ -34,9 +35,11 @@ from recto.types import (
     IndexInfo,
     Mode,
     SearchResponse,
+    StoreProblem,
     Vector,
 )
 
+_ADDRESS = re.compile(r"https?://\S+")
 _PAUSE = 1.0  # seconds
 _MAX_PAUSE = 5.0
 
@@ -359,6 +362,14 @@ class SearchService:
         """Return the stored index, even if it cannot be searched."""
         return await self.run(name, lambda _: self._store.open(name).info)
 
+    async def problems(self, name: str) -> tuple[StoreProblem, ...]:
+        """Return what is wrong with the servers of a collection, without their addresses."""
+        store = self._store
+        if not isinstance(store, Preparable):
+            return ()
+        found = await self.run(name, lambda _: store.problems(name))
+        return tuple(replace(one, message=_ADDRESS.sub("***", one.message)) for one in found)
+
     async def search(self, name: str, query: str, top_k: int, mode: Mode) -> SearchResponse:
         """Search one collection."""
         _charge([query])
@@ -502,7 +513,8 @@ class SearchService:
 
     def redact(self, warnings: Sequence[str]) -> tuple[str, ...]:
         """Return warnings without paths and addresses."""
-        internals = (str(self.settings.home), self.settings.qdrant_url, self.settings.cohere_api_url)
+        urls = split_addresses(self.settings.qdrant_url)
+        internals = (str(self.settings.home), *urls, self.settings.cohere_api_url)
         return tuple(redacted(warning, *internals) for warning in warnings)
 
     @property

@@ -18,7 +18,6 @@ from recto.stores.points import (
     KEYWORD_FIELDS,
     LEXICAL,
     check_vectors,
-    dense_vector,
     to_payload,
 )
 from recto.stores.qdrant.connection import Connection
@@ -155,20 +154,13 @@ class ServerBuild:
         for start in range(0, len(stale), _BATCH_POINTS):
             self._delete(stale[start : start + _BATCH_POINTS])
 
+    def _delete(self, ids: list[Any]) -> None:
+        self._connection.write(lambda client: client.delete(self._target, points_selector=ids, wait=True))
+
     def _scroll_ids(self, offset: Any) -> tuple[list[Any], Any]:
         return self._connection.read(
             lambda client: client.scroll(self._target, limit=_PAGE, offset=offset, with_payload=False)
         )
-
-    def _delete(self, ids: list[Any]) -> None:
-        """Delete points, but first their lexical vectors: the server's IDF still counts deleted ones."""
-        records = self._connection.read(
-            lambda client: client.retrieve(self._target, ids, with_payload=True, with_vectors=[""])
-        )
-        self._upsert(
-            [_point(record.id, record.payload or {}, dense_vector(record.vector)) for record in records]
-        )
-        self._connection.write(lambda client: client.delete(self._target, points_selector=ids, wait=True))
 
     def _check_samples(self) -> None:
         """Search for some chunks by their own vectors; HNSW may miss one, exact search must find it."""
@@ -243,7 +235,8 @@ def _create(client: Any, name: str, embedder: EmbedderFingerprint, options: Serv
         vectors_config=models.VectorParams(
             size=embedder.dim, distance=models.Distance.COSINE, on_disk=options.on_disk_vectors
         ),
-        sparse_vectors_config={LEXICAL: models.SparseVectorParams(modifier=models.Modifier.IDF)},
+        # Without the modifier IDF: a server counts terms for each shard, and counts deleted points, too.
+        sparse_vectors_config={LEXICAL: models.SparseVectorParams()},
         shard_number=options.shards,
         replication_factor=options.replication,
         write_consistency_factor=options.write_consistency,

@@ -27,19 +27,22 @@ from recto.errors import (
     Unreachable,
     missing_extra,
 )
-from recto.settings import is_local_address
+from recto.settings import is_local_address, split_addresses
 
 if TYPE_CHECKING:
     from qdrant_client import AsyncQdrantClient, QdrantClient
 
 Result = TypeVar("Result")
 
-_READ_SECONDS = 5
-_WRITE_SECONDS = 60
+_READ_SECONDS = 5.0
+_WRITE_SECONDS = 60.0
+_READ_FAILOVER_SECONDS = 2.5  # while another node is left: a read of three nodes takes at most 10 s
+_WRITE_FAILOVER_SECONDS = 10.0
 _READ_TRIES = 3
 _WRITE_TRIES = 6
 _FIRST_WAIT = 0.2
 _LONGEST_WAIT = 60.0
+_PROBE_PAUSE = 2.0  # seconds between two checks whether a node is back
 _INDEX_REQUIRED = re.compile(r'Index required but not found for "?([^"\s]+)"?')
 
 
@@ -64,87 +67,46 @@ class TransientError(Unreachable):
         self.retry_after = retry_after
 
 
-class Connection:
-    """Calls a server and retries after transient errors: reads up to 3 times, writes up to 6 times."""
+class Node:
+    """One address of a server, with its clients; `down` is set after a failure until it is ready again."""
 
-    def __init__(
-        self, url: str, api_key: str, notify: Notify, sleep: Callable[[float], None] = time.sleep
-    ) -> None:
-        if api_key and url.startswith("http://"):
-            if not is_local_address(url):
-                raise ConfigurationError(
-                    "QDRANT_API_KEY would be sent over plain http",
-                    hint="Use https in QDRANT_URL, or leave the key out.",
-                )
-            notify(
-                f"[WARNING] QDRANT_API_KEY is sent over plain http to {url}, "
-                "which is on this machine or a private network"
-            )
+    def __init__(self, url: str, api_key: str) -> None:
         self.url = url
+        self.down = False
         self._api_key = api_key
-        self._notify = notify
-        self._sleep = sleep
-        self._client: QdrantClient | None = None
+        self._clients: dict[float, QdrantClient] = {}
         self._async_clients = ClientPerLoop(self._async_client)
         self._connecting = threading.Lock()
 
-    @property
-    def client(self) -> QdrantClient:
-        """The client of the Qdrant SDK."""
+    def client(self, seconds: float = _READ_SECONDS) -> QdrantClient:
+        """Return the client whose calls may take so long."""
         with self._connecting:
-            if self._client is None:
+            if seconds not in self._clients:
                 try:
                     from qdrant_client import QdrantClient
                 except ImportError as error:
                     raise missing_extra("A Qdrant server", "cloud") from error
-                self._client = self._make_client(QdrantClient)
-            return self._client
+                self._clients[seconds] = self._make_client(QdrantClient, seconds)
+            return self._clients[seconds]
 
-    def _async_client(self) -> AsyncQdrantClient:
-        _ = self.client  # raises an error if the extra is missing
-        from qdrant_client import AsyncQdrantClient
+    def async_client(self) -> AsyncQdrantClient:
+        """Return the running event loop's client."""
+        return self._async_clients.get()
 
-        return self._make_client(AsyncQdrantClient)
-
-    def _make_client(self, kind: Callable[..., Result]) -> Result:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about a key over http: the constructor gives its own warning
-            return kind(
-                url=self.url, api_key=self._api_key or None, timeout=_READ_SECONDS, check_compatibility=False
-            )
-
-    def read(self, call: Callable[[QdrantClient], Result]) -> Result:
-        """Call the server, up to three times."""
-        return retry(lambda: self._call(call, _READ_SECONDS), _read_backoff, self._sleep)
-
-    async def aread(self, call: Callable[[AsyncQdrantClient], Awaitable[Result]]) -> Result:
-        """Await a call of the server, up to three times."""
-
-        async def attempt() -> Result:
-            try:
-                return await awith_timeout(call(self._async_clients.get()), _READ_SECONDS)
-            except Exception as error:  # noqa: BLE001 - as in `_call`
-                raise self._to_recto_error(error) from None
-
-        return await aretry(attempt, _read_backoff)
-
-    def write(self, call: Callable[[QdrantClient], Result]) -> Result:
-        """Call the server, up to six times, and notify the user of every wait."""
-
-        def backoff(failures: int, error: Exception) -> float | None:
-            if not isinstance(error, TransientError) or failures >= _WRITE_TRIES:
-                return None
-            pause = min(_LONGEST_WAIT, _pause(failures, error))
-            self._notify(f"{error.message}: waiting {pause:.1f} s (try {failures + 1} of {_WRITE_TRIES})")
-            return pause
-
-        return retry(lambda: self._call(call, _WRITE_SECONDS), backoff, self._sleep)
+    def is_ready(self) -> bool:
+        """Return whether the node answers and has caught up with its cluster."""
+        try:
+            self.client().http.service_api.readyz()
+        except Exception:  # noqa: BLE001 - the SDK raises errors of several packages
+            return False
+        return True
 
     def close(self) -> None:
         """Close the connections."""
-        if self._client is not None:
-            self._client.close()
-            self._client = None
+        with self._connecting:
+            clients, self._clients = self._clients, {}
+        for client in clients.values():
+            client.close()
 
     async def aclose(self) -> None:
         """Close the running event loop's connections."""
@@ -152,15 +114,154 @@ class Connection:
         if client is not None:
             await client.close()
 
-    def _call(self, call: Callable[[QdrantClient], Result], seconds: float) -> Result:
-        client = self.client
+    def _async_client(self) -> AsyncQdrantClient:
+        self.client()  # raises an error if the extra is missing
+        from qdrant_client import AsyncQdrantClient
+
+        return self._make_client(AsyncQdrantClient, _READ_SECONDS)
+
+    def _make_client(self, kind: Callable[..., Result], seconds: float) -> Result:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about a key over http: `Connection` gives its own warning
+            return kind(
+                url=self.url, api_key=self._api_key or None, timeout=int(seconds), check_compatibility=False
+            )
+
+
+class Connection:
+    """Calls a server and retries after transient errors: reads up to 3 times, writes up to 6 times.
+
+    With several addresses, the next try goes to another node at once. A node that failed is avoided until it
+    is ready again. A node that has just come back may not know a new collection yet, so a missing one is
+    looked for on all nodes.
+    """
+
+    def __init__(
+        self, url: str, api_key: str, notify: Notify, sleep: Callable[[float], None] = time.sleep
+    ) -> None:
+        urls = split_addresses(url)
+        plain = [url for url in urls if url.startswith("http://")] if api_key else []
+        if not all(map(is_local_address, plain)):
+            raise ConfigurationError(
+                "QDRANT_API_KEY would be sent over plain http",
+                hint="Use https in QDRANT_URL, or leave the key out.",
+            )
+        if plain:
+            notify(
+                f"[WARNING] QDRANT_API_KEY is sent over plain http to {', '.join(plain)}, "
+                "which is on this machine or a private network"
+            )
+        self.url = ", ".join(urls)
+        self.nodes = tuple(Node(url, api_key) for url in urls)
+        self._api_key = api_key
+        self.notify = notify
+        self._sleep = sleep
+        self._preferred = self.nodes[0]
+        self._closed = False
+
+    @property
+    def client(self) -> QdrantClient:
+        """The client of the Qdrant SDK for the node that answered last."""
+        return self._preferred.client()
+
+    def read(self, call: Callable[[QdrantClient], Result]) -> Result:
+        """Call the server, up to three times."""
+        nodes = self._order()
+
+        def attempt() -> Result:
+            node, seconds = self._next(nodes, _READ_SECONDS, _READ_FAILOVER_SECONDS)
+            return self._call(node, call, seconds, _READ_SECONDS)
+
+        return retry(attempt, lambda failures, error: _pause_read(failures, error, nodes), self._sleep)
+
+    async def aread(self, call: Callable[[AsyncQdrantClient], Awaitable[Result]]) -> Result:
+        """Await a call of the server, up to three times."""
+        nodes = self._order()
+
+        async def attempt() -> Result:
+            node, seconds = self._next(nodes, _READ_SECONDS, _READ_FAILOVER_SECONDS)
+            try:
+                result = await awith_timeout(call(node.async_client()), seconds)
+            except Exception as error:  # noqa: BLE001 - as in `_call`
+                raise self._failed(node, error) from None
+            self._preferred = node
+            return result
+
+        return await aretry(attempt, lambda failures, error: _pause_read(failures, error, nodes))
+
+    def write(self, call: Callable[[QdrantClient], Result]) -> Result:
+        """Call each node of the server up to six times, and notify the user of every wait."""
+        nodes = self._order()
+
+        def attempt() -> Result:
+            node, seconds = self._next(nodes, _WRITE_SECONDS, _WRITE_FAILOVER_SECONDS)
+            return self._call(node, call, seconds, _WRITE_SECONDS)
+
+        def backoff(failures: int, error: Exception) -> float | None:
+            if _can_fail_over(error, nodes):
+                self.notify(f"{_message(error)}: trying {nodes[0].url}")
+                return 0.0
+            rounds = -(-failures // len(self.nodes))
+            if not isinstance(error, TransientError) or rounds >= _WRITE_TRIES:
+                return None
+            pause = min(_LONGEST_WAIT, _pause(rounds, error))
+            self.notify(f"{error.message}: waiting {pause:.1f} s (try {rounds + 1} of {_WRITE_TRIES})")
+            return pause
+
+        return retry(attempt, backoff, self._sleep)
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._closed = True
+        for node in self.nodes:
+            node.close()
+
+    async def aclose(self) -> None:
+        """Close the running event loop's connections."""
+        for node in self.nodes:
+            await node.aclose()
+
+    def _order(self) -> list[Node]:
+        """Return the nodes in the order in which a call tries them: the last one that answered first."""
+        return sorted(self.nodes, key=lambda node: (node.down, node is not self._preferred))
+
+    def _next(self, nodes: list[Node], seconds: float, failover_seconds: float) -> tuple[Node, float]:
+        """Take the next node, and the seconds that it has: fewer while others can be tried after it."""
+        if not nodes:
+            nodes.extend(self._order())
+        node = nodes.pop(0)
+        return node, failover_seconds if nodes else seconds
+
+    def _call(
+        self, node: Node, call: Callable[[QdrantClient], Result], seconds: float, longest: float
+    ) -> Result:
+        client = node.client(longest)
         try:
-            return with_timeout(lambda: call(client), seconds)
+            result = with_timeout(lambda: call(client), seconds)
         except Exception as error:  # noqa: BLE001 - the SDK raises errors of several packages
             # Not `from error`: its text may contain the key.
-            raise self._to_recto_error(error) from None
+            raise self._failed(node, error) from None
+        self._preferred = node
+        return result
 
-    def _to_recto_error(self, error: Exception) -> RectoError:
+    def _failed(self, node: Node, error: Exception) -> RectoError:
+        """Return the error to raise, and avoid a node that does not answer."""
+        found = self._to_recto_error(node.url, error)
+        unavailable = isinstance(found, TransientError) and found.retry_after is None
+        if unavailable and len(self.nodes) > 1 and not node.down:
+            node.down = True
+            threading.Thread(target=self._wait_for, args=(node,), daemon=True, name="recto-probe").start()
+        return found
+
+    def _wait_for(self, node: Node) -> None:
+        """Use a node again as soon as it is ready."""
+        while not self._closed:
+            time.sleep(_PROBE_PAUSE)
+            if node.is_ready():
+                node.down = False
+                return
+
+    def _to_recto_error(self, url: str, error: Exception) -> RectoError:
         if isinstance(error, RectoError):
             return error
         status = getattr(error, "status_code", None)
@@ -172,27 +273,27 @@ class Connection:
                 retry_after=None if retry_after is None else float(retry_after),
             )
         if isinstance(status, int):
-            return self._status_error(status, _server_message(error))
+            return self._status_error(url, status, _server_message(error))
         name = type(getattr(error, "source", error)).__name__
         if isinstance(error, DeadlineExceeded) or "Timeout" in name:
-            message = f"Qdrant at {self.url} did not answer in time"
+            message = f"Qdrant at {url} did not answer in time"
             hint = "Try again; a large collection may be loading."
         elif any(part in name for part in ("Connect", "Protocol", "Network")):
-            message = f"Cannot connect to Qdrant at {self.url}"
+            message = f"Cannot connect to Qdrant at {url}"
             hint = (
                 "Is the server running? Check QDRANT_URL."
-                if is_local_address(self.url)
+                if is_local_address(url)
                 else "Check QDRANT_URL and the network. "
                 "A free cluster that was idle for long must be resumed in the Qdrant Cloud console."
             )
         elif any(part in name for part in ("Read", "Write", "Close")):
-            message, hint = f"The connection to Qdrant at {self.url} broke", "Try again."
+            message, hint = f"The connection to Qdrant at {url} broke", "Try again."
         else:
-            message = f"The answer from {self.url} cannot be understood"
+            message = f"The answer from {url} cannot be understood"
             hint = "Is it a Qdrant server? Check QDRANT_URL."
         return TransientError(message, hint=hint)
 
-    def _status_error(self, status: int, text: str) -> RectoError:
+    def _status_error(self, url: str, status: int, text: str) -> RectoError:
         text = redacted(text, self._api_key)
         if status in (401, 403):
             return ConfigurationError(
@@ -203,7 +304,7 @@ class Connection:
             return IndexRequired(found[1])
         if status == 404:
             return CollectionMissing(
-                f"Qdrant at {self.url} says: {text}",
+                f"Qdrant at {url} says: {text}",
                 hint="Check QDRANT_URL and COLLECTION_NAME, or run `recto index PATH`.",
             )
         if "dimension error" in text:
@@ -212,23 +313,34 @@ class Connection:
             )
         if status >= 500:
             return TransientError(
-                f"Qdrant at {self.url} is not available ({status})", hint="Try again in a moment."
+                f"Qdrant at {url} is not available ({status})", hint="Try again in a moment."
             )
         return ConfigurationError(
-            f"Qdrant at {self.url} refuses the request ({status}): {text}", hint="`RECTO_DEBUG=1` shows more."
+            f"Qdrant at {url} refuses the request ({status}): {text}", hint="`RECTO_DEBUG=1` shows more."
         )
 
 
-def _read_backoff(failures: int, error: Exception) -> float | None:
+def _pause_read(failures: int, error: Exception, nodes: list[Node]) -> float | None:
     """Return the pause before the next try of a read; give up if the server asks for a long one."""
+    if _can_fail_over(error, nodes):
+        return 0.0
     if not isinstance(error, TransientError) or failures >= _READ_TRIES:
         return None
     pause = _pause(failures, error)
     return pause if pause <= _READ_SECONDS else None
 
 
+def _can_fail_over(error: Exception, nodes: list[Node]) -> bool:
+    """Return whether another node may answer; it may also know a collection that is missing here."""
+    return bool(nodes) and isinstance(error, TransientError | CollectionMissing)
+
+
 def _pause(failures: int, error: TransientError) -> float:
     return error.retry_after if error.retry_after is not None else _FIRST_WAIT * 2 ** (failures - 1)
+
+
+def _message(error: Exception) -> str:
+    return error.message if isinstance(error, RectoError) else str(error)
 
 
 def _server_message(error: Any) -> str:

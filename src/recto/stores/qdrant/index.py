@@ -38,6 +38,7 @@ from recto.types import (
     IndexInfo,
     IndexQuery,
     PayloadSchema,
+    SparseVector,
     Vector,
     hit_order,
 )
@@ -63,6 +64,8 @@ class CollectionSchema:
     known_modules: Mapping[str, tuple[Stored, ...]]
     lexical: bool = False
     shards: int = 1
+    server_idf: bool = False
+    """The server multiplies by the IDF, which it computes for each shard (collections of Recto 0.1)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -366,7 +369,7 @@ class ServerIndex:
             if dense is not None:
                 requests.append(self._request(dense, limits.dense, condition))
             if lexical is not None and lexical.indices:
-                terms = models.SparseVector(indices=list(lexical.indices), values=list(lexical.values))
+                terms = self._terms(lexical)
                 requests.append(
                     models.QueryRequest(
                         query=terms,
@@ -387,6 +390,15 @@ class ServerIndex:
                     )
             batches.append(requests)
         return batches
+
+    def _terms(self, lexical: SparseVector) -> models.SparseVector:
+        """Multiply the terms by their IDF over all shards, unless the server does it."""
+        from qdrant_client import models
+
+        values = list(lexical.values)
+        if not self._schema.server_idf:
+            values = [value * idf for value, idf in zip(values, lexical.idf, strict=True)]
+        return models.SparseVector(indices=list(lexical.indices), values=values)
 
     def _candidates(
         self,

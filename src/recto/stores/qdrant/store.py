@@ -24,11 +24,12 @@ from recto.stores.qdrant.build import (
     missing_indexes,
     prepare_fields,
 )
+from recto.stores.qdrant.cluster import explain_replication, find_problems, set_replication
 from recto.stores.qdrant.connection import Connection
 from recto.stores.qdrant.dialects import RECTO, SAMPLE, Dialect, detect, load_dialect
 from recto.stores.qdrant.filters import Stored, stored_modules
 from recto.stores.qdrant.index import REINDEX, CollectionSchema, ServerIndex
-from recto.types import Calibration, EmbedderFingerprint, Fingerprint, IndexInfo, Payload
+from recto.types import Calibration, EmbedderFingerprint, Fingerprint, IndexInfo, Payload, StoreProblem
 
 _FRESH_SECONDS = 10.0  # how long an open index is used before checking for a new generation
 _FACET_LIMIT = 1000
@@ -52,6 +53,7 @@ class ServerStore:
         self._home = home
         self._options = options
         self._dialect = dialect
+        self._notify = connection.notify
         self._open: dict[str, tuple[float, ServerIndex]] = {}
         self._opening = threading.Lock()
 
@@ -181,16 +183,26 @@ class ServerStore:
         return missing_indexes(self._connection, schema.collection, wanted)
 
     def prepare(self, name: str) -> tuple[str, ...]:
-        """Create the missing payload indexes of a collection and return their fields."""
+        """Create missing payload indexes and, in a collection of Recto, set the replication."""
         schema = self.open(name).schema
         if schema.own:
-            return prepare_fields(self._connection, schema.collection)
-        from qdrant_client import models
+            fields = prepare_fields(self._connection, schema.collection)
+            done = set_replication(self._connection, schema.collection, self._options, self._notify)
+        else:
+            from qdrant_client import models
 
-        wanted = dict.fromkeys(_foreign_fields(schema), models.PayloadSchemaType.KEYWORD)
-        fields = create_missing_indexes(self._connection, schema.collection, wanted)
-        self._open.clear()
-        return fields
+            wanted = dict.fromkeys(_foreign_fields(schema), models.PayloadSchemaType.KEYWORD)
+            fields, done = create_missing_indexes(self._connection, schema.collection, wanted), []
+            self._open.clear()
+        return (*([f"created payload indexes on {', '.join(fields)}"] if fields else []), *done)
+
+    def redundancy(self, name: str) -> str:
+        """Explain how many nodes the collection can lose."""
+        return explain_replication(self._connection, self.open(name).schema.collection)
+
+    def problems(self, name: str) -> tuple[StoreProblem, ...]:
+        """Return what is wrong with the nodes of the server and the replicas of a collection."""
+        return find_problems(self._connection, self.open(name).schema.collection)
 
     def close(self) -> None:
         """Close the connections."""
@@ -228,6 +240,7 @@ class ServerStore:
             stored_modules(dialect, sample, values),
             lexical,
             found.config.params.shard_number or 1,
+            _has_server_idf(found.config),
         )
         warnings = (warning,) if warning else ()
         info = IndexInfo(
@@ -254,12 +267,12 @@ class ServerStore:
         )
 
     def _is_compatible(self, physical: str, embedder: EmbedderFingerprint, analyzer: str) -> bool:
-        """Return whether new vectors can be added to a collection."""
+        """Return whether new vectors can be added to a collection; one of Recto 0.1 is replaced."""
         config = self._connection.read(lambda client: client.get_collection(physical)).config
         fingerprint, _ = _fingerprint(config)
         if fingerprint is None or fingerprint.analyzer != analyzer:
             return False
-        has_vectors = _has_lexical_vectors(config) or not analyzer
+        has_vectors = (_has_lexical_vectors(config) and not _has_server_idf(config)) or not analyzer
         return has_vectors and fingerprint.embedder.is_compatible(embedder)
 
     def _physical(self, name: str) -> str | None:
@@ -372,3 +385,8 @@ def _lexical(config: Any, fingerprint: Fingerprint | None) -> tuple[bool, str, s
 
 def _has_lexical_vectors(config: Any) -> bool:
     return LEXICAL in (config.params.sparse_vectors or {})
+
+
+def _has_server_idf(config: Any) -> bool:
+    params = (config.params.sparse_vectors or {}).get(LEXICAL)
+    return getattr(params, "modifier", None) == "idf"

@@ -1,0 +1,194 @@
+"""The state of a Qdrant cluster: nodes, shards and replicas; find what is wrong, and add replicas."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from typing import Any
+
+from recto._util.text import plural
+from recto.errors import ConfigurationError, Unreachable
+from recto.settings import ServerOptions
+from recto.stores.qdrant.connection import Connection, Node
+from recto.types import StoreProblem
+
+_RECENT = timedelta(seconds=30)  # older failures of messages between nodes are not reset by the server
+_TRANSFER_SECONDS = 3600.0
+_POLL_SECONDS = 1.0
+_READABLE = ("Active", "ActiveRead")
+_RESTART = "Restart the node; it then copies what it missed"
+_STATES = {
+    "yellow": ("is being optimized, so searches are slower", "Wait until the server has optimized it"),
+    "grey": ("waits to be optimized, so searches are slower", "Any write, such as `recto index`, starts it"),
+    "red": ("has failed", "Read the server's log, then run `recto index --rebuild`"),
+}
+
+
+def find_problems(connection: Connection, collection: str) -> tuple[StoreProblem, ...]:
+    """Return what is wrong with the nodes of a server and the replicas of a physical collection."""
+    try:
+        return (
+            *_unreachable_nodes(connection.nodes),
+            *_unreachable_peers(connection),
+            *_state(connection, collection),
+            *_replicas(connection, collection),
+        )
+    except ConfigurationError:
+        message = "The key in QDRANT_API_KEY cannot read the state of the cluster, so it was not checked"
+        return (StoreProblem("not_checked", message, "Use a key with the right to manage the cluster"),)
+
+
+def _unreachable_nodes(nodes: Sequence[Node]) -> Iterator[StoreProblem]:
+    """Check every address in QDRANT_URL, unless there is only one: it has answered already."""
+    if len(nodes) == 1:
+        return
+    with ThreadPoolExecutor(len(nodes)) as pool:
+        for node, ready in zip(nodes, pool.map(lambda node: node.is_ready(), nodes), strict=True):
+            if not ready:
+                message = f"The node at {node.url} does not answer, or is not ready"
+                yield StoreProblem("node", message, f"{_RESTART}, or remove it from QDRANT_URL")
+
+
+def _unreachable_peers(connection: Connection) -> Iterator[StoreProblem]:
+    status = connection.read(lambda client: client.cluster_status())
+    if status.status != "enabled":
+        return
+    working = getattr(status.consensus_thread_status, "last_update", None)
+    for url, failures in status.message_send_failures.items():
+        failed = failures.latest_error_timestamp
+        if failed is not None and working is not None and working - failed < _RECENT:
+            message = f"The peer at {url} cannot be reached by the other nodes"
+            yield StoreProblem("peer", message, _RESTART)
+
+
+def _state(connection: Connection, collection: str) -> Iterator[StoreProblem]:
+    found = connection.read(lambda client: client.get_collection(collection))
+    state = str(getattr(found.status, "value", found.status))
+    if state in _STATES:
+        meaning, repair = _STATES[state]
+        message = f"The collection '{collection}' {meaning} (status {state})"
+        yield StoreProblem(state, message, repair, serious=state == "red")
+
+
+def _replicas(connection: Connection, collection: str) -> Iterator[StoreProblem]:
+    info = connection.read(lambda client: client.collection_cluster_info(collection))
+    wanted = _params(connection, collection).replication_factor or 1
+    for shard, replicas in sorted(_states(info).items()):
+        active = [peer for peer, state in replicas.items() if state in _READABLE]
+        if not active:
+            message = f"Shard {shard} of '{collection}' has no live replica: searches fail"
+            yield StoreProblem("missing_shard", message, "Restart the nodes that have it", serious=True)
+            continue
+        for peer, state in replicas.items():
+            if state == "Dead":
+                message = f"The replica of shard {shard} of '{collection}' on peer {peer} is dead"
+                yield StoreProblem("dead_replica", message, _RESTART)
+            elif state not in _READABLE:
+                message = f"The replica of shard {shard} of '{collection}' on peer {peer} is being copied"
+                yield StoreProblem("recovering", message, "Wait until the server has copied it")
+        if len(replicas) < wanted:
+            message = f"Shard {shard} of '{collection}' has {len(replicas)} of {wanted} replicas"
+            yield StoreProblem("few_replicas", message, "Run `recto prepare`, which adds them")
+
+
+def set_replication(
+    connection: Connection, collection: str, options: ServerOptions, notify: Callable[[str], None]
+) -> list[str]:
+    """Set replication and write consistency as configured, add missing replicas, and say what was done."""
+    from qdrant_client import models
+
+    params = _params(connection, collection)
+    factor = options.replication or params.replication_factor or 1
+    consistency = options.write_consistency or params.write_consistency_factor or 1
+    peers = _peers(connection)
+    if factor > max(1, len(peers)):
+        raise ConfigurationError(
+            f"QDRANT_REPLICATION is {factor}, but the cluster has {plural(max(1, len(peers)), 'node')}",
+            hint="A node holds at most one replica of a shard. Add nodes, or lower QDRANT_REPLICATION.",
+        )
+    done = []
+    if (factor, consistency) != (params.replication_factor, params.write_consistency_factor):
+        changed = models.CollectionParamsDiff(replication_factor=factor, write_consistency_factor=consistency)
+        connection.write(lambda client: client.update_collection(collection, collection_params=changed))
+        done.append(f"set replication {factor} and write consistency {consistency}")
+    if peers:
+        added = _add_replicas(connection, collection, factor, peers, notify)
+        done += [f"added {plural(added, 'replica')}"] if added else []
+    return done
+
+
+def explain_replication(connection: Connection, collection: str) -> str:
+    """Explain in two sentences what the replication of a collection is good for."""
+    params = _params(connection, collection)
+    factor, consistency = params.replication_factor or 1, params.write_consistency_factor or 1
+    if factor == 1:
+        return "Replication 1: every shard is on one node. If it fails, searches fail until it is back."
+    reads = f"every shard is on {factor} nodes, so searches survive the loss of {plural(factor - 1, 'node')}"
+    replicas, lost = plural(consistency, "replica"), plural(factor - consistency, "node")
+    writes = f"so a book can be indexed without {lost}" if consistency < factor else "so no node may be away"
+    return (
+        f"Replication {factor}: {reads}. Write consistency {consistency}: a write needs {replicas}, {writes}."
+    )
+
+
+def _add_replicas(
+    connection: Connection, collection: str, factor: int, peers: Sequence[int], notify: Callable[[str], None]
+) -> int:
+    """Copy shards to the peers that have the fewest, until each has enough replicas."""
+    from qdrant_client import models
+
+    info = connection.read(lambda client: client.collection_cluster_info(collection))
+    states = _states(info)
+    load = {peer: sum(peer in replicas for replicas in states.values()) for peer in peers}
+    added = 0
+    for shard, replicas in sorted(states.items()):
+        source = next((peer for peer, state in replicas.items() if state == "Active"), None)
+        while source is not None and len(replicas) < factor:
+            target = min((peer for peer in peers if peer not in replicas), key=lambda peer: load[peer])
+            notify(f"Copying shard {shard} to peer {target}")
+            copy = models.ReplicateShardOperation(
+                replicate_shard=models.ReplicateShard(shard_id=shard, from_peer_id=source, to_peer_id=target)
+            )
+            connection.write(
+                lambda client, copy=copy: client.cluster_collection_update(collection, copy)  # type: ignore[misc]
+            )
+            _wait_for_replica(connection, collection, shard, target)
+            replicas[target] = "Active"
+            load[target] += 1
+            added += 1
+    return added
+
+
+def _wait_for_replica(connection: Connection, collection: str, shard: int, peer: int) -> None:
+    deadline = time.monotonic() + _TRANSFER_SECONDS
+    while time.monotonic() < deadline:
+        info = connection.read(lambda client: client.collection_cluster_info(collection))
+        if _states(info)[shard].get(peer) == "Active":
+            return
+        time.sleep(_POLL_SECONDS)
+    raise Unreachable(
+        f"Shard {shard} of '{collection}' was not copied within an hour", hint="Run `recto doctor`."
+    )
+
+
+def _params(connection: Connection, collection: str) -> Any:
+    return connection.read(lambda client: client.get_collection(collection)).config.params
+
+
+def _peers(connection: Connection) -> list[int]:
+    """Return the ids of the nodes of a cluster; none if the server is a single node."""
+    status = connection.read(lambda client: client.cluster_status())
+    return sorted(map(int, status.peers)) if status.status == "enabled" else []
+
+
+def _states(info: Any) -> dict[int, dict[int, str]]:
+    """Return the state of every replica, by shard and peer."""
+    states: defaultdict[int, dict[int, str]] = defaultdict(dict)
+    for shard in info.local_shards:
+        states[shard.shard_id][info.peer_id] = shard.state.value
+    for shard in info.remote_shards:
+        states[shard.shard_id][shard.peer_id] = shard.state.value
+    return states
