@@ -21,6 +21,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from recto._util.numbers import percentile
 from recto.contracts.http import created_at
 from recto.errors import RectoError
+from recto.server.http.errors import ENGINE_MESSAGES
 from recto.server.http.options import METRICS_DIRECTORY
 from recto.server.listening import FIELDS
 from recto.types import IndexInfo, Timings
@@ -80,6 +81,8 @@ class Metrics:
             ["kind"],
             registry=registry,
         )
+        for kind in ENGINE_MESSAGES:  # at 0, so that Prometheus sees the first error as an increase
+            self.errors.labels(kind.value)
         self.refused = Counter(
             "recto_refused", "Requests refused before any work.", ["reason"], registry=registry
         )
