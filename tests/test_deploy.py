@@ -1,4 +1,4 @@
-"""The container image and the systemd unit: exact versions with hashes, no root, a read-only file system."""
+"""What deploy/ holds: exact versions with hashes, no root, read-only file systems, valid files, no crash loop."""
 
 from __future__ import annotations
 
@@ -6,10 +6,13 @@ import configparser
 import re
 import shutil
 import subprocess
+import sys
 import tomllib
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
+import kubernetes_validate
 import pytest
 import yaml
 from packaging.requirements import Requirement
@@ -149,9 +152,9 @@ def test_image_runs_without_root() -> None:
     assert re.fullmatch(r"[1-9]\d*:[1-9]\d*", user), "a number, so that Kubernetes can check it"
 
 
-@pytest.mark.parametrize("name", ["recto", "serve"])
+@pytest.mark.parametrize("name", ["index", "serve"])
 def test_containers_are_read_only_and_unprivileged(name: str) -> None:
-    service = yaml.safe_load((DEPLOY / "compose.yaml").read_text("utf-8"))["services"][name]
+    service = compose("compose.yaml")["services"][name]
     assert service["read_only"] is True
     assert service["tmpfs"] == ["/tmp"]
     assert service["cap_drop"] == ["ALL"]
@@ -159,6 +162,166 @@ def test_containers_are_read_only_and_unprivileged(name: str) -> None:
     assert "privileged" not in service
     writable = [volume for volume in service["volumes"] if not volume.endswith(":ro")]
     assert writable == ["recto:/home/recto/.recto"]
+
+
+def compose(name: str) -> dict[str, Any]:
+    found: dict[str, Any] = yaml.safe_load((DEPLOY / name).read_text("utf-8"))
+    return found
+
+
+@pytest.mark.parametrize("name", ["compose.yaml", "cluster/compose.yaml"])
+def test_compose_files_are_valid(name: str) -> None:
+    run("check-jsonschema", "--builtin-schema", "vendor.compose-spec", str(DEPLOY / name))
+    for one, service in compose(name)["services"].items():
+        assert "mem_limit" in service, one
+        assert one == "index" or "healthcheck" in service, one
+        assert all(port.startswith("127.0.0.1:") for port in service.get("ports", ())), one
+
+
+def test_the_book_is_indexed_before_the_service_starts() -> None:
+    services = compose("compose.yaml")["services"]
+    assert services["serve"]["depends_on"]["index"] == {"condition": "service_completed_successfully"}
+    assert services["index"]["restart"] == "no"
+    assert services["index"]["command"][0] == "index"
+    (book,) = (one for one in services["index"]["volumes"] if one.endswith(":/book:ro"))
+    assert (DEPLOY / book.removeprefix("${BOOK:-").partition("}")[0]).is_dir()
+
+
+def test_compose_stops_with_a_message_if_a_key_is_not_set() -> None:
+    """Otherwise `serve` would refuse to start, again and again."""
+    used = set()
+    for name in ("compose.yaml", "cluster/compose.yaml"):
+        for variable, default in re.findall(r"\$\{(\w+)(:?[-?]?[^}]*)\}", (DEPLOY / name).read_text("utf-8")):
+            used.add(variable)
+            assert default.startswith(":?set " if variable.endswith("_KEY") else ":-"), variable
+    example = (DEPLOY / "env.example").read_text("utf-8")
+    assert used == set(re.findall(r"(?m)^(?:# )?([A-Z_]+)=", example))
+    assert set(re.findall(r"(?m)^([A-Z_]+)=$", example)) == {"RECTO_API_KEY", "QDRANT_API_KEY"}
+
+
+def test_keys_do_not_get_into_the_image() -> None:
+    assert "**/.env" in (ROOT / ".dockerignore").read_text("utf-8").split()
+
+
+def test_one_version_of_qdrant() -> None:
+    files = [*DEPLOY.rglob("*.yaml"), ROOT / "docs" / "how-to" / "cloud.md"]
+    found = {one for path in files for one in re.findall(r"\b1\.16\.\d+\b", path.read_text("utf-8"))}
+    assert found == {"1.16.3"}
+
+
+def test_settings_of_the_cluster_name_every_node() -> None:
+    settings = dict(
+        re.findall(r"(?m)^([A-Z_]+)=(.*)$", (DEPLOY / "cluster" / "recto.env").read_text("utf-8"))
+    )
+    ports = [
+        port for service in compose("cluster/compose.yaml")["services"].values() for port in service["ports"]
+    ]
+    assert settings["QDRANT_URL"].split(",") == [f"http://{port.rpartition(':')[0]}" for port in ports]
+    assert int(settings["QDRANT_WRITE_CONSISTENCY"]) <= int(settings["QDRANT_REPLICATION"]) < len(ports)
+
+
+KUBERNETES = DEPLOY / "kubernetes"
+MANIFESTS = [
+    pytest.param(path.name, one, id=f"{one['kind']}-{one['metadata']['name']}")
+    for path in sorted(KUBERNETES.glob("*.yaml"))
+    if path.name not in ("kustomization.yaml", "qdrant-values.yaml")
+    for one in yaml.safe_load_all(path.read_text("utf-8"))
+]
+
+
+@pytest.mark.parametrize("version", ["1.29", "1.36"])
+@pytest.mark.parametrize(("file", "manifest"), MANIFESTS)
+def test_manifests_are_valid(file: str, manifest: dict[str, Any], version: str) -> None:
+    kubernetes_validate.validate(manifest, version, strict=True)
+
+
+def manifest(kind: str, name: str) -> Any:
+    """Return a manifest; if it makes pods, its pod template."""
+    (found,) = (
+        one.values[1]
+        for one in MANIFESTS
+        if isinstance(one.values[1], dict)
+        and (one.values[1]["kind"], one.values[1]["metadata"]["name"]) == (kind, name)
+    )
+    spec = found.get("spec", {})
+    return spec.get("jobTemplate", {}).get("spec", spec).get("template", found)
+
+
+def test_kustomization_lists_every_manifest_but_the_secret() -> None:
+    listed = yaml.safe_load((KUBERNETES / "kustomization.yaml").read_text("utf-8"))["resources"]
+    assert {*listed, "secret.example.yaml"} == {str(one.values[0]) for one in MANIFESTS}
+    assert set(manifest("Secret", "recto-keys")["stringData"].values()) == {""}
+
+
+@pytest.mark.parametrize(("kind", "name"), [("Deployment", "recto"), ("CronJob", "recto-index")])
+def test_pods_are_unprivileged_and_read_only(kind: str, name: str) -> None:
+    pod = manifest(kind, name)["spec"]
+    (container,) = pod["containers"]
+    assert pod["securityContext"]["runAsNonRoot"] is True
+    assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert pod["automountServiceAccountToken"] is False
+    assert container["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+    assert {"requests", "limits"} == container["resources"].keys()
+    keys = manifest("Secret", "recto-keys")["stringData"]
+    for variable in container["env"]:
+        secret = variable.get("valueFrom", {}).get("secretKeyRef", {"key": variable["name"]})
+        assert secret["key"] == variable["name"]
+        assert variable["name"] in {*keys, "RECTO_THREADS"}
+
+
+def test_objects_select_the_pods_of_the_service() -> None:
+    labels = manifest("Deployment", "recto")["metadata"]["labels"]
+    assert manifest("Service", "recto")["spec"]["selector"] == labels
+    assert manifest("PodDisruptionBudget", "recto")["spec"]["selector"] == {"matchLabels": labels}
+    assert manifest("NetworkPolicy", "recto-serve")["spec"]["podSelector"] == {"matchLabels": labels}
+    jobs = manifest("CronJob", "recto-index")["metadata"]["labels"]
+    assert manifest("NetworkPolicy", "recto-index")["spec"]["podSelector"] == {"matchLabels": jobs}
+    assert jobs != labels
+
+
+def test_an_engine_that_is_down_does_not_restart_pods() -> None:
+    (container,) = manifest("Deployment", "recto")["spec"]["containers"]
+    paths = {
+        name: container[f"{name}Probe"]["httpGet"]["path"] for name in ("startup", "readiness", "liveness")
+    }
+    assert paths == {"startup": "/healthz", "readiness": "/readyz", "liveness": "/healthz"}
+
+
+def test_settings_exist() -> None:
+    known = (ROOT / "docs" / "reference" / "settings.md").read_text("utf-8")
+    names = [
+        *manifest("ConfigMap", "recto-settings")["data"],
+        *manifest("Secret", "recto-keys")["stringData"],
+        *re.findall(r"(?m)^([A-Z_]+)=", (DEPLOY / "cluster" / "recto.env").read_text("utf-8")),
+    ]
+    assert [name for name in names if f"`{name}`" not in known] == []
+
+
+def run(name: str, *arguments: str) -> None:
+    """Run a linter of this environment."""
+    program = shutil.which(name, path=str(Path(sys.executable).parent)) or shutil.which(name)
+    assert program, name
+    done = subprocess.run([program, *arguments], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_yaml_is_tidy() -> None:
+    files = [".pre-commit-config.yaml", ".yamllint.yaml", "deploy", "docs/how-to/examples"]
+    run("yamllint", "--strict", *files)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no hadolint")
+def test_the_image_follows_the_rules_of_hadolint() -> None:
+    run("hadolint", "deploy/Dockerfile")
+
+
+@pytest.mark.skipif(shutil.which("shellcheck") is None, reason="needs shellcheck; .ci/run installs it")
+def test_shell_scripts_have_no_known_mistakes() -> None:
+    run("shellcheck", ".ci/run")
 
 
 def test_systemd_unit_is_unprivileged_and_writes_only_its_state_directory() -> None:

@@ -15,6 +15,8 @@ OURS = ("books--", "library--", "shelf--", "other--", "others--")
 
 
 class TestRealServerStore(BuiltInStore):
+    filters_to_check = 30
+
     @pytest.fixture
     def store(self, server_url: str, tmp_path: Path) -> Iterator[Store]:
         made = on_server(server_url, os.environ.get("RECTO_TEST_QDRANT_API_KEY", ""), tmp_path / "home")

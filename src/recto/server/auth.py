@@ -80,7 +80,7 @@ class AdmissionMiddleware:
     """Checks the key, the site and the limits of each request; refuses it, or passes it on.
 
     `hosts` are the Host headers that are allowed; none means all. `is_open` tells which paths need no key,
-    `is_limited` to which the rate and concurrency limits apply.
+    `is_limited` to which the rate and concurrency limits apply, `is_any_host` which paths accept every host.
     """
 
     def __init__(
@@ -93,6 +93,7 @@ class AdmissionMiddleware:
         origins: Collection[str] = (),
         is_open: Callable[[str], bool] = lambda _: False,
         is_limited: Callable[[str], bool] = lambda _: True,
+        is_any_host: Callable[[str], bool] = lambda _: False,
     ) -> None:
         self._app = app
         self._keys = keys
@@ -105,6 +106,7 @@ class AdmissionMiddleware:
         self._origins = origins
         self._is_open = is_open
         self._is_limited = is_limited
+        self._is_any_host = is_any_host
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request."""
@@ -119,7 +121,8 @@ class AdmissionMiddleware:
 
     async def _admit(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers, path = request_headers(scope), scope["path"]
-        check_host(headers, self._hosts)
+        if not self._is_any_host(path):
+            check_host(headers, self._hosts)
         if self._keys and not self._is_open(path):
             try:
                 scope[KEY_NUMBER] = self._keys.authenticate(headers)

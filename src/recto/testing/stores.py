@@ -48,6 +48,9 @@ class StoreConformance:
     The suite uses collections called `books`, `library`, `others` and `shelf`.
     """
 
+    filters_to_check = 150
+    """The number of random filters; a store whose calls are slow can check fewer."""
+
     @pytest.fixture
     def store(self) -> Store:
         """Return an empty store."""
@@ -120,12 +123,12 @@ class StoreConformance:
         assert index.query_batch([], 4) == []
 
     def test_filters_exclude_all_that_does_not_match(self, store: Store) -> None:
-        """Check 150 random filters in `query`, `count` and `scroll` against all chunks."""
+        """Check random filters in `query`, `count` and `scroll` against all chunks."""
         _publish_modules(store)
         index = store.open("books")
         everything = list(index.scroll())
         choose = random.Random(15)
-        for _ in range(150):
+        for _ in range(self.filters_to_check):
             names = choose.choices(MODULE_NAMES, k=choose.randint(0, 3))
             url, limit = choose.choice(PAGE_URLS), choose.randint(1, 60)
             filters = Filters(tuple(names), url)

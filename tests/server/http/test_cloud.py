@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from qdrant_client import models
 
+from recto.server.http import monitoring
 from recto.server.http.options import ServeOptions
 from recto.server.http.serve import secrets_of
 from recto.server.listening import JsonFormatter
@@ -149,6 +150,7 @@ def test_an_engine_is_down_at_the_start(
     settings: Settings, qdrant: QdrantDouble, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(store_module, "_FRESH_SECONDS", 0.1)
+    monkeypatch.setattr(monitoring, "_READY_SECONDS", 0)
     qdrant.always(reset())
     with Service(settings) as service:
         assert service.get("/healthz").status == 200

@@ -167,7 +167,7 @@ def test_an_empty_home_is_not_ready(home: Path) -> None:
         assert service.get("/healthz").status == 200
         ready = service.get("/readyz")
         assert ready.status == 503
-        assert ready.error == "Collection 'book' does not exist"
+        assert ready.json() == {"status": "not ready"}
         assert int(ready.headers["retry-after"]) > 0
 
 

@@ -30,8 +30,8 @@ def locked(house_settings: Settings) -> Iterator[Service]:
 
 def test_a_key_is_required_for_all_but_open_paths(locked: Service) -> None:
     assert locked.get("/healthz").status == 200
+    assert locked.get("/readyz").status == 200
     for path in (
-        "/readyz",
         "/metrics",
         "/validate",
         "/openapi.json",
@@ -71,7 +71,7 @@ def test_wrong_keys(locked: Service, given: str) -> None:
 
 
 def test_the_scheme_is_case_insensitive(locked: Service) -> None:
-    assert locked.get("/readyz", Authorization=f"bearer  {KEY}").status == 200
+    assert locked.get("/v1/collections", Authorization=f"bearer  {KEY}").status == 200
 
 
 def test_path_tricks_do_not_avoid_the_key(locked: Service) -> None:
@@ -120,6 +120,25 @@ def test_a_public_server_accepts_all_hosts_unless_some_are_listed() -> None:
     assert allowed_hosts(ServeOptions(host="0.0.0.0", hosts=("search.example.org",))) == [
         "search.example.org"
     ]
+
+
+def test_probes_of_a_public_server_may_name_any_host(house_settings: Settings) -> None:
+    """Load balancers send the address of the machine; every other path checks the host first."""
+    options = ServeOptions(host="0.0.0.0", keys=(KEY,), hosts=("search.example.org",))
+    with Service(house_settings, options) as service:
+        for path, status in {"/healthz": 200, "/readyz": 200, "/metrics": 400, "/": 400}.items():
+            assert service.ask("GET", path, headers={"Host": "10.0.0.7:8000"}).status == status, path
+
+
+def test_readiness_without_a_key_tells_nothing_else(house_settings: Settings, home: Path) -> None:
+    with Service(house_settings, ServeOptions(keys=(KEY,))) as service:
+        for key in ("", f"Bearer {KEY}", "Bearer wrong"):
+            assert service.get("/readyz", Authorization=key).json() == {"status": "ready"}
+    empty = Settings("local", "edge", home, collection="secret-book")
+    with Service(empty, ServeOptions(keys=(KEY,))) as service:
+        reply = service.get("/readyz")
+        assert (reply.status, reply.json()) == (503, {"status": "not ready"})
+        assert "secret-book" not in str(reply.headers)
 
 
 def test_headers_for_browsers(locked: Service) -> None:

@@ -32,9 +32,10 @@ from recto.settings import Settings
 
 WEB = Path(__file__).parent.parent / "web"
 _START_SECONDS = 5.0
-_OPEN_PATHS = ("/healthz", "/", "/favicon.ico")
+_PROBES = ("/healthz", "/readyz")
+_OPEN_PATHS = (*_PROBES, "/", "/favicon.ico")
 _STATIC = "/static/"
-_MONITORING = ("/healthz", "/readyz", "/metrics")
+_MONITORING = (*_PROBES, "/metrics")
 _METHODS = ("GET", "HEAD", "POST", "OPTIONS", "PUT", "PATCH", "DELETE")
 
 _POLICY = (
@@ -65,7 +66,14 @@ def make_app(
 ) -> FastAPI:
     """Return the application; it opens its engines when the server starts."""
     metrics = Metrics()
-    service = SearchService(settings, options, notify, metrics.batches.observe, close_at_exit=close_at_exit)
+    service = SearchService(
+        settings,
+        options,
+        notify,
+        metrics.batches.observe,
+        metrics.circuits.inc,
+        close_at_exit=close_at_exit,
+    )
     app = FastAPI(
         title="Recto",
         version=__version__,
@@ -155,7 +163,8 @@ def _described(app: FastAPI, *, secured: bool) -> dict[str, Any]:
         if secured:
             schema["components"]["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
             schema["security"] = [{"key": []}]
-            schema["paths"]["/healthz"]["get"]["security"] = []
+            for path in _PROBES:
+                schema["paths"][path]["get"]["security"] = []
         app.openapi_schema = schema
     return app.openapi_schema
 
@@ -182,6 +191,9 @@ def middleware(options: ServeOptions, metrics: Metrics) -> list[Middleware]:
             options.origins,
             is_open=lambda path: path in _OPEN_PATHS or path.startswith(_STATIC),
             is_limited=lambda path: path not in (*_OPEN_PATHS, *_MONITORING) and not path.startswith(_STATIC),
+            # Load balancers and the kubelet send the address of the machine as Host, and probes tell nothing
+            # about the book. On loopback, probes use a local name, and web pages must not find the service.
+            is_any_host=lambda path: options.is_public and path in _PROBES,
         ),
     ]
 

@@ -12,7 +12,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 
 from recto.errors import ErrorKind, InvalidArgument, RectoError
-from recto.server.limits import RETRY_HINT, Refusal, busy
+from recto.server.limits import RETRY_HINT, Refusal
 
 _MAX_DIGITS = 18
 _MAX_NAME = 80
@@ -164,12 +164,6 @@ def refusal_of(error: RectoError) -> Refusal:
     if error.kind not in ENGINE_MESSAGES:
         return Refusal(status, error.message, error.hint, headers)
     return Refusal(status, ENGINE_MESSAGES[error.kind], RETRY_HINT if status == 503 else _OPERATOR, headers)
-
-
-def unready(error: RectoError) -> Refusal:
-    """Return any error as a 503, so that a load balancer sends no traffic."""
-    refusal = refusal_of(error)
-    return refusal if refusal.status == 503 else busy(refusal.error, refusal.hint, RETRY_SECONDS)
 
 
 def _retry_after(error: RectoError) -> int:

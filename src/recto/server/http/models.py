@@ -308,8 +308,12 @@ class ReadyzResponse(ResponseModel):
     """The server can answer searches."""
 
     status: Literal["ready"]
-    collection: str
-    generation: str
+
+
+class NotReadyResponse(ResponseModel):
+    """The server cannot answer searches now."""
+
+    status: Literal["not ready"]
 
 
 class IndexModel(ResponseModel):

@@ -1,13 +1,16 @@
-"""The log line of each request, and Prometheus metrics."""
+"""The log line of each request, Prometheus metrics, and the readiness check."""
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import re
+import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import suppress
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +19,9 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from recto._util.numbers import percentile
+from recto.contracts.http import created_at
+from recto.errors import RectoError
+from recto.server.http.errors import ENGINE_MESSAGES
 from recto.server.http.options import METRICS_DIRECTORY
 from recto.server.listening import FIELDS
 from recto.types import IndexInfo, Timings
@@ -44,6 +50,8 @@ _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 
 _BATCH_SIZES = (1, 2, 4, 8, 16)
 _RECENT = 1000
 _SHOWN = 60
+_READY_SECONDS = 1.0
+_READY_WAIT = 2.0
 
 
 class Metrics:
@@ -73,12 +81,20 @@ class Metrics:
             ["kind"],
             registry=registry,
         )
+        for kind in ENGINE_MESSAGES:  # at 0, so that Prometheus sees the first error as an increase
+            self.errors.labels(kind.value)
         self.refused = Counter(
             "recto_refused", "Requests refused before any work.", ["reason"], registry=registry
         )
         self.running = Gauge(
             "recto_requests_running",
             "Requests in progress.",
+            registry=registry,
+            multiprocess_mode="livesum",
+        )
+        self.circuits = Gauge(
+            "recto_circuits_open",
+            "Circuit breakers that are open, because an engine is down.",
             registry=registry,
             multiprocess_mode="livesum",
         )
@@ -90,8 +106,8 @@ class Metrics:
         self.steps.labels("search").observe(timings.search_ms / 1e3)
         self.recent.add(timings)
 
-    def render(self, indexes: Sequence[IndexInfo]) -> bytes:
-        """Return all metrics as text."""
+    def render(self, indexes: Mapping[str, IndexInfo | None]) -> bytes:
+        """Return all metrics as text; a collection that cannot be searched has no index."""
         shown = CollectorRegistry()
         shown.register(_IndexCollector(indexes))
         workers = _all_workers() if os.environ.get(METRICS_DIRECTORY) else generate_latest(self._registry)
@@ -123,6 +139,45 @@ class RecentLatencies:
         }
 
 
+class Readiness:
+    """Checks whether searches work, at most once a second: callers without a key must not cause more work.
+
+    All callers share one check. While it takes long, they need not wait for it.
+    """
+
+    def __init__(
+        self, check: Callable[[], Coroutine[Any, Any, object]], clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._check = check
+        self._clock = clock
+        self._running: asyncio.Task[object] | None = None
+        self._began = self._ended = 0.0
+        self._was_ready = True
+
+    async def is_ready(self) -> bool:
+        """Return whether searches work; if the check takes longer than two seconds, they do not."""
+        now, running = self._clock(), self._running
+        if running is None or (running.done() and now >= self._ended + _READY_SECONDS):
+            self._running = running = asyncio.create_task(self._check())
+            self._began = now
+            running.add_done_callback(self._end)
+        await asyncio.wait([running], timeout=max(0.0, self._began + _READY_WAIT - now))
+        return running.done() and not running.cancelled() and running.exception() is None
+
+    def _end(self, check: asyncio.Task[object]) -> None:
+        self._ended = self._clock()
+        error = None if check.cancelled() else check.exception()
+        if (error is None) == self._was_ready:
+            return
+        self._was_ready = error is None
+        if error is None:
+            LOG.info("ready")
+        elif isinstance(error, RectoError):
+            LOG.warning("not ready: %s %s", error, error.hint)
+        else:
+            LOG.error("not ready", exc_info=error)
+
+
 def _percentiles(ordered: list[float]) -> dict[str, float | None]:
     if not ordered:
         return {"p50": None, "p95": None}
@@ -132,7 +187,7 @@ def _percentiles(ordered: list[float]) -> dict[str, float | None]:
 class _IndexCollector:
     """Metrics of the indexes; made for each scrape, so that old generations disappear."""
 
-    def __init__(self, indexes: Sequence[IndexInfo]) -> None:
+    def __init__(self, indexes: Mapping[str, IndexInfo | None]) -> None:
         self._indexes = indexes
 
     def collect(self) -> Iterator[Metric]:
@@ -140,11 +195,22 @@ class _IndexCollector:
             "recto_index_info", "The index in use.", labels=["collection", "generation"]
         )
         chunks = GaugeMetricFamily("recto_index_chunks", "Chunks in the index.", labels=["collection"])
-        for info in self._indexes:
-            generation.add_metric([info.collection, info.generation], 1)
-            chunks.add_metric([info.collection], info.chunks)
-        yield generation
-        yield chunks
+        ready = GaugeMetricFamily(
+            "recto_index_ready", "Whether the collection can be searched.", labels=["collection"]
+        )
+        created = GaugeMetricFamily(
+            "recto_index_created_timestamp_seconds", "When the index was made.", labels=["collection"]
+        )
+        for name, info in self._indexes.items():
+            ready.add_metric([name], info is not None)
+            if info is None:
+                continue
+            generation.add_metric([name, info.generation], 1)
+            chunks.add_metric([name], info.chunks)
+            made = created_at(info)
+            if made is not None:
+                created.add_metric([name], datetime.fromisoformat(made).timestamp())
+        yield from (generation, chunks, ready, created)
 
 
 def _all_workers() -> bytes:

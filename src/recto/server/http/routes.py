@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from asyncio import to_thread
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, replace
 from typing import Annotated, Any
 
@@ -16,8 +16,8 @@ from recto.evaluation import records
 from recto.search.lexical import QueryWord
 from recto.search.pages import BookPage
 from recto.server.http import models
-from recto.server.http.errors import StrictRoute, unready
-from recto.server.http.monitoring import CONTENT_TYPE, Metrics
+from recto.server.http.errors import RETRY_SECONDS, StrictRoute
+from recto.server.http.monitoring import CONTENT_TYPE, Metrics, Readiness
 from recto.server.http.service import SearchFound, SearchService
 from recto.server.http.views import (
     add_html,
@@ -45,6 +45,10 @@ _ERRORS: dict[int | str, dict[str, Any]] = {
     code: {"model": models.ErrorResponse, "description": text} for code, text in _DESCRIPTIONS.items()
 }
 _UNAVAILABLE: dict[int | str, dict[str, Any]] = {code: _ERRORS[code] for code in (400, 401, 500, 503)}
+_NOT_READY: dict[int | str, dict[str, Any]] = {
+    400: _ERRORS[400],
+    503: {"model": models.NotReadyResponse, "description": "The server cannot answer searches now."},
+}
 _METRICS_TEXT: dict[int | str, dict[str, Any]] = {
     200: {"content": {"text/plain": {}}, "description": "Metrics as text."}
 }
@@ -200,6 +204,7 @@ def _filters(body: models.SearchParameters) -> Filters:
 def health_router(service: SearchService, metrics: Metrics) -> APIRouter:
     """Return the routes for monitoring: `/healthz`, `/readyz`, `/metrics` and `/v1/health`."""
     router = APIRouter(route_class=StrictRoute, tags=["health"])
+    readiness = Readiness(lambda: service.info(service.default))
 
     @router.get(
         "/healthz",
@@ -213,15 +218,17 @@ def health_router(service: SearchService, metrics: Metrics) -> APIRouter:
     @router.get(
         "/readyz",
         response_model=models.ReadyzResponse,
-        responses=_UNAVAILABLE,
+        responses=_NOT_READY,
         summary="Check that the server can answer searches.",
     )
     async def readyz() -> Response:
-        try:
-            info = await service.info(service.default)
-        except RectoError as error:
-            return unready(error).response()
-        return respond({"status": "ready", "collection": service.default, "generation": info.generation})
+        # Needs no key, so it does not tell the reason: the log and /v1/health do.
+        if await readiness.is_ready():
+            return respond({"status": "ready"})
+        response = respond({"status": "not ready"})
+        response.status_code = 503
+        response.headers["retry-after"] = str(RETRY_SECONDS)
+        return response
 
     @router.get(
         "/metrics",
@@ -230,7 +237,7 @@ def health_router(service: SearchService, metrics: Metrics) -> APIRouter:
         summary="Return metrics for Prometheus.",
     )
     async def prometheus() -> Response:
-        indexes = [info async for info in _open_indexes(service)]
+        indexes = {name: await _open_info(service, name) for name in service.names}
         return Response(metrics.render(indexes), media_type=CONTENT_TYPE)
 
     @router.get(
@@ -262,12 +269,11 @@ def health_router(service: SearchService, metrics: Metrics) -> APIRouter:
     return router
 
 
-async def _open_indexes(service: SearchService) -> AsyncIterator[IndexInfo]:
-    for name in service.names:
-        try:
-            yield await service.info(name)
-        except RectoError:  # has no metrics; the error is counted elsewhere
-            continue
+async def _open_info(service: SearchService, name: str) -> IndexInfo | None:
+    try:
+        return await service.info(name)
+    except RectoError:  # counted elsewhere
+        return None
 
 
 def _index_view(info: IndexInfo, name: str, warnings: tuple[str, ...]) -> dict[str, Any]:

@@ -47,8 +47,12 @@ _MAX_PAUSE = 5.0
 class CircuitBreaker:
     """Fails fast while an engine is down; use it from one event loop."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, clock: Callable[[], float] = time.monotonic, on_change: Callable[[int], None] = lambda _: None
+    ) -> None:
+        """Take a clock, and what is called with 1 when the circuit opens and with -1 when it closes."""
         self._clock = clock
+        self._on_change = on_change
         self._error: RectoError | None = None
         self._until = 0.0
         self._probing = False
@@ -86,6 +90,8 @@ class CircuitBreaker:
 
     def _note(self, error: RectoError | None) -> None:
         self._probing = False
+        if (error is None) != (self._error is None):
+            self._on_change(-1 if error is None else 1)
         self._error = error
         if error is not None:
             asked = getattr(error, "retry_after", None)
@@ -304,6 +310,7 @@ class SearchService:
         options: ServeOptions,
         notify: Notify,
         on_batch: Callable[[int], None] = lambda _: None,
+        on_circuit: Callable[[int], None] = lambda _: None,
         *,
         close_at_exit: bool = False,
     ) -> None:
@@ -317,6 +324,7 @@ class SearchService:
         self._store = open_store(settings, notify, close_at_exit=close_at_exit)
         self._local_store = not isinstance(self._store, AsyncStore)
         self._retrievers: dict[str, Retriever] = {}
+        self._on_circuit = on_circuit
         self._breakers: dict[str, CircuitBreaker] = {}
         self._outlines: dict[str, tuple[IndexInfo, Outline]] = {}
         self._pool = ThreadPoolExecutor(MAX_BATCH, thread_name_prefix="recto-search")
@@ -501,7 +509,7 @@ class SearchService:
     @contextmanager
     def _guarded(self, name: str) -> Iterator[None]:
         """Apply the circuit breaker of remote engines; report a missing collection without internals."""
-        breaker = None if self.embedded else self._breakers.setdefault(name, CircuitBreaker())
+        breaker = None if self.embedded else self._breaker(name)
         try:
             with breaker.watch() if breaker else nullcontext():
                 yield
@@ -510,6 +518,11 @@ class SearchService:
                 f"Collection '{name}' does not exist",
                 hint=f"Index a book with `recto index PATH --collection {name}`.",
             ) from error
+
+    def _breaker(self, name: str) -> CircuitBreaker:
+        if name not in self._breakers:
+            self._breakers[name] = CircuitBreaker(on_change=self._on_circuit)
+        return self._breakers[name]
 
     def redact(self, warnings: Sequence[str]) -> tuple[str, ...]:
         """Return warnings without paths and addresses."""
