@@ -1,7 +1,8 @@
 """A double of a Qdrant server: its REST API and its errors, on top of the local mode of the official client.
 
-Known difference from a server (1.16.3): there, the IDF counts the terms of deleted points until they are vacuumed,
-and does not count points with an empty sparse vector.
+`tests/live/test_double.py` compares it with a server (1.16.3). Known differences: there, the IDF modifier counts the
+terms of deleted points until they are vacuumed, and does not count points with an empty sparse vector; versions of points
+and numbers of indexed vectors grow; the details of format and validation errors have other words.
 """
 
 from __future__ import annotations
@@ -188,6 +189,9 @@ class QdrantDouble(Double):
             place = ".".join(str(part) for part in first["loc"])
             raise Refused(400, f"Format error in JSON body: {place}: {first['msg']}") from error
         except ValueError as error:
+            if invalid := re.match(r"Point id (.*) is not a valid UUID", str(error)):
+                message = f"Format error in JSON body: value {invalid[1]} is not a valid point ID"
+                raise Refused(400, message) from error
             text = re.sub(r"( got \d+) for vector '.*'", r"\1", str(error))
             raise Refused(400, text if text.startswith("Wrong input") else f"Wrong input: {text}") from error
 
@@ -212,6 +216,29 @@ class QdrantDouble(Double):
         return {
             "operation_id": self._operations,
             "status": "completed" if call.query.get("wait") == "true" else "acknowledged",
+        }
+
+    # The cluster: a single node
+
+    def cluster_status(self, call: Call) -> object:
+        return {"status": "disabled"}
+
+    def cluster_info(self, call: Call) -> object:
+        found = self._collection(call)
+        shards = int((found.config["params"] or {}).get("shard_number") or 1)
+        return {
+            "peer_id": 1,
+            "shard_count": shards,
+            "local_shards": [
+                {
+                    "shard_id": shard,
+                    "points_count": 0 if shard else self._local.count(found.name).count,
+                    "state": "Active",
+                }
+                for shard in range(shards)
+            ],
+            "remote_shards": [],
+            "shard_transfers": [],
         }
 
     # Collections
@@ -395,7 +422,7 @@ class QdrantDouble(Double):
         wanted = _parse(models.PointRequest, call.body)
         return _plain(
             self._local.retrieve(
-                found.name, wanted.ids, _or(wanted.with_payload, True), _or(wanted.with_vector, False)
+                found.name, wanted.ids, _or(wanted.with_payload, False), _or(wanted.with_vector, False)
             )
         )
 
@@ -428,7 +455,7 @@ class QdrantDouble(Double):
 
     def _check_query(self, collection: Collection, body: Json) -> None:
         """Reject what a server rejects, also in prefetches."""
-        _check_limit(body.get("limit"))
+        _check_limit(body.get("limit"), "internal.limit")
         self._check_filter(collection, body.get("filter"))
         query = body.get("query")
         vector = query["nearest"] if isinstance(query, dict) and "nearest" in query else query
@@ -484,6 +511,8 @@ class QdrantDouble(Double):
 
 ROUTES: tuple[tuple[str, str, Callable[[QdrantDouble, Call], object]], ...] = (
     ("GET", "aliases", QdrantDouble.list_aliases),
+    ("GET", "cluster", QdrantDouble.cluster_status),
+    ("GET", "collections/{name}/cluster", QdrantDouble.cluster_info),
     ("GET", "collections", QdrantDouble.list_collections),
     ("POST", "collections/aliases", QdrantDouble.change_aliases),
     ("GET", "collections/{name}", QdrantDouble.info),
@@ -562,10 +591,10 @@ def _check_sparse(vector: object, place: str) -> None:
             raise Refused(422, refusal.format(f"{place}.values", "must be the same length as indices"))
 
 
-def _check_limit(limit: int | None) -> None:
+def _check_limit(limit: int | None, place: str = "limit") -> None:
     if limit is not None and limit < 1:
         raise Refused(
-            422, f"Validation error in JSON body: [limit: value {limit} invalid, must be 1 or larger]"
+            422, f"Validation error in JSON body: [{place}: value {limit} invalid, must be 1 or larger]"
         )
 
 

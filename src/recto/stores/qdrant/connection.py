@@ -295,10 +295,15 @@ class Connection:
 
     def _status_error(self, url: str, status: int, text: str) -> RectoError:
         text = redacted(text, self._api_key)
-        if status in (401, 403):
+        if status == 401:
             return ConfigurationError(
                 "Qdrant refuses the key in QDRANT_API_KEY",
-                hint="Check the key, and that it may read this cluster.",
+                hint="Check the key, and that it is a key of this cluster.",
+            )
+        if status == 403:
+            return ConfigurationError(
+                f"The key in QDRANT_API_KEY does not allow this: {text}",
+                hint="A read-only key can search. To index a book, use a key that can write.",
             )
         if found := _INDEX_REQUIRED.search(text):
             return IndexRequired(found[1])
