@@ -13,7 +13,7 @@ from recto.book.chunking import DEFAULT_SIZE, ChunkSize
 from recto.errors import InvalidArgument, RectoError
 from recto.indexing.journal import Journal, journal_path
 from recto.indexing.planner import IndexSnapshot, Plan, PlannedChunk, Planner, Spool, current_state
-from recto.protocols import Build, Embedder, Index, Rollback, Source, Store
+from recto.protocols import Build, Embedder, Index, Source, Store, Verifiable
 from recto.search.analyzer import ANALYZER
 from recto.search.lexical import LexiconBuilder
 from recto.settings import DEFAULT_COLLECTIONS, SAMPLE_COLLECTION
@@ -67,7 +67,7 @@ class IndexJob:
 def is_first_run(collection: str, store: Store) -> bool:
     """Return whether to index the sample book: a private store is empty, and a default name is asked for."""
     return (
-        isinstance(store, Rollback)
+        isinstance(store, Verifiable)  # its files are on this machine
         and collection in DEFAULT_COLLECTIONS
         and not set(store.collections()) - {SAMPLE_COLLECTION}
     )
@@ -147,7 +147,7 @@ def _publish(
     info = build.publish(fingerprint, lexicon.to_bytes())
     known.clear()
     before = previous.index.info.calibration if previous is not None and previous.reusable else None
-    return IndexReport(info, plan, published=True, notes=info.warnings), before
+    return IndexReport(info, plan, published=True, notes=(*info.warnings, *known.notes)), before
 
 
 def _kept(journal: Journal, store: Store, collection: str) -> str:
@@ -156,7 +156,7 @@ def _kept(journal: Journal, store: Store, collection: str) -> str:
     text = "Nothing was embedded, so nothing is kept."
     if kept:
         text = f"{plural(kept, 'embedding')} kept: run the same command again to continue."
-    if not isinstance(store, Rollback):  # it may have written in place
+    if not isinstance(store, Verifiable):  # it may have written in place
         return text
     return f"{text} {'The old index is unchanged.' if collection in store.collections() else ''}".rstrip()
 

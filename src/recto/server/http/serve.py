@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from recto._util.retry import Notify
 from recto.errors import CollectionMissing, missing_extra
-from recto.protocols import Rollback
+from recto.protocols import Verifiable
 from recto.server.http.options import METRICS_DIRECTORY, ServeOptions
 from recto.settings import Settings
 
@@ -89,7 +89,7 @@ def _prepare(settings: Settings, options: ServeOptions, notify: Notify) -> None:
 
     embedder, store = open_embedder(settings, notify), open_store(settings, notify)
     try:
-        if isinstance(store, Rollback) and not store.collections():
+        if isinstance(store, Verifiable) and not store.collections():
             open_collection(settings, embedder, store, settings.collection_or(options.default), notify)
     except CollectionMissing as error:
         notify(f"[WARNING] {error.message}. {error.hint} The server uses it as soon as it exists.")
