@@ -284,8 +284,8 @@ class Archivable(Protocol):
     def backup(self, name: str, file: Path, progress: Progress | None = None) -> GenerationInfo:
         """Write the current generation, its calibration and its aliases into a file, atomically.
 
-        Writers are not blocked, and what they do meanwhile is not in the file. `bytes` of the result is the
-        size of the file.
+        What writers do meanwhile is not in the file. A store that updates an index in place may raise
+        `StoreBusy`. `bytes` of the result is the size of the file.
         """
 
     def restore(

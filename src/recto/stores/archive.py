@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import stat
 import struct
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -30,6 +29,7 @@ _MAX_HEADER = 32 << 20  # bytes; it contains the manifest
 _MAX_SIZE = 1 << 50  # bytes of a file
 _CHECKSUM = hashlib.sha256().digest_size
 _READ = 1 << 20  # bytes
+_WANTED = "Pass a file that `recto backup` wrote."
 _UNCHANGED = "Nothing was changed. Use another backup."
 
 Block = tuple[int, bytes]
@@ -129,12 +129,12 @@ class Archive:
 def open_archive(path: Path, kind: str) -> Iterator[Archive]:
     """Open an archive of a kind and verify its checksum; raise an error if any of it cannot be used."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+        if not path.is_file():  # opening a pipe would wait for a writer
+            raise InvalidArgument(f"{path} is not a file", hint=_WANTED)
+        opened = path.open("rb")
     except OSError as error:
-        raise InvalidArgument(
-            f"{path} cannot be read: {error.strerror}", hint="Pass a file that `recto backup` wrote."
-        ) from error
-    with os.fdopen(descriptor, "rb") as file:
+        raise InvalidArgument(f"{path} cannot be read: {error.strerror}", hint=_WANTED) from error
+    with opened as file:
         header = _read_header(path, file)
         if header.kind != kind:
             raise _other_kind(path, header.kind)
@@ -142,18 +142,16 @@ def open_archive(path: Path, kind: str) -> Iterator[Archive]:
 
 
 def _read_header(path: Path, file: IO[bytes]) -> Header:
-    status = os.fstat(file.fileno())
-    first = file.readline(64) if stat.S_ISREG(status.st_mode) else b""
+    size = os.fstat(file.fileno()).st_size
+    first = file.readline(64)
     version = first.removeprefix(_MAGIC).strip()
     if not first.startswith(_MAGIC) or not version.isdigit():
-        raise InvalidArgument(
-            f"{path} is not an archive of Recto", hint="Pass a file that `recto backup` wrote."
-        )
+        raise InvalidArgument(f"{path} is not an archive of Recto", hint=_WANTED)
     if int(version) != FORMAT:
         hint = "Restore it with the version that made it, and back it up again with this one."
         raise other_format(f"The archive {path}", int(version), FORMAT, hint)
     start = file.tell()
-    if _checksum(file, status.st_size - _CHECKSUM) != file.read(_CHECKSUM):
+    if _checksum(file, size - _CHECKSUM) != file.read(_CHECKSUM):
         raise IndexDamaged(f"{path} is damaged or incomplete: its checksum is wrong", hint=_UNCHANGED)
     file.seek(start)
     try:

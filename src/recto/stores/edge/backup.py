@@ -5,7 +5,8 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-from collections.abc import Iterable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,7 +39,7 @@ from recto.stores.edge.layout import (
 from recto.types import Calibration, GenerationInfo, IndexInfo
 
 KIND = "embedded"
-_TRIES = 100  # of opening a generation while others are published
+_TRIES, _PAUSE = 50, 0.02  # of opening a generation while others are published; seconds between two
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +54,11 @@ class _OpenFiles:
 
 
 def write_backup(
-    directory: CollectionDirectory, aliases: Iterable[str], target: Path, progress: Progress | None
+    find: Callable[[], CollectionDirectory], aliases: Iterable[str], target: Path, progress: Progress | None
 ) -> GenerationInfo:
     """Write the current generation into an archive. Writers are not blocked."""
     with ExitStack() as resources:
-        opened = _open_current(directory, resources)
+        directory, opened = _open_current(find, resources)
         states = {name: os.fstat(file.fileno()) for name, file in opened.files.items()}
         header = Header(
             KIND,
@@ -77,26 +78,31 @@ def write_backup(
     return GenerationInfo(opened.name, str(made.get("created_at", "")), chunks, size, current=True)
 
 
-def _open_current(directory: CollectionDirectory, resources: ExitStack) -> _OpenFiles:
-    """Open all files of the current generation; try again if it is removed meanwhile."""
-    name = ""
-    for _ in range(_TRIES):
-        name = directory.current()
+def _open_current(
+    find: Callable[[], CollectionDirectory], resources: ExitStack
+) -> tuple[CollectionDirectory, _OpenFiles]:
+    """Open all files of the current generation; try again if a writer removes it meanwhile."""
+    tries = 0
+    while True:
+        directory = find()
+        tries += 1
         try:
             with ExitStack() as files:
-                opened = _open_files(directory, name, files)
+                opened = _open_files(directory, directory.current(), files)
                 resources.push(files.pop_all())
-                return opened
+                return directory, opened
+        except IndexDamaged:
+            if tries == _TRIES:
+                raise
+        except FileNotFoundError as error:
+            if tries == _TRIES:
+                raise IndexDamaged(f"{error.filename} is missing", hint="Index the book again.") from error
         except OSError as error:
             if error.errno == errno.EMFILE:
-                raise StorageError(
-                    "The index has more files than this process can open", hint="Raise `ulimit -n`."
-                ) from error
-            if not isinstance(error, FileNotFoundError) or directory.read_pointer() == name:
-                raise
-    raise IndexDamaged(
-        f"{directory.generation(name)} cannot be read", hint="Try again when no book is being indexed."
-    )
+                message = "The index has more files than this process can open"
+                raise StorageError(message, hint="Raise `ulimit -n`.") from error
+            raise
+        time.sleep(_PAUSE)
 
 
 def _open_files(directory: CollectionDirectory, name: str, resources: ExitStack) -> _OpenFiles:
@@ -161,7 +167,10 @@ def restore_archive(
             _check_types(manifest)
         except MALFORMED as error:
             raise archive.damaged(f"its manifest cannot be used ({error})") from error
-        return _publish(directory, draft, manifest, calibration, keep)
+        try:
+            return _publish(directory, draft, manifest, calibration, keep)
+        except IndexDamaged as error:
+            raise archive.damaged(error.message) from error
 
 
 def _check_types(manifest: Manifest) -> None:

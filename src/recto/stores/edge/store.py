@@ -200,7 +200,7 @@ class EdgeStore:
         with disk_errors(self._home):
             collection = self._collection(name)
             aliases = [alias for alias, target in self._read_aliases().items() if target == collection]
-            return write_backup(self._directory(collection), aliases, file, progress)
+            return write_backup(lambda: self._directory(self._collection(name)), aliases, file, progress)
 
     def restore(
         self,

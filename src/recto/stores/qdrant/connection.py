@@ -6,7 +6,8 @@ import re
 import threading
 import time
 import warnings
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from recto._util.retry import (
@@ -30,6 +31,7 @@ from recto.errors import (
 from recto.settings import is_local_address
 
 if TYPE_CHECKING:
+    import httpx
     from qdrant_client import AsyncQdrantClient, QdrantClient
 
 Result = TypeVar("Result")
@@ -140,6 +142,29 @@ class Connection:
 
         return retry(lambda: self._call(call, _WRITE_SECONDS), backoff, self._sleep)
 
+    @contextmanager
+    def http(self) -> Iterator[httpx.Client]:
+        """Open an HTTP client for what the SDK cannot do; its errors become `RectoError`s."""
+        _ = self.client  # raises an error if the extra is missing
+        import httpx
+
+        def check(response: httpx.Response) -> None:
+            if response.is_error:
+                response.read()
+                response.raise_for_status()
+
+        headers = {"api-key": self._api_key} if self._api_key else {}
+        hooks = {"response": [check]}
+        try:
+            with httpx.Client(
+                base_url=self.url, headers=headers, timeout=_WRITE_SECONDS, event_hooks=hooks
+            ) as client:
+                yield client
+        except httpx.HTTPStatusError as error:
+            raise self._status_error(error.response.status_code, _server_message(error.response)) from None
+        except httpx.HTTPError as error:
+            raise self._to_recto_error(error) from None
+
     def close(self) -> None:
         """Close the connections."""
         if self._client is not None:
@@ -233,7 +258,8 @@ def _pause(failures: int, error: TransientError) -> float:
 
 def _server_message(error: Any) -> str:
     try:
-        said = error.structured()["status"]["error"]
+        body = error.structured() if hasattr(error, "structured") else error.json()
+        said = body["status"]["error"]
     except (ValueError, LookupError, TypeError, AttributeError):  # the body is not Qdrant's JSON
         said = getattr(error, "content", b"") or b""
     text = said.decode("utf-8", "replace") if isinstance(said, bytes) else str(said)

@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from recto._util.files import WriterLock, make_private
-from recto.errors import CollectionMissing, ConfigurationError
+from recto.errors import CollectionMissing, ConfigurationError, other_format
+from recto.protocols import Progress
 from recto.settings import ServerOptions, Settings, check_collection_name
+from recto.stores.archive import already_exists, open_archive
 from recto.stores.points import INTEGER_FIELDS, KEYWORD_FIELDS, LEXICAL, is_alias
 from recto.stores.qdrant.build import (
     CALIBRATION_KEY,
@@ -28,10 +30,13 @@ from recto.stores.qdrant.connection import Connection
 from recto.stores.qdrant.dialects import RECTO, SAMPLE, Dialect, detect, load_dialect
 from recto.stores.qdrant.filters import Stored, stored_modules
 from recto.stores.qdrant.index import REINDEX, CollectionSchema, ServerIndex
-from recto.types import Calibration, EmbedderFingerprint, Fingerprint, IndexInfo, Payload
+from recto.stores.qdrant.snapshots import KIND, restore_snapshot, write_snapshot
+from recto.types import Calibration, EmbedderFingerprint, Fingerprint, GenerationInfo, IndexInfo, Payload
 
 _FRESH_SECONDS = 10.0  # how long an open index is used before checking for a new generation
 _FACET_LIMIT = 1000
+METADATA_FORMAT = 1
+"""Of the metadata of a collection; if it has no `format`, it is this one."""
 _GENERATION = "--"  # separates the name of a collection from the id of its generation
 
 
@@ -143,6 +148,50 @@ class ServerStore:
                 self._connection.write(
                     lambda client, generation=generation: client.delete_collection(generation)  # type: ignore[misc]
                 )
+
+    def backup(self, name: str, file: Path, progress: Progress | None = None) -> GenerationInfo:
+        """Write a snapshot of the current generation into an archive."""
+        info = self.open(name).info
+        if info.fingerprint is None:
+            raise ConfigurationError(
+                f"Collection '{name}' was not made by Recto", hint="Use the snapshots of Qdrant for it."
+            )
+        aliases = [alias for alias, target in self.aliases().items() if target == info.collection]
+        lock = self._writer_lock(info.collection, None)
+        return write_snapshot(self._connection, info, aliases, lock, file, progress)
+
+    def restore(
+        self,
+        file: Path,
+        name: str | None = None,
+        *,
+        replace: bool = False,
+        progress: Progress | None = None,
+        wait: Callable[[str], None] | None = None,
+    ) -> IndexInfo:
+        """Publish the snapshot in an archive as a new generation, and set its aliases that are not taken."""
+        with open_archive(file, KIND) as archive:
+            collection = name or archive.header.collection
+            check_collection_name(collection, "collection")
+            with self._writer_lock(collection, wait):
+                before = self._physical(collection)
+                if before == collection:
+                    raise ConfigurationError(
+                        f"Collection '{collection}' was not made by Recto", hint="Pass another --collection."
+                    )
+                if before is not None and not replace:
+                    raise already_exists(collection)
+                target = f"{collection}{_GENERATION}{os.urandom(4).hex()}"
+                restore_snapshot(
+                    self._connection,
+                    archive,
+                    target,
+                    lambda: self._publish(collection, target, before),
+                    progress,
+                )
+            self.set_aliases(set(archive.header.aliases) - set(self._raw_aliases()), collection)
+            self._open.clear()
+            return self.open(collection).info
 
     def _writer_lock(self, name: str, wait: Callable[[str], None] | None) -> WriterLock:
         locks = self._home / "locks"
@@ -342,6 +391,8 @@ def _fingerprint(config: Any) -> tuple[Fingerprint | None, Calibration | None]:
     data = (getattr(config, "metadata", None) or {}).get(METADATA_KEY)
     if not isinstance(data, dict):
         return None, None
+    if isinstance(format := data.get("format", METADATA_FORMAT), int) and format != METADATA_FORMAT:
+        raise other_format("The collection on the server", format, METADATA_FORMAT, REINDEX)
     measured = data.get(CALIBRATION_KEY)
     try:
         fingerprint = Fingerprint.from_dict(
