@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         EmbeddingError,
         ErrorKind,
         FingerprintMismatch,
+        FormatMismatch,
         IndexDamaged,
         InvalidArgument,
         InvalidOption,
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from recto.indexing.planner import PagePlan, PageState, Plan
     from recto.plugins import Notify
     from recto.protocols import (
+        Archivable,
         AsyncEmbedder,
         AsyncIndex,
         AsyncStore,
@@ -49,6 +51,7 @@ if TYPE_CHECKING:
         SchemaInfo,
         Source,
         Store,
+        Upgradable,
         Verifiable,
         Versioned,
     )
@@ -76,6 +79,7 @@ if TYPE_CHECKING:
         Failure,
         Filters,
         Fingerprint,
+        GenerationInfo,
         GroupBy,
         Hit,
         IndexInfo,
@@ -104,6 +108,7 @@ _MODULES = {
         "EmbeddingError",
         "ErrorKind",
         "FingerprintMismatch",
+        "FormatMismatch",
         "IndexDamaged",
         "InvalidArgument",
         "InvalidOption",
@@ -122,6 +127,7 @@ _MODULES = {
     "recto.indexing.planner": ("PagePlan", "PageState", "Plan"),
     "recto.plugins": ("Notify",),
     "recto.protocols": (
+        "Archivable",
         "AsyncEmbedder",
         "AsyncIndex",
         "AsyncStore",
@@ -137,6 +143,7 @@ _MODULES = {
         "SchemaInfo",
         "Source",
         "Store",
+        "Upgradable",
         "Verifiable",
         "Versioned",
     ),
@@ -164,6 +171,7 @@ _MODULES = {
         "Failure",
         "Filters",
         "Fingerprint",
+        "GenerationInfo",
         "GroupBy",
         "Hit",
         "IndexInfo",
@@ -186,6 +194,7 @@ _HOMES = {name: module for module, names in _MODULES.items() for name in names}
 
 __all__ = [
     "AnchorStyle",
+    "Archivable",
     "AsyncEmbedder",
     "AsyncIndex",
     "AsyncStore",
@@ -212,7 +221,9 @@ __all__ = [
     "FiltersLike",
     "Fingerprint",
     "FingerprintMismatch",
+    "FormatMismatch",
     "FoundChunk",
+    "GenerationInfo",
     "GroupBy",
     "Hit",
     "Index",
@@ -269,6 +280,7 @@ __all__ = [
     "TextbookRetriever",
     "Timings",
     "Unreachable",
+    "Upgradable",
     "VariableSource",
     "Variables",
     "Vector",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from types import TracebackType
 from typing import Protocol, Self, runtime_checkable
 
@@ -17,6 +18,7 @@ from recto.types import (
     Failure,
     Filters,
     Fingerprint,
+    GenerationInfo,
     Hit,
     IndexInfo,
     IndexQuery,
@@ -266,8 +268,53 @@ class AsyncStore(Protocol):
 class Rollback(Protocol):
     """A store that keeps earlier generations of a collection."""
 
-    def rollback(self, name: str) -> IndexInfo:
-        """Make the previous generation the current one again."""
+    def generations(self, name: str) -> tuple[GenerationInfo, ...]:
+        """Return the generations of a collection, newest first."""
+
+    def rollback(self, name: str, generation: str | None = None) -> IndexInfo:
+        """Make a generation the current one again: the one before the current one if none is given.
+
+        The next `publish` removes the generations that are newer than the one that was restored.
+        """
+
+
+@runtime_checkable
+class Archivable(Protocol):
+    """A store that can write a collection into one file, and read it on another machine."""
+
+    def backup(self, name: str, file: Path, progress: Progress | None = None) -> GenerationInfo:
+        """Write the current generation, its calibration and its aliases into a file, atomically.
+
+        What writers do meanwhile is not in the file. A store that updates an index in place may raise
+        `StoreBusy`. `bytes` of the result is the size of the file.
+        """
+
+    def restore(
+        self,
+        file: Path,
+        name: str | None = None,
+        *,
+        replace: bool = False,
+        progress: Progress | None = None,
+        wait: Callable[[str], None] | None = None,
+    ) -> IndexInfo:
+        """Publish the content of a file as a new generation; `name` defaults to the name that was backed up.
+
+        Raise `InvalidArgument` if the collection exists, unless it is to be replaced. Aliases that are taken
+        are not changed. If the file cannot be used, raise an error and change nothing: it may come from
+        someone else. `wait` is that of `Store.build`.
+        """
+
+
+@runtime_checkable
+class Upgradable(Protocol):
+    """A store whose indexes have a format that new versions of Recto may change."""
+
+    def upgrade(self, name: str) -> IndexInfo | None:
+        """Bring the current generation to the current format, or return None if it needs no upgrade.
+
+        Raise `FormatMismatch` if the book must be indexed again; the hint has the command.
+        """
 
 
 @runtime_checkable

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from io import StringIO
 from pathlib import Path
+from shlex import quote
 from typing import Any, Literal, get_args
 from urllib.parse import urlsplit
 
@@ -143,6 +144,8 @@ class Settings:
     cohere_pace: CoherePace = "trial"
     dialect: str = ""
     server: ServerOptions = ServerOptions()
+    keep_generations: int = 1
+    """How many earlier generations of a collection are kept for `recto rollback`."""
     single_query: bool = False
     """The process runs one query: prefer a fast start to fast batches."""
     close_at_exit: bool = False
@@ -216,6 +219,7 @@ def load_settings(environment: Mapping[str, str] | None = None, directory: Path 
         cohere_pace=_choice(values, "COHERE_PACE", get_args(CoherePace), "trial"),
         dialect=values.get("RECTO_DIALECT", ""),
         server=_server_options(values),
+        keep_generations=_number(values, "RECTO_KEEP_GENERATIONS", 20) or 1,
         variables=values,
     )
 
@@ -228,6 +232,15 @@ def check_collection_name(name: str, origin: str) -> None:
             f"{origin} is not a usable collection name: {name!r}",
             hint="Use at most 128 letters, digits, '.', '_' and '-', and start with a letter or digit.",
         )
+
+
+def index_command(collection: str, source: str = "", *, rebuild: bool = False) -> str:
+    """Return the command that indexes a book again; with `rebuild`, from scratch."""
+    more = " --rebuild" if rebuild else ""
+    if collection == SAMPLE_COLLECTION:
+        return f"recto index --sample{more}"
+    known = source and ("://" in source or Path(source).exists())
+    return f"recto index {quote(source) if known else 'PATH'} --collection {collection}{more}"
 
 
 def _find_dotenv(directory: Path | None) -> Path | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from enum import StrEnum
 from typing import Any, Literal
 
@@ -388,11 +388,14 @@ class Fingerprint:
 
     @staticmethod
     def from_dict(data: dict[str, Any]) -> Fingerprint:
-        """Read the result of `to_dict`, also of older versions."""
+        """Read the result of `to_dict`, also of older versions, and of newer ones that added fields."""
         modules = tuple((str(name), str(title)) for name, title in data.get("modules", ()))
-        return Fingerprint(
-            **{**data, "embedder": EmbedderFingerprint(**data["embedder"]), "modules": modules}
-        )
+        embedder = EmbedderFingerprint(**_known_fields(EmbedderFingerprint, data["embedder"]))
+        return Fingerprint(**{**_known_fields(Fingerprint, data), "embedder": embedder, "modules": modules})
+
+
+def _known_fields(kind: type[Any], data: dict[str, Any]) -> dict[str, Any]:
+    return {one.name: data[one.name] for one in fields(kind) if one.name in data}
 
 
 @dataclass(frozen=True, slots=True)
@@ -456,3 +459,18 @@ class StoreProblem:
     message: str
     repair: str
     serious: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class GenerationInfo:
+    """A generation that a store keeps.
+
+    `bytes` is its size on disk, if the store knows it. `problem` says why it cannot be used, if it cannot.
+    """
+
+    name: str
+    created_at: str
+    chunks: int
+    bytes: int | None
+    current: bool
+    problem: str = ""

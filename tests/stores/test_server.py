@@ -97,7 +97,12 @@ FAULTS = [
         "refuses the key",
         1,
     ),
-    (status(403, b"Forbidden", content_type="text/plain"), ConfigurationError, "refuses the key", 1),
+    (
+        status(403, {"status": {"error": "Forbidden: Write access is required"}}),
+        ConfigurationError,
+        "does not allow this: Forbidden",
+        1,
+    ),
     (
         status(404, {"status": {"error": "Not found: Collection `books` doesn't exist!"}}),
         CollectionMissing,
@@ -290,7 +295,7 @@ def test_filters_without_a_payload_index(
     assert "recto prepare theirs" in index.info.warnings[0]
     assert index.count(Filters(modules=("ros2",))) == 10
     assert len(list(index.scroll(Filters(modules=("ros2",))))) == 10
-    assert store.prepare("theirs") == ("module", "url")
+    assert store.prepare("theirs") == ("created payload indexes on module, url",)
     assert store.prepare("theirs") == ()
     index = store.open("theirs")
     assert {hit.chunk.module_name for hit in index.query(vector(3), 5, Filters(modules=("ros2",)))} == {

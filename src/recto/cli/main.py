@@ -19,9 +19,14 @@ COMMANDS = {
     "Index": {
         "index": ("index", "Index a book: a docs site, Markdown files, or a website."),
         "watch": ("index", "Index a book, and again whenever a file changes."),
-        "collections": ("collections", "List the collections."),
-        "rollback": ("collections", "Restore the previous index of a collection."),
+        "collections": ("collections", "List the collections, or the generations of one."),
+        "rollback": ("collections", "Restore an earlier index of a collection."),
         "delete": ("collections", "Delete a collection."),
+    },
+    "Operate": {
+        "backup": ("backup", "Write a collection into one file."),
+        "restore": ("backup", "Restore a collection from a file of `recto backup`."),
+        "upgrade": ("backup", "Upgrade indexes that an older version of Recto made."),
     },
     "Evaluate": {
         "validate": ("validate", "Measure the results for a suite of questions."),

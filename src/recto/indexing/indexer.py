@@ -67,7 +67,7 @@ class IndexJob:
 def is_first_run(collection: str, store: Store) -> bool:
     """Return whether to index the sample book: a private store is empty, and a default name is asked for."""
     return (
-        isinstance(store, Verifiable)
+        isinstance(store, Verifiable)  # its files are on this machine
         and collection in DEFAULT_COLLECTIONS
         and not set(store.collections()) - {SAMPLE_COLLECTION}
     )
@@ -147,7 +147,7 @@ def _publish(
     info = build.publish(fingerprint, lexicon.to_bytes())
     known.clear()
     before = previous.index.info.calibration if previous is not None and previous.reusable else None
-    return IndexReport(info, plan, published=True, notes=info.warnings), before
+    return IndexReport(info, plan, published=True, notes=(*info.warnings, *known.notes)), before
 
 
 def _kept(journal: Journal, store: Store, collection: str) -> str:

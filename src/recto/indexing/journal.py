@@ -13,6 +13,10 @@ from recto._util.files import disk_errors, make_private
 from recto.types import EmbedderFingerprint, Vector
 
 _FORMAT = "recto-journal-1"
+_OTHER_FORMAT = (
+    "Another version of Recto kept vectors of an interrupted run. This version cannot read them, "
+    "so these chunks were embedded again."
+)
 
 
 def journal_path(directory: Path, collection: str) -> Path:
@@ -31,11 +35,12 @@ class Journal:
         self._path = path
         self._embedder = embedder
         self._size = embedder.dim * 4
+        self.notes: tuple[str, ...] = ()
         self._offsets: dict[bytes, int] = {}
         self._end = 0
 
     def load(self) -> None:
-        """Read the complete batches; ignore a file of another embedder."""
+        """Read the complete batches; ignore a file of another embedder, or of another version of Recto."""
         with disk_errors(self._path), suppress(FileNotFoundError), self._path.open("rb") as file:
             if not self._is_readable(file.readline()):
                 return
@@ -99,11 +104,15 @@ class Journal:
     def _is_readable(self, header: bytes) -> bool:
         """Return whether the vectors of a file are compatible with this embedder."""
         try:
-            format, model, revision, variant, dim = json.loads(header)
+            format, *rest = json.loads(header)
+            if format != _FORMAT:
+                self.notes = (_OTHER_FORMAT,)
+                return False
+            model, revision, variant, dim = rest
             made = EmbedderFingerprint(model, revision, dim, variant)
         except (ValueError, TypeError):
             return False
-        return bool(format == _FORMAT) and made.is_compatible(self._embedder)
+        return made.is_compatible(self._embedder)
 
     def _note(self, hashes: Sequence[str], start: int) -> None:
         self._offsets.update((_key(name), start + index * self._size) for index, name in enumerate(hashes))

@@ -14,7 +14,7 @@ from typing import Self
 from recto._util.text import filter_keys, nearest
 from recto.book.chunking import ChunkSize, EmbeddingInput, chunk_page
 from recto.book.parsing.formats import read, reader_version
-from recto.errors import CollectionMissing, IndexDamaged, InvalidArgument, RectoError
+from recto.errors import CollectionMissing, FormatMismatch, IndexDamaged, InvalidArgument, RectoError
 from recto.indexing.journal import Journal
 from recto.protocols import Embedder, Index, Source, Store
 from recto.stores.points import from_payload, to_payload
@@ -105,8 +105,12 @@ class IndexSnapshot:
 def current_state(
     store: Store, collection: str, embedder: Embedder, *, reuse: bool = True
 ) -> IndexSnapshot | None:
-    """Return the current index of a collection, if Recto made one."""
-    with suppress(CollectionMissing, IndexDamaged):
+    """Return the current index of a collection, if Recto made one.
+
+    An index of another version of Recto is an error, unless nothing of it is to be reused.
+    """
+    replaced = () if reuse else (FormatMismatch,)
+    with suppress(CollectionMissing, IndexDamaged, *replaced):
         index = store.open(collection)
         made = index.info.fingerprint
         if made is not None and index.info.collection == collection:

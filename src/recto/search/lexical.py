@@ -24,7 +24,8 @@ from recto.search.analyzer import (
     tokens,
     word_terms,
 )
-from recto.types import Chunk, SparseVector
+from recto.settings import index_command
+from recto.types import Chunk, IndexInfo, SparseVector
 
 _MAGIC = b"RECTOLX1"
 _HEADER = struct.Struct("<8sII")  # magic, number of chunks, number of rows
@@ -165,6 +166,18 @@ def read_lexicon(index: Index) -> Lexicon | None:
         return Lexicon(index.lexicon())
     except ValueError:
         return None
+
+
+def other_analyzer(info: IndexInfo) -> str:
+    """Return why an index is searched in dense mode and what to do, or "" if its analysis is this one."""
+    made = info.fingerprint
+    if made is None or made.analyzer == ANALYZER:
+        return ""
+    reason = f"with another lexical analysis ({made.analyzer})" if made.analyzer else "without lexical search"
+    return (
+        f"The index of '{info.collection}' was made {reason}, so it is searched in dense mode. "
+        f"For hybrid search, run `{index_command(info.collection, made.source)}`."
+    )
 
 
 @dataclass(frozen=True, slots=True)

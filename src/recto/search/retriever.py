@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from recto.errors import CollectionEmpty, FingerprintMismatch
 from recto.protocols import AsyncEmbedder, AsyncIndex, AsyncStore, Embedder, Index, Store
-from recto.search.lexical import LexicalQuery, Lexicon, analyze_query, read_lexicon
+from recto.search.lexical import LexicalQuery, Lexicon, analyze_query, other_analyzer, read_lexicon
 from recto.search.query import DEFAULT_TOP_K, MAX_TOP_K, check_queries, check_query, check_search, to_filters
 from recto.search.response import Ranked, build_response, group_by_page, rank, to_hits, with_ties
 from recto.settings import SAMPLE_COLLECTION
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 _SELECTION_CANDIDATES = 60  # more than top_k, because chunks with the selected text and others are excluded
 _CHUNKS_PER_PAGE = 6  # chunks that are ranked for each page of a grouped search
 _DENSE_ONLY = (
-    "This index was made without lexical search, so it is searched in dense mode. "
+    "This index has no vocabulary for lexical search, so it is searched in dense mode. "
     "Index the book again for better results."
 )
 
@@ -360,7 +360,7 @@ class Retriever:
         warnings: tuple[str, ...] = ()
         if batch.mode != parameters.mode and self._warned is not batch.index:
             self._warned = batch.index
-            warnings = (_DENSE_ONLY,)
+            warnings = (other_analyzer(batch.index.info) or _DENSE_ONLY,)
         return build_response(
             batch.index,
             self._collection,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from recto.cli.output import echo, echo_json
 from recto.cli.runner import Exit, close_later, notify, warn
 from recto.errors import InvalidArgument, InvalidOption, RectoError
 from recto.protocols import Deletable, Preparable, Rollback, Store
+from recto.search.lexical import other_analyzer
 from recto.settings import QUERY_COLLECTION, Settings, load_settings
 from recto.types import MODES
 
@@ -25,10 +26,16 @@ _LOCAL_MODEL = {"RECTO_EMBEDDER": "local", "RECTO_STORE": "server"}
 
 
 @click.command()
+@click.argument("collection", required=False)
 @options.as_json
-def collections(as_json: bool) -> Exit:
-    """List the collections, with their aliases and what they contain."""
-    store = _open_store(load_settings())
+def collections(collection: str | None, as_json: bool) -> Exit:
+    """List the collections, with their aliases and what they contain.
+
+    With COLLECTION, list the generations of one collection.
+    """
+    store = open_configured_store(load_settings())
+    if collection is not None:
+        return _list_generations(store, collection, as_json=as_json)
     aliases = store.aliases()
     rows = [_row(store, name, aliases) for name in store.collections()]
     if as_json:
@@ -46,12 +53,10 @@ def collections(as_json: bool) -> Exit:
 
 @click.command()
 @click.argument("collection")
-def rollback(collection: str) -> Exit:
-    """Restore the previous index of COLLECTION."""
-    store = _open_store(load_settings())
-    if not isinstance(store, Rollback):
-        raise InvalidArgument("Only embedded indexes can be rolled back", hint="Index the book again.")
-    info = store.rollback(collection)
+@options.value_option("--to", "GENERATION", "Restore this generation.", "the previous one", name="generation")
+def rollback(collection: str, generation: str | None) -> Exit:
+    """Restore the previous index of COLLECTION, or another generation that is kept."""
+    info = _rollback_store().rollback(collection, generation)
     echo(f"Restored {info.generation} of '{info.collection}': {plural(info.chunks, 'chunk')}.")
     return Exit.OK
 
@@ -65,7 +70,7 @@ def delete(collection: str, yes: bool) -> Exit:
     from recto.indexing.journal import journal_path
 
     settings = load_settings()
-    store = _open_store(settings)
+    store = open_configured_store(settings)
     if not isinstance(store, Deletable):
         raise InvalidArgument(f"The store '{settings.store}' cannot delete collections", hint=_BY_HAND)
     chunks = plural(store.open(collection).info.chunks, "chunk")
@@ -92,10 +97,10 @@ def promote(collection: str | None, to: str | None, as_json: bool) -> Exit:
 
     settings, name = _server_settings(collection)
     target = to or name
-    source = _open_store(replace(settings, store="edge")).open(name)
+    source = open_configured_store(replace(settings, store="edge")).open(name)
     done = copy(
         source,
-        _open_store(settings),
+        open_configured_store(settings),
         target,
         lambda now, total: notify(f"Copied {now} of {plural(total, 'chunk')}"),
     )
@@ -134,8 +139,8 @@ def parity(suite: Path | None, collection: str | None, top_k: int, as_json: bool
     settings, name = _server_settings(collection)
     embedder = open_embedder(settings, notify)
     close_later(embedder)
-    left = _open_store(replace(settings, store="edge")).open(name)
-    right = _open_store(settings).open(name)
+    left = open_configured_store(replace(settings, store="edge")).open(name)
+    right = open_configured_store(settings).open(name)
     for index in (left, right):
         check_fingerprint(index, embedder)
     differences = compare_indexes(embedder, left, right, questions, top_k)
@@ -166,7 +171,7 @@ def prepare(collection: str | None) -> Exit:
     Filters need the indexes. QDRANT_REPLICATION and QDRANT_WRITE_CONSISTENCY say how many nodes may fail.
     """
     settings, name = _server_settings(collection)
-    store = _open_store(settings)
+    store = open_configured_store(settings)
     if not isinstance(store, Preparable):
         raise InvalidArgument("This store has no payload indexes", hint="Filters work without them.")
     done = store.prepare(name)
@@ -175,7 +180,38 @@ def prepare(collection: str | None) -> Exit:
     return Exit.OK
 
 
-def _open_store(settings: Settings) -> Store:
+def _list_generations(store: Store, collection: str, *, as_json: bool) -> Exit:
+    if not isinstance(store, Rollback):
+        raise _no_generations()
+    found = store.generations(collection)
+    if as_json:
+        echo_json([asdict(one) for one in found])
+        return Exit.OK
+    for one in found:
+        made = one.problem or f"{plural(one.chunks, 'chunk')}, {one.created_at}"
+        size = "" if one.bytes is None else f", {megabytes(one.bytes)}"
+        echo(f"{one.name}{' (current)' if one.current else ''}", f"    {made}{size}")
+    return Exit.OK
+
+
+def _rollback_store() -> Rollback:
+    store = open_configured_store(load_settings())
+    if not isinstance(store, Rollback):
+        raise _no_generations()
+    return store
+
+
+def _no_generations() -> InvalidArgument:
+    return InvalidArgument("This store keeps no earlier generations", hint="Index the book again.")
+
+
+def megabytes(size: int) -> str:
+    """Return a number of bytes for people."""
+    return f"{size / 1e6:.1f} MB"
+
+
+def open_configured_store(settings: Settings) -> Store:
+    """Open the configured store until the command ends."""
     from recto.api import open_store
 
     store = open_store(settings, notify, close_at_exit=True)
@@ -202,6 +238,8 @@ def _row(store: Store, name: str, aliases: Mapping[str, str]) -> dict[str, Any]:
     if info.warnings:
         row["warnings"] = list(info.warnings)
     if made := info.fingerprint:
+        if message := other_analyzer(info):
+            row["warnings"] = [*info.warnings, message]
         row |= {
             "pages": made.pages,
             "model": made.embedder.model,

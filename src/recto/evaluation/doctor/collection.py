@@ -24,6 +24,7 @@ from recto.evaluation.integrity import Issue, IssueKind, examine
 from recto.indexing.indexer import IndexJob, is_first_run, plan_book
 from recto.indexing.planner import PageState
 from recto.protocols import Preparable, SchemaInfo, Verifiable
+from recto.search.lexical import other_analyzer
 from recto.search.retriever import check_fingerprint
 from recto.settings import SAMPLE_COLLECTION
 
@@ -83,7 +84,9 @@ def fingerprint(context: DoctorContext) -> Iterator[Finding]:
         f"{plural(made.pages, 'page')} of '{made.book}' from {made.source}",
         f"{made.chunker}, Recto {made.recto_version}, {made.created_at}",
     )
-    if made.chunker.split()[0] != str(DEFAULT_SIZE).split()[0]:
+    if message := other_analyzer(context.index.info):
+        yield warning("other_analyzer", message, *evidence, repair=context.index_command())
+    elif made.chunker.split()[0] != str(DEFAULT_SIZE).split()[0]:
         message = f"An older chunker made the index ({made.chunker})"
         yield note("old_chunker", message, *evidence, repair=context.index_command())
     elif embedder is None:
@@ -144,7 +147,8 @@ def calibration(context: DoctorContext) -> Iterator[Finding]:
     measured = context.index.info.calibration
     if measured is None:
         repair = f"recto calibrate --collection {context.collection}"
-        yield note("missing", "The noise floor is not measured", repair=repair)
+        message = "The noise floor is not measured, or another version of Recto measured it"
+        yield note("missing", message, repair=repair)
     elif measured.auroc < _MIN_AUROC:
         message = f"Scores hardly separate queries about the book from others (AUROC {measured.auroc:.2f})"
         repair = "Set RECTO_MODEL to a model for the language of the book, and index the book again"

@@ -6,13 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from shlex import quote
 
-from recto.book.sources.location import scheme_of
 from recto.errors import ErrorKind, RectoError
 from recto.indexing.planner import Plan
 from recto.protocols import Embedder, Index, Source, Store
-from recto.settings import QUERY_COLLECTION, SAMPLE_COLLECTION, Settings
+from recto.settings import QUERY_COLLECTION, Settings, index_command
 
 
 class Severity(StrEnum):
@@ -100,11 +98,5 @@ class DoctorContext:
         """Return the command that indexes the book again; with `rebuild`, from scratch."""
         if self.name in self.writers:
             return "Wait until the run has finished, then run `recto doctor` again."
-        more = " --rebuild" if rebuild else ""
-        if self.name == SAMPLE_COLLECTION:
-            return f"recto index --sample{more}"
         made = self.index.info.fingerprint if self.index else None
-        known = made is not None and (scheme_of(made.source) or Path(made.source).exists())
-        return (
-            f"recto index {quote(made.source) if made and known else 'PATH'} --collection {self.name}{more}"
-        )
+        return index_command(self.name, made.source if made else "", rebuild=rebuild)

@@ -17,7 +17,7 @@ from typing import IO, Any, Self
 
 import recto
 from recto import errors
-from recto._util.files import WriterLock, disk_errors, make_private, replace_bytes, replace_text
+from recto._util.files import WriterLock, disk_errors, make_private, replace_bytes
 from recto.errors import IndexDamaged, RectoError, StorageError, Unreachable
 from recto.protocols import Index
 from recto.stores.edge.layout import LEXICON, CollectionDirectory, Manifest, digest
@@ -38,13 +38,15 @@ class EdgeBuild:
         dim: int,
         wait: Callable[[str], None] | None,
         on_publish: Callable[[str], None],
+        keep_generations: int = 1,
     ) -> None:
         self._collection = collection
         self._directory = directory
         self._dim = dim
         self._wait = wait
         self._on_publish = on_publish
-        self._draft = directory.path / f"building-{os.getpid()}-{os.urandom(4).hex()}"
+        self._keep_generations = keep_generations
+        self._draft = directory.new_draft()
         self._resources = ExitStack()
         self._worker: subprocess.Popen[bytes] | None = None
         self._worker_errors: IO[bytes] | None = None
@@ -104,22 +106,10 @@ class EdgeBuild:
             )
         manifest = Manifest(self._count, result["engine"], fingerprint, result["files"])
         with disk_errors(self._directory.path):
-            name = self._activate(manifest)
+            name = self._directory.add_generation(self._draft, manifest)
+            self._directory.publish(name, self._keep_generations)
             self._on_publish(self._collection)
         return IndexInfo(self._collection, name, self._count, fingerprint, dim=self._dim)
-
-    def _activate(self, manifest: Manifest) -> str:
-        """Make the draft the current generation, and keep the last intact one before it for a rollback."""
-        directory = self._directory
-        name = directory.next_generation()
-        before = directory.read_pointer() if directory.exists() else ""
-        os.rename(self._draft, directory.generation(name))
-        replace_text(directory.manifest(name), manifest.to_text())
-        directory.mark_verified(name, manifest)
-        directory.set_current(name)
-        older = [before, *(other for other in directory.generations() if other not in (before, name))]
-        directory.prune({name, next(filter(directory.is_intact, older), name)})
-        return name
 
     def _start_worker(self) -> subprocess.Popen[bytes]:
         self._worker_errors = self._resources.enter_context(tempfile.TemporaryFile())  # noqa: SIM115

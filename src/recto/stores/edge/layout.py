@@ -12,26 +12,40 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from recto._util.files import VERIFIED_SECONDS, read_limited, replace_text
-from recto.errors import IndexDamaged
-from recto.types import Calibration, Fingerprint
+from recto.errors import FormatMismatch, IndexDamaged, other_format
+from recto.settings import index_command
+from recto.types import Calibration, Fingerprint, GenerationInfo
 
 FORMAT = 1
+"""Counts the changes of the files that older versions cannot read; each one needs a migration."""
+Migration = Callable[[Path, dict[str, Any]], dict[str, Any]]
+MIGRATIONS: dict[int, Migration] = {}
+"""By the format that it reads: changes a copy of the files, and returns the manifest of the next format.
+
+The manifests of all formats have `format`, `files` (digests by path) and `checksum`, so that indexes of other
+versions can be recognised, verified and backed up.
+"""
 LEXICON = "lexicon.bin"
 """The vocabulary of a generation, in its directory."""
 _BLOCK = 1 << 16
 _ZEROS = bytes(_BLOCK)
 _ALWAYS_DIGEST = 32 << 20  # bytes on disk; all files of a smaller index are digested at every start
 _SMALL_FILE = 2 << 20  # bytes; the engine touches most files up to this size whenever it opens an index
-_LONGEST_POINTER, _LARGEST_MANIFEST = 64, 16 << 20  # bytes
+_LONGEST_POINTER = 64  # bytes
+LARGEST_MANIFEST = 16 << 20
+"""Bytes of a manifest or a calibration."""
 _DAMAGED = "damaged"  # after the size and time of a file that does not match its digest
 _GENERATION = re.compile(r"gen-(\d{6,})")
+MALFORMED = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
+"""What reading a damaged manifest raises."""
 
 FileState = tuple[int, int, int]
 
@@ -105,12 +119,26 @@ class CollectionDirectory:
         return f"gen-{max(numbers, default=0) + 1:06}"
 
     def is_intact(self, name: str) -> bool:
-        """Return whether a generation matches its manifest."""
+        """Return whether a generation matches its manifest, or is of another version of Recto."""
         try:
             self.verify(name)
+        except FormatMismatch:
+            return True
         except IndexDamaged:
             return False
         return True
+
+    def describe(self, name: str, *, current: bool) -> GenerationInfo:
+        """Return when a generation was made, how many chunks it has, and its size on disk."""
+        size = 0
+        with suppress(FileNotFoundError):  # a writer may be removing it
+            files = (path for path in self.generation(name).rglob("*") if path.is_file())
+            size = sum(size_on_disk(path.stat()) for path in files)
+        try:
+            manifest = read_manifest(self.manifest(name))
+        except (FormatMismatch, IndexDamaged) as error:
+            return GenerationInfo(name, "", 0, size, current, error.message)
+        return GenerationInfo(name, manifest.fingerprint.created_at, manifest.chunks, size, current)
 
     def verify(self, name: str, *, everything: bool = False) -> Manifest:
         """Return the manifest of a generation; raise `IndexDamaged` if a file does not match it.
@@ -150,13 +178,41 @@ class CollectionDirectory:
         with suppress(OSError):  # without a writable home, the files are digested at every start
             replace_text(self.verified(name), json.dumps(large))
 
+    def new_draft(self) -> Path:
+        """Return a directory for a new generation, which does not exist yet."""
+        return self.path / f"building-{os.getpid()}-{os.urandom(4).hex()}"
+
     def remove_drafts(self) -> None:
         """Remove what killed writers left; the caller must hold the lock."""
         for path in self.path.glob("building-*"):
             _remove(path)
 
-    def prune(self, keep: set[str]) -> None:
-        """Remove all other generations; the caller must hold the lock."""
+    def add_generation(self, draft: Path, manifest: Manifest) -> str:
+        """Turn a draft into a generation that is not current yet; the caller must hold the lock."""
+        name = self.next_generation()
+        os.rename(draft, self.generation(name))
+        replace_text(self.manifest(name), manifest.to_text())
+        self.mark_verified(name, manifest)
+        return name
+
+    def publish(self, name: str, keep: int) -> None:
+        """Make a new generation the current one, and keep earlier ones; the caller must hold the lock.
+
+        Generations that a rollback skipped are removed, so that the next rollback does not return to them.
+        """
+        before = self.read_pointer()
+        self.set_current(name)
+        older = [other for other in self.generations() if other != name]
+        at = older.index(before) if before in older else 0
+        kept = list(islice(filter(self.is_intact, older[at:]), keep))
+        self._prune({name, *(kept or islice(filter(self.is_intact, older[:at]), 1))})
+
+    def remove_generation(self, name: str) -> None:
+        """Remove a generation that was never current; the caller must hold the lock."""
+        for path in (self.manifest(name), self.verified(name), self.calibration(name), self.generation(name)):
+            _remove(path)
+
+    def _prune(self, keep: set[str]) -> None:
         for path in self.path.iterdir():
             found = _GENERATION.match(path.name)
             if found and found[0] not in keep:
@@ -186,22 +242,53 @@ class Manifest:
 
 
 def read_manifest(path: Path) -> Manifest:
-    """Read a manifest; raise `IndexDamaged` if it is missing or damaged."""
+    """Read a manifest; raise `IndexDamaged` if it is damaged, `FormatMismatch` if another version made it."""
     try:
-        body = json.loads(read_limited(path, _LARGEST_MANIFEST))
-        checksum = body.pop("checksum")
-        if body["format"] != FORMAT:
-            raise IndexDamaged(
-                f"{path} has format {body['format']}, this version reads {FORMAT}",
-                hint="Index the book again with `recto index`.",
-            )
-        if checksum != _checksum(body):
-            raise ValueError("its checksum is wrong")
-        return Manifest(
-            body["chunks"], body["engine"], Fingerprint.from_dict(body["fingerprint"]), body["files"]
-        )
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        body = parse_manifest(read_limited(path, LARGEST_MANIFEST))
+        if body["format"] == FORMAT:
+            return to_manifest(body)
+    except (OSError, *MALFORMED) as error:
         raise IndexDamaged(f"{path} is missing or damaged ({error})") from error
+    raise manifest_mismatch(path.parent.name, body)
+
+
+def parse_manifest(text: bytes) -> dict[str, Any]:
+    """Return the manifest of any version; raise one of `MALFORMED` if it is damaged."""
+    body: dict[str, Any] = json.loads(text)
+    if body.pop("checksum") != _checksum(body):
+        raise ValueError("its checksum is wrong")
+    if not isinstance(body["format"], int) or not isinstance(body["files"], dict):
+        raise TypeError("it has no format")
+    return body
+
+
+def to_manifest(body: Mapping[str, Any]) -> Manifest:
+    """Read the fields of a manifest of this version."""
+    return Manifest(body["chunks"], body["engine"], Fingerprint.from_dict(body["fingerprint"]), body["files"])
+
+
+def manifest_mismatch(collection: str, body: Mapping[str, Any]) -> FormatMismatch:
+    """Return the error for a generation of another version."""
+    hint = f"Upgrade it with `recto upgrade {collection}`."
+    if not can_upgrade(body["format"]):
+        made = body.get("fingerprint")
+        source = str(made.get("source", "")) if isinstance(made, dict) else ""
+        hint = f"Index the book again with `{index_command(collection, source, rebuild=True)}`."
+    return other_format(f"The index of '{collection}'", body["format"], FORMAT, hint)
+
+
+def can_upgrade(format: int) -> bool:
+    """Return whether there is a migration for every step from an older format to the current one."""
+    return all(step in MIGRATIONS for step in range(format, FORMAT))
+
+
+def migrate(draft: Path, body: dict[str, Any]) -> Manifest:
+    """Bring a copy of a generation to the current format, step by step."""
+    if body["format"] == FORMAT:
+        return to_manifest(body)
+    for step in range(body["format"], FORMAT):
+        body = MIGRATIONS[step](draft, body)
+    return to_manifest({**body, "files": digest_files(draft)})
 
 
 def write_calibration(path: Path, calibration: Calibration) -> None:
@@ -211,8 +298,8 @@ def write_calibration(path: Path, calibration: Calibration) -> None:
 
 def read_calibration(path: Path) -> Calibration | None:
     """Read the calibration of a generation, or return None if it is missing or damaged."""
-    with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
-        body = json.loads(read_limited(path, _LARGEST_MANIFEST))
+    with suppress(OSError, *MALFORMED):
+        body = json.loads(read_limited(path, LARGEST_MANIFEST))
         if body.pop("checksum") == _checksum(body) and body["format"] == FORMAT:
             return Calibration.from_dict(body["calibration"])
     return None
@@ -237,13 +324,13 @@ def _large_files(directory: Path, manifest: Manifest) -> dict[str, list[int]]:
             raise IndexDamaged(f"{directory / name} is missing") from error
         if status.st_size > _SMALL_FILE:
             found[name] = [status.st_size, status.st_mtime_ns]
-        on_disk += getattr(status, "st_blocks", 0) * 512 or status.st_size
+        on_disk += size_on_disk(status)
     return found if on_disk > _ALWAYS_DIGEST else {}
 
 
 def _read_verified(path: Path) -> dict[str, Any]:
     with suppress(OSError, ValueError):
-        verified = json.loads(read_limited(path, _LARGEST_MANIFEST))
+        verified = json.loads(read_limited(path, LARGEST_MANIFEST))
         if isinstance(verified, dict):
             return verified
     return {}
@@ -260,11 +347,27 @@ def digest_files(directory: Path) -> dict[str, str]:
 
 def digest(path: Path) -> str:
     """Hash a file's length and its blocks that are not all zero, so that holes count as zeros."""
-    total = hashlib.sha256(path.stat().st_size.to_bytes(8, "little"))
-    for offset, block in _data_blocks(path):
-        total.update(offset.to_bytes(8, "little"))
-        total.update(block)
+    with path.open("rb", buffering=0) as file:
+        total = FileDigest(os.fstat(file.fileno()).st_size)
+        for offset, block in data_blocks(file):
+            total.update(offset, block)
     return total.hexdigest()
+
+
+class FileDigest:
+    """The digest of a file whose blocks come one by one."""
+
+    def __init__(self, size: int) -> None:
+        self._total = hashlib.sha256(size.to_bytes(8, "little"))
+
+    def update(self, offset: int, block: bytes) -> None:
+        """Add the next block that is not all zero."""
+        self._total.update(offset.to_bytes(8, "little"))
+        self._total.update(block)
+
+    def hexdigest(self) -> str:
+        """Return the digest of all blocks."""
+        return self._total.hexdigest()
 
 
 def copy_tree(source: Path, target: Path) -> None:
@@ -274,28 +377,33 @@ def copy_tree(source: Path, target: Path) -> None:
         if entry.is_dir():
             copy_tree(entry, target / entry.name)
             continue
-        with (target / entry.name).open("wb") as file:
-            file.truncate(entry.stat().st_size)
-            for offset, block in _data_blocks(entry):
-                file.seek(offset)
-                file.write(block)
+        with entry.open("rb", buffering=0) as original:
+            write_blocks(target / entry.name, entry.stat().st_size, data_blocks(original))
 
 
-def _data_blocks(path: Path) -> Iterator[tuple[int, bytes]]:
-    """Yield the aligned blocks that contain anything but zeros."""
-    with path.open("rb", buffering=0) as file:
-        size = os.fstat(file.fileno()).st_size
-        offset = _next_data(file.fileno(), 0, size)
-        while offset < size:
+def write_blocks(path: Path, size: int, blocks: Iterable[tuple[int, bytes]]) -> None:
+    """Write a sparse file."""
+    with path.open("wb") as file:
+        file.truncate(size)
+        for offset, block in blocks:
             file.seek(offset)
-            block = file.read(_BLOCK)
-            if not block:
-                return
-            if block != _ZEROS[: len(block)]:
-                yield offset, block
-                offset += _BLOCK
-            else:
-                offset = _next_data(file.fileno(), offset + _BLOCK, size)
+            file.write(block)
+
+
+def data_blocks(file: IO[bytes]) -> Iterator[tuple[int, bytes]]:
+    """Yield the aligned blocks of an open file that contain anything but zeros."""
+    size = os.fstat(file.fileno()).st_size
+    offset = _next_data(file.fileno(), 0, size)
+    while offset < size:
+        file.seek(offset)
+        block = file.read(_BLOCK)
+        if not block:
+            return
+        if block != _ZEROS[: len(block)]:
+            yield offset, block
+            offset += _BLOCK
+        else:
+            offset = _next_data(file.fileno(), offset + _BLOCK, size)
 
 
 def _next_data(descriptor: int, offset: int, size: int) -> int:
@@ -307,6 +415,11 @@ def _next_data(descriptor: int, offset: int, size: int) -> int:
     except OSError as error:  # ENXIO: only a hole is left; otherwise the file system does not support it
         return size if error.errno == errno.ENXIO else offset
     return max(offset, found - found % _BLOCK)
+
+
+def size_on_disk(status: os.stat_result) -> int:
+    """Return the bytes that a file takes on disk, without its holes."""
+    return getattr(status, "st_blocks", 0) * 512 or status.st_size
 
 
 def file_state(path: str) -> FileState | None:

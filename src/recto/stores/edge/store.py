@@ -16,13 +16,14 @@ from typing import TYPE_CHECKING
 from weakref import ref
 
 from recto._util.files import WriterLock, disk_error, disk_errors, make_private, read_limited, replace_text
-from recto.errors import CollectionMissing, IndexDamaged, RectoError
+from recto.errors import CollectionMissing, FormatMismatch, IndexDamaged, RectoError
+from recto.protocols import Progress
 from recto.settings import Settings, check_collection_name
 from recto.stores.edge.engine import engine_version
 from recto.stores.edge.index import EdgeIndex, open_generation
 from recto.stores.edge.layout import CollectionDirectory, FileState, file_state, write_calibration
 from recto.stores.points import is_alias
-from recto.types import Calibration, EmbedderFingerprint, IndexInfo
+from recto.types import Calibration, EmbedderFingerprint, GenerationInfo, IndexInfo
 
 if TYPE_CHECKING:
     from recto.stores.edge.build import EdgeBuild
@@ -54,7 +55,10 @@ class _OpenGeneration:
 def open_edge(settings: Settings, _: Callable[[str], None]) -> EdgeStore:
     """Return the embedded store in RECTO_HOME."""
     return EdgeStore(
-        settings.home, close_at_exit=settings.close_at_exit, verify_later=not settings.single_query
+        settings.home,
+        close_at_exit=settings.close_at_exit,
+        verify_later=not settings.single_query,
+        keep_generations=settings.keep_generations,
     )
 
 
@@ -73,13 +77,21 @@ class EdgeStore:
     """Opens each generation once, and notices when a new one is published.
 
     With `close_at_exit`, `close` keeps indexes open until the process ends. With `verify_later`, a thread
-    digests the files of large indexes once a day.
+    digests the files of large indexes once a day. `keep_generations` earlier generations are kept.
     """
 
-    def __init__(self, home: Path, *, close_at_exit: bool = False, verify_later: bool = False) -> None:
+    def __init__(
+        self,
+        home: Path,
+        *,
+        close_at_exit: bool = False,
+        verify_later: bool = False,
+        keep_generations: int = 1,
+    ) -> None:
         self._home = home
         self._close_at_exit = close_at_exit
         self._verify_later = verify_later
+        self._keep_generations = keep_generations
         self._verifying: threading.Thread | None = None
         self._aliases_file = str(home / "aliases.json")
         self._open: dict[str, _OpenGeneration] = {}
@@ -131,7 +143,8 @@ class EdgeStore:
         from recto.stores.edge.build import EdgeBuild
 
         self.aliases()  # raises an error if the file is damaged, before any work is done
-        return EdgeBuild(name, self._directory(name), embedder.dim, wait, self._drop_alias)
+        directory, keep = self._directory(name), self._keep_generations
+        return EdgeBuild(name, directory, embedder.dim, wait, self._drop_alias, keep)
 
     def set_aliases(self, aliases: Iterable[str], name: str) -> None:
         """Point aliases to a collection; skip those that are names of other collections."""
@@ -149,23 +162,82 @@ class EdgeStore:
             if directory.manifest(info.generation).exists():
                 write_calibration(directory.calibration(info.generation), calibration)
 
-    def rollback(self, name: str) -> IndexInfo:
-        """Make the previous generation the current one again."""
+    def generations(self, name: str) -> tuple[GenerationInfo, ...]:
+        """Return the generations of a collection, newest first."""
+        with disk_errors(self._home):
+            directory = self._directory(self._collection(name))
+            current = directory.read_pointer()
+            found = directory.generations()
+            return tuple(directory.describe(one, current=one == current) for one in found)
+
+    def rollback(self, name: str, generation: str | None = None) -> IndexInfo:
+        """Make a generation the current one again: the one before the current one if none is given."""
         with disk_errors(self._home):
             collection = self._collection(name)
             directory = self._directory(collection)
             with WriterLock(directory.lock, f"Collection '{collection}'"):
                 names, current = directory.generations(), directory.read_pointer()
                 older = names[names.index(current) + 1 :] if current in names else names
-                previous = next(filter(directory.is_intact, older), None)
-                if previous is None:
+                if generation is None:
+                    wanted = next(filter(directory.is_intact, older), None)
+                else:
+                    wanted = generation if generation in names else None
+                if wanted is None:
+                    what = f"generation '{generation}'" if generation else "earlier generation to go back to"
                     raise CollectionMissing(
-                        f"Collection '{collection}' has no earlier generation to go back to",
-                        hint="One is kept after each `recto index`.",
+                        f"Collection '{collection}' has no {what}",
+                        hint=f"`recto collections {collection}` lists its generations. "
+                        "RECTO_KEEP_GENERATIONS sets how many earlier ones `recto index` keeps.",
                     )
-                index = open_generation(directory, collection, previous)
-                directory.set_current(previous)
+                index = open_generation(directory, collection, wanted)
+                directory.set_current(wanted)
                 return index.info
+
+    def backup(self, name: str, file: Path, progress: Progress | None = None) -> GenerationInfo:
+        """Write the current generation with its aliases into an archive, while others search and publish."""
+        from recto.stores.edge.backup import write_backup
+
+        with disk_errors(self._home):
+            collection = self._collection(name)
+            aliases = [alias for alias, target in self._read_aliases().items() if target == collection]
+            return write_backup(lambda: self._directory(self._collection(name)), aliases, file, progress)
+
+    def restore(
+        self,
+        file: Path,
+        name: str | None = None,
+        *,
+        replace: bool = False,
+        progress: Progress | None = None,
+        wait: Callable[[str], None] | None = None,
+    ) -> IndexInfo:
+        """Publish an archive as a new generation, and set those of its aliases that are not taken."""
+        from recto.stores.archive import already_exists, open_archive
+        from recto.stores.edge.backup import KIND, restore_archive
+
+        with disk_errors(self._home), open_archive(file, KIND) as archive:
+            collection = name or archive.header.collection
+            check_collection_name(collection, "collection")
+            self._read_aliases()  # raises an error if the file is damaged, before any work is done
+            directory = self._directory(collection)
+            make_private(directory.path)
+            with WriterLock(directory.lock, f"Collection '{collection}'", wait):
+                if directory.exists() and not replace:
+                    raise already_exists(collection)
+                info = restore_archive(archive, directory, self._keep_generations, progress)
+            self._drop_alias(collection)
+            self.set_aliases(set(archive.header.aliases) - set(self._read_aliases()), collection)
+            return info
+
+    def upgrade(self, name: str) -> IndexInfo | None:
+        """Bring the current generation to the current format, or return None if it needs no upgrade."""
+        from recto.stores.edge.backup import upgrade_current
+
+        with disk_errors(self._home):
+            collection = self._collection(name)
+            directory = self._directory(collection)
+            with WriterLock(directory.lock, f"Collection '{collection}'"):
+                return upgrade_current(directory, self._keep_generations)
 
     def delete(self, name: str) -> None:
         """Delete a collection and its aliases; a search that is running finishes."""
@@ -282,7 +354,7 @@ class EdgeStore:
         repair = f"Repair it with `recto index PATH --collection {collection}`."
         for name in directory.generations():
             if name != current:
-                with suppress(IndexDamaged):
+                with suppress(IndexDamaged, FormatMismatch):
                     warning = f"{message}. Using {name} instead. {repair}"
                     return open_generation(directory, collection, name, (warning,))
         raise IndexDamaged(message, hint=repair) from damage

@@ -6,7 +6,8 @@ import re
 import threading
 import time
 import warnings
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from recto._util.retry import (
@@ -30,6 +31,7 @@ from recto.errors import (
 from recto.settings import is_local_address, split_addresses
 
 if TYPE_CHECKING:
+    import httpx
     from qdrant_client import AsyncQdrantClient, QdrantClient
 
 Result = TypeVar("Result")
@@ -42,6 +44,7 @@ _READ_TRIES = 3
 _WRITE_TRIES = 6
 _FIRST_WAIT = 0.2
 _LONGEST_WAIT = 60.0
+_PROBE_SECONDS = 2.0
 _PROBE_PAUSE = 2.0  # seconds between two checks whether a node is back
 _INDEX_REQUIRED = re.compile(r'Index required but not found for "?([^"\s]+)"?')
 
@@ -95,11 +98,12 @@ class Node:
 
     def is_ready(self) -> bool:
         """Return whether the node answers and has caught up with its cluster."""
+        import httpx
+
         try:
-            self.client().http.service_api.readyz()
-        except Exception:  # noqa: BLE001 - the SDK raises errors of several packages
+            return httpx.get(f"{self.url}/readyz", timeout=_PROBE_SECONDS).is_success
+        except httpx.HTTPError:
             return False
-        return True
 
     def close(self) -> None:
         """Close the connections."""
@@ -210,6 +214,32 @@ class Connection:
 
         return retry(attempt, backoff, self._sleep)
 
+    @contextmanager
+    def http(self) -> Iterator[httpx.Client]:
+        """Open an HTTP client for what the SDK cannot do; its errors become `RectoError`s."""
+        node = self._order()[0]
+        node.client()  # raises an error if the extra is missing
+        import httpx
+
+        def check(response: httpx.Response) -> None:
+            if response.is_error:
+                response.read()
+                response.raise_for_status()
+
+        headers = {"api-key": self._api_key} if self._api_key else {}
+        hooks = {"response": [check]}
+        try:
+            with httpx.Client(
+                base_url=node.url, headers=headers, timeout=_WRITE_SECONDS, event_hooks=hooks
+            ) as client:
+                yield client
+        except httpx.HTTPStatusError as error:
+            raise self._status_error(
+                node.url, error.response.status_code, _server_message(error.response)
+            ) from None
+        except httpx.HTTPError as error:
+            raise self._to_recto_error(node.url, error) from None
+
     def close(self) -> None:
         """Close the connections."""
         self._closed = True
@@ -295,15 +325,15 @@ class Connection:
 
     def _status_error(self, url: str, status: int, text: str) -> RectoError:
         text = redacted(text, self._api_key)
-        if status == 401:
+        if status in (401, 403):
+            known = status == 403
             return ConfigurationError(
-                "Qdrant refuses the key in QDRANT_API_KEY",
-                hint="Check the key, and that it is a key of this cluster.",
-            )
-        if status == 403:
-            return ConfigurationError(
-                f"The key in QDRANT_API_KEY does not allow this: {text}",
-                hint="A read-only key can search. To index a book, use a key that can write.",
+                f"The key in QDRANT_API_KEY does not allow this: {text}"
+                if known
+                else "Qdrant refuses the key in QDRANT_API_KEY",
+                hint="A read-only key can search. To index a book, use a key that can write."
+                if known
+                else "Check the key, and that it is a key of this cluster.",
             )
         if found := _INDEX_REQUIRED.search(text):
             return IndexRequired(found[1])
@@ -350,7 +380,8 @@ def _message(error: Exception) -> str:
 
 def _server_message(error: Any) -> str:
     try:
-        said = error.structured()["status"]["error"]
+        body = error.structured() if hasattr(error, "structured") else error.json()
+        said = body["status"]["error"]
     except (ValueError, LookupError, TypeError, AttributeError):  # the body is not Qdrant's JSON
         said = getattr(error, "content", b"") or b""
     text = said.decode("utf-8", "replace") if isinstance(said, bytes) else str(said)

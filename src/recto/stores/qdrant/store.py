@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from recto._util.files import WriterLock, make_private
-from recto.errors import CollectionMissing, ConfigurationError
+from recto.errors import CollectionMissing, ConfigurationError, other_format
+from recto.protocols import Progress
 from recto.settings import ServerOptions, Settings, check_collection_name
+from recto.stores.archive import already_exists, open_archive
 from recto.stores.points import INTEGER_FIELDS, KEYWORD_FIELDS, LEXICAL, is_alias
 from recto.stores.qdrant.build import (
     CALIBRATION_KEY,
@@ -29,10 +31,21 @@ from recto.stores.qdrant.connection import Connection
 from recto.stores.qdrant.dialects import RECTO, SAMPLE, Dialect, detect, load_dialect
 from recto.stores.qdrant.filters import Stored, stored_modules
 from recto.stores.qdrant.index import REINDEX, CollectionSchema, ServerIndex
-from recto.types import Calibration, EmbedderFingerprint, Fingerprint, IndexInfo, Payload, StoreProblem
+from recto.stores.qdrant.snapshots import KIND, restore_snapshot, write_snapshot
+from recto.types import (
+    Calibration,
+    EmbedderFingerprint,
+    Fingerprint,
+    GenerationInfo,
+    IndexInfo,
+    Payload,
+    StoreProblem,
+)
 
 _FRESH_SECONDS = 10.0  # how long an open index is used before checking for a new generation
 _FACET_LIMIT = 1000
+METADATA_FORMAT = 1
+"""Of the metadata of a collection; if it has no `format`, it is this one."""
 _GENERATION = "--"  # separates the name of a collection from the id of its generation
 
 
@@ -40,19 +53,25 @@ def open_server(settings: Settings, notify: Callable[[str], None]) -> ServerStor
     """Return the store on the configured Qdrant server."""
     connection = Connection(settings.qdrant_url, settings.qdrant_api_key, notify)
     dialect = load_dialect(settings.dialect) if settings.dialect else None
-    return ServerStore(connection, settings.home, settings.server, dialect)
+    return ServerStore(connection, settings.home, settings.server, dialect, settings.keep_generations)
 
 
 class ServerStore:
     """Opens collections on a server, and checks every ten seconds whether a new generation was published."""
 
     def __init__(
-        self, connection: Connection, home: Path, options: ServerOptions, dialect: Dialect | None
+        self,
+        connection: Connection,
+        home: Path,
+        options: ServerOptions,
+        dialect: Dialect | None,
+        keep_generations: int = 1,
     ) -> None:
         self._connection = connection
         self._home = home
         self._options = options
         self._dialect = dialect
+        self._keep_generations = keep_generations
         self._notify = connection.notify
         self._open: dict[str, tuple[float, ServerIndex]] = {}
         self._opening = threading.Lock()
@@ -145,6 +164,105 @@ class ServerStore:
                 self._connection.write(
                     lambda client, generation=generation: client.delete_collection(generation)  # type: ignore[misc]
                 )
+
+    def generations(self, name: str) -> tuple[GenerationInfo, ...]:
+        """Return the generations of a collection, newest first; `recto index --rebuild` makes a new one."""
+        current = self._own_collection(name)
+        found = []
+        for generation in self._physical_names():
+            if _base_name(generation) == _base_name(current):
+                info = self._info(generation)
+                created = info.fingerprint.created_at if info.fingerprint else ""
+                found.append(
+                    GenerationInfo(generation, created, info.chunks, None, current=generation == current)
+                )
+        return tuple(sorted(found, key=lambda one: one.created_at, reverse=True))
+
+    def rollback(self, name: str, generation: str | None = None) -> IndexInfo:
+        """Point the collection to the generation before the last rebuild, or to the given one."""
+        current = self._own_collection(name)
+        collection = _base_name(current)
+        with self._writer_lock(collection, None):
+            known = [one for one in self.generations(name) if one.created_at]  # others were not published
+            now = next((one.created_at for one in known if one.current), "")
+            older = [one.name for one in known if not one.current and one.created_at <= now]
+            names = [one.name for one in known] if generation else older[:1]
+            wanted = next((one for one in names if generation in (None, one)), None)
+            if wanted is None:
+                what = f"generation '{generation}'" if generation else "earlier generation to go back to"
+                raise CollectionMissing(
+                    f"Collection '{collection}' has no {what}",
+                    hint=f"`recto collections {collection}` lists its generations. On a server, only "
+                    "`recto index --rebuild` keeps the one before; other runs update it in place.",
+                )
+            aliases = self._raw_aliases()
+            moved = {collection, *(alias for alias, old in aliases.items() if old == current)}
+            self._switch_aliases(moved, wanted, aliases)
+            self._open.clear()
+        return self.open(collection).info
+
+    def _own_collection(self, name: str) -> str:
+        """Return the current physical collection of a name or alias, if Recto made it."""
+        check_collection_name(name, "collection")
+        target = self._raw_aliases().get(name, name)
+        physical = self._physical(_base_name(target))
+        if physical is None:
+            raise self._missing(name)
+        if _GENERATION not in physical:
+            raise ConfigurationError(
+                f"Collection '{name}' was not made by Recto",
+                hint="It has no generations. Use the snapshots of Qdrant.",
+            )
+        return physical
+
+    def _info(self, physical: str) -> IndexInfo:
+        found = self._connection.read(lambda client: client.get_collection(physical))
+        fingerprint, _ = _fingerprint(found.config)
+        return IndexInfo(_base_name(physical), physical, found.points_count or 0, fingerprint)
+
+    def backup(self, name: str, file: Path, progress: Progress | None = None) -> GenerationInfo:
+        """Write a snapshot of the current generation into an archive."""
+        info = self.open(name).info
+        if info.fingerprint is None:
+            raise ConfigurationError(
+                f"Collection '{name}' was not made by Recto", hint="Use the snapshots of Qdrant for it."
+            )
+        aliases = [alias for alias, target in self.aliases().items() if target == info.collection]
+        lock = self._writer_lock(info.collection, None)
+        return write_snapshot(self._connection, info, aliases, lock, file, progress)
+
+    def restore(
+        self,
+        file: Path,
+        name: str | None = None,
+        *,
+        replace: bool = False,
+        progress: Progress | None = None,
+        wait: Callable[[str], None] | None = None,
+    ) -> IndexInfo:
+        """Publish the snapshot in an archive as a new generation, and set its aliases that are not taken."""
+        with open_archive(file, KIND) as archive:
+            collection = name or archive.header.collection
+            check_collection_name(collection, "collection")
+            with self._writer_lock(collection, wait):
+                before = self._physical(collection)
+                if before == collection:
+                    raise ConfigurationError(
+                        f"Collection '{collection}' was not made by Recto", hint="Pass another --collection."
+                    )
+                if before is not None and not replace:
+                    raise already_exists(collection)
+                target = f"{collection}{_GENERATION}{os.urandom(4).hex()}"
+                restore_snapshot(
+                    self._connection,
+                    archive,
+                    target,
+                    lambda: self._publish(collection, target, before),
+                    progress,
+                )
+            self.set_aliases(set(archive.header.aliases) - set(self._raw_aliases()), collection)
+            self._open.clear()
+            return self.open(collection).info
 
     def _writer_lock(self, name: str, wait: Callable[[str], None] | None) -> WriterLock:
         locks = self._home / "locks"
@@ -283,16 +401,21 @@ class ServerStore:
         return name if self._connection.read(lambda client: client.collection_exists(name)) else None
 
     def _publish(self, name: str, target: str, before: str | None) -> None:
-        """Point the name and all aliases of the old generation to the new one; delete older generations."""
+        """Point the name and all aliases of the old generation to the new one; delete the oldest ones.
+
+        Other processes search the old generation for some seconds more, so at least one is kept.
+        """
         known = self._raw_aliases()
         moved = {name, *(alias for alias, old in known.items() if before is not None and old == before)}
         self._switch_aliases(moved, target, known)
         self._open.clear()
-        for physical in self._physical_names():
-            if physical not in (name, target, before) and _base_name(physical) == name:
-                self._connection.write(
-                    lambda client, physical=physical: client.delete_collection(physical)  # type: ignore[misc]
-                )
+        others = [one for one in self.generations(name) if one.name not in (target, before)]
+        published = [one.name for one in others if one.created_at]
+        kept = published[: max(0, self._keep_generations - (before not in (None, target)))]
+        for physical in [one.name for one in others if one.name not in kept]:
+            self._connection.write(
+                lambda client, physical=physical: client.delete_collection(physical)  # type: ignore[misc]
+            )
 
     def _switch_aliases(self, aliases: Iterable[str], target: str, known: Mapping[str, str]) -> None:
         """Point aliases to a physical collection, in one request."""
@@ -355,6 +478,8 @@ def _fingerprint(config: Any) -> tuple[Fingerprint | None, Calibration | None]:
     data = (getattr(config, "metadata", None) or {}).get(METADATA_KEY)
     if not isinstance(data, dict):
         return None, None
+    if isinstance(format := data.get("format", METADATA_FORMAT), int) and format != METADATA_FORMAT:
+        raise other_format("The collection on the server", format, METADATA_FORMAT, REINDEX)
     measured = data.get(CALIBRATION_KEY)
     try:
         fingerprint = Fingerprint.from_dict(

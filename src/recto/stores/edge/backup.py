@@ -1,0 +1,279 @@
+"""Write a generation into an archive, publish an archive as a new generation, upgrade an older generation."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from recto._util.files import read_limited, sync_directory
+from recto.errors import FormatMismatch, IndexDamaged, StorageError
+from recto.protocols import Progress
+from recto.stores.archive import Archive, Block, Header, write_archive
+from recto.stores.edge.index import open_generation
+from recto.stores.edge.layout import (
+    FORMAT,
+    LARGEST_MANIFEST,
+    MALFORMED,
+    CollectionDirectory,
+    FileDigest,
+    Manifest,
+    can_upgrade,
+    copy_tree,
+    data_blocks,
+    digest,
+    manifest_mismatch,
+    migrate,
+    parse_manifest,
+    read_calibration,
+    size_on_disk,
+    write_blocks,
+    write_calibration,
+)
+from recto.types import Calibration, GenerationInfo, IndexInfo
+
+KIND = "embedded"
+_TRIES, _PAUSE = 50, 0.02  # of opening a generation while others are published; seconds between two
+
+
+@dataclass(frozen=True, slots=True)
+class _OpenFiles:
+    """A generation with all files open, so that nobody can remove them while they are read."""
+
+    name: str
+    manifest: str
+    body: dict[str, Any]
+    files: dict[str, IO[bytes]]
+    calibration: Calibration | None
+
+
+def write_backup(
+    find: Callable[[], CollectionDirectory], aliases: Iterable[str], target: Path, progress: Progress | None
+) -> GenerationInfo:
+    """Write the current generation into an archive. Writers are not blocked."""
+    with ExitStack() as resources:
+        directory, opened = _open_current(find, resources)
+        states = {name: os.fstat(file.fileno()) for name, file in opened.files.items()}
+        header = Header(
+            KIND,
+            directory.path.name,
+            opened.name,
+            tuple(sorted(aliases)),
+            {name: state.st_size for name, state in states.items()},
+            {
+                "manifest": opened.manifest,
+                "calibration": opened.calibration.to_dict() if opened.calibration else None,
+            },
+        )
+        total = sum(map(size_on_disk, states.values()))
+        size = write_archive(target, header, _verified_files(directory, opened, total, progress))
+    made = opened.body.get("fingerprint", {})
+    chunks = opened.body.get("chunks", 0)
+    return GenerationInfo(opened.name, str(made.get("created_at", "")), chunks, size, current=True)
+
+
+def _open_current(
+    find: Callable[[], CollectionDirectory], resources: ExitStack
+) -> tuple[CollectionDirectory, _OpenFiles]:
+    """Open all files of the current generation; try again if a writer removes it meanwhile."""
+    tries = 0
+    while True:
+        directory = find()
+        tries += 1
+        try:
+            with ExitStack() as files:
+                opened = _open_files(directory, directory.current(), files)
+                resources.push(files.pop_all())
+                return directory, opened
+        except IndexDamaged:
+            if tries == _TRIES:
+                raise
+        except FileNotFoundError as error:
+            if tries == _TRIES:
+                raise IndexDamaged(f"{error.filename} is missing", hint="Index the book again.") from error
+        except OSError as error:
+            if error.errno == errno.EMFILE:
+                message = "The index has more files than this process can open"
+                raise StorageError(message, hint="Raise `ulimit -n`.") from error
+            raise
+        time.sleep(_PAUSE)
+
+
+def _open_files(directory: CollectionDirectory, name: str, resources: ExitStack) -> _OpenFiles:
+    path, root = directory.manifest(name), directory.generation(name)
+    text = read_limited(path, LARGEST_MANIFEST)
+    try:
+        body = parse_manifest(text)
+    except MALFORMED as error:
+        raise IndexDamaged(f"{path} is damaged ({error})", hint="Index the book again.") from error
+    files = {file: resources.enter_context((root / file).open("rb", buffering=0)) for file in body["files"]}
+    if read_limited(path, LARGEST_MANIFEST) != text:  # the collection was deleted and made again
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
+    return _OpenFiles(name, text.decode(), body, files, read_calibration(directory.calibration(name)))
+
+
+def _verified_files(
+    directory: CollectionDirectory, opened: _OpenFiles, total: int, progress: Progress | None
+) -> Iterator[Iterator[Block]]:
+    """Yield the blocks of each file; raise `IndexDamaged` at the end of one that has another digest."""
+    done = 0
+
+    def blocks(name: str, file: IO[bytes]) -> Iterator[Block]:
+        nonlocal done
+        found = FileDigest(os.fstat(file.fileno()).st_size)
+        for offset, block in data_blocks(file):
+            found.update(offset, block)
+            done += len(block)
+            if progress:
+                progress(min(done, total), total)
+            yield offset, block
+        if found.hexdigest() != opened.body["files"][name]:
+            raise IndexDamaged(
+                f"{directory.generation(opened.name) / name} does not match the manifest",
+                hint=f"Run `recto doctor --collection {directory.path.name}`. No archive was written.",
+            )
+
+    return (blocks(name, file) for name, file in opened.files.items())
+
+
+def restore_archive(
+    archive: Archive, directory: CollectionDirectory, keep: int, progress: Progress | None
+) -> IndexInfo:
+    """Publish the content of an archive as a new generation; the caller must hold the lock."""
+    try:
+        body = parse_manifest(str(archive.header.content["manifest"]).encode())
+        saved = archive.header.content["calibration"]
+        calibration = Calibration.from_dict(saved) if saved is not None else None
+    except MALFORMED as error:
+        raise archive.damaged(f"its manifest cannot be used ({error})") from error
+    if set(body["files"]) != set(archive.header.files):
+        raise archive.damaged("its files are not those of the manifest")
+    if body["format"] > FORMAT or not can_upgrade(body["format"]):
+        raise manifest_mismatch(directory.path.name, body)
+    _check_space(archive, directory)
+    with _draft(directory) as draft:
+        try:
+            _extract(archive, body["files"], draft, progress)
+        except (FileExistsError, IsADirectoryError, NotADirectoryError) as error:
+            raise archive.damaged("two of its paths exclude each other") from error
+        try:
+            manifest = migrate(draft, body)
+            _check_types(manifest)
+        except MALFORMED as error:
+            raise archive.damaged(f"its manifest cannot be used ({error})") from error
+        try:
+            return _publish(directory, draft, manifest, calibration, keep)
+        except IndexDamaged as error:
+            raise archive.damaged(error.message) from error
+
+
+def _check_types(manifest: Manifest) -> None:
+    """Raise `TypeError` if a value of a manifest has the wrong type: it may come from someone else."""
+    made = manifest.fingerprint
+    embedder = made.embedder
+    numbers = (manifest.chunks, made.pages, made.unresolved_includes, embedder.dim)
+    texts = (made.chunker, made.book, made.source, made.content_hash, made.recto_version, made.created_at)
+    more = (made.analyzer, embedder.model, embedder.revision, embedder.variant, embedder.distance)
+    if not all(type(one) is int for one in numbers) or not all(type(one) is str for one in (*texts, *more)):
+        raise TypeError("a field has the wrong type")
+
+
+def _check_space(archive: Archive, directory: CollectionDirectory) -> None:
+    needed, free = sum(archive.header.files.values()), shutil.disk_usage(directory.path).free
+    if needed > free:
+        raise StorageError(
+            f"The index in {archive.path} needs up to {needed >> 20} MiB, but {free >> 20} MiB are free",
+            hint="Free some space, or set RECTO_HOME to another disk. Nothing was changed.",
+        )
+
+
+def _extract(archive: Archive, digests: dict[str, str], draft: Path, progress: Progress | None) -> None:
+    """Write the files of an archive into a new directory, and compare them with their digests."""
+    draft.mkdir(mode=0o700)
+    done = 0
+
+    def digested(blocks: Iterator[Block], digest: FileDigest) -> Iterator[Block]:
+        nonlocal done
+        for offset, block in blocks:
+            digest.update(offset, block)
+            done += len(block)
+            if progress:
+                progress(done, archive.size)
+            yield offset, block
+
+    for name, size, blocks in archive.files():
+        path, found = draft / name, FileDigest(size)
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        write_blocks(path, size, digested(blocks, found))
+        if found.hexdigest() != digests[name]:
+            raise archive.damaged(f"{name} does not match the manifest")
+
+
+def upgrade_current(directory: CollectionDirectory, keep: int) -> IndexInfo | None:
+    """Publish an upgraded copy of the current generation, or return None if it needs no upgrade.
+
+    The caller must hold the lock. Raise `FormatMismatch` if the book must be indexed again.
+    """
+    name = directory.current()
+    try:
+        directory.verify(name)
+    except FormatMismatch:
+        body = parse_manifest(read_limited(directory.manifest(name), LARGEST_MANIFEST))
+        if body["format"] > FORMAT or not can_upgrade(body["format"]):
+            raise
+    else:
+        return None
+    root = directory.generation(name)
+    if damaged := [file for file, expected in body["files"].items() if digest(root / file) != expected]:
+        raise IndexDamaged(f"{root / damaged[0]} does not match the manifest", hint="Index the book again.")
+    calibration = read_calibration(directory.calibration(name))
+    with _draft(directory) as draft:
+        copy_tree(root, draft)
+        return _publish(directory, draft, migrate(draft, body), calibration, keep)
+
+
+def _publish(
+    directory: CollectionDirectory,
+    draft: Path,
+    manifest: Manifest,
+    calibration: Calibration | None,
+    keep: int,
+) -> IndexInfo:
+    """Make a draft the current generation, if the engine can open it."""
+    _flush(draft)
+    name = directory.add_generation(draft, manifest)
+    try:
+        if calibration is not None:
+            write_calibration(directory.calibration(name), calibration)
+        info = open_generation(directory, directory.path.name, name).info
+    except BaseException:
+        directory.remove_generation(name)
+        raise
+    directory.publish(name, keep)
+    return info
+
+
+@contextmanager
+def _draft(directory: CollectionDirectory) -> Iterator[Path]:
+    directory.remove_drafts()
+    draft = directory.new_draft()
+    try:
+        yield draft
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+
+
+def _flush(draft: Path) -> None:
+    """Flush all files to disk, so that a crash after publishing does not damage them."""
+    for path in (draft, *draft.rglob("*")):
+        if path.is_dir():
+            sync_directory(path)
+        else:
+            with path.open("rb+") as file:
+                os.fsync(file.fileno())

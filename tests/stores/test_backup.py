@@ -1,0 +1,443 @@
+"""Backups of embedded indexes: whole during publishes, restorable elsewhere, safe against hostile archives."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import multiprocessing
+import os
+import shutil
+import stat
+import struct
+from collections.abc import Callable
+from contextlib import suppress
+from multiprocessing.synchronize import Event
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from recto.errors import (
+    CollectionMissing,
+    FormatMismatch,
+    IndexDamaged,
+    InvalidArgument,
+    RectoError,
+    StorageError,
+)
+from recto.stores.edge import layout
+from recto.stores.edge.store import EdgeStore
+from recto.testing.values import chunk, publish, publish_lexical, vector
+from recto.types import Calibration, Chunk
+from tests.running import wait_until
+
+CALIBRATION = Calibration(0.6, 0.97, 20, 30)
+
+
+@pytest.fixture
+def store(home: Path) -> EdgeStore:
+    """Return a store with a collection of fifty chunks, an alias and a calibration."""
+    store = EdgeStore(home)
+    publish_lexical(store, "books", [chunk(number, text=f"soil {number}") for number in range(50)])
+    store.set_aliases(["library"], "books")
+    store.save_calibration(store.open("books").info, CALIBRATION)
+    return store
+
+
+@pytest.fixture
+def archive(store: EdgeStore, tmp_path: Path) -> Path:
+    store.backup("books", tmp_path / "books.recto")
+    return tmp_path / "books.recto"
+
+
+@pytest.fixture
+def other(tmp_path: Path) -> EdgeStore:
+    """Return a store with an empty home."""
+    return EdgeStore(tmp_path / "other")
+
+
+def test_a_restored_index_is_the_same(store: EdgeStore, archive: Path, other: EdgeStore) -> None:
+    info = other.restore(archive)
+    before, after = store.open("books"), other.open("library")
+    assert info.fingerprint == before.info.fingerprint
+    assert after.info.calibration == CALIBRATION
+    assert after.lexicon() == before.lexicon() != b""
+    assert list(after.scroll()) == list(before.scroll())
+    for number in range(0, 50, 10):
+        assert after.query(vector(number), 5) == before.query(vector(number), 5)
+    assert other.aliases() == {"library": "books"}
+    other.verify("books")
+
+
+def test_an_archive_is_small_and_private(store: EdgeStore, archive: Path, tmp_path: Path) -> None:
+    logical = sum(path.stat().st_size for path in tmp_path.rglob("gen-*/**/*") if path.is_file())
+    assert archive.stat().st_size < 4 << 20 < 32 << 20 < logical, "holes are not stored"
+    assert stat.S_IMODE(archive.stat().st_mode) == 0o600
+    assert not list(tmp_path.glob(".*")), "no temporary file is left"
+
+
+def test_a_restored_collection_can_have_another_name(archive: Path, store: EdgeStore) -> None:
+    assert store.restore(archive, "copy").collection == "copy"
+    assert store.aliases() == {"library": "books"}, "an alias that is taken is not changed"
+    assert store.open("copy").count() == store.open("books").count()
+
+
+def test_an_existing_collection_is_replaced_only_on_request(archive: Path, store: EdgeStore) -> None:
+    publish(store, "books", [chunk(1)])
+    with pytest.raises(InvalidArgument, match="exists already") as caught:
+        store.restore(archive)
+    assert "--replace" in caught.value.hint
+    assert store.open("books").count() == 1
+    assert store.restore(archive, replace=True).generation == "gen-000003"
+    assert store.open("books").count() == 50
+    assert store.rollback("books").chunks == 1, "the replaced index is kept"
+
+
+def test_a_damaged_index_is_not_backed_up(store: EdgeStore, home: Path, tmp_path: Path) -> None:
+    file = next(home.rglob("chunk_0.mmap"))
+    with file.open("r+b") as opened:
+        opened.write(b"\x01")
+    with pytest.raises(IndexDamaged, match="does not match"):
+        store.backup("books", tmp_path / "x.recto")
+    assert not (tmp_path / "x.recto").exists()
+    assert not list(tmp_path.glob(".*"))
+
+
+def test_an_unwritable_target_is_named(store: EdgeStore, tmp_path: Path) -> None:
+    with pytest.raises(StorageError, match=r"missing/x\.recto cannot be written"):
+        store.backup("books", tmp_path / "missing" / "x.recto")
+    with pytest.raises(CollectionMissing):
+        store.backup("nothing", tmp_path / "x.recto")
+
+
+def unpacked(archive: Path) -> tuple[dict[str, Any], bytes]:
+    """Return the header and the blocks of an archive."""
+    _, header, rest = archive.read_bytes().split(b"\n", 2)
+    return json.loads(header), rest[:-32]
+
+
+def pack(archive: Path, header: object, blocks: bytes, first: bytes = b"recto-archive-1") -> None:
+    """Write an archive with a correct checksum, as an attacker does."""
+    data = first + b"\n" + json.dumps(header).encode() + b"\n" + blocks
+    archive.write_bytes(data + hashlib.sha256(data).digest())
+
+
+def rename_first(name: str) -> Callable[[dict[str, Any]], None]:
+    """Return a change of a header: the first file gets another path, in the manifest as well."""
+
+    def change(header: dict[str, Any]) -> None:
+        manifest = json.loads(header["content"]["manifest"])
+        first = next(iter(header["files"]))
+        header["files"] = {name if key == first else key: size for key, size in header["files"].items()}
+        manifest["files"] = {name if key == first else key: value for key, value in manifest["files"].items()}
+        header["content"]["manifest"] = signed(manifest)
+
+    return change
+
+
+def signed(manifest: dict[str, Any]) -> str:
+    manifest.pop("checksum", None)
+    checksum = hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()
+    return json.dumps({**manifest, "checksum": checksum})
+
+
+def with_manifest(**changes: object) -> Callable[[dict[str, Any]], None]:
+    def change(header: dict[str, Any]) -> None:
+        header["content"]["manifest"] = signed({**json.loads(header["content"]["manifest"]), **changes})
+
+    return change
+
+
+def with_fingerprint(**changes: object) -> Callable[[dict[str, Any]], None]:
+    def change(header: dict[str, Any]) -> None:
+        manifest = json.loads(header["content"]["manifest"])
+        manifest["fingerprint"] |= changes
+        header["content"]["manifest"] = signed(manifest)
+
+    return change
+
+
+def with_size(size: object) -> Callable[[dict[str, Any]], None]:
+    def change(header: dict[str, Any]) -> None:
+        header["files"][next(iter(header["files"]))] = size
+
+    return change
+
+
+HOSTILE = {
+    "path above": (rename_first("../../evil"), IndexDamaged),
+    "absolute path": (rename_first("/tmp/evil"), IndexDamaged),
+    "current directory": (rename_first("a/./b"), IndexDamaged),
+    "path of another system": (rename_first("..\\evil"), IndexDamaged),
+    "drive": (rename_first("C:evil"), IndexDamaged),
+    "control character": (rename_first("evil\x1b[2J"), IndexDamaged),
+    "file instead of a directory": (rename_first("segments"), IndexDamaged),
+    "larger than the disk": (with_size(1 << 49), StorageError),
+    "impossible size": (with_size(1 << 80), IndexDamaged),
+    "negative size": (with_size(-1), IndexDamaged),
+    "size of another type": (with_size("1"), IndexDamaged),
+    "too small": (with_size(0), IndexDamaged),
+    "collection above": (lambda header: header.update(collection="../books"), IndexDamaged),
+    "alias above": (lambda header: header.update(aliases=["../x"]), IndexDamaged),
+    "no files": (lambda header: header.update(files={}), IndexDamaged),
+    "no content": (lambda header: header.update(content=[]), IndexDamaged),
+    "no manifest": (lambda header: header["content"].update(manifest=None), IndexDamaged),
+    "wrong calibration": (lambda header: header["content"].update(calibration={"x": 1}), IndexDamaged),
+    "wrong count": (with_manifest(chunks=7), IndexDamaged),
+    "count of another type": (with_manifest(chunks="50"), IndexDamaged),
+    "text of another type": (with_fingerprint(source=["a"]), IndexDamaged),
+    "unknown kind": (lambda header: header.update(kind="tape"), FormatMismatch),
+    "snapshot": (lambda header: header.update(kind="server"), InvalidArgument),
+    "newer index": (with_manifest(format=99), FormatMismatch),
+    "older index": (with_manifest(format=0), FormatMismatch),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_hostile_archive_changes_nothing(
+    archive: Path, store: EdgeStore, home: Path, tmp_path: Path, name: str
+) -> None:
+    change, expected = HOSTILE[name]
+    header, blocks = unpacked(archive)
+    change(header)
+    pack(archive, header, blocks)
+    before = listing(tmp_path)
+    with pytest.raises(expected) as caught:
+        store.restore(archive, replace=True)
+    assert caught.value.hint
+    assert listing(tmp_path) == before
+
+
+def listing(root: Path) -> list[str]:
+    return sorted(str(path) for path in root.rglob("*"))
+
+
+@pytest.mark.parametrize("place", [0.001, 0.3, 0.9, 0.99999])
+def test_a_truncated_or_changed_archive_is_noticed(
+    archive: Path, other: EdgeStore, tmp_path: Path, place: float
+) -> None:
+    data = bytearray(archive.read_bytes())
+    archive.write_bytes(data[: int(len(data) * place)])
+    with pytest.raises((IndexDamaged, InvalidArgument)):
+        other.restore(archive)
+    data[int(len(data) * place)] ^= 1
+    archive.write_bytes(data)
+    with pytest.raises(IndexDamaged, match="checksum"):
+        other.restore(archive)
+    assert other.collections() == ()
+
+
+@pytest.mark.parametrize(
+    "blocks",
+    [
+        b"",
+        struct.pack("<QI", 0, 10),
+        struct.pack("<QI", 0, 1 << 30),
+        struct.pack("<QI", 1 << 62, 1) + b"x",
+        struct.pack("<QI", 5, 1) + b"x" + struct.pack("<QI", 2, 1) + b"y",
+    ],
+)
+def test_blocks_outside_of_their_file_are_noticed(archive: Path, other: EdgeStore, blocks: bytes) -> None:
+    header, _ = unpacked(archive)
+    pack(archive, header, blocks)
+    with pytest.raises(IndexDamaged, match="damaged"):
+        other.restore(archive)
+    assert other.collections() == ()
+
+
+def test_other_files_are_not_archives(other: EdgeStore, tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("hello\n")
+    os.mkfifo(tmp_path / "pipe")
+    for name in ("text", "pipe", "missing", "."):
+        with pytest.raises(InvalidArgument, match="not an archive|not a file"):
+            other.restore(tmp_path / name)
+
+
+@pytest.mark.parametrize(("version", "age"), [(b"0", "an older"), (b"2", "a newer")])
+def test_an_archive_of_another_version_is_named(
+    archive: Path, other: EdgeStore, version: bytes, age: str
+) -> None:
+    header, blocks = unpacked(archive)
+    pack(archive, header, blocks, b"recto-archive-" + version)
+    with pytest.raises(FormatMismatch, match=f"{age} version of Recto"):
+        other.restore(archive)
+
+
+def test_an_index_of_an_older_version_is_upgraded_by_restore(
+    archive: Path, other: EdgeStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(layout.MIGRATIONS, 0, lambda _, body: {**body, "format": 1})
+    header, blocks = unpacked(archive)
+    with_manifest(format=0)(header)
+    pack(archive, header, blocks)
+    assert other.restore(archive).chunks == 50
+
+
+def test_a_backup_of_an_older_index_can_be_made_before_the_upgrade(
+    store: EdgeStore, home: Path, tmp_path: Path
+) -> None:
+    set_format(home, 0)
+    assert EdgeStore(home).backup("books", tmp_path / "x.recto").chunks == 50
+
+
+def set_format(home: Path, format: int, generation: str = "gen-000001") -> None:
+    path = home / "collections" / "books" / f"{generation}.json"
+    path.write_text(signed({**json.loads(path.read_text()), "format": format}))
+
+
+def edition(number: int) -> list[Chunk]:
+    return [chunk(index, text=f"edition {number}") for index in range(10)]
+
+
+def write_all_the_time(home: Path, ready: Event, stop: Event) -> None:
+    """Publish, roll back and delete in turn."""
+    store, number = EdgeStore(home), 0
+    while not stop.is_set():
+        number += 1
+        publish(store, "books", edition(number))
+        if number % 3 == 0:
+            with suppress(CollectionMissing):  # there is no earlier one after a deletion
+                store.rollback("books")
+        if number % 7 == 0:
+            store.delete("books")
+        ready.set()
+
+
+@pytest.mark.parametrize("count", [5, pytest.param(50, marks=pytest.mark.slow)])
+def test_a_backup_during_publishes_is_whole(home: Path, tmp_path: Path, count: int) -> None:
+    context = multiprocessing.get_context("spawn")
+    ready, stop = context.Event(), context.Event()
+    writer = context.Process(target=write_all_the_time, args=(home, ready, stop))
+    writer.start()
+    try:
+        wait_until(ready.is_set, 120)
+        made, seen = 0, set()
+        while made < count:
+            path = tmp_path / f"{made}.recto"
+            try:
+                EdgeStore(home).backup("books", path)
+            except CollectionMissing:
+                continue
+            made += 1
+            restored = EdgeStore(tmp_path / f"home-{made}")
+            restored.restore(path)
+            texts = [one.text for one in restored.open("books").scroll()]
+            assert len(texts) == 10
+            assert len(set(texts)) == 1, "one edition, not parts of two"
+            seen |= set(texts)
+            shutil.rmtree(tmp_path / f"home-{made}")
+            path.unlink()
+        assert writer.is_alive()
+    finally:
+        stop.set()
+        writer.join(120)
+    assert writer.exitcode == 0
+    assert len(seen) > 1
+
+
+@pytest.mark.parametrize(("format", "age"), [(0, "an older"), (2, "a newer")])
+def test_an_index_of_another_version_is_named(store: EdgeStore, home: Path, format: int, age: str) -> None:
+    publish(store, "books", [chunk(1)])
+    set_format(home, format, "gen-000002")
+    with pytest.raises(FormatMismatch) as caught:
+        EdgeStore(home).open("books")
+    assert caught.value.message == (
+        f"The index of 'books' was made by {age} version of Recto (format {format}; this version reads 1)"
+    )
+    assert "damaged" not in str(caught.value)
+    hint = "recto index PATH --collection books --rebuild" if format == 0 else "newer version of Recto"
+    assert hint in caught.value.hint
+    with pytest.raises(FormatMismatch):
+        EdgeStore(home).verify("books")
+
+
+def test_a_generation_of_another_version_is_kept(store: EdgeStore, home: Path) -> None:
+    set_format(home, 2)
+    publish(store, "books", [chunk(1)])
+    assert [one.name for one in store.generations("books")] == ["gen-000002", "gen-000001"]
+    with pytest.raises(FormatMismatch):
+        store.rollback("books")
+    assert store.open("books").count() == 1
+
+
+def test_an_older_index_is_upgraded(store: EdgeStore, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert store.upgrade("books") is None, "it is up to date"
+    set_format(home, -1)
+    with pytest.raises(FormatMismatch) as caught:
+        EdgeStore(home).upgrade("books")
+    assert "recto index" in caught.value.hint
+
+    def rename(draft: Path, body: dict[str, Any]) -> dict[str, Any]:
+        (draft / "new.txt").write_text("added by the migration")
+        return {**body, "format": 0}
+
+    monkeypatch.setitem(layout.MIGRATIONS, -1, rename)
+    monkeypatch.setitem(layout.MIGRATIONS, 0, lambda _, body: {**body, "format": 1})
+    with pytest.raises(FormatMismatch) as caught:
+        EdgeStore(home).open("books")
+    assert caught.value.hint == "Upgrade it with `recto upgrade books`."
+    upgraded = EdgeStore(home).upgrade("books")
+    assert upgraded is not None
+    index = EdgeStore(home).open("books")
+    assert (index.info.generation, index.count()) == ("gen-000002", 50)
+    assert index.info.calibration == CALIBRATION
+    assert (home / "collections" / "books" / "gen-000002" / "new.txt").exists()
+    assert not (home / "collections" / "books" / "gen-000001" / "new.txt").exists(), (
+        "the old one is untouched"
+    )
+    EdgeStore(home).verify("books")
+
+
+def test_a_damaged_older_index_is_not_upgraded(
+    store: EdgeStore, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(layout.MIGRATIONS, 0, lambda _, body: {**body, "format": 1})
+    set_format(home, 0)
+    file = next(home.rglob("chunk_0.mmap"))
+    with file.open("r+b") as opened:
+        opened.write(b"\x01")
+    with pytest.raises(IndexDamaged):
+        store.upgrade("books")
+
+
+def test_a_failed_upgrade_changes_nothing(
+    store: EdgeStore, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def spoil(draft: Path, body: dict[str, Any]) -> dict[str, Any]:
+        return {**body, "format": 1, "chunks": 51}
+
+    monkeypatch.setitem(layout.MIGRATIONS, 0, spoil)
+    set_format(home, 0)
+    before = listing(home)
+    with pytest.raises(RectoError):
+        store.upgrade("books")
+    assert listing(home) == before
+
+
+def test_a_fingerprint_with_new_fields_is_read(store: EdgeStore, home: Path) -> None:
+    """A newer version may add a field without a new format."""
+    path = home / "collections" / "books" / "gen-000001.json"
+    manifest = json.loads(path.read_text())
+    manifest["fingerprint"]["future"] = 1
+    manifest["fingerprint"]["embedder"]["future"] = 1
+    path.write_text(signed(manifest))
+    assert EdgeStore(home).open("books").count() == 50
+
+
+def test_as_many_generations_are_kept_as_asked_for(home: Path) -> None:
+    store = EdgeStore(home, keep_generations=3)
+    for number in range(1, 7):
+        publish(store, "books", [chunk(index) for index in range(number)])
+    found = store.generations("books")
+    assert [one.name[-1] for one in found] == ["6", "5", "4", "3"]
+    assert [one.chunks for one in found] == [6, 5, 4, 3]
+    assert [one.current for one in found] == [True, False, False, False]
+    assert all(one.bytes and one.created_at for one in found)
+    assert store.rollback("books", "gen-000004").chunks == 4
+    assert store.rollback("books", "gen-000005").chunks == 5, "forward again"
+    with pytest.raises(CollectionMissing, match="gen-000001"):
+        store.rollback("books", "gen-000001")
+    store.rollback("books", "gen-000004")
+    publish(store, "books", [chunk(1)])
+    assert [one.name[-1] for one in store.generations("books")] == ["7", "4", "3"], "5 and 6 were skipped"
+    assert store.rollback("books").chunks == 4

@@ -1,0 +1,137 @@
+"""Several addresses in QDRANT_URL: reads and writes go on while a node is dead, hangs or lags behind."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from recto.errors import CollectionMissing, ConfigurationError, Unreachable
+from recto.settings import ServerOptions
+from recto.stores.qdrant import connection as module
+from recto.stores.qdrant.connection import Connection
+from recto.stores.qdrant.store import ServerStore
+from recto.testing.values import chunk, publish, vector
+from tests.doubles.qdrant import QdrantDouble
+from tests.doubles.server import status
+from tests.live.nodes import wait_until
+
+
+@pytest.fixture
+def dead() -> str:
+    """An address where nothing listens."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return f"http://127.0.0.1:{free.getsockname()[1]}"
+
+
+@pytest.fixture
+def hanging(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """An address that accepts connections and never answers."""
+    monkeypatch.setattr(module, "_READ_FAILOVER_SECONDS", 0.3)
+    monkeypatch.setattr(module, "_WRITE_FAILOVER_SECONDS", 0.3)
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+
+
+@pytest.fixture
+def double() -> Iterator[QdrantDouble]:
+    with QdrantDouble() as double:
+        yield double
+
+
+def store_at(home: Path, *urls: str, told: list[str] | None = None) -> ServerStore:
+    waits: list[float] = []
+    messages = told if told is not None else []
+    connection = Connection(",".join(urls), "", messages.append, waits.append)
+    return ServerStore(connection, home, ServerOptions(), None)
+
+
+@pytest.mark.parametrize("broken", ["dead", "hanging"])
+def test_another_node_answers_at_once(
+    broken: str, double: QdrantDouble, home: Path, told: list[str], request: pytest.FixtureRequest
+) -> None:
+    url = request.getfixturevalue(broken)
+    store = store_at(home, url, double.url, told=told)
+    publish(store, "books", [chunk(number) for number in range(5)])
+    assert store.open("books").query(vector(3), 1)[0].chunk.chunk_index == 3
+    assert asyncio.run(awaited(store)) == 3
+    assert not [message for message in told if "waiting" in message], "no pause before another node is tried"
+    store.close()
+
+
+async def awaited(store: ServerStore) -> int:
+    (hits,) = await store.open("books").aquery_batch([vector(3)], 1)
+    await store.aclose()
+    return hits[0].chunk.chunk_index
+
+
+def test_a_failed_write_names_the_next_node(dead: str, double: QdrantDouble, home: Path) -> None:
+    told: list[str] = []
+    connection = Connection(f"{dead},{double.url}", "", told.append)
+    connection.write(lambda client: client.get_collections())
+    assert told == [f"Cannot connect to Qdrant at {dead}: trying {double.url}"]
+    connection.close()
+
+
+def test_a_failed_node_is_avoided_until_it_is_ready(
+    dead: str, double: QdrantDouble, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_PROBE_PAUSE", 0.01)
+    connection = Connection(f"{dead},{double.url}", "", print)
+    first, second = connection.nodes
+    connection.read(lambda client: client.get_collections())
+    assert (first.down, second.down) == (True, False)
+    first.url = double.url  # the node is back
+    wait_until(lambda: not first.down, "the node is used again", 30)
+    connection.close()
+
+
+def test_a_node_that_lags_behind_does_not_hide_a_collection(double: QdrantDouble, home: Path) -> None:
+    publish(store_at(home, double.url), "books", [chunk(1)])
+    with QdrantDouble() as behind:
+        store = store_at(home, behind.url, double.url)
+        assert store.open("books").count() == 1
+        with pytest.raises(CollectionMissing):
+            store.open("other")
+        store.close()
+
+
+def test_all_nodes_are_dead(dead: str, home: Path) -> None:
+    store = store_at(home, dead, dead.replace("127.0.0.1", "localhost"))
+    with pytest.raises(Unreachable, match="Cannot connect"):
+        store.open("books")
+    store.close()
+
+
+def test_a_rate_limit_is_not_a_failed_node(double: QdrantDouble) -> None:
+    connection = Connection(f"{double.url},{double.url}/", "", print)
+    assert len(connection.nodes) == 1, "the same address counts once"
+    connection.close()
+    other = double.url.replace("127.0.0.1", "localhost")
+    connection = Connection(f"{double.url},{other}", "", print)
+    double.script(status(429, headers={"Retry-After": "0"}))
+    connection.read(lambda client: client.get_collections())
+    assert not any(node.down for node in connection.nodes)
+    connection.close()
+
+
+def test_no_key_over_plain_http_to_any_node() -> None:
+    with pytest.raises(ConfigurationError, match="plain http"):
+        Connection("https://a.example.org,http://b.example.org", "key", print)
+
+
+def test_problems_name_the_node_that_does_not_answer(dead: str, double: QdrantDouble, home: Path) -> None:
+    store = store_at(home, double.url, dead)
+    publish(store, "books", [chunk(1)])
+    (problem,) = store.problems("books")
+    assert (problem.kind, problem.serious) == ("node", False)
+    assert dead in problem.message
+    assert "QDRANT_URL" in problem.repair
+    assert store.redundancy("books").startswith("Replication 1: every shard is on one node.")
+    store.close()
