@@ -42,7 +42,9 @@ SERVICE_VARIABLES = (
 )
 """Who may use a service, and what it shows. A project's `.env` cannot set them."""
 
-Precision = Literal["auto", "fp32", "int8"]
+Precision = Literal["auto", "fp32", "int8", "bf16"]
+Device = Literal["auto", "cpu", "cuda", "mps"]
+QueryDevice = Literal["cpu", "same"]
 CoherePace = Literal["trial", "production", "off"]
 
 
@@ -136,6 +138,8 @@ class Settings:
     model: str = BUILT_IN_MODEL
     threads: int = 1
     precision: Precision = "auto"
+    device: Device = "auto"
+    query_device: QueryDevice = "cpu"
     collection: str | None = None
     qdrant_url: str = ""
     qdrant_api_key: str = field(default="", repr=False)
@@ -211,6 +215,8 @@ def load_settings(environment: Mapping[str, str] | None = None, directory: Path 
         model=values.get("RECTO_MODEL", _DEFAULT_MODELS.get(embedder, "")),
         threads=_number(values, "RECTO_THREADS", 256) or _cores(),
         precision=_choice(values, "RECTO_PRECISION", get_args(Precision), "auto"),
+        device=_choice(values, "RECTO_DEVICE", get_args(Device), "auto"),
+        query_device=_choice(values, "RECTO_QUERY_DEVICE", get_args(QueryDevice), "cpu"),
         collection=collection,
         qdrant_url=values.endpoint("QDRANT_URL", "QDRANT_API_KEY"),
         qdrant_api_key=values.get("QDRANT_API_KEY", ""),

@@ -144,8 +144,10 @@ def test_every_copy_of_the_probe_is_compared(tmp_path: Path) -> None:
 def test_the_precision_setting(tmp_path: Path) -> None:
     assert load_settings({}, tmp_path).precision == "auto"
     assert load_settings({"RECTO_PRECISION": "INT8"}, tmp_path).precision == "int8"
-    with pytest.raises(ConfigurationError, match="RECTO_PRECISION must be one of auto, fp32, int8") as caught:
-        load_settings({"RECTO_PRECISION": "bf16"}, tmp_path)
+    with pytest.raises(
+        ConfigurationError, match="RECTO_PRECISION must be one of auto, fp32, int8, bf16"
+    ) as caught:
+        load_settings({"RECTO_PRECISION": "int4"}, tmp_path)
     assert "RECTO_PRECISION=auto" in caught.value.hint
 
 

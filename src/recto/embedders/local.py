@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
 from collections.abc import Callable, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from recto._util.files import checked_sha256
 from recto.embedders.onnx import LocalEmbedder, RunModel, Sessions, new_session, new_tokenizer
-from recto.errors import ConfigurationError
+from recto.errors import ConfigurationError, missing_extra
 from recto.protocols import Embedder
-from recto.settings import BUILT_IN_MODEL, Settings
+from recto.settings import BUILT_IN_MODEL, Device, Settings
 from recto.types import EmbedderFingerprint
 
 if TYPE_CHECKING:
@@ -22,21 +25,28 @@ _LAYOUT = (
     "The directory needs model.onnx (or onnx/model.onnx), tokenizer.json and config.json, "
     "as sentence-transformers exports them."
 )
+_CUDA_SIGNS = (
+    "/dev/nvidiactl",
+    "/proc/driver/nvidia/version",
+    "/usr/lib/wsl/lib/libcuda.so.1",
+    "C:/Windows/System32/nvcuda.dll",
+)
+"""Files of the driver: looking for them is fast, and importing torch to ask it takes seconds."""
 
 
-def open_local(settings: Settings, _: Callable[[str], None]) -> Embedder:
+def open_local(settings: Settings, notify: Callable[[str], None]) -> Embedder:
     """Return the embedder of a local model, which is loaded on first use."""
     if settings.model in (BUILT_IN_MODEL, f"ibm-granite/{BUILT_IN_MODEL}"):
-        from recto.embedders.granite.embedder import granite_embedder
-
-        return granite_embedder(
-            settings.home, settings.threads, settings.precision, single_query=settings.single_query
-        )
-    if settings.precision == "int8":
-        raise ConfigurationError(
-            f"RECTO_PRECISION=int8 is for the built-in model, not for {settings.model}",
-            hint="Unset RECTO_PRECISION or RECTO_MODEL.",
-        )
+        return _open_built_in(settings, notify)
+    for name, value, others in (
+        ("RECTO_PRECISION", settings.precision, ("int8", "bf16")),
+        ("RECTO_DEVICE", settings.device, ("cuda", "mps")),
+    ):
+        if value in others:
+            raise ConfigurationError(
+                f"{name}={value} is for the built-in model, not for {settings.model}",
+                hint=f"Unset {name} or RECTO_MODEL.",
+            )
     directory = Path(settings.model).expanduser()
     if directory.is_dir():
         return directory_embedder(directory, settings.home, settings.threads)
@@ -47,6 +57,48 @@ def open_local(settings: Settings, _: Callable[[str], None]) -> Embedder:
     from recto.embedders.fastembed import FastembedEmbedder
 
     return FastembedEmbedder(settings.model, settings.threads)
+
+
+def _open_built_in(settings: Settings, notify: Callable[[str], None]) -> Embedder:
+    if settings.precision == "int8":
+        if settings.device in ("cuda", "mps"):
+            raise ConfigurationError(
+                f"RECTO_PRECISION=int8 is for the CPU, not for RECTO_DEVICE={settings.device}",
+                hint="Unset one of them.",
+            )
+        device = "cpu"
+    else:
+        device = find_device(settings.device)
+    if device != "cpu":
+        from recto.embedders.granite.gpu import gpu_embedder
+
+        return gpu_embedder(settings, device, notify)
+    if settings.precision == "bf16":
+        raise ConfigurationError(
+            "RECTO_PRECISION=bf16 needs a GPU and the extra `gpu`",
+            hint="Unset RECTO_PRECISION, or set RECTO_DEVICE to see what is missing.",
+        )
+    from recto.embedders.granite.embedder import granite_embedder
+
+    return granite_embedder(
+        settings.home, settings.threads, settings.precision, single_query=settings.single_query
+    )
+
+
+def find_device(wanted: Device) -> str:
+    """Return the device for documents; `auto` is a GPU if torch is installed and the GPU's driver is."""
+    device = _likely_device() if wanted == "auto" else wanted
+    if device == "cpu" or find_spec("torch"):
+        return device
+    if wanted == "auto":
+        return "cpu"
+    raise missing_extra(f"RECTO_DEVICE={wanted}", "gpu")
+
+
+def _likely_device() -> str:
+    if sys.platform == "darwin":
+        return "mps" if os.uname().machine == "arm64" else "cpu"
+    return "cuda" if any(map(os.path.exists, _CUDA_SIGNS)) else "cpu"
 
 
 def directory_embedder(directory: Path, home: Path, threads: int) -> LocalEmbedder:

@@ -230,14 +230,7 @@ class LocalEmbedder:
 
     def embed_documents(self, texts: Sequence[str], progress: Progress | None = None) -> list[Vector]:
         """Embed chunks, in batches of similar length."""
-        rows = self._tokens(texts)
-        for text, row in zip(texts, rows, strict=True):
-            if len(row) > self._max_tokens:
-                raise EmbeddingError(
-                    f"A text has {len(row)} tokens, the model reads {self._max_tokens}: {text[:60]!r} …",
-                    hint="Split the text. `recto index` does this automatically.",
-                )
-        return self._embed(rows, self._sessions.documents, progress)
+        return self._embed(self._document_tokens(texts), self._sessions.documents, progress)
 
     def _loaded(self) -> Tokenizer:
         if self._tokenizer is None:
@@ -260,6 +253,16 @@ class LocalEmbedder:
         except Exception as error:  # the library raises plain `Exception`s
             raise EmbeddingError(f"The model's tokenizer cannot read the text: {error}") from error
 
+    def _document_tokens(self, texts: Sequence[str]) -> list[list[int]]:
+        rows = self._tokens(texts)
+        for text, row in zip(texts, rows, strict=True):
+            if len(row) > self._max_tokens:
+                raise EmbeddingError(
+                    f"A text has {len(row)} tokens, the model reads {self._max_tokens}: {text[:60]!r} …",
+                    hint="Split the text. `recto index` does this automatically.",
+                )
+        return rows
+
     def _truncated(self, row: list[int]) -> list[int]:
         """Cut a row to the model's limit, but keep the end token."""
         return row if len(row) <= self._max_tokens else [*row[: self._max_tokens - 1], row[-1]]
@@ -281,7 +284,7 @@ class LocalEmbedder:
             if progress:
                 progress(done, len(rows))
 
-        batches = _batches([len(row) for row in rows])
+        batches = length_batches([len(row) for row in rows], _BATCH_TOKENS)
         run_parallel(
             batches, lambda batch: self._run(run, [rows[index] for index in batch]), self._threads, collect
         )
@@ -322,15 +325,15 @@ def run_parallel(
         pool.shutdown(cancel_futures=True)
 
 
-def _batches(lengths: list[int]) -> list[list[int]]:
-    """Group the indexes of texts of similar length, to save padding.
+def length_batches(lengths: list[int], max_tokens: int) -> list[list[int]]:
+    """Group the indexes of texts of similar length, to save padding; `max_tokens` includes the padding.
 
     The longest come first: the memory peak comes at once, and at the end no worker waits long for another.
     """
     batches: list[list[int]] = []
     longest = 0
     for index in sorted(range(len(lengths)), key=lambda index: (-lengths[index], index)):
-        if not batches or (len(batches[-1]) + 1) * longest > _BATCH_TOKENS:
+        if not batches or (len(batches[-1]) + 1) * longest > max_tokens:
             batches.append([])
             longest = lengths[index]
         batches[-1].append(index)

@@ -56,20 +56,21 @@ class Variant:
     probe: Path | None = None
 
 
-def _fingerprint(variant: str) -> EmbedderFingerprint:
+def fingerprint_of(variant: str) -> EmbedderFingerprint:
+    """Return the fingerprint of a variant of the built-in model."""
     return EmbedderFingerprint(f"ibm-granite/{BUILT_IN_MODEL}", REVISION, dim=384, variant=variant)
 
 
 VARIANTS: dict[Precision, Variant] = {
     "fp32": Variant(
-        _fingerprint("int8-weights-fp32"),
+        fingerprint_of("int8-weights-fp32"),
         _HERE / "granite.onnx",
         "granite-fp32.weights",
         "9f76b25c00bcefddc91fe75d6d5e2fdfab1241fe7edd4319fe162d4d7e242190",
         lambda pack: read_pack(pack).weights,
     ),
     "int8": Variant(
-        _fingerprint("int8-2"),  # the number changes with the graph or the calibration
+        fingerprint_of("int8-2"),  # the number changes with the graph or the calibration
         _HERE / "granite-int8.onnx",
         "granite-int8.weights",
         "69eab2c45511f55890901d447c87716daf8084a502409ff283bb67d86cb91d7c",
@@ -87,22 +88,36 @@ def granite_embedder(
 
     `single_query` skips the optimization of the graph, which takes as long as a dozen queries.
     """
-    if precision == "auto":
-        precision = "int8" if has_int8_dot_product() else "fp32"
-    variant = VARIANTS[precision]
+    variant = cpu_variant(precision)
+    open_for = graph_opener(home, variant, single_query=single_query)
 
-    def checked_pack() -> Path:
-        pack = find_pack()
-        check_pack(pack, home / "cache" / "model-pack.json")
-        return pack
+    def open_for_documents() -> RunModel:
+        """Open the graph for many texts: the first query may have to index the sample book."""
+        return graph_opener(home, variant)(1)
+
+    sessions = Sessions(open_for, threads, open_for_documents if single_query else None)
+    return LocalEmbedder(
+        variant.fingerprint, MAX_TOKENS, lambda: open_tokenizer(home), sessions, threads, fast_tokenize()
+    )
+
+
+def cpu_variant(precision: Precision) -> Variant:
+    """Return the variant that runs on the CPU; `auto` depends on the processor."""
+    if precision in VARIANTS:
+        return VARIANTS[precision]
+    return VARIANTS["int8" if has_int8_dot_product() else "fp32"]
+
+
+def graph_opener(home: Path, variant: Variant, *, single_query: bool = False) -> Callable[[int], RunModel]:
+    """Return a function that opens the graph of a variant for a number of threads."""
 
     @cache
     def weights() -> Weights:
         return cached_weights(
-            home / "cache", variant.weights, variant.sha256, lambda: variant.make(checked_pack())
+            home / "cache", variant.weights, variant.sha256, lambda: variant.make(checked_pack(home))
         )
 
-    def open_for(threads: int, *, single_query: bool = single_query) -> RunModel:
+    def open_for(threads: int) -> RunModel:
         # Where int8 weights must be unsigned (`session_settings`), optimizing the graph makes them so.
         quick = single_query and (variant.probe is None or has_int8_dot_product())
         run = open_graph(variant.graph, weights(), threads, single_query=quick)
@@ -110,17 +125,24 @@ def granite_embedder(
             check_vector(run, PROBE, variant.probe, copies=1 if single_query else _PROBE_COPIES)
         return run
 
-    def open_for_documents() -> RunModel:
-        """Open the graph for many texts: the first query may have to index the sample book."""
-        return open_for(1, single_query=False)
+    return open_for
 
-    def open_tokenizer() -> Tokenizer:
-        return new_tokenizer(read_tokenizer(checked_pack()))
 
-    sessions = Sessions(open_for, threads, open_for_documents if single_query else None)
-    return LocalEmbedder(
-        variant.fingerprint, MAX_TOKENS, open_tokenizer, sessions, threads, AsciiTokenizer(_MERGES).encode
-    )
+def checked_pack(home: Path) -> Path:
+    """Return the path of the installed pack after a check of its hash."""
+    pack = find_pack()
+    check_pack(pack, home / "cache" / "model-pack.json")
+    return pack
+
+
+def open_tokenizer(home: Path) -> Tokenizer:
+    """Load the tokenizer of the pack."""
+    return new_tokenizer(read_tokenizer(checked_pack(home)))
+
+
+def fast_tokenize() -> Callable[[str], list[int] | None]:
+    """Return the tokenizer of ASCII queries."""
+    return AsciiTokenizer(_MERGES).encode
 
 
 def remove_damaged_weights(cache: Path) -> list[str]:

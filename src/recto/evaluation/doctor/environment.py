@@ -28,6 +28,7 @@ _EXTRAS = {
     "crawl": ("httpcore", "selectolax"),
     "serve": ("fastapi", "uvicorn"),
     "mcp": ("mcp",),
+    "gpu": ("torch",),
 }
 _METADATA_SINCE = (1, 16)
 

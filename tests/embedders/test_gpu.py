@@ -1,0 +1,350 @@
+"""Documents on a GPU: which device is chosen, and the model in torch, run on the CPU where torch is installed."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+from recto.api import open_embedder, sample_source
+from recto.embedders import local
+from recto.embedders.granite import gpu
+from recto.embedders.granite.embedder import FINGERPRINT, VARIANTS
+from recto.embedders.granite.gpu import GpuEmbedder, TorchModel, TorchRunner
+from recto.embedders.granite.weights import find_pack, read_pack
+from recto.embedders.onnx import LocalEmbedder
+from recto.errors import ConfigurationError, EmbeddingError
+from recto.protocols import Embedder
+from recto.settings import Device, Precision, QueryDevice, Settings, load_settings
+from recto.testing import EmbedderConformance
+from tests.running import ROOT, environment
+
+REASON = "torch is not installed (the extra `gpu`)"
+UNICODE = ["", " ", "x", "naïve café", "机器人 " * 40, "🤖", "مرحبا بالعالم", "\0\x1b[31m", "don't" * 90]
+
+
+def settings(
+    home: Path,
+    device: Device = "auto",
+    precision: Precision = "auto",
+    query_device: QueryDevice = "cpu",
+    **more: Any,
+) -> Settings:
+    return Settings(
+        "local",
+        "edge",
+        home,
+        threads=2,
+        precision=precision,
+        device=device,
+        query_device=query_device,
+        **more,
+    )
+
+
+def torch_on_cpu(home: Path, device: Device = "cuda", **more: Any) -> GpuEmbedder:
+    """Return the embedder of a GPU with torch's CPU in its place."""
+    return gpu.gpu_embedder(settings(home, device, **more), "cpu", print)
+
+
+@pytest.fixture
+def without_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local, "find_spec", lambda name: None)
+
+
+@pytest.fixture
+def with_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local, "find_spec", lambda name: name)
+
+
+@pytest.fixture
+def driver(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A machine with the driver of a GPU."""
+    monkeypatch.setattr(sys, "platform", "linux")
+    monkeypatch.setattr(local, "_CUDA_SIGNS", (str(tmp_path),))
+
+
+@pytest.fixture
+def torch() -> ModuleType:
+    found = pytest.importorskip("torch", reason=REASON)
+    assert isinstance(found, ModuleType)
+    return found
+
+
+@pytest.fixture(scope="module")
+def texts() -> list[str]:
+    """Return texts of the sample book and unusual ones, from empty to almost the model's limit."""
+    pages = [page.text for page in sample_source().pages()]
+    parts = ((0, 60), (100, 250), (300, 9), (500, 400), (900, 900), (1500, 120), (1700, 600), (2400, 30))
+    found = dict.fromkeys(
+        [*UNICODE, *(page[start : start + length] for page in pages for start, length in parts)]
+    )
+    return list(found)[:200]
+
+
+def test_settings(tmp_path: Path) -> None:
+    found = load_settings({}, tmp_path)
+    assert (found.device, found.query_device) == ("auto", "cpu")
+    found = load_settings({"RECTO_DEVICE": "CUDA", "RECTO_QUERY_DEVICE": "same"}, tmp_path)
+    assert (found.device, found.query_device) == ("cuda", "same")
+    for name in ("RECTO_DEVICE", "RECTO_QUERY_DEVICE"):
+        with pytest.raises(ConfigurationError, match=f"{name} must be one of"):
+            load_settings({name: "tpu"}, tmp_path)
+
+
+@pytest.mark.usefixtures("without_torch", "driver")
+@pytest.mark.parametrize("device", ["cuda", "mps"])
+def test_a_chosen_gpu_needs_the_extra(tmp_path: Path, device: Device) -> None:
+    with pytest.raises(ConfigurationError, match=f"RECTO_DEVICE={device} needs the extra `gpu`") as caught:
+        open_embedder(settings(tmp_path, device), print)
+    assert "[gpu]" in caught.value.hint
+
+
+@pytest.mark.usefixtures("without_torch", "driver")
+def test_auto_is_the_cpu_without_torch(tmp_path: Path) -> None:
+    assert type(open_embedder(settings(tmp_path), print)) is LocalEmbedder
+
+
+@pytest.mark.usefixtures("with_torch")
+def test_auto_is_the_cpu_without_a_driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "platform", "linux")
+    monkeypatch.setattr(local, "_CUDA_SIGNS", (str(tmp_path / "none"),))
+    assert type(open_embedder(settings(tmp_path), print)) is LocalEmbedder
+
+
+@pytest.mark.usefixtures("with_torch", "driver")
+def test_auto_is_the_gpu_with_torch_and_a_driver(tmp_path: Path) -> None:
+    found = open_embedder(settings(tmp_path), print)
+    assert isinstance(found, GpuEmbedder)
+    assert found.batch_size >= 1024
+    assert found.fingerprint == FINGERPRINT, "documents are in fp32, whatever the processor"
+    assert all(found.fingerprint.is_compatible(variant.fingerprint) for variant in VARIANTS.values())
+
+
+@pytest.mark.usefixtures("with_torch", "driver")
+@pytest.mark.parametrize(
+    ("device", "precision"), [("cpu", "auto"), ("cpu", "fp32"), ("cpu", "int8"), ("auto", "int8")]
+)
+def test_the_cpu_can_be_chosen(tmp_path: Path, device: Device, precision: Precision) -> None:
+    assert type(open_embedder(settings(tmp_path, device, precision), print)) is LocalEmbedder
+
+
+@pytest.mark.usefixtures("with_torch", "driver")
+def test_bf16_is_recorded_and_compatible(tmp_path: Path) -> None:
+    found = open_embedder(settings(tmp_path, precision="bf16"), print).fingerprint
+    assert found.variant == "int8-weights-bf16"
+    assert all(found.is_compatible(variant.fingerprint) for variant in VARIANTS.values())
+
+
+@pytest.mark.parametrize(
+    ("device", "precision", "message"),
+    [
+        ("cpu", "bf16", "RECTO_PRECISION=bf16 needs a GPU"),
+        ("cuda", "int8", "RECTO_PRECISION=int8 is for the CPU"),
+    ],
+)
+def test_precisions_that_a_device_lacks(
+    tmp_path: Path, device: Device, precision: Precision, message: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=message) as caught:
+        open_embedder(settings(tmp_path, device, precision), print)
+    assert caught.value.hint
+
+
+@pytest.mark.parametrize(("device", "precision"), [("cuda", "auto"), ("auto", "bf16")])
+def test_other_models_run_on_the_cpu(tmp_path: Path, device: Device, precision: Precision) -> None:
+    with pytest.raises(ConfigurationError, match="is for the built-in model, not for other/model") as caught:
+        open_embedder(settings(tmp_path, device, precision, model="other/model"), print)
+    assert "RECTO_MODEL" in caught.value.hint
+
+
+def test_a_gpu_that_cannot_be_used_is_an_error_if_it_was_chosen(
+    shared_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)  # the import fails
+    with pytest.raises(ConfigurationError, match="torch cannot be imported") as caught:
+        torch_on_cpu(shared_home).embed_documents(["x"])
+    assert "RECTO_DEVICE=cpu" in caught.value.hint
+
+
+def test_a_gpu_that_cannot_be_used_is_a_message_if_it_was_automatic(
+    shared_home: Path, embedder: Embedder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)
+    monkeypatch.setattr(gpu, "_FEW", 2)
+    messages: list[str] = []
+    mine = gpu.gpu_embedder(settings(shared_home), "cuda", messages.append)
+    documents = ["soil", "A node publishes messages to a topic."]
+    for _ in range(2):
+        assert mine.embed_documents(documents) == embedder.embed_documents(documents), "in fp32, as recorded"
+    assert len(messages) == 1
+    assert "the CPU embeds the documents" in messages[0]
+
+
+def test_few_documents_and_queries_do_not_import_torch(shared_home: Path) -> None:
+    code = """
+import sys
+from pathlib import Path
+from recto.embedders.granite import gpu
+from recto.settings import Settings
+made = gpu.gpu_embedder(Settings("local", "edge", Path(sys.argv[1]), threads=1), "cuda", print)
+made.warm_up(); made.embed_query("robot"); made.embed_documents(["soil"])
+assert "torch" not in sys.modules
+"""
+    subprocess.run(
+        [sys.executable, "-c", code, str(shared_home)],
+        cwd=ROOT,
+        env=environment(shared_home),
+        check=True,
+        timeout=60,
+    )
+
+
+def test_a_missing_device_is_named(torch: ModuleType, shared_home: Path) -> None:
+    if torch.cuda.is_available():
+        pytest.skip("this machine has a GPU")
+    mine = gpu.gpu_embedder(settings(shared_home, "cuda"), "cuda", print)
+    with pytest.raises(ConfigurationError, match="finds no cuda device") as caught:
+        mine.embed_documents(["x"])
+    assert "RECTO_DEVICE=cpu" in caught.value.hint
+
+
+def test_wrong_numbers_are_detected(
+    torch: ModuleType, shared_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original = TorchModel.__call__
+    calls: list[int] = []
+
+    def wrong(self: TorchModel, ids: Any, mask: Any) -> Any:
+        calls.append(1)
+        vectors = original(self, ids, mask)
+        return vectors if len(calls) > 1 else vectors.roll(1, dims=1)
+
+    monkeypatch.setattr(TorchModel, "__call__", wrong)
+    with pytest.raises(ConfigurationError, match="wrong numbers on cpu"):
+        torch_on_cpu(shared_home).embed_documents(["x"])
+
+
+@pytest.fixture(scope="module")
+def mine(shared_home: Path) -> GpuEmbedder:
+    pytest.importorskip("torch", reason=REASON)
+    return torch_on_cpu(shared_home, query_device="same")
+
+
+class TestConformance(EmbedderConformance):
+    @pytest.fixture
+    def embedder(self, mine: GpuEmbedder) -> Embedder:
+        return mine
+
+
+@pytest.mark.slow
+def test_vectors_equal_those_of_the_graph(mine: GpuEmbedder, embedder: Embedder, texts: list[str]) -> None:
+    left, right = np.array(mine.embed_documents(texts)), np.array(embedder.embed_documents(texts))
+    assert (left * right).sum(axis=1).min() >= 0.9999
+    assert np.abs(left - right).max() < 1e-5
+    assert len(texts) == 200
+
+
+@pytest.mark.slow
+def test_batches_of_mixed_lengths_equal_single_texts(
+    mine: GpuEmbedder, texts: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gpu, "_GROUP_SIZE", 7)
+    some = texts[:40]
+    together = mine.embed_documents(some)
+    for text, vector in zip(some[::8], together[::8], strict=True):
+        assert mine.embed_documents([text])[0] == pytest.approx(vector, abs=1e-5)
+
+
+def test_progress_counts_each_group(mine: GpuEmbedder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpu, "_GROUP_SIZE", 4)
+    seen: list[tuple[int, int]] = []
+    mine.embed_documents([f"text {number}" for number in range(10)], lambda *now: seen.append(now))
+    assert seen == [(4, 10), (8, 10), (10, 10)]
+
+
+def test_a_text_that_is_too_long_is_the_same_error(
+    mine: GpuEmbedder, embedder: Embedder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gpu, "_GROUP_SIZE", 1)
+    found = []
+    for one in (mine, embedder):
+        with pytest.raises(EmbeddingError) as caught:
+            one.embed_documents(["short", "soil and water " * 400, "short"])
+        found.append((caught.value.message, caught.value.hint))
+    assert found[0] == found[1]
+
+
+def test_queries_on_the_gpu_are_the_same(mine: GpuEmbedder, embedder: Embedder) -> None:
+    queries = ["What is ROS 2?", "Schlüssel " * 700]
+    assert np.array(mine.embed_queries(queries)) == pytest.approx(
+        np.array(embedder.embed_queries(queries)), abs=1e-5
+    )
+
+
+@pytest.fixture
+def scarce(torch: ModuleType) -> Callable[[int], TorchRunner]:
+    """A model on a device whose memory holds a number of padded tokens."""
+
+    class Scarce(TorchModel):
+        tokens = 0
+
+        def __call__(self, ids: Any, mask: Any) -> Any:
+            if ids.numel() > self.tokens:
+                raise torch.cuda.OutOfMemoryError("CUDA out of memory")
+            return super().__call__(ids, mask)
+
+    def make(tokens: int) -> TorchRunner:
+        model = Scarce(read_pack(find_pack()).weights, "cpu", torch.float32)
+        model.tokens = tokens
+        return TorchRunner(model, 4096)
+
+    return make
+
+
+def test_batches_are_halved_until_they_fit(scarce: Callable[[int], TorchRunner]) -> None:
+    rows = [[0, *range(100, 100 + length), 2] for length in (30, 3, 100, 37, 3, 60, 9, 64)]
+    large, small = scarce(1 << 20), scarce(256)
+    expected, found = (runner.finish(runner.launch(rows)) for runner in (large, small))
+    assert np.array(found) == pytest.approx(np.array(expected), abs=1e-5)
+    assert small.batch_tokens < large.batch_tokens == 4096
+
+
+def test_one_text_without_enough_memory_is_an_error(scarce: Callable[[int], TorchRunner]) -> None:
+    with pytest.raises(EmbeddingError, match="A text of 22 tokens does not fit into the memory") as caught:
+        scarce(16).launch([[0, *range(100, 120), 2]])
+    assert "RECTO_DEVICE=cpu" in caught.value.hint
+
+
+def test_other_failures_of_the_device_are_embedding_errors(
+    mine: GpuEmbedder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any) -> Any:
+        raise RuntimeError("CUDA error: an illegal memory access was encountered")
+
+    monkeypatch.setattr(TorchModel, "__call__", fail)
+    with pytest.raises(EmbeddingError, match="illegal memory access"):
+        mine.embed_documents(["x"])
+
+
+def test_vectors_that_are_not_finite_are_an_error(torch: ModuleType) -> None:
+    for value in (0.0, float("nan")):
+        broken = gpu.Launched([0], torch.full((1, 384), value), lambda: None)
+        with pytest.raises(EmbeddingError, match="zero or not finite"):
+            TorchRunner.finish(broken)
+
+
+def test_the_programs_precision_is_kept(torch: ModuleType, mine: GpuEmbedder) -> None:
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("high")
+    try:
+        mine.embed_documents(["x"])
+        assert torch.get_float32_matmul_precision() == "high"
+    finally:
+        torch.set_float32_matmul_precision(before)
