@@ -422,7 +422,7 @@ def test_services_that_do_not_answer(home: Path, qdrant: QdrantDouble) -> None:
     assert [finding.check for finding in found if finding.severity is Severity.ERROR] == ["engine"]
     assert exit_code(found) == 3
     found = examined(home, settings={**server(qdrant), "QDRANT_API_KEY": "wrong_key"})
-    assert bad(found)["configuration"].message == "Qdrant refuses the key in QDRANT_API_KEY"
+    assert bad(found)["configuration"].message.startswith("Qdrant refuses the key in QDRANT_API_KEY")
     assert exit_code(found) == 2
     assert "wrong_key" not in str(found)
 

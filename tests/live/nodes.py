@@ -45,18 +45,27 @@ class Node:
     """One Qdrant process with its own directory; it keeps its ports and data over a restart."""
 
     def __init__(
-        self, directory: Path, service: dict[str, Any] | None = None, *, cluster: bool = False
+        self,
+        directory: Path,
+        service: dict[str, Any] | None = None,
+        storage: dict[str, Any] | None = None,
+        *,
+        cluster: bool = False,
     ) -> None:
         self.directory = directory
         self.port, self._grpc, self._p2p = free_ports(3)
         self.url = f"http://127.0.0.1:{self.port}"
-        self._service = service or {}
+        self._service, self._storage = service or {}, storage or {}
         self._cluster = cluster
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
     def p2p_url(self) -> str:
         return f"http://127.0.0.1:{self._p2p}"
+
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
 
     def start(self, bootstrap: str = "") -> None:
         self.directory.mkdir(parents=True, exist_ok=True)
@@ -109,7 +118,7 @@ class Node:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._process is not None and self._process.poll() is None:
+        if self.is_running:
             self.kill()
 
     def _config(self) -> dict[str, Any]:
@@ -123,6 +132,7 @@ class Node:
                 # Small and few files: creating a collection is most of the work of these tests.
                 "wal": {"wal_capacity_mb": 1, "wal_segments_ahead": 0},
                 "optimizers": {"default_segment_number": 1, "flush_interval_sec": 5},
+                **self._storage,
             },
             "service": {
                 "host": "127.0.0.1",

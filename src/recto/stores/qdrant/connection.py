@@ -323,17 +323,17 @@ class Connection:
             hint = "Is it a Qdrant server? Check QDRANT_URL."
         return TransientError(message, hint=hint)
 
-    def _status_error(self, url: str, status: int, text: str) -> RectoError:
+    def _status_error(self, url: str, status: int, text: str) -> RectoError:  # noqa: PLR0911 - a table
         text = redacted(text, self._api_key)
-        if status in (401, 403):
-            known = status == 403
+        if status == 403 and text.startswith("Forbidden"):
             return ConfigurationError(
-                f"The key in QDRANT_API_KEY does not allow this: {text}"
-                if known
-                else "Qdrant refuses the key in QDRANT_API_KEY",
-                hint="A read-only key can search. To index a book, use a key that can write."
-                if known
-                else "Check the key, and that it is a key of this cluster.",
+                f"The key in QDRANT_API_KEY does not allow this: {text}",
+                hint="A read-only key can search. To index a book, use a key that can write.",
+            )
+        if status in (401, 403):
+            return ConfigurationError(
+                f"Qdrant refuses the key in QDRANT_API_KEY: {text}",
+                hint="Check the key, and that it is a key of this cluster.",
             )
         if found := _INDEX_REQUIRED.search(text):
             return IndexRequired(found[1])

@@ -1,0 +1,267 @@
+"""A cluster of three nodes that are killed, restarted and stopped, under searches and while a book is indexed."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from recto.api import open_store
+from recto.errors import RectoError
+from recto.evaluation.suites import documented_suite
+from recto.indexing.promotion import differs
+from recto.protocols import Embedder
+from recto.search.retriever import Retriever
+from recto.settings import SAMPLE_COLLECTION, load_settings
+from recto.stores.edge.store import EdgeStore
+from recto.stores.qdrant.store import ServerStore
+from recto.types import MODES, Hit, Mode
+from tests.live.nodes import Cluster, Node, wait_until
+from tests.running import recto
+
+QUERIES = int(os.environ.get("RECTO_TEST_QUERIES", "60"))
+"""Searches while the nodes are killed in turn; the guide's figure is for 1000."""
+DEADLINE = 10.0  # seconds for one search, failover included
+Answers = dict[tuple[str, Mode], list[Hit]]
+
+
+@pytest.fixture(autouse=True)
+def _nodes_run(cluster: Cluster) -> None:
+    """A test that failed may have left a node dead."""
+    for node in cluster.nodes:
+        if not node.is_running:
+            node.restart()
+            node.wait_until_ready()
+
+
+@pytest.fixture(scope="module")
+def variables(cluster: Cluster) -> dict[str, str]:
+    return {
+        "RECTO_EMBEDDER": "local",
+        "RECTO_STORE": "server",
+        "QDRANT_URL": cluster.url,
+        "QDRANT_SHARDS": "6",
+        "QDRANT_REPLICATION": "2",
+    }
+
+
+@pytest.fixture(scope="module")
+def promoted(sample_home: Path, variables: dict[str, str]) -> None:
+    """The sample book is on the cluster."""
+    done = recto(sample_home, "promote", "--collection", SAMPLE_COLLECTION, **variables)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.fixture(scope="module")
+def expected(sample_home: Path, embedder: Embedder) -> Answers:
+    """The results of the embedded index, in every mode."""
+    store = EdgeStore(sample_home)
+    retriever = Retriever(embedder, store, SAMPLE_COLLECTION)
+    queries = [expectation.query for expectation in documented_suite().expectations][:20]
+    answers = {
+        (query, mode): list(retriever.search(query, 5, mode=mode).hits) for query in queries for mode in MODES
+    }
+    store.close()
+    return answers
+
+
+@contextmanager
+def store_on(home: Path, variables: dict[str, str]) -> Iterator[ServerStore]:
+    store = open_store(load_settings({**variables, "RECTO_HOME": str(home)}), lambda _: None)
+    assert isinstance(store, ServerStore)
+    yield store
+    store.close()
+
+
+@dataclass
+class Searches:
+    """What happened to the searches of a thread."""
+
+    count: int = 0
+    wrong: list[str] = field(default_factory=list)
+    lost: list[str] = field(default_factory=list)
+    slowest: float = 0.0
+    stop: threading.Event = field(default_factory=threading.Event)
+
+
+@contextmanager
+def searching(
+    home: Path, variables: dict[str, str], embedder: Embedder, expected: Answers
+) -> Iterator[Searches]:
+    """Search in another thread, and compare every result with that of the embedded index."""
+    done = Searches()
+
+    def search() -> None:
+        with store_on(home, variables) as store:
+            retriever = Retriever(embedder, store, SAMPLE_COLLECTION)
+            while not done.stop.is_set():
+                for (query, mode), hits in expected.items():
+                    began = time.monotonic()
+                    try:
+                        found = list(retriever.search(query, 5, mode=mode).hits)
+                    except RectoError as error:
+                        done.lost.append(f"{mode} {query}: {error}")
+                    else:
+                        if difference := differs(hits, found):
+                            done.wrong.append(f"{mode} {query}: {difference}")
+                    done.slowest = max(done.slowest, time.monotonic() - began)
+                    done.count += 1
+                    if done.stop.is_set():
+                        return
+
+    thread = threading.Thread(target=search)
+    thread.start()
+    try:
+        yield done
+    finally:
+        done.stop.set()
+        thread.join()
+
+
+def wait_for(searches: Searches, count: int) -> None:
+    """Wait until so many more searches were answered."""
+    end = searches.count + count
+    wait_until(lambda: searches.count >= end, f"{count} searches", 600)
+
+
+def wait_for_recovery(store: ServerStore) -> None:
+    wait_until(lambda: all_work(store), "all replicas work again")
+
+
+def all_work(store: ServerStore) -> bool:
+    try:
+        return not any(store.problems(name) for name in store.collections())
+    except RectoError:
+        return False
+
+
+def replica_holder(cluster: Cluster, store: ServerStore) -> Node:
+    """Return the node that the store has asked last."""
+    url = str(store._connection._preferred.url)
+    return next(node for node in cluster.nodes if node.url == url)
+
+
+@pytest.mark.usefixtures("promoted")
+def test_a_cluster_returns_what_an_embedded_index_returns(
+    sample_home: Path, variables: dict[str, str]
+) -> None:
+    done = recto(sample_home, "parity", "--collection", SAMPLE_COLLECTION, "--json", **variables)
+    assert done.returncode == 0, done.stdout
+    compared = json.loads(done.stdout)
+    assert (compared["modes"], compared["differences"]) == (["hybrid", "dense", "lexical"], [])
+
+
+@pytest.mark.usefixtures("promoted")
+def test_each_node_is_killed_in_turn(
+    cluster: Cluster,
+    home: Path,
+    sample_home: Path,
+    variables: dict[str, str],
+    embedder: Embedder,
+    expected: Answers,
+    small_book: Path,
+    record_property: Callable[[str, object], None],
+) -> None:
+    """Searches go on, and books that are indexed meanwhile are complete."""
+    local = {"RECTO_STORE": "edge", "RECTO_EMBEDDER": "local"}
+    with store_on(home, variables) as store, searching(home, variables, embedder, expected) as searches:
+        for number, node in enumerate(cluster.nodes):
+            wait_for(searches, 3)
+            node.kill()
+            book = f"book-{number}"
+            indexing = ("index", str(small_book), "--collection", book)
+            done = recto(home, *indexing, **variables)
+            assert done.returncode == 0, done.stderr
+            assert recto(home, *indexing, **local).returncode == 0
+            wait_for(searches, QUERIES // len(cluster.nodes))
+            node.restart()
+            node.wait_until_ready()
+            wait_for_recovery(store)
+            assert recto(home, "doctor", "--all", "--collection", book, **variables).returncode == 0
+            compared = recto(home, "parity", "--collection", book, "--json", **variables)
+            assert compared.returncode == 0, compared.stdout
+            recto(home, "delete", book, "--yes", **variables)
+            recto(home, "delete", book, "--yes", **local)
+    assert searches.wrong == []
+    assert searches.lost == []
+    assert searches.count >= QUERIES
+    assert searches.slowest < DEADLINE
+    record_property("searches", searches.count)
+    record_property("slowest_s", round(searches.slowest, 2))
+
+
+@pytest.mark.usefixtures("promoted")
+def test_a_node_hangs(
+    cluster: Cluster,
+    home: Path,
+    variables: dict[str, str],
+    embedder: Embedder,
+    expected: Answers,
+    small_book: Path,
+) -> None:
+    """It accepts connections and never answers. Here, it is the node that searches use."""
+    with store_on(home, variables) as store:
+        with searching(home, variables, embedder, expected) as searches:
+            store.open(SAMPLE_COLLECTION)
+            node = replica_holder(cluster, store)
+            with node.hanging():
+                done = recto(home, "index", str(small_book), "--collection", "garden", **variables)
+                assert done.returncode == 0, done.stderr
+                wait_for(searches, 10)
+                kinds = {problem.kind for problem in store.problems("garden")}
+                assert "node" in kinds, kinds
+        wait_for_recovery(store)
+        assert store.open("garden").count() > 0
+        store.delete("garden")
+    assert (searches.wrong, searches.lost) == ([], [])
+    assert searches.slowest < DEADLINE
+
+
+@pytest.mark.usefixtures("promoted")
+def test_the_doctor_names_what_is_missing(cluster: Cluster, home: Path, variables: dict[str, str]) -> None:
+    dead = cluster.nodes[2]
+    dead.kill()
+    with store_on(home, variables) as store:
+        # A replica is dead when a write has failed on it, and a peer when messages have failed.
+        store.save_calibration(
+            info := store.open(SAMPLE_COLLECTION).info, info.calibration or pytest.fail("none")
+        )
+        store.client.set_payload(info.generation, {"checked": True}, points=[], wait=True)
+        wait_until(
+            lambda: {"node", "peer"} <= {one.kind for one in store.problems(SAMPLE_COLLECTION)}, "reported"
+        )
+        done = recto(home, "doctor", "--collection", SAMPLE_COLLECTION, "--json", **variables)
+        messages = [
+            one["message"] for one in json.loads(done.stdout)["findings"] if one["check"] == "cluster"
+        ]
+        assert f"The node at {dead.url} does not answer, or is not ready" in messages
+        assert any(message.startswith("The peer at ") for message in messages)
+        dead.restart()
+        dead.wait_until_ready()
+        wait_for_recovery(store)
+
+
+def test_prepare_adds_replicas(home: Path, variables: dict[str, str], small_book: Path) -> None:
+    single = {**variables, "QDRANT_REPLICATION": "1", "QDRANT_SHARDS": "2"}
+    done = recto(home, "index", str(small_book), "--collection", "garden", **single)
+    assert done.returncode == 0, done.stderr
+    done = recto(home, "prepare", "garden", **variables)
+    assert done.returncode == 0, done.stderr
+    first, second = done.stdout.splitlines()
+    assert first == "Set replication 2 and write consistency 1; added 2 replicas."
+    assert second.startswith(
+        "Replication 2: every shard is on 2 nodes, so searches survive the loss of 1 node."
+    )
+    with store_on(home, variables) as store:
+        assert store.problems("garden") == ()
+        store.delete("garden")
+    too_many = recto(home, "prepare", SAMPLE_COLLECTION, **{**variables, "QDRANT_REPLICATION": "4"})
+    assert too_many.returncode == 2
+    assert "the cluster has 3 nodes" in too_many.stderr
