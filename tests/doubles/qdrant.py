@@ -6,6 +6,9 @@ and does not count points with an empty sparse vector.
 
 from __future__ import annotations
 
+import gzip
+import hashlib
+import json
 import re
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -126,6 +129,8 @@ class QdrantDouble(Double):
         super().__init__()
         self.collections: dict[str, Collection] = {}
         self.aliases: dict[str, str] = {}
+        self.snapshots: dict[str, bytes] = {}
+        self.peers = 1
         self.max_body = max_body or self.max_body
         self._api_key = api_key
         self._strict = strict
@@ -155,7 +160,7 @@ class QdrantDouble(Double):
             f"Payload error: JSON payload ({request.size} bytes) is larger than allowed (limit: {self.max_body} bytes).",
         )
 
-    def answer(self, request: Request) -> Answer:
+    def answer(self, request: Request) -> Answer:  # noqa: PLR0911 - a table
         if request.path not in OPEN_PATHS and (refusal := self._check_key(request.headers)):
             return refusal
         if request.path == "/":
@@ -164,6 +169,8 @@ class QdrantDouble(Double):
             )
         if request.path in OPEN_PATHS:
             return Answer(body=f"{request.path[1:]} check passed".encode(), content_type="text/plain")
+        if "/snapshots" in request.path:
+            return self._snapshot(request)
         route = _route(request)
         if route is None:
             return Answer(404)
@@ -174,6 +181,80 @@ class QdrantDouble(Double):
                 )
         except Refused as refused:
             return self.error(refused.code, str(refused))
+
+    def _snapshot(self, request: Request) -> Answer:  # noqa: PLR0911 - a table
+        """Make, send, delete or restore a snapshot: here the configuration and the points as JSON."""
+        _, name, _, *rest = [unquote(part) for part in request.path.strip("/").split("/")]
+        with self._state:
+            if rest == ["upload"]:
+                return self._restore(name, request)
+            if name not in self.collections:
+                return self.error(404, f"Not found: Collection `{name}` doesn't exist!")
+            if not rest and request.method == "POST":
+                made = f"{name}-{len(self.snapshots)}.snapshot"
+                self.snapshots[made] = data = self._dump(name)
+                found = {"name": made, "size": len(data), "checksum": hashlib.sha256(data).hexdigest()}
+                return answer_json({"result": {**found, "creation_time": None}, "status": "ok", "time": 0.1})
+            if not rest:
+                found_names = [{"name": one, "size": 0} for one in self.snapshots if one.startswith(name)]
+                return answer_json({"result": found_names, "status": "ok", "time": 0.1})
+            if rest[0] not in self.snapshots:
+                return self.error(404, f"Not found: Snapshot {rest[0]} not found")
+            if request.method == "DELETE":
+                del self.snapshots[rest[0]]
+                return answer_json({"result": True, "status": "ok", "time": 0.1})
+            data, headers = self.snapshots[rest[0]], {}
+            if "gzip" in request.headers.get("accept-encoding", ""):
+                data, headers = gzip.compress(data), {"Content-Encoding": "gzip"}
+            return Answer(200, data, "application/octet-stream", headers)
+
+    def _dump(self, name: str) -> bytes:
+        found = self.collections[name]
+        points, _ = self._local.scroll(name, limit=100_000, with_payload=True, with_vectors=True)
+        state = {"config": found.config, "indexes": found.indexes, "points": _plain(list(points))}
+        return json.dumps(state).encode()
+
+    def _restore(self, name: str, request: Request) -> Answer:
+        boundary = request.headers["content-type"].partition("boundary=")[2]
+        data = request.body.partition(b"\r\n\r\n")[2].removesuffix(f"\r\n--{boundary}--\r\n".encode())
+        found = hashlib.sha256(data).hexdigest()
+        if request.query.get("checksum", found) != found:
+            return self.error(400, f"Checksum mismatch: expected {found}, actual {request.query['checksum']}")
+        try:
+            state = json.loads(data)
+        except ValueError:
+            return self.error(500, "Service internal error: failed to read snapshot archive")
+        made = Collection(name, state["config"], state["indexes"])
+        wanted = _parse(models.CreateCollection, state["config"]["params"])
+        self._local.create_collection(
+            name, vectors_config=wanted.vectors or {}, sparse_vectors_config=wanted.sparse_vectors
+        )
+        points = [
+            models.PointStruct(id=one["id"], vector=one["vector"], payload=one["payload"])
+            for one in state["points"]
+        ]
+        self._local.upsert(name, points)
+        self.collections[name] = made
+        return answer_json({"result": True, "status": "ok", "time": 0.1})
+
+    def cluster(self, call: Call) -> object:
+        peers = {str(number): {"uri": f"http://node-{number}:6335/"} for number in range(self.peers)}
+        return (
+            {"status": "enabled", "peer_id": 0, "peers": peers} if self.peers > 1 else {"status": "disabled"}
+        )
+
+    def collection_cluster(self, call: Call) -> object:
+        found = self._collection(call)
+        shards = (found.config["params"] or {}).get("shard_number") or 1
+        local = [{"shard_id": 0, "points_count": 0, "state": "Active"}]
+        remote = [{"shard_id": one, "peer_id": 1, "state": "Active"} for one in range(1, shards)]
+        return {
+            "peer_id": 0,
+            "shard_count": shards,
+            "local_shards": local,
+            "remote_shards": remote,
+            "shard_transfers": [],
+        }
 
     def _carry_out(
         self, work: Callable[[QdrantDouble, Call], object], names: Mapping[str, str], request: Request
@@ -484,7 +565,9 @@ class QdrantDouble(Double):
 
 ROUTES: tuple[tuple[str, str, Callable[[QdrantDouble, Call], object]], ...] = (
     ("GET", "aliases", QdrantDouble.list_aliases),
+    ("GET", "cluster", QdrantDouble.cluster),
     ("GET", "collections", QdrantDouble.list_collections),
+    ("GET", "collections/{name}/cluster", QdrantDouble.collection_cluster),
     ("POST", "collections/aliases", QdrantDouble.change_aliases),
     ("GET", "collections/{name}", QdrantDouble.info),
     ("PUT", "collections/{name}", QdrantDouble.create),
