@@ -11,11 +11,11 @@ import pytest
 
 from recto.stores.edge import layout
 from recto.stores.edge.store import EdgeStore
-from recto.testing.values import chunk, fingerprint, publish, vector
+from recto.testing.values import chunk, publish
 from tests.conftest import QDRANT_KEY
 from tests.doubles.qdrant import QdrantDouble
 from tests.running import recto
-from tests.stores.test_backup import set_format
+from tests.stores.test_backup import set_format, signed
 
 QUERIES = ("What is ROS 2?", "lidar", "how do robots keep their balance")
 
@@ -97,9 +97,14 @@ def test_retention_is_a_setting(home: Path) -> None:
     assert "RECTO_KEEP_GENERATIONS must be a whole number from 1 to 20" in wrong.stderr
 
 
-def test_an_older_index_is_named_everywhere(house: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def copy_house(house: Path, home: Path) -> None:
+    """Copy the home of the fixture, with another name for its collection."""
     shutil.copytree(house / "home", home)
     (home / "collections" / "house").rename(home / "collections" / "books")
+
+
+def test_an_older_index_is_named_everywhere(house: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    copy_house(house, home)
     set_format(home, 0)
     index_again = f"recto index {house / 'book'} --collection books --rebuild"
     for command in (["search", "soil"], ["doctor"], ["index", str(house / "book")]):
@@ -121,24 +126,34 @@ def test_an_older_index_is_named_everywhere(house: Path, home: Path, monkeypatch
 
 
 def test_an_older_index_can_be_indexed_again(house: Path, home: Path) -> None:
-    shutil.copytree(house / "home", home)
-    (home / "collections" / "house").rename(home / "collections" / "books")
+    copy_house(house, home)
     set_format(home, 0)
     done = recto(home, "index", str(house / "book"), "--collection", "books", "--rebuild")
     assert done.returncode == 0, done.stderr
     assert recto(home, "search", "soil", "--collection", "books").returncode == 0
 
 
-def test_an_index_with_another_analyzer_is_named(home: Path) -> None:
-    store = EdgeStore(home)
-    made = fingerprint()
-    with store.build("books", made.embedder) as build:
-        build.add([chunk(1)], [vector(1)])
-        build.publish(type(made)(**{**made.to_dict(), "embedder": made.embedder, "analyzer": "old-1"}))
-    done = recto(home, "collections")
-    assert "another lexical analysis (old-1), so it is searched in dense mode" in done.stderr
-    assert "recto index PATH --collection books" in done.stderr
+def test_an_index_with_another_analyzer_is_named(house: Path, home: Path) -> None:
+    copy_house(house, home)
+    path = home / "collections" / "books" / "gen-000001.json"
+    manifest = json.loads(path.read_text())
+    manifest["fingerprint"]["analyzer"] = "old-1"
+    path.write_text(signed(manifest))
+    index_again = f"recto index {house / 'book'} --collection books"
+    for command in (
+        ["collections"],
+        ["search", "soil", "--collection", "books"],
+        ["doctor", "--collection", "books"],
+    ):
+        done = recto(home, *command)
+        assert (
+            "another lexical analysis (old-1), so it is searched in dense mode" in done.stdout + done.stderr
+        )
+        assert index_again in done.stdout + done.stderr
     assert recto(home, "upgrade").returncode == 2
+    done = recto(home, "index", str(house / "book"), "--collection", "books", "--json")
+    assert json.loads(done.stdout)["embedded"]["texts"] == 0
+    assert recto(home, "upgrade").stdout == "books: up to date\n"
 
 
 def test_a_server_is_backed_up(house: Path, home: Path, qdrant: QdrantDouble, tmp_path: Path) -> None:
