@@ -114,7 +114,7 @@ def test_an_older_index_is_named_everywhere(house: Path, home: Path, monkeypatch
         assert index_again in text
         assert "damaged" not in text.lower()
         assert done.returncode == 2
-    assert "older version" in recto(home, "collections").stdout
+    assert index_again in recto(home, "collections").stdout
     done = recto(home, "upgrade")
     assert (done.returncode, done.stdout) == (2, "")
     assert index_again in done.stderr
