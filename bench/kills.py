@@ -1,7 +1,8 @@
 """Kill writers at random moments: `uv run python -m bench.kills`.
 
-Each round starts `recto index` with a changed book, `recto rollback` or `recto delete`, and kills it.
-Afterwards the index must be deleted, or have exactly the chunks of one edition of the book and no warning.
+Each round starts `recto index` with a changed book, `recto rollback`, `delete`, `backup` or `restore`, and
+kills it. Afterwards the index must be deleted, or have exactly the chunks of one edition of the book and no
+warning, and the backup must be whole.
 """
 
 from __future__ import annotations
@@ -19,12 +20,14 @@ from collections import Counter
 from pathlib import Path
 
 from bench.spine import ROOT, table
-from recto.errors import CollectionMissing
+from recto.errors import CollectionMissing, RectoError
+from recto.stores.archive import open_archive
+from recto.stores.edge.backup import KIND
 from recto.stores.edge.store import EdgeStore
 
 PAGES = 12
 NAME = "kills"
-_SHORT = 0.6  # seconds; `recto rollback` and `recto delete` take about so long
+_SHORT = 0.6  # seconds; all commands but `recto index` take about so long
 
 
 def write_edition(book: Path, edition: int) -> frozenset[str]:
@@ -60,6 +63,15 @@ def stored(home: Path) -> tuple[frozenset[str], tuple[str, ...]]:
     return frozenset(chunk.text for chunk in index.scroll()), index.info.warnings
 
 
+def is_whole(archive: Path) -> bool:
+    """Return whether the checksum of an archive is correct."""
+    try:
+        with open_archive(archive, KIND):
+            return True
+    except RectoError:
+        return False
+
+
 def main() -> None:
     """Kill as often as asked, and print what was found."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -69,7 +81,7 @@ def main() -> None:
     options = parser.parse_args()
     chance, found = random.Random(options.seed), Counter[str]()
     with tempfile.TemporaryDirectory() as folder:
-        home, book = Path(folder) / "home", Path(folder) / "book"
+        home, book, archive = (Path(folder) / name for name in ("home", "book", "kills.recto"))
         editions = [write_edition(book, 0)]
         longest, deleted = 0.0, False
         commands = {
@@ -77,12 +89,15 @@ def main() -> None:
             "index --rebuild": ("index", str(book), "--collection", NAME, "--rebuild"),
             "rollback": ("rollback", NAME),
             "delete": ("delete", NAME, "--yes"),
+            "backup": ("backup", NAME, "--output", str(archive)),
+            "restore": ("restore", str(archive), "--replace"),
         }
         for arguments in (commands["index"], commands["index --rebuild"]):
             began = time.monotonic()
             if start(home, *arguments).wait(300):
                 raise RuntimeError("the first index failed")
             longest = time.monotonic() - began
+        start(home, *commands["backup"]).wait(300)
         while found["kills"] < options.count:
             action = chance.choice(tuple(commands))
             if action.startswith("index"):
@@ -99,6 +114,7 @@ def main() -> None:
             deleted = not texts and (deleted or action == "delete")
             found["lost or mixed (goal 0)"] += not deleted and texts not in editions
             found["warnings (goal 0)"] += bool(warnings)
+            found["damaged backups (goal 0)"] += not is_whole(archive)
         if start(home, *commands["index"]).wait(300) or stored(home)[0] != editions[-1]:
             found["the last run failed"] += 1
     figures = {"rounds": found["kills"] + found["finished before the kill"], **found}

@@ -46,7 +46,7 @@ def shown_commands() -> list[tuple[str, str]]:
 
 @pytest.fixture(scope="module")
 def workspace(tmp_path_factory: pytest.TempPathFactory, sample_home: Path) -> Path:
-    """Make what a reader has: a checkout, a book, a suite, and a home with the book indexed twice."""
+    """Make what a reader has: a checkout, a book, a suite, a backup, and a home with the book indexed twice."""
     workspace = tmp_path_factory.mktemp("workspace")
     for name in ("retrieve.py", "bench", "src", "pyproject.toml", "README.md"):
         (workspace / name).symlink_to(ROOT / name)
@@ -62,6 +62,8 @@ def workspace(tmp_path_factory: pytest.TempPathFactory, sample_home: Path) -> Pa
     for command in (index, index, f"{baseline} --update-baseline"):
         done = run_shown(workspace, command)
         assert done.returncode == 0, done.stderr
+    done = run_shown(workspace, "uv run recto backup my-book --output my-book.recto")
+    assert done.returncode == 0, done.stderr
     return workspace
 
 

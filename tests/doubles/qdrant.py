@@ -7,6 +7,9 @@ and numbers of indexed vectors grow; the details of format and validation errors
 
 from __future__ import annotations
 
+import gzip
+import hashlib
+import json
 import re
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -127,6 +130,8 @@ class QdrantDouble(Double):
         super().__init__()
         self.collections: dict[str, Collection] = {}
         self.aliases: dict[str, str] = {}
+        self.snapshots: dict[str, bytes] = {}
+        self.peers = 1
         self.max_body = max_body or self.max_body
         self._api_key = api_key
         self._strict = strict
@@ -156,7 +161,7 @@ class QdrantDouble(Double):
             f"Payload error: JSON payload ({request.size} bytes) is larger than allowed (limit: {self.max_body} bytes).",
         )
 
-    def answer(self, request: Request) -> Answer:
+    def answer(self, request: Request) -> Answer:  # noqa: PLR0911 - a table
         if request.path not in OPEN_PATHS and (refusal := self._check_key(request.headers)):
             return refusal
         if request.path == "/":
@@ -165,6 +170,8 @@ class QdrantDouble(Double):
             )
         if request.path in OPEN_PATHS:
             return Answer(body=f"{request.path[1:]} check passed".encode(), content_type="text/plain")
+        if "/snapshots" in request.path:
+            return self._snapshot(request)
         route = _route(request)
         if route is None:
             return Answer(404)
@@ -175,6 +182,96 @@ class QdrantDouble(Double):
                 )
         except Refused as refused:
             return self.error(refused.code, str(refused))
+
+    def _snapshot(self, request: Request) -> Answer:  # noqa: PLR0911 - a table
+        """Make, send, delete or restore a snapshot: here the configuration and the points as JSON."""
+        _, name, _, *rest = [unquote(part) for part in request.path.strip("/").split("/")]
+        with self._state:
+            if rest == ["upload"]:
+                return self._restore(name, request)
+            if name not in self.collections:
+                return self.error(404, f"Not found: Collection `{name}` doesn't exist!")
+            if not rest and request.method == "POST":
+                made = f"{name}-{len(self.snapshots)}.snapshot"
+                self.snapshots[made] = data = self._dump(name)
+                found = {"name": made, "size": len(data), "checksum": hashlib.sha256(data).hexdigest()}
+                return answer_json({"result": {**found, "creation_time": None}, "status": "ok", "time": 0.1})
+            if not rest:
+                found_names = [{"name": one, "size": 0} for one in self.snapshots if one.startswith(name)]
+                return answer_json({"result": found_names, "status": "ok", "time": 0.1})
+            if rest[0] not in self.snapshots:
+                return self.error(404, f"Not found: Snapshot {rest[0]} not found")
+            if request.method == "DELETE":
+                del self.snapshots[rest[0]]
+                return answer_json({"result": True, "status": "ok", "time": 0.1})
+            data, headers = self.snapshots[rest[0]], {}
+            if "gzip" in request.headers.get("accept-encoding", ""):
+                data, headers = gzip.compress(data), {"Content-Encoding": "gzip"}
+            return Answer(200, data, "application/octet-stream", headers)
+
+    def _dump(self, name: str) -> bytes:
+        found = self.collections[name]
+        points, _ = self._local.scroll(name, limit=100_000, with_payload=True, with_vectors=True)
+        state = {"config": found.config, "indexes": found.indexes, "points": _plain(list(points))}
+        return json.dumps(state).encode()
+
+    def _restore(self, name: str, request: Request) -> Answer:
+        boundary = request.headers["content-type"].partition("boundary=")[2]
+        data = request.body.partition(b"\r\n\r\n")[2].removesuffix(f"\r\n--{boundary}--\r\n".encode())
+        found = hashlib.sha256(data).hexdigest()
+        if request.query.get("checksum", found) != found:
+            return self.error(400, f"Checksum mismatch: expected {found}, actual {request.query['checksum']}")
+        try:
+            state = json.loads(data)
+        except ValueError:
+            return self.error(500, "Service internal error: failed to read snapshot archive")
+        made = Collection(name, state["config"], state["indexes"])
+        wanted = _parse(models.CreateCollection, state["config"]["params"])
+        self._local.create_collection(
+            name, vectors_config=wanted.vectors or {}, sparse_vectors_config=wanted.sparse_vectors
+        )
+        points = [
+            models.PointStruct(id=one["id"], vector=one["vector"], payload=one["payload"])
+            for one in state["points"]
+        ]
+        self._local.upsert(name, points)
+        self.collections[name] = made
+        return answer_json({"result": True, "status": "ok", "time": 0.1})
+
+    def cluster(self, call: Call) -> object:
+        peers = {str(number): {"uri": f"http://node-{number}:6335/"} for number in range(self.peers)}
+        return (
+            {
+                "status": "enabled",
+                "peer_id": 0,
+                "peers": peers,
+                "raft_info": {"term": 1, "commit": 1, "pending_operations": 0, "is_voter": True},
+                "consensus_thread_status": {
+                    "consensus_thread_status": "working",
+                    "last_update": "2026-01-01T00:00:00Z",
+                },
+                "message_send_failures": {},
+            }
+            if self.peers > 1
+            else {"status": "disabled"}
+        )
+
+    def collection_cluster(self, call: Call) -> object:
+        found = self._collection(call)
+        shards = (found.config["params"] or {}).get("shard_number") or 1
+        count = self._local.count(found.name).count
+        on_this = [0] if self.peers > 1 else range(shards)
+        local = [{"shard_id": one, "points_count": 0 if one else count, "state": "Active"} for one in on_this]
+        remote = [
+            {"shard_id": one, "peer_id": 1, "state": "Active"} for one in range(shards) if one not in on_this
+        ]
+        return {
+            "peer_id": 0,
+            "shard_count": shards,
+            "local_shards": local,
+            "remote_shards": remote,
+            "shard_transfers": [],
+        }
 
     def _carry_out(
         self, work: Callable[[QdrantDouble, Call], object], names: Mapping[str, str], request: Request
@@ -216,29 +313,6 @@ class QdrantDouble(Double):
         return {
             "operation_id": self._operations,
             "status": "completed" if call.query.get("wait") == "true" else "acknowledged",
-        }
-
-    # The cluster: a single node
-
-    def cluster_status(self, call: Call) -> object:
-        return {"status": "disabled"}
-
-    def cluster_info(self, call: Call) -> object:
-        found = self._collection(call)
-        shards = int((found.config["params"] or {}).get("shard_number") or 1)
-        return {
-            "peer_id": 1,
-            "shard_count": shards,
-            "local_shards": [
-                {
-                    "shard_id": shard,
-                    "points_count": 0 if shard else self._local.count(found.name).count,
-                    "state": "Active",
-                }
-                for shard in range(shards)
-            ],
-            "remote_shards": [],
-            "shard_transfers": [],
         }
 
     # Collections
@@ -511,9 +585,9 @@ class QdrantDouble(Double):
 
 ROUTES: tuple[tuple[str, str, Callable[[QdrantDouble, Call], object]], ...] = (
     ("GET", "aliases", QdrantDouble.list_aliases),
-    ("GET", "cluster", QdrantDouble.cluster_status),
-    ("GET", "collections/{name}/cluster", QdrantDouble.cluster_info),
+    ("GET", "cluster", QdrantDouble.cluster),
     ("GET", "collections", QdrantDouble.list_collections),
+    ("GET", "collections/{name}/cluster", QdrantDouble.collection_cluster),
     ("POST", "collections/aliases", QdrantDouble.change_aliases),
     ("GET", "collections/{name}", QdrantDouble.info),
     ("PUT", "collections/{name}", QdrantDouble.create),

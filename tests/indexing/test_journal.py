@@ -49,6 +49,17 @@ def test_vectors_of_the_same_run(path: Path) -> None:
     assert written(path).vectors(["f6"])["f6"] == pytest.approx(vector(22), abs=1e-6)
 
 
+def test_a_journal_of_another_version_is_named(path: Path) -> None:
+    written(path)
+    data = path.read_bytes()
+    path.write_bytes(data.replace(b"recto-journal-1", b"recto-journal-2", 1))
+    journal = opened(path)
+    assert (len(journal), len(journal.notes)) == (0, 1)
+    assert "Another version of Recto" in journal.notes[0]
+    path.write_bytes(data)
+    assert opened(path).notes == ()
+
+
 def test_a_truncated_file_keeps_complete_batches(path: Path) -> None:
     written(path)
     data = path.read_bytes()

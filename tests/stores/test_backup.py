@@ -34,14 +34,21 @@ from tests.running import wait_until
 CALIBRATION = Calibration(0.6, 0.97, 20, 30)
 
 
-@pytest.fixture
-def store(home: Path) -> EdgeStore:
-    """Return a store with a collection of fifty chunks, an alias and a calibration."""
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a home with a collection of fifty chunks, an alias and a calibration; tests only copy it."""
+    home = tmp_path_factory.mktemp("template")
     store = EdgeStore(home)
     publish_lexical(store, "books", [chunk(number, text=f"soil {number}") for number in range(50)])
     store.set_aliases(["library"], "books")
     store.save_calibration(store.open("books").info, CALIBRATION)
-    return store
+    return home
+
+
+@pytest.fixture
+def store(template: Path, home: Path) -> EdgeStore:
+    layout.copy_tree(template, home)
+    return EdgeStore(home)
 
 
 @pytest.fixture
@@ -91,6 +98,15 @@ def test_an_existing_collection_is_replaced_only_on_request(archive: Path, store
     assert store.restore(archive, replace=True).generation == "gen-000003"
     assert store.open("books").count() == 50
     assert store.rollback("books").chunks == 1, "the replaced index is kept"
+
+
+def test_an_archive_does_not_take_over_an_alias(archive: Path, store: EdgeStore) -> None:
+    """Otherwise an archive of someone else could replace the book behind a default name."""
+    header, blocks = unpacked(archive)
+    pack(archive, {**header, "collection": "library"}, blocks)
+    with pytest.raises(InvalidArgument, match="'library' exists already"):
+        store.restore(archive)
+    assert store.aliases() == {"library": "books"}
 
 
 def test_a_damaged_index_is_not_backed_up(store: EdgeStore, home: Path, tmp_path: Path) -> None:
@@ -179,6 +195,7 @@ HOSTILE = {
     "too small": (with_size(0), IndexDamaged),
     "collection above": (lambda header: header.update(collection="../books"), IndexDamaged),
     "alias above": (lambda header: header.update(aliases=["../x"]), IndexDamaged),
+    "too many files": (lambda header: header.update(files={str(n): 0 for n in range(10_001)}), IndexDamaged),
     "no files": (lambda header: header.update(files={}), IndexDamaged),
     "no content": (lambda header: header.update(content=[]), IndexDamaged),
     "no manifest": (lambda header: header["content"].update(manifest=None), IndexDamaged),

@@ -27,6 +27,7 @@ _BLOCK = struct.Struct("<QI")  # offset in the file, number of bytes
 _MAX_BLOCK = 1 << 20  # bytes
 _MAX_HEADER = 32 << 20  # bytes; it contains the manifest
 _MAX_SIZE = 1 << 50  # bytes of a file
+_MAX_FILES = 10_000
 _CHECKSUM = hashlib.sha256().digest_size
 _READ = 1 << 20  # bytes
 _WANTED = "Pass a file that `recto backup` wrote."
@@ -179,6 +180,8 @@ def _parse_header(line: bytes) -> Header:
         raise TypeError("a field has the wrong type")
     for name in (body["collection"], *aliases):
         check_collection_name(name, "a name")
+    if len(files) > _MAX_FILES:
+        raise ValueError("it has too many files")
     for name, size in files.items():
         _check_path(name)
         if type(size) is not int or not 0 <= size <= _MAX_SIZE:

@@ -7,11 +7,29 @@ import math
 import random
 from collections.abc import Hashable, Mapping
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
-from recto.errors import CollectionMissing, ConfigurationError, EmbeddingError, InvalidArgument, StoreBusy
-from recto.protocols import AsyncIndex, AsyncStore, Deletable, Index, Preparable, Rollback, Store, Versioned
+from recto.errors import (
+    CollectionMissing,
+    ConfigurationError,
+    EmbeddingError,
+    IndexDamaged,
+    InvalidArgument,
+    StoreBusy,
+)
+from recto.protocols import (
+    Archivable,
+    AsyncIndex,
+    AsyncStore,
+    Deletable,
+    Index,
+    Preparable,
+    Rollback,
+    Store,
+    Versioned,
+)
 from recto.search.analyzer import ANALYZER
 from recto.search.lexical import Lexicon, LexiconBuilder, analyze_query
 from recto.testing.values import DIM, EMBEDDER, chunk, fingerprint, publish, publish_lexical, vector
@@ -405,6 +423,52 @@ class StoreConformance:
         publish(store, "books", [chunk(9)])
         assert store.rollback("books").generation == first.generation
         assert store.open("books").count() == 5
+
+    def test_generations_are_listed(self, store: Store) -> None:
+        """Check `Rollback`, if the store implements it: kept generations are listed, newest first."""
+        if not isinstance(store, Rollback):
+            pytest.skip("the store has no Rollback")
+        first = publish(store, "books", [chunk(number) for number in range(5)])
+        second = publish(store, "books", [chunk(9)])
+        found = store.generations("books")
+        assert [(one.name, one.chunks, one.current) for one in found] == [
+            (second.generation, 1, True),
+            (first.generation, 5, False),
+        ]
+        store.rollback("books", first.generation)
+        assert [one.current for one in store.generations("books")] == [False, True]
+        with pytest.raises(CollectionMissing):
+            store.rollback("books", "no-such-generation")
+
+    def test_a_backup_can_be_restored(self, store: Store, tmp_path: Path) -> None:
+        """Check `Archivable`, if the store implements it: a restored collection gives the same results."""
+        if not isinstance(store, Archivable):
+            pytest.skip("the store is not Archivable")
+        publish_lexical(store, "books", WORDS)
+        store.set_aliases(["library"], "books")
+        store.save_calibration(store.open("books").info, Calibration(0.5, 0.9, 10, 10))
+        before, file = store.open("books"), tmp_path / "books.recto"
+        queries = [IndexQuery(vector(3), terms(before, "compost")), IndexQuery(vector(4))]
+        expected = [hit.chunk for hit in before.query(vector(1), 9)], before.lexicon()
+        scores = [by_number(before, one.dense) for one in before.candidates(queries, 20)]
+        made = store.backup("books", file)
+        assert (made.name, made.chunks, made.bytes) == (before.info.generation, 60, file.stat().st_size)
+        with pytest.raises(InvalidArgument):
+            store.restore(file)
+        publish(store, "books", [chunk(1)])
+        info = store.restore(file, replace=True)
+        after = store.open("library")
+        assert (info.collection, info.chunks, info.fingerprint) == ("books", 60, before.info.fingerprint)
+        assert ([hit.chunk for hit in after.query(vector(1), 9)], after.lexicon()) == expected
+        for found, wanted in zip(after.candidates(queries, 20), scores, strict=True):
+            assert by_number(after, found.dense) == pytest.approx(wanted, abs=1e-6)
+        assert after.info.calibration == Calibration(0.5, 0.9, 10, 10)
+        assert store.restore(file, "others").collection == "others"
+        assert dict(store.aliases()) == {"library": "books"}
+        file.write_bytes(file.read_bytes()[:-1])
+        with pytest.raises(IndexDamaged):
+            store.restore(file, "shelf")
+        assert tuple(store.collections()) == ("books", "others")
 
     def test_a_collection_can_be_deleted(self, store: Store) -> None:
         """Check `Deletable`, if the store implements it: nothing of the collection is left, others stay."""

@@ -233,7 +233,7 @@ def _row(store: Store, name: str, aliases: Mapping[str, str]) -> dict[str, Any]:
     try:
         info = store.open(name).info
     except RectoError as error:
-        return row | {"error": str(error)}
+        return row | {"error": f"{error}. {error.hint}" if error.hint else str(error)}
     row |= {"generation": info.generation, "chunks": info.chunks}
     if info.warnings:
         row["warnings"] = list(info.warnings)

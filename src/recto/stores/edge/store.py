@@ -218,11 +218,11 @@ class EdgeStore:
         with disk_errors(self._home), open_archive(file, KIND) as archive:
             collection = name or archive.header.collection
             check_collection_name(collection, "collection")
-            self._read_aliases()  # raises an error if the file is damaged, before any work is done
+            aliases = self._read_aliases()
             directory = self._directory(collection)
             make_private(directory.path)
             with WriterLock(directory.lock, f"Collection '{collection}'", wait):
-                if directory.exists() and not replace:
+                if (directory.exists() or collection in aliases) and not replace:
                     raise already_exists(collection)
                 info = restore_archive(archive, directory, self._keep_generations, progress)
             self._drop_alias(collection)

@@ -250,7 +250,7 @@ class ServerStore:
                     raise ConfigurationError(
                         f"Collection '{collection}' was not made by Recto", hint="Pass another --collection."
                     )
-                if before is not None and not replace:
+                if collection in self._raw_aliases() and not replace:
                     raise already_exists(collection)
                 target = f"{collection}{_GENERATION}{os.urandom(4).hex()}"
                 restore_snapshot(

@@ -1,0 +1,135 @@
+"""Backups of collections on a server: what the double can do that a real server does not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from recto.errors import (
+    ConfigurationError,
+    FormatMismatch,
+    IndexDamaged,
+    InvalidArgument,
+    RectoError,
+    Unreachable,
+)
+from recto.settings import ServerOptions
+from recto.stores.edge.store import EdgeStore
+from recto.stores.qdrant.connection import Connection
+from recto.stores.qdrant.store import ServerStore
+from recto.testing.values import chunk, publish, publish_lexical
+from tests.conftest import QDRANT_KEY
+from tests.doubles.qdrant import QdrantDouble
+from tests.doubles.server import drop, rubbish, status
+from tests.stores.test_backup import pack, unpacked
+
+
+@pytest.fixture
+def store(qdrant: QdrantDouble, home: Path) -> Iterator[ServerStore]:
+    store = on_server(qdrant, home)
+    publish_lexical(store, "books", [chunk(number, text=f"soil {number}") for number in range(20)])
+    yield store
+    store.close()
+
+
+def on_server(qdrant: QdrantDouble, home: Path, shards: int | None = None) -> ServerStore:
+    connection = Connection(qdrant.url, QDRANT_KEY, lambda _: None, sleep=lambda _: None)
+    return ServerStore(connection, home, ServerOptions(shards=shards), None)
+
+
+@pytest.mark.parametrize("fault", [drop(), status(500), status(403), rubbish()])
+@pytest.mark.parametrize("path", ["*/snapshots", "*.snapshot", "/cluster"])
+def test_a_failed_backup_leaves_no_file_and_no_snapshot(
+    store: ServerStore, qdrant: QdrantDouble, tmp_path: Path, path: str, fault: object
+) -> None:
+    qdrant.script(fault, path=path)  # type: ignore[arg-type]
+    with pytest.raises(RectoError) as caught:
+        store.backup("books", tmp_path / "x.recto")
+    assert caught.value.hint
+    assert QDRANT_KEY not in str(caught.value) + caught.value.hint
+    assert [one.name for one in tmp_path.iterdir()] == ["home"]
+    assert qdrant.snapshots == {}
+
+
+def test_a_changed_snapshot_is_noticed(store: ServerStore, qdrant: QdrantDouble, tmp_path: Path) -> None:
+    def change(exchange: object) -> None:
+        for name, data in qdrant.snapshots.items():
+            qdrant.snapshots[name] = data.replace(b"soil 1", b"soil 2")
+        exchange.send(exchange.normal())  # type: ignore[attr-defined]
+
+    qdrant.script(change, path="*.snapshot")
+    with pytest.raises(Unreachable, match="another snapshot"):
+        store.backup("books", tmp_path / "x.recto")
+    assert not (tmp_path / "x.recto").exists()
+
+
+@pytest.mark.parametrize("fault", [drop(), status(500), status(403)])
+def test_a_failed_restore_changes_nothing(
+    store: ServerStore, qdrant: QdrantDouble, tmp_path: Path, fault: object
+) -> None:
+    store.backup("books", tmp_path / "x.recto")
+    before = dict(qdrant.aliases), set(qdrant.collections)
+    for path in ("*/upload", "/collections/aliases"):
+        for _ in range(6):
+            qdrant.script(fault, path=path)  # type: ignore[arg-type]
+        with pytest.raises(RectoError):
+            store.restore(tmp_path / "x.recto", replace=True)
+        assert (qdrant.aliases, set(qdrant.collections)) == before
+        qdrant._script.clear()
+
+
+def test_a_cluster_is_refused_if_shards_are_elsewhere(
+    qdrant: QdrantDouble, home: Path, tmp_path: Path
+) -> None:
+    store, whole = on_server(qdrant, home, shards=3), on_server(qdrant, home)
+    publish_lexical(store, "parts", [chunk(1)])
+    publish_lexical(whole, "whole", [chunk(1)])
+    qdrant.peers = 3
+    with pytest.raises(ConfigurationError, match="2 shards of the collection are on other nodes") as caught:
+        store.backup("parts", tmp_path / "x.recto")
+    assert "docs/how-to/backup.md" in caught.value.hint
+    store.backup("whole", tmp_path / "x.recto")
+    with pytest.raises(ConfigurationError, match="cluster of 3 nodes"):
+        store.restore(tmp_path / "x.recto", "copy")
+    qdrant.peers = 1
+    assert store.restore(tmp_path / "x.recto", "copy").chunks == 1
+
+
+def test_each_kind_of_archive_belongs_to_its_store(store: ServerStore, home: Path, tmp_path: Path) -> None:
+    embedded = EdgeStore(home)
+    publish(embedded, "books", [chunk(1)])
+    embedded.backup("books", tmp_path / "embedded.recto")
+    store.backup("books", tmp_path / "server.recto")
+    with pytest.raises(InvalidArgument, match="embedded index") as caught:
+        store.restore(tmp_path / "embedded.recto")
+    assert "recto promote" in caught.value.hint
+    with pytest.raises(InvalidArgument, match="snapshot of a Qdrant server"):
+        embedded.restore(tmp_path / "server.recto")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"files": {"snapshot": 5}}, {"files": {}}, {"content": {"chunks": "20"}}, {"content": {"chunks": 19}}],
+)
+def test_a_hostile_archive_is_refused(
+    store: ServerStore, qdrant: QdrantDouble, tmp_path: Path, change: dict[str, object]
+) -> None:
+    store.backup("books", tmp_path / "x.recto")
+    before = set(qdrant.collections)
+    header, blocks = unpacked(tmp_path / "x.recto")
+    pack(tmp_path / "x.recto", {**header, **change}, blocks)
+    with pytest.raises(IndexDamaged):
+        store.restore(tmp_path / "x.recto", "copy")
+    assert set(qdrant.collections) == before
+
+
+def test_metadata_of_another_version_is_named(store: ServerStore, qdrant: QdrantDouble, home: Path) -> None:
+    (collection,) = qdrant.collections.values()
+    metadata = collection.config["metadata"]
+    assert metadata is not None
+    for format, age in ((0, "an older"), (2, "a newer")):
+        metadata["recto"]["format"] = format
+        with pytest.raises(FormatMismatch, match=f"{age} version of Recto"):
+            on_server(qdrant, home).open("books")
