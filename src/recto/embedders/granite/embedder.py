@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from recto._util.files import sha256
-from recto.embedders.granite.bpe import AsciiTokenizer
+from recto.embedders.granite.bpe import AsciiTokenizer, ascii_words
 from recto.embedders.granite.runtime import check_vector, open_graph
 from recto.embedders.granite.weights import (
     Arrays,
@@ -119,7 +119,13 @@ def granite_embedder(
 
     sessions = Sessions(open_for, threads, open_for_documents if single_query else None)
     return LocalEmbedder(
-        variant.fingerprint, MAX_TOKENS, open_tokenizer, sessions, threads, AsciiTokenizer(_MERGES).encode
+        variant.fingerprint,
+        MAX_TOKENS,
+        open_tokenizer,
+        sessions,
+        threads,
+        AsciiTokenizer(_MERGES).encode,
+        ascii_words,
     )
 
 
