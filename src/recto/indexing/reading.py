@@ -183,8 +183,9 @@ class _WorkerPool:
         try:
             worker = self._idle.get_nowait()
         except Empty:
-            worker = _Worker(self._remote)
-            self._workers.append(worker)
+            worker = _Worker()
+            self._workers.append(worker)  # first, so that it can be stopped while it starts
+            worker.start(self._remote)
         known = [job for job in jobs if job.page.format in worker.formats]
         try:
             found = iter(worker.ask(known) if known else ())
@@ -217,9 +218,10 @@ def _results(
 
 
 class _Worker:
-    """A process that reads pages; it has no `formats` if it cannot be started."""
+    """A process that reads pages of some formats; of none if it cannot be started."""
 
-    def __init__(self, remote: bytes) -> None:
+    def __init__(self) -> None:
+        self.formats: frozenset[str] = frozenset()
         self._process = subprocess.Popen(
             [sys.executable, "-P", "-c", _MAIN],
             stdin=subprocess.PIPE,
@@ -227,10 +229,11 @@ class _Worker:
             process_group=0,  # Ctrl-C in a terminal is for this process, which then ends its workers
             env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
         )
-        try:
-            self.formats: frozenset[str] = self._exchange(remote)
-        except (OSError, EOFError, pickle.UnpicklingError):
-            self.formats = frozenset()
+
+    def start(self, remote: bytes) -> None:
+        """Send what the process needs, and ask what it can read."""
+        with suppress(OSError, EOFError, pickle.UnpicklingError):
+            self.formats = self._exchange(remote)
 
     def ask(self, jobs: list[PageJob]) -> list[ReadPage | None]:
         """Return the pages that were read, None for one that raised a `RectoError`."""
