@@ -263,12 +263,12 @@ def main() -> None:
     requests, answers = sys.stdin.buffer, _only_for_answers()
     reader: PageReader = pickle.load(requests)  # noqa: S301 - from our own process
     _answer(answers, frozenset(format.name for format in formats()))
-    while True:
-        try:
+    try:
+        while True:
             jobs: list[PageJob] = pickle.load(requests)  # noqa: S301
-        except EOFError:
-            return
-        _answer(answers, [_read(reader, job) for job in jobs])
+            _answer(answers, [_read(reader, job) for job in jobs])
+    except (EOFError, BrokenPipeError):
+        os._exit(0)  # the parent has ended, so nothing is left to flush
 
 
 def _only_for_answers() -> IO[bytes]:
