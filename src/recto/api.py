@@ -99,7 +99,7 @@ def index(
         embedder, store = plugins.open_embedder(settings, _log.info), plugins.open_store(settings, _log.info)
         stack.callback(embedder.close)
         stack.callback(store.close)
-        job = IndexJob(source, embedder, rebuild=rebuild, calibrate=calibrate)
+        job = IndexJob(source, embedder, rebuild=rebuild, calibrate=calibrate, processes=settings.threads - 1)
         journal = settings.home / "journal"
         if dry_run:
             plan = plan_book(job, store, name, journal=journal, progress=progress)

@@ -84,6 +84,23 @@ class AsyncEmbedder(Protocol):
 
 
 @runtime_checkable
+class Batched(Protocol):
+    """An embedder that works best with more or fewer texts per call of `embed_documents` than 96."""
+
+    @property
+    def batch_size(self) -> int:
+        """The number of texts per call; an interrupted run embeds the last batch again."""
+
+
+@runtime_checkable
+class PortableCounter(Protocol):
+    """An embedder whose tokens can be counted in other processes, which read a large book in parallel."""
+
+    def token_counter(self) -> Callable[[str], int]:
+        """Return a function that counts like `count_tokens`, and that can be pickled."""
+
+
+@runtime_checkable
 class Metered(Protocol):
     """An embedder with rate limits and a price."""
 

@@ -14,7 +14,6 @@ from recto.stores.edge import engine as sizing
 from recto.stores.edge.engine import (
     HIGH_EF_FROM,
     HNSW_FROM,
-    QUANTIZE_FROM,
     large_config,
     search_params,
 )
@@ -72,9 +71,7 @@ def clustered_vectors(random: np.random.Generator, count: int) -> Any:
     return rows / np.linalg.norm(rows, axis=1, keepdims=True)
 
 
-@pytest.fixture(
-    scope="module", params=[HNSW_FROM, QUANTIZE_FROM, HIGH_EF_FROM], ids=["hnsw", "quantized", "high-ef"]
-)
+@pytest.fixture(scope="module", params=[HNSW_FROM, HIGH_EF_FROM], ids=["large", "high-ef"])
 def large_index(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[LargeIndex]:
@@ -178,7 +175,7 @@ def test_counts(large_index: LargeIndex) -> None:
 
 def test_small_indexes_are_searched_exactly() -> None:
     assert large_config(HNSW_FROM - 1, DIM) is None
-    assert search_params(QUANTIZE_FROM - 1) is None
+    assert search_params(HNSW_FROM - 1) is None
 
 
 def test_very_large_indexes_use_a_larger_ef() -> None:

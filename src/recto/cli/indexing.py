@@ -91,7 +91,12 @@ class IndexRunner:
 
     def _job(self, source: Source) -> IndexJob:
         return IndexJob(
-            source, self._embedder, modules=self._modules, rebuild=self._rebuild, calibrate=calibrate
+            source,
+            self._embedder,
+            modules=self._modules,
+            rebuild=self._rebuild,
+            calibrate=calibrate,
+            processes=self.settings.threads - 1,
         )
 
     def _set_aliases(self) -> None:
@@ -285,10 +290,12 @@ class _Speed:
         self._began = 0.0
 
     def text(self, now: IndexProgress) -> str:
-        if now.plan is None or not now.tokens:
+        if not now.tokens:
             self._began = monotonic()
             return "nothing embedded yet" if now.plan is None or now.plan.tokens else "nothing to embed"
         speed = now.tokens / max(monotonic() - self._began, 1e-3)
+        if now.plan is None:
+            return f"{speed:,.0f} tokens/s"
         minutes, seconds = divmod(round(max(0, now.plan.tokens - now.tokens) / speed), 60)
         return f"{speed:,.0f} tokens/s, {minutes}:{seconds:02} left"
 
@@ -305,13 +312,15 @@ class _LogLines:
         speed = self._speed.text(now)
         if monotonic() < self._next:
             return
-        notify(f"{_progress_text(now)}{f', {speed}' if now.plan else ''}")
+        notify(f"{_progress_text(now)}{f', {speed}' if now.plan or now.tokens else ''}")
         self._next = monotonic() + _LOG_SECONDS
 
 
 def _progress_text(now: IndexProgress) -> str:
     pages, chunks = plural(now.pages, "page"), plural(now.chunks, "chunk")
-    return f"Reading: {pages}, {chunks}" if now.plan is None else f"{pages}, {now.done} of {chunks}"
+    if now.plan is not None:
+        return f"{pages}, {now.done} of {chunks}"
+    return f"Reading: {pages}, {chunks}{f', {now.done} embedded' if now.done else ''}"
 
 
 @contextmanager
@@ -332,7 +341,7 @@ def _index_bar() -> Iterator[ProgressCallback]:
         def update(now: IndexProgress) -> None:
             text = speed.text(now)
             if now.plan is None:
-                bar.update(task, description=_progress_text(now))
+                bar.update(task, description=_progress_text(now), speed=text if now.tokens else "")
                 return
             # Tokens take the time, so the bar counts them if there are any.
             total, completed = (now.plan.tokens, now.tokens) if now.plan.tokens else (now.chunks, now.done)

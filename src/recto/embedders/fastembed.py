@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from recto.embedders import normalize_vectors
@@ -54,8 +55,11 @@ class FastembedEmbedder:
 
     def count_tokens(self, text: str) -> int:
         """Count the tokens of a text, including those beyond the model's limit."""
-        encoding = self._tokenizer().encode(text)
-        return len(encoding.ids) + sum(len(rest.ids) - 2 for rest in encoding.overflowing)
+        return _count(self._tokenizer(), text)
+
+    def token_counter(self) -> Callable[[str], int]:
+        """Return what counts the tokens of texts in other processes."""
+        return partial(_count, self._tokenizer())
 
     def embed_query(self, text: str) -> Vector:
         """Embed one query."""
@@ -104,6 +108,11 @@ class FastembedEmbedder:
                         hint="The first use needs a network. Unset RECTO_MODEL for the built-in model.",
                     ) from error
             return self._model
+
+
+def _count(tokenizer: Any, text: str) -> int:
+    encoding = tokenizer.encode(text)
+    return len(encoding.ids) + sum(len(rest.ids) - 2 for rest in encoding.overflowing)
 
 
 def _known_dim(name: str) -> int:

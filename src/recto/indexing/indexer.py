@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from itertools import chain
 from pathlib import Path
 
 from recto import __version__
@@ -12,21 +14,24 @@ from recto._util.text import plural
 from recto.book.chunking import DEFAULT_SIZE, ChunkSize
 from recto.errors import InvalidArgument, RectoError
 from recto.indexing.journal import Journal, journal_path
-from recto.indexing.planner import IndexSnapshot, Plan, PlannedChunk, Planner, Spool, current_state
-from recto.protocols import Build, Embedder, Index, Source, Store, Verifiable
+from recto.indexing.pipeline import ReadAhead, WriteBehind
+from recto.indexing.planner import Emit, IndexSnapshot, Plan, PlannedChunk, Planner, Spool, current_state
+from recto.protocols import Batched, Build, Embedder, Index, Metered, Source, Store, Verifiable
 from recto.search.analyzer import ANALYZER
 from recto.search.lexical import LexiconBuilder
 from recto.settings import DEFAULT_COLLECTIONS, SAMPLE_COLLECTION
 from recto.types import Calibration, Fingerprint, IndexInfo, Vector
 
-_BATCH = 96  # texts per embedding call and journal entry; the most that Cohere accepts
+_BATCH = 96  # texts per embedding call and journal entry, if the embedder states no size; Cohere's limit
+_READ_AHEAD = 32  # groups of 64 chunks that are read before they can be embedded
+_WRITE_BEHIND = 2  # batches that are embedded before they can be written
 _WRITE_BATCH = 256  # chunks per write if nothing has to be embedded
 _FEW_NEW = 0.1  # up to this share of new chunks, the noise floor is not measured again
 
 
 @dataclass(frozen=True, slots=True)
 class IndexProgress:
-    """The progress of a run: `plan` is None while it reads; `done` counts written chunks."""
+    """The progress of a run: `plan` is None while it reads; `done` counts chunks that have their vectors."""
 
     pages: int
     chunks: int
@@ -54,7 +59,10 @@ Calibrate = Callable[[Embedder, Index], Calibration]
 
 @dataclass(frozen=True, slots=True)
 class IndexJob:
-    """What to index and how; without `calibrate`, the noise floor of a new index stays unknown."""
+    """What to index and how; without `calibrate`, the noise floor of a new index stays unknown.
+
+    A large book is read by `processes` processes besides this one.
+    """
 
     source: Source
     embedder: Embedder
@@ -62,6 +70,7 @@ class IndexJob:
     modules: tuple[str, ...] = ()
     rebuild: bool = False
     calibrate: Calibrate | None = None
+    processes: int = 0
 
 
 def is_first_run(collection: str, store: Store) -> bool:
@@ -77,10 +86,9 @@ def plan_book(
     job: IndexJob, store: Store, collection: str, *, journal: Path, progress: ProgressCallback | None = None
 ) -> Plan:
     """Return what indexing a book would do; write nothing."""
-    known = _journal(journal, collection, job.embedder)
-    return _planner(
-        job, current_state(store, collection, job.embedder, reuse=not job.rebuild), known, None, progress
-    ).plan()
+    previous = current_state(store, collection, job.embedder, reuse=not job.rebuild)
+    run = _Run(job, previous, _journal(journal, collection, job.embedder), progress)
+    return run.plan(None)
 
 
 def index_book(
@@ -96,13 +104,18 @@ def index_book(
 
     Readers see the old index until the new one is complete. The `journal` directory keeps new vectors until
     then, so that an interrupted run does not embed them again. Unreadable pages keep their old version.
+
+    Chunks are written while the next ones are embedded. If no text of the current index can be reused, and
+    the embedder costs nothing, embedding starts while the book is still being read. Otherwise the whole book
+    is read first: its moved texts must be known before they are overwritten, and a book that cannot be read
+    must not cost anything.
     """
     building = store.build(
         collection, job.embedder.fingerprint, analyzer=ANALYZER, rebuild=job.rebuild, wait=wait
     )
     try:
-        with building as build, Spool() as spool:
-            report, before = _publish(job, store, collection, build, spool, journal, progress)
+        with building as build:
+            report, before = _publish(job, store, collection, build, journal, progress)
     except KeyboardInterrupt as interrupt:
         interrupt.add_note(_kept(_journal(journal, collection, job.embedder), store, collection))
         raise
@@ -118,35 +131,37 @@ def _publish(
     store: Store,
     collection: str,
     build: Build,
-    spool: Spool,
     journal: Path,
     progress: ProgressCallback | None,
 ) -> tuple[IndexReport, Calibration | None]:
     """Write and publish the new index; return the report, and the calibration of the old index."""
-    embedder = job.embedder
-    known = _journal(journal, collection, embedder)
-    previous = current_state(store, collection, embedder, reuse=not job.rebuild)
-    plan = _planner(job, previous, known, spool, progress).plan()
-    if not plan.chunks:
-        problem = "No page can be read" if plan.failed and not plan.indexed else "There is no text"
-        failures = "; ".join(map(str, plan.failed[:3]))
-        raise InvalidArgument(f"{problem} in {job.source.location}", hint=failures or "All pages are empty.")
-    fingerprint = _fingerprint(job, plan)
-    if (
-        previous is not None
-        and not plan.changes
-        and not job.rebuild
-        and _is_current(previous.index.info, fingerprint)
-    ):
-        known.clear()
-        return IndexReport(previous.index.info, plan, published=False), None
-    if previous is not None:
-        _carry_over(spool, previous, known)
-    lexicon = LexiconBuilder()
-    _IndexWriter(build, embedder, lexicon, known, previous, plan, progress).write(spool)
-    info = build.publish(fingerprint, lexicon.to_bytes())
+    known = _journal(journal, collection, job.embedder)
+    previous = current_state(store, collection, job.embedder, reuse=not job.rebuild)
+    run = _Run(job, previous, known, progress)
+    reusable = previous is not None and previous.reusable
+    if reusable or isinstance(job.embedder, Metered):
+        with Spool() as spool:
+            plan = run.plan(spool.extend)
+            fingerprint = _checked_fingerprint(job, plan)
+            if (
+                previous is not None
+                and not plan.changes
+                and not job.rebuild
+                and _is_current(previous.index.info, fingerprint)
+            ):
+                known.clear()
+                return IndexReport(previous.index.info, plan, published=False), None
+            if previous is not None:
+                _carry_over(spool, previous, known)
+            run.write(spool, build)
+    else:
+        with ReadAhead(run.plan, _READ_AHEAD) as reading:
+            run.write(chain.from_iterable(reading), build)
+            plan = reading.result
+        fingerprint = _checked_fingerprint(job, plan)
+    info = build.publish(fingerprint, run.lexicon.to_bytes())
     known.clear()
-    before = previous.index.info.calibration if previous is not None and previous.reusable else None
+    before = previous.index.info.calibration if previous is not None and reusable else None
     return IndexReport(info, plan, published=True, notes=(*info.warnings, *known.notes)), before
 
 
@@ -191,30 +206,12 @@ def _journal(directory: Path, collection: str, embedder: Embedder) -> Journal:
     return journal
 
 
-def _planner(
-    job: IndexJob,
-    previous: IndexSnapshot | None,
-    journal: Journal,
-    spool: Spool | None,
-    progress: ProgressCallback | None,
-) -> Planner:
-    def notify(pages: int, chunks: int) -> None:
-        if progress:
-            progress(IndexProgress(pages, chunks))
-
-    return Planner(
-        job.source,
-        job.embedder,
-        job.size,
-        previous,
-        journal,
-        modules=job.modules,
-        spool=spool,
-        progress=notify,
-    )
-
-
-def _fingerprint(job: IndexJob, plan: Plan) -> Fingerprint:
+def _checked_fingerprint(job: IndexJob, plan: Plan) -> Fingerprint:
+    """Return the fingerprint of the new index; raise an error if it has no chunks."""
+    if not plan.chunks:
+        problem = "No page can be read" if plan.failed and not plan.indexed else "There is no text"
+        failures = "; ".join(map(str, plan.failed[:3]))
+        raise InvalidArgument(f"{problem} in {job.source.location}", hint=failures or "All pages are empty.")
     return Fingerprint(
         embedder=job.embedder.fingerprint,
         chunker=str(job.size),
@@ -263,54 +260,79 @@ def _carry_over(spool: Spool, previous: IndexSnapshot, journal: Journal) -> None
         flush()
 
 
-class _IndexWriter:
-    """Writes the planned chunks to a build in batches: unchanged, with known vectors, or to be embedded."""
+@dataclass(frozen=True, slots=True)
+class _WrittenBatch:
+    """Chunks to write: with these vectors, or, without any, as they are in the current index."""
+
+    entries: Sequence[PlannedChunk]
+    vectors: Mapping[str, Vector] | None = None
+
+
+class _Run:
+    """One run: it plans the chunks, embeds those that are new, and hands all of them to a build.
+
+    Three threads share it: one plans, the caller's embeds, one writes. Each has its own attributes.
+    """
 
     def __init__(
         self,
-        build: Build,
-        embedder: Embedder,
-        lexicon: LexiconBuilder,
-        journal: Journal,
+        job: IndexJob,
         previous: IndexSnapshot | None,
-        plan: Plan,
+        journal: Journal,
         progress: ProgressCallback | None,
     ) -> None:
-        self._build = build
-        self._embedder = embedder
-        self._lexicon = lexicon
-        self._journal = journal
+        self.lexicon = LexiconBuilder()
+        self._job = job
+        self._embedder = job.embedder
         self._previous = previous
-        self._plan = plan
+        self._journal = journal
         self._progress = progress
-        self._done = 0
-        self._tokens = 0
+        self._reporting = threading.Lock()
+        self._plan: Plan | None = None
+        self._pages = self._chunks = 0
+        self._done = self._tokens = 0
 
-    def write(self, spool: Spool) -> None:
-        """Write all chunks; the store writes one batch while the next is embedded."""
-        self._notify()
-        for entries, step in _grouped(spool, self._journal):
-            step_of = {"unchanged": self._keep, "known": self._add, "new": self._embed}
-            step_of[step](entries)
-            self._done += len(entries)
+    def plan(self, emit: Emit | None) -> Plan:
+        """Read the book, and emit its chunks in order."""
+
+        def notify(pages: int, chunks: int) -> None:
+            self._pages, self._chunks = pages, chunks
             self._notify()
 
-    def _keep(self, entries: Sequence[PlannedChunk]) -> None:
-        if self._previous is None:
-            raise RuntimeError("an unchanged chunk needs a previous index")
-        chunks = [entry.input.chunk for entry in entries]
-        self._build.keep(chunks, self._previous.index, self._lexicon.vectors(chunks))
-
-    def _add(self, entries: Sequence[PlannedChunk]) -> None:
-        self._write(entries, self._journal.vectors([entry.input.chunk.content_hash for entry in entries]))
-
-    def _write(self, entries: Sequence[PlannedChunk], vectors: Mapping[str, Vector]) -> None:
-        chunks = [entry.input.chunk for entry in entries]
-        self._build.add(
-            chunks, [vectors[chunk.content_hash] for chunk in chunks], self._lexicon.vectors(chunks)
+        planner = Planner(
+            self._job.source,
+            self._embedder,
+            self._job.size,
+            self._previous,
+            self._journal,
+            modules=self._job.modules,
+            lexicon=self.lexicon,
+            processes=self._job.processes,
+            emit=emit,
+            progress=notify,
         )
+        self._plan = plan = planner.plan()
+        self._pages, self._chunks = len(plan.indexed), plan.chunks
+        return plan
 
-    def _embed(self, entries: Sequence[PlannedChunk]) -> None:
+    def write(self, planned: Iterable[PlannedChunk], build: Build) -> None:
+        """Embed and write all chunks; the store writes one batch while the next is embedded."""
+        self._notify()
+        with WriteBehind[_WrittenBatch](lambda batch: self._write(batch, build), _WRITE_BEHIND) as writing:
+            for entries, step in _grouped(planned, self._journal, _batch_size(self._embedder)):
+                done = self._done
+                if step == "unchanged":
+                    writing.put(_WrittenBatch(entries))
+                elif step == "known":
+                    hashes = [entry.input.chunk.content_hash for entry in entries]
+                    writing.put(_WrittenBatch(entries, self._journal.vectors(hashes)))
+                else:
+                    writing.put(_WrittenBatch(entries, self._embed(entries)))
+                self._done = done + len(entries)
+                self._notify()
+
+    def _embed(self, entries: Sequence[PlannedChunk]) -> Mapping[str, Vector]:
+        """Embed the texts of a batch; the journal has their vectors before the store gets them."""
         texts = {entry.input.chunk.content_hash: entry.input.embedded for entry in entries}
         tokens, done, written = sum(entry.tokens for entry in entries), self._tokens, self._done
 
@@ -320,24 +342,35 @@ class _IndexWriter:
             self._notify()
 
         vectors = self._embedder.embed_documents(list(texts.values()), share)
-        self._tokens, self._done = done + tokens, written
+        self._tokens = done + tokens
         self._journal.add(list(texts), vectors)
-        self._write(entries, dict(zip(texts, vectors, strict=True)))
+        return dict(zip(texts, vectors, strict=True))
+
+    def _write(self, batch: _WrittenBatch, build: Build) -> None:
+        chunks = [entry.input.chunk for entry in batch.entries]
+        lexical = [entry.lexical or self.lexicon.vectors([entry.input.chunk])[0] for entry in batch.entries]
+        if batch.vectors is not None:
+            build.add(chunks, [batch.vectors[chunk.content_hash] for chunk in chunks], lexical)
+        elif self._previous is not None:
+            build.keep(chunks, self._previous.index, lexical)
 
     def _notify(self) -> None:
         if self._progress:
-            self._progress(
-                IndexProgress(
-                    len(self._plan.indexed), self._plan.chunks, self._plan, self._done, self._tokens
-                )
-            )
+            with self._reporting:
+                self._progress(IndexProgress(self._pages, self._chunks, self._plan, self._done, self._tokens))
 
 
-def _grouped(spool: Spool, journal: Journal) -> Iterator[tuple[list[PlannedChunk], str]]:
+def _batch_size(embedder: Embedder) -> int:
+    return embedder.batch_size if isinstance(embedder, Batched) else _BATCH
+
+
+def _grouped(
+    planned: Iterable[PlannedChunk], journal: Journal, batch_size: int
+) -> Iterator[tuple[list[PlannedChunk], str]]:
     """Yield batches of chunks that need the same step."""
-    sizes = {"unchanged": _WRITE_BATCH, "known": _WRITE_BATCH, "new": _BATCH}
+    sizes = {"unchanged": _WRITE_BATCH, "known": _WRITE_BATCH, "new": batch_size}
     groups: dict[str, list[PlannedChunk]] = {step: [] for step in sizes}
-    for entry in spool:
+    for entry in planned:
         known = entry.input.chunk.content_hash in journal
         step = "unchanged" if entry.unchanged else "known" if known else "new"
         groups[step].append(entry)

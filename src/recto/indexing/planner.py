@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import hashlib
-import json
+import pickle
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import astuple, dataclass, replace
 from enum import StrEnum
 from typing import Self
 
 from recto._util.text import filter_keys, nearest
-from recto.book.chunking import ChunkSize, EmbeddingInput, chunk_page
-from recto.book.parsing.formats import read, reader_version
-from recto.errors import CollectionMissing, FormatMismatch, IndexDamaged, InvalidArgument, RectoError
+from recto.book.chunking import ChunkSize, EmbeddingInput
+from recto.book.parsing.formats import reader_version
+from recto.errors import CollectionMissing, FormatMismatch, IndexDamaged, InvalidArgument
 from recto.indexing.journal import Journal
+from recto.indexing.reading import PageJob, ReadChunk, ReadPage, read_in_order
 from recto.protocols import Embedder, Index, Source, Store
-from recto.stores.points import from_payload, to_payload
-from recto.types import Chunk, Failure, Page
+from recto.search.lexical import LexiconBuilder
+from recto.types import Chunk, Failure, Page, SparseVector
 
 
 class PageState(StrEnum):
@@ -119,22 +120,31 @@ def current_state(
 
 
 _IN_MEMORY = 4 << 20  # bytes
+_EMITTED = 64  # chunks at a time
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedChunk:
-    """A chunk of the new index; it is `unchanged` if the current index has the very same one."""
+    """A chunk of the new index; it is `unchanged` if the current index has the very same one.
+
+    A chunk that was not read now has no lexical vector yet.
+    """
 
     input: EmbeddingInput
     unchanged: bool
     tokens: int = 0
+    lexical: SparseVector | None = None
+
+
+Emit = Callable[[list[PlannedChunk]], None]
+"""Takes the planned chunks in order, some at a time."""
 
 
 class Spool:
     """The planned chunks in book order, in a temporary file."""
 
     def __init__(self) -> None:
-        self._file = tempfile.SpooledTemporaryFile(_IN_MEMORY, mode="w+", encoding="utf-8", newline="\n")  # noqa: SIM115 - closed by __exit__
+        self._file = tempfile.SpooledTemporaryFile(_IN_MEMORY)  # noqa: SIM115 - closed by __exit__
 
     def __enter__(self) -> Self:
         return self
@@ -142,20 +152,16 @@ class Spool:
     def __exit__(self, *_: object) -> None:
         self._file.close()
 
-    def append(self, entry: PlannedChunk) -> None:
-        """Add a chunk."""
-        chunk = entry.input.chunk
-        json.dump(
-            (chunk.id, to_payload(chunk), entry.input.embedded, entry.unchanged, entry.tokens), self._file
-        )
-        self._file.write("\n")
+    def extend(self, entries: list[PlannedChunk]) -> None:
+        """Add chunks."""
+        pickle.dump(entries, self._file, pickle.HIGHEST_PROTOCOL)
 
     def __iter__(self) -> Iterator[PlannedChunk]:
         """Yield all chunks from the beginning."""
         self._file.seek(0)
-        for line in self._file:
-            id, payload, embedded, unchanged, tokens = json.loads(line)
-            yield PlannedChunk(EmbeddingInput(from_payload(id, payload), embedded), unchanged, tokens)
+        with suppress(EOFError):
+            while True:
+                yield from pickle.load(self._file)  # noqa: S301 - written by `extend`
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +205,10 @@ class Plan:
 
 
 class Planner:
-    """Reads a book once, compares it with the current index, and spools the chunks of the new one."""
+    """Reads a book once, compares it with the current index, and emits the chunks of the new one.
+
+    `lexicon` gets the vocabulary of the pages that are read; `processes` read a large book.
+    """
 
     def __init__(
         self,
@@ -210,7 +219,9 @@ class Planner:
         journal: Journal,
         *,
         modules: Sequence[str] = (),
-        spool: Spool | None = None,
+        lexicon: LexiconBuilder | None = None,
+        processes: int = 0,
+        emit: Emit | None = None,
         progress: Callable[[int, int], None] | None = None,
     ) -> None:
         self._source = source
@@ -219,7 +230,10 @@ class Planner:
         self._previous = previous
         self._journal = journal
         self._modules = frozenset(filter_keys(modules))
-        self._spool = spool
+        self._lexicon = lexicon or LexiconBuilder()
+        self._processes = processes
+        self._emit = emit
+        self._ready: list[PlannedChunk] = []
         self._progress = progress
         self._content = 0
         self._kept: set[str] = set()
@@ -233,18 +247,18 @@ class Planner:
 
     def plan(self) -> Plan:
         """Read the book and return the plan."""
-        for page in self._source.pages():
-            if self._modules and self._modules.isdisjoint(page.module_keys):
-                self._other_modules.add(page.module)
-                self._other_positions[page.path] = page.position
-                continue
-            self._read(page)
-            if self._progress:
-                self._progress(len(self._pages), self._chunks)
+        reading = read_in_order(self._jobs(), self._embedder, self._source.book, self._size, self._processes)
+        with closing(reading) as pages:
+            for job, found in pages:
+                self._add_page(job, found)
+                if self._progress:
+                    self._progress(len(self._pages), self._chunks)
         if self._modules and not self._pages and not self._failed:
             raise self._no_such_module()
         self._failed[:0] = self._source.failed
         self._keep_and_drop()
+        if self._emit is not None and self._ready:
+            self._flush(self._emit)
         return Plan(
             pages=tuple(self._pages),
             chunks=self._chunks,
@@ -257,35 +271,41 @@ class Planner:
             notes=(*self._source.notes, *self._notes),
         )
 
-    def _read(self, page: Page) -> None:
-        revision = self._revision(page)
+    def _jobs(self) -> Iterator[PageJob]:
+        """Yield the pages of the wanted modules."""
+        for page in self._source.pages():
+            if self._modules and self._modules.isdisjoint(page.module_keys):
+                self._other_modules.add(page.module)
+                self._other_positions[page.path] = page.position
+                continue
+            revision = self._revision(page)
+            unchanged = self._previous is not None and self._previous.is_same(page.path, revision)
+            yield PageJob(page, revision, unchanged)
+
+    def _add_page(self, job: PageJob, found: ReadPage | None) -> None:
+        page = job.page
         before = self._previous.pages.get(page.path) if self._previous else None
-        if before is not None and self._previous is not None and self._previous.is_same(page.path, revision):
-            self._kept.add(page.path)
-            self._pages.append(replace(before, state=PageState.UNCHANGED, position=page.position))
+        if found is None:  # it is unchanged
+            if before is not None:
+                self._kept.add(page.path)
+                self._pages.append(replace(before, state=PageState.UNCHANGED, position=page.position))
             return
-        embedder = self._embedder
-        try:
-            inputs = chunk_page(
-                page, read(page), self._source.book, embedder.count_tokens, embedder.max_tokens, self._size
-            )
-        except RectoError:
-            raise
-        except Exception as error:  # noqa: BLE001 - one broken page must not stop the run
-            self._failed.append(Failure(page.path, f"it cannot be read ({type(error).__name__}: {error})"))
+        if found.failure:
+            self._failed.append(Failure(page.path, found.failure))
             return
-        if not inputs:
+        if found.lexicon:
+            self._lexicon.merge(found.lexicon)
+        if not found.chunks:
             self._notes.append(f"{page.path} has no text.")
-        unchanged = []
-        for one in inputs:
-            chunk = replace(one.chunk, revision=revision, module_title=page.module_title)
-            unchanged.append(self._add(EmbeddingInput(chunk, one.embedded)))
+        unchanged = [self._add(one) for one in found.chunks]
         state = PageState.NEW
         if before is not None:
             same = all(unchanged) and before.chunks == len(unchanged)
             state = PageState.UNCHANGED if same else PageState.CHANGED
         self._pages.append(
-            PagePlan(page.path, page.url, page.module, len(inputs), state, page.module_title, page.position)
+            PagePlan(
+                page.path, page.url, page.module, len(unchanged), state, page.module_title, page.position
+            )
         )
 
     def _revision(self, page: Page) -> str:
@@ -300,18 +320,18 @@ class Planner:
             everything += (version,)
         return hashlib.sha256(repr(everything).encode()).hexdigest()[:32]
 
-    def _add(self, input: EmbeddingInput) -> bool:
-        """Spool a chunk; return whether the current index has it already."""
-        chunk = input.chunk
+    def _add(self, read: ReadChunk) -> bool:
+        """Emit a chunk; return whether the current index has it already."""
+        chunk = read.input.chunk
         unchanged = self._previous is not None and self._previous.has(chunk)
         tokens = 0
         if unchanged or self._is_known(chunk.content_hash):
             self._reused += 1
         elif (key := bytes.fromhex(chunk.content_hash)) not in self._wanted:
             self._wanted.add(key)
-            tokens = self._embedder.count_tokens(input.embedded)
+            tokens = read.tokens
             self._tokens += tokens
-        self._spool_chunk(PlannedChunk(input, unchanged, tokens))
+        self._emit_chunk(PlannedChunk(read.input, unchanged, tokens, read.lexical))
         return unchanged
 
     def _is_known(self, content_hash: str) -> bool:
@@ -319,14 +339,20 @@ class Planner:
             self._previous is not None and self._previous.id_of(content_hash) is not None
         )
 
-    def _spool_chunk(self, entry: PlannedChunk) -> None:
+    def _emit_chunk(self, entry: PlannedChunk) -> None:
         chunk = entry.input.chunk
         digest = hashlib.sha256(f"{chunk.id} {chunk.content_hash}".encode()).digest()
         self._content ^= int.from_bytes(digest)  # independent of the order of the chunks
         self._chunks += 1
         self._unchanged += entry.unchanged
-        if self._spool is not None:
-            self._spool.append(entry)
+        if self._emit is not None:
+            self._ready.append(entry)
+            if len(self._ready) >= _EMITTED:
+                self._flush(self._emit)
+
+    def _flush(self, emit: Emit) -> None:
+        ready, self._ready = self._ready, []
+        emit(ready)
 
     def _keep_and_drop(self) -> None:
         """Keep or drop the pages of the current index that were not read now."""
@@ -359,7 +385,7 @@ class Planner:
     def _keep(self, chunks: Iterable[Chunk]) -> None:
         for chunk in chunks:
             self._reused += 1
-            self._spool_chunk(PlannedChunk(EmbeddingInput(chunk, ""), unchanged=True))
+            self._emit_chunk(PlannedChunk(EmbeddingInput(chunk, ""), unchanged=True))
 
     def _no_such_module(self) -> InvalidArgument:
         known = sorted(self._other_modules)

@@ -7,8 +7,10 @@ an index has it, because terms of two versions cannot be compared.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from functools import lru_cache
+from itertools import chain
 from typing import NamedTuple
 from zlib import crc32
 
@@ -53,6 +55,12 @@ def tokens(text: str) -> Iterator[Token]:
             yield Token(match.start(), match.end(), word_terms(match[0]))
 
 
+def text_terms(text: str) -> Counter[str]:
+    """Count the terms of a text."""
+    words = (word for word in _COMPOUND.findall(text) if len(word) <= _MAX_WORD)
+    return Counter(chain.from_iterable(map(word_terms, words)))
+
+
 @lru_cache(maxsize=16_384)
 def word_terms(word: str) -> tuple[str, ...]:
     """Return the terms of a word, in lower case: the whole word, the words of a compound, its parts.
@@ -90,6 +98,7 @@ def stem(word: str) -> str:
     return word[:-1] if word.endswith("e") and len(word) > 3 else word
 
 
+@lru_cache(maxsize=16_384)
 def term_id(term: str) -> int:
     """Return the index of a term in lexical vectors."""
     return crc32(term.encode())

@@ -21,7 +21,7 @@ from recto.search.analyzer import (
     query_words,
     stem,
     term_id,
-    tokens,
+    text_terms,
     word_terms,
 )
 from recto.settings import index_command
@@ -64,10 +64,14 @@ class LexiconBuilder:
 
     def vectors(self, chunks: Iterable[Chunk]) -> list[SparseVector]:
         """Return the BM25 weights of the terms of chunks; the engine multiplies them by the IDF."""
-        return [self._vector(chunk) for chunk in chunks]
+        return [self._vector(text_terms(analyzed_text(chunk))) for chunk in chunks]
 
-    def _vector(self, chunk: Chunk) -> SparseVector:
-        terms = Counter(term for token in tokens(analyzed_text(chunk)) for term in token.terms)
+    def merge(self, other: LexiconBuilder) -> None:
+        """Add the vocabulary of other chunks."""
+        self._chunks += other._chunks
+        self._counts.update(other._counts)
+
+    def _vector(self, terms: Counter[str]) -> SparseVector:
         self._chunks += 1
         self._counts.update(terms.keys())
         length = _K1 * (1 - _B + _B * terms.total() / _AVERAGE_LENGTH)

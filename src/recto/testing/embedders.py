@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import pickle
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from recto.book.chunking import DEFAULT_SIZE, chunk_page
 from recto.book.parsing.formats import read
 from recto.errors import RectoError
-from recto.protocols import AsyncEmbedder, Embedder, Metered
+from recto.protocols import AsyncEmbedder, Embedder, Metered, PortableCounter
 from recto.types import Page, Vector
 
 TEXTS = ["What is a robot?", "A node publishes messages to a topic.", "soil", "Compost feeds the soil. " * 10]
@@ -141,6 +142,14 @@ class EmbedderConformance:
 
         for vector, other in zip(asyncio.run(embed()), embedder.embed_queries(TEXTS), strict=True):
             assert vector == pytest.approx(other, abs=1e-4)
+
+    def test_tokens_are_counted_in_other_processes(self, embedder: Embedder) -> None:
+        """Check `PortableCounter`, if the embedder implements it."""
+        if not isinstance(embedder, PortableCounter):
+            pytest.skip("the embedder is not a PortableCounter")
+        counter = pickle.loads(pickle.dumps(embedder.token_counter()))  # noqa: S301 - our own bytes
+        for text in ("", *TEXTS, "Grüße — 机器人", "soil and water " * 400):
+            assert counter(text) == embedder.count_tokens(text)
 
     def test_the_cost_is_estimated(self, embedder: Embedder) -> None:
         """Check `Metered`, if the embedder implements it."""

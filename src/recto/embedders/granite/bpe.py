@@ -66,16 +66,21 @@ class AsciiTokenizer:
 
     def encode(self, text: str) -> list[int] | None:
         """Return the tokens, special ones included, or None if the text is left to the library."""
-        if not text.isascii() or "<" in text:
-            return None
-        words, split = _WORDS.findall(text), self._split
-        if any(len(word) > _MAX_WORD for word in words):  # the time grows with the square of the length
-            return None
-        return [_START, *(token for word in words for token in split(word)), _END]
+        words, split = ascii_words(text), self._split
+        return None if words is None else [_START, *(token for word in words for token in split(word)), _END]
 
     @cached_property
     def _split(self) -> Callable[[str], list[int]]:
         return lru_cache(_CACHED_WORDS)(MergeRules(self._path).split)
+
+
+def ascii_words(text: str) -> list[str] | None:
+    """Return the words that are tokenized one by one, or None if the text is left to the library."""
+    if not text.isascii() or "<" in text:
+        return None
+    words: list[str] = _WORDS.findall(text)
+    # The time for a word grows with the square of its length.
+    return None if max(map(len, words), default=0) > _MAX_WORD else words
 
 
 def _merge(tokens: list[int], ranks: list[int], rank: int, result: int) -> list[int]:

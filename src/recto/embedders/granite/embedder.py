@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from recto._util.files import sha256
-from recto.embedders.granite.bpe import AsciiTokenizer
+from recto.embedders.granite.bpe import AsciiTokenizer, ascii_words
 from recto.embedders.granite.runtime import check_vector, open_graph
 from recto.embedders.granite.weights import (
     Arrays,
@@ -97,7 +97,13 @@ def granite_embedder(
 
     sessions = Sessions(open_for, threads, open_for_documents if single_query else None)
     return LocalEmbedder(
-        variant.fingerprint, MAX_TOKENS, lambda: open_tokenizer(home), sessions, threads, fast_tokenize()
+        variant.fingerprint,
+        MAX_TOKENS,
+        lambda: open_tokenizer(home),
+        sessions,
+        threads,
+        fast_tokenize(),
+        ascii_words,
     )
 
 

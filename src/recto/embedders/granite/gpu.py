@@ -15,6 +15,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from recto.embedders.granite.bpe import ascii_words
 from recto.embedders.granite.embedder import (
     MAX_TOKENS,
     PROBE,
@@ -103,7 +104,13 @@ class GpuEmbedder(LocalEmbedder):
         """Take the sessions of the CPU: of queries, and of documents in fp32."""
         fingerprint = fingerprint_of("int8-weights-bf16") if options.half else VARIANTS["fp32"].fingerprint
         super().__init__(
-            fingerprint, MAX_TOKENS, lambda: open_tokenizer(home), sessions, threads, fast_tokenize()
+            fingerprint,
+            MAX_TOKENS,
+            lambda: open_tokenizer(home),
+            sessions,
+            threads,
+            fast_tokenize(),
+            ascii_words,
         )
         self._home = home
         self._options = options

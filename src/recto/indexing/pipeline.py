@@ -1,0 +1,131 @@
+"""The stages of an index run that work at the same time, each in its own thread, with short queues between.
+
+A stage that is ahead waits until the queue has room, so the slowest stage sets the pace and memory does not
+grow with the book. An error of a stage is raised once, in the thread of the caller.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from queue import Empty, Queue
+from time import monotonic
+from types import TracebackType
+from typing import Generic, Self, TypeVar
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+_STOP_SECONDS = 5.0  # a stage that waits for a network may need longer; its thread then ends on its own
+_POLL_SECONDS = 0.05
+
+
+class Stopped(BaseException):
+    """The caller has left, so a producer has to end; not an `Exception`, so that no handler takes it."""
+
+
+class ReadAhead(Generic[Item, Result]):
+    """Runs a producer in a thread, and yields what it emits; `result` is what it returned in the end."""
+
+    result: Result
+
+    def __init__(self, produce: Callable[[Callable[[Item], None]], Result], limit: int) -> None:
+        self._produce = produce
+        self._queue: Queue[Item | None] = Queue(limit)  # None is the end
+        self._stopped = False
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, name="recto-read-ahead", daemon=True)
+
+    def __enter__(self) -> Self:
+        """Start the producer."""
+        self._thread.start()
+        return self
+
+    def __iter__(self) -> Iterator[Item]:
+        """Yield the items; raise the producer's error after the last of them."""
+        while (item := self._queue.get()) is not None:
+            yield item
+        if self._error is not None:
+            raise self._error
+
+    def __exit__(self, *_: object) -> None:
+        """Stop the producer at the next item that it emits."""
+        self._stopped = True
+        until = monotonic() + _STOP_SECONDS
+        while self._thread.is_alive() and monotonic() < until:
+            _drain(self._queue)
+            self._thread.join(_POLL_SECONDS)
+
+    def _run(self) -> None:
+        try:
+            self.result = self._produce(self._emit)
+        except Stopped:
+            return
+        except BaseException as error:  # noqa: BLE001 - raised by `__iter__`
+            self._error = error
+        self._queue.put(None)
+
+    def _emit(self, item: Item) -> None:
+        if self._stopped:
+            raise Stopped
+        self._queue.put(item)
+
+
+class WriteBehind(Generic[Item]):
+    """Runs a consumer in a thread; leaving the `with` block waits until it has consumed everything."""
+
+    def __init__(self, consume: Callable[[Item], None], limit: int) -> None:
+        self._consume = consume
+        self._queue: Queue[Item | None] = Queue(limit)
+        self._stopped = False
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, name="recto-write-behind", daemon=True)
+
+    def __enter__(self) -> Self:
+        """Start the consumer."""
+        self._thread.start()
+        return self
+
+    def put(self, item: Item) -> None:
+        """Hand over an item; raise the consumer's error if it has failed."""
+        if self._error is not None:
+            raise self._error
+        self._queue.put(item)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Wait for the consumer; after an error of the caller, drop what is queued."""
+        if kind is not None:
+            self._stop()
+            return
+        try:
+            self._queue.put(None)
+            self._thread.join()
+        except BaseException:  # an interruption
+            self._stop()
+            raise
+        if self._error is not None:
+            raise self._error
+
+    def _stop(self) -> None:
+        self._stopped = True
+        _drain(self._queue)
+        self._queue.put(None)
+        self._thread.join(_STOP_SECONDS)
+
+    def _run(self) -> None:
+        while (item := self._queue.get()) is not None:
+            if self._stopped or self._error is not None:
+                continue  # so that `put` does not wait for ever
+            try:
+                self._consume(item)
+            except BaseException as error:  # noqa: BLE001 - raised by `put` or `__exit__`
+                self._error = error
+
+
+def _drain(queue: Queue[Item | None]) -> None:
+    with suppress(Empty):
+        while True:
+            queue.get_nowait()

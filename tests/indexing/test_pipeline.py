@@ -1,0 +1,264 @@
+"""Reading, embedding and writing at the same time: order, bounds, errors of each stage, interruptions."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from recto.errors import EmbeddingError, InvalidArgument, RectoError, StorageError
+from recto.indexing.indexer import IndexJob, IndexReport, index_book
+from recto.indexing.journal import Journal, journal_path
+from recto.indexing.pipeline import ReadAhead, WriteBehind
+from recto.protocols import Build, Progress
+from recto.stores.edge.build import EdgeBuild
+from recto.stores.edge.store import EdgeStore
+from recto.testing import HashEmbedder
+from recto.types import Chunk, CostEstimate, Failure, Page, SparseVector, Vector
+
+WAIT = 30.0  # seconds after which a stage that should have run has not
+BATCH = 96
+
+
+class Book:
+    """A book of short pages; `before` is called with the number of each page."""
+
+    book, location = "book", "somewhere"
+    failed: Sequence[Failure] = ()
+    notes: Sequence[str] = ()
+
+    def __init__(self, pages: int, before: Callable[[int], None] = lambda _: None) -> None:
+        self._pages = pages
+        self._before = before
+
+    def pages(self) -> Iterator[Page]:
+        for number in range(self._pages):
+            self._before(number)
+            text = f"# Page {number}\n\nText {number}.\n"
+            yield Page(f"{number}.md", f"local://{number}", "", "m", ("m",), text, str(number))
+
+
+class Embedder(HashEmbedder):
+    """Notes its calls; `before` is called with the number of each."""
+
+    def __init__(self, before: Callable[[int], None] = lambda _: None) -> None:
+        self.calls: list[int] = []
+        self.called = threading.Event()
+        self._before = before
+
+    def embed_documents(self, texts: Sequence[str], progress: Progress | None = None) -> list[Vector]:
+        self.called.set()
+        self._before(len(self.calls))
+        self.calls.append(len(texts))
+        return super().embed_documents(texts, progress)
+
+
+class MeteredEmbedder(Embedder):
+    def estimate(self, texts: int, tokens: int) -> CostEstimate:
+        return CostEstimate(texts, 0.0, 0.0)
+
+
+class BatchedEmbedder(Embedder):
+    batch_size = 250
+
+
+def index(tmp_path: Path, book: Book, embedder: Embedder, store: EdgeStore | None = None) -> IndexReport:
+    store = store or EdgeStore(tmp_path / "home")
+    return index_book(IndexJob(book, embedder), store, "book", journal=tmp_path / "journal")
+
+
+def kept(tmp_path: Path) -> int:
+    journal = Journal(journal_path(tmp_path / "journal", "book"), HashEmbedder.fingerprint)
+    journal.load()
+    return len(journal)
+
+
+def fail(error: BaseException, at: int) -> Callable[[int], None]:
+    def check(number: int) -> None:
+        if number == at:
+            raise error
+
+    return check
+
+
+def test_embedding_starts_while_the_book_is_read(tmp_path: Path) -> None:
+    embedder = Embedder()
+    seen: list[bool] = []
+
+    def before(number: int) -> None:
+        if number == 300:
+            seen.append(embedder.called.wait(WAIT))
+
+    report = index(tmp_path, Book(400, before), embedder)
+    assert seen == [True]
+    assert (report.info.chunks, embedder.calls) == (400, [BATCH] * 4 + [16])
+
+
+def test_a_book_is_read_before_it_costs_anything(tmp_path: Path) -> None:
+    embedder = MeteredEmbedder()
+    early: list[bool] = []
+    book = Book(300, lambda _: early.append(embedder.called.is_set()))
+    assert index(tmp_path, book, embedder).info.chunks == 300
+    assert not any(early)
+
+
+def test_chunks_are_written_while_the_next_are_embedded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written = threading.Event()
+    add = EdgeBuild.add
+
+    def noted(self: EdgeBuild, *arguments: list[Chunk]) -> None:
+        add(self, *arguments)  # type: ignore[arg-type]
+        written.set()
+
+    monkeypatch.setattr(EdgeBuild, "add", noted)
+    seen: list[bool] = []
+
+    def before(call: int) -> None:
+        if call == 1:
+            seen.append(written.wait(WAIT))
+
+    index(tmp_path, Book(300), Embedder(before))
+    assert seen == [True]
+
+
+def test_an_embedder_states_its_batch(tmp_path: Path) -> None:
+    embedder = BatchedEmbedder()
+    index(tmp_path, Book(600), embedder)
+    assert embedder.calls == [250, 250, 100]
+
+
+def test_an_error_while_reading(tmp_path: Path) -> None:
+    error = InvalidArgument("The book ends here", hint="Buy another.")
+    with pytest.raises(InvalidArgument) as caught:
+        index(tmp_path, Book(400, fail(error, 300)), Embedder())
+    assert caught.value is error
+    assert EdgeStore(tmp_path / "home").collections() == ()
+
+
+def test_an_error_while_embedding_keeps_what_is_embedded(tmp_path: Path) -> None:
+    error = EmbeddingError("The model broke")
+    with pytest.raises(EmbeddingError) as caught:
+        index(tmp_path, Book(400), Embedder(fail(error, 2)))
+    assert caught.value is error
+    assert kept(tmp_path) == 2 * BATCH
+    embedder = Embedder()
+    assert index(tmp_path, Book(400), embedder).info.chunks == 400
+    assert sum(embedder.calls) == 400 - 2 * BATCH
+
+
+def test_an_error_while_writing_keeps_what_is_embedded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    error = StorageError("The disk is full")
+
+    def add(
+        self: Build, chunks: object, vectors: object, lexical: Sequence[SparseVector] | None = None
+    ) -> None:
+        raise error
+
+    with monkeypatch.context() as patch:
+        patch.setattr(EdgeBuild, "add", add)
+        with pytest.raises(StorageError) as caught:
+            index(tmp_path, Book(1_500), Embedder())
+    assert caught.value is error
+    embedded = kept(tmp_path)
+    assert BATCH <= embedded < 1_500
+    embedder = Embedder()
+    assert index(tmp_path, Book(1_500), embedder).info.chunks == 1_500
+    assert sum(embedder.calls) == 1_500 - embedded
+
+
+def test_an_interruption_keeps_what_is_embedded(tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt) as caught:
+        index(tmp_path, Book(400), Embedder(fail(KeyboardInterrupt(), 3)))
+    (note,) = caught.value.__notes__
+    assert note.startswith(f"{3 * BATCH} embeddings kept")
+    assert [thread.name for thread in threading.enumerate() if thread.name.startswith("recto-")] == []
+
+
+def test_a_repeated_text_is_embedded_once(tmp_path: Path) -> None:
+    class Repeating(Book):
+        def pages(self) -> Iterator[Page]:
+            for number in range(300):
+                text = f"# Page\n\nText {number % 150}.\n"
+                yield Page(f"{number}.md", f"local://{number}", "", "m", ("m",), text, str(number))
+
+    embedder = Embedder()
+    report = index(tmp_path, Repeating(0), embedder)
+    assert (report.info.chunks, report.plan.texts, sum(embedder.calls)) == (300, 150, 150)
+
+
+def test_a_producer_waits_for_room() -> None:
+    emitted: list[int] = []
+    full = threading.Event()
+
+    def produce(emit: Callable[[int], None]) -> str:
+        for number in range(100):
+            if number == 3:
+                full.set()
+            emit(number)
+            emitted.append(number)
+        return "all"
+
+    with ReadAhead(produce, 3) as reading:
+        assert full.wait(WAIT)
+        assert emitted == [0, 1, 2]
+        assert list(reading) == list(range(100))
+        assert reading.result == "all"
+
+
+def test_a_producer_ends_when_the_caller_leaves() -> None:
+    ended = threading.Event()
+
+    def produce(emit: Callable[[int], None]) -> None:
+        try:
+            while True:
+                emit(0)
+        finally:
+            ended.set()
+
+    with pytest.raises(ValueError, match="enough"), ReadAhead(produce, 3) as reading:
+        for _ in reading:
+            raise ValueError("enough")
+    assert ended.is_set()
+
+
+def test_a_producer_fails_after_its_items() -> None:
+    error = RectoError("no more")
+
+    def produce(emit: Callable[[int], None]) -> None:
+        emit(1)
+        raise error
+
+    seen: list[int] = []
+    with pytest.raises(RectoError) as caught, ReadAhead(produce, 3) as reading:
+        for item in reading:
+            seen.append(item)  # noqa: PERF402 - the loop ends with an error
+    assert (seen, caught.value) == ([1], error)
+
+
+def test_a_consumer_gets_everything_in_order() -> None:
+    seen: list[int] = []
+    with WriteBehind(seen.append, 2) as writing:
+        for number in range(100):
+            writing.put(number)
+    assert seen == list(range(100))
+
+
+@pytest.mark.parametrize("count", [1, 100])
+def test_a_consumer_that_fails_stops_the_caller(count: int) -> None:
+    error = StorageError("full")
+    calls: list[int] = []
+
+    def consume(item: int) -> None:
+        calls.append(item)
+        raise error
+
+    with pytest.raises(StorageError) as caught, WriteBehind(consume, 2) as writing:
+        for number in range(count):
+            writing.put(number)
+    assert (caught.value, calls) == (error, [0])
