@@ -39,7 +39,7 @@ Result = TypeVar("Result")
 _READ_SECONDS = 5.0
 _WRITE_SECONDS = 60.0
 _READ_FAILOVER_SECONDS = 2.5  # while another node is left: a read of three nodes takes at most 10 s
-_WRITE_FAILOVER_SECONDS = 10.0
+_WRITE_FAILOVER_SECONDS = 30.0  # a cluster needs 20 s to create a collection while a node hangs
 _READ_TRIES = 3
 _WRITE_TRIES = 6
 _FIRST_WAIT = 0.2
@@ -252,8 +252,9 @@ class Connection:
             await node.aclose()
 
     def _order(self) -> list[Node]:
-        """Return the nodes in the order in which a call tries them: the last one that answered first."""
-        return sorted(self.nodes, key=lambda node: (node.down, node is not self._preferred))
+        """Return the nodes that a call tries, the last one that answered first; all if all are down."""
+        up = [node for node in self.nodes if not node.down] or self.nodes
+        return sorted(up, key=lambda node: node is not self._preferred)
 
     def _next(self, nodes: list[Node], seconds: float, failover_seconds: float) -> tuple[Node, float]:
         """Take the next node, and the seconds that it has: fewer while others can be tried after it."""
