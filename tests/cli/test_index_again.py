@@ -110,8 +110,7 @@ def test_only_changes_are_sent_to_the_services(home: Path, small_book: Path) -> 
             for request in qdrant.requests
             if request.method == "PUT" and request.path.endswith("/points")
         ]
-        # The new chunk, then the deleted one without its words, which would count as document frequencies.
-        assert [len(upsert.body["points"]) for upsert in upserts] == [1, 1], "unchanged chunks are not sent"
+        assert [len(upsert.body["points"]) for upsert in upserts] == [1], "unchanged chunks are not sent"
 
 
 def test_the_report_of_changes(home: Path, small_book: Path) -> None:
@@ -140,8 +139,7 @@ def test_progress_on_a_pipe(home: Path, small_book: Path, monkeypatch: pytest.Mo
     assert recto_process(home, *command).stderr == "", "a short run prints no progress"
     monkeypatch.setattr("recto.cli.indexing._LOG_SECONDS", 0.0)
     lines = recto(home, *command).stderr.splitlines()
-    assert lines[0] == "Reading: 1 page, 1 chunk"
-    assert "4 pages, 0 of 4 chunks, nothing embedded yet" in lines
+    assert {"Reading: 1 page, 1 chunk", "Reading: 4 pages, 4 chunks"} <= set(lines)
     assert re.fullmatch(r"4 pages, 4 of 4 chunks, [\d,]+ tokens/s, 0:00 left", lines[-1])
     assert recto(home, *command[:-1]).stderr.splitlines()[-1] == "Reading: 4 pages, 0 chunks"
 

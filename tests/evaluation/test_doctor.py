@@ -407,7 +407,7 @@ def test_a_payload_index_is_missing(house: Path, tmp_path: Path, qdrant: QdrantD
     assert "module_keys" in bad(found)["missing"].message
     assert bad(found)["missing"].repair == "recto prepare house"
     assert exit_code(found) == 1
-    assert store.prepare("house") == ("module_keys",)
+    assert store.prepare("house") == ("created payload indexes on module_keys",)
     assert bad(examined(tmp_path / "home", settings=server(qdrant))) == {}
     physical.config["metadata"].pop(LEXICON_KEY)  # type: ignore[union-attr]
     degraded = bad(examined(tmp_path / "home", settings=server(qdrant)))["degraded"]

@@ -110,7 +110,7 @@ def test_a_snippet_is_made_of_words_of_the_text(text: str, query: str, length: i
     snippet = make_snippet(text, words(query), length)
     own = text.split()
     for word in snippet.text.removeprefix(ELLIPSIS).removesuffix(ELLIPSIS).split():
-        assert word in own or any(word in other and len(other) > length for other in own), word
+        assert any(word in other for other in own), word
     for start, end in snippet.spans:
         assert 0 <= start < end <= len(snippet.text)
         assert find_matches(snippet.text[start:end], words(query))

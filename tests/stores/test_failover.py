@@ -31,8 +31,8 @@ def dead() -> str:
 @pytest.fixture
 def hanging(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """An address that accepts connections and never answers."""
-    monkeypatch.setattr(module, "_READ_FAILOVER_SECONDS", 0.3)
-    monkeypatch.setattr(module, "_WRITE_FAILOVER_SECONDS", 0.3)
+    monkeypatch.setattr(module, "_READ_FAILOVER_SECONDS", 2.0)
+    monkeypatch.setattr(module, "_WRITE_FAILOVER_SECONDS", 2.0)
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         listener.listen()

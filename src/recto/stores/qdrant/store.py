@@ -124,7 +124,7 @@ class ServerStore:
             )
         lock = self._writer_lock(name, wait)
         in_place = physical is not None and not rebuild and self._is_compatible(physical, embedder, analyzer)
-        target = physical if in_place and physical else f"{name}{_GENERATION}{os.urandom(4).hex()}"
+        target = physical if in_place and physical else _new_generation(name)
         return ServerBuild(
             self._connection,
             name,
@@ -176,7 +176,7 @@ class ServerStore:
                 found.append(
                     GenerationInfo(generation, created, info.chunks, None, current=generation == current)
                 )
-        return tuple(sorted(found, key=lambda one: one.created_at, reverse=True))
+        return tuple(sorted(found, key=lambda one: (one.created_at, one.name), reverse=True))
 
     def rollback(self, name: str, generation: str | None = None) -> IndexInfo:
         """Point the collection to the generation before the last rebuild, or to the given one."""
@@ -184,11 +184,10 @@ class ServerStore:
         collection = _base_name(current)
         with self._writer_lock(collection, None):
             known = [one for one in self.generations(name) if one.created_at]  # others were not published
-            now = next((one.created_at for one in known if one.current), "")
-            older = [one.name for one in known if not one.current and one.created_at <= now]
-            names = [one.name for one in known] if generation else older[:1]
-            wanted = next((one for one in names if generation in (None, one)), None)
-            if wanted is None:
+            names = [one.name for one in known]
+            older = names[names.index(current) + 1 :] if current in names else names
+            wanted = next(iter(older), None) if generation is None else generation
+            if wanted not in names:
                 what = f"generation '{generation}'" if generation else "earlier generation to go back to"
                 raise CollectionMissing(
                     f"Collection '{collection}' has no {what}",
@@ -252,7 +251,7 @@ class ServerStore:
                     )
                 if collection in self._raw_aliases() and not replace:
                     raise already_exists(collection)
-                target = f"{collection}{_GENERATION}{os.urandom(4).hex()}"
+                target = _new_generation(collection)
                 restore_snapshot(
                     self._connection,
                     archive,
@@ -442,6 +441,11 @@ class ServerStore:
     def _physical_names(self) -> list[str]:
         answer = self._connection.read(lambda client: client.get_collections())
         return [entry.name for entry in answer.collections]
+
+
+def _new_generation(name: str) -> str:
+    """Return the name of a new physical collection; later ones are sorted after earlier ones."""
+    return f"{name}{_GENERATION}{int(time.time() * 1000):x}{os.urandom(2).hex()}"
 
 
 def _base_name(physical: str) -> str:
