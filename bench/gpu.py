@@ -2,7 +2,8 @@
 
 It needs torch, numpy, onnxruntime, tokenizers and the model pack. The texts are random sequences of the
 sample book's sentences. Throughput is measured with calls of `batch_size` texts, as `recto index` makes them,
-and for each stage alone. `--scifact` compares the quality of vectors of the CPU and of the GPU.
+and for each stage alone. `--scifact` compares the quality of vectors of the CPU and of the GPU. `--index`
+indexes a generated book instead, and measures every stage of the run alone.
 """
 
 from __future__ import annotations
@@ -50,9 +51,14 @@ def main() -> None:
         help="sizes to try",
     )
     parser.add_argument("--scifact", type=Path, help="directory with corpus.jsonl, queries.jsonl and qrels")
+    parser.add_argument("--index", type=int, metavar="PAGES", help="index a book of so many pages instead")
+    parser.add_argument("--processes", type=int, default=8, help="processes that read the book (default 8)")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder)
+        if options.index:
+            index_stages(home, options)
+            return
         texts = sentences(options.chunks, *options.words)
         count = granite_embedder(home, 1).count_tokens
         texts = [text if count(text) <= MAX_TOKENS else text[: len(text) // 3] for text in texts]
@@ -72,6 +78,53 @@ def open_gpu(home: Path, options: argparse.Namespace, precision: Precision) -> G
     embedder = gpu_embedder(settings, options.device, print)
     embedder.embed_documents(["warm up " * 40] * 64)
     return embedder
+
+
+def index_stages(home: Path, options: argparse.Namespace) -> None:
+    """Index a book, and measure reading, embedding and writing alone."""
+    from bench.ingest import generated
+    from recto.api import open_store
+    from recto.book.sources.tree import MarkdownTree
+    from recto.evaluation.calibration import calibrate
+    from recto.indexing.indexer import IndexJob, index_book, plan_book
+    from recto.search.analyzer import ANALYZER
+    from recto.search.lexical import LexiconBuilder, analyzed_text
+
+    embedder = open_gpu(home, options, "fp32")
+    store = open_store(Settings("local", "edge", home / "home"), print)
+    source = MarkdownTree(generated(home / "book", options.index))
+    job = IndexJob(source, embedder, calibrate=calibrate, processes=options.processes)
+    rows: dict[str, float] = {}
+
+    began = perf_counter()
+    plan_book(job, store, "book", journal=home / "journal")
+    rows["reading and chunking"] = perf_counter() - began
+    began = perf_counter()
+    index_book(job, store, "book", journal=home / "journal")
+    rows["complete run"] = perf_counter() - began
+
+    index = store.open("book")
+    chunks = list(index.scroll(batch=1000))
+    texts = [analyzed_text(chunk) for chunk in chunks]
+    began = perf_counter()
+    for start in range(0, len(texts), embedder.batch_size):
+        embedder.embed_documents(texts[start : start + embedder.batch_size])
+    rows["embedding"] = perf_counter() - began
+    found = index.vectors([chunk.id for chunk in chunks])
+    lexicon, made = LexiconBuilder(), index.info.fingerprint
+    assert made is not None
+    began = perf_counter()
+    with store.build("copy", embedder.fingerprint, analyzer=ANALYZER) as build:
+        for start in range(0, len(chunks), 1000):
+            some = chunks[start : start + 1000]
+            build.add(some, [found[chunk.id] for chunk in some], lexicon.vectors(some))
+        rows["lexical vectors, and sending to the engine"] = perf_counter() - began
+        build.publish(made, lexicon.to_bytes())
+    rows["writing, with the HNSW graph"] = perf_counter() - began
+    store.close()
+    print(f"{options.index} pages, {len(chunks)} chunks\n\n| stage | s | chunks/s |\n|---|---|---|")
+    for name, seconds in rows.items():
+        print(f"| {name} | {seconds:.1f} | {len(chunks) / seconds:.0f} |")
 
 
 def sentences(count: int, fewest: int, most: int) -> list[str]:
