@@ -233,7 +233,13 @@ def test_the_doctor_names_what_is_missing(cluster: Cluster, home: Path, variable
         for _ in range(2):
             with suppress(UnexpectedResponse):  # the first write may fail, and tells the cluster
                 store.client.set_payload(name, {"checked": True}, points=Filter(), wait=True)
-        wait_until(lambda: set(seen) <= {one.kind for one in store.problems(SAMPLE_COLLECTION)}, "reported")
+        found: set[str] = set()
+
+        def all_seen() -> bool:
+            found.update(one.kind for one in store.problems(SAMPLE_COLLECTION))
+            return set(seen) <= found
+
+        wait_until(all_seen, f"{seen} are reported, only {found}", 60)
         done = recto(home, "doctor", "--collection", SAMPLE_COLLECTION, "--json", **variables)
         messages = [
             one["message"] for one in json.loads(done.stdout)["findings"] if one["check"] == "cluster"

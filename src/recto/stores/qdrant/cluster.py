@@ -31,8 +31,7 @@ def find_problems(connection: Connection, collection: str) -> tuple[StoreProblem
     """Return what is wrong with the nodes of a server and the replicas of a physical collection."""
     try:
         return (
-            *_unreachable_nodes(connection.nodes),
-            *_unreachable_peers(connection),
+            *_nodes(connection),
             *_state(connection, collection),
             *_replicas(connection, collection),
         )
@@ -41,27 +40,35 @@ def find_problems(connection: Connection, collection: str) -> tuple[StoreProblem
         return (StoreProblem("not_checked", message, "Use a key with the right to manage the cluster"),)
 
 
-def _unreachable_nodes(nodes: Sequence[Node]) -> Iterator[StoreProblem]:
-    """Check every address in QDRANT_URL, unless there is only one: it has answered already."""
-    if len(nodes) == 1:
-        return
+def _nodes(connection: Connection) -> Iterator[StoreProblem]:
+    """Ask every node in QDRANT_URL whether it is ready, and which of the others it cannot reach."""
+    nodes = connection.nodes
     with ThreadPoolExecutor(len(nodes)) as pool:
-        for node, ready in zip(nodes, pool.map(lambda node: node.is_ready(), nodes), strict=True):
-            if not ready:
-                message = f"The node at {node.url} does not answer, or is not ready"
-                yield StoreProblem("node", message, f"{_RESTART}, or remove it from QDRANT_URL")
+        ready = dict(zip(nodes, pool.map(lambda node: node.is_ready(), nodes), strict=True))
+    failed: set[str] = set()
+    for node, is_ready in ready.items():
+        if is_ready or len(nodes) == 1:
+            failed |= _unreachable_peers(connection, node)
+        else:
+            message = f"The node at {node.url} does not answer, or is not ready"
+            yield StoreProblem("node", message, f"{_RESTART}, or remove it from QDRANT_URL")
+    for url in sorted(failed):
+        yield StoreProblem("peer", f"The peer at {url} cannot be reached by another node", _RESTART)
 
 
-def _unreachable_peers(connection: Connection) -> Iterator[StoreProblem]:
-    status = connection.read(lambda client: client.cluster_status())
+def _unreachable_peers(connection: Connection, node: Node) -> set[str]:
+    """Return the peers that a node has tried to reach lately; the leader tries to reach all of them."""
+    status = connection.read_from(node, lambda client: client.cluster_status())
     if status.status != "enabled":
-        return
+        return set()
     working = getattr(status.consensus_thread_status, "last_update", None)
-    for url, failures in status.message_send_failures.items():
-        failed = failures.latest_error_timestamp
-        if failed is not None and working is not None and working - failed < _RECENT:
-            message = f"The peer at {url} cannot be reached by the other nodes"
-            yield StoreProblem("peer", message, _RESTART)
+    return {
+        url
+        for url, failures in status.message_send_failures.items()
+        if failures.latest_error_timestamp is not None
+        and working is not None
+        and working - failures.latest_error_timestamp < _RECENT
+    }
 
 
 def _state(connection: Connection, collection: str) -> Iterator[StoreProblem]:

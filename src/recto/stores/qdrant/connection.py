@@ -178,6 +178,10 @@ class Connection:
 
         return retry(attempt, lambda failures, error: _pause_read(failures, error, nodes), self._sleep)
 
+    def read_from(self, node: Node, call: Callable[[QdrantClient], Result]) -> Result:
+        """Call one node, once."""
+        return self._call(node, call, _READ_SECONDS, _READ_SECONDS)
+
     async def aread(self, call: Callable[[AsyncQdrantClient], Awaitable[Result]]) -> Result:
         """Await a call of the server, up to three times."""
         nodes = self._order()
