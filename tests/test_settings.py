@@ -11,6 +11,7 @@ from recto.settings import (
     is_local_address,
     load_settings,
     read_variables,
+    split_addresses,
 )
 
 CLOUD = {"COHERE_API_KEY": "co_x", "QDRANT_URL": "https://x.cloud.qdrant.io:6333", "QDRANT_API_KEY": "q_x"}
@@ -62,13 +63,16 @@ def test_one_half_can_be_chosen(tmp_path: Path) -> None:
         ("http://10.1.2.3:6333", True),
         ("http://192.168.1.7", True),
         ("http://qdrant:6333", True),
+        ("http://qdrant-0.qdrant-headless.qdrant.svc:6333", True),
+        ("http://qdrant.svc.example.org:6333", False),
+        ("http://localhost,http://10.1.2.3:6333", True),
         ("https://x.cloud.qdrant.io:6333", False),
         ("http://8.8.8.8", False),
         ("http://localhost.example.org", False),
     ],
 )
 def test_private_addresses_need_no_key(tmp_path: Path, url: str, local: bool) -> None:
-    assert is_local_address(url) is local
+    assert all(map(is_local_address, split_addresses(url))) is local
     values = {"QDRANT_URL": url, "COHERE_API_KEY": "co_x"}
     if local:
         assert load_settings(values, tmp_path).qdrant_api_key == ""

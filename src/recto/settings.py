@@ -31,6 +31,8 @@ _MAX_DIGITS = 9
 _PROJECT_ROOTS = ("pyproject.toml", ".git")
 _MAX_DOTENV = 64 * 1024
 ENVIRONMENT = "the environment"
+_PRIVATE_NAMES = (".localhost", ".local", ".internal", ".svc", ".cluster.local", ".home.arpa")
+"""Endings of names that public name servers never resolve; `.svc` is a Service of Kubernetes."""
 _TRUSTED_PLACES = f"{ENVIRONMENT} or in ~/.config/recto/env"
 
 SERVICE_VARIABLES = (
@@ -279,7 +281,7 @@ def split_addresses(text: str) -> list[str]:
 def is_local_address(url: str) -> bool:
     """Return whether a URL points to this machine or a private network."""
     host = urlsplit(url).hostname or ""
-    if host.endswith(".localhost") or (host and "." not in host and ":" not in host):
+    if host.endswith(_PRIVATE_NAMES) or (host and "." not in host and ":" not in host):
         return True  # a name without a dot exists only on this machine or its network
     import ipaddress
 

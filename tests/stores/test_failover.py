@@ -8,13 +8,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from qdrant_client.models import Distance, VectorParams
 
-from recto.errors import CollectionMissing, ConfigurationError, Unreachable
+from recto.errors import CollectionMissing, ConfigurationError, InvalidArgument, Unreachable
 from recto.settings import ServerOptions
 from recto.stores.qdrant import connection as module
 from recto.stores.qdrant.connection import Connection
 from recto.stores.qdrant.store import ServerStore
-from recto.testing.values import chunk, publish, vector
+from recto.testing.values import EMBEDDER, chunk, fingerprint, publish, publish_lexical, vector
 from tests.doubles.qdrant import QdrantDouble
 from tests.doubles.server import status
 from tests.live.nodes import wait_until
@@ -134,4 +135,92 @@ def test_problems_name_the_node_that_does_not_answer(dead: str, double: QdrantDo
     assert dead in problem.message
     assert "QDRANT_URL" in problem.repair
     assert store.redundancy("books").startswith("Replication 1: every shard is on one node.")
+    store.close()
+
+
+def test_every_client_uses_the_same_port() -> None:
+    """Without a port, the SDK uses 6333, and httpx would use 80."""
+    connection = Connection("http://localhost,https://a.example.org:443/prefix", "", print)
+    assert [node.url for node in connection.nodes] == [
+        "http://localhost:6333",
+        "https://a.example.org:443/prefix",
+    ]
+    with connection.http() as http:
+        assert str(http.base_url) == "http://localhost:6333"
+    connection.close()
+
+
+def test_a_failure_after_publishing_keeps_the_collection(
+    double: QdrantDouble, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Old generations could not be deleted: the new one is published all the same."""
+    store = store_at(home, double.url)
+    publish(store, "books", [chunk(1)])
+
+    def fail(*_: object) -> None:
+        raise Unreachable("Qdrant is gone", hint="Try again.")
+
+    monkeypatch.setattr(store, "prune", fail)
+    info = publish(store, "books", [chunk(1), chunk(2)])
+    assert "Old generations were not deleted" in info.warnings[0]
+    assert store.open("books").count() == 2
+    store.close()
+
+
+def test_names_with_two_hyphens(double: QdrantDouble, home: Path) -> None:
+    """A generation is recognised by its suffix; other collections with similar names are left alone."""
+    store = store_at(home, double.url)
+    store.client.create_collection(
+        "my--archive", vectors_config=VectorParams(size=4, distance=Distance.COSINE)
+    )
+    for _ in range(3):
+        publish(store, "my", [chunk(1)])
+        publish(store, "my--book", [chunk(2)])
+    assert store.collections() == ("my", "my--archive", "my--book")
+    assert [len(store.generations(name)) for name in ("my", "my--book")] == [2, 2]
+    with pytest.raises(InvalidArgument, match="internal name"):
+        store.build("my--0123456789abcde", EMBEDDER)
+    store.delete("my")
+    assert store.collections() == ("my--archive", "my--book")
+    store.close()
+
+
+def test_a_run_that_waited_replaces_what_was_published_meanwhile(double: QdrantDouble, home: Path) -> None:
+    store, other = store_at(home, double.url), store_at(home, double.url)
+    publish(store, "books", [chunk(1)])
+    waiting = other.build("books", EMBEDDER, rebuild=True)
+    store.set_aliases(["library"], "books")
+    second = publish(store, "books", [chunk(2)])
+    with waiting as build:
+        build.add([chunk(3)], [vector(3)])
+        build.publish(fingerprint())
+    assert store.aliases() == {"library": "books"}
+    assert second.generation in [one.name for one in store.generations("books")], "the one before is kept"
+    assert store.open("library").query(vector(3), 1)[0].chunk.chunk_index == 3
+    store.close()
+    other.close()
+
+
+def test_drafts_of_other_machines_are_left_alone(double: QdrantDouble, home: Path, tmp_path: Path) -> None:
+    store, elsewhere = store_at(home, double.url), store_at(tmp_path / "other", double.url)
+    publish(store, "books", [chunk(1)])
+    with elsewhere.build("books", EMBEDDER, rebuild=True) as draft:
+        publish(store, "books", [chunk(2)])
+        draft.add([chunk(3)], [vector(3)])
+        draft.publish(fingerprint())
+    assert store.collections() == ("books",)
+    store.close()
+    elsewhere.close()
+
+
+def test_what_a_rollback_went_back_from_is_deleted(double: QdrantDouble, home: Path) -> None:
+    store = store_at(home, double.url)
+    first = publish_lexical(store, "books", [chunk(1)])
+    second = publish_lexical(store, "books", [chunk(2)])
+    store.rollback("books")
+    publish_lexical(store, "books", [chunk(1), chunk(3)], rebuild=False)
+    names = [one.name for one in store.generations("books")]
+    assert (first.generation in names, second.generation in names) == (True, False)
+    with pytest.raises(CollectionMissing, match="no earlier generation"):
+        store.rollback("books")
     store.close()

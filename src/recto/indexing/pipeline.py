@@ -98,22 +98,23 @@ class WriteBehind(Generic[Item]):
     ) -> None:
         """Wait for the consumer; after an error of the caller, drop what is queued."""
         if kind is not None:
-            self._stop()
+            # A write that is under way must end before the lock is released, unless the user cannot wait.
+            self._stop(None if issubclass(kind, Exception) else _STOP_SECONDS)
             return
         try:
             self._queue.put(None)
             self._thread.join()
         except BaseException:  # an interruption
-            self._stop()
+            self._stop(_STOP_SECONDS)
             raise
         if self._error is not None:
             raise self._error
 
-    def _stop(self) -> None:
+    def _stop(self, seconds: float | None) -> None:
         self._stopped = True
         _drain(self._queue)
         self._queue.put(None)
-        self._thread.join(_STOP_SECONDS)
+        self._thread.join(seconds)
 
     def _run(self) -> None:
         while (item := self._queue.get()) is not None:

@@ -324,10 +324,11 @@ class Planner:
         """Emit a chunk; return whether the current index has it already."""
         chunk = read.input.chunk
         unchanged = self._previous is not None and self._previous.has(chunk)
-        tokens = 0
-        if unchanged or self._is_known(chunk.content_hash):
+        tokens, key = 0, bytes.fromhex(chunk.content_hash)
+        # First, because the text of a planned chunk may be in the journal by now.
+        if unchanged or (key not in self._wanted and self._is_known(chunk.content_hash)):
             self._reused += 1
-        elif (key := bytes.fromhex(chunk.content_hash)) not in self._wanted:
+        elif key not in self._wanted:
             self._wanted.add(key)
             tokens = read.tokens
             self._tokens += tokens

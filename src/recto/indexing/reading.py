@@ -183,7 +183,10 @@ class _WorkerPool:
         try:
             worker = self._idle.get_nowait()
         except Empty:
-            worker = _Worker()
+            try:
+                worker = _Worker()
+            except OSError:  # no more processes are allowed, so this one reads the pages
+                return [None] * len(jobs)
             self._workers.append(worker)  # first, so that it can be stopped while it starts
             worker.start(self._remote)
         known = [job for job in jobs if job.page.format in worker.formats]
@@ -201,7 +204,7 @@ def _batches(jobs: Iterable[PageJob]) -> Iterator[list[PageJob]]:
     size = 0
     for job in jobs:
         batch.append(job)
-        size += 0 if job.unchanged else len(job.page.text)
+        size += len(job.page.text)
         if size >= _BATCH:
             yield batch
             batch, size = [], 0
@@ -261,7 +264,10 @@ class _Worker:
 def main() -> None:
     """Read the pages that the parent process sends, until its pipe ends."""
     requests, answers = sys.stdin.buffer, _only_for_answers()
-    reader: PageReader = pickle.load(requests)  # noqa: S301 - from our own process
+    try:
+        reader: PageReader = pickle.load(requests)  # noqa: S301 - from our own process
+    except Exception:  # noqa: BLE001 - such as an embedder of the user's script; the parent reads instead
+        os._exit(1)
     _answer(answers, frozenset(format.name for format in formats()))
     try:
         while True:

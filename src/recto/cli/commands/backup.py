@@ -27,7 +27,7 @@ from recto.settings import QUERY_COLLECTION, check_collection_name, load_setting
 def backup(collection: str | None, output: Path, as_json: bool) -> Exit:
     """Write COLLECTION into one file, for `recto restore` on this machine or another one.
 
-    Searching and indexing can go on meanwhile.
+    Searching can go on meanwhile, and indexing too, except while a server makes its snapshot.
     """
     settings = load_settings()
     name = collection or settings.collection_or(QUERY_COLLECTION)

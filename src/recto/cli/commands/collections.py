@@ -175,7 +175,8 @@ def prepare(collection: str | None) -> Exit:
     if not isinstance(store, Preparable):
         raise InvalidArgument("This store has no payload indexes", hint="Filters work without them.")
     done = store.prepare(name)
-    echo(f"{'; '.join(done).capitalize()}." if done else "Nothing had to be changed.")
+    text = "; ".join(done) or "nothing had to be changed"
+    echo(f"{text[0].upper()}{text[1:]}.")
     echo(store.redundancy(name))
     return Exit.OK
 

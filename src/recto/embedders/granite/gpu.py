@@ -185,7 +185,7 @@ class GpuEmbedder(LocalEmbedder):
             if self._runner is None and not self._unusable:
                 try:
                     self._runner = open_runner(self._options, self._home)
-                except ConfigurationError as error:
+                except (ConfigurationError, EmbeddingError) as error:
                     if self._options.required:
                         raise
                     self._unusable = True

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zlib
 from base64 import b64decode, b64encode
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -25,6 +25,8 @@ from recto.types import Chunk, EmbedderFingerprint, Fingerprint, IndexInfo, Payl
 
 if TYPE_CHECKING:
     from qdrant_client import models
+
+    from recto.stores.qdrant.store import ServerStore
 
 METADATA_KEY = "recto"
 CALIBRATION_KEY = "calibration"
@@ -47,33 +49,42 @@ class ServerBuild:
 
     def __init__(
         self,
+        store: ServerStore,
         connection: Connection,
         name: str,
-        target: str,
         embedder: EmbedderFingerprint,
         options: ServerOptions,
+        analyzer: str,
         lock: WriterLock,
-        finish: Callable[[], None],
         *,
-        in_place: bool,
+        rebuild: bool,
     ) -> None:
+        self._store = store
         self._connection = connection
         self._name = name
-        self._target = target
         self._embedder = embedder
         self._options = options
+        self._analyzer = analyzer
+        self._rebuild = rebuild
         self._lock = lock
-        self._finish = finish
-        self._in_place = in_place
+        self._target = ""
+        self._before: str | None = None
         self._resources = ExitStack()
         self._ids: set[str] = set()
         self._samples: list[tuple[str, Vector]] = []
         self._published = False
 
+    @property
+    def _in_place(self) -> bool:
+        return self._target == self._before
+
     def __enter__(self) -> Self:
         """Take the lock, and create the collection with its payload indexes."""
         with ExitStack() as resources:  # releases the lock if anything below fails
             resources.enter_context(self._lock)
+            self._target, self._before = self._store.choose_target(
+                self._name, self._embedder, self._analyzer, rebuild=self._rebuild
+            )
             if not self._in_place:
                 self._connection.write(
                     lambda client: _create(client, self._target, self._embedder, self._options)
@@ -89,7 +100,7 @@ class ServerBuild:
         with self._resources:
             if not self._published and not self._in_place:
                 with suppress(RectoError):
-                    self._connection.read(lambda client: client.delete_collection(self._target))
+                    self._store.discard(self._target)
 
     def add(
         self,
@@ -131,9 +142,16 @@ class ServerBuild:
         # A vocabulary of None deletes that of the generation before.
         metadata = {METADATA_KEY: fingerprint.to_dict(), LEXICON_KEY: encoded}
         self._connection.write(lambda client: client.update_collection(self._target, metadata=metadata))
-        self._finish()
+        self._store.publish(self._name, self._target, self._before)
         self._published = True
         warnings = (LEXICON_TOO_LARGE,) if encoded == "" else ()
+        try:
+            self._store.prune(self._name, self._target, self._before)
+        except RectoError as error:
+            warnings = (
+                *warnings,
+                f"Old generations were not deleted ({error.message}); the next run does it.",
+            )
         return IndexInfo(self._name, self._target, counted, fingerprint, warnings, self._embedder.dim)
 
     def _upsert(self, points: Sequence[models.PointStruct]) -> None:

@@ -10,7 +10,7 @@ from datetime import timedelta
 from typing import Any
 
 from recto._util.text import plural
-from recto.errors import ConfigurationError, Unreachable
+from recto.errors import CollectionMissing, ConfigurationError, Unreachable
 from recto.settings import ServerOptions
 from recto.stores.qdrant.connection import Connection, Node
 from recto.types import StoreProblem
@@ -18,6 +18,7 @@ from recto.types import StoreProblem
 _RECENT = timedelta(seconds=30)  # older failures of messages between nodes are not reset by the server
 _TRANSFER_SECONDS = 3600.0
 _POLL_SECONDS = 1.0
+_MISSED_POLLS = 30  # without a transfer that is running
 _READABLE = ("Active", "ActiveRead")
 _RESTART = "Restart the node; it then copies what it missed"
 _STATES = {
@@ -29,18 +30,23 @@ _STATES = {
 
 def find_problems(connection: Connection, collection: str) -> tuple[StoreProblem, ...]:
     """Return what is wrong with the nodes of a server and the replicas of a physical collection."""
-    try:
-        return (
-            *_nodes(connection),
-            *_state(connection, collection),
-            *_replicas(connection, collection),
-        )
-    except ConfigurationError:
-        message = "The key in QDRANT_API_KEY cannot read the state of the cluster, so it was not checked"
-        return (StoreProblem("not_checked", message, "Use a key with the right to manage the cluster"),)
+    found: list[StoreProblem] = []
+    for check in (_nodes, _replicas, _state):
+        try:
+            found += check(connection, collection)
+        except CollectionMissing:
+            raise
+        except ConfigurationError:
+            message = "The key in QDRANT_API_KEY cannot read the state of the cluster, so it was not checked"
+            problem = StoreProblem("not_checked", message, "Use a key with the right to manage the cluster")
+            found += [] if problem in found else [problem]
+        except Unreachable as error:
+            if not any(problem.serious for problem in found):
+                found.append(StoreProblem("unavailable", error.message, error.hint, serious=True))
+    return tuple(found)
 
 
-def _nodes(connection: Connection) -> Iterator[StoreProblem]:
+def _nodes(connection: Connection, _: str) -> Iterator[StoreProblem]:
     """Ask every node in QDRANT_URL whether it is ready, and which of the others it cannot reach."""
     nodes = connection.nodes
     with ThreadPoolExecutor(len(nodes)) as pool:
@@ -81,11 +87,9 @@ def _state(connection: Connection, collection: str) -> Iterator[StoreProblem]:
 
 
 def _replicas(connection: Connection, collection: str) -> Iterator[StoreProblem]:
-    info = connection.read(lambda client: client.collection_cluster_info(collection))
-    wanted = _params(connection, collection).replication_factor or 1
-    for shard, replicas in sorted(_states(info).items()):
-        active = [peer for peer, state in replicas.items() if state in _READABLE]
-        if not active:
+    states = _states(connection.read(lambda client: client.collection_cluster_info(collection)))
+    for shard, replicas in sorted(states.items()):
+        if not any(state in _READABLE for state in replicas.values()):
             message = f"Shard {shard} of '{collection}' has no live replica: searches fail"
             yield StoreProblem("missing_shard", message, "Restart the nodes that have it", serious=True)
             continue
@@ -96,6 +100,8 @@ def _replicas(connection: Connection, collection: str) -> Iterator[StoreProblem]
             elif state not in _READABLE:
                 message = f"The replica of shard {shard} of '{collection}' on peer {peer} is being copied"
                 yield StoreProblem("recovering", message, "Wait until the server has copied it")
+    wanted = _params(connection, collection).replication_factor or 1
+    for shard, replicas in sorted(states.items()):
         if len(replicas) < wanted:
             message = f"Shard {shard} of '{collection}' has {len(replicas)} of {wanted} replicas"
             yield StoreProblem("few_replicas", message, "Run `recto prepare`, which adds them")
@@ -152,8 +158,14 @@ def _add_replicas(
     load = {peer: sum(peer in replicas for replicas in states.values()) for peer in peers}
     added = 0
     for shard, replicas in sorted(states.items()):
+        if len(replicas) >= factor:
+            continue
         source = next((peer for peer, state in replicas.items() if state == "Active"), None)
-        while source is not None and len(replicas) < factor:
+        if source is None:
+            raise Unreachable(
+                f"Shard {shard} of '{collection}' has no live replica to copy", hint="Run `recto doctor`."
+            )
+        while len(replicas) < factor:
             target = min((peer for peer in peers if peer not in replicas), key=lambda peer: load[peer])
             notify(f"Copying shard {shard} to peer {target}")
             copy = models.ReplicateShardOperation(
@@ -170,14 +182,17 @@ def _add_replicas(
 
 
 def _wait_for_replica(connection: Connection, collection: str, shard: int, peer: int) -> None:
-    deadline = time.monotonic() + _TRANSFER_SECONDS
-    while time.monotonic() < deadline:
+    deadline, missing = time.monotonic() + _TRANSFER_SECONDS, 0
+    while time.monotonic() < deadline and missing < _MISSED_POLLS:
         info = connection.read(lambda client: client.collection_cluster_info(collection))
         if _states(info)[shard].get(peer) == "Active":
             return
+        running = any(one.shard_id == shard and one.to == peer for one in info.shard_transfers)
+        missing = 0 if running else missing + 1
         time.sleep(_POLL_SECONDS)
     raise Unreachable(
-        f"Shard {shard} of '{collection}' was not copied within an hour", hint="Run `recto doctor`."
+        f"Shard {shard} of '{collection}' was not copied to peer {peer}",
+        hint="The node may be down: run `recto doctor`, then `recto prepare` again.",
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import threading
 import time
@@ -9,6 +10,7 @@ import warnings
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import urlsplit, urlunsplit
 
 from recto._util.retry import (
     ClientPerLoop,
@@ -36,9 +38,11 @@ if TYPE_CHECKING:
 
 Result = TypeVar("Result")
 
+_PORT = 6333
 _READ_SECONDS = 5.0
 _WRITE_SECONDS = 60.0
-_READ_FAILOVER_SECONDS = 2.5  # while another node is left: a read of three nodes takes at most 10 s
+_READ_FAILOVER_SECONDS = 2.5  # while another node is left
+_READ_DEADLINE, _LEAST_SECONDS = 10.0, 0.5  # of a read that several nodes can answer, and of one try
 _WRITE_FAILOVER_SECONDS = 30.0  # a cluster needs 20 s to create a collection while a node hangs
 _READ_TRIES = 3
 _WRITE_TRIES = 6
@@ -68,6 +72,37 @@ class TransientError(Unreachable):
     def __init__(self, message: str, *, hint: str = "", retry_after: float | None = None) -> None:
         super().__init__(message, hint=hint)
         self.retry_after = retry_after
+
+
+class NodeUnavailable(TransientError):
+    """A node does not answer; another one may."""
+
+
+class _ReadTries:
+    """The nodes that a read tries, within ten seconds; a missing collection is looked for on all of them."""
+
+    def __init__(self, order: Callable[[], list[Node]]) -> None:
+        self._order = order
+        self._nodes = order()
+        self._end = time.monotonic() + (_READ_DEADLINE if len(self._nodes) > 1 else math.inf)
+
+    def next(self) -> tuple[Node, float]:
+        """Return the next node, and its seconds: fewer while others can be tried after it."""
+        self._nodes = self._nodes or self._order()
+        node = self._nodes.pop(0)
+        limit = _READ_FAILOVER_SECONDS if self._nodes else _READ_SECONDS
+        return node, max(_LEAST_SECONDS, min(limit, self._end - time.monotonic()))
+
+    def pause(self, failures: int, error: Exception) -> float | None:
+        """Return the pause before the next try; give up if the server asks for a long one."""
+        if time.monotonic() >= self._end:
+            return None
+        if _can_fail_over(error, self._nodes):
+            return 0.0
+        if not isinstance(error, TransientError) or failures >= _READ_TRIES:
+            return None
+        pause = _pause(failures, error)
+        return pause if pause <= _READ_SECONDS else None
 
 
 class Node:
@@ -102,7 +137,7 @@ class Node:
 
         try:
             return httpx.get(f"{self.url}/readyz", timeout=_PROBE_SECONDS).is_success
-        except httpx.HTTPError:
+        except Exception:  # noqa: BLE001 - whatever it is, the node cannot be used
             return False
 
     def close(self) -> None:
@@ -144,7 +179,7 @@ class Connection:
         self, url: str, api_key: str, notify: Notify, sleep: Callable[[float], None] = time.sleep
     ) -> None:
         urls = split_addresses(url)
-        plain = [url for url in urls if url.startswith("http://")] if api_key else []
+        plain = [url for url in urls if urlsplit(url).scheme == "http"] if api_key else []
         if not all(map(is_local_address, plain)):
             raise ConfigurationError(
                 "QDRANT_API_KEY would be sent over plain http",
@@ -156,11 +191,12 @@ class Connection:
                 "which is on this machine or a private network"
             )
         self.url = ", ".join(urls)
-        self.nodes = tuple(Node(url, api_key) for url in urls)
+        self.nodes = tuple(Node(with_port(url), api_key) for url in urls)
         self._api_key = api_key
         self.notify = notify
         self._sleep = sleep
         self._preferred = self.nodes[0]
+        self._marking = threading.Lock()
         self._closed = False
 
     @property
@@ -170,13 +206,13 @@ class Connection:
 
     def read(self, call: Callable[[QdrantClient], Result]) -> Result:
         """Call the server, up to three times."""
-        nodes = self._order()
+        tries = _ReadTries(self._order)
 
         def attempt() -> Result:
-            node, seconds = self._next(nodes, _READ_SECONDS, _READ_FAILOVER_SECONDS)
+            node, seconds = tries.next()
             return self._call(node, call, seconds, _READ_SECONDS)
 
-        return retry(attempt, lambda failures, error: _pause_read(failures, error, nodes), self._sleep)
+        return retry(attempt, tries.pause, self._sleep)
 
     def read_from(self, node: Node, call: Callable[[QdrantClient], Result]) -> Result:
         """Call one node, once."""
@@ -184,10 +220,10 @@ class Connection:
 
     async def aread(self, call: Callable[[AsyncQdrantClient], Awaitable[Result]]) -> Result:
         """Await a call of the server, up to three times."""
-        nodes = self._order()
+        tries = _ReadTries(self._order)
 
         async def attempt() -> Result:
-            node, seconds = self._next(nodes, _READ_SECONDS, _READ_FAILOVER_SECONDS)
+            node, seconds = tries.next()
             try:
                 result = await awith_timeout(call(node.async_client()), seconds)
             except Exception as error:  # noqa: BLE001 - as in `_call`
@@ -195,19 +231,21 @@ class Connection:
             self._preferred = node
             return result
 
-        return await aretry(attempt, lambda failures, error: _pause_read(failures, error, nodes))
+        return await aretry(attempt, tries.pause)
 
     def write(self, call: Callable[[QdrantClient], Result]) -> Result:
         """Call each node of the server up to six times, and notify the user of every wait."""
         nodes = self._order()
 
         def attempt() -> Result:
-            node, seconds = self._next(nodes, _WRITE_SECONDS, _WRITE_FAILOVER_SECONDS)
+            nodes.extend([] if nodes else self._order())
+            node = nodes.pop(0)
+            seconds = _WRITE_FAILOVER_SECONDS if nodes else _WRITE_SECONDS
             return self._call(node, call, seconds, _WRITE_SECONDS)
 
         def backoff(failures: int, error: Exception) -> float | None:
-            if _can_fail_over(error, nodes):
-                self.notify(f"{_message(error)}: trying {nodes[0].url}")
+            if _can_fail_over(error, nodes) and isinstance(error, RectoError):
+                self.notify(f"{error.message}: trying {nodes[0].url}")
                 return 0.0
             rounds = -(-failures // len(self.nodes))
             if not isinstance(error, TransientError) or rounds >= _WRITE_TRIES:
@@ -242,7 +280,7 @@ class Connection:
                 node.url, error.response.status_code, _server_message(error.response)
             ) from None
         except httpx.HTTPError as error:
-            raise self._to_recto_error(node.url, error) from None
+            raise self._failed(node, error) from None
 
     def close(self) -> None:
         """Close the connections."""
@@ -260,13 +298,6 @@ class Connection:
         up = [node for node in self.nodes if not node.down] or self.nodes
         return sorted(up, key=lambda node: node is not self._preferred)
 
-    def _next(self, nodes: list[Node], seconds: float, failover_seconds: float) -> tuple[Node, float]:
-        """Take the next node, and the seconds that it has: fewer while others can be tried after it."""
-        if not nodes:
-            nodes.extend(self._order())
-        node = nodes.pop(0)
-        return node, failover_seconds if nodes else seconds
-
     def _call(
         self, node: Node, call: Callable[[QdrantClient], Result], seconds: float, longest: float
     ) -> Result:
@@ -282,10 +313,12 @@ class Connection:
     def _failed(self, node: Node, error: Exception) -> RectoError:
         """Return the error to raise, and avoid a node that does not answer."""
         found = self._to_recto_error(node.url, error)
-        unavailable = isinstance(found, TransientError) and found.retry_after is None
-        if unavailable and len(self.nodes) > 1 and not node.down:
-            node.down = True
-            threading.Thread(target=self._wait_for, args=(node,), daemon=True, name="recto-probe").start()
+        if isinstance(found, NodeUnavailable) and len(self.nodes) > 1:
+            with self._marking:
+                was_down, node.down = node.down, True
+            if not was_down:
+                probe = threading.Thread(target=self._wait_for, args=(node,), daemon=True, name="recto-probe")
+                probe.start()
         return found
 
     def _wait_for(self, node: Node) -> None:
@@ -325,8 +358,8 @@ class Connection:
             message, hint = f"The connection to Qdrant at {url} broke", "Try again."
         else:
             message = f"The answer from {url} cannot be understood"
-            hint = "Is it a Qdrant server? Check QDRANT_URL."
-        return TransientError(message, hint=hint)
+            return TransientError(message, hint="Is it a Qdrant server? Check QDRANT_URL.")
+        return NodeUnavailable(message, hint=hint)
 
     def _status_error(self, url: str, status: int, text: str) -> RectoError:  # noqa: PLR0911 - a table
         text = redacted(text, self._api_key)
@@ -352,7 +385,7 @@ class Connection:
                 f"The vectors do not fit the collection: {text}", hint="Check the embedding model."
             )
         if status >= 500:
-            return TransientError(
+            return NodeUnavailable(
                 f"Qdrant at {url} is not available ({status})", hint="Try again in a moment."
             )
         return ConfigurationError(
@@ -360,14 +393,10 @@ class Connection:
         )
 
 
-def _pause_read(failures: int, error: Exception, nodes: list[Node]) -> float | None:
-    """Return the pause before the next try of a read; give up if the server asks for a long one."""
-    if _can_fail_over(error, nodes):
-        return 0.0
-    if not isinstance(error, TransientError) or failures >= _READ_TRIES:
-        return None
-    pause = _pause(failures, error)
-    return pause if pause <= _READ_SECONDS else None
+def with_port(url: str) -> str:
+    """Return an address with the port that the SDK uses if there is none, so that all clients agree."""
+    parts = urlsplit(url)
+    return url if parts.port else urlunsplit(parts._replace(netloc=f"{parts.netloc}:{_PORT}"))
 
 
 def _can_fail_over(error: Exception, nodes: list[Node]) -> bool:
@@ -377,10 +406,6 @@ def _can_fail_over(error: Exception, nodes: list[Node]) -> bool:
 
 def _pause(failures: int, error: TransientError) -> float:
     return error.retry_after if error.retry_after is not None else _FIRST_WAIT * 2 ** (failures - 1)
-
-
-def _message(error: Exception) -> str:
-    return error.message if isinstance(error, RectoError) else str(error)
 
 
 def _server_message(error: Any) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -70,13 +70,9 @@ def write_snapshot(
 
 
 def restore_snapshot(
-    connection: Connection,
-    archive: Archive,
-    target: str,
-    publish: Callable[[], None],
-    progress: Progress | None,
+    connection: Connection, archive: Archive, target: str, progress: Progress | None
 ) -> None:
-    """Restore an archive as a new physical collection and publish it; delete the collection if that fails."""
+    """Restore an archive as a new physical collection; the caller deletes it if this fails."""
     content = archive.header.content
     chunks, checksum = content.get("chunks"), content.get("checksum")
     if list(archive.header.files) != [_FILE] or type(chunks) is not int:
@@ -85,16 +81,10 @@ def restore_snapshot(
         if (peers := _peers(http)) > 1:
             message = f"A snapshot cannot be restored on a cluster of {plural(peers, 'node')}"
             raise ConfigurationError(message, hint=_SEVERAL_NODES)
-        try:
-            _upload(http, archive, target, checksum, progress)
-            counted = connection.read(lambda client: client.count(target, exact=True)).count
-            if counted != chunks:
-                raise archive.damaged(f"the snapshot has {counted} chunks, but {chunks} were backed up")
-            publish()
-        except BaseException:
-            with suppress(RectoError, http_errors()):
-                http.delete(f"/collections/{quote(target)}", timeout=60)
-            raise
+        _upload(http, archive, target, checksum, progress)
+    counted = connection.read(lambda client: client.count(target, exact=True)).count
+    if counted != chunks:
+        raise archive.damaged(f"the snapshot has {counted} chunks, but {chunks} were backed up")
 
 
 def http_errors() -> type[Exception]:

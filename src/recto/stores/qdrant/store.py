@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import os
+import re
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from recto._util.files import WriterLock, make_private
-from recto.errors import CollectionMissing, ConfigurationError, other_format
+from recto.errors import (
+    CollectionMissing,
+    ConfigurationError,
+    FormatMismatch,
+    InvalidArgument,
+    RectoError,
+    other_format,
+)
 from recto.protocols import Progress
 from recto.settings import ServerOptions, Settings, check_collection_name
 from recto.stores.archive import already_exists, open_archive
@@ -46,6 +55,9 @@ _FRESH_SECONDS = 10.0  # how long an open index is used before checking for a ne
 _FACET_LIMIT = 1000
 METADATA_FORMAT = 1
 """Of the metadata of a collection; if it has no `format`, it is this one."""
+_DRAFT_SECONDS = 24 * 3600.0
+_OLD_SUFFIX = 8  # hexadecimal digits after the name of a collection, which were random in Recto 0.1
+_GENERATION_NAME = re.compile(r"(.+)--([0-9a-f]{8,16})")
 _GENERATION = "--"  # separates the name of a collection from the id of its generation
 
 
@@ -84,7 +96,7 @@ class ServerStore:
     def collections(self) -> tuple[str, ...]:
         """Return the names of all collections; generations have the name of their collection."""
         own = {alias for alias, target in self._raw_aliases().items() if _base_name(target) == alias}
-        return tuple(sorted(own | {name for name in self._physical_names() if _GENERATION not in name}))
+        return tuple(sorted(own | {name for name in self._physical_names() if _base_name(name) == name}))
 
     def aliases(self) -> Mapping[str, str]:
         """Return the aliases and the collections that they refer to."""
@@ -116,25 +128,40 @@ class ServerStore:
     ) -> ServerBuild:
         """Start a new generation: in place if embedder and analyzer are the same, else a new collection."""
         check_collection_name(name, "collection")
+        if _base_name(name) != name:
+            raise InvalidArgument(
+                f"'{name}' ends like the internal name of a collection", hint="Choose another --collection."
+            )
+        self._replaced(name)  # raises an error before any work is done
+        return ServerBuild(
+            self,
+            self._connection,
+            name,
+            embedder,
+            self._options,
+            analyzer,
+            self._writer_lock(name, wait),
+            rebuild=rebuild,
+        )
+
+    def choose_target(
+        self, name: str, embedder: EmbedderFingerprint, analyzer: str, *, rebuild: bool
+    ) -> tuple[str, str | None]:
+        """Return the physical collection to write to, and the current one; the caller holds the lock."""
+        before = self._replaced(name)
+        if before is not None and not rebuild and self._is_compatible(before, embedder, analyzer):
+            return before, before
+        return _new_generation(name), before
+
+    def _replaced(self, name: str) -> str | None:
+        """Return the current physical collection; raise an error if Recto did not make it."""
         physical = self._physical(name)
         if physical == name:
             raise ConfigurationError(
                 f"Collection '{name}' was not made by Recto",
                 hint="Choose another --collection; its vectors and payloads would be mixed with ours.",
             )
-        lock = self._writer_lock(name, wait)
-        in_place = physical is not None and not rebuild and self._is_compatible(physical, embedder, analyzer)
-        target = physical if in_place and physical else _new_generation(name)
-        return ServerBuild(
-            self._connection,
-            name,
-            target,
-            embedder,
-            self._options,
-            lock,
-            lambda: self._publish(name, target, physical),
-            in_place=in_place,
-        )
+        return physical
 
     def delete(self, name: str) -> None:
         """Delete all generations and aliases of a collection that Recto made."""
@@ -151,7 +178,7 @@ class ServerStore:
                 f"Collection '{name}' was not made by Recto",
                 hint="Delete it with the tool that made it, or in the Qdrant console.",
             )
-        generations = [other for other in self._physical_names() if _base_name(other) == name]
+        generations = [other for other in self._physical_names() if _is_generation(other, name)]
         actions: list[Any] = [
             models.DeleteAliasOperation(delete_alias=models.DeleteAlias(alias_name=alias))
             for alias, target in known.items()
@@ -168,15 +195,9 @@ class ServerStore:
     def generations(self, name: str) -> tuple[GenerationInfo, ...]:
         """Return the generations of a collection, newest first; `recto index --rebuild` makes a new one."""
         current = self._own_collection(name)
-        found = []
-        for generation in self._physical_names():
-            if _base_name(generation) == _base_name(current):
-                info = self._info(generation)
-                created = info.fingerprint.created_at if info.fingerprint else ""
-                found.append(
-                    GenerationInfo(generation, created, info.chunks, None, current=generation == current)
-                )
-        return tuple(sorted(found, key=lambda one: (one.created_at, one.name), reverse=True))
+        names = [one for one in self._physical_names() if _is_generation(one, _base_name(current))]
+        found = [self._describe(one, current=one == current) for one in names]
+        return tuple(sorted(found, key=lambda one: (_started_at(one.name), one.created_at), reverse=True))
 
     def rollback(self, name: str, generation: str | None = None) -> IndexInfo:
         """Point the collection to the generation before the last rebuild, or to the given one."""
@@ -191,8 +212,8 @@ class ServerStore:
                 what = f"generation '{generation}'" if generation else "earlier generation to go back to"
                 raise CollectionMissing(
                     f"Collection '{collection}' has no {what}",
-                    hint=f"`recto collections {collection}` lists its generations. On a server, only "
-                    "`recto index --rebuild` keeps the one before; other runs update it in place.",
+                    hint=f"`recto collections {collection}` lists its generations. On a server, most runs of "
+                    "`recto index` update the current one in place; `--rebuild` keeps the one before.",
                 )
             aliases = self._raw_aliases()
             moved = {collection, *(alias for alias, old in aliases.items() if old == current)}
@@ -207,17 +228,22 @@ class ServerStore:
         physical = self._physical(_base_name(target))
         if physical is None:
             raise self._missing(name)
-        if _GENERATION not in physical:
+        if _base_name(physical) == physical:
             raise ConfigurationError(
                 f"Collection '{name}' was not made by Recto",
                 hint="It has no generations. Use the snapshots of Qdrant.",
             )
         return physical
 
-    def _info(self, physical: str) -> IndexInfo:
-        found = self._connection.read(lambda client: client.get_collection(physical))
-        fingerprint, _ = _fingerprint(found.config)
-        return IndexInfo(_base_name(physical), physical, found.points_count or 0, fingerprint)
+    def _describe(self, physical: str, *, current: bool) -> GenerationInfo:
+        """Describe a generation; it has no date if it was not published, or if it cannot be read."""
+        try:
+            found = self._connection.read(lambda client: client.get_collection(physical))
+            fingerprint, _ = _fingerprint(found.config)
+        except FormatMismatch as error:
+            return GenerationInfo(physical, "", 0, None, current, error.message)
+        created = fingerprint.created_at if fingerprint else ""
+        return GenerationInfo(physical, created, found.points_count or 0, None, current)
 
     def backup(self, name: str, file: Path, progress: Progress | None = None) -> GenerationInfo:
         """Write a snapshot of the current generation into an archive."""
@@ -252,13 +278,17 @@ class ServerStore:
                 if collection in self._raw_aliases() and not replace:
                     raise already_exists(collection)
                 target = _new_generation(collection)
-                restore_snapshot(
-                    self._connection,
-                    archive,
-                    target,
-                    lambda: self._publish(collection, target, before),
-                    progress,
-                )
+                try:
+                    restore_snapshot(self._connection, archive, target, progress)
+                    if _schema_problem(self._connection.read(lambda client: client.get_collection(target))):
+                        raise archive.damaged("the snapshot is not of a collection that Recto made")
+                    self.publish(collection, target, before)
+                except BaseException:
+                    with suppress(RectoError):
+                        self.discard(target)
+                    raise
+                with suppress(RectoError):  # the next run deletes what is left
+                    self.prune(collection, target, before)
             self.set_aliases(set(archive.header.aliases) - set(self._raw_aliases()), collection)
             self._open.clear()
             return self.open(collection).info
@@ -319,7 +349,8 @@ class ServerStore:
 
     def problems(self, name: str) -> tuple[StoreProblem, ...]:
         """Return what is wrong with the nodes of the server and the replicas of a collection."""
-        return find_problems(self._connection, self.open(name).schema.collection)
+        check_collection_name(name, "collection")  # not `open`: a collection without a live shard cannot be
+        return find_problems(self._connection, self._raw_aliases().get(name, name))
 
     def close(self) -> None:
         """Close the connections."""
@@ -399,22 +430,36 @@ class ServerStore:
             return target if _base_name(target) == name else None
         return name if self._connection.read(lambda client: client.collection_exists(name)) else None
 
-    def _publish(self, name: str, target: str, before: str | None) -> None:
-        """Point the name and all aliases of the old generation to the new one; delete the oldest ones.
-
-        Other processes search the old generation for some seconds more, so at least one is kept.
-        """
+    def publish(self, name: str, target: str, before: str | None) -> None:
+        """Point the name and all aliases of the old generation to the new one."""
         known = self._raw_aliases()
         moved = {name, *(alias for alias, old in known.items() if before is not None and old == before)}
         self._switch_aliases(moved, target, known)
         self._open.clear()
-        others = [one for one in self.generations(name) if one.name not in (target, before)]
-        published = [one.name for one in others if one.created_at]
-        kept = published[: max(0, self._keep_generations - (before not in (None, target)))]
-        for physical in [one.name for one in others if one.name not in kept]:
-            self._connection.write(
-                lambda client, physical=physical: client.delete_collection(physical)  # type: ignore[misc]
-            )
+
+    def prune(self, name: str, target: str, before: str | None) -> None:
+        """Delete generations that are not to be kept; the caller holds the lock.
+
+        Other processes search the old generation for some seconds more, so at least one is kept. What a
+        rollback went back from is newer than `before`, and is deleted. Drafts may belong to a run on another
+        machine, so they are deleted after a day.
+        """
+        found = self.generations(name)
+        names = [one.name for one in found if one.created_at]
+        older = [one for one in names[names.index(before) if before in names else 0 :] if one != target]
+        used = {target, before, *older[: self._keep_generations], *self._raw_aliases().values()}
+        yesterday = (time.time() - _DRAFT_SECONDS) * 1000
+        for one in found:
+            is_young_draft = not one.created_at and _started_at(one.name) > yesterday
+            if one.name not in used and not one.problem and not is_young_draft:
+                self._connection.write(
+                    lambda client, one=one: client.delete_collection(one.name)  # type: ignore[misc]
+                )
+
+    def discard(self, target: str) -> None:
+        """Delete a new collection that was not published; its alias may be set although a call failed."""
+        if target not in self._raw_aliases().values():
+            self._connection.read(lambda client: client.delete_collection(target))
 
     def _switch_aliases(self, aliases: Iterable[str], target: str, known: Mapping[str, str]) -> None:
         """Point aliases to a physical collection, in one request."""
@@ -443,6 +488,12 @@ class ServerStore:
         return [entry.name for entry in answer.collections]
 
 
+def _schema_problem(found: Any) -> bool:
+    """Return whether a restored collection cannot be searched as one of Recto."""
+    fingerprint, _ = _fingerprint(found.config)
+    return fingerprint is None or _vectors(found.config.params.vectors)[2].lower() != "cosine"
+
+
 def _new_generation(name: str) -> str:
     """Return the name of a new physical collection; later ones are sorted after earlier ones."""
     return f"{name}{_GENERATION}{int(time.time() * 1000):x}{os.urandom(2).hex()}"
@@ -450,7 +501,18 @@ def _new_generation(name: str) -> str:
 
 def _base_name(physical: str) -> str:
     """Return the name of the collection that a physical collection is a generation of."""
-    return physical.partition(_GENERATION)[0]
+    found = _GENERATION_NAME.fullmatch(physical)
+    return found[1] if found else physical
+
+
+def _is_generation(physical: str, name: str) -> bool:
+    return physical != name and _base_name(physical) == name
+
+
+def _started_at(physical: str) -> int:
+    """Return when a generation was started, in milliseconds; 0 for the random names of Recto 0.1."""
+    found = _GENERATION_NAME.fullmatch(physical)
+    return int(found[2][:-4], 16) if found and len(found[2]) > _OLD_SUFFIX else 0
 
 
 def _foreign_fields(schema: CollectionSchema) -> list[str]:
