@@ -39,6 +39,7 @@ SERVICE_VARIABLES = (
     "RECTO_COLLECTIONS",
     "RECTO_CORS_ORIGINS",
     "RECTO_RATE_LIMIT",
+    "RECTO_TRUSTED_PROXIES",
 )
 """Who may use a service, and what it shows. A project's `.env` cannot set them."""
 
