@@ -17,7 +17,7 @@ from recto.server.proxies import check_networks
 from recto.settings import Settings
 from recto.stores.edge.store import EdgeStore
 from tests.conftest import SHARED
-from tests.server.http.service import Reply, Service
+from tests.server.http.service import Caller, Program, Reply, Service
 
 BOOK, OTHER, GLOBAL = "https://book.example", "https://other.example", "https://cors.example"
 SECRET = "nobody outside must read this sentence"
@@ -82,7 +82,7 @@ def key(keys_settings: Settings) -> Iterator[str]:
             revoke_key(keys_settings.home, "book")
 
 
-def ask(served: Service, path: str, key: str = "", **headers: str) -> Reply:
+def ask(served: Caller, path: str, key: str = "", **headers: str) -> Reply:
     sent = {"Authorization": f"Bearer {key}", **headers} if key else headers
     body = BODIES.get(path.partition("?")[0])
     return served.ask("GET" if body is None else "POST", path, body, sent)
@@ -336,3 +336,28 @@ def test_wrong_keys_are_counted_by_visitor(keys_settings: Settings, key: str) ->
 
         assert [visit("203.0.113.1") for _ in range(62)][-1] == 429
         assert visit("203.0.113.2") == 401
+
+
+@pytest.mark.slow
+def test_all_workers_notice_a_revoked_key_and_log_no_visitors(keys_settings: Settings, key: str) -> None:
+    arguments = (
+        "--workers",
+        "2",
+        "--collection",
+        "garden",
+        "--trusted-proxy",
+        "127.0.0.1",
+        "--host",
+        "127.0.0.1",
+    )
+    with Program(keys_settings.home, arguments) as program:
+        sent = {"X-Forwarded-For": "198.51.100.77"}
+        assert {ask(program, "/v1/modules", key, **sent).status for _ in range(10)} == {200}
+        revoke_key(keys_settings.home, "book")
+        assert {ask(program, "/v1/modules", key, **sent).status for _ in range(10)} == {401}
+        assert program.end() == 0
+    lines = [line for line in program.lines() if line["message"] == "request"]
+    assert [line.get("key") for line in lines if line["status"] == 200] == ["book"] * 10
+    assert {line["refused"] for line in lines if line["status"] == 401} == {"revoked"}
+    assert key not in program.output
+    assert "198.51.100.77" not in program.output

@@ -164,8 +164,11 @@ def _described(app: FastAPI, *, secured: bool) -> dict[str, Any]:
         for name in ("HTTPValidationError", "ValidationError"):
             schema["components"]["schemas"].pop(name, None)
         if secured:
-            schema["components"]["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
-            schema["security"] = [{"key": []}]
+            schema["components"]["securitySchemes"] = {
+                "key": {"type": "http", "scheme": "bearer"},
+                "header": {"type": "apiKey", "in": "header", "name": "X-API-Key"},
+            }
+            schema["security"] = [{"key": []}, {"header": []}]
             for path in _PROBES:
                 schema["paths"][path]["get"]["security"] = []
         app.openapi_schema = schema
