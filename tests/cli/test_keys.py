@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 
-from recto.server.keys import StoredKeys, key_file
+import pytest
+
+from recto.server.http.app import make_app
+from recto.server.http.options import ServeOptions
+from recto.server.keys import StoredKeys, add_key, key_file
+from recto.settings import load_settings
+from tests.asgi import asked
 from tests.running import recto
 
 ADD = ("keys", "add", "book", "--origin", "https://book.example", "--collection", "my-book")
@@ -69,3 +76,21 @@ def test_a_service_does_not_start_with_a_damaged_file(home: Path) -> None:
     done = recto(home, "serve", "--port", "0")
     assert done.returncode == 2
     assert "cannot be read" in done.stderr
+
+
+def test_a_repository_cannot_bring_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    user, project = tmp_path / "user", tmp_path / "project"
+    project.mkdir()
+    monkeypatch.setenv("HOME", str(user))
+    (project / ".env").write_text("RECTO_HOME=hostile\n", "utf-8")
+    monkeypatch.chdir(project)
+    _, text = add_key(project / "hostile", "attacker", "admin")
+    settings = load_settings({"HOME": str(user)}, project)
+    assert settings.home == project / "hostile"
+    assert settings.key_home == user / ".recto"
+    add_key(settings.key_home, "own", "admin")
+    app = make_app(settings, ServeOptions())
+    status, _, _ = asyncio.run(asked(app, "GET", "/openapi.json", authorization=f"Bearer {text}"))
+    assert status == 401
+    trusted = load_settings({"HOME": str(user), "RECTO_HOME": str(project / "hostile")}, project)
+    assert trusted.key_home == trusted.home

@@ -43,7 +43,7 @@ def add(
     as_json: bool,
 ) -> Exit:
     """Create the key NAME and print it; it is not stored, and cannot be shown again."""
-    home = load_settings().home
+    home = load_settings().key_home
     key, text = add_key(home, name, scope, origins, collections, expires or "")
     if as_json:
         echo_json({**key.to_dict(), "key": text})
@@ -60,7 +60,7 @@ def add(
 @options.as_json
 def list_keys(as_json: bool) -> Exit:
     """List the keys, without their texts."""
-    found = read_keys(load_settings().home)
+    found = read_keys(load_settings().key_home)
     if as_json:
         echo_json([key.to_dict() for key in found])
     elif not found:
@@ -75,7 +75,7 @@ def list_keys(as_json: bool) -> Exit:
 @options.as_json
 def revoke(name: str, as_json: bool) -> Exit:
     """Revoke the key NAME: services refuse it from now on."""
-    key = revoke_key(load_settings().home, name)
+    key = revoke_key(load_settings().key_home, name)
     if as_json:
         echo_json(key.to_dict())
     else:

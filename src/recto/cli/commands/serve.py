@@ -69,7 +69,7 @@ def serve(**flags: Any) -> Exit:
 
     settings = load_settings()
     _report_files(settings)
-    stored = bool(read_keys(settings.home))
+    stored = bool(read_keys(settings.key_home))
     serving = serve_options(**flags, has_stored_keys=stored, variables=settings.variables)
     for warning in serving.warnings():
         warn(warning)

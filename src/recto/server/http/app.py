@@ -68,7 +68,7 @@ def make_app(
 ) -> FastAPI:
     """Return the application; it opens its engines when the server starts."""
     metrics = Metrics()
-    keys = ApiKeys(options.keys, StoredKeys(settings.home, was_found=options.has_stored_keys))
+    keys = ApiKeys(options.keys, StoredKeys(settings.key_home, was_found=options.has_stored_keys))
     service = SearchService(
         settings,
         options,
