@@ -41,6 +41,7 @@ SERVICE_VARIABLES = (
     "RECTO_COLLECTIONS",
     "RECTO_CORS_ORIGINS",
     "RECTO_RATE_LIMIT",
+    "RECTO_TRUSTED_PROXIES",
 )
 """Who may use a service, and what it shows. A project's `.env` cannot set them."""
 
@@ -71,6 +72,8 @@ class VariableSource:
     values: Mapping[str, str]
     ignored: tuple[str, ...] = ()
     """Variables that this place has but cannot set."""
+    is_project: bool = False
+    """Whether it belongs to the project, so that others may have written it."""
 
 
 class Variables(Mapping[str, str]):
@@ -122,6 +125,10 @@ class Variables(Mapping[str, str]):
             )
         return self.get(url, "")
 
+    def is_from_project(self, name: str) -> bool:
+        """Return whether only the `.env` of the project sets a variable."""
+        return name in self and self.sources[self._rank(name)].is_project
+
     def _rank(self, name: str) -> int:
         return next(rank for rank, source in enumerate(self.sources) if name in source.values)
 
@@ -164,6 +171,11 @@ class Settings:
         return self.collection or default
 
     @property
+    def key_home(self) -> Path:
+        """The directory of stored API keys: the home, unless a project's `.env` could bring its own keys."""
+        return _home({}) if self.variables.is_from_project("RECTO_HOME") else self.home
+
+    @property
     def extras(self) -> tuple[str, ...]:
         """The optional extras that the configured embedder and store need."""
         return ("cloud",) if self.embedder == "cohere" or self.store == "server" else ()
@@ -181,7 +193,7 @@ def read_variables(environment: Mapping[str, str] | None = None, directory: Path
         values = _not_blank(_parse_dotenv(project))
         ignored = tuple(name for name in SERVICE_VARIABLES if name in values)
         allowed = {name: value for name, value in values.items() if name not in SERVICE_VARIABLES}
-        sources.append(VariableSource(str(project), allowed, ignored))
+        sources.append(VariableSource(str(project), allowed, ignored, is_project=True))
     return Variables(*sources)
 
 

@@ -38,6 +38,7 @@ COMMANDS = {
     "Serve": {
         "serve": ("serve", "Serve the HTTP API and the web UI."),
         "mcp": ("serve", "Serve a book to agents over MCP."),
+        "keys": ("keys", "Create, list and revoke API keys of the service."),
     },
     "Qdrant server": {
         "promote": ("collections", "Copy an embedded index to a Qdrant server."),

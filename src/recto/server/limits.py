@@ -115,13 +115,15 @@ class CurrentRequest:
     """The request that the current task or thread works for.
 
     `cancelled` is set when the request has ended, `disconnected` before it if the client has closed the
-    connection. `charge` counts more work for the rate limit.
+    connection. `charge` counts more work for the rate limit. `collections` are those that the key is for;
+    none means all.
     """
 
     caller: str
     cancelled: threading.Event = field(default_factory=threading.Event)
     disconnected: threading.Event = field(default_factory=threading.Event)
     charge: Callable[[float], None] = lambda _: None
+    collections: tuple[str, ...] = ()
 
     def check(self) -> None:
         """Raise `CallCancelled` if nobody waits for the result."""

@@ -68,7 +68,7 @@ def server_config(app: Any, drain: float, **more: Any) -> Config:
         log_config=None,
         access_log=False,
         server_header=False,
-        proxy_headers=False,  # otherwise a client could choose the address that the rate limit counts
+        proxy_headers=False,  # `visitor_address` reads them, from trusted proxies only
         ws="none",
         lifespan="on",
         backlog=BACKLOG,

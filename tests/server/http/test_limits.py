@@ -15,6 +15,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from recto.server import listening as connections
+from recto.server.auth import ApiKeys
 from recto.server.http.app import middleware
 from recto.server.http.monitoring import Metrics
 from recto.server.http.options import ServeOptions
@@ -121,7 +122,7 @@ def test_concurrency_limit() -> None:
         await Response(b"an answer")(scope, _receive, send)
 
     async def main() -> list[tuple[int, dict[str, str], bytes]]:
-        gate = Starlette(middleware=middleware(ServeOptions(concurrency=1), Metrics()))
+        gate = Starlette(middleware=middleware(ServeOptions(concurrency=1), Metrics(), ApiKeys(())))
         gate.router.default = held
         first = asyncio.create_task(asked(gate, "POST", "/retrieve", b"{}"))
         await begun.wait()

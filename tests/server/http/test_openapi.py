@@ -108,8 +108,11 @@ def test_examples_work(asked: Service) -> None:
 def test_the_key_is_described(house_settings: Settings) -> None:
     with Service(house_settings, ServeOptions(keys=("a-key-0123456789",))) as service:
         described = service.get("/openapi.json", Authorization="Bearer a-key-0123456789").json()
-    assert described["components"]["securitySchemes"] == {"key": {"type": "http", "scheme": "bearer"}}
-    assert described["security"] == [{"key": []}]
+    assert described["components"]["securitySchemes"] == {
+        "key": {"type": "http", "scheme": "bearer"},
+        "header": {"type": "apiKey", "in": "header", "name": "X-API-Key"},
+    }
+    assert described["security"] == [{"key": []}, {"header": []}]
     open_paths = {
         path for path, operations in described["paths"].items() if "security" in operations.get("get", {})
     }

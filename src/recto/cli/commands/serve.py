@@ -46,10 +46,13 @@ def _number(
 @click.option("--allow-public", is_flag=True, help="Listen on a public address without a key.")
 @options.repeated("--allowed-host", "hosts", "NAME", "Also accept requests for this host name.")
 @options.repeated("--cors-origin", "origins", "ORIGIN", "Accept requests from web pages of this origin.")
+@options.repeated(
+    "--trusted-proxy", "proxies", "RANGE", "Take visitors' addresses from this proxy's headers: 10.0.0.0/8."
+)
 @options.value_option(
     "--rate",
     "INT",
-    "Requests per minute for each key, or for each address without keys.",
+    "Requests per minute for each caller: a key, or an address.",
     "no limit",
     type=click.IntRange(0),
 )
@@ -59,13 +62,15 @@ def _number(
 def serve(**flags: Any) -> Exit:
     """Serve the HTTP API and the web UI.
 
-    API keys are read from RECTO_API_KEY, separated by commas.
+    API keys are read from RECTO_API_KEY, separated by commas, and from `recto keys`.
     """
     from recto.server.http.options import serve_options
+    from recto.server.keys import read_keys
 
     settings = load_settings()
     _report_files(settings)
-    serving = serve_options(**flags, variables=settings.variables)
+    stored = bool(read_keys(settings.key_home))
+    serving = serve_options(**flags, has_stored_keys=stored, variables=settings.variables)
     for warning in serving.warnings():
         warn(warning)
     from recto.server.http.serve import serve as run

@@ -14,20 +14,20 @@ from fastapi.openapi.utils import get_openapi
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
-from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import FileResponse
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from recto import __version__
 from recto.errors import RectoError
-from recto.server.auth import KEY_NUMBER, REFUSAL_REASON, AdmissionMiddleware, ApiKeys, local_hosts
+from recto.server.auth import KEY_NAME, REFUSAL_REASON, AdmissionMiddleware, ApiKeys, local_hosts
 from recto.server.http.errors import ENGINE_MESSAGES, UNEXPECTED, framework_refusal, refusal_of
 from recto.server.http.monitoring import LOG, Metrics, log_request, log_unexpected_error, request_id
 from recto.server.http.options import ServeOptions
 from recto.server.http.routes import contract_router, health_router, v1_router
 from recto.server.http.service import SearchService
-from recto.server.limits import AdmissionLimits, RateLimiter, Refusal, request_headers
+from recto.server.keys import StoredKeys
+from recto.server.limits import AdmissionLimits, RateLimiter, request_headers
 from recto.settings import Settings
 
 WEB = Path(__file__).parent.parent / "web"
@@ -36,6 +36,8 @@ _PROBES = ("/healthz", "/readyz")
 _OPEN_PATHS = (*_PROBES, "/", "/favicon.ico")
 _STATIC = "/static/"
 _MONITORING = (*_PROBES, "/metrics")
+_SEARCHABLE = ("/v1/search", "/v1/related", "/v1/collections", "/v1/modules", "/v1/pages")
+"""What a search key may use: what the page of a reader needs, and nothing else."""
 _METHODS = ("GET", "HEAD", "POST", "OPTIONS", "PUT", "PATCH", "DELETE")
 
 _POLICY = (
@@ -66,6 +68,7 @@ def make_app(
 ) -> FastAPI:
     """Return the application; it opens its engines when the server starts."""
     metrics = Metrics()
+    keys = ApiKeys(options.keys, StoredKeys(settings.key_home, was_found=options.has_stored_keys))
     service = SearchService(
         settings,
         options,
@@ -79,7 +82,7 @@ def make_app(
         version=__version__,
         summary="Find the right page of a textbook.",
         lifespan=lambda _: _running(service),
-        middleware=middleware(options, metrics),
+        middleware=middleware(options, metrics, keys),
         docs_url=None,  # the page loads scripts from a CDN
         redoc_url=None,
         redirect_slashes=False,
@@ -96,7 +99,7 @@ def make_app(
     app.include_router(health_router(service, metrics))
     _add_page(app)
     _add_error_handlers(app, metrics)
-    app.openapi = lambda: _described(app, secured=bool(options.keys))  # type: ignore[method-assign]
+    app.openapi = lambda: _described(app, secured=bool(keys))  # type: ignore[method-assign]
     return app
 
 
@@ -161,35 +164,31 @@ def _described(app: FastAPI, *, secured: bool) -> dict[str, Any]:
         for name in ("HTTPValidationError", "ValidationError"):
             schema["components"]["schemas"].pop(name, None)
         if secured:
-            schema["components"]["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
-            schema["security"] = [{"key": []}]
+            schema["components"]["securitySchemes"] = {
+                "key": {"type": "http", "scheme": "bearer"},
+                "header": {"type": "apiKey", "in": "header", "name": "X-API-Key"},
+            }
+            schema["security"] = [{"key": []}, {"header": []}]
             for path in _PROBES:
                 schema["paths"][path]["get"]["security"] = []
         app.openapi_schema = schema
     return app.openapi_schema
 
 
-def middleware(options: ServeOptions, metrics: Metrics) -> list[Middleware]:
+def middleware(options: ServeOptions, metrics: Metrics, keys: ApiKeys) -> list[Middleware]:
     """Return the middleware, the outermost first."""
-    cors = Middleware(
-        CORSMiddleware,
-        allow_origins=options.origins,
-        allow_methods=("GET", "POST"),
-        allow_headers=("authorization", "content-type", "x-request-id"),
-        allow_private_network=True,
-        expose_headers=("x-request-id", "retry-after"),
-    )
     return [
         Middleware(RequestMiddleware, metrics),
-        *([cors] if options.origins else []),
         Middleware(
             AdmissionMiddleware,
-            ApiKeys(options.keys),
+            keys,
             AdmissionLimits(options.concurrency, options.timeout),
             RateLimiter(options.rate),
             allowed_hosts(options),
             options.origins,
+            options.proxies,
             is_open=lambda path: path in _OPEN_PATHS or path.startswith(_STATIC),
+            is_searchable=lambda path: path in _SEARCHABLE or path.startswith("/v1/pages/"),
             is_limited=lambda path: path not in (*_OPEN_PATHS, *_MONITORING) and not path.startswith(_STATIC),
             # Load balancers and the kubelet send the address of the machine as Host, and probes tell nothing
             # about the book. On loopback, probes use a local name, and web pages must not find the service.
@@ -250,8 +249,8 @@ class RequestMiddleware:
             "status": sender.status,
             "ms": round(seconds * 1e3, 2),
         }
-        if KEY_NUMBER in scope:
-            fields["key"] = scope[KEY_NUMBER]
+        if name := scope.get(KEY_NAME):
+            fields["key"] = int(name) if name.isdecimal() else name  # a position in RECTO_API_KEY
         reason = scope.get(REFUSAL_REASON)
         if reason:
             self._metrics.refused.labels(reason).inc()
@@ -260,11 +259,10 @@ class RequestMiddleware:
 
 
 class _Sender:
-    """Adds the headers that every response has, and sends Starlette's plain-text errors in our format."""
+    """Adds the headers that every response has, and drops the body of a response to HEAD."""
 
     def __init__(self, send: Send, method: str, request_id: str) -> None:
         self._send = send
-        self._text_error: Headers | None = None
         self.method = method
         self.request_id = request_id
         self.status = 0
@@ -274,14 +272,7 @@ class _Sender:
         if message["type"] == "http.response.start":
             self.status = message["status"]
             headers = Headers(raw=list(message.get("headers", ())))
-            if self.status == 400 and headers.get("content-type", "").startswith("text/plain"):
-                self._text_error = headers
-            else:
-                await self._send({**message, "headers": [*headers.raw, *self._more_headers(headers)]})
-        elif self._text_error is not None:
-            headers, self._text_error = self._text_error, None
-            refusal = self._refusal(message["body"].decode(), headers)
-            await refusal.response()({"type": "http"}, _no_messages, self)
+            await self._send({**message, "headers": [*headers.raw, *self._more_headers(headers)]})
         elif message["type"] == "http.response.body" and self.method == "HEAD":
             await self._send({**message, "body": b""})
         else:
@@ -290,11 +281,3 @@ class _Sender:
     def _more_headers(self, headers: Headers) -> list[tuple[bytes, bytes]]:
         more = [(b"x-request-id", self.request_id.encode()), *_HEADERS]
         return more if "cache-control" in headers else [*more, _NO_STORE]
-
-    def _refusal(self, text: str, headers: Headers) -> Refusal:
-        """Return an error of Starlette's CORS check."""
-        return Refusal(400, text, headers=(("Vary", headers.get("vary", "Origin")),))
-
-
-async def _no_messages() -> Message:
-    return {"type": "http.disconnect"}

@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from urllib.parse import urlsplit
 
 from recto.errors import ConfigurationError
 from recto.server.auth import api_keys, is_loopback, key_required
+from recto.server.keys import check_origin
 from recto.server.limits import MAX_CONCURRENCY
+from recto.server.proxies import Network, check_networks
 from recto.settings import Variables, check_collection_name, read_variables
 
 DEFAULT_COLLECTION = "humanoid_robotics_book"
@@ -26,7 +27,8 @@ class ServeOptions:
     """Options of the HTTP server; its repr does not show keys.
 
     `default` is the collection if neither a request nor COLLECTION_NAME names one.
-    `rate` is the number of requests per minute for each key (0: no limit); `timeout` and `drain` are seconds.
+    `rate` is the number of requests per minute for each caller (0: no limit); `timeout` and `drain` are
+    seconds. `has_stored_keys` tells whether `recto keys` has made keys before the start.
     """
 
     host: str = "127.0.0.1"
@@ -38,20 +40,27 @@ class ServeOptions:
     allow_public: bool = False
     hosts: tuple[str, ...] = ()
     origins: tuple[str, ...] = ()
+    proxies: tuple[Network, ...] = ()
     rate: int = 0
     concurrency: int = MAX_CONCURRENCY
     timeout: float = 15.0
     drain: float = 20.0
+    has_stored_keys: bool = False
 
     @property
     def is_public(self) -> bool:
         """Whether other machines can reach the server."""
         return not is_loopback(self.host)
 
+    @property
+    def is_open(self) -> bool:
+        """Whether everyone who can reach the server can search."""
+        return not self.keys and not self.has_stored_keys
+
     def warnings(self) -> list[str]:
         """Return what is allowed but unsafe."""
         found = []
-        if self.is_public and not self.keys:
+        if self.is_public and self.is_open:
             found.append(f"Anyone who can reach {self.host} can search: RECTO_API_KEY is not set")
         if any(len(key) < _SHORT_KEY for key in self.keys):
             found.append(f"A key in RECTO_API_KEY has fewer than {_SHORT_KEY} characters: it can be guessed")
@@ -67,10 +76,12 @@ def serve_options(
     allow_public: bool,
     hosts: Iterable[str],
     origins: Iterable[str],
+    proxies: Iterable[str] = (),
     rate: int | None,
     concurrency: int,
     timeout: float,
     drain: float,
+    has_stored_keys: bool = False,
     variables: Variables | None = None,
 ) -> ServeOptions:
     """Combine flags and variables; raise `ConfigurationError` for values that are invalid or unsafe."""
@@ -85,15 +96,17 @@ def serve_options(
         keys=api_keys(values),
         allow_public=allow_public,
         hosts=tuple(_checked_host(name) for name in _listed(hosts, values, "RECTO_ALLOWED_HOSTS")),
-        origins=tuple(_checked_origin(name) for name in _listed(origins, values, "RECTO_CORS_ORIGINS")),
+        origins=tuple(check_origin(name) for name in _listed(origins, values, "RECTO_CORS_ORIGINS")),
+        proxies=check_networks(_listed(proxies, values, "RECTO_TRUSTED_PROXIES")),
         rate=_rate(values) if rate is None else rate,
         concurrency=concurrency,
         timeout=timeout,
         drain=drain,
+        has_stored_keys=has_stored_keys,
     )
     for name in options.collections:
         check_collection_name(name, "--collection")
-    if options.is_public and not options.keys and not options.allow_public:
+    if options.is_public and options.is_open and not options.allow_public:
         raise key_required(host, "listen on 127.0.0.1, or pass --allow-public")
     return options
 
@@ -120,21 +133,3 @@ def _checked_host(name: str) -> str:
             hint="Write it without scheme and port: search.example.org.",
         )
     return name.lower()
-
-
-def _checked_origin(origin: str) -> str:
-    try:
-        parts = urlsplit(origin)
-        usable = (
-            parts.scheme in ("http", "https")
-            and bool(parts.hostname)
-            and not (parts.path or parts.query or parts.fragment)
-        )
-    except ValueError:
-        usable = False
-    if not usable:
-        raise ConfigurationError(
-            f"{origin[:80]!r} is not an origin",
-            hint="Write it as https://book.example.org, without a path.",
-        )
-    return origin.lower()

@@ -33,7 +33,8 @@ from recto.types import Filters, IndexInfo
 
 _DESCRIPTIONS = {
     400: "The request is invalid; `error` says why.",
-    401: "An API key is required.",
+    401: "An API key is required, or the key was revoked or has expired.",
+    403: "The key is not for this collection, path or page, or a page of another origin sent the request.",
     404: "There is no such collection, module or page.",
     408: "The body did not arrive in time.",
     413: "The body is too large.",
@@ -44,7 +45,7 @@ _DESCRIPTIONS = {
 _ERRORS: dict[int | str, dict[str, Any]] = {
     code: {"model": models.ErrorResponse, "description": text} for code, text in _DESCRIPTIONS.items()
 }
-_UNAVAILABLE: dict[int | str, dict[str, Any]] = {code: _ERRORS[code] for code in (400, 401, 500, 503)}
+_UNAVAILABLE: dict[int | str, dict[str, Any]] = {code: _ERRORS[code] for code in (400, 401, 403, 500, 503)}
 _NOT_READY: dict[int | str, dict[str, Any]] = {
     400: _ERRORS[400],
     503: {"model": models.NotReadyResponse, "description": "The server cannot answer searches now."},
@@ -124,9 +125,8 @@ def v1_router(service: SearchService, metrics: Metrics) -> APIRouter:
         summary="List the collections that the server serves.",
     )
     async def collections() -> Response:
-        return respond(
-            {"collections": [{"name": name, "default": name == service.default} for name in service.names]}
-        )
+        names = service.visible
+        return respond({"collections": [{"name": name, "default": name == names[0]} for name in names]})
 
     @router.get("/modules", response_model=models.ModulesResponseModel, summary="List the modules of a book.")
     async def modules(collection: Collection = None) -> Response:

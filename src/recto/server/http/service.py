@@ -25,7 +25,14 @@ from recto.search.query import MAX_QUERY
 from recto.search.retriever import Retriever
 from recto.server.http.options import DEFAULT_COLLECTION, ServeOptions
 from recto.server.http.views import Outline, outline_of
-from recto.server.limits import CallCancelled, CurrentRequest, FairSlots, current_request
+from recto.server.limits import (
+    CallCancelled,
+    CurrentRequest,
+    FairSlots,
+    Refusal,
+    Refused,
+    current_request,
+)
 from recto.settings import Settings, split_addresses
 from recto.types import (
     NO_FILTERS,
@@ -342,8 +349,21 @@ class SearchService:
         await any_retriever.aclose()
         any_retriever.close()
 
+    @property
+    def visible(self) -> tuple[str, ...]:
+        """The collections that the current request may use, its default first."""
+        allowed = current_request().collections
+        return tuple(name for name in allowed if name in self.names) if allowed else self.names
+
     def name(self, asked: str | None) -> str:
-        """Return the collection of a request; raise `CollectionMissing` if it is not served."""
+        """Return the collection of a request.
+
+        Raise `Refused` if its key is not for the collection, `CollectionMissing` if it is not served.
+        """
+        if allowed := current_request().collections:
+            asked = (*self.visible, *allowed)[0] if asked is None else asked
+            if asked not in allowed:  # the same error whether it exists or not
+                raise Refused("collection", _wrong_collection(allowed))
         if asked is None:
             return self.default
         if asked in self.names:
@@ -542,6 +562,10 @@ class SearchService:
         aliases = self._store.aliases()
         target = aliases.get(self.default, self.default)
         return {target, *(alias for alias, name in aliases.items() if name == target)}
+
+
+def _wrong_collection(allowed: Sequence[str]) -> Refusal:
+    return Refusal(403, "This API key is not for that collection", f"It is for: {', '.join(allowed)}.")
 
 
 def _charge(texts: Sequence[str]) -> None:

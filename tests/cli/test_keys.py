@@ -1,0 +1,96 @@
+"""`recto keys add`, `list` and `revoke`, and `recto serve` with their keys."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from recto.server.http.app import make_app
+from recto.server.http.options import ServeOptions
+from recto.server.keys import StoredKeys, add_key, key_file
+from recto.settings import load_settings
+from tests.asgi import asked
+from tests.running import recto
+
+ADD = ("keys", "add", "book", "--origin", "https://book.example", "--collection", "my-book")
+
+
+def test_a_key_is_shown_once(home: Path) -> None:
+    made = recto(home, *ADD, "--expires", "2999-12-31")
+    assert made.returncode == 0, made.stderr
+    text = made.stdout.strip()
+    assert text.startswith("recto_pk_")
+    assert "cannot be shown again" in made.stderr
+    assert text not in made.stderr
+    found = StoredKeys(home).find(text)
+    assert found is not None
+    assert (found.scope, found.origins, found.collections) == (
+        "search",
+        ("https://book.example",),
+        ("my-book",),
+    )
+    listed = recto(home, "keys", "list")
+    assert listed.stdout.startswith(
+        "book: search, active; origins https://book.example; collections my-book; "
+    )
+    assert "expires 2999-12-31" in listed.stdout
+    assert text not in listed.stdout
+    assert found.digest not in recto(home, "keys", "list", "--json").stdout
+
+
+def test_revoke(home: Path) -> None:
+    assert recto(home, "keys", "list").stdout == "There are no keys.\n"
+    text = json.loads(recto(home, *ADD, "--json").stdout)["key"]
+    assert recto(home, "keys", "revoke", "book").stdout == "Revoked the key 'book'.\n"
+    (listed,) = json.loads(recto(home, "keys", "list", "--json").stdout)
+    assert listed["state"] == "revoked"
+    assert "digest" not in listed
+    found = StoredKeys(home).find(text)
+    assert found is not None
+    assert found.state == "revoked"
+    again = recto(home, "keys", "revoke", "book", "--json")
+    assert again.returncode == 4
+    assert "recto keys list" in again.stderr
+
+
+def test_errors_have_hints(home: Path) -> None:
+    for arguments in (
+        ("keys", "add", "book"),
+        ("keys", "add", "book", "--scope", "admin", "--origin", "https://book.example"),
+        ("keys", "add", "book", "--collection", "my-book", "--origin", "https://book.example/path"),
+        ("keys", "add", "book", "--collection", "my-book", "--expires", "yesterday"),
+    ):
+        done = recto(home, *arguments)
+        assert done.returncode not in (0, 70), arguments
+        assert done.stdout == ""
+        assert len(done.stderr.splitlines()) >= 2, done.stderr
+    assert not key_file(home).exists()
+
+
+def test_a_service_does_not_start_with_a_damaged_file(home: Path) -> None:
+    home.mkdir()
+    key_file(home).write_text("{", "utf-8")
+    done = recto(home, "serve", "--port", "0")
+    assert done.returncode == 2
+    assert "cannot be read" in done.stderr
+
+
+def test_a_repository_cannot_bring_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    user, project = tmp_path / "user", tmp_path / "project"
+    project.mkdir()
+    monkeypatch.setenv("HOME", str(user))
+    (project / ".env").write_text("RECTO_HOME=hostile\n", "utf-8")
+    monkeypatch.chdir(project)
+    _, text = add_key(project / "hostile", "attacker", "admin")
+    settings = load_settings({"HOME": str(user)}, project)
+    assert settings.home == project / "hostile"
+    assert settings.key_home == user / ".recto"
+    add_key(settings.key_home, "own", "admin")
+    app = make_app(settings, ServeOptions())
+    status, _, _ = asyncio.run(asked(app, "GET", "/openapi.json", authorization=f"Bearer {text}"))
+    assert status == 401
+    trusted = load_settings({"HOME": str(user), "RECTO_HOME": str(project / "hostile")}, project)
+    assert trusted.key_home == trusted.home

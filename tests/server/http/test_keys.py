@@ -1,0 +1,363 @@
+"""Test keys with scopes on a real service: what each may do, from which pages, and for how many visitors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+import pytest
+from starlette.routing import BaseRoute, Mount, Route
+
+from recto.book.sources.tree import open_book
+from recto.indexing.indexer import IndexJob, index_book
+from recto.protocols import Embedder
+from recto.server.http.app import make_app
+from recto.server.http.options import ServeOptions
+from recto.server.keys import add_key, read_keys, revoke_key
+from recto.server.proxies import check_networks
+from recto.settings import Settings
+from recto.stores.edge.store import EdgeStore
+from tests.conftest import SHARED
+from tests.server.http.service import Caller, Program, Reply, Service
+
+BOOK, OTHER, GLOBAL = "https://book.example", "https://other.example", "https://cors.example"
+SECRET = "nobody outside must read this sentence"
+ADMIN = "environment-key-0123456789"
+
+ACCESS = {
+    "/": "open",
+    "/static": "open",
+    "/healthz": "open",
+    "/readyz": "open",
+    "/v1/search": "search",
+    "/v1/related": "search",
+    "/v1/collections": "search",
+    "/v1/modules": "search",
+    "/v1/pages": "search",
+    "/v1/pages/{address:path}": "search",
+    "/retrieve": "admin",
+    "/validate": "admin",
+    "/v1/batch": "admin",
+    "/v1/health": "admin",
+    "/metrics": "admin",
+    "/openapi.json": "admin",
+}
+"""Who may use each route. A new route must be added here."""
+
+BODIES: dict[str, dict[str, object]] = {
+    "/v1/search": {"query": "soil"},
+    "/v1/related": {"selection": "soil"},
+    "/v1/batch": {"queries": ["soil"]},
+    "/retrieve": {"query": "soil"},
+}
+
+
+@pytest.fixture(scope="module")
+def keys_settings(tmp_path_factory: pytest.TempPathFactory, embedder: Embedder) -> Settings:
+    """A home of its own with two collections."""
+    home = tmp_path_factory.mktemp("keys") / "home"
+    home.mkdir()
+    (home / "cache").symlink_to(SHARED / "cache")
+    for name, text in {"garden": "Soil holds water.", "vault": f"Soil, but {SECRET}."}.items():
+        book = home.parent / name
+        book.mkdir()
+        (book / "page.md").write_text(f"# Page\n\n{text}\n", "utf-8")
+        index_book(IndexJob(open_book(book), embedder), EdgeStore(home), name, journal=home / "journal")
+    return Settings("local", "edge", home, threads=2, precision="fp32", collection="vault")
+
+
+@pytest.fixture(scope="module")
+def served(keys_settings: Settings) -> Iterator[Service]:
+    options = ServeOptions(keys=(ADMIN,), collections=("garden",), origins=(GLOBAL,))
+    with Service(keys_settings, options) as service:
+        yield service
+
+
+@pytest.fixture
+def key(keys_settings: Settings) -> Iterator[str]:
+    """A publishable key for one origin and one of the two collections."""
+    _, text = add_key(keys_settings.home, "book", "search", [BOOK], ["garden"])
+    yield text
+    for one in read_keys(keys_settings.home):
+        if one.name == "book" and not one.revoked_at:
+            revoke_key(keys_settings.home, "book")
+
+
+def ask(served: Caller, path: str, key: str = "", **headers: str) -> Reply:
+    sent = {"Authorization": f"Bearer {key}", **headers} if key else headers
+    body = BODIES.get(path.partition("?")[0])
+    return served.ask("GET" if body is None else "POST", path, body, sent)
+
+
+def ask_collection(served: Service, path: str, collection: str, headers: Mapping[str, str]) -> Reply:
+    if path in BODIES:
+        return served.ask("POST", path, {**BODIES[path], "collection": collection}, headers)
+    return served.ask("GET", f"{path}?collection={collection}", headers=headers)
+
+
+def page_of(served: Service, collection: str) -> str:
+    listed = served.get(f"/v1/pages?collection={collection}", Authorization=f"Bearer {ADMIN}").json()
+    url: str = listed["pages"][0]["url"]
+    return f"/v1/pages/{url.replace(':', '%3A').replace('/', '%2F')}"
+
+
+def preflight(served: Service, origin: str, method: str = "POST", **more: str) -> Reply:
+    return served.ask(
+        "OPTIONS",
+        "/v1/search",
+        headers={"Origin": origin, "Access-Control-Request-Method": method, **more},
+    )
+
+
+def paths(routes: Iterable[BaseRoute]) -> Iterator[str]:
+    """Yield the path of each route, also of those that the OpenAPI description leaves out."""
+    for route in routes:
+        if isinstance(route, Route | Mount):
+            yield route.path
+        else:
+            included = getattr(route, "original_router", None)
+            assert included is not None, f"an unknown kind of route: {route}"
+            yield from paths(included.routes)
+
+
+def test_every_route_is_classified(keys_settings: Settings) -> None:
+    app = make_app(keys_settings, ServeOptions())
+    assert set(paths(app.routes)) == set(ACCESS), "add the new route to ACCESS: who may use it?"
+    assert {path.replace(":path", "") for path in ACCESS} > set(app.openapi()["paths"])
+
+
+@pytest.mark.parametrize("route", ACCESS)
+def test_what_a_search_key_may_use(served: Service, key: str, route: str) -> None:
+    path = {"/static": "/static/main.js", "/v1/pages/{address:path}": page_of(served, "garden")}.get(
+        route, route
+    )
+    statuses = (ask(served, path).status, ask(served, path, key).status, ask(served, path, ADMIN).status)
+    assert (
+        statuses
+        == {
+            "open": (200, 200, 200),
+            "search": (401, 200, 200),
+            "admin": (401, 403, 200),
+        }[ACCESS[route]]
+    )
+    if ACCESS[route] == "admin":
+        refused = ask(served, path, key)
+        assert refused.error == "This API key is only for searching and reading a book"
+        assert served.ask("HEAD", path, headers={"Authorization": f"Bearer {key}"}).status in (403, 405)
+
+
+@pytest.mark.parametrize(
+    "path", ["/nope", "/v1/pages/../../metrics", "//metrics", "/v1/search/", "/METRICS", "/v1/collections/x"]
+)
+def test_path_tricks_give_a_search_key_nothing(served: Service, key: str, path: str) -> None:
+    reply = ask(served, path, key)
+    assert reply.status in (403, 404)
+    assert b"recto_requests" not in reply.body
+
+
+def test_a_search_key_reads_its_collections_only(served: Service, key: str) -> None:
+    """A stolen key learns neither the content nor the names of other collections."""
+    headers = {"Authorization": f"Bearer {key}"}
+    assert served.get("/v1/collections", **headers).json() == {
+        "collections": [{"name": "garden", "default": True}]
+    }
+    refused = [
+        ask_collection(served, path, name, headers)
+        for name in ("vault", "no-such-collection", "humanoid_robotics_book")
+        for route, access in ACCESS.items()
+        if access == "search" and route != "/v1/collections"
+        for path in ((page_of(served, "vault"), page_of(served, "garden")) if "{" in route else (route,))
+    ]
+    assert {(reply.status, reply.body) for reply in refused} == {
+        (
+            403,
+            b'{"error":"This API key is not for that collection","status_code":403,"hint":"It is for: garden."}',
+        )
+    }
+    # Without a collection, a request uses that of the key, not the default of the service.
+    found = ask(served, "/v1/search", key)
+    assert found.json()["collection"] == "garden"
+    assert b"Soil holds water" in found.body
+    for reply in (found, ask(served, "/v1/related", key), ask(served, "/v1/pages", key)):
+        assert SECRET.encode() not in reply.body
+        assert b"vault" not in reply.body
+    assert ask(served, page_of(served, "vault"), key).status in (200, 404)
+    assert SECRET.encode() not in ask(served, page_of(served, "vault"), key).body
+    assert SECRET.encode() in ask(served, page_of(served, "vault"), ADMIN).body
+
+
+def test_a_collection_that_is_not_served(served: Service, keys_settings: Settings) -> None:
+    _, text = add_key(keys_settings.home, "elsewhere", "search", collections=["elsewhere", "garden"])
+    assert ask(served, "/v1/modules", text).json()["collection"] == "garden"
+    assert ask(served, "/v1/modules?collection=elsewhere", text).status == 404
+
+
+def test_keys_that_have_ended(served: Service, keys_settings: Settings, key: str) -> None:
+    assert ask(served, "/v1/search", key, Origin=BOOK).status == 200
+    revoke_key(keys_settings.home, "book")
+    refused = ask(served, "/v1/search", key, Origin=BOOK)
+    assert (refused.status, refused.error) == (401, "This API key was revoked")
+    assert refused.headers["access-control-allow-origin"] == BOOK, "its page can say why"
+    assert preflight(served, BOOK).status == 204
+    wrong = ask(served, "/v1/search", "recto_pk_" + "x" * 43)
+    assert (wrong.status, wrong.error) == (401, "An API key is required")
+
+
+def test_stored_admin_keys(served: Service, keys_settings: Settings) -> None:
+    _, text = add_key(keys_settings.home, "operator", "admin")
+    for path in ("/metrics", "/v1/health", "/v1/batch", "/openapi.json", "/v1/search"):
+        assert ask(served, path, text).status == 200, path
+
+
+def test_a_key_in_its_own_header(served: Service, key: str) -> None:
+    assert served.get("/v1/modules", **{"X-API-Key": key}).status == 200
+    assert served.get("/v1/modules", Authorization="Basic cHJveHk6", **{"X-API-Key": key}).status == 200
+    assert served.get(f"/v1/modules?key={key}&api_key={key}").status == 401, "never in a URL"
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"Origin": BOOK, "Sec-Fetch-Site": "cross-site"}, 200),
+        ({"Origin": BOOK}, 200),
+        ({"Sec-Fetch-Site": "same-origin"}, 200),
+        ({}, 200),
+        ({"Origin": OTHER, "Sec-Fetch-Site": "cross-site"}, 403),
+        ({"Origin": OTHER}, 403),
+        ({"Origin": GLOBAL}, 403),
+        ({"Origin": "null"}, 403),
+        ({"Origin": ""}, 403),
+        ({"Origin": f"{BOOK}.evil.example"}, 403),
+        ({"Origin": f"{BOOK}:444"}, 403),
+        ({"Origin": "http://book.example"}, 403),
+        ({"Origin": "http://127.0.0.1"}, 403),
+        ({"Sec-Fetch-Site": "cross-site"}, 403),
+    ],
+)
+def test_pages_that_may_use_a_key(served: Service, key: str, headers: Mapping[str, str], status: int) -> None:
+    reply = ask(served, "/v1/search", key, **headers)
+    assert reply.status == status
+    assert "Origin" in reply.headers["vary"]
+    assert reply.headers.get("access-control-allow-origin") == {
+        (BOOK, 200): BOOK,
+        (GLOBAL, 403): GLOBAL,  # it may read the error
+    }.get((headers.get("Origin", ""), status))
+    assert "access-control-allow-credentials" not in reply.headers
+
+
+def test_a_key_without_origins_is_not_for_pages(served: Service, keys_settings: Settings) -> None:
+    _, text = add_key(keys_settings.home, "program", "search", collections=["garden"])
+    assert ask(served, "/v1/search", text).status == 200
+    assert ask(served, "/v1/search", text, Origin=GLOBAL).status == 200
+    refused = ask(served, "/v1/search", text, Origin=BOOK)
+    assert refused.status == 403
+    assert "recto keys add" in refused.json()["hint"]
+    assert ask(served, "/v1/search", ADMIN, Origin=BOOK).status == 403
+
+
+def test_preflights(served: Service, key: str) -> None:
+    for origin in (BOOK, GLOBAL):
+        allowed = preflight(served, origin)
+        assert allowed.status == 204
+        assert allowed.headers["access-control-allow-origin"] == origin
+        assert "authorization" in allowed.headers["access-control-allow-headers"]
+        assert "x-api-key" in allowed.headers["access-control-allow-headers"]
+        assert "POST" in allowed.headers["access-control-allow-methods"]
+        assert "Origin" in allowed.headers["vary"]
+        assert "access-control-allow-private-network" not in allowed.headers
+    local = preflight(served, BOOK, **{"Access-Control-Request-Private-Network": "true"})
+    assert local.headers["access-control-allow-private-network"] == "true"
+    for origin in (OTHER, "null", "", f"{BOOK}.evil.example"):
+        refused = preflight(served, origin)
+        assert refused.status == 403
+        assert "--cors-origin" in refused.json()["hint"]
+        assert "recto keys add" in refused.json()["hint"]
+        assert "access-control-allow-origin" not in refused.headers
+    method = preflight(served, BOOK, "DELETE")
+    assert method.status == 405
+    assert "GET or POST" in method.json()["hint"]
+
+
+def test_scripts_of_the_service_can_be_loaded_by_known_pages(served: Service, key: str) -> None:
+    assert served.get("/static/main.js", Origin=BOOK).headers["access-control-allow-origin"] == BOOK
+    assert "access-control-allow-origin" not in served.get("/static/main.js", Origin=OTHER).headers
+
+
+def test_the_first_key_closes_a_local_service(keys_settings: Settings, key: str) -> None:
+    with Service(keys_settings) as service:
+        assert service.get("/v1/modules").status == 401
+        assert service.get("/healthz").status == 200
+
+
+def limited(settings: Settings) -> Service:
+    proxies = check_networks(["127.0.0.0/8"])
+    return Service(settings, ServeOptions(collections=("garden",), rate=1, proxies=proxies))
+
+
+def test_visitors_behind_a_proxy_are_limited_each_by_themselves(keys_settings: Settings, key: str) -> None:
+    """200 visitors share one key and one proxy; one of them asks too much."""
+    with limited(keys_settings) as service:
+
+        def visit(address: str) -> int:
+            return ask(service, "/v1/collections", key, **{"X-Forwarded-For": address}).status
+
+        assert visit("203.0.113.1") == 200
+        assert [visit("203.0.113.1") for _ in range(20)] == [429] * 20
+        assert [visit(f"198.51.100.{number}") for number in range(1, 201)] == [200] * 200
+        assert visit("198.51.100.7") == 429
+        assert visit("6.6.6.6, 198.51.100.8") == 429, "what a visitor sends does not count"
+        assert visit("2001:db8:1:2::1") == 200
+        assert visit("2001:db8:1:2::2") == 429, "one network"
+
+
+def test_without_a_trusted_proxy_addresses_cannot_be_chosen(keys_settings: Settings, key: str) -> None:
+    with Service(keys_settings, ServeOptions(collections=("garden",), rate=1)) as service:
+        statuses = [
+            ask(service, "/v1/collections", key, **{"X-Forwarded-For": f"198.51.100.{number}"}).status
+            for number in range(1, 4)
+        ]
+    assert statuses == [200, 429, 429]
+
+
+def test_an_admin_key_is_one_caller(keys_settings: Settings) -> None:
+    _, text = add_key(keys_settings.home, "one-caller", "admin")
+    with limited(keys_settings) as service:
+        statuses = [
+            ask(service, "/v1/collections", text, **{"X-Forwarded-For": f"198.51.100.{number}"}).status
+            for number in range(1, 4)
+        ]
+    assert statuses == [200, 429, 429]
+
+
+def test_wrong_keys_are_counted_by_visitor(keys_settings: Settings, key: str) -> None:
+    with limited(keys_settings) as service:
+
+        def visit(address: str) -> int:
+            return ask(service, "/v1/collections", "wrong", Forwarded=f"for={address}").status
+
+        assert [visit("203.0.113.1") for _ in range(62)][-1] == 429
+        assert visit("203.0.113.2") == 401
+
+
+@pytest.mark.slow
+def test_all_workers_notice_a_revoked_key_and_log_no_visitors(keys_settings: Settings, key: str) -> None:
+    arguments = (
+        "--workers",
+        "2",
+        "--collection",
+        "garden",
+        "--trusted-proxy",
+        "127.0.0.1",
+        "--host",
+        "127.0.0.1",
+    )
+    with Program(keys_settings.home, arguments) as program:
+        sent = {"X-Forwarded-For": "198.51.100.77"}
+        assert {ask(program, "/v1/modules", key, **sent).status for _ in range(10)} == {200}
+        revoke_key(keys_settings.home, "book")
+        assert {ask(program, "/v1/modules", key, **sent).status for _ in range(10)} == {401}
+        assert program.end() == 0
+    lines = [line for line in program.lines() if line["message"] == "request"]
+    assert [line.get("key") for line in lines if line["status"] == 200] == ["book"] * 10
+    assert {line["refused"] for line in lines if line["status"] == 401} == {"revoked"}
+    assert key not in program.output
+    assert "198.51.100.77" not in program.output

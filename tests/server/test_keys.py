@@ -1,0 +1,197 @@
+"""Test stored keys: the file, and services that read it again."""
+
+from __future__ import annotations
+
+import json
+import os
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+
+from recto.errors import ConfigurationError, FormatMismatch, InvalidArgument
+from recto.server import keys as module
+from recto.server.auth import ApiKeys
+from recto.server.keys import StoredKeys, add_key, check_origin, key_file, read_keys, revoke_key
+from recto.server.limits import Refused
+
+BOOK = "https://book.example"
+
+
+def test_only_the_digest_is_stored(home: Path) -> None:
+    key, text = add_key(home, "book", "search", [BOOK], ["house"])
+    assert text.startswith("recto_pk_")
+    assert len(text) == len("recto_pk_") + 43, "256 bits"
+    stored = key_file(home).read_text("utf-8")
+    assert text.removeprefix("recto_pk_") not in stored
+    assert json.loads(stored)["keys"][0]["digest"] == sha256(text.encode()).hexdigest()
+    assert "digest" not in repr(key) + json.dumps(key.to_dict())
+    assert add_key(home, "me", "admin")[1].startswith("recto_sk_")
+    if os.name == "posix":
+        assert key_file(home).stat().st_mode & 0o777 == 0o600
+
+
+def test_names_are_used_once_until_they_are_revoked(home: Path) -> None:
+    _, first = add_key(home, "book", "search", collections=["house"])
+    with pytest.raises(InvalidArgument, match="already"):
+        add_key(home, "book", "admin")
+    revoke_key(home, "book")
+    with pytest.raises(InvalidArgument, match="no key"):
+        revoke_key(home, "book")
+    _, second = add_key(home, "book", "search", collections=["house"])
+    stored = StoredKeys(home)
+    assert stored.find(first) is None
+    assert stored.find(second) is not None
+
+
+def test_several_writers_lose_nothing(home: Path) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda number: add_key(home, f"key{number}", "admin"), range(16)))
+    assert {key.name for key in read_keys(home)} == {f"key{number}" for number in range(16)}
+
+
+def test_the_oldest_revoked_keys_are_dropped(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_KEPT_REVOKED", 2)
+    days = iter(range(1, 20))
+    monkeypatch.setattr(module, "_now", lambda: f"2026-01-{next(days):02}T00:00:00Z")
+    for name in ("a", "b", "c", "d"):
+        add_key(home, name, "admin")
+    for name in ("a", "b", "c"):
+        revoke_key(home, name)
+    assert [key.name for key in read_keys(home)] == ["b", "c", "d"]
+
+
+def test_the_file_has_a_size_limit(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    add_key(home, "first", "admin")
+    monkeypatch.setattr(module, "MAX_FILE", 400)
+    with pytest.raises(ConfigurationError, match="larger"):
+        add_key(home, "second", "admin")
+    assert [key.name for key in read_keys(home)] == ["first"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("1", "admin"), "name"),
+        (("a b", "admin"), "name"),
+        (("a" * 65, "admin"), "name"),
+        (("a", "search"), "--collection"),
+        (("a", "admin", [BOOK]), "admin key"),
+        (("a", "admin", [], ["house"]), "admin key"),
+        (("a", "search", [], ["../house"]), "collection name"),
+        (("a", "search", ["*"], ["house"]), "origin"),
+        (("a", "admin", [], [], "2020-01-01"), "--expires"),
+        (("a", "admin", [], [], "20301231"), "--expires"),
+        (("a", "admin", [], [], "soon"), "--expires"),
+    ],
+)
+def test_invalid_keys(home: Path, arguments: tuple[str, ...], message: str) -> None:
+    with pytest.raises((InvalidArgument, ConfigurationError), match=message) as caught:
+        add_key(home, *arguments)  # type: ignore[arg-type]
+    assert caught.value.hint
+    assert not key_file(home).exists()
+
+
+@pytest.mark.parametrize(
+    ("given", "origin"),
+    [
+        ("HTTPS://Book.Example", BOOK),
+        ("https://book.example:443", BOOK),
+        ("http://localhost:3000", "http://localhost:3000"),
+        ("http://[::1]:80", "http://[::1]"),
+    ],
+)
+def test_origins_are_written_as_browsers_write_them(given: str, origin: str) -> None:
+    assert check_origin(given) == origin
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        "null",
+        "*",
+        "book.example",
+        "https://book.example/",
+        "https://a@b",
+        "https://*.b",
+        "https://",
+        "file://x",
+    ],
+)
+def test_invalid_origins(given: str) -> None:
+    with pytest.raises(ConfigurationError):
+        check_origin(given)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        "{}",
+        '{"format": "1", "keys": []}',
+        '{"format": 1, "keys": [[]]}',
+        '{"format": 1, "keys": [{"name": "a"}]}',
+        '{"format": 1, "keys": [{"name": "a", "scope": "all"}]}',
+        '{"format": 1, "keys": [{"name": "a", "scope": "search", "collections": []}]}',
+        '{"format": 1, "keys": [{"name": "a", "scope": "search", "collections": "house"}]}',
+        '{"format": 1, "keys": [{"name": "a", "scope": "admin", "digest": 5}]}',
+        '{"format": 1, "keys": [{"name": "a", "scope": "admin", "more": ""}]}',
+        "[" * 100_000,
+    ],
+)
+def test_a_damaged_file_is_an_error(home: Path, text: str) -> None:
+    _, key = add_key(home, "a", "admin")
+    service = ApiKeys(("from-the-environment",), StoredKeys(home))
+    assert service.authenticate({"authorization": f"Bearer {key}"}).name == "a"
+    key_file(home).write_text(text, "utf-8")
+    with pytest.raises(ConfigurationError) as caught:
+        read_keys(home)
+    assert caught.value.hint
+    with pytest.raises(ConfigurationError):
+        add_key(home, "b", "admin")
+    assert key_file(home).read_text("utf-8") == text, "nothing is overwritten"
+    with pytest.raises(Refused) as refused:
+        service.authenticate({"authorization": f"Bearer {key}"})
+    assert refused.value.refusal.status == 503
+    assert service.authenticate({"authorization": "Bearer from-the-environment"}).name == "1"
+
+
+def test_a_newer_format(home: Path) -> None:
+    home.mkdir()
+    key_file(home).write_text('{"format": 2, "keys": []}', "utf-8")
+    with pytest.raises(FormatMismatch, match="newer"):
+        read_keys(home)
+
+
+def test_services_notice_changes(home: Path) -> None:
+    service = ApiKeys((), StoredKeys(home))
+    assert not service, "without keys, a local service is open"
+    _, text = add_key(home, "book", "search", [BOOK], ["house"])
+    assert service
+    assert set(service.origins) == {BOOK}
+    assert service.authenticate({"x-api-key": text}).name == "book"
+    revoke_key(home, "book")
+    with pytest.raises(Refused) as refused:
+        service.authenticate({"authorization": f"Bearer {text}"})
+    assert refused.value.reason == "revoked"
+    assert set(service.origins) == {BOOK}, "its pages can read the error"
+    key_file(home).unlink()
+    assert service, "it does not open again"
+    with pytest.raises(Refused):
+        service.authenticate({"authorization": f"Bearer {text}"})
+    assert ApiKeys((), StoredKeys(home, was_found=True)), "nor does a worker that starts now"
+
+
+def test_a_key_is_valid_on_its_last_day(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    today = datetime.now(UTC).date()
+    key, text = add_key(home, "book", "admin", expires=today.isoformat())
+    service = ApiKeys((), StoredKeys(home))
+    assert service.authenticate({"authorization": f"Bearer {text}"}) == key
+    monkeypatch.setattr(module, "_today", (today + timedelta(days=1)).isoformat)
+    assert key.state == "expired"
+    with pytest.raises(Refused) as refused:
+        service.authenticate({"authorization": f"Bearer {text}"})
+    assert (refused.value.reason, refused.value.refusal.status) == ("expired", 401)
