@@ -342,7 +342,7 @@ def extrapolate() -> str:
     measured = _MEASURED[large]
 
     def terms(chunks: float) -> float:
-        return many * (chunks / large) ** exponent
+        return float(many * (chunks / large) ** exponent)
 
     per_term = [size * 1e6 / many for size in (measured.lexicon, measured.stored)]
     per_posting = measured.vectors * 1e6 / (large * measured.per_chunk)
