@@ -171,8 +171,10 @@ def search(store: Store, asked: dict[str, Any]) -> Figures:
                 len({hit.chunk.id for hit in one} & set(ids)) for one, ids in zip(hits, expected, strict=True)
             )
             figures[f"{name} recall@10"] = found / (TOP * len(questions))
+            first = sum(one[0].chunk.id == ids[0] for one, ids in zip(hits, expected, strict=True))
+            figures[f"{name} recall@1"] = first / len(questions)
     if isinstance(index, EdgeIndex):
-        figures["hybrid search recall@10, same candidates"] = _agreement(index, hybrid)
+        figures["hybrid search recall@10 among its candidates"] = _agreement(index, hybrid)
         figures["dense search within a module recall@10"] = _agreement(
             index, lambda number: index.query(questions[number], TOP, module(number))
         )
@@ -337,9 +339,11 @@ def _server_memory(settings: Settings) -> float:
 def extrapolate() -> str:
     """Return a table of what hybrid search adds at larger sizes, calculated from `_MEASURED`."""
     sizes = (1_000_000, 10_000_000, 100_000_000, 1_000_000_000)
-    (small, few), (large, many) = ((size, _MEASURED[size].terms) for size in (10_000, 1_000_000))
-    exponent = math.log(many / few) / math.log(large / small)
-    measured = _MEASURED[large]
+    small, large = min(_MEASURED), max(_MEASURED)
+    less, measured = _MEASURED[small], _MEASURED[large]
+    many = measured.terms
+    exponent = math.log(many / less.terms) / math.log(large / small)
+    slope = (measured.search - less.search) / (large - small)
 
     def terms(chunks: float) -> float:
         return float(many * (chunks / large) ** exponent)
@@ -357,7 +361,9 @@ def extrapolate() -> str:
         "lexical vectors of one replica, GB": [
             size * measured.per_chunk * per_posting / 1e9 for size in sizes
         ],
-        "CPU time of lexical search, all shards, s": [measured.search * size / large / 1e3 for size in sizes],
+        "CPU time of lexical search, all shards, s": [
+            (measured.search + slope * (size - large)) / 1e3 for size in sizes
+        ],
     }
     lines = [
         "| number of chunks | " + " | ".join(map(_grouped, sizes)) + " |",
