@@ -2,7 +2,7 @@
 
 The figures are the CPU time of a search including the model, the index size and the memory. Two indexes of
 the same chunks are compared, one of them without lexical vectors. Vectors are mixtures of the sample book's
-vectors (`bench.scale`), texts are the sample book's. Searches alternate between the modes.
+vectors (`bench.synthetic`), texts are the sample book's. Searches alternate between the modes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from statistics import median
 from time import process_time
 from typing import Any
 
-from bench.scale import batches, numbered_chunk, own_memory, sample_book
+from bench.scale import own_memory
+from bench.synthetic import batches, numbered_chunk, sample_book
 from recto.api import open_embedder
 from recto.evaluation.suites import load_suite
 from recto.search.analyzer import ANALYZER
