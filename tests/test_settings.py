@@ -227,3 +227,14 @@ def test_the_variable_that_selects_the_cloud_profile_is_named(tmp_path: Path) ->
     with pytest.raises(ConfigurationError) as caught:
         load_settings({"RECTO_PROFILE": "cloud"}, tmp_path)
     assert reason not in caught.value.hint
+
+
+def test_a_wrong_address_among_several_is_named() -> None:
+    with pytest.raises(ConfigurationError, match="Address 2 in QDRANT_URL is not an http"):
+        load_settings(
+            {
+                "RECTO_STORE": "server",
+                "QDRANT_URL": "http://10.1.2.3:6333,nonsense",
+                "RECTO_EMBEDDER": "local",
+            }
+        )

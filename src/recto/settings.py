@@ -356,8 +356,8 @@ def _require(values: Variables, embedder: str, store: str) -> None:
         urls = split_addresses(values.get("QDRANT_URL", ""))
         if not urls:
             missing.append("QDRANT_URL")
-        for url in urls:
-            _address(url, "QDRANT_URL")
+        for number, url in enumerate(urls, 1):
+            _address(url, "QDRANT_URL" if len(urls) == 1 else f"Address {number} in QDRANT_URL")
         if "QDRANT_API_KEY" not in values and not all(map(is_local_address, urls or [""])):
             missing.append("QDRANT_API_KEY")
     if missing:

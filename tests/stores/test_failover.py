@@ -105,8 +105,10 @@ def test_a_node_that_lags_behind_does_not_hide_a_collection(double: QdrantDouble
 
 def test_all_nodes_are_dead(dead: str, home: Path) -> None:
     store = store_at(home, dead, dead.replace("127.0.0.1", "localhost"))
-    with pytest.raises(Unreachable, match="Cannot connect"):
+    with pytest.raises(Unreachable, match="Cannot connect") as caught:
         store.open("books")
+    assert dead in caught.value.hint, "the hint names all nodes"
+    assert dead.replace("127.0.0.1", "localhost") in caught.value.hint
     store.close()
 
 

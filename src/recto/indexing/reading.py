@@ -27,7 +27,7 @@ from recto.search.lexical import LexiconBuilder
 from recto.types import Page, SparseVector
 
 MAX_PROCESSES = 8
-"""Eight processes read about 10 000 chunks a second, more than a model embeds or a store writes."""
+"""Eight processes read 8 700 chunks a second (`bench.gpu --index`), more than a store writes."""
 _START_AFTER = 512 << 10  # characters; this process reads them in the time in which a worker starts
 _BATCH = 64 << 10  # characters per message to a worker
 _AHEAD = 2  # messages per worker that are read before their turn

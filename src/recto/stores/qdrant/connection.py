@@ -314,6 +314,8 @@ class Connection:
         """Return the error to raise, and avoid a node that does not answer."""
         found = self._to_recto_error(node.url, error)
         if isinstance(found, NodeUnavailable) and len(self.nodes) > 1:
+            if all(one.down or one is node for one in self.nodes):
+                found.hint = f"No node answers: {self.url}. {found.hint}"
             with self._marking:
                 was_down, node.down = node.down, True
             if not was_down:
