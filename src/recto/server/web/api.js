@@ -1,56 +1,23 @@
 // Requests to the service: the API key, cancelled and failed requests, and the outline of each book.
 
+import { RectoClient, RectoError } from "./client.js";
 import { byId } from "./dom.js";
 
-const TIMEOUT = 30_000; // milliseconds
 const KEY = "recto-key";
 let unstoredKey = "";
 let keyDialog = null;
 
-export class ApiError extends Error {
-  constructor(status, message, hint = "", retryAfter = 0) {
-    super(message);
-    Object.assign(this, { status, hint, retryAfter });
-  }
-}
+export { RectoError as ApiError };
+const client = new RectoClient({ url: new URL(".", document.baseURI) });
 
-async function send(path, body, signal) {
-  const key = apiKey();
-  const headers = { Accept: "application/json" };
-  if (key) headers.Authorization = `Bearer ${encodeHeader(key)}`;
-  if (body) headers["Content-Type"] = "application/json";
-  const timeout = AbortSignal.timeout(TIMEOUT);
-  const options = { method: body ? "POST" : "GET", headers, body: body && JSON.stringify(body) };
-  options.signal = signal ? AbortSignal.any([signal, timeout]) : timeout;
-  let response;
-  let text;
+/** Call the service with the stored key; ask for another key if it is refused. */
+async function send(call) {
+  const key = (client.key = apiKey());
   try {
-    response = await fetch(path, options);
-    text = await response.text();
+    return await call();
   } catch (error) {
-    if (signal?.aborted) throw error;
-    if (timeout.aborted) throw new ApiError(408, "The service did not answer in time.", "Try again.");
-    throw new ApiError(0, "The service does not answer.", "If it was stopped, start it with `recto serve`.");
-  }
-  if (response.status === 401 && (await askForKey(key))) return send(path, body, signal);
-  const data = parse(text);
-  if (response.ok && data) return data;
-  const retryAfter = Number(response.headers.get("Retry-After")) || 0;
-  const message = data?.error ?? "The service sent a response that is not valid.";
-  throw new ApiError(response.ok ? 502 : response.status, message, data?.hint ?? "", retryAfter);
-}
-
-/** Encode a key with other characters than Latin-1 as its UTF-8 bytes. */
-function encodeHeader(text) {
-  return String.fromCharCode(...new TextEncoder().encode(text));
-}
-
-function parse(text) {
-  try {
-    const data = JSON.parse(text);
-    return typeof data === "object" ? data : null;
-  } catch {
-    return null;
+    if (error.status === 401 && (await askForKey(key))) return send(call);
+    throw error;
   }
 }
 
@@ -115,33 +82,26 @@ export function latestOnly() {
   };
 }
 
-const query = (collection, more = {}) => {
-  const params = new URLSearchParams(more);
-  if (collection) params.set("collection", collection);
-  return params.size ? `?${params}` : "";
-};
-
-const parameters = (state) => ({
+const parameters = (state, signal) => ({
   top_k: state.top_k,
   module: state.modules.length ? state.modules : null,
   url: state.url || null,
-  collection: state.collection || null,
+  collection: state.collection,
   mode: state.mode || "hybrid",
   html: true,
+  signal,
 });
 
 export const search = (state, signal) =>
-  send("v1/search", { query: state.q, group_by: "page", ...parameters(state) }, signal);
+  send(() => client.search(state.q, { group_by: "page", ...parameters(state, signal) }));
 export const related = (state, signal) => {
   const question = (state.ask && state.q) || null;
-  return send("v1/related", { selection: state.selection, question, ...parameters(state) }, signal);
+  return send(() => client.related(state.selection, { question, ...parameters(state, signal) }));
 };
-export const collections = () => send("v1/collections");
-export const page = ({ page: url, collection, q }, signal) => {
-  const more = q ? { html: "true", query: q } : { html: "true" };
-  return send(`v1/pages/${encodeURIComponent(url)}${query(collection, more)}`, null, signal);
-};
-export const health = (collection, signal) => send(`v1/health${query(collection)}`, null, signal);
+export const collections = () => send(() => client.collections());
+export const page = ({ page: url, collection, q }, signal) =>
+  send(() => client.page(url, { collection, query: q || null, html: true, signal }));
+export const health = (collection, signal) => send(() => client.health({ collection, signal }));
 
 const outlines = new Map();
 
@@ -149,8 +109,8 @@ const outlines = new Map();
 export function outline(collection) {
   let entry = outlines.get(collection);
   if (!entry) {
-    const requests = ["modules", "pages"].map((name) => send(`v1/${name}${query(collection)}`));
-    const result = Promise.all(requests).then(([{ modules }, { pages }]) => ({ modules, pages }));
+    const requests = [() => client.modules({ collection }), () => client.pages({ collection })];
+    const result = Promise.all(requests.map(send)).then(([{ modules }, { pages }]) => ({ modules, pages }));
     entry = { generation: null, result };
     outlines.set(collection, entry);
     // Failures are not cached.

@@ -1,0 +1,393 @@
+/** Where the service is, and how to use it. */
+export interface ClientOptions {
+  /** The address of the service; default: the folder of client.js. */
+  url?: string | URL;
+  /** An API key; a page of a book needs a search key. */
+  key?: string;
+  /** The collection of all requests that name no other; default: that of the key, or else of the service. */
+  collection?: string;
+  /** After how many milliseconds a request fails with the status 408; default: 30 000. */
+  timeout?: number;
+}
+
+/** Options of every request. */
+export interface RequestOptions {
+  /** Cancels the request, which then rejects with the reason of the signal (an AbortError). */
+  signal?: AbortSignal;
+}
+
+export type SearchOptions = RequestOptions & Omit<SearchRequest, "query">;
+export type RelatedOptions = RequestOptions & Omit<RelatedRequest, "selection">;
+export type BatchOptions = RequestOptions & Omit<BatchRequest, "queries">;
+export type CollectionOptions = RequestOptions & { collection?: string | null };
+export type PagesOptions = CollectionOptions & { module?: string | null };
+export type PageOptions = CollectionOptions & { query?: string | null; html?: boolean };
+
+/** A failed request. */
+export class RectoError extends Error {
+  constructor(status: number, message: string, hint?: string, retryAfter?: number);
+  /** The status of the response; 0: the service is unreachable, 408: it did not answer in time. */
+  readonly status: number;
+  /** What to do about it; may be empty. */
+  readonly hint: string;
+  /** After how many seconds to try again; 0: the service did not say. */
+  readonly retryAfter: number;
+}
+
+/** Sends requests to one service; failed ones reject with a RectoError. */
+export class RectoClient {
+  constructor(options?: ClientOptions);
+  readonly url: string;
+  key: string;
+  collection: string;
+  timeout: number;
+  search(query: string, options?: SearchOptions): Promise<SearchResponse>;
+  related(selection: string, options?: RelatedOptions): Promise<RelatedResponse>;
+  /** Answer several queries at once; a search key may not. */
+  batch(queries: string[], options?: BatchOptions): Promise<BatchResponse>;
+  collections(options?: RequestOptions): Promise<CollectionsResponse>;
+  modules(options?: CollectionOptions): Promise<ModulesResponse>;
+  pages(options?: PagesOptions): Promise<PagesResponse>;
+  page(url: string, options?: PageOptions): Promise<PageResponse>;
+  /** Return the state of a collection; a search key may not. */
+  health(options?: CollectionOptions): Promise<HealthResponse>;
+}
+
+// scripts/make_client_types.py writes the rest of this file from the OpenAPI description.
+
+/** The body of `/v1/batch`. */
+export interface BatchRequest {
+  /** The maximum number of results. */
+  top_k?: number;
+  /** Only this module, or any of these modules. */
+  module?: string | string[] | null;
+  /** Only the page with this URL. */
+  url?: string | null;
+  /** A collection that the server serves; default: the first. */
+  collection?: string | null;
+  /** Rank by cosine similarity (dense), by BM25 (lexical), or by their weighted sum (hybrid). */
+  mode?: "hybrid" | "dense" | "lexical";
+  /** Together at most 16000 characters. The number of queries times `top_k` is at most 1000. */
+  queries: string[];
+  /** Only results with at least this score; in the dense mode it is a cosine, at most 1. */
+  min_score?: number | null;
+  /** "page": return the best `top_k` pages with their chunks instead of single chunks. */
+  group_by?: "page" | null;
+}
+
+/** The responses, in the order of the queries. */
+export interface BatchResponse {
+  responses: SearchResponse[];
+}
+
+/** A chunk of the book. `url` opens its section. `matches` are the words of headings and text that match the query. `html` is present only if the request asks for it. */
+export interface Chunk {
+  id: string;
+  title: string;
+  section: string;
+  url: string;
+  module: string;
+  module_title: string;
+  text: string;
+  page_url: string;
+  anchor: string;
+  anchors: string[];
+  headings: string[];
+  source: string;
+  start_line: number;
+  end_line: number;
+  chunk_index: number;
+  total_chunks: number;
+  version: string;
+  locale: string;
+  matches: string[];
+  /** `text` as HTML, without scripts, styles and images. */
+  html?: string;
+}
+
+/** A collection that the server serves. */
+export interface Collection {
+  name: string;
+  default: boolean;
+}
+
+/** The collections that the server serves. */
+export interface CollectionsResponse {
+  collections: Collection[];
+}
+
+/** The last run of `recto coverage`; `current` is false if it measured an older index. */
+export interface Coverage {
+  made_at: string;
+  generation: string;
+  current: boolean;
+  pages: PageCoverage[];
+  reached: number;
+  total: number;
+}
+
+/** The body of every error. */
+export interface ErrorResponse {
+  error: string;
+  status_code: number;
+  hint?: string | null;
+}
+
+/** A question without the expected result. */
+export interface FailedQuestion {
+  query: string;
+  reason: string;
+}
+
+/** The state of a collection, and what to do about it. */
+export interface HealthResponse {
+  validation: ValidationResponse;
+  index: Index | null;
+  problems: Problem[];
+  coverage: Coverage | null;
+  suite: Suite | null;
+  latency: Latency;
+  advice: string[];
+}
+
+/** A chunk with its score. `score` ranks the hits. `dense` is the cosine similarity and `lexical` the BM25 score; each is null if the mode does not compute it. `above_noise` compares `dense` with the noise floor; it is null if either is unknown. `snippet` is the best part of the text in one line. */
+export interface Hit {
+  id: string;
+  title: string;
+  section: string;
+  url: string;
+  module: string;
+  module_title: string;
+  text: string;
+  page_url: string;
+  anchor: string;
+  anchors: string[];
+  headings: string[];
+  source: string;
+  start_line: number;
+  end_line: number;
+  chunk_index: number;
+  total_chunks: number;
+  version: string;
+  locale: string;
+  matches: string[];
+  /** `text` as HTML, without scripts, styles and images. */
+  html?: string;
+  rank: number;
+  score: number;
+  dense: number | null;
+  lexical: number | null;
+  above_noise: boolean | null;
+  snippet: string;
+}
+
+/** An index; null means not measured, or not recorded by another pipeline. */
+export interface Index {
+  collection: string;
+  generation: string;
+  chunks: number;
+  created_at: string | null;
+  model: string | null;
+  noise_floor: number | null;
+  auroc: number | null;
+  recto_version: string | null;
+  warnings: string[];
+}
+
+/** The last searches of the worker that handles the request. */
+export interface Latency {
+  requests: number;
+  p50_ms: number | null;
+  p95_ms: number | null;
+  steps: Record<string, Percentiles>;
+  recent: number[];
+}
+
+/** A module of the book. */
+export interface Module {
+  name: string;
+  title: string;
+  chunks: number;
+  pages: number;
+}
+
+/** The modules of a book. */
+export interface ModulesResponse {
+  collection: string;
+  modules: Module[];
+}
+
+/** Whether the sections of a page can be found. */
+export interface PageCoverage {
+  url: string;
+  title: string;
+  module: string;
+  sections: SectionCoverage[];
+}
+
+/** A page of a grouped search; `ranks` are the ranks of its chunks in `results`. */
+export interface PageGroup {
+  page_url: string;
+  title: string;
+  score: number;
+  ranks: number[];
+}
+
+/** A page of the book. */
+export interface Page {
+  url: string;
+  title: string;
+  module: string;
+  chunks: number;
+}
+
+/** The chunks of a page, in reading order. */
+export interface PageResponse {
+  collection: string;
+  url: string;
+  title: string;
+  module: string;
+  chunks: Chunk[];
+}
+
+/** The pages of a book. */
+export interface PagesResponse {
+  collection: string;
+  pages: Page[];
+}
+
+/** Percentiles, in milliseconds. */
+export interface Percentiles {
+  p50: number | null;
+  p95: number | null;
+}
+
+/** Something that is wrong with the nodes or replicas of a Qdrant server. */
+export interface Problem {
+  kind: string;
+  message: string;
+  repair: string;
+  serious: boolean;
+}
+
+/** The body of `/v1/related`. */
+export interface RelatedRequest {
+  /** The maximum number of results. */
+  top_k?: number;
+  /** Only this module, or any of these modules. */
+  module?: string | string[] | null;
+  /** Only the page with this URL. */
+  url?: string | null;
+  /** A collection that the server serves; default: the first. */
+  collection?: string | null;
+  /** Rank by cosine similarity (dense), by BM25 (lexical), or by their weighted sum (hybrid). */
+  mode?: "hybrid" | "dense" | "lexical";
+  /** The selected text; a long one is cut at a sentence. */
+  selection: string;
+  /** A question about the selected text; blank means none. */
+  question?: string | null;
+  /** Also return the text of each chunk as HTML that is safe to show in a page. */
+  html?: boolean;
+}
+
+/** The response of `/v1/related`. */
+export interface RelatedResponse {
+  query: string;
+  collection: string;
+  generation: string;
+  mode: "hybrid" | "dense" | "lexical";
+  outcome: "found" | "no_match" | "filtered_out";
+  message: string;
+  warnings: string[];
+  answerable: number | null;
+  covered: boolean;
+  corrections: Record<string, string[]>;
+  noise_floor: number | null;
+  results: Hit[];
+  groups: PageGroup[];
+  timings: Timings;
+  selection: Selection;
+}
+
+/** The body of `/v1/search`. */
+export interface SearchRequest {
+  /** The maximum number of results. */
+  top_k?: number;
+  /** Only this module, or any of these modules. */
+  module?: string | string[] | null;
+  /** Only the page with this URL. */
+  url?: string | null;
+  /** A collection that the server serves; default: the first. */
+  collection?: string | null;
+  /** Rank by cosine similarity (dense), by BM25 (lexical), or by their weighted sum (hybrid). */
+  mode?: "hybrid" | "dense" | "lexical";
+  /** The query: 1 to 2000 characters without surrounding white space. */
+  query: string;
+  /** Only results with at least this score; in the dense mode it is a cosine, at most 1. */
+  min_score?: number | null;
+  /** "page": return the best `top_k` pages with their chunks instead of single chunks. */
+  group_by?: "page" | null;
+  /** Also return the text of each chunk as HTML that is safe to show in a page. */
+  html?: boolean;
+}
+
+/** The response of `/v1/search`. If `results` is empty, `outcome` and `message` say why. `answerable` is the probability that the book covers the query, null if it cannot be estimated; `covered` is false if it is low. `corrections` maps query words that the book does not have to the words that were searched for instead. `groups` is empty unless the request has `group_by`. */
+export interface SearchResponse {
+  query: string;
+  collection: string;
+  generation: string;
+  mode: "hybrid" | "dense" | "lexical";
+  outcome: "found" | "no_match" | "filtered_out";
+  message: string;
+  warnings: string[];
+  answerable: number | null;
+  covered: boolean;
+  corrections: Record<string, string[]>;
+  noise_floor: number | null;
+  results: Hit[];
+  groups: PageGroup[];
+  timings: Timings;
+}
+
+/** Whether a section can be found. */
+export interface SectionCoverage {
+  title: string;
+  anchor: string;
+  state: "reached" | "unreachable" | "shadowed" | "duplicate";
+}
+
+/** The part of a selected text that was searched for. */
+export interface Selection {
+  text: string;
+  given: number;
+  cut: boolean;
+  left_out: number;
+}
+
+/** The last run of `recto validate`; `current` is false if it measured an older index. */
+export interface Suite {
+  made_at: string;
+  generation: string;
+  current: boolean;
+  name: string;
+  command: string;
+  passed: number;
+  total: number;
+  measures: Record<string, number>;
+  failed: FailedQuestion[];
+}
+
+/** The time of each step, in milliseconds. */
+export interface Timings {
+  embed_ms: number;
+  search_ms: number;
+  total_ms: number;
+}
+
+/** The response of `/validate`; `last_updated` is null if it is unknown. */
+export interface ValidationResponse {
+  collection_exists: boolean;
+  vector_count: number;
+  sample_search_works: boolean;
+  last_updated: string | null;
+}
