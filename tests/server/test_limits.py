@@ -235,3 +235,34 @@ def test_a_response_that_has_started_is_not_followed_by_an_error() -> None:
 
     asyncio.run(main())
     assert sent == ["http.response.start"]
+
+
+def test_the_end_of_a_response_is_not_taken_for_a_client_that_left() -> None:
+    """The server reports a disconnect as soon as it has sent the whole response."""
+    answered = asyncio.Event()
+
+    async def slow_to_return(_scope: Scope, receive: Receive, send: Send) -> None:
+        await receive()
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"{}"})
+        for _ in range(10):
+            await asyncio.sleep(0)
+
+    async def send(message: Message) -> None:
+        if message["type"] == "http.response.body":
+            answered.set()
+
+    async def main() -> None:
+        first = [part(b"{}")]
+
+        async def receive() -> Message:
+            if first:
+                return first.pop()
+            await answered.wait()
+            return {"type": "http.disconnect"}
+
+        request = CurrentRequest("a")
+        await AdmissionLimits().admit(slow_to_return, {"method": "POST"}, receive, send, request)
+        assert not request.disconnected.is_set()
+
+    asyncio.run(main())

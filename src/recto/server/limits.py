@@ -161,16 +161,24 @@ class AdmissionLimits:
         # A body that is still arriving takes no slot: slow clients must not block others.
         complete = await self.read_body(receive)
 
+        is_answered = False
+
         async def in_slot(scope: Scope, complete: Receive, send: Send) -> None:
             async with self._running.take(request.caller):
                 await app(scope, complete, send)
 
         async def until_client_leaves(scope: Scope, complete: Receive, send: Send) -> None:
-            running = create_task(in_slot(scope, complete, send))
+            async def track(message: Message) -> None:
+                nonlocal is_answered
+                await send(message)
+                is_answered = message["type"] == "http.response.body" and not message.get("more_body", False)
+
+            running = create_task(in_slot(scope, complete, track))
             leaving = create_task(_client_left(receive))
             try:
                 await wait((running, leaving), return_when=FIRST_COMPLETED)
-                if not running.done():
+                # The server also reports that the client has left when it has sent the whole response.
+                if not running.done() and not is_answered:
                     request.disconnected.set()
                     raise Refused("disconnect", Refusal(400, "The client has closed the connection"))
                 await running
