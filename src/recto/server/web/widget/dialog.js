@@ -1,0 +1,296 @@
+// The search dialog: a combobox that searches while the reader types.
+
+import { RectoError } from "../client.js";
+import { h } from "../dom.js";
+import { searchIcon } from "./main.js";
+import { breadcrumb, countOf, errorText, groupByPage, linkOf, plainText, sectionOf, snippetOf } from "./results.js";
+
+const TYPING_PAUSE = 15; // milliseconds: letters that arrive together are one search
+const THINKING_PAUSE = 150; // after this time without typing, search in the hybrid mode
+const FAST = 40; // a hybrid search that takes no longer needs no lexical search before it
+const PAGES = 6;
+const MAX_QUERY = 2000;
+const MAX_RECENT = 5;
+const MAX_CACHED = 50;
+const RECENT = "recto-recent";
+
+export function makeDialog({ t, client, rewrite }, openRelated) {
+  const input = h("input", {
+    type: "text", role: "combobox", "aria-label": t("searchLabel"), "aria-autocomplete": "list",
+    "aria-expanded": "false", "aria-controls": "results", placeholder: t("placeholder"), maxlength: MAX_QUERY,
+    autocomplete: "off", autocapitalize: "off", spellcheck: "false", enterkeyhint: "go",
+  });
+  const close = h("button", { type: "button", class: "plain", "aria-label": t("close") }, "✕");
+  const message = h("div", {});
+  const list = h("div", { id: "results", role: "listbox", "aria-label": t("results"), hidden: true });
+  const status = h("div", { class: "sr", role: "status" });
+  const element = h("dialog", { class: "search", "aria-label": t("searchLabel") },
+    h("div", { class: "head" }, searchIcon(), input, close),
+    h("div", { class: "body" }, message, list), status, footer(t));
+  const search = makeSearch(client);
+  let selection = "";
+  let retry = 0;
+
+  const show = (messages, options, announced = "") => {
+    message.replaceChildren(...messages);
+    list.replaceChildren(...options);
+    const isEmpty = !list.querySelector("[role=option]");
+    list.hidden = isEmpty;
+    input.setAttribute("aria-expanded", String(!isEmpty));
+    select(list.querySelector("[role=option]"));
+    if (announced !== status.textContent) status.textContent = announced;
+  };
+
+  const select = (option) => {
+    for (const one of list.querySelectorAll("[aria-selected=true]")) one.setAttribute("aria-selected", "false");
+    option?.setAttribute("aria-selected", "true");
+    if (option) input.setAttribute("aria-activedescendant", option.id);
+    else input.removeAttribute("aria-activedescendant");
+    option?.scrollIntoView({ block: "nearest" });
+  };
+
+  const selected = () => list.querySelector("[aria-selected=true]");
+
+  const move = (step) => {
+    const options = [...list.querySelectorAll("[role=option]")];
+    const index = options.indexOf(selected()) + step;
+    select(options[(index + options.length) % options.length]);
+  };
+
+  /** Show what a reader can do before typing: search for the selected text, or repeat a search. */
+  const showStart = () => {
+    const options = [];
+    if (selection) {
+      const text = h("span", { class: "snippet" }, selection.slice(0, 200));
+      const option = makeOption(null, [h("span", { class: "section" }, t("relatedTo")), text]);
+      option.addEventListener("click", () => {
+        element.close();
+        openRelated(selection);
+      });
+      options.push(h("div", { class: "group", role: "group", "aria-label": t("selection") }, option));
+    }
+    const recent = readRecent();
+    if (recent.length) options.push(recentGroup(recent));
+    show(recent.length ? [recentHead()] : [], options);
+  };
+
+  const recentHead = () => {
+    const forget = h("button", { type: "button", class: "plain" }, t("clearRecent"));
+    forget.addEventListener("click", () => {
+      writeRecent([]);
+      showStart();
+      input.focus();
+    });
+    return h("p", { class: "message" }, t("recent"), forget);
+  };
+
+  const recentGroup = (recent) => {
+    const options = recent.map((query) => {
+      const option = makeOption(null, [h("span", { class: "section" }, query)]);
+      option.addEventListener("click", () => {
+        input.value = query;
+        input.focus();
+        onInput();
+      });
+      return option;
+    });
+    return h("div", { class: "group", role: "group", "aria-label": t("recent") }, ...options);
+  };
+
+  const showResponse = (response, isFinal) => {
+    const pages = groupByPage(response);
+    const messages = Object.entries(response.corrections).map(([word, meant]) =>
+      h("p", { class: "message" }, t("corrected", { word, meant: meant.map((one) => `“${one}”`).join(", ") })));
+    if (!pages.length) {
+      if (!isFinal) return; // the hybrid search may find something
+      const text = t("nothing", { query: response.query });
+      show([...messages, h("p", { class: "message" }, h("strong", {}, text))], [], text);
+      return;
+    }
+    const isCovered = response.covered || !isFinal;
+    if (!isCovered) {
+      messages.push(h("p", { class: "message" }, h("strong", {}, t("notCovered")), t("nearest")));
+    }
+    const announced = [!isCovered && t("notCovered"), countOf(pages, t)].filter(Boolean).join(" ");
+    show(messages, pages.map((hits, index) => pageGroup(hits, index, isCovered)), announced);
+  };
+
+  const pageGroup = (hits, index, isCovered) => {
+    const [{ title, module_title: module }] = hits;
+    const id = `page-${index}`;
+    const head = h("div", { class: "page", id, role: "presentation" },
+      ...breadcrumb([module !== title && module, h("strong", {}, title || "…")]));
+    const className = isCovered ? "group" : "group weak";
+    return h("div", { class: className, role: "group", "aria-labelledby": id }, head, ...hits.map(hitOption));
+  };
+
+  const hitOption = (hit) => {
+    const { section, above } = sectionOf(hit);
+    const link = linkOf(hit, rewrite);
+    const path = above.length > 0 && h("span", { class: "trail" }, ...breadcrumb(above.map(plainText)));
+    const heading = h("span", { class: "section" }, plainText(section || hit.title));
+    const option = makeOption(link, [path, heading, snippetOf(hit)]);
+    if (!link) heading.append(` (${t("unpublished")})`);
+    option.addEventListener("click", (event) => {
+      addRecent(input.value.trim());
+      if (!event.ctrlKey && !event.metaKey && !event.shiftKey && !event.button) element.close();
+    });
+    return option;
+  };
+
+  const makeOption = (href, children) => {
+    const id = `option-${(optionNumber += 1)}`;
+    const attributes = { id, class: "option", role: "option", "aria-selected": "false", tabindex: "-1" };
+    const option = href ? h("a", { ...attributes, href }, ...children) : h("div", attributes, ...children);
+    option.addEventListener("pointermove", () => option === selected() || select(option));
+    return option;
+  };
+  let optionNumber = 0;
+
+  const showError = (error, query) => {
+    const text = errorText(error, t);
+    const again = h("button", { type: "button", class: "plain" }, t("tryAgain"));
+    again.addEventListener("click", () => {
+      input.focus();
+      find(query);
+    });
+    const isTransient = ![400, 401, 403, 404, 413, 429].includes(error.status);
+    show([h("p", { class: "message" }, text, isTransient && again)], [], text);
+    if (error.status === 429) retry = setTimeout(() => find(query), 1000 * Math.min(error.retryAfter || 5, 60));
+  };
+
+  const find = async (query) => {
+    clearTimeout(retry);
+    element.classList.add("busy");
+    try {
+      for await (const { response, isFinal } of search(query)) showResponse(response, isFinal);
+    } catch (error) {
+      if (error.name === "AbortError") return; // a later search is running
+      if (!(error instanceof RectoError)) throw error;
+      showError(error, query);
+    }
+    element.classList.remove("busy");
+  };
+
+  const onInput = () => {
+    const query = input.value.trim();
+    if (query) find(query);
+    else {
+      clearTimeout(retry);
+      search.cancel();
+      element.classList.remove("busy");
+      showStart();
+    }
+  };
+
+  input.addEventListener("input", onInput);
+  input.addEventListener("keydown", (event) => {
+    if (event.isComposing) return;
+    if (event.key === "ArrowDown" || event.key === "ArrowUp") move(event.key === "ArrowDown" ? 1 : -1);
+    else if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) openInTab(selected());
+    else if (event.key === "Enter") selected()?.click();
+    else return;
+    event.preventDefault();
+  });
+  close.addEventListener("click", () => element.close());
+  element.addEventListener("click", (event) => {
+    if (event.target === element && isOutside(event, element)) element.close(); // the backdrop
+  });
+  element.addEventListener("close", () => {
+    clearTimeout(retry);
+    search.cancel();
+  });
+
+  const open = (query, selectedText) => {
+    if (element.open) return;
+    selection = selectedText;
+    if (query) input.value = query;
+    element.showModal();
+    input.focus();
+    input.select();
+    onInput();
+  };
+  return { element, open };
+}
+
+function openInTab(option) {
+  if (option?.href) window.open(option.href, "_blank", "noopener");
+}
+
+function isOutside({ clientX: x, clientY: y }, element) {
+  const { left, right, top, bottom } = element.getBoundingClientRect();
+  return x < left || x > right || y < top || y > bottom;
+}
+
+/** Return a function that yields the responses to a query, a preliminary one first if the hybrid mode is slow. */
+function makeSearch(client) {
+  const cache = new Map();
+  let controller = new AbortController();
+  let isFast = false;
+
+  const request = async (query, mode, signal) => {
+    const key = `${mode} ${query}`;
+    if (cache.has(key)) return cache.get(key);
+    const began = performance.now();
+    const response = await client.search(query, { mode, top_k: PAGES, group_by: "page", signal });
+    if (mode === "hybrid") isFast = performance.now() - began <= FAST;
+    if (cache.size >= MAX_CACHED || [...cache.values()].some(({ generation }) => generation !== response.generation)) {
+      cache.clear(); // a new index answers from now on
+    }
+    cache.set(key, response);
+    return response;
+  };
+
+  async function* search(query) {
+    controller.abort();
+    controller = new AbortController();
+    const { signal } = controller;
+    await pause(TYPING_PAUSE, signal);
+    if (!isFast && !cache.has(`hybrid ${query}`)) {
+      const began = performance.now();
+      yield { response: await request(query, "lexical", signal), isFinal: false };
+      await pause(THINKING_PAUSE - (performance.now() - began), signal);
+    }
+    yield { response: await request(query, "hybrid", signal), isFinal: true };
+  }
+  search.cancel = () => controller.abort();
+  return search;
+}
+
+function pause(milliseconds, signal) {
+  return new Promise((resolve, reject) => {
+    const timer = setTimeout(resolve, milliseconds);
+    signal.addEventListener("abort", () => {
+      clearTimeout(timer);
+      reject(signal.reason);
+    }, { once: true });
+  });
+}
+
+function readRecent() {
+  try {
+    const stored = JSON.parse(localStorage.getItem(RECENT) ?? "[]");
+    return stored.filter((query) => typeof query === "string").slice(0, MAX_RECENT);
+  } catch {
+    return []; // storage may be forbidden, or another script may have written something else
+  }
+}
+
+function writeRecent(queries) {
+  try {
+    if (queries.length) localStorage.setItem(RECENT, JSON.stringify(queries.slice(0, MAX_RECENT)));
+    else localStorage.removeItem(RECENT);
+  } catch {
+    // Then there are no recent searches.
+  }
+}
+
+function addRecent(query) {
+  if (query) writeRecent([query, ...readRecent().filter((one) => one !== query)]);
+}
+
+function footer(t) {
+  const hint = (keys, text) => h("span", {}, ...keys.map((key) => h("kbd", {}, key)), text);
+  return h("div", { class: "foot", "aria-hidden": "true" },
+    hint(["↑", "↓"], t("hintMove")), hint(["↵"], t("hintOpen")), hint(["Esc"], t("hintClose")));
+}

@@ -1,0 +1,47 @@
+// The texts of the widget; a site replaces them with `data-strings`.
+
+const ENGLISH = {
+  search: "Search",
+  searchLabel: "Search the book",
+  placeholder: "Search or ask a question",
+  results: "Results",
+  close: "Close",
+  clear: "Clear the field",
+  recent: "Recent searches",
+  clearRecent: "Clear",
+  related: "Related in this book",
+  relatedTo: "Related to the selected text",
+  selection: "Selected text",
+  question: "Ask about this text (optional)",
+  ask: "Ask",
+  found: "{passages} passages on {pages} pages",
+  foundOne: "1 passage",
+  foundFlat: "{passages} passages",
+  nothing: "Nothing found for “{query}”.",
+  nothingRelated: "Nothing else in the book is related to this text.",
+  notCovered: "The book does not seem to cover this.",
+  nearest: "Nearest passages",
+  corrected: "Searched for {meant} instead of “{word}”.",
+  offline: "The search cannot be reached. Check your connection and try again.",
+  busy: "The search is not available at the moment. Try again in a minute.",
+  limited: "Too many searches. Trying again in {seconds} seconds.",
+  refused: "The search is not available on this page.",
+  failed: "The search failed. Try again.",
+  tooLong: "The text is too long to search for.",
+  tryAgain: "Try again",
+  unpublished: "not published",
+  hintMove: "move",
+  hintOpen: "open",
+  hintClose: "close",
+};
+
+/** Return a function that fills the values into a text by its name. */
+export function translator(own) {
+  const texts = { ...ENGLISH };
+  for (const [name, text] of Object.entries(own ?? {})) {
+    if (name in ENGLISH && typeof text === "string") texts[name] = text;
+    else console.warn(`Recto: data-strings has no text "${name}".`);
+  }
+  return (name, values = {}) =>
+    texts[name].replace(/\{(\w+)\}/gu, (whole, key) => (key in values ? String(values[key]) : whole));
+}
