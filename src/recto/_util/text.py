@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from urllib.parse import urlsplit
 
 _LONGEST_COMPARED = 200  # characters of a misspelled name
+_MAX_NAME = 80  # characters of a name in an error message
 ROOT_MODULE = "intro"
 """The module of pages that are not in a module's directory."""
 MARKDOWN_SUFFIXES = (".md", ".markdown", ".mdown", ".mkdn", ".mkd")
@@ -39,6 +40,11 @@ def with_anchor(page: str, anchor: str) -> str:
 def without_space(text: str) -> str:
     """Remove all white space, so that two copies of a text compare equal however they are wrapped."""
     return "".join(text.split())
+
+
+def shortened(given: str) -> str:
+    """Shorten a name that an error message repeats."""
+    return given if len(given) <= _MAX_NAME else f"{given[:_MAX_NAME]}…"
 
 
 def plural(count: int, one: str, many: str = "") -> str:

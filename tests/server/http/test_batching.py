@@ -11,7 +11,7 @@ import pytest
 
 from recto.errors import EmbeddingError
 from recto.protocols import Embedder
-from recto.server.http.service import MAX_BATCH, BatchingEmbedder, _best_batch, _Waiting
+from recto.server.http.batching import MAX_BATCH, BatchingEmbedder, _best_batch, _Waiting
 from recto.server.limits import CallCancelled, CurrentRequest, _current
 from recto.types import Vector
 from tests.running import wait_until

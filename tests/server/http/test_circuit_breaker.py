@@ -8,7 +8,7 @@ import contextvars
 import pytest
 
 from recto.errors import CollectionMissing, EmbeddingError, InvalidQuery, Unreachable
-from recto.server.http.service import CircuitBreaker
+from recto.server.http.batching import CircuitBreaker
 from recto.server.limits import CurrentRequest, _current
 from recto.stores.qdrant.connection import TransientError
 

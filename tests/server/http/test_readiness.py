@@ -9,9 +9,9 @@ import pytest
 
 from recto.errors import Unreachable
 from recto.server.http import monitoring
+from recto.server.http.batching import CircuitBreaker
 from recto.server.http.monitoring import Metrics, Readiness
 from recto.server.http.options import ServeOptions
-from recto.server.http.service import CircuitBreaker
 from recto.settings import Settings
 from recto.stores.qdrant.connection import TransientError
 from tests.server.http.service import Service

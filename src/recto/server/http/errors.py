@@ -11,11 +11,11 @@ from fastapi import Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 
+from recto._util.text import shortened
 from recto.errors import ErrorKind, InvalidArgument, RectoError
 from recto.server.limits import RETRY_HINT, Refusal
 
 _MAX_DIGITS = 18
-_MAX_NAME = 80
 _EXAMPLE = 'Example: {"query": "What is ROS 2?"}.'
 
 
@@ -41,11 +41,6 @@ def loads(data: bytes) -> Any:
         ) from None
     except RecursionError:
         raise BadBody("The body is nested too deeply", hint=_EXAMPLE) from None
-
-
-def shortened(given: str) -> str:
-    """Shorten a name that an error message repeats."""
-    return given if len(given) <= _MAX_NAME else f"{given[:_MAX_NAME]}…"
 
 
 def _unique_fields(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from html import escape
 from typing import Any
@@ -16,81 +15,14 @@ from markdown_it.token import Token
 from markdown_it.utils import OptionsDict
 from starlette.responses import Response
 
-from recto._util.text import filter_keys, nearest
 from recto.book.parsing.markdown.blocks import containers_plugin
 from recto.book.parsing.markdown.headings import split_explicit_id
-from recto.errors import ErrorKind, RectoError
 from recto.search.display import chunk_matches, chunk_to_dict, group_ranks, hit_to_dict, is_covered, pick
 from recto.search.lexical import QueryWord
+from recto.search.outline import Outline
 from recto.search.pages import BookPage
-from recto.server.http.errors import shortened
 from recto.server.http.models import ChunkModel, HitModel
-from recto.types import Chunk, Hit, SearchResponse
-
-
-class ModuleMissing(RectoError):
-    """The book does not have the module."""
-
-    kind = ErrorKind.MISSING
-    label = "Not found"
-
-
-@dataclass(frozen=True, slots=True)
-class OutlinePage:
-    """A page with its number of chunks; `module_keys` are all names of its module."""
-
-    url: str
-    title: str
-    module: str
-    module_keys: tuple[str, ...]
-    chunks: int
-    source: str
-
-
-@dataclass(frozen=True, slots=True)
-class Outline:
-    """All pages in reading order; `titles` are the titles of the modules."""
-
-    pages: tuple[OutlinePage, ...]
-    titles: Mapping[str, str] = field(default_factory=dict)
-
-    def of_module(self, module: str) -> Outline:
-        """Return the pages of a module, by any of its names."""
-        asked = set(filter_keys([module]))
-        found = tuple(page for page in self.pages if not asked.isdisjoint(page.module_keys))
-        if not found:
-            names = self.modules()
-            near = nearest(module, names)
-            raise ModuleMissing(
-                f"There is no module '{shortened(module)}'",
-                hint=(f"Did you mean '{near}'? " if near else "") + f"Modules: {', '.join(names)}.",
-            )
-        return Outline(found, self.titles)
-
-    def modules(self) -> dict[str, tuple[int, int]]:
-        """Return the numbers of chunks and pages of each module, in reading order."""
-        found: dict[str, tuple[int, int]] = {}
-        for page in self.pages:
-            chunks, pages = found.get(page.module, (0, 0))
-            found[page.module] = (chunks + page.chunks, pages + 1)
-        return found
-
-
-def outline_of(chunks: Iterable[Chunk], modules: Sequence[tuple[str, str]] = ()) -> Outline:
-    """Collect the pages of chunks; `modules` are names and titles in reading order."""
-    order = {name: place for place, (name, _) in enumerate(modules)}
-    found: dict[str, OutlinePage] = {}
-    for chunk in chunks:
-        known = found.get(chunk.page_url)
-        count = known.chunks + 1 if known else 1
-        found[chunk.page_url] = OutlinePage(
-            chunk.page_url, chunk.page_title, chunk.module_name, chunk.module_keys, count, chunk.source
-        )
-    pages = sorted(
-        found.values(), key=lambda page: (order.get(page.module, len(order)), page.source, page.url)
-    )
-    return Outline(tuple(pages), {name: title for name, title in modules if title})
-
+from recto.types import Hit, SearchResponse
 
 _CHUNK_FIELDS = tuple(name for name in ChunkModel.model_fields if name not in ("matches", "html"))
 _HIT_FIELDS = tuple(name for name in HitModel.model_fields if name not in ("rank", "html"))

@@ -1,0 +1,262 @@
+"""Share engines among requests: batch the queries of many threads, and fail fast while an engine is down."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from bisect import insort
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+from recto.errors import ErrorKind, RectoError, Unreachable
+from recto.protocols import Embedder, Progress
+from recto.server.limits import CallCancelled, CurrentRequest, current_request
+from recto.types import EmbedderFingerprint, Vector
+
+_PAUSE = 1.0  # seconds
+_MAX_PAUSE = 5.0
+
+
+class CircuitBreaker:
+    """Fails fast while an engine is down; use it from one event loop."""
+
+    def __init__(
+        self, clock: Callable[[], float] = time.monotonic, on_change: Callable[[int], None] = lambda _: None
+    ) -> None:
+        """Take a clock, and what is called with 1 when the circuit opens and with -1 when it closes."""
+        self._clock = clock
+        self._on_change = on_change
+        self._error: RectoError | None = None
+        self._until = 0.0
+        self._probing = False
+
+    @contextmanager
+    def watch(self) -> Iterator[None]:
+        """Call the engine, or raise the last error at once."""
+        if self._error is not None:
+            if self._probing or self._clock() < self._until:
+                raise self._error.with_traceback(None)
+            self._probing = True
+        try:
+            yield
+        except Unreachable as error:
+            # Only a transient error is about the engine; others are about one query.
+            self._note(error if hasattr(error, "retry_after") else None)
+            raise
+        except asyncio.CancelledError:
+            if current_request().disconnected.is_set():  # says nothing about the engine
+                self._probing = False
+            else:
+                self._note(Unreachable("The engine did not answer in time"))
+            raise
+        except RectoError as error:
+            if error.kind is ErrorKind.ARGUMENT:  # the engine was not called
+                self._probing = False
+            else:
+                self._note(None)
+            raise
+        except BaseException:  # a bug says nothing about the engine: let the next request try
+            self._probing = False
+            raise
+        else:
+            self._note(None)
+
+    def _note(self, error: RectoError | None) -> None:
+        self._probing = False
+        if (error is None) != (self._error is None):
+            self._on_change(-1 if error is None else 1)
+        self._error = error
+        if error is not None:
+            asked = getattr(error, "retry_after", None)
+            self._until = self._clock() + min(_MAX_PAUSE, max(_PAUSE, asked or 0))
+
+
+MAX_BATCH = 16
+_MAX_CHARACTERS = 8_000  # about a second of work on a small machine
+_CHARACTERS_PER_TOKEN = 4  # an estimate: the tokenizer would cost more than it saves
+_MAX_TOKENS = 512  # larger batches are not faster, and each query waits for the whole batch
+_MAX_CALLERS = 10_000
+_CALL_COST = 3.5  # overhead of a model call, in tokens; padding costs as much as text
+
+
+class _Waiting:
+    """A text in the queue; its lock is released when it has a result, or when its thread must lead.
+
+    `turn` orders the queue: what its caller has queued before it, in tokens.
+    """
+
+    __slots__ = ("error", "lock", "request", "text", "tokens", "turn", "vector")
+
+    def __init__(self, text: str, tokens: float, turn: float, request: CurrentRequest) -> None:
+        self.text = text
+        self.tokens = tokens
+        self.turn = turn
+        self.request = request
+        self.vector: Vector | None = None
+        self.error: BaseException | None = None
+        self.lock = threading.Lock()
+        self.lock.acquire()
+
+
+class BatchingEmbedder:
+    """Batches the queries of many threads without a timer: one thread embeds for those that wait.
+
+    Callers share the model by tokens, as in fair queueing: a caller with much text does not delay others. The
+    texts of cancelled requests are dropped.
+    """
+
+    def __init__(self, inner: Embedder, on_batch: Callable[[int], None] = lambda _: None) -> None:
+        self._inner = inner
+        self._on_batch = on_batch
+        self._lock = threading.Lock()
+        self._queue: list[_Waiting] = []
+        self._turns: dict[str, float] = {}  # of each caller's next text
+        self._served = 0.0  # the turn that is being served
+        self._has_leader = False
+
+    @property
+    def fingerprint(self) -> EmbedderFingerprint:
+        """The fingerprint of the vectors."""
+        return self._inner.fingerprint
+
+    @property
+    def dim(self) -> int:
+        """The dimension of the vectors."""
+        return self._inner.dim
+
+    @property
+    def max_tokens(self) -> int:
+        """The maximum number of tokens of a text."""
+        return self._inner.max_tokens
+
+    def warm_up(self) -> None:
+        """Load the model."""
+        self._inner.warm_up()
+
+    def count_tokens(self, text: str) -> int:
+        """Count the tokens of a text."""
+        return self._inner.count_tokens(text)
+
+    def embed_query(self, text: str) -> Vector:
+        """Embed one query, together with those of other threads."""
+        return self.embed_queries([text])[0]
+
+    def embed_queries(self, texts: Sequence[str]) -> list[Vector]:
+        """Embed several queries, together with those of other threads."""
+        request, vectors = current_request(), []
+        for batch in _split_batches(texts):
+            request.check()
+            vectors += self._embed_together(batch, request)
+        return vectors
+
+    def _embed_together(self, texts: list[str], request: CurrentRequest) -> list[Vector]:
+        with self._lock:
+            mine = [self._enqueue(text, request) for text in texts]
+            if not self._has_leader:  # the queue was empty, so the first text is ours
+                self._has_leader = True
+                mine[0].lock.release()
+        for one in mine:
+            while one.vector is None and one.error is None:
+                one.lock.acquire()  # released with a result, or because this thread must lead
+                if one.vector is None and one.error is None:
+                    self._lead()
+        return [_vector(one) for one in mine]
+
+    def _enqueue(self, text: str, request: CurrentRequest) -> _Waiting:
+        tokens = 2 + len(text) / _CHARACTERS_PER_TOKEN
+        turn = max(self._served, self._turns.get(request.caller, 0.0))
+        self._turns[request.caller] = turn + tokens
+        waiting = _Waiting(text, tokens, turn, request)
+        insort(self._queue, waiting, key=lambda one: one.turn)
+        return waiting
+
+    def embed_documents(self, texts: Sequence[str], progress: Progress | None = None) -> list[Vector]:
+        """Embed documents."""
+        return self._inner.embed_documents(texts, progress)
+
+    def close(self) -> None:
+        """Close connections."""
+        self._inner.close()
+
+    def _lead(self) -> None:
+        """Embed the first text in the queue and those that fit to it, then let the next thread lead."""
+        with self._lock:
+            cancelled = [one for one in self._queue if one.request.cancelled.is_set()]
+            for one in cancelled:
+                one.error = CallCancelled()
+            self._queue = [one for one in self._queue if one.error is None]
+            batch = _best_batch(self._queue[:MAX_BATCH])
+            self._queue = [one for one in self._queue if one not in batch]
+            if batch:
+                self._served = max(self._served, batch[0].turn)
+        if batch:
+            self._embed(batch)
+        with self._lock:
+            following = self._queue[0] if self._queue else None
+            self._has_leader = following is not None
+            if not self._has_leader or len(self._turns) > _MAX_CALLERS:
+                self._turns = {name: turn for name, turn in self._turns.items() if turn > self._served}
+        for one in (*batch, *cancelled):
+            one.lock.release()
+        if following is not None:
+            following.lock.release()
+
+    def _embed(self, batch: list[_Waiting]) -> None:
+        """Give every text its vector or its error; raise nothing, because other threads wait."""
+        try:
+            self._on_batch(len(batch))
+            vectors = self._inner.embed_queries([one.text for one in batch])
+            for one, vector in zip(batch, vectors, strict=True):
+                one.vector = vector
+        except BaseException as error:  # noqa: BLE001 - each thread raises it for itself
+            if isinstance(error, RectoError) and len(batch) > 1:
+                for one in batch:  # one bad text must not fail the others
+                    self._embed([one])
+                return
+            for one in batch:
+                one.error = error
+
+
+def _vector(one: _Waiting) -> Vector:
+    if one.error is not None:
+        raise one.error
+    return one.vector or []
+
+
+def _best_batch(waiting: list[_Waiting]) -> list[_Waiting]:
+    """Split the queue into the cheapest batches, and return the one with its first text.
+
+    All texts of a batch are padded to the longest: a short query is expensive next to a long one.
+    """
+    if len(waiting) <= 1:
+        return waiting
+    ordered = sorted(waiting, key=lambda one: one.tokens)
+    costs, begins = [0.0], [0]
+    for end in range(1, len(ordered) + 1):
+        longest = ordered[end - 1].tokens
+        cost, begin = min(
+            (costs[begin] + _CALL_COST + longest * (end - begin), begin)
+            for begin in range(end)
+            if begin == end - 1 or longest * (end - begin) <= _MAX_TOKENS
+        )
+        costs.append(cost)
+        begins.append(begin)
+    end = len(ordered)
+    while waiting[0] not in (batch := ordered[begins[end] : end]):
+        end = begins[end]
+    return batch
+
+
+def _split_batches(texts: Sequence[str]) -> Iterator[list[str]]:
+    """Split one caller's texts, so that other threads need not wait for all of them."""
+    batch: list[str] = []
+    room = _MAX_CHARACTERS
+    for text in texts:
+        if batch and (len(batch) == MAX_BATCH or len(text) > room):
+            yield batch
+            batch, room = [], _MAX_CHARACTERS
+        batch.append(text)
+        room -= len(text)
+    if batch:
+        yield batch
