@@ -41,6 +41,7 @@ class WebUI:
     ) -> None:
         self._browser = browser
         self.origin = f"http://127.0.0.1:{port}"
+        self.allowed = [self.origin, "data:"]  # how the addresses of requests may begin
         self._options: dict[str, Any] = {
             "viewport": {"width": size[0], "height": size[1]},
             "color_scheme": scheme,
@@ -84,7 +85,7 @@ class WebUI:
         dialog.dismiss()
 
     def _on_request(self, request: Request) -> None:
-        if not request.url.startswith((self.origin, "data:")):
+        if not request.url.startswith(tuple(self.allowed)):
             self.wrong.append(f"request to {request.url}")
 
     def open(self, **state: object) -> None:

@@ -1,0 +1,386 @@
+"""Test the widget on the pages of a book, which have an origin of their own and a strict security policy."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import re
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+from playwright.sync_api import Browser, Locator, Page, Route, expect
+
+from recto.server.http.app import WEB
+from recto.server.http.options import ServeOptions
+from recto.server.keys import add_key, revoke_key
+from recto.settings import Settings
+from tests.browser.site import Site
+from tests.browser.webui import PHONE, WIDE, WebUI
+from tests.server.http.service import Service
+
+pytestmark = pytest.mark.browser
+
+SAMPLE = "physical-ai-book"
+FUNDAMENTALS = "/docs/module-1-ros2/01-ros2-fundamentals"
+QUESTION = "how do nodes communicate"
+_MAGENTA = (255, 0, 255)
+
+
+@pytest.fixture(scope="module")
+def home(books: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return Path(shutil.copytree(books, tmp_path_factory.mktemp("widget") / "home"))
+
+
+@contextmanager
+def published(home: Path, **options: Any) -> Iterator[Site]:
+    """Serve the books, and publish a site with a key for its origin."""
+    with Site() as site:
+        _, key = add_key(home, f"site-{urlsplit(site.origin).port}", "search", origins=[site.origin])
+        settings = Settings("local", "edge", home, threads=2, precision="fp32")
+        serve = ServeOptions(collections=(SAMPLE, "hostile"), has_stored_keys=True, **options)
+        with Service(settings, serve) as site.service:
+            site.attributes = {"data-key": key, "data-collection": SAMPLE}
+            yield site
+
+
+@pytest.fixture(scope="module")
+def _site(home: Path) -> Iterator[Site]:
+    with published(home) as site:
+        yield site
+
+
+@pytest.fixture
+def site(_site: Site) -> Iterator[Site]:
+    """The published sample book; a test may change what its pages contain."""
+    before = dict(_site.attributes)
+    yield _site
+    _site.attributes, _site.body = before, ""
+    _site.language, _site.direction = "en", "ltr"
+
+
+class Reader(WebUI):
+    """A browser window with a page of the book."""
+
+    def __init__(self, browser: Browser, site: Site, size: tuple[int, int] = WIDE, **more: Any) -> None:
+        super().__init__(browser, int(site.origin.rpartition(":")[2]), size, **more)
+        self.allowed.append(site.recto)
+
+    def read(self, path: str = FUNDAMENTALS) -> Page:
+        self.page.goto(self.origin + path, wait_until="networkidle")
+        return self.page
+
+    def type(self, query: str) -> None:
+        """Open the dialog by its shortcut, type a query, and wait for the final results."""
+        self.page.keyboard.press("Control+k")
+        expect(self.input).to_be_focused()
+        self.input.press_sequentially(query)
+        self.settle()
+
+    def settle(self) -> None:
+        expect(self.page.locator("recto-widget .busy")).to_have_count(0)
+
+    @property
+    def dialog(self) -> Locator:
+        return self.page.locator("recto-widget dialog")
+
+    @property
+    def input(self) -> Locator:
+        return self.dialog.get_by_role("combobox")
+
+    @property
+    def options(self) -> Locator:
+        return self.dialog.get_by_role("option")
+
+    @property
+    def panel(self) -> Locator:
+        return self.page.locator("recto-widget aside")
+
+    def select(self, selector: str = "main p") -> str:
+        """Select the text of an element, and return it."""
+        script = """(element) => {
+            const range = document.createRange();
+            range.selectNodeContents(element);
+            getSelection().removeAllRanges();
+            getSelection().addRange(range);
+            return getSelection().toString();
+        }"""
+        return str(self.page.locator(selector).first.evaluate(script))
+
+
+@pytest.fixture
+def reader(browser: Browser, site: Site) -> Iterator[Reader]:
+    with Reader(browser, site) as reader:
+        yield reader
+
+
+def test_search_with_the_keyboard_and_land_on_the_passage(reader: Reader) -> None:
+    page = reader.read("/docs/intro")
+    reader.type(QUESTION)
+    first = reader.options.first
+    expect(first).to_have_attribute("aria-selected", "true")
+    assert reader.input.get_attribute("aria-activedescendant") == first.get_attribute("id")
+    page.keyboard.press("ArrowDown")
+    expect(reader.options.nth(1)).to_have_attribute("aria-selected", "true")
+    page.keyboard.press("ArrowUp")
+    expect(first).to_have_attribute("aria-selected", "true")
+    expect(reader.dialog.get_by_role("group").first).to_have_accessible_name(re.compile("ROS 2 Fundamentals"))
+    expect(first).to_contain_text("How do ROS 2 nodes communicate?")
+    assert "node" in first.locator("mark").first.inner_text().lower()
+    page.keyboard.press("Enter")
+    page.wait_for_url(f"**{FUNDAMENTALS}*")
+    assert page.evaluate("location.hash") == "#how-do-ros-2-nodes-communicate"
+    section = page.locator("#how-do-ros-2-nodes-communicate")
+    expect(section).to_be_in_viewport()
+    assert colour_count(section, _MAGENTA) > 100, "the passage is not highlighted"
+
+
+def colour_count(element: Locator, colour: tuple[int, int, int]) -> int:
+    """Return how many pixels of an element have a colour."""
+    script = """async ([data, colour]) => {
+        const image = await createImageBitmap(await (await fetch(`data:image/png;base64,${data}`)).blob());
+        const context = new OffscreenCanvas(image.width, image.height).getContext("2d");
+        context.drawImage(image, 0, 0);
+        const { data: bytes } = context.getImageData(0, 0, image.width, image.height);
+        let count = 0;
+        for (let at = 0; at < bytes.length; at += 4) count += colour.every((part, index) => bytes[at + index] === part);
+        return count;
+    }"""
+    picture = base64.b64encode(element.screenshot()).decode()
+    return int(element.page.context.new_page().evaluate(script, [picture, colour]))
+
+
+def test_open_with_a_click_and_with_an_element_of_the_page(reader: Reader, site: Site) -> None:
+    page = reader.read()
+    page.locator("recto-widget .open").click()
+    expect(reader.input).to_be_focused()
+    page.keyboard.press("Escape")
+    expect(reader.dialog).to_be_hidden()
+    site.body = '<input data-recto-open aria-label="Search">'
+    reader.read()
+    expect(page.locator("recto-widget .open")).to_have_count(0)
+    page.locator("input[data-recto-open]").focus()
+    page.keyboard.type("q")
+    expect(reader.input).to_have_value("q")
+    page.keyboard.press("Escape")
+    page.locator("input[data-recto-open]").click()
+    expect(reader.input).to_be_focused()
+
+
+def test_the_last_letters_decide(reader: Reader) -> None:
+    reader.read()
+    reader.type("navigation")
+    reader.input.fill("quality of service")
+    reader.settle()
+    expect(reader.options.first).to_contain_text("QoS")
+    reader.input.fill("")
+    expect(reader.options).to_have_count(0)
+
+
+def test_select_text_and_see_what_is_related(reader: Reader) -> None:
+    page = reader.read()
+    selected = reader.select()
+    button = page.locator("recto-widget button.related")
+    expect(button).to_be_in_viewport()
+    button.click()
+    expect(reader.panel.get_by_role("heading")).to_be_focused()
+    expect(reader.panel.locator("blockquote")).to_have_text(re.sub(r"\s+", " ", selected))
+    expect(reader.panel.get_by_role("listitem").nth(2)).to_be_visible()
+    assert page.evaluate("getSelection().toString()") == selected
+    before = reader.panel.get_by_role("link").first.inner_text()
+    reader.panel.get_by_role("textbox").fill("Which quality of service should a camera use?")
+    page.keyboard.press("Enter")
+    expect(reader.panel.get_by_role("link").first).not_to_have_text(before)
+    expect(reader.panel.get_by_role("link").first).to_contain_text(re.compile("QoS|Quality of Service"))
+    page.keyboard.press("Escape")
+    expect(reader.panel).to_be_hidden()
+
+
+def test_related_passages_with_the_keyboard_alone(reader: Reader) -> None:
+    page = reader.read()
+    reader.select()
+    page.keyboard.press("Control+k")
+    expect(reader.options.first).to_contain_text("Related to the selected text")
+    page.keyboard.press("Enter")
+    expect(reader.dialog).to_be_hidden()
+    expect(reader.panel.get_by_role("link").first).to_be_visible()
+
+
+def test_a_selection_in_a_field_or_of_one_letter_offers_nothing(reader: Reader, site: Site) -> None:
+    site.body = '<textarea aria-label="Notes">some text in a field</textarea><p id="short">ab</p>'
+    page = reader.read()
+    page.locator("textarea").select_text()
+    reader.select("#short")
+    page.wait_for_timeout(400)
+    expect(page.locator("recto-widget button.related:visible")).to_have_count(0)
+
+
+def test_without_related_passages(reader: Reader, site: Site) -> None:
+    site.attributes["data-related"] = "off"
+    page = reader.read()
+    reader.select()
+    page.wait_for_timeout(400)
+    expect(page.locator("recto-widget button.related:visible")).to_have_count(0)
+
+
+def test_what_the_book_does_not_cover(reader: Reader) -> None:
+    reader.read()
+    reader.type("the best pizza in Naples")
+    expect(reader.dialog).to_contain_text("The book does not seem to cover this.")
+    reader.input.fill("???")
+    expect(reader.dialog).to_contain_text("Nothing found for “???”.")
+    expect(reader.dialog.get_by_role("status")).to_have_text("Nothing found for “???”.")
+    expect(reader.options).to_have_count(0)
+
+
+def test_recent_searches(reader: Reader) -> None:
+    page = reader.read()
+    reader.type(QUESTION)
+    with page.expect_navigation():
+        page.keyboard.press("Enter")
+    page.keyboard.press("Control+k")
+    expect(reader.options).to_have_text([QUESTION])
+    page.keyboard.press("Enter")
+    expect(reader.input).to_have_value(QUESTION)
+    expect(reader.options.first).to_contain_text("How do ROS 2 nodes communicate?")
+    reader.input.fill("")
+    reader.dialog.get_by_role("button", name="Clear").click()
+    expect(reader.options).to_have_count(0)
+
+
+def test_a_revoked_key(browser: Browser, home: Path) -> None:
+    with published(home) as site, Reader(browser, site) as reader:
+        reader.read()
+        revoke_key(home, f"site-{urlsplit(site.origin).port}")
+        reader.type("robots")
+        expect(reader.dialog).to_contain_text("The search is not available on this page.")
+        assert any("revoked" in line for line in reader.wrong), "the operator finds the reason in the console"
+        reader.wrong.clear()
+
+
+def test_a_rate_limit_and_its_end(browser: Browser, home: Path) -> None:
+    with published(home, rate=60) as site, Reader(browser, site) as reader:
+        reader.read()
+        for number in range(8):
+            site.service.get("/v1/modules", Authorization=f"Bearer {site.attributes['data-key']}")
+            assert number < 9
+        reader.type("sensors")
+        expect(reader.dialog).to_contain_text(
+            re.compile(r"Too many searches\. Trying again in \d+ seconds\.")
+        )
+        expect(reader.options.first).to_be_visible(timeout=15_000)  # it has tried again by itself
+
+
+@pytest.mark.parametrize(
+    ("status", "text"),
+    [(0, "The search cannot be reached."), (503, "not available at the moment"), (500, "The search failed.")],
+)
+def test_a_service_that_fails(reader: Reader, site: Site, status: int, text: str) -> None:
+    page = reader.read()
+    page.keyboard.press("Control+k")
+    expect(reader.input).to_be_focused()
+    failing = True
+
+    def answer(route: Route) -> None:
+        if not failing:
+            route.continue_()
+        elif status:
+            headers = {"access-control-allow-origin": site.origin}
+            route.fulfill(status=status, json={"error": "no", "status_code": status}, headers=headers)
+        else:
+            route.abort()
+
+    page.route("**/v1/search", answer)
+    reader.input.fill("sensors")
+    expect(reader.dialog).to_contain_text(text)
+    failing = False
+    reader.dialog.get_by_role("button", name="Try again").click()
+    expect(reader.options.first).to_be_visible()
+    reader.wrong = [line for line in reader.wrong if "net::ERR" not in line]
+
+
+def test_hostile_content_is_text(reader: Reader, site: Site) -> None:
+    site.attributes["data-collection"] = "hostile"
+    site.attributes["data-rewrite"] = "local://docs/ javascript:window.ran=1//"
+    page = reader.read("/docs/module-1-danger/02-links")
+    reader.type("poison heading script")
+    assert reader.options.count() > 2
+    assert reader.dialog.locator("img, iframe, form, style, link, base, svg:not(.icon)").count() == 0
+    assert reader.dialog.locator("a[href]").count() == 0, "a script was made a link"
+    reader.options.first.click()
+    page.keyboard.press("Escape")
+    reader.select()
+    page.locator("recto-widget button.related").click()
+    expect(reader.panel.get_by_role("listitem").first).to_be_visible()
+    assert page.evaluate("window.ran") is None
+
+
+def test_a_page_script_gets_nothing_but_the_published_key(reader: Reader, site: Site) -> None:
+    """Any script of the page can read the key of the widget; the key opens nothing but the search."""
+    page = reader.read()
+    key = page.evaluate("document.querySelector('script[data-key]').dataset.key")
+    ask = """async ([url, key]) => {
+        const response = await fetch(url, { headers: { Authorization: `Bearer ${key}` } });
+        return [response.status, (await response.json()).error];
+    }"""
+    for path in ("/metrics", "/v1/health", "/validate", "/openapi.json"):
+        status, error = page.evaluate(ask, [site.recto + path, key])
+        assert status == 403, path
+        assert "only for searching" in error
+
+
+@pytest.mark.parametrize("size", [WIDE, PHONE])
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_theme_and_size_of_the_page(browser: Browser, site: Site, size: tuple[int, int], theme: str) -> None:
+    with Reader(browser, site, size) as reader:
+        page = reader.read()
+        page.evaluate("theme => { document.documentElement.dataset.theme = theme }", theme)
+        reader.type(QUESTION)
+        background = reader.dialog.evaluate("element => getComputedStyle(element).backgroundColor")
+        red = int(re.findall(r"\d+", background)[0])
+        assert (red < 128) == (theme == "dark")
+        box = reader.dialog.bounding_box()
+        assert box is not None
+        assert (box["width"] >= size[0]) == (size == PHONE)
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_the_sites_colours_texts_and_direction(reader: Reader, site: Site) -> None:
+    site.language, site.direction = "ar", "rtl"
+    site.attributes["data-strings"] = '{"search": "بحث", "placeholder": "ابحث في الكتاب", "nonsense": "x"}'
+    page = reader.read()
+    page.evaluate("document.documentElement.style.setProperty('--recto-background', 'rgb(1, 2, 3)')")
+    expect(page.locator("recto-widget .open")).to_contain_text("بحث")
+    page.keyboard.press("Control+k")
+    expect(reader.input).to_have_attribute("placeholder", "ابحث في الكتاب")
+    assert reader.dialog.evaluate("one => getComputedStyle(one).direction") == "rtl"
+    assert reader.dialog.evaluate("one => getComputedStyle(one).backgroundColor") == "rgb(1, 2, 3)"
+    assert reader.wrong == ['warning: Recto: data-strings has no text "nonsense".']
+    reader.wrong.clear()
+
+
+def test_nothing_moves_and_little_is_loaded_until_a_reader_searches(reader: Reader, site: Site) -> None:
+    site.body = '<button type="button" data-recto-open>Search</button>'
+    reader.page.add_init_script(
+        "window.shift = 0; new PerformanceObserver((list) => list.getEntries().forEach((entry) => { window.shift += entry.value; }))"
+        ".observe({ type: 'layout-shift', buffered: true });"
+    )
+    page = reader.read()
+    assert page.evaluate("performance.getEntriesByType('resource').map(({ name }) => name)") == [
+        f"{site.origin}/site.css",
+        f"{site.recto}/widget.js",
+    ]
+    reader.type(QUESTION)
+    assert page.evaluate("window.shift") == 0
+    assert page.locator("recto-widget").count() == 1
+
+
+def test_the_widget_is_small() -> None:
+    names = ("widget.js", "client.js", "dom.js", "highlight.js")
+    files = [*(WEB / name for name in names), *(WEB / "widget").glob("*.js")]
+    assert len(files) > len(names)
+    assert sum(len(gzip.compress(file.read_bytes(), 9)) for file in files) <= 30 * 1024
