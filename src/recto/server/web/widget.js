@@ -1,0 +1,1 @@
+// The search and the related passages of a book, in any page.
