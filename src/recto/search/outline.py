@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from recto._util.text import filter_keys, nearest, shortened
 from recto.errors import ErrorKind, RectoError
+from recto.protocols import Index
 from recto.types import Chunk
 
 
@@ -72,3 +73,9 @@ def outline_of(chunks: Iterable[Chunk], modules: Sequence[tuple[str, str]] = ())
         found.values(), key=lambda page: (order.get(page.module, len(order)), page.source, page.url)
     )
     return Outline(tuple(pages), {name: title for name, title in modules if title})
+
+
+def read_outline(index: Index) -> Outline:
+    """Return the outline of an index."""
+    made = index.info.fingerprint
+    return outline_of(index.scroll(), made.modules if made else ())

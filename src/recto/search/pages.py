@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import takewhile
 from weakref import WeakKeyDictionary
 
-from recto._util.text import nearest, page_key
+from recto._util.text import MARKDOWN_SUFFIXES, MDX_SUFFIXES, nearest, page_key
 from recto.errors import InvalidArgument, PageMissing
 from recto.protocols import Index
 from recto.search.query import is_text
@@ -19,6 +19,8 @@ from recto.types import Chunk, Filters
 
 _MAX_HEADING_LEVEL = 6
 _MOST_COMPARED = 200  # pages
+_FENCE = re.compile(r" {0,3}(?:`{3,}|~{3,})")
+_TABLE_LINE = re.compile(r"[ |:-]*-[ |:-]*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,19 +113,57 @@ def nearest_page(index: Index, url: str) -> str | None:
 
 
 def _blocks(chunks: tuple[Chunk, ...]) -> Iterator[str]:
-    """Yield the texts of chunks, with the headings that the texts themselves do not contain."""
+    """Yield the texts of chunks, with the headings that the texts themselves do not contain.
+
+    Parts of one paragraph, list, table or code block are put together again.
+    """
     path: tuple[str, ...] = ()
-    before = ""
+    block, before = "", None  # what was not yielded yet, and the chunk it ends with
+    cut = 0  # lines of that chunk's start that were left out
     for chunk in chunks:
+        joined = _join(block, before, cut, chunk) if before is not None else None
+        if joined is not None:
+            block, cut, before = *joined, chunk
+            continue
+        if before is not None:
+            yield block
         headings = chunk.headings
         if headings and _has_heading(chunk.text, headings[-1]):
             headings = headings[:-1]  # the chunk starts in the section before
         shared = list(takewhile(lambda pair: pair[0] == pair[1], zip(path, headings, strict=False)))
         for depth in range(len(shared), len(headings)):
-            if not _has_heading(before, headings[depth]):
+            if before is None or not _has_heading(before.text, headings[depth]):
                 yield f"{'#' * min(depth + 1, _MAX_HEADING_LEVEL)} {headings[depth]}"
-        path, before = chunk.headings, chunk.text
-        yield chunk.text
+        path, before, block, cut = chunk.headings, chunk, chunk.text, 0
+    if before is not None:
+        yield block
+
+
+def _join(block: str, before: Chunk, cut: int, chunk: Chunk) -> tuple[str, int] | None:
+    """Continue a block with the next chunk; return it with the number of lines that the chunk repeats.
+
+    Return None if a new block begins, or if that is not certain: the lines of the source decide. Only
+    Markdown has a block on lines of its own.
+    """
+    if before.headings != chunk.headings or not chunk.source.endswith(MARKDOWN_SUFFIXES + MDX_SUFFIXES):
+        return None
+    gap = chunk.start_line - before.end_line
+    head, *rest = chunk.text.split("\n")
+    added_before, added = _added_lines(before) - cut, _added_lines(chunk)
+    if _FENCE.match(head) and added_before > 0 and added > 0 and gap > 0:
+        opened = [line for line in before.text.split("\n")[:-1] if _FENCE.match(line)]
+        if opened and opened[-1] == head:  # its last line closes the part, not the block
+            return block.rpartition("\n")[0] + "\n" * gap + "\n".join(rest), 1
+    if gap == 1 and rest and _TABLE_LINE.fullmatch(rest[0]) and f"{head}\n{rest[0]}\n" in f"{block}\n":
+        return "\n".join((block, *rest[1:])), 2
+    if gap in (0, 1) and max(added_before, added) <= 0:
+        return block + (" ", "\n")[gap] + chunk.text, 0
+    return None
+
+
+def _added_lines(chunk: Chunk) -> int:
+    """Return how many lines of a chunk are not in the source: those that its parts of a block repeat."""
+    return chunk.text.count("\n") - (chunk.end_line - chunk.start_line)
 
 
 def _has_heading(text: str, heading: str) -> bool:

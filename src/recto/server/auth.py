@@ -175,7 +175,7 @@ class AdmissionMiddleware:
         headers = request_headers(scope)
 
         async def send_with_cors(message: Message) -> None:
-            if message["type"] == "http.response.start":
+            if message["type"] == "http.response.start" and not _is_for_all_origins(message):
                 more = self._cors_headers(headers.get("origin", ""), scope.get(_KEY))
                 message = {**message, "headers": [*message.get("headers", ()), *more]}
             await send(message)
@@ -281,6 +281,10 @@ class AdmissionMiddleware:
         if scheme not in ("http", "https"):
             return False
         return place == host or (bool(self._hosts) and _is_allowed(place, self._hosts))
+
+
+def _is_for_all_origins(message: Message) -> bool:
+    return (b"access-control-allow-origin", b"*") in message.get("headers", ())
 
 
 def _caller(key: Key | None, visitor: str) -> str:

@@ -33,6 +33,7 @@ class Reply:
     status: int
     headers: Mapping[str, str]
     body: bytes
+    repeated: Mapping[str, list[str]] = field(default_factory=dict)
 
     def json(self) -> Any:
         return json.loads(self.body)
@@ -70,9 +71,9 @@ class Caller:
         try:
             connection.request(method, path, body, sent)
             answer = connection.getresponse()
-            return Reply(
-                answer.status, {name.lower(): value for name, value in answer.getheaders()}, answer.read()
-            )
+            pairs = [(name.lower(), value) for name, value in answer.getheaders()]
+            repeated = {name: [value for other, value in pairs if other == name] for name, _ in pairs}
+            return Reply(answer.status, dict(pairs), answer.read(), repeated)
         finally:
             connection.close()
 

@@ -25,7 +25,11 @@ ADMIN = "environment-key-0123456789"
 
 ACCESS = {
     "/": "open",
+    "/docs": "open",
     "/static": "open",
+    "/widget.js": "open",
+    "/client.js": "open",
+    "/client.d.ts": "open",
     "/healthz": "open",
     "/readyz": "open",
     "/v1/search": "search",
@@ -34,6 +38,8 @@ ACCESS = {
     "/v1/modules": "search",
     "/v1/pages": "search",
     "/v1/pages/{address:path}": "search",
+    "/llms.txt": "search",
+    "/llms-full.txt": "search",
     "/retrieve": "admin",
     "/validate": "admin",
     "/v1/batch": "admin",
@@ -177,10 +183,17 @@ def test_a_search_key_reads_its_collections_only(served: Service, key: str) -> N
     found = ask(served, "/v1/search", key)
     assert found.json()["collection"] == "garden"
     assert b"Soil holds water" in found.body
-    for reply in (found, ask(served, "/v1/related", key), ask(served, "/v1/pages", key)):
+    paths = ("/v1/related", "/v1/pages", "/v1/search?q=soil", "/llms.txt", "/llms-full.txt")
+    for reply in (found, *(ask(served, path, key) for path in paths)):
         assert SECRET.encode() not in reply.body
         assert b"vault" not in reply.body
+    got = served.get("/v1/search?q=soil", Authorization=f"Bearer {key}")
+    assert (got.status, got.json()["collection"]) == (200, "garden")
+    refused_search = served.get("/v1/search?q=soil&collection=vault", Authorization=f"Bearer {key}")
+    assert refused_search.status == 403
     assert ask(served, page_of(served, "vault"), key).status in (200, 404)
+    markdown = ask(served, page_of(served, "garden") + ".md", key)
+    assert (markdown.status, markdown.body) == (200, b"# Page\n\nSoil holds water.\n")
     assert SECRET.encode() not in ask(served, page_of(served, "vault"), key).body
     assert SECRET.encode() in ask(served, page_of(served, "vault"), ADMIN).body
 
@@ -280,6 +293,19 @@ def test_preflights(served: Service, key: str) -> None:
 def test_scripts_of_the_service_can_be_loaded_by_known_pages(served: Service, key: str) -> None:
     assert served.get("/static/main.js", Origin=BOOK).headers["access-control-allow-origin"] == BOOK
     assert "access-control-allow-origin" not in served.get("/static/main.js", Origin=OTHER).headers
+
+
+@pytest.mark.parametrize("path", ["/widget.js", "/client.js", "/client.d.ts", "/static/client.js"])
+def test_files_for_pages_of_all_sites(served: Service, key: str, path: str) -> None:
+    for origin in (BOOK, OTHER, GLOBAL, "null"):
+        reply = served.get(path, Origin=origin, **{"Sec-Fetch-Site": "cross-site"})
+        assert reply.status == 200
+        assert reply.headers["cache-control"] == "no-cache"
+        again = served.get(path, Origin=origin, **{"If-None-Match": reply.headers["etag"]})
+        assert (again.status, again.body) == (304, b"")
+        for one in (reply, again):
+            assert one.repeated["access-control-allow-origin"] == ["*"]
+            assert one.repeated["cross-origin-resource-policy"] == ["cross-origin"]
 
 
 def test_the_first_key_closes_a_local_service(keys_settings: Settings, key: str) -> None:

@@ -81,7 +81,31 @@ def test_unknown_methods_and_paths(service: Service) -> None:
         assert service.ask(method, "/nope").error
     assert service.ask("DELETE", "/validate").error == "This method is not allowed here"
     assert service.ask("GET", "/healthz/").status == 404
-    assert service.ask("GET", "/docs").status == 404
+
+
+@pytest.mark.parametrize(
+    ("query", "words"),
+    [
+        ("", "q is required"),
+        ("q=", "cannot be empty"),
+        ("q=a&query=b", "query is not a known field"),
+        ("q=a&q=b", "q is given twice"),
+        ("q=a&top_k=1&top_k=2", "top_k is given twice"),
+        ("q=a&top_k=many", "top_k must be a whole number"),
+        ("q=a&top_k=0", "top_k must be at least 1"),
+        ("q=a&top_k=1000", "top_k must be at most 100"),
+        ("q=a&min_score=nan", "min_score"),
+        ("q=a&min_score=high", "min_score must be a number"),
+        ("q=a&mode=best", "mode must be"),
+        ("q=a&group_by=module", "group_by must be"),
+        ("q=a&html=perhaps", "html must be true or false"),
+        ("q=a&module=", "module.0 cannot be empty"),
+    ],
+)
+def test_invalid_query_parameters(service: Service, query: str, words: str) -> None:
+    reply = service.get(f"/v1/search?{query}")
+    assert reply.status == 400
+    assert words in reply.error
 
 
 def test_head_has_no_body(service: Service) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -14,7 +15,6 @@ from fastapi.openapi.utils import get_openapi
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
-from starlette.responses import FileResponse
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -24,7 +24,13 @@ from recto.server.auth import KEY_NAME, REFUSAL_REASON, AdmissionMiddleware, Api
 from recto.server.http.errors import ENGINE_MESSAGES, UNEXPECTED, framework_refusal, refusal_of
 from recto.server.http.monitoring import LOG, Metrics, log_request, log_unexpected_error, request_id
 from recto.server.http.options import ServeOptions
-from recto.server.http.routes import contract_router, health_router, v1_router
+from recto.server.http.routes import (
+    book_router,
+    contract_router,
+    health_router,
+    llms_router,
+    search_router,
+)
 from recto.server.http.service import SearchService
 from recto.server.keys import StoredKeys
 from recto.server.limits import AdmissionLimits, RateLimiter, request_headers
@@ -33,10 +39,13 @@ from recto.settings import Settings
 WEB = Path(__file__).parent.parent / "web"
 _START_SECONDS = 5.0
 _PROBES = ("/healthz", "/readyz")
-_OPEN_PATHS = (*_PROBES, "/", "/favicon.ico")
+_PUBLIC_FILES = ("/widget.js", "/client.js", "/client.d.ts")
 _STATIC = "/static/"
+_OPEN_PATHS = (*_PROBES, *_PUBLIC_FILES, "/", "/docs", "/favicon.ico")
 _MONITORING = (*_PROBES, "/metrics")
-_SEARCHABLE = ("/v1/search", "/v1/related", "/v1/collections", "/v1/modules", "/v1/pages")
+_SEARCHABLE = (
+    "/v1/search", "/v1/related", "/v1/collections", "/v1/modules", "/v1/pages", "/llms.txt", "/llms-full.txt",
+)  # fmt: skip
 """What a search key may use: what the page of a reader needs, and nothing else."""
 _METHODS = ("GET", "HEAD", "POST", "OPTIONS", "PUT", "PATCH", "DELETE")
 
@@ -57,6 +66,7 @@ _HEADERS = tuple(
     }.items()
 )
 _NO_STORE = (b"cache-control", b"no-store")
+_PUBLIC_HEADERS = {"access-control-allow-origin": "*", "cross-origin-resource-policy": "cross-origin"}
 
 
 def make_app(
@@ -83,7 +93,7 @@ def make_app(
         summary="Find the right page of a textbook.",
         lifespan=lambda _: _running(service),
         middleware=middleware(options, metrics, keys),
-        docs_url=None,  # the page loads scripts from a CDN
+        docs_url=None,  # FastAPI's page loads scripts from a CDN; ours is docs.html
         redoc_url=None,
         redirect_slashes=False,
         telemetry={
@@ -95,9 +105,11 @@ def make_app(
         },
     )
     app.include_router(contract_router(service, metrics))
-    app.include_router(v1_router(service, metrics))
+    app.include_router(search_router(service, metrics))
+    app.include_router(book_router(service))
+    app.include_router(llms_router(service))
     app.include_router(health_router(service, metrics))
-    _add_page(app)
+    _add_files(app)
     _add_error_handlers(app, metrics)
     app.openapi = lambda: _described(app, secured=bool(keys))  # type: ignore[method-assign]
     return app
@@ -123,21 +135,48 @@ def _log_start_error(starting: asyncio.Task[None]) -> None:
         LOG.error("not ready", exc_info=error)
 
 
-def _add_page(app: FastAPI) -> None:
+def _add_files(app: FastAPI) -> None:
+    """Add the web UI, the page about the API, and the files that pages of other sites load."""
+    files = _Files(directory=WEB)
+
     @app.get("/", include_in_schema=False)
-    async def page() -> Response:
-        return FileResponse(WEB / "index.html", headers={"cache-control": "no-cache"})
+    async def page(request: Request) -> Response:
+        return await files.get_response("index.html", request.scope)
 
-    app.mount("/static", _Static(directory=WEB), name="static")
+    @app.get("/docs", include_in_schema=False)
+    async def docs(request: Request) -> Response:
+        return await files.get_response("docs.html", request.scope)
+
+    async def public_file(request: Request) -> Response:
+        return await files.get_response(request.scope["path"].removeprefix("/"), request.scope)
+
+    for path in _PUBLIC_FILES:
+        app.get(path, include_in_schema=False)(public_file)
+    app.mount("/static", files, name="static")
 
 
-class _Static(StaticFiles):
-    """Static files of the web page; browsers revalidate them on each use."""
+def _is_public(path: str) -> bool:
+    """Return whether a file is for pages of all sites."""
+    return path in (*_PUBLIC_FILES, "/static/client.js") or path.startswith("/static/widget/")
 
-    def file_response(self, *args: Any, **kwargs: Any) -> Response:
-        """Return a file."""
-        response = super().file_response(*args, **kwargs)
+
+class _Files(StaticFiles):
+    """Files for browsers, which revalidate them on each use."""
+
+    def file_response(
+        self,
+        full_path: str | os.PathLike[str],
+        stat_result: os.stat_result,
+        scope: Scope,
+        status_code: int = 200,
+    ) -> Response:
+        """Return a file, or a 304 if the browser has it."""
+        response = super().file_response(full_path, stat_result, scope, status_code)
         response.headers["cache-control"] = "no-cache"
+        if str(full_path).endswith(".ts"):
+            response.headers["content-type"] = "application/typescript; charset=utf-8"
+        if _is_public(scope["path"]):
+            response.headers.update(_PUBLIC_HEADERS)
         return response
 
 
@@ -279,5 +318,6 @@ class _Sender:
             await self._send(message)
 
     def _more_headers(self, headers: Headers) -> list[tuple[bytes, bytes]]:
-        more = [(b"x-request-id", self.request_id.encode()), *_HEADERS]
+        own = (pair for pair in _HEADERS if pair[0].decode() not in headers)
+        more = [(b"x-request-id", self.request_id.encode()), *own]
         return more if "cache-control" in headers else [*more, _NO_STORE]

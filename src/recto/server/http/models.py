@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, ConfigDict, Field, WithJsonSchema
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
 from recto.contracts.http import (
     CollectionName,
@@ -87,6 +87,31 @@ class SearchRequest(SearchParameters):
     min_score: MinScore = None
     group_by: Grouping = None
     html: WithHtml = False
+
+
+class SearchQuery(BaseModel):
+    """The query parameters of `GET /v1/search`; their values are text."""
+
+    model_config = ConfigDict(extra="forbid")
+    q: QueryText
+    top_k: Annotated[int, Field(ge=1, le=MAX_TOP_K, description="The maximum number of results.")] = (
+        DEFAULT_TOP_K
+    )
+    module: Annotated[
+        list[Annotated[str, Field(pattern=r"\S")]],
+        Field(max_length=100, description="Only this module; repeat it for several modules."),
+    ] = []
+    url: PageUrl = None
+    collection: CollectionName = None
+    mode: SearchMode = "hybrid"
+    min_score: MinScore = None
+    group_by: Grouping = None
+    html: WithHtml = False
+
+    def request(self) -> SearchRequest:
+        """Return the same request as a body; the order of modules does not matter."""
+        given = self.model_dump(exclude={"q", "module"})
+        return SearchRequest(query=self.q, module=sorted(set(self.module)) or None, **given)
 
 
 class RelatedRequest(SearchParameters):

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import hashlib
 from asyncio import to_thread
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict, replace
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
+from urllib.parse import quote, urlencode
 
-from fastapi import APIRouter, Path, Query, Response
+from fastapi import APIRouter, Path, Query, Request, Response
+from starlette.datastructures import QueryParams
+from starlette.responses import StreamingResponse
 
 from recto import __version__
+from recto._util.text import shortened
 from recto.contracts.http import add_contract_routes, created_at, validation
-from recto.errors import InvalidArgument, RectoError
+from recto.errors import InvalidArgument, PageMissing, RectoError
 from recto.evaluation import records
 from recto.search.lexical import QueryWord
+from recto.search.llms import SUFFIX, full_text, llms_txt
+from recto.search.outline import OutlinePage
 from recto.search.pages import BookPage
 from recto.server.http import models
 from recto.server.http.errors import RETRY_SECONDS, StrictRoute
@@ -28,8 +36,16 @@ from recto.server.http.views import (
     respond,
     search_view,
 )
+from recto.server.limits import current_request
 from recto.settings import SAMPLE_COLLECTION
-from recto.types import Filters, IndexInfo
+from recto.types import Filters, IndexInfo, SearchResponse
+
+Result = TypeVar("Result")
+
+_MARKDOWN = "text/markdown"
+_CHARGED_PAGES = 10  # of llms-full.txt, which count as one request for the rate limit
+_CACHED = {"cache-control": "private, no-cache", "vary": "Authorization, X-API-Key"}
+"""Each browser keeps the response for itself, and asks before it uses it again."""
 
 _DESCRIPTIONS = {
     400: "The request is invalid; `error` says why.",
@@ -69,8 +85,8 @@ def contract_router(service: SearchService, metrics: Metrics) -> APIRouter:
     return router
 
 
-def v1_router(service: SearchService, metrics: Metrics) -> APIRouter:
-    """Return the routes under `/v1`."""
+def search_router(service: SearchService, metrics: Metrics) -> APIRouter:
+    """Return the routes under `/v1` that search."""
     router = APIRouter(prefix="/v1", route_class=StrictRoute, tags=["v1"], responses=_ERRORS)
 
     def record(found: SearchFound) -> SearchFound:
@@ -84,11 +100,33 @@ def v1_router(service: SearchService, metrics: Metrics) -> APIRouter:
         "/search", response_model=models.SearchResponseModel, summary="Find the chunks that answer a query."
     )
     async def search(body: models.SearchRequest) -> Response:
-        def convert(found: list[SearchFound]) -> Response:
+        return (await run_search(body))[0]
+
+    @router.get(
+        "/search",
+        response_model=models.SearchResponseModel,
+        responses={304: {"description": "The response to the request with this `ETag` is still valid."}},
+        summary="Find the chunks that answer a query; browsers can cache the response.",
+    )
+    async def get_search(given: Annotated[models.SearchQuery, Query()], request: Request) -> Response:
+        _check_repeated(request.query_params, may_repeat="module")
+        body = given.request()
+        name = service.name(body.collection)
+        info = await service.info(name)
+        tag = _entity_tag(info, body.model_copy(update={"collection": name}))
+        if tag and _has_tag(request.headers.get("if-none-match", ""), tag):
+            return Response(status_code=304, headers=_CACHED | {"etag": tag})
+        response, found = await run_search(body)
+        if tag and found.generation == info.generation and not found.warnings:
+            response.headers.update(_CACHED | {"etag": tag})
+        return response
+
+    async def run_search(body: models.SearchRequest) -> tuple[Response, SearchResponse]:
+        def convert(found: list[SearchFound]) -> tuple[Response, SearchResponse]:
             view = search_view(*record(found[0]))
             if body.html:
                 add_html(view["results"])
-            return respond(view)
+            return respond(view), found[0].response
 
         return await _find(service, body, [body.query], convert)
 
@@ -119,6 +157,13 @@ def v1_router(service: SearchService, metrics: Metrics) -> APIRouter:
         _check_batch(body)
         return await _find(service, body, body.queries, convert)
 
+    return router
+
+
+def book_router(service: SearchService) -> APIRouter:
+    """Return the routes under `/v1` that list and read books."""
+    router = APIRouter(prefix="/v1", route_class=StrictRoute, tags=["v1"], responses=_ERRORS)
+
     @router.get(
         "/collections",
         response_model=models.CollectionsResponseModel,
@@ -145,9 +190,11 @@ def v1_router(service: SearchService, metrics: Metrics) -> APIRouter:
     @router.get(
         "/pages/{address:path}",
         response_model=models.PageResponseModel,
-        summary="Return the chunks of a page in reading order.",
+        responses={200: {"content": {_MARKDOWN: {}}, "description": "The chunks, or Markdown."}},
+        summary="Return the chunks of a page in reading order, or the page as Markdown.",
     )
     async def page(
+        request: Request,
         address: Address,
         collection: Collection = None,
         query: Annotated[str, Query(description="Also return the words that match this query.")] = "",
@@ -156,14 +203,95 @@ def v1_router(service: SearchService, metrics: Metrics) -> APIRouter:
         name = service.name(collection)
 
         def convert(found: tuple[BookPage, tuple[QueryWord, ...]]) -> Response:
+            if as_markdown:
+                return _text(f"{found[0].markdown()}\n", _MARKDOWN)
             view = page_view(name, *found)
             if html:
                 add_html(view["chunks"])
             return respond(view)
 
-        return await service.in_thread(convert, await service.page(name, address, query))
+        try:
+            found = await service.page(name, address, query)
+        except PageMissing:  # the suffix is part of the URL's query, or follows a slash
+            if not address.endswith(SUFFIX):
+                raise
+            found = await service.page(name, address.removesuffix(SUFFIX), query)
+        is_named = address.endswith(SUFFIX) and not found[0].url.endswith(SUFFIX)
+        as_markdown = is_named or _MARKDOWN in request.headers.get("accept", "")
+        response = await service.in_thread(convert, found)
+        response.headers["vary"] = "Accept"
+        return response
 
     return router
+
+
+def llms_router(service: SearchService) -> APIRouter:
+    """Return the routes with a whole book as text, for language models."""
+    router = APIRouter(route_class=StrictRoute, tags=["llms"], responses=_ERRORS)
+    text: dict[int | str, dict[str, Any]] = {200: {"content": {"text/plain": {}}, "description": "Markdown."}}
+
+    @router.get(
+        "/llms.txt",
+        response_class=Response,
+        responses=text,
+        summary="List the pages of a book, with links to their Markdown.",
+    )
+    async def llms(collection: Collection = None) -> Response:
+        name = service.name(collection)
+        named = "" if collection is None else f"?{urlencode({'collection': collection})}"
+
+        def link(page: OutlinePage) -> str:
+            return f"v1/pages/{quote(page.url, safe='')}{SUFFIX}{named}"
+
+        return _text(llms_txt(name, await service.outline(name), link), "text/plain")
+
+    @router.get(
+        "/llms-full.txt",
+        response_class=Response,
+        responses=text,
+        summary="Return all pages of a book as Markdown, in reading order.",
+    )
+    async def llms_full(collection: Collection = None) -> Response:
+        name = service.name(collection)
+        outline = await service.outline(name)
+        current_request().charge(len(outline.pages) // _CHARGED_PAGES)
+
+        async def pages() -> AsyncIterator[bytes]:
+            for page in outline.pages:
+                with suppress(PageMissing):  # a new index was published
+                    found, _ = await service.page(name, page.url)
+                    yield full_text(found).encode("utf-8", "replace")
+
+        return StreamingResponse(pages(), media_type="text/plain; charset=utf-8")
+
+    return router
+
+
+def _text(text: str, media_type: str) -> Response:
+    return Response(text.encode("utf-8", "replace"), media_type=f"{media_type}; charset=utf-8")
+
+
+def _check_repeated(parameters: QueryParams, may_repeat: str) -> None:
+    for name in parameters:
+        if name != may_repeat and len(parameters.getlist(name)) > 1:
+            raise InvalidArgument(f"{shortened(name)} is given twice", hint="Give every parameter once.")
+
+
+def _entity_tag(info: IndexInfo, body: models.SearchRequest) -> str:
+    """Return a tag for the responses to a request, or an empty one if changes of the index go unnoticed.
+
+    It is weak, because the timings of equal responses differ.
+    """
+    if info.fingerprint is None:  # another pipeline writes the collection
+        return ""
+    state = (__version__, asdict(replace(info, warnings=())), body.model_dump())
+    return f'W/"{hashlib.sha256(repr(state).encode("utf-8", "replace")).hexdigest()[:32]}"'
+
+
+def _has_tag(header: str, tag: str) -> bool:
+    """Return whether an If-None-Match header has a tag; caches may have made it strong or weak."""
+    known = {one.strip().removeprefix("W/") for one in header.split(",")}
+    return tag.removeprefix("W/") in known or "*" in known
 
 
 def _check_batch(body: models.BatchRequest) -> None:
@@ -183,8 +311,8 @@ async def _find(
     service: SearchService,
     body: models.SearchRequest | models.BatchRequest,
     queries: Sequence[str],
-    convert: Callable[[list[SearchFound]], Response],
-) -> Response:
+    convert: Callable[[list[SearchFound]], Result],
+) -> Result:
     return await service.find(
         service.name(body.collection),
         queries,

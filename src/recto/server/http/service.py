@@ -17,7 +17,7 @@ from recto.errors import CollectionMissing, InvalidArgument
 from recto.protocols import AsyncEmbedder, AsyncStore, Preparable
 from recto.search.display import response_words, words_to_match
 from recto.search.lexical import QueryWord
-from recto.search.outline import Outline, outline_of
+from recto.search.outline import Outline, read_outline
 from recto.search.pages import BookPage
 from recto.search.query import MAX_QUERY
 from recto.search.retriever import Retriever
@@ -235,8 +235,7 @@ class SearchService:
             state = replace(index.info, warnings=(), calibration=None)
             known = self._outlines.get(name)
             if known is None or known[0] != state:
-                modules = index.info.fingerprint.modules if index.info.fingerprint else ()
-                self._outlines[name] = known = (state, outline_of(index.scroll(), modules))
+                self._outlines[name] = known = (state, read_outline(index))
             return known[1]
 
         return await self.run(name, read)
