@@ -112,7 +112,7 @@ def main() -> None:
     program = shutil.which("chromium") or shutil.which("google-chrome")
     with TemporaryDirectory() as folder, Site() as site, sync_playwright() as playwright:
         home = Path(shutil.copytree(settings.home, Path(folder) / "home"))
-        _, key = add_key(home, "bench", "search", origins=[site.origin])
+        _, key = add_key(home, "bench", "search", [site.origin], (COLLECTION,))
         site.attributes = {"data-key": key, "data-collection": COLLECTION}
         options = ServeOptions(collections=(COLLECTION,), has_stored_keys=True)
         with Service(replace(settings, home=home), options) as site.service:

@@ -36,11 +36,15 @@ def home(books: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return Path(shutil.copytree(books, tmp_path_factory.mktemp("widget") / "home"))
 
 
+def key_name(site: Site) -> str:
+    return f"site-{urlsplit(site.origin).port}"
+
+
 @contextmanager
 def published(home: Path, **options: Any) -> Iterator[Site]:
     """Serve the books, and publish a site with a key for its origin."""
     with Site() as site:
-        _, key = add_key(home, f"site-{urlsplit(site.origin).port}", "search", origins=[site.origin])
+        _, key = add_key(home, key_name(site), "search", [site.origin], (SAMPLE, "hostile"))
         settings = Settings("local", "edge", home, threads=2, precision="fp32")
         serve = ServeOptions(collections=(SAMPLE, "hostile"), has_stored_keys=True, **options)
         with Service(settings, serve) as site.service:
@@ -255,7 +259,7 @@ def test_recent_searches(reader: Reader) -> None:
 def test_a_revoked_key(browser: Browser, home: Path) -> None:
     with published(home) as site, Reader(browser, site) as reader:
         reader.read()
-        revoke_key(home, f"site-{urlsplit(site.origin).port}")
+        revoke_key(home, key_name(site))
         reader.type("robots")
         expect(reader.dialog).to_contain_text("The search is not available on this page.")
         assert any("revoked" in line for line in reader.wrong), "the operator finds the reason in the console"
