@@ -117,3 +117,9 @@ def test_a_snippet_is_made_of_words_of_the_text(text: str, query: str, length: i
     longest = max((end - start for start, end in snippet.spans), default=0)
     assert len(snippet.text) <= max(2 * length, longest) + 2
     assert bool(snippet.spans) == bool(find_matches(" ".join(text.split()), words(query)))
+
+
+def test_the_snippet_has_the_title_of_an_admonition_without_its_markup() -> None:
+    text = 'Wear gloves.\n\n:::tip[Why this matters]\n\nBleach burns.\n\n:::\n\n!!! note "In short"\n    Be careful.'
+    expected = "Wear gloves. Why this matters: Bleach burns. In short: Be careful."
+    assert make_snippet(text, ()).text == expected

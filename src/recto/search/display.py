@@ -25,6 +25,10 @@ SNIPPET = 200
 ELLIPSIS = "…"
 _REPEATED_WEIGHT = 0.1  # of a second match of the same word; the first has 1
 _SHARE_BEFORE = 0.35  # of the free space of a snippet, before the first match
+_ADMONITION = re.compile(
+    r"""^[ \t]*(?::{3,}|/{3,}|!!!|\?{3}\+?)[ \t]*[\w-]*(?:[ \t]*[\["](?P<title>[^\]"\n]*)[\]"])?""",
+    re.MULTILINE,
+)
 _MARKUP = re.compile(r"\|+|:?-{2,}:?|#{1,6}|(?:```|~~~|:::).*")
 """Markdown that a snippet leaves out: bars and rules of tables, marks of headings, fences."""
 
@@ -196,7 +200,8 @@ def chunk_matches(chunk: Chunk, words: Sequence[QueryWord]) -> tuple[str, ...]:
 
 def make_snippet(text: str, words: Sequence[QueryWord], length: int = SNIPPET) -> Snippet:
     """Return the part of a text with the most and rarest matches, or its beginning if nothing matches."""
-    flat = " ".join(part for part in text.split() if not _MARKUP.fullmatch(part))
+    bare = _ADMONITION.sub(lambda found: f"{found['title']}:" if found["title"] else "", text)
+    flat = " ".join(part for part in bare.split() if not _MARKUP.fullmatch(part))
     matches = find_matches(flat, words)
     start, end = _window(flat, _best_cluster(matches, words, length), length)
     before, after = ELLIPSIS if start else "", ELLIPSIS if end < len(flat) else ""
