@@ -47,7 +47,7 @@ _WATCH = """() => {
         isWaiting = false;
     };
     const note = (event) => { typed = event.timeStamp; };
-    root.querySelector("input").addEventListener("input", note, { capture: true });
+    root.querySelector("[role=combobox]").addEventListener("input", note, { capture: true });
     new MutationObserver(() => {
         if (!typed || isWaiting) return;
         isWaiting = true;
@@ -63,24 +63,26 @@ def quantile(values: Sequence[float], share: float) -> float:
 
 def measure_typing(page: Page, url: str) -> tuple[list[float], list[float]]:
     """Return the milliseconds from each letter to painted results, and the service's own milliseconds."""
-    server: list[float] = []
-
-    def note(response: Response) -> None:
-        if response.url.endswith("/v1/search") and response.request.method == "POST":
-            with suppress(Error):  # a cancelled response has no body
-                server.append(response.json()["timings"]["total_ms"])
-
+    responses: list[Response] = []
     page.goto(url, wait_until="networkidle")
     page.keyboard.press("Control+k")
     field = page.locator("recto-widget").get_by_role("combobox")
     field.press_sequentially("robot", delay=_TYPING)  # loads the model and the index
     page.wait_for_timeout(1000)
     page.evaluate(_WATCH)
+
+    def note(response: Response) -> None:
+        responses.append(response)
+
     page.on("response", note)
     for query in QUERIES:
         field.fill("")
         field.press_sequentially(query, delay=_TYPING)
         page.wait_for_timeout(600)
+    server = []
+    for response in responses:
+        with suppress(Error):  # a cancelled response has no body
+            server.append(response.json()["timings"]["total_ms"])
     return page.evaluate("window.paints"), server
 
 
