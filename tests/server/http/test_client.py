@@ -162,3 +162,43 @@ def test_the_types_name_every_method() -> None:
     assert len(public) >= 8
     for name in public:
         assert f"  {name}(" in types, name
+
+
+USE = """
+import { RectoClient, RectoError, type Hit } from "./client.js";
+const client = new RectoClient({ url: new URL("https://book.example/recto/"), key: "recto_pk_x", timeout: 1000 });
+const controller = new AbortController();
+const found = await client.search("soil", { top_k: 3, module: ["a", "b"], mode: "lexical", signal: controller.signal });
+const hits: Hit[] = found.results;
+const score: number | null = hits[0].dense;
+const page = await client.page(hits[0].page_url, { query: "soil", html: true });
+const titles: string[] = (await client.modules({ collection: "x" })).modules.map((module) => module.title);
+client.related("text", { question: null, min_score: 1 }).catch((error: RectoError) => error.retryAfter + error.status);
+// @ts-expect-error: not a mode
+client.search("soil", { mode: "best" });
+// @ts-expect-error: a response has no such field
+found.answers;
+// @ts-expect-error: a query is text
+client.batch([5]);
+export { page, score, titles };
+"""
+
+
+@pytest.mark.slow
+def test_the_types_are_valid(tmp_path: Path) -> None:
+    """Check the types with the TypeScript compiler of the npm registry."""
+    npm = shutil.which("npm")
+    if npm is None:
+        _MISSING("npm is not installed")
+
+    def call(*command: str) -> None:
+        done = subprocess.run(command, check=False, cwd=tmp_path, capture_output=True, text=True, timeout=300)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+    call(str(npm), "install", "--no-audit", "--no-fund", "--prefix", str(tmp_path), "typescript@5")
+    shutil.copy(TYPES, tmp_path)
+    (tmp_path / "use.ts").write_text(USE, "utf-8")
+    call(
+        str(tmp_path / "node_modules" / ".bin" / "tsc"), "--noEmit", "--strict", "--target", "es2022",
+        "--module", "es2022", "--moduleResolution", "bundler", "--lib", "es2022,dom", "use.ts", "client.d.ts",
+    )  # fmt: skip

@@ -59,7 +59,7 @@ function describe({ info, paths, components }) {
     h("p", {}, `Recto ${info.version}. ${info.summary ?? ""}`),
     h("nav", { "aria-label": "Contents" },
       h("ul", { class: "contents" },
-        operations.map((one) => link(operationId(one), h("span", { class: "method" }, one.method.toUpperCase()), " ", one.path)),
+        operations.map((one) => link(operationId(one), h("span", { class: "method" }, one.method.toUpperCase()), one.path)),
         link("schemas", "Schemas"))),
     ...[...tags].flatMap((tag) => [
       h("h2", {}, `Operations: ${tag}`),
@@ -95,7 +95,7 @@ function operationView(operation, schemas) {
 function fields(rows) {
   return h("dl", { class: "fields" }, rows.map(([name, schema, required, description, where]) =>
     h("div", {},
-      h("dt", {}, h("code", {}, name), h("span", { class: "type" }, schema ? typeView(schema) : "", where ? ` ${where}` : "")),
+      h("dt", {}, h("code", {}, name), h("span", { class: "type" }, schema && typeView(schema), schema && where && " · ", where)),
       h("dd", {}, ...withCode(description ?? ""), notes(schema, required)))));
 }
 
