@@ -228,7 +228,7 @@ def test_page(service: Service) -> None:
         models.PageResponseModel.model_validate(body)
         assert body["title"] == entry["title"]
         assert [result["chunk_index"] for result in body["chunks"]] == list(range(entry["chunks"]))
-    assert service.get("/v1/pages/local://docs/docs/intro.md").json()["url"] == "local://docs/docs/intro", (
+    assert service.get("/v1/pages/local://docs/docs/intro/").json()["url"] == "local://docs/docs/intro", (
         "spelled as people do"
     )
     gone = service.get(f"/v1/pages/{quote('local://docs/docs/intr0', safe='')}")

@@ -1,0 +1,94 @@
+"""`recto export`."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+
+from recto.search.llms import export_llms
+from recto.stores.edge.store import EdgeStore
+from recto.testing.values import chunk, publish
+from tests.running import recto
+
+SITE = "https://example.org/book/"
+
+
+def publish_pages(home: Path, *urls: str) -> EdgeStore:
+    store = EdgeStore(home)
+    chunks = [
+        replace(chunk(number), page_url=url, chunk_index=0, total_chunks=1) for number, url in enumerate(urls)
+    ]
+    publish(store, "books", chunks)
+    return store
+
+
+def test_a_book_is_exported(sample_home: Path, tmp_path: Path) -> None:
+    done = recto(sample_home, "export", "--llms", str(tmp_path / "out"))
+    assert done.returncode == 0, done.stderr
+    files = {str(path.relative_to(tmp_path / "out")) for path in (tmp_path / "out").rglob("*.md")}
+    assert f"{len(files)} pages of 'physical-ai-book'" in done.stdout
+    listed = (tmp_path / "out" / "llms.txt").read_text("utf-8")
+    assert set(re.findall(r"^- \[.*\]\((.*)\)$", listed, re.MULTILINE)) == files
+    full = (tmp_path / "out" / "llms-full.txt").read_text("utf-8")
+    for name in files:
+        text = (tmp_path / "out" / name).read_text("utf-8")
+        assert text.startswith("# ")
+        assert text in full
+
+
+def test_pages_have_their_paths_below_the_site(home: Path, tmp_path: Path) -> None:
+    publish_pages(
+        home, SITE, f"{SITE}docs/intro", f"{SITE}docs/end/", f"{SITE}a%20page.html", "https://other.org/x"
+    )
+    done = recto(
+        home,
+        "export",
+        "--llms",
+        str(tmp_path),
+        "--collection",
+        "books",
+        "--site-url",
+        SITE.rstrip("/"),
+        "--json",
+    )
+    assert json.loads(done.stdout) == {"collection": "books", "directory": str(tmp_path), "pages": 5}
+    files = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*.md")}
+    assert files == {"index.md", "docs/intro.md", "docs/end.md", "a page.html.md", "x.md"}
+    listed = (tmp_path / "llms.txt").read_text("utf-8")
+    assert set(re.findall(r"\]\((.*)\)", listed)) == {
+        f"{SITE}index.md", f"{SITE}docs/intro.md", f"{SITE}docs/end.md", f"{SITE}a%20page.html.md", "https://other.org/x.md",
+    }  # fmt: skip
+    wrong = recto(
+        home, "export", "--llms", str(tmp_path), "--collection", "books", "--site-url", "https://nowhere.org"
+    )
+    assert wrong.returncode == 4
+    assert "No page is below https://nowhere.org/" in wrong.stderr
+
+
+def test_hostile_urls_stay_in_the_directory(home: Path, tmp_path: Path) -> None:
+    urls = [
+        "https://x.org/../../a",
+        "https://x.org/%2e%2e/%2e%2e/b",
+        "https://x.org/..%2f..%2fc",
+        "https://x.org/d%00e",
+        "https://x.org/f?g=/../../h",
+        "https://x.org/" + "i" * 5000,
+        "https://x.org/%ff",
+        "https://x.org/C:%5Cj",
+    ]
+    out = tmp_path / "some" / "where"
+    assert export_llms(publish_pages(home, *urls).open("books"), "Books", out) == len(urls)
+    written = {path.resolve() for path in tmp_path.rglob("*.md")}
+    assert len(written) == len(urls)
+    assert all(path.is_relative_to(out.resolve()) for path in written)
+
+
+def test_a_directory_that_cannot_be_written(home: Path, tmp_path: Path) -> None:
+    publish_pages(home, "https://x.org/a")
+    (tmp_path / "file").write_text("")
+    done = recto(home, "export", "--llms", str(tmp_path / "file" / "below"), "--collection", "books")
+    assert done.returncode != 0
+    assert "Cannot write to" in done.stderr
+    assert "Traceback" not in done.stderr

@@ -1,0 +1,56 @@
+"""Test that pages are put together from their chunks as they were written."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from recto.book.chunking import ChunkSize, chunk_page
+from recto.book.parsing.formats import read
+from recto.search.pages import BookPage
+from recto.types import Page
+
+ROWS = "\n".join(f"| pin {number} | the signal number {number} of the controller |" for number in range(40))
+CODE = "\n".join(
+    f"motor_{number} = controller.open({number})" + "\n" * (number % 7 == 0) for number in range(60)
+)
+ITEMS = "\n".join(f"- step {number}: turn the joint by {number} degrees" for number in range(40))
+LINES = "\n".join(f"Line {number} of a paragraph has some words. It goes on." for number in range(30))
+LONG = " ".join(f"Sentence {number} of one long line tells about robots." for number in range(40))
+
+BOOK = {
+    "table": f"Before.\n\n| pin | signal |\n|---|---|\n{ROWS}\n\nAfter.",
+    "code": f"Before.\n\n```python\n{CODE}\n```\n\nAfter.",
+    "two fences": "\n\n".join(f"```python\n{CODE[start : start + 700].strip()}\n```" for start in (0, 700)),
+    "a split fence and a whole one": f"```python\n{CODE}\n```\n\n```python\n{CODE[:900].strip()}\n```",
+    "two tables": f"| pin | signal |\n|---|---|\n{ROWS}\n\n| pin | signal |\n|---|---|\n{ROWS}",
+    "list": f"{ITEMS}\n\nAfter.",
+    "paragraph": f"{LINES}\n\nAnother paragraph.",
+    "one line": f"{LONG}\n\nAnother paragraph.",
+    "sections": f"Intro.\n\n## First\n\n{LONG}\n\n## Second\n\nText.\n\n### Third\n\n{ITEMS}",
+}
+
+
+def page_of(text: str, path: str = "page.md") -> BookPage:
+    """Read a page, and split it into small chunks; words count as tokens."""
+    page = Page(path, "local://page", "", "intro", ("intro",), text, "1")
+    document = read(page)
+    found = chunk_page(page, document, "book", lambda part: len(part.split()), 80, ChunkSize(80))
+    chunks = tuple(one.chunk for one in found)
+    return BookPage(page.url, document.title, page.module, chunks)
+
+
+@pytest.mark.parametrize("name", BOOK)
+def test_markdown_is_what_was_written(name: str) -> None:
+    written = f"# A page\n\n{BOOK[name]}"
+    page = page_of(written)
+    assert len(page.chunks) > 1
+    assert page.markdown() == written
+
+
+def test_what_has_no_lines_of_its_own_stays_apart() -> None:
+    """Blocks of HTML may share a line, so the lines do not tell whether a block goes on."""
+    chunks = page_of(f"# A page\n\n{LONG}").chunks
+    page = BookPage("", "", "", tuple(replace(chunk, source="https://example.org/page") for chunk in chunks))
+    assert page.markdown() == "\n\n".join(("# A page", *(chunk.text for chunk in chunks)))

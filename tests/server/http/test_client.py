@@ -1,0 +1,204 @@
+"""Test the JavaScript client in Node against a real service, and its types."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from recto.server.http.app import WEB
+from recto.server.http.options import ServeOptions
+from recto.settings import Settings
+from scripts.make_client_types import TYPES, build
+from tests.server.http.service import Service
+
+KEY = "a-key-of-twenty-chars"
+_MISSING = pytest.fail if os.environ.get("RECTO_NEED_BROWSER") == "1" else pytest.skip
+
+RUN = """
+import { createServer } from "node:http";
+import { RectoClient, RectoError } from "./client.mjs";
+const failed = async (promise) => {
+  try {
+    return { value: await promise };
+  } catch (error) {
+    const { name, message, status, hint, retryAfter } = error;
+    return { name, message, status, hint, retryAfter, known: error instanceof RectoError };
+  }
+};
+const [url, silent, closed] = process.argv.slice(2);
+const client = new RectoClient({ url, timeout: 60_000 });
+const pages = await client.pages();
+const controller = new AbortController();
+const aborted = failed(new RectoClient({ url: silent }).search("soil", { signal: controller.signal }));
+controller.abort();
+const foreign = createServer((_, response) => response.end("<p>Another website"));
+await new Promise((resolve) => foreign.listen(0, "127.0.0.1", resolve));
+console.log(JSON.stringify({
+  search: await client.search("How is jam made?", { top_k: 2, module: "kitchen", group_by: "page", html: true }),
+  related: await client.related("Beans are sown in May.", { question: null }),
+  batch: await client.batch(["jam", "beans"], { top_k: 1 }),
+  collections: await client.collections(),
+  modules: await client.modules({ collection: "house" }),
+  pages,
+  filtered: await client.pages({ module: "kitchen" }),
+  page: await client.page(pages.pages[0].url, { query: "jam", html: true }),
+  health: await client.health(),
+  empty: await failed(client.search(" ")),
+  missing: await failed(new RectoClient({ url: url + "/", collection: "nope" }).search("jam")),
+  foreign: await failed(new RectoClient({ url: `http://127.0.0.1:${foreign.address().port}` }).modules()),
+  timeout: await failed(new RectoClient({ url: silent, timeout: 20 }).search("jam")),
+  unreachable: await failed(new RectoClient({ url: closed }).search("jam")),
+  aborted: await aborted,
+  ended: await failed(client.search("jam", { signal: AbortSignal.abort() })),
+}));
+process.exit();
+"""
+
+WITH_KEY = """
+import { RectoClient } from "./client.mjs";
+const [url, key] = process.argv.slice(2);
+const client = new RectoClient({ url });
+const refused = await client.modules().catch(({ status, hint }) => ({ status, hint }));
+client.key = key;
+const limited = await client.modules().then(() => client.modules()).catch((error) => error.retryAfter);
+console.log(JSON.stringify({ refused, limited }));
+"""
+
+
+def run(directory: Path, service: Service, script: str, *arguments: str) -> Any:
+    """Run a script with the client that the service serves."""
+    node = shutil.which("node")
+    if node is None:
+        _MISSING("Node is not installed")
+    (directory / "client.mjs").write_bytes(service.get("/client.js").body)
+    (directory / "run.mjs").write_text(script, "utf-8")
+    done = subprocess.run(
+        [str(node), "run.mjs", f"http://127.0.0.1:{service.port}", *arguments],
+        check=False,
+        cwd=directory,
+        capture_output=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr.decode()
+    return json.loads(done.stdout)
+
+
+@pytest.fixture(scope="module")
+def answers(house_settings: Settings, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
+    with socket.create_server(("127.0.0.1", 0)) as silent, socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))  # bound, but nobody listens
+        ports = (f"http://127.0.0.1:{one.getsockname()[1]}" for one in (silent, closed))
+        with Service(house_settings, ServeOptions()) as service:
+            yield run(tmp_path_factory.mktemp("client"), service, RUN, *ports)
+
+
+def test_requests(answers: dict[str, Any]) -> None:
+    search = answers["search"]
+    assert (search["mode"], search["outcome"]) == ("hybrid", "found")
+    assert {hit["module"] for hit in search["results"]} == {"kitchen"}
+    assert search["groups"]
+    assert search["results"][0]["html"]
+    assert answers["related"]["selection"]["text"] == "Beans are sown in May."
+    assert [len(one["results"]) for one in answers["batch"]["responses"]] == [1, 1]
+    assert answers["collections"]["collections"][0]["name"] == "house"
+    assert "kitchen" in {module["name"] for module in answers["modules"]["modules"]}
+    assert {page["module"] for page in answers["filtered"]["pages"]} == {"kitchen"}
+    assert answers["page"]["url"] == answers["pages"]["pages"][0]["url"]
+    assert answers["page"]["chunks"][0]["html"]
+    assert answers["health"]["validation"]["collection_exists"]
+
+
+@pytest.mark.parametrize(
+    ("name", "status", "words"),
+    [
+        ("empty", 400, "empty"),
+        ("missing", 404, "no such collection"),
+        ("foreign", 502, "not valid"),
+        ("timeout", 408, "in time"),
+        ("unreachable", 0, "does not answer"),
+    ],
+)
+def test_errors(answers: dict[str, Any], name: str, status: int, words: str) -> None:
+    error = answers[name]
+    assert (error["name"], error["known"], error["status"]) == ("RectoError", True, status)
+    assert words in error["message"]
+    assert error["retryAfter"] == 0
+    assert error["hint"] or name in ("empty", "foreign")
+
+
+def test_cancelled_requests(answers: dict[str, Any]) -> None:
+    for name in ("aborted", "ended"):
+        assert (answers[name]["name"], answers[name]["known"]) == ("AbortError", False)
+
+
+def test_keys_and_rate_limits(house_settings: Settings, tmp_path: Path) -> None:
+    with Service(house_settings, ServeOptions(keys=(KEY,), rate=1)) as service:
+        found = run(tmp_path, service, WITH_KEY, KEY)
+    assert found["refused"] == {"status": 401, "hint": "Send the header `Authorization: Bearer KEY`."}
+    assert found["limited"] > 0
+
+
+def test_the_types_are_those_of_the_description() -> None:
+    assert TYPES.read_text("utf-8") == build(), "run `uv run python -m scripts.make_client_types`"
+
+
+def test_the_types_name_every_method() -> None:
+    """The part that is written by hand declares what the client exports."""
+    code, types = (WEB / "client.js").read_text("utf-8"), TYPES.read_text("utf-8")
+    methods = [
+        line.split("(")[0].strip()
+        for line in code.splitlines()
+        if line.startswith("  ") and line.endswith(") {")
+    ]
+    public = [name for name in methods if name.isidentifier() and name != "constructor"]
+    assert len(public) >= 8
+    for name in public:
+        assert f"  {name}(" in types, name
+
+
+USE = """
+import { RectoClient, RectoError, type Hit } from "./client.js";
+const client = new RectoClient({ url: new URL("https://book.example/recto/"), key: "recto_pk_x", timeout: 1000 });
+const controller = new AbortController();
+const found = await client.search("soil", { top_k: 3, module: ["a", "b"], mode: "lexical", signal: controller.signal });
+const hits: Hit[] = found.results;
+const score: number | null = hits[0].dense;
+const page = await client.page(hits[0].page_url, { query: "soil", html: true });
+const titles: string[] = (await client.modules({ collection: "x" })).modules.map((module) => module.title);
+client.related("text", { question: null, min_score: 1 }).catch((error: RectoError) => error.retryAfter + error.status);
+// @ts-expect-error: not a mode
+client.search("soil", { mode: "best" });
+// @ts-expect-error: a response has no such field
+found.answers;
+// @ts-expect-error: a query is text
+client.batch([5]);
+export { page, score, titles };
+"""
+
+
+@pytest.mark.slow
+def test_the_types_are_valid(tmp_path: Path) -> None:
+    """Check the types with the TypeScript compiler of the npm registry."""
+    npm = shutil.which("npm")
+    if npm is None:
+        _MISSING("npm is not installed")
+
+    def call(*command: str) -> None:
+        done = subprocess.run(command, check=False, cwd=tmp_path, capture_output=True, text=True, timeout=300)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+    call(str(npm), "install", "--no-audit", "--no-fund", "--prefix", str(tmp_path), "typescript@5")
+    shutil.copy(TYPES, tmp_path)
+    (tmp_path / "use.ts").write_text(USE, "utf-8")
+    call(
+        str(tmp_path / "node_modules" / ".bin" / "tsc"), "--noEmit", "--strict", "--target", "es2022",
+        "--module", "es2022", "--moduleResolution", "bundler", "--lib", "es2022,dom", "use.ts", "client.d.ts",
+    )  # fmt: skip
