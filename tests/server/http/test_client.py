@@ -173,9 +173,11 @@ const hits: Hit[] = found.results;
 const score: number | null = hits[0].dense;
 const page = await client.page(hits[0].page_url, { query: "soil", html: true });
 const titles: string[] = (await client.modules({ collection: "x" })).modules.map((module) => module.title);
-client.related("text", { question: null, min_score: 1 }).catch((error: RectoError) => error.retryAfter + error.status);
+client.related("text", { question: null }).catch((error: RectoError) => error.retryAfter + error.status);
 // @ts-expect-error: not a mode
 client.search("soil", { mode: "best" });
+// @ts-expect-error: not a field of /v1/related
+client.related("text", { min_score: 1 });
 // @ts-expect-error: a response has no such field
 found.answers;
 // @ts-expect-error: a query is text
