@@ -24,6 +24,7 @@ BOOK = {
     "code": f"Before.\n\n```python\n{CODE}\n```\n\nAfter.",
     "two fences": "\n\n".join(f"```python\n{CODE[start : start + 700].strip()}\n```" for start in (0, 700)),
     "a split fence and a whole one": f"```python\n{CODE}\n```\n\n```python\n{CODE[:900].strip()}\n```",
+    "a long row": f"| pin | signal |\n|---|---|\n| pin 1 | {LONG} |\n| pin 2 | none |",
     "two tables": f"| pin | signal |\n|---|---|\n{ROWS}\n\n| pin | signal |\n|---|---|\n{ROWS}",
     "list": f"{ITEMS}\n\nAfter.",
     "paragraph": f"{LINES}\n\nAnother paragraph.",

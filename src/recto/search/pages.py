@@ -154,11 +154,12 @@ def _join(block: str, before: Chunk, cut: int, chunk: Chunk) -> tuple[str, int] 
         opened = [line for line in before.text.split("\n")[:-1] if _FENCE.match(line)]
         if opened and opened[-1] == head:  # its last line closes the part, not the block
             return block.rpartition("\n")[0] + "\n" * gap + "\n".join(rest), 1
-    if gap == 1 and rest and _TABLE_LINE.fullmatch(rest[0]) and f"{head}\n{rest[0]}\n" in f"{block}\n":
-        return "\n".join((block, *rest[1:])), 2
-    if gap in (0, 1) and max(added_before, added) <= 0:
-        return block + (" ", "\n")[gap] + chunk.text, 0
-    return None
+    if gap not in (0, 1):
+        return None
+    glue = (" ", "\n")[gap]
+    if rest and _TABLE_LINE.fullmatch(rest[0]) and f"{head}\n{rest[0]}\n" in f"{block}\n":
+        return block + glue + "\n".join(rest[1:]), 2
+    return (block + glue + chunk.text, 0) if max(added_before, added) <= 0 else None
 
 
 def _added_lines(chunk: Chunk) -> int:
