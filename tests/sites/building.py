@@ -8,7 +8,6 @@ import shutil
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 
 from recto._util.files import WriterLock
@@ -19,43 +18,23 @@ from tests.running import ROOT, environment
 
 HERE = Path(__file__).parent
 PLUGIN = ROOT / "integrations" / "docusaurus"
-_SOURCES = (HERE, PLUGIN, ROOT / "src" / "recto" / "integrations", ROOT / "tests" / "library.py")
+CORPORA = os.environ.get("RECTO_CORPORA", "")
+"""A directory with real books; their sites are built instead of those of the small book."""
+_SOURCES = (
+    HERE / "docusaurus",
+    HERE / "mkdocs",
+    HERE / "building.py",
+    PLUGIN,
+    ROOT / "src" / "recto" / "integrations",
+    ROOT / "tests" / "library.py",
+)
 _MODEL_CACHE = "cache"
+_AS_MARKDOWN = "  markdown: {format: 'md', hooks: {onBrokenMarkdownLinks: 'ignore', onBrokenMarkdownImages: 'ignore'}},\n"
+"""The pages of the real book import components of their own site."""
 
 
-@dataclass(frozen=True)
-class Book:
-    """What the tests ask of a site: a query and the section that answers it, and a page with text to select."""
-
-    query: str
-    page: str
-    anchor: str
-    reading: str
-
-
-@dataclass(frozen=True)
-class Built:
-    """A built site, where it is published, and its collection."""
-
-    name: str
-    files: Path
-    url: str
-    collection: str
-    book: Book
-
-    @property
-    def origin(self) -> str:
-        return "/".join(self.url.split("/")[:3])
-
-
-def corpora() -> Path | None:
-    """Return the directory of real books, if RECTO_CORPORA names one."""
-    folder = os.environ.get("RECTO_CORPORA", "")
-    return Path(folder) / "books" if folder else None
-
-
-def build_sites(place: Path, home: Path) -> tuple[Built, Built]:
-    """Build both sites and their indexes below a directory, unless they are there already."""
+def build_sites(place: Path, home: Path) -> Path:
+    """Build both sites and their indexes, unless they are there already; return their directory."""
     place.mkdir(parents=True, exist_ok=True)
     with WriterLock(place / "sites.lock", "The sites of the tests", wait=print):
         modules = _install(place)
@@ -63,42 +42,21 @@ def build_sites(place: Path, home: Path) -> tuple[Built, Built]:
         if not (root / "done").exists():
             shutil.rmtree(root, ignore_errors=True)
             (root / "home").mkdir(parents=True)
-            (root / "home" / _MODEL_CACHE).symlink_to(home / _MODEL_CACHE)
+            (root / "home" / _MODEL_CACHE).symlink_to((home / _MODEL_CACHE).resolve())
             with ThreadPoolExecutor(2) as pool:
                 builds = [pool.submit(_build_docusaurus, root, modules), pool.submit(_build_mkdocs, root)]
             for build in builds:
                 build.result()
             (root / "done").touch()
-    real = corpora() is not None
-    house = "When are beans sown?"
-    return (
-        Built(
-            "docusaurus",
-            root / "docusaurus" / "build",
-            "http://docusaurus.localhost/",
-            "docusaurus-house",
-            Book("How do I deploy to GitHub Pages?", "deployment/", "deploying-to-github-pages", "swizzling/")
-            if real
-            else Book(house, "module-1-garden/seeds/", "sowing-beans", "module-2-kitchen/bread/"),
-        ),
-        Built(
-            "mkdocs",
-            root / "mkdocs" / "site",
-            "http://mkdocs.localhost/book/",
-            "mkdocs-house",
-            Book("How do I forbid extra fields?", "concepts/models/", "extra-data", "concepts/unions/")
-            if real
-            else Book(house, "module-1-garden/02-seeds/", "sowing-beans", "module-2-kitchen/01-bread/"),
-        ),
-    )
+    return root
 
 
 def _digest() -> str:
     """Return a digest of all that the sites and their indexes depend on."""
-    digest = hashlib.sha256(f"{index_key()} {corpora()}".encode())
+    digest = hashlib.sha256(f"{index_key()} {CORPORA}".encode())
     for source in _SOURCES:
         for file in sorted(source.rglob("*")) if source.is_dir() else [source]:
-            if file.is_file() and file.suffix != ".pyc" and not file.name.startswith("test_"):
+            if file.is_file() and file.suffix != ".pyc":
                 digest.update(file.read_bytes())
     return digest.hexdigest()[:16]
 
@@ -123,13 +81,13 @@ def _build_docusaurus(root: Path, modules: Path) -> None:
         (site / "node_modules" / package.name).symlink_to(package)
     # A copy, as npm installs it: packages are compiled in another way than the files of the site.
     shutil.copytree(PLUGIN, site / "node_modules" / "recto-docusaurus")
-    books = corpora()
-    if books:
-        shutil.copytree(books / "docusaurus" / "website" / "docs", site / "docs")
+    if CORPORA:
+        shutil.copytree(Path(CORPORA) / "books" / "docusaurus" / "website" / "docs", site / "docs")
+        config = site / "docusaurus.config.js"
+        config.write_text(config.read_text("utf-8").replace("  title:", f"{_AS_MARKDOWN}  title:"), "utf-8")
     else:
         write_book(site / "docs", "welcome.md", "---\nslug: /\n---\n\n")
-    command = ["node", str(modules / "@docusaurus" / "core" / "bin" / "docusaurus.mjs"), "build"]
-    _run(command, site, RECTO_CORPORA=str(books or ""))
+    _run(["node", str(modules / "@docusaurus" / "core" / "bin" / "docusaurus.mjs"), "build"], site)
     index = ["index", str(site), "--collection", "docusaurus-house"]
     _run([sys.executable, "-m", "recto", *index], ROOT, **_settings(root))
 
@@ -137,12 +95,12 @@ def _build_docusaurus(root: Path, modules: Path) -> None:
 def _build_mkdocs(root: Path) -> None:
     site = root / "mkdocs"
     shutil.copytree(HERE / "mkdocs", site)
-    books = corpora()
-    if books:
-        shutil.copytree(books / "pydantic" / "docs", site / "docs")
+    if CORPORA:
+        shutil.copytree(Path(CORPORA) / "books" / "pydantic" / "docs", site / "docs")
     else:
         write_book(site / "docs", "index.md")
-    done = _run([sys.executable, "-m", "mkdocs", "build", "--strict"], site, **_settings(root))
+    strict = [] if CORPORA else ["--strict"]  # pages of the real book link to pages that its own plugins make
+    done = _run([sys.executable, "-m", "mkdocs", "build", *strict], site, **_settings(root))
     (site / "build.log").write_text(done, "utf-8")
 
 

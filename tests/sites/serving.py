@@ -14,8 +14,6 @@ from types import TracebackType
 from typing import Self
 from urllib.parse import unquote, urlsplit
 
-from tests.sites.building import Built
-
 KEY = "recto_pk_of-the-test"
 """The key in the built pages: the key of a test run takes its place."""
 _PROXIED = "/recto/"
@@ -25,6 +23,10 @@ _FORWARDED = ("content-type", "authorization", "x-api-key", "origin", "accept", 
 _RETURNED = ("content-type", "etag", "cache-control", "retry-after", "vary", "www-authenticate", "x-request-id")
 
 
+_PATHS = {"docusaurus": ("docusaurus/build", "/"), "mkdocs": ("mkdocs/site", "/book/")}
+"""The files of each site in the directory of the sites, and its path on its own origin."""
+
+
 class PublishedSite:
     """A site at its own address, which the browser resolves to the port of this server.
 
@@ -32,8 +34,13 @@ class PublishedSite:
     operator would; the widget gets no exception.
     """
 
-    def __init__(self, built: Built) -> None:
-        self.built = built
+    def __init__(self, name: str, root: Path) -> None:
+        folder, self.path = _PATHS[name]
+        self.name = name
+        self.files = (root / folder).resolve()
+        self.collection = f"{name}-house"
+        self.origin = f"http://{name}.localhost"
+        self.url = self.origin + self.path
         self.key = KEY
         self.service_port = 0
         self.requests: list[tuple[str, str]] = []
@@ -67,8 +74,7 @@ class PublishedSite:
         if path.startswith(_PROXIED):
             self._forward(request)
             return
-        base = urlsplit(self.built.url).path
-        file = self._file(path.removeprefix(base)) if path.startswith(base) else None
+        file = self.file(path)
         if file is None:
             self._send(request, 404, {"Content-Type": "text/plain"}, b"not found")
             return
@@ -79,10 +85,13 @@ class PublishedSite:
             headers["Content-Security-Policy"] = policy(content)
         self._send(request, 200, headers, content)
 
-    def _file(self, path: str) -> Path | None:
-        file = (self.built.files / path).resolve()
+    def file(self, path: str) -> Path | None:
+        """Return the file at a path of the origin."""
+        if not path.startswith(self.path):
+            return None
+        file = (self.files / path.removeprefix(self.path)).resolve()
         file = file / "index.html" if file.is_dir() else file
-        return file if file.is_relative_to(self.built.files.resolve()) and file.is_file() else None
+        return file if file.is_relative_to(self.files) and file.is_file() else None
 
     def _forward(self, request: BaseHTTPRequestHandler) -> None:
         """Pass a request on to the service, as nginx does with `proxy_pass` and a path."""
