@@ -111,7 +111,14 @@ def _settings(root: Path) -> dict[str, str]:
 def _run(command: list[str], folder: Path, **more: str) -> str:
     variables = {**os.environ, "CI": "true", "NO_MKDOCS_2_WARNING": "1", "NO_UPDATE_NOTIFIER": "1", **more}
     done = subprocess.run(
-        command, cwd=folder, env=variables, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=900
+        command,
+        cwd=folder,
+        env=variables,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=900,
     )
     assert done.returncode == 0, f"{' '.join(command)}\n{done.stdout[-4000:]}\n{done.stderr[-4000:]}"
     return done.stdout + done.stderr
@@ -127,7 +134,9 @@ def write_book(docs: Path, home_page: str, front_matter: str = "") -> None:
     text = welcome.read_text("utf-8")
     welcome.unlink()
     (docs / home_page).write_text(front_matter + text, "utf-8")
-    sections = [f"# Poison `{ATTACKS[1]}`\n\nA page about poison in titles and in text, and the harm it does.\n"]
+    sections = [
+        f"# Poison `{ATTACKS[1]}`\n\nA page about poison in titles and in text, and the harm it does.\n"
+    ]
     sections += [
         f"## Antidote {number} `{attack}`\n\nThe antidote to poison {number} is to show `{attack}` as text, and never to run it.\n"
         for number, attack in enumerate(ATTACKS)

@@ -19,8 +19,25 @@ KEY = "recto_pk_of-the-test"
 _PROXIED = "/recto/"
 _INLINE_SCRIPT = re.compile(rb"<script(?![^>]*\bsrc=)[^>]*>(.*?)</script>", re.DOTALL)
 _INLINE_STYLE = re.compile(rb"<style[^>]*>(.*?)</style>|\bstyle=\"([^\"]*)\"", re.DOTALL)
-_FORWARDED = ("content-type", "authorization", "x-api-key", "origin", "accept", "if-none-match", "access-control-request-method", "access-control-request-headers")
-_RETURNED = ("content-type", "etag", "cache-control", "retry-after", "vary", "www-authenticate", "x-request-id")
+_FORWARDED = (
+    "content-type",
+    "authorization",
+    "x-api-key",
+    "origin",
+    "accept",
+    "if-none-match",
+    "access-control-request-method",
+    "access-control-request-headers",
+)
+_RETURNED = (
+    "content-type",
+    "etag",
+    "cache-control",
+    "retry-after",
+    "vary",
+    "www-authenticate",
+    "x-request-id",
+)
 
 
 _PATHS = {"docusaurus": ("docusaurus/build", "/"), "mkdocs": ("mkdocs/site", "/book/")}
@@ -49,10 +66,10 @@ class PublishedSite:
         site = self
 
         class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:  # noqa: N802 - the name is the base class's
+            def do_GET(self) -> None:
                 site.answer(self)
 
-            do_POST = do_OPTIONS = do_GET  # noqa: N815
+            do_POST = do_OPTIONS = do_GET  # noqa: N815 - the names are those of the base class
 
             def log_message(self, *_: object) -> None:
                 pass

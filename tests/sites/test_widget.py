@@ -21,12 +21,20 @@ from tests.sites.visitor import Visitor
 
 QUERY = "When are beans sown?"
 PAGES = {
-    "docusaurus": {"beans": "module-1-garden/seeds/", "bread": "module-2-kitchen/bread/", "poison": "module-4-danger/poison/"},
-    "mkdocs": {"beans": "module-1-garden/02-seeds/", "bread": "module-2-kitchen/01-bread/", "poison": "module-4-danger/poison/"},
+    "docusaurus": {
+        "beans": "module-1-garden/seeds/",
+        "bread": "module-2-kitchen/bread/",
+        "poison": "module-4-danger/poison/",
+    },
+    "mkdocs": {
+        "beans": "module-1-garden/02-seeds/",
+        "bread": "module-2-kitchen/01-bread/",
+        "poison": "module-4-danger/poison/",
+    },
 }
 TEXT = {"docusaurus": "article .markdown > p", "mkdocs": "article > p"}
 TOGGLE = {"docusaurus": "button[class*=toggleButton]", "mkdocs": "label[for^=__palette]:not([hidden])"}
-SIDEBAR_LINK = {"docusaurus": ".pagination-nav__link--next", "mkdocs": ".md-nav--primary a[href*=soil], .md-nav--primary a[href*='02-seeds']"}
+NEXT_PAGE = {"docusaurus": ".pagination-nav__link--next", "mkdocs": ".md-nav--primary a[href*=soup]"}
 
 pytestmark = pytest.mark.skipif(bool(CORPORA), reason="these tests know the small book")
 
@@ -91,21 +99,21 @@ def test_selected_text_shows_related_passages(visitor: Visitor, site: PublishedS
     expect(hits.first).to_be_visible()
     for address in hits.evaluate_all("all => all.map(one => one.href)"):
         assert address.startswith(site.url)
-    visitor.panel.get_by_role("textbox").fill("How long does it take to ferment?")
+    visitor.panel.get_by_role("textbox").fill("What keeps weeds down in summer?")
     visitor.page.keyboard.press("Enter")
-    expect(hits.filter(has_text="Leaven").first).to_be_visible()
+    expect(hits.first).to_contain_text("Garden")
     visitor.page.keyboard.press("Escape")
     expect(visitor.panel).to_be_hidden()
 
 
 def test_the_widget_stays_when_the_page_changes(visitor: Visitor, site: PublishedSite) -> None:
     """Both sites replace the content of the page instead of loading another one."""
-    visitor.visit()
+    visitor.visit(PAGES[site.name]["bread"])
     visitor.search(QUERY)
     visitor.page.keyboard.press("Escape")
     visitor.page.evaluate("window.isSamePage = true")
     before = visitor.page.url
-    visitor.page.locator(SIDEBAR_LINK[site.name]).first.click()
+    visitor.page.locator(NEXT_PAGE[site.name]).first.click()
     expect(visitor.page).not_to_have_url(before)
     visitor.page.keyboard.press("Control+k")
     expect(visitor.field).to_be_focused()
@@ -187,9 +195,13 @@ def test_hostile_content_is_shown_as_text(visitor: Visitor, site: PublishedSite)
     def nothing_ran() -> None:
         assert visitor.page.evaluate("window.ran") is None
         injected = "script, iframe, img, object, embed, base, link, meta, form:not(.ask), animate, style"
-        assert visitor.page.locator("recto-widget").evaluate(
-            "(host, selector) => [...host.shadowRoot.querySelectorAll(selector)].map(one => one.outerHTML)", injected
-        ) == []
+        assert (
+            visitor.page.locator("recto-widget").evaluate(
+                "(host, selector) => [...host.shadowRoot.querySelectorAll(selector)].map(one => one.outerHTML)",
+                injected,
+            )
+            == []
+        )
 
     visitor.visit()
     visitor.search("the antidote to poison")
@@ -221,7 +233,12 @@ def test_the_service_is_down(visitor: Visitor, site: PublishedSite, closed_port:
 
 def test_the_engine_is_down(visitor: Visitor, site: PublishedSite, home: Path, closed_port: int) -> None:
     settings = Settings(
-        "local", "server", home, threads=2, collection=site.collection, qdrant_url=f"http://127.0.0.1:{closed_port}"
+        "local",
+        "server",
+        home,
+        threads=2,
+        collection=site.collection,
+        qdrant_url=f"http://127.0.0.1:{closed_port}",
     )
     with Service(settings, ServeOptions(has_stored_keys=True)) as service:
         site.service_port = service.port

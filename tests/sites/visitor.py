@@ -16,6 +16,7 @@ class Visitor(WebUI):
     def __init__(self, browser: Browser, site: PublishedSite, **options: Any) -> None:
         super().__init__(browser, site.port, **options)
         self.origin = site.origin
+        self.allowed = [f"{site.origin}/", "data:"]
         self.site = site
 
     def visit(self, path: str = "") -> None:

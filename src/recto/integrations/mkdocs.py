@@ -25,6 +25,7 @@ try:
     from mkdocs.plugins import BasePlugin, get_plugin_logger
     from mkdocs.structure.files import File, Files
     from mkdocs.structure.pages import Page
+    from mkdocs.utils import yaml_load
 except ModuleNotFoundError as error:
     raise not_installed("MkDocs", "mkdocs") from error
 
@@ -33,11 +34,16 @@ _STYLE = Path(__file__).with_name("material.css")
 _STYLE_ADDRESS = "assets/stylesheets/recto.css"
 _ADMIN_KEY = "recto_sk_"
 _HEADER = '<nav class="md-header__inner'
-_BUTTON_BEFORE = ('<label class="md-header__button md-icon" for="__search">', '<div class="md-header__source">', "</nav>")
+_BUTTON_BEFORE = (
+    '<label class="md-header__button md-icon" for="__search">',
+    '<div class="md-header__source">',
+    "</nav>",
+)
 """What the button comes before in the header of Material: its own search, the repository, the end."""
 _BUTTON = (
-    '<button type="button" class="md-header__button recto-open" data-recto-open aria-keyshortcuts="Control+K Meta+K">'
-    '<svg viewBox="0 0 20 20" aria-hidden="true"><circle cx="8.5" cy="8.5" r="5.5"/><path d="M13 13l4.5 4.5"/></svg>'
+    '<button type="button" class="md-header__button recto-open" data-recto-open'
+    ' aria-keyshortcuts="Control+K Meta+K"><svg viewBox="0 0 20 20" aria-hidden="true">'
+    '<circle cx="8.5" cy="8.5" r="5.5"/><path d="M13 13l4.5 4.5"/></svg>'
     "<span>{label}</span></button>"
 )
 
@@ -75,7 +81,7 @@ class RectoPlugin(BasePlugin[RectoPluginConfig]):
         if config.theme.name == "material":
             config.extra_css.append(_STYLE_ADDRESS)
             if any(name in config.plugins for name in ("search", "material/search")):
-                _LOG.info("The search of Material is hidden. To leave out its index, remove `search` from `plugins`.")
+                _LOG.info("Hiding the search of Material: you can remove `search` from `plugins`")
         return config
 
     def on_files(self, files: Files, *, config: MkDocsConfig) -> Files:
@@ -114,7 +120,7 @@ class RectoPlugin(BasePlugin[RectoPluginConfig]):
         if file.name not in CONFIG_FILES:
             raise ConfigurationError(
                 f"Recto reads {CONFIG_FILES[0]}, but this site is built from {file.name}",
-                hint="Set `index: false`, and run `recto index` with the directory of the pages and --site-url",
+                hint="Set `index: false`, and run: recto index DOCS_DIR --site-url SITE_URL",
             )
         if not (published := self._published(config)):
             raise ConfigurationError(
@@ -163,7 +169,8 @@ class RectoPlugin(BasePlugin[RectoPluginConfig]):
         """Return the address of the published site; in a preview, `site_url` is that of the preview."""
         stated = config.site_url or ""
         if self._is_preview:
-            stated = next((one["site_url"] for one in reversed(config.user_configs) if one.get("site_url")), "")
+            with Path(config.config_file_path).open("rb") as file:
+                stated = str(yaml_load(file).get("site_url") or "")
         return f"{stated.rstrip('/')}/" if stated else ""
 
     def _add_widget(self, html: str, config: MkDocsConfig) -> str:
@@ -176,7 +183,9 @@ class RectoPlugin(BasePlugin[RectoPluginConfig]):
 def _add_button(html: str, label: str) -> str:
     """Put the button into the header of Material; without it, the widget shows a floating button."""
     header = html.find(_HEADER)
-    places = [place for text in _BUTTON_BEFORE if (place := html.find(text, header)) > 0] if header >= 0 else []
+    places = (
+        [place for text in _BUTTON_BEFORE if (place := html.find(text, header)) > 0] if header >= 0 else []
+    )
     return f"{html[: places[0]]}{_BUTTON.format(label=escape(label))}{html[places[0] :]}" if places else html
 
 
