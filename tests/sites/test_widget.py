@@ -152,6 +152,17 @@ def test_the_widget_has_the_colours_of_the_site(visitor: Visitor, site: Publishe
     assert text > 0.7
 
 
+def test_texts_are_of_the_same_size_on_each_site(visitor: Visitor) -> None:
+    """The root element has 16 pixels in Docusaurus and 20 in Material."""
+    visitor.visit()
+    visitor.search(QUERY)
+    sizes = {
+        visitor.page.locator(part).first.evaluate("element => getComputedStyle(element).fontSize")
+        for part in ("dialog.search .section", "dialog.search .snippet", "dialog.search input")
+    }
+    assert sizes == {"15px", "14px", "18px"}
+
+
 def test_phone(browser: Browser, site: PublishedSite) -> None:
     with Visitor(browser, site, size=PHONE, has_touch=True) as visitor:
         visitor.visit(PAGES[site.name]["bread"])
