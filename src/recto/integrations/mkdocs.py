@@ -41,7 +41,7 @@ _BUTTON_BEFORE = (
 )
 """What the button comes before in the header of Material: its own search, the repository, the end."""
 _BUTTON = (
-    '<button type="button" class="md-header__button recto-open" data-recto-open'
+    '<button type="button" class="recto-open" data-recto-open'
     ' aria-keyshortcuts="Control+K Meta+K"><svg viewBox="0 0 20 20" aria-hidden="true">'
     '<circle cx="8.5" cy="8.5" r="5.5"/><path d="M13 13l4.5 4.5"/></svg>'
     "<span>{label}</span></button>"
