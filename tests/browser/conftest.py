@@ -6,6 +6,7 @@ import os
 import shutil
 import socket
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -34,15 +35,22 @@ _FLAGS = (
 _MORE_FLAGS = ("--disable-component-update", "--disable-sync")
 
 
-@pytest.fixture(scope="package")
-def browser() -> Iterator[Browser]:
+@contextmanager
+def open_browser(*flags: str) -> Iterator[Browser]:
+    """Start Chromium with more flags; skip the test if it is not installed."""
     program = next(filter(None, map(shutil.which, _NAMES)), None)
     if program is None:
         (pytest.fail if _NEEDED else pytest.skip)("Chromium is not installed")
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=program, args=[*_FLAGS, *_MORE_FLAGS])
+        browser = playwright.chromium.launch(executable_path=program, args=[*_FLAGS, *_MORE_FLAGS, *flags])
         yield browser
         browser.close()
+
+
+@pytest.fixture(scope="package")
+def browser() -> Iterator[Browser]:
+    with open_browser() as browser:
+        yield browser
 
 
 @pytest.fixture(scope="session")

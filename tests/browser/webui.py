@@ -65,7 +65,7 @@ class WebUI:
             self.wrong += page.evaluate("window.violations ?? []")
         self.context.close()
         if kind is None:
-            assert self.wrong == []
+            assert self.wrong == [], self.wrong
 
     def tab(self) -> Page:
         """Open another tab with the same storage."""

@@ -96,6 +96,7 @@ a.option:hover .section, a.hit:hover .section { text-decoration: underline; text
 
 export function sheet() {
   const made = new CSSStyleSheet();
-  made.replaceSync(CSS);
+  // A rem is the font size of the site's root element, and sites choose from 10 to 20 pixels for it.
+  made.replaceSync(CSS.replace(/([\d.]+)rem\b/gu, (_, size) => `${size * 16}px`));
   return made;
 }

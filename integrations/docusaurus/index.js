@@ -1,0 +1,102 @@
+// A Docusaurus plugin: the script tag of the Recto widget on every page, and a button in place of the search bar.
+
+const path = require('node:path');
+
+const NAME = 'recto-docusaurus';
+const ADMIN_KEY = 'recto_sk_';
+const COLLECTION = /^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$/u;
+const KNOWN = ['collection', 'id', 'key', 'related', 'server', 'strings'];
+
+module.exports = function rectoPlugin(context, options) {
+  const {baseUrl, i18n, siteConfig} = context;
+
+  return {
+    name: NAME,
+
+    getThemePath: () => path.join(__dirname, 'theme'),
+
+    getClientModules: () => [path.join(__dirname, 'recto.css')],
+
+    // The texts are the content of the plugin, so that `docusaurus write-translations` lists them.
+    loadContent: () => options.strings,
+
+    getTranslationFiles: ({content}) => [
+      {path: 'strings', content: mapValues(content, (message) => ({message}))},
+    ],
+
+    translateContent: ({content, translationFiles}) => ({
+      ...content,
+      ...mapValues(translationFiles[0].content, ({message}) => message),
+    }),
+
+    contentLoaded({content, actions}) {
+      actions.setGlobalData({label: content.search ?? 'Search'});
+    },
+
+    injectHtmlTags({content}) {
+      const attributes = {
+        type: 'module',
+        src: `${options.server}widget.js`,
+        'data-collection': collectionOf(options, i18n.currentLocale),
+      };
+      if (options.key) attributes['data-key'] = options.key;
+      if (!options.related) attributes['data-related'] = 'off';
+      if (Object.keys(content).length) attributes['data-strings'] = JSON.stringify(content);
+      if (process.env.NODE_ENV === 'development') {
+        // The index has the addresses of the published site; in a preview, links stay in the preview.
+        attributes['data-rewrite'] = `${siteConfig.url.replace(/\/$/u, '')}${baseUrl} ${baseUrl}`;
+      }
+      return {headTags: [{tagName: 'script', attributes}]};
+    },
+  };
+};
+
+module.exports.validateOptions = ({options}) => {
+  for (const name of Object.keys(options)) {
+    if (!KNOWN.includes(name)) throw problem(`there is no option "${name}"`, `The options are ${KNOWN.join(', ')}.`);
+  }
+  const {id = 'default', server = '/recto/', collection, key, related = true, strings = {}} = options;
+  if (typeof server !== 'string' || !/^(?:\/|https?:\/\/[^/])/u.test(server)) {
+    throw problem(
+      '"server" is not an address',
+      'Write where `recto serve` is reachable, such as "/recto/" or "https://search.example.org/".',
+    );
+  }
+  const names = isObject(collection) ? Object.values(collection) : [collection];
+  if (!names.length || !names.every((name) => typeof name === 'string' && COLLECTION.test(name))) {
+    throw problem(
+      '"collection" is not the name of a collection',
+      'Use the name that you pass to `recto index --collection`, or an object with one name for each locale.',
+    );
+  }
+  if (key !== undefined && typeof key !== 'string') throw problem('"key" is not a string', 'Leave it out if the service needs no key.');
+  if (key?.startsWith(ADMIN_KEY)) {
+    throw problem(
+      '"key" is an admin key, which must not be published',
+      'Create one for the pages with: recto keys add NAME --collection NAME --origin ORIGIN',
+    );
+  }
+  if (typeof related !== 'boolean') throw problem('"related" is not true or false', 'It is true by default.');
+  if (!isObject(strings) || !Object.values(strings).every((text) => typeof text === 'string')) {
+    throw problem('"strings" is not an object of texts', 'Write it as {search: "Find"}.');
+  }
+  return {id, server: `${server.replace(/\/+$/u, '')}/`, collection, key, related, strings};
+};
+
+function collectionOf({collection}, locale) {
+  if (!isObject(collection)) return collection;
+  if (collection[locale]) return collection[locale];
+  throw problem(`"collection" has no name for the locale "${locale}"`, `It has ${Object.keys(collection).join(', ')}.`);
+}
+
+function problem(message, hint) {
+  return new Error(`${NAME}: ${message}. ${hint}`);
+}
+
+function isObject(value) {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+function mapValues(object, change) {
+  return Object.fromEntries(Object.entries(object).map(([name, value]) => [name, change(value)]));
+}

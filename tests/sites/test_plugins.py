@@ -1,0 +1,294 @@
+"""Test what the plugins write into the pages and into the index, and their errors."""
+
+from __future__ import annotations
+
+import html
+import json
+import logging
+import re
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from recto.embedders.granite import embedder as granite
+from recto.protocols import Embedder
+from recto.search.retriever import Retriever
+from recto.stores.edge.store import EdgeStore
+from tests.running import _shared_embedder
+from tests.sites.building import CORPORA, PLUGIN
+from tests.sites.serving import KEY, PublishedSite
+
+MkDocs = Callable[..., Path]
+
+
+def script_of(page: Path) -> dict[str, str]:
+    """Return the attributes of the widget's script tag on a page."""
+    (tag,) = re.findall(r"<script ([^>]*widget\.js[^>]*)></script>", page.read_text("utf-8"))
+    return {name: html.unescape(value) for name, value in re.findall(r'([\w-]+)="([^"]*)"', tag)}
+
+
+def test_every_result_has_a_valid_address(
+    site: PublishedSite, places: tuple[Path, Path], embedder: Embedder
+) -> None:
+    """The address of each chunk is a file of the built site, and its anchor is the id of an element."""
+    with Retriever(embedder, EdgeStore(places[1]), site.collection) as retriever:
+        chunks = list(retriever.open().scroll())
+    assert len(chunks) > 30
+    pages = {chunk.page_url for chunk in chunks}
+    ids = {}
+    for url in pages:
+        assert url.startswith(site.url), url
+        file = site.file(url.removeprefix(site.origin))
+        assert file, url
+        ids[url] = set(re.findall(r'\bid="?([^"\s>]+)', html.unescape(file.read_text("utf-8"))))
+    missing = {chunk.link for chunk in chunks if chunk.anchor and chunk.anchor not in ids[chunk.page_url]}
+    assert missing == set()
+
+
+def test_every_page_has_the_widget(site: PublishedSite) -> None:
+    pages = [page for page in site.files.rglob("*.html") if "de" not in page.relative_to(site.files).parts]
+    assert len(pages) > 12
+    for page in pages:
+        found = script_of(page)
+        assert found["type"] == "module"
+        assert (found["src"], found["data-collection"], found["data-key"]) == (
+            "/recto/widget.js",
+            site.collection,
+            KEY,
+        )
+        assert page.read_text("utf-8").count("data-recto-open") == 1
+
+
+def test_the_texts_of_docusaurus_are_translated(sites: dict[str, PublishedSite]) -> None:
+    page = sites["docusaurus"].files / "de" / "index.html"
+    found = script_of(page)
+    assert found["data-collection"] == "docusaurus-haus"
+    assert json.loads(found["data-strings"]) == {"search": "Suchen"}
+    assert ">Suchen</span>" in page.read_text("utf-8")
+
+
+@pytest.mark.skipif(bool(CORPORA), reason="this test knows the small book")
+def test_the_build_log_says_what_was_indexed(places: tuple[Path, Path]) -> None:
+    log = (places[0] / "mkdocs" / "build.log").read_text("utf-8")
+    assert re.search(r"INFO +-  recto: Indexed 14 pages, \d\d chunks: collection 'mkdocs-house'", log)
+
+
+def docusaurus(options: object, mode: str = "production", locale: str = "en") -> dict[str, Any]:
+    """Return what the plugin makes of its options: the tag, or the message of an error."""
+    code = f"""
+        process.env.NODE_ENV = {json.dumps(mode)};
+        const plugin = require({json.dumps(str(PLUGIN))});
+        const context = {{baseUrl: '/book/', siteConfig: {{url: 'https://example.org'}}, i18n: {{currentLocale: {json.dumps(locale)}}}}};
+        try {{
+            const options = plugin.validateOptions({{options: {json.dumps(options)}}});
+            const made = plugin(context, options);
+            console.log(JSON.stringify(made.injectHtmlTags({{content: made.loadContent()}}).headTags[0].attributes));
+        }} catch (error) {{
+            console.log(JSON.stringify({{error: error.message}}));
+        }}
+    """
+    done = subprocess.run(["node", "-e", code], capture_output=True, text=True, check=True, timeout=60)
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def test_options_of_docusaurus() -> None:
+    assert docusaurus({"collection": "book"}) == {
+        "type": "module",
+        "src": "/recto/widget.js",
+        "data-collection": "book",
+    }
+    found = docusaurus(
+        {
+            "server": "https://search.example.org/recto",
+            "collection": {"en": "book", "de": "buch"},
+            "key": "recto_pk_x",
+            "related": False,
+            "strings": {"search": 'Find "it"'},
+        },
+        "development",
+        "de",
+    )
+    assert found == {
+        "type": "module",
+        "src": "https://search.example.org/recto/widget.js",
+        "data-collection": "buch",
+        "data-key": "recto_pk_x",
+        "data-related": "off",
+        "data-strings": '{"search":"Find \\"it\\""}',
+        "data-rewrite": "https://example.org/book/ /book/",
+    }
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({}, '"collection" is not the name of a collection. Use the name that you pass to `recto index'),
+        ({"collection": "my book"}, '"collection" is not the name'),
+        ({"collection": {"de": "buch"}}, 'no name for the locale "en"'),
+        ({"collection": "book", "server": "recto"}, '"server" is not an address'),
+        (
+            {"collection": "book", "key": "recto_sk_secret"},
+            '"key" is an admin key, which must not be published',
+        ),
+        (
+            {"collection": "book", "keys": "x"},
+            'there is no option "keys". The options are collection, id, key,',
+        ),
+        ({"collection": "book", "related": "off"}, '"related" is not true or false'),
+        ({"collection": "book", "strings": {"search": 1}}, '"strings" is not an object of texts'),
+    ],
+)
+def test_wrong_options_of_docusaurus(options: dict[str, Any], message: str) -> None:
+    error = docusaurus(options)["error"]
+    assert error.startswith("recto-docusaurus: ")
+    assert message in error
+    assert "recto_sk_secret" not in error
+
+
+@pytest.fixture
+def mkdocs(
+    small_book: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, real_embedder: Embedder
+) -> Iterator[MkDocs]:
+    """Return a function that builds a site as `mkdocs build` or `mkdocs serve` does, in this process."""
+    pytest.importorskip("material", reason="uv run --group sites has it")
+    from mkdocs.commands.build import build
+    from mkdocs.config import load_config
+
+    monkeypatch.setenv("RECTO_HOME", str(tmp_path / "home"))
+    monkeypatch.setattr(granite, "granite_embedder", _shared_embedder)
+    (small_book / "welcome.md").rename(small_book / "index.md")
+
+    def make(
+        options: dict[str, Any] | None = None, command: str = "build", file: str = "mkdocs.yml", **config: Any
+    ) -> Path:
+        values = {
+            "site_name": "My Book",
+            "site_url": "https://example.org/book/",
+            "docs_dir": str(small_book),
+            **config,
+        }
+        values["plugins"] = [*config.get("plugins", []), {"recto": options or {}}]
+        (tmp_path / file).write_text(json.dumps(values), "utf-8")
+        loaded = load_config(str(tmp_path / file))
+        loaded.plugins.on_startup(command=command, dirty=False)
+        if command == "serve":
+            loaded.site_url = "http://127.0.0.1:8000/book/"
+        build(loaded)
+        return Path(loaded.site_dir)
+
+    yield make
+    logging.getLogger("mkdocs").handlers.clear()
+
+
+def collections(tmp_path: Path) -> list[str]:
+    return list(EdgeStore(tmp_path / "home").collections())
+
+
+def test_mkdocs_names_the_collection_after_the_site(
+    mkdocs: MkDocs, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "mkdocs")
+    site = mkdocs()
+    assert collections(tmp_path) == ["my-book"]
+    assert "recto: Indexed 4 pages, 4 chunks: collection 'my-book'" in caplog.text
+    assert script_of(site / "index.html") == {
+        "type": "module",
+        "src": "/recto/widget.js",
+        "data-collection": "my-book",
+    }
+    assert "data-recto-open" not in (site / "index.html").read_text(
+        "utf-8"
+    )  # this theme gets the floating button
+    assert not (site / "assets" / "stylesheets" / "recto.css").exists()
+    mkdocs()
+    assert "Nothing has changed in 4 pages" in caplog.text
+
+
+def test_mkdocs_with_all_options(mkdocs: MkDocs, tmp_path: Path) -> None:
+    options = {
+        "server": "https://search.example.org",
+        "collection": "book",
+        "key": "recto_pk_x",
+        "index": False,
+        "related": False,
+        "strings": {"search": 'Find "it" <here>'},
+    }
+    site = mkdocs(options, theme={"name": "material"}, plugins=["search"])
+    assert collections(tmp_path) == []
+    found = script_of(site / "404.html")
+    assert found == {
+        "type": "module",
+        "src": "https://search.example.org/widget.js",
+        "data-collection": "book",
+        "data-key": "recto_pk_x",
+        "data-related": "off",
+        "data-strings": '{"search": "Find \\"it\\" <here>"}',
+    }
+    page = (site / "index.html").read_text("utf-8")
+    assert (
+        '<span>Find &quot;it&quot; &lt;here&gt;</span></button><label class="md-header__button md-icon" for="__search">'
+        in page
+    )
+    assert "assets/stylesheets/recto.css" in page
+    assert (site / "assets" / "stylesheets" / "recto.css").exists()
+
+
+def test_a_preview_links_to_itself_and_does_not_index(mkdocs: MkDocs, tmp_path: Path) -> None:
+    site = mkdocs(command="serve")
+    assert (
+        script_of(site / "index.html")["data-rewrite"]
+        == "https://example.org/book/ http://127.0.0.1:8000/book/"
+    )
+    assert collections(tmp_path) == []
+    mkdocs({"index_on_serve": True}, command="serve")
+    retriever = Retriever(
+        granite.granite_embedder(tmp_path, 2, "fp32", single_query=False),
+        EdgeStore(tmp_path / "home"),
+        "my-book",
+    )
+    assert {chunk.page_url.rpartition("/book/")[0] for chunk in retriever.open().scroll()} == {
+        "https://example.org"
+    }
+
+
+def test_an_indexing_error_fails_only_a_strict_build(
+    mkdocs: MkDocs, caplog: pytest.LogCaptureFixture
+) -> None:
+    from mkdocs.exceptions import Abort
+
+    assert (mkdocs(site_url="") / "index.html").exists()
+    assert "The book was not indexed. Configuration error: mkdocs.yml does not state where" in caplog.text
+    assert "Set site_url" in caplog.text
+    with pytest.raises(Abort, match="1 errors in strict mode"):
+        mkdocs(site_url="", strict=True)
+    caplog.clear()
+    mkdocs(file="other.yml")
+    assert "Recto reads mkdocs.yml, but this site is built from other.yml" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("options", "config", "message"),
+    [
+        ({"key": "recto_sk_secret"}, {}, "recto: `key` is an admin key, which must not be published"),
+        ({"server": "recto/"}, {}, "recto: `server` is not an address: 'recto/'"),
+        ({"collection": "my book"}, {}, "`collection` is not a usable collection name: 'my book'"),
+        ({}, {"site_name": "本"}, "recto: `site_name` has no Latin letters. State a name in `collection`"),
+    ],
+)
+def test_wrong_options_of_mkdocs(
+    mkdocs: MkDocs,
+    options: dict[str, Any],
+    config: dict[str, Any],
+    message: str,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    from mkdocs.exceptions import Abort
+
+    with pytest.raises(Abort):
+        mkdocs(options, **config)
+    assert message in caplog.text
+    assert "recto_sk_secret" not in caplog.text

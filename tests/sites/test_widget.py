@@ -1,0 +1,288 @@
+"""Test the widget on real sites: a Docusaurus site and a MkDocs Material site, built and served as published."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Locator, expect
+
+from recto.server.http.options import ServeOptions
+from recto.settings import Settings
+from tests.browser.hostile import ATTACKS
+from tests.browser.webui import PHONE
+from tests.running import recto
+from tests.server.http.service import Service
+from tests.sites.building import CORPORA
+from tests.sites.conftest import add_key
+from tests.sites.serving import PublishedSite
+from tests.sites.visitor import Visitor
+
+QUERY = "When are beans sown?"
+PAGES = {
+    "docusaurus": {
+        "beans": "module-1-garden/seeds/",
+        "bread": "module-2-kitchen/bread/",
+        "poison": "module-4-danger/poison/",
+    },
+    "mkdocs": {
+        "beans": "module-1-garden/02-seeds/",
+        "bread": "module-2-kitchen/01-bread/",
+        "poison": "module-4-danger/poison/",
+    },
+}
+TEXT = {"docusaurus": "article .markdown > p", "mkdocs": "article > p"}
+TOGGLE = {"docusaurus": "button[class*=toggleButton]", "mkdocs": "label[for^=__palette]:not([hidden])"}
+NEXT_PAGE = {"docusaurus": ".pagination-nav__link--next", "mkdocs": ".md-nav--primary a[href*=soup]"}
+
+pytestmark = pytest.mark.skipif(bool(CORPORA), reason="these tests know the small book")
+
+
+def in_window(locator: Locator) -> bool:
+    found: bool = locator.evaluate(
+        "element => { const { top, bottom } = element.getBoundingClientRect(); return top >= 0 && bottom <= innerHeight }"
+    )
+    return found
+
+
+def test_search_opens_the_section_of_the_published_page(visitor: Visitor, site: PublishedSite) -> None:
+    visitor.visit()
+    visitor.search(QUERY)
+    option = visitor.options.first
+    expect(option).to_contain_text("Sowing beans")
+    expect(option.locator("mark").first).to_be_visible()
+    address = str(option.get_attribute("href"))
+    assert address.startswith(f"{site.url}{PAGES[site.name]['beans']}#sowing-beans:~:text=")
+    visitor.field.press("Enter")
+    expect(visitor.page).to_have_url(f"{site.url}{PAGES[site.name]['beans']}#sowing-beans")
+    heading = visitor.page.locator("#sowing-beans")
+    expect(heading).to_contain_text("Sowing beans")
+    expect(heading).to_be_in_viewport()
+    expect(visitor.dialog).to_be_hidden()
+
+
+def test_keyboard_only(visitor: Visitor) -> None:
+    visitor.visit()
+    keyboard = visitor.page.keyboard
+    keyboard.press("Control+k")
+    expect(visitor.field).to_be_focused()
+    keyboard.type("bread")
+    visitor.settle_search()
+    first = visitor.field.get_attribute("aria-activedescendant")
+    keyboard.press("ArrowDown")
+    second = visitor.field.get_attribute("aria-activedescendant")
+    assert first
+    assert second != first
+    expect(visitor.page.locator(f"#{second}")).to_have_attribute("aria-selected", "true")
+    keyboard.press("Escape")
+    expect(visitor.dialog).to_be_hidden()
+    visitor.opener.focus()
+    keyboard.press("Enter")
+    expect(visitor.field).to_be_focused()
+    expect(visitor.field).to_have_value("bread")
+    visitor.settle_search()
+    keyboard.press("Enter")
+    expect(visitor.page).to_have_url(re.compile("bread/"))
+
+
+def test_selected_text_shows_related_passages(visitor: Visitor, site: PublishedSite) -> None:
+    visitor.visit(PAGES[site.name]["bread"])
+    visitor.select(TEXT[site.name])
+    button = visitor.page.locator("button.related")
+    expect(button).to_be_visible()
+    assert in_window(button)
+    button.click()
+    expect(visitor.panel).to_be_visible()
+    expect(visitor.panel.locator("blockquote")).to_contain_text("Knead the dough")
+    hits = visitor.panel.locator("a.hit")
+    expect(hits.first).to_be_visible()
+    for address in hits.evaluate_all("all => all.map(one => one.href)"):
+        assert address.startswith(site.url)
+    visitor.panel.get_by_role("textbox").fill("What keeps weeds down in summer?")
+    visitor.page.keyboard.press("Enter")
+    expect(hits.first).to_contain_text("Garden")
+    visitor.page.keyboard.press("Escape")
+    expect(visitor.panel).to_be_hidden()
+
+
+def test_the_widget_stays_when_the_page_changes(visitor: Visitor, site: PublishedSite) -> None:
+    """Both sites replace the content of the page instead of loading another one."""
+    visitor.visit(PAGES[site.name]["bread"])
+    visitor.search(QUERY)
+    visitor.page.keyboard.press("Escape")
+    visitor.page.evaluate("window.isSamePage = true")
+    before = visitor.page.url
+    visitor.page.locator(NEXT_PAGE[site.name]).first.click()
+    expect(visitor.page).not_to_have_url(before)
+    visitor.page.keyboard.press("Control+k")
+    expect(visitor.field).to_be_focused()
+    visitor.page.keyboard.press("Escape")
+    expect(visitor.page.locator("recto-widget")).to_have_count(1)
+    visitor.select(TEXT[site.name])
+    expect(visitor.page.locator("button.related")).to_be_visible()
+    assert visitor.page.evaluate("window.isSamePage")
+
+
+def test_the_widget_has_the_colours_of_the_site(visitor: Visitor, site: PublishedSite) -> None:
+    visitor.visit()
+
+    def colours() -> tuple[float, float]:
+        visitor.search(QUERY)
+        found: list[float] = visitor.dialog.evaluate(
+            """element => ["backgroundColor", "color"].map(name => {
+                const context = new OffscreenCanvas(1, 1).getContext("2d");
+                context.fillStyle = getComputedStyle(element)[name];
+                context.fillRect(0, 0, 1, 1);
+                const [red, green, blue] = context.getImageData(0, 0, 1, 1).data;
+                return (0.299 * red + 0.587 * green + 0.114 * blue) / 255;
+            })"""
+        )
+        visitor.page.keyboard.press("Escape")
+        return found[0], found[1]
+
+    background, text = colours()
+    assert background > 0.9
+    assert text < 0.4
+    visitor.page.locator(TOGGLE[site.name]).first.click()
+    if site.name == "docusaurus":  # from "like the system" to "light" to "dark"
+        visitor.page.locator(TOGGLE[site.name]).first.click()
+    background, text = colours()
+    assert background < 0.25
+    assert text > 0.7
+
+
+def test_texts_are_of_the_same_size_on_each_site(visitor: Visitor) -> None:
+    """The root element has 16 pixels in Docusaurus and 20 in Material."""
+    visitor.visit()
+    visitor.search(QUERY)
+    sizes = {
+        visitor.page.locator(part).first.evaluate("element => getComputedStyle(element).fontSize")
+        for part in ("dialog.search .section", "dialog.search .snippet", "dialog.search input")
+    }
+    assert sizes == {"15px", "14px", "18px"}
+
+
+def test_phone(browser: Browser, site: PublishedSite) -> None:
+    with Visitor(browser, site, size=PHONE, has_touch=True) as visitor:
+        visitor.visit(PAGES[site.name]["bread"])
+        assert in_window(visitor.opener)
+        visitor.search(QUERY)
+        box = visitor.dialog.bounding_box()
+        assert box
+        assert box["width"] == PHONE[0]
+        assert visitor.page.evaluate("document.documentElement.scrollWidth") <= PHONE[0]
+        visitor.options.first.tap()
+        expect(visitor.page).to_have_url(re.compile("#sowing-beans$"))
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing(browser: Browser, site: PublishedSite, axe: str, scheme: str) -> None:
+    with Visitor(browser, site) as visitor:
+        visitor.visit(PAGES[site.name]["bread"])
+        if scheme == "dark":
+            visitor.page.locator(TOGGLE[site.name]).first.click()
+            if site.name == "docusaurus":
+                visitor.page.locator(TOGGLE[site.name]).first.click()
+
+        def violations() -> list[str]:
+            found: list[str] = visitor.page.evaluate(
+                axe
+                + """;axe.run({ include: [["recto-widget"], ["[data-recto-open]"]] }).then(({ violations }) =>
+                    violations.map(({ id, nodes }) => id + ": " + nodes.map(({ html, failureSummary }) => html + " " + failureSummary).join("; ")))"""
+            )
+            return found
+
+        visitor.search(QUERY)
+        assert violations() == []
+        visitor.page.keyboard.press("Escape")
+        visitor.select(TEXT[site.name])
+        visitor.page.locator("button.related").click()
+        expect(visitor.panel.locator("a.hit").first).to_be_visible()
+        assert violations() == []
+
+
+def test_hostile_content_is_shown_as_text(visitor: Visitor, site: PublishedSite) -> None:
+    def nothing_ran() -> None:
+        assert visitor.page.evaluate("window.ran") is None
+        injected = "script, iframe, img, object, embed, base, link, meta, form:not(.ask), animate, style"
+        assert (
+            visitor.page.locator("recto-widget").evaluate(
+                "(host, selector) => [...host.shadowRoot.querySelectorAll(selector)].map(one => one.outerHTML)",
+                injected,
+            )
+            == []
+        )
+
+    visitor.visit()
+    visitor.search("the antidote to poison")
+    expect(visitor.options.first).to_contain_text("Antidote")
+    nothing_ran()
+    for attack in ATTACKS:
+        visitor.field.fill(attack)
+        visitor.settle_search()
+        nothing_ran()
+    visitor.page.keyboard.press("Escape")
+    visitor.visit(PAGES[site.name]["poison"])
+    visitor.select(TEXT[site.name])
+    visitor.page.locator("button.related").click()
+    expect(visitor.panel.locator("a.hit").first).to_be_visible()
+    nothing_ran()
+
+
+def test_the_service_is_down(visitor: Visitor, site: PublishedSite, closed_port: int) -> None:
+    visitor.visit()
+    visitor.search(QUERY)
+    site.service_port = closed_port
+    visitor.field.fill("How is jam made?")
+    expect(visitor.dialog.locator(".message")).to_contain_text("not available at the moment")
+    visitor.context.set_offline(True)
+    visitor.field.fill("How is soup made?")
+    expect(visitor.dialog.locator(".message")).to_contain_text("cannot be reached")
+    visitor.context.set_offline(False)
+
+
+def test_the_engine_is_down(visitor: Visitor, site: PublishedSite, home: Path, closed_port: int) -> None:
+    settings = Settings(
+        "local",
+        "server",
+        home,
+        threads=2,
+        collection=site.collection,
+        qdrant_url=f"http://127.0.0.1:{closed_port}",
+    )
+    with Service(settings, ServeOptions(has_stored_keys=True)) as service:
+        site.service_port = service.port
+        visitor.visit()
+        visitor.opener.click()
+        visitor.field.fill(QUERY)
+        expect(visitor.dialog.locator(".message")).to_contain_text("not available at the moment")
+        assert str(closed_port) not in visitor.page.content()
+
+
+def test_the_key_is_revoked(visitor: Visitor, site: PublishedSite, home: Path) -> None:
+    name = f"revoked-{site.name}"
+    site.key = add_key(home, site, name)
+    visitor.visit()
+    visitor.search(QUERY)
+    expect(visitor.options.first).to_be_visible()
+    assert recto(home, "keys", "revoke", name).returncode == 0
+    visitor.field.fill("How is jam made?")
+    expect(visitor.dialog.locator(".message")).to_contain_text("not available on this page")
+    expect(visitor.options).to_have_count(0)
+    assert [line for line in visitor.wrong if not line.startswith("warning: Recto: ")] == []
+    assert visitor.wrong, "the site's operator finds the reason in the console"
+    visitor.wrong.clear()
+
+
+def test_too_many_searches(visitor: Visitor, site: PublishedSite, home: Path) -> None:
+    settings = Settings("local", "edge", home, threads=2, precision="fp32", collection=site.collection)
+    with Service(settings, ServeOptions(rate=12, has_stored_keys=True)) as service:
+        site.service_port = service.port
+        visitor.visit()
+        visitor.search(QUERY)
+        message = visitor.dialog.locator(".message")
+        for number in range(10):
+            visitor.field.fill(f"How is jam made {number}?")
+            visitor.settle_search()
+        expect(message).to_contain_text(re.compile(r"Too many searches\. Trying again in \d+ seconds"))
