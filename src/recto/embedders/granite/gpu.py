@@ -51,6 +51,7 @@ _TOKEN_BYTES = 24 << 10  # memory for a token: the largest activations of a laye
 _WIDTH = 8  # batches are padded to a multiple: the fast kernels of attention need aligned masks
 _MIN_COSINE = 0.999  # to the CPU; a broken kernel changes the whole vector
 _UNIT_TOLERANCE = 1e-3
+_HIGHEST = "highest"  # torch's name for fp32 without TF32
 
 _TRY_CPU = "Set RECTO_DEVICE=cpu to embed on the CPU."
 
@@ -301,7 +302,7 @@ class TorchRunner:
 
         ids, mask = _padded(rows)
         try:
-            with torch.inference_mode(), _full_precision():
+            with torch.inference_mode(), _full_precision:
                 return self._model(self._copied(ids), None if mask is None else self._copied(mask))
         except RuntimeError as error:  # the error of MPS has no class of its own
             if isinstance(error, torch.cuda.OutOfMemoryError) or "out of memory" in str(error):
@@ -394,17 +395,42 @@ class TorchModel:
         return layer_norm(x, (_HIDDEN,), *self._norms[name], eps=_EPSILON)
 
 
-@contextmanager
-def _full_precision() -> Iterator[None]:
-    """Multiply fp32 numbers in fp32, even if the program allows TF32."""
-    import torch
+class FullPrecision:
+    """Multiplies fp32 numbers in fp32 while any thread is inside, even if the program allows TF32.
 
-    before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("highest")
-    try:
-        yield
-    finally:
-        torch.set_float32_matmul_precision(before)
+    The setting belongs to the whole process. It is changed only if the program allows TF32, and the last
+    thread restores it, unless the program has changed it meanwhile.
+    """
+
+    def __init__(self) -> None:
+        self._changing = threading.Lock()
+        self._inside = 0
+        self._before = ""
+
+    def __enter__(self) -> None:
+        """Change the setting if it allows TF32."""
+        import torch
+
+        with self._changing:
+            self._inside += 1
+            if (precision := torch.get_float32_matmul_precision()) != _HIGHEST:
+                self._before = precision
+                torch.set_float32_matmul_precision(_HIGHEST)
+
+    def __exit__(self, *_: object) -> None:
+        """Restore the setting if no other thread needs it."""
+        import torch
+
+        with self._changing:
+            self._inside -= 1
+            if self._inside or not self._before:
+                return
+            if torch.get_float32_matmul_precision() == _HIGHEST:
+                torch.set_float32_matmul_precision(self._before)
+            self._before = ""
+
+
+_full_precision = FullPrecision()
 
 
 @contextmanager
