@@ -52,6 +52,7 @@ _WIDTH = 8  # batches are padded to a multiple: the fast kernels of attention ne
 _MIN_COSINE = 0.999  # to the CPU; a broken kernel changes the whole vector
 _UNIT_TOLERANCE = 1e-3
 _HIGHEST = "highest"  # torch's name for fp32 without TF32
+_IEEE, _TF32 = "ieee", "tf32"  # values of the newer setting
 
 _TRY_CPU = "Set RECTO_DEVICE=cpu to embed on the CPU."
 
@@ -409,28 +410,42 @@ class FullPrecision:
 
     def __enter__(self) -> None:
         """Change the setting if it allows TF32."""
-        import torch
-
         with self._changing:
             self._inside += 1
-            if (precision := torch.get_float32_matmul_precision()) != _HIGHEST:
+            if (precision := _precision()) != _HIGHEST:
                 self._before = precision
-                torch.set_float32_matmul_precision(_HIGHEST)
+                _set_precision(_IEEE if precision == _TF32 else _HIGHEST)
 
     def __exit__(self, *_: object) -> None:
         """Restore the setting if no other thread needs it."""
-        import torch
-
         with self._changing:
             self._inside -= 1
             if self._inside or not self._before:
                 return
-            if torch.get_float32_matmul_precision() == _HIGHEST:
-                torch.set_float32_matmul_precision(self._before)
+            if _precision() == _HIGHEST:
+                _set_precision(self._before)
             self._before = ""
 
 
 _full_precision = FullPrecision()
+
+
+def _precision() -> str:
+    import torch
+
+    try:
+        return torch.get_float32_matmul_precision()
+    except RuntimeError:  # the program has allowed TF32 with the newer setting, which is for CUDA alone
+        return str(torch.backends.cuda.matmul.fp32_precision)
+
+
+def _set_precision(precision: str) -> None:
+    import torch
+
+    if precision in (_IEEE, _TF32):
+        torch.backends.cuda.matmul.fp32_precision = precision
+    else:
+        torch.set_float32_matmul_precision(precision)
 
 
 @contextmanager
