@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from recto.errors import EmbeddingError, InvalidArgument, RectoError, StorageError
-from recto.indexing.indexer import IndexJob, IndexReport, index_book
+from recto.indexing.indexer import IndexJob, IndexProgress, IndexReport, index_book
 from recto.indexing.journal import Journal, journal_path
 from recto.indexing.pipeline import ReadAhead, WriteBehind
 from recto.protocols import Build, Progress
@@ -139,6 +139,52 @@ def test_an_error_while_reading(tmp_path: Path) -> None:
     assert EdgeStore(tmp_path / "home").collections() == ()
 
 
+def test_an_error_while_reading_stops_embedding(tmp_path: Path) -> None:
+    error = InvalidArgument("The book ends here", hint="Buy another.")
+    failed = threading.Event()
+
+    def before(number: int) -> None:
+        if number == 1_000:
+            failed.set()
+            raise error
+
+    def wait(call: int) -> None:
+        if call == 1:  # then 13 groups of 64 chunks are waiting
+            assert failed.wait(WAIT)
+
+    embedder = Embedder(wait)
+    with pytest.raises(InvalidArgument) as caught:
+        index(tmp_path, Book(1_400, before), embedder)
+    assert caught.value is error
+    assert kept(tmp_path) == sum(embedder.calls) <= 3 * BATCH
+
+
+def test_an_interruption_does_not_wait_for_a_slow_source(tmp_path: Path) -> None:
+    """The source goes on in its thread; the run ends without it, and shows no progress any more."""
+    waiting, released = threading.Event(), threading.Event()
+    seen: list[IndexProgress] = []
+
+    def before(number: int) -> None:
+        if number == 200:
+            waiting.set()
+            assert released.wait(WAIT)
+
+    def interrupt(call: int) -> None:
+        assert waiting.wait(WAIT)
+        raise KeyboardInterrupt
+
+    job = IndexJob(Book(400, before), Embedder(interrupt))
+    store = EdgeStore(tmp_path / "home")
+    with pytest.raises(KeyboardInterrupt):
+        index_book(job, store, "book", journal=tmp_path / "journal", progress=seen.append)
+    count = len(seen)
+    (reading,) = (thread for thread in threading.enumerate() if thread.name == "recto-read-ahead")
+    released.set()
+    reading.join(WAIT)
+    assert not reading.is_alive(), "it ends after the page that it was reading"
+    assert len(seen) == count
+
+
 def test_an_error_while_embedding_keeps_what_is_embedded(tmp_path: Path) -> None:
     error = EmbeddingError("The model broke")
     with pytest.raises(EmbeddingError) as caught:
@@ -196,7 +242,7 @@ def test_a_producer_waits_for_room() -> None:
     emitted: list[int] = []
     full = threading.Event()
 
-    def produce(emit: Callable[[int], None]) -> str:
+    def produce(emit: Callable[[int], None], _: Callable[[], None]) -> str:
         for number in range(100):
             if number == 3:
                 full.set()
@@ -211,13 +257,15 @@ def test_a_producer_waits_for_room() -> None:
         assert reading.result == "all"
 
 
-def test_a_producer_ends_when_the_caller_leaves() -> None:
+@pytest.mark.parametrize("only_checks", [False, True])
+def test_a_producer_ends_when_the_caller_leaves(only_checks: bool) -> None:
     ended = threading.Event()
 
-    def produce(emit: Callable[[int], None]) -> None:
+    def produce(emit: Callable[[int], None], check: Callable[[], None]) -> None:
         try:
+            emit(0)
             while True:
-                emit(0)
+                check() if only_checks else emit(0)
         finally:
             ended.set()
 
@@ -227,17 +275,22 @@ def test_a_producer_ends_when_the_caller_leaves() -> None:
     assert ended.is_set()
 
 
-def test_a_producer_fails_after_its_items() -> None:
+def test_an_error_of_the_producer_comes_before_its_items() -> None:
     error = RectoError("no more")
+    taken = threading.Event()
 
-    def produce(emit: Callable[[int], None]) -> None:
+    def produce(emit: Callable[[int], None], _: Callable[[], None]) -> None:
         emit(1)
+        emit(2)
+        assert taken.wait(WAIT)
         raise error
 
     seen: list[int] = []
     with pytest.raises(RectoError) as caught, ReadAhead(produce, 3) as reading:
         for item in reading:
-            seen.append(item)  # noqa: PERF402 - the loop ends with an error
+            seen.append(item)
+            taken.set()
+            reading._thread.join(WAIT)
     assert (seen, caught.value) == ([1], error)
 
 

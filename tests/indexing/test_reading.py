@@ -6,6 +6,7 @@ import os
 import pickle
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -110,6 +111,23 @@ def test_unchanged_pages_keep_their_place() -> None:
     found = read_all(work, 2)
     assert [job for job, _ in found] == work
     assert [read is None for _, read in found] == [job.unchanged for job in work]
+
+
+def test_pages_of_a_slow_source_do_not_wait_for_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "_BATCH", 64 << 10)
+    found: list[int] = []
+
+    def slow() -> Iterator[PageJob]:
+        for number in range(200):  # less than the batches that wait for their turn
+            one = page(number)
+            yield PageJob(one, one.revision, unchanged=False)
+            if len(found) > 3:
+                return
+            time.sleep(0.1)
+
+    for _ in read_in_order(slow(), PortableEmbedder(), "book", DEFAULT_SIZE, 2):
+        found.append(len(found))
+    assert len(found) < 200, "pages were read before the source ended"
 
 
 def test_a_small_book_starts_no_process(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import multiprocessing
@@ -9,11 +10,11 @@ import os
 import shutil
 import stat
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from multiprocessing.synchronize import Event
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pytest
 
@@ -24,8 +25,9 @@ from recto.errors import (
     InvalidArgument,
     RectoError,
     StorageError,
+    StoreBusy,
 )
-from recto.stores.edge import layout
+from recto.stores.edge import backup, layout
 from recto.stores.edge.store import EdgeStore
 from recto.testing.values import chunk, publish, publish_lexical, vector
 from recto.types import Calibration, Chunk
@@ -124,6 +126,46 @@ def test_an_unwritable_target_is_named(store: EdgeStore, tmp_path: Path) -> None
         store.backup("books", tmp_path / "missing" / "x.recto")
     with pytest.raises(CollectionMissing):
         store.backup("nothing", tmp_path / "x.recto")
+
+
+def test_a_file_that_cannot_be_read_is_named(
+    store: EdgeStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(file: IO[bytes]) -> Iterator[tuple[int, bytes]]:
+        yield 0, b"x"
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(backup, "data_blocks", broken)
+    with pytest.raises(StorageError, match=r"gen-000001/.* cannot be read: Input/output error") as caught:
+        store.backup("books", tmp_path / "x.recto")
+    assert "x.recto" not in str(caught.value)
+    assert not list(tmp_path.glob("*.recto"))
+
+
+def test_a_missing_file_is_damage_unless_the_index_is_replaced_meanwhile(
+    store: EdgeStore, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(backup, "_TRIES", 1)
+    next(home.rglob("chunk_0.mmap")).unlink()
+    with pytest.raises(IndexDamaged, match=r"chunk_0\.mmap is missing"):
+        store.backup("books", tmp_path / "x.recto")
+
+    def replaced(directory: layout.CollectionDirectory, name: str, *_: object) -> None:
+        publish(EdgeStore(home), "books", [chunk(1)])
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(directory.generation(name)))
+
+    monkeypatch.setattr(backup, "_open_files", replaced)
+    with pytest.raises(StoreBusy, match="replaced again and again"):
+        store.backup("books", tmp_path / "x.recto")
+
+
+def test_holes_need_no_space(archive: Path, other: EdgeStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    free = archive.stat().st_size - 1
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(1 << 40, 0, free))
+    with pytest.raises(StorageError, match="are free"):
+        other.restore(archive)
+    free += 1
+    assert other.restore(archive).chunks == 50
 
 
 def unpacked(archive: Path) -> tuple[dict[str, Any], bytes]:
@@ -413,7 +455,10 @@ def test_a_damaged_older_index_is_not_upgraded(
     file = next(home.rglob("chunk_0.mmap"))
     with file.open("r+b") as opened:
         opened.write(b"\x01")
-    with pytest.raises(IndexDamaged):
+    with pytest.raises(IndexDamaged, match="does not match"):
+        store.upgrade("books")
+    file.unlink()
+    with pytest.raises(IndexDamaged, match=r"chunk_0\.mmap is missing"):
         store.upgrade("books")
 
 

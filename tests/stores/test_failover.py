@@ -80,6 +80,14 @@ def test_a_failed_write_names_the_next_node(dead: str, double: QdrantDouble, hom
     connection.close()
 
 
+def test_raw_calls_go_to_a_node_that_answers(dead: str, double: QdrantDouble) -> None:
+    connection = Connection(f"{dead},{double.url}", "", print)
+    with connection.http() as http:
+        assert str(http.base_url) == double.url
+        assert http.get("/cluster").is_success
+    connection.close()
+
+
 def test_a_failed_node_is_avoided_until_it_is_ready(
     dead: str, double: QdrantDouble, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -141,14 +149,12 @@ def test_problems_name_the_node_that_does_not_answer(dead: str, double: QdrantDo
 
 
 def test_every_client_uses_the_same_port() -> None:
-    """Without a port, the SDK uses 6333, and httpx would use 80."""
+    """Without a port, the SDK uses 6333, and the HTTP client of a node would use 80."""
     connection = Connection("http://localhost,https://a.example.org:443/prefix", "", print)
     assert [node.url for node in connection.nodes] == [
         "http://localhost:6333",
         "https://a.example.org:443/prefix",
     ]
-    with connection.http() as http:
-        assert str(http.base_url) == "http://localhost:6333"
     connection.close()
 
 

@@ -14,7 +14,7 @@ from recto._util.text import plural
 from recto.book.chunking import DEFAULT_SIZE, ChunkSize
 from recto.errors import InvalidArgument, RectoError
 from recto.indexing.journal import Journal, journal_path
-from recto.indexing.pipeline import ReadAhead, WriteBehind
+from recto.indexing.pipeline import Check, ReadAhead, WriteBehind
 from recto.indexing.planner import Emit, IndexSnapshot, Plan, PlannedChunk, Planner, Spool, current_state
 from recto.protocols import Batched, Build, Embedder, Index, Metered, Source, Store, Verifiable
 from recto.search.analyzer import ANALYZER
@@ -292,10 +292,11 @@ class _Run:
         self._pages = self._chunks = 0
         self._done = self._tokens = 0
 
-    def plan(self, emit: Emit | None) -> Plan:
-        """Read the book, and emit its chunks in order."""
+    def plan(self, emit: Emit | None, check: Check = lambda: None) -> Plan:
+        """Read the book, and emit its chunks in order; `check` is called after every page."""
 
         def notify(pages: int, chunks: int) -> None:
+            check()
             self._pages, self._chunks = pages, chunks
             self._notify()
 

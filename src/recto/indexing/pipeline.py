@@ -17,8 +17,14 @@ from typing import Generic, Self, TypeVar
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-_STOP_SECONDS = 5.0  # a stage that waits for a network may need longer; its thread then ends on its own
+# A stage that waits for a network may need longer to stop; its thread then ends on its own.
+_READ_STOP_SECONDS, _WRITE_STOP_SECONDS = 0.5, 5.0
 _POLL_SECONDS = 0.05
+
+Emit = Callable[[Item], None]
+"""Takes the next item; waits until there is room."""
+Check = Callable[[], None]
+"""Raises `Stopped` if the caller has left; a producer calls it between two items."""
 
 
 class Stopped(BaseException):
@@ -30,7 +36,7 @@ class ReadAhead(Generic[Item, Result]):
 
     result: Result
 
-    def __init__(self, produce: Callable[[Callable[[Item], None]], Result], limit: int) -> None:
+    def __init__(self, produce: Callable[[Emit[Item], Check], Result], limit: int) -> None:
         self._produce = produce
         self._queue: Queue[Item | None] = Queue(limit)  # None is the end
         self._stopped = False
@@ -43,33 +49,40 @@ class ReadAhead(Generic[Item, Result]):
         return self
 
     def __iter__(self) -> Iterator[Item]:
-        """Yield the items; raise the producer's error after the last of them."""
-        while (item := self._queue.get()) is not None:
+        """Yield the items; if the producer fails, raise its error instead of the next one."""
+        while True:
+            item = self._queue.get()
+            if self._error is not None:
+                raise self._error
+            if item is None:
+                return
             yield item
-        if self._error is not None:
-            raise self._error
 
     def __exit__(self, *_: object) -> None:
-        """Stop the producer at the next item that it emits."""
+        """Stop the producer when it emits or checks the next time, without waiting long for that."""
         self._stopped = True
-        until = monotonic() + _STOP_SECONDS
+        until = monotonic() + _READ_STOP_SECONDS
         while self._thread.is_alive() and monotonic() < until:
             _drain(self._queue)
             self._thread.join(_POLL_SECONDS)
 
     def _run(self) -> None:
         try:
-            self.result = self._produce(self._emit)
+            self.result = self._produce(self._emit, self._check)
         except Stopped:
             return
         except BaseException as error:  # noqa: BLE001 - raised by `__iter__`
             self._error = error
-        self._queue.put(None)
+        if not self._stopped:
+            self._queue.put(None)
 
     def _emit(self, item: Item) -> None:
+        self._check()
+        self._queue.put(item)
+
+    def _check(self) -> None:
         if self._stopped:
             raise Stopped
-        self._queue.put(item)
 
 
 class WriteBehind(Generic[Item]):
@@ -99,13 +112,13 @@ class WriteBehind(Generic[Item]):
         """Wait for the consumer; after an error of the caller, drop what is queued."""
         if kind is not None:
             # A write that is under way must end before the lock is released, unless the user cannot wait.
-            self._stop(None if issubclass(kind, Exception) else _STOP_SECONDS)
+            self._stop(None if issubclass(kind, Exception) else _WRITE_STOP_SECONDS)
             return
         try:
             self._queue.put(None)
             self._thread.join()
         except BaseException:  # an interruption
-            self._stop(_STOP_SECONDS)
+            self._stop(_WRITE_STOP_SECONDS)
             raise
         if self._error is not None:
             raise self._error

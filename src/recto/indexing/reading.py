@@ -29,7 +29,7 @@ from recto.types import Page, SparseVector
 MAX_PROCESSES = 8
 """Eight processes read 8 700 chunks a second (`bench.gpu --index`), more than a store writes."""
 _START_AFTER = 512 << 10  # characters; this process reads them in the time in which a worker starts
-_BATCH = 64 << 10  # characters per message to a worker
+_BATCH = 64 << 10  # characters per message to a worker that has others to read first
 _AHEAD = 2  # messages per worker that are read before their turn
 _MAIN = "from recto.indexing.reading import main; main()"
 
@@ -150,13 +150,28 @@ class _WorkerPool:
             worker.stop()
 
     def read_in_order(self, jobs: Iterable[PageJob]) -> Iterator[tuple[PageJob, ReadPage | None]]:
-        """Yield every job with its page; only a few batches of pages are in memory."""
+        """Yield every job with its page as soon as it is read; only a few batches of pages are in memory."""
         waiting: deque[tuple[list[PageJob], Future[list[ReadPage]]]] = deque()
-        for batch in _batches(jobs):
+        batch: list[PageJob] = []
+        size = 0
+
+        def submit() -> None:
+            nonlocal batch, size
             changed = [job for job in batch if not job.unchanged]
             waiting.append((batch, self._threads.submit(self._read, changed)))
+            batch, size = [], 0
+
+        for job in jobs:
+            batch.append(job)
+            size += len(job.page.text)
+            while waiting and waiting[0][1].done():
+                yield from _results(*waiting.popleft())
+            # If nothing is being read, the source is slow: its pages do not wait for each other.
+            if size >= _BATCH or not waiting:
+                submit()
             if len(waiting) > self._processes * _AHEAD:
                 yield from _results(*waiting.popleft())
+        submit()
         while waiting:
             yield from _results(*waiting.popleft())
 
@@ -197,19 +212,6 @@ class _WorkerPool:
             return None
         self._idle.put(worker)
         return [next(found) if job.page.format in worker.formats else None for job in jobs]
-
-
-def _batches(jobs: Iterable[PageJob]) -> Iterator[list[PageJob]]:
-    batch: list[PageJob] = []
-    size = 0
-    for job in jobs:
-        batch.append(job)
-        size += len(job.page.text)
-        if size >= _BATCH:
-            yield batch
-            batch, size = [], 0
-    if batch:
-        yield batch
 
 
 def _results(

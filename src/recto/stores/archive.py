@@ -93,16 +93,18 @@ def _pack(header: Header, files: Iterable[Iterable[Block]]) -> Iterator[bytes]:
 
 
 class Archive:
-    """An open archive whose checksum is correct; its files can be read once, in their order."""
+    """An open archive whose checksum is correct; its files can be read in their order."""
 
     def __init__(self, path: Path, file: IO[bytes], header: Header) -> None:
         self.path = path
         self.header = header
         self.size = os.fstat(file.fileno()).st_size
         self._file = file
+        self._start = file.tell()
 
     def files(self) -> Iterator[tuple[str, int, Iterator[Block]]]:
         """Yield the path, the size and the blocks of each file; read all blocks before the next file."""
+        self._file.seek(self._start)
         for name, size in self.header.files.items():
             yield name, size, self._blocks(size)
 

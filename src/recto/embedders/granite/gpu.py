@@ -51,6 +51,8 @@ _TOKEN_BYTES = 24 << 10  # memory for a token: the largest activations of a laye
 _WIDTH = 8  # batches are padded to a multiple: the fast kernels of attention need aligned masks
 _MIN_COSINE = 0.999  # to the CPU; a broken kernel changes the whole vector
 _UNIT_TOLERANCE = 1e-3
+_HIGHEST = "highest"  # torch's name for fp32 without TF32
+_IEEE, _TF32 = "ieee", "tf32"  # values of the newer setting
 
 _TRY_CPU = "Set RECTO_DEVICE=cpu to embed on the CPU."
 
@@ -301,7 +303,7 @@ class TorchRunner:
 
         ids, mask = _padded(rows)
         try:
-            with torch.inference_mode(), _full_precision():
+            with torch.inference_mode(), _full_precision:
                 return self._model(self._copied(ids), None if mask is None else self._copied(mask))
         except RuntimeError as error:  # the error of MPS has no class of its own
             if isinstance(error, torch.cuda.OutOfMemoryError) or "out of memory" in str(error):
@@ -394,17 +396,56 @@ class TorchModel:
         return layer_norm(x, (_HIDDEN,), *self._norms[name], eps=_EPSILON)
 
 
-@contextmanager
-def _full_precision() -> Iterator[None]:
-    """Multiply fp32 numbers in fp32, even if the program allows TF32."""
+class FullPrecision:
+    """Multiplies fp32 numbers in fp32 while any thread is inside, even if the program allows TF32.
+
+    The setting belongs to the whole process. It is changed only if the program allows TF32, and the last
+    thread restores it, unless the program has changed it meanwhile.
+    """
+
+    def __init__(self) -> None:
+        self._changing = threading.Lock()
+        self._inside = 0
+        self._before = ""
+
+    def __enter__(self) -> None:
+        """Change the setting if it allows TF32."""
+        with self._changing:
+            self._inside += 1
+            if (precision := _precision()) != _HIGHEST:
+                self._before = precision
+                _set_precision(_IEEE if precision == _TF32 else _HIGHEST)
+
+    def __exit__(self, *_: object) -> None:
+        """Restore the setting if no other thread needs it."""
+        with self._changing:
+            self._inside -= 1
+            if self._inside or not self._before:
+                return
+            if _precision() == _HIGHEST:
+                _set_precision(self._before)
+            self._before = ""
+
+
+_full_precision = FullPrecision()
+
+
+def _precision() -> str:
     import torch
 
-    before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("highest")
     try:
-        yield
-    finally:
-        torch.set_float32_matmul_precision(before)
+        return torch.get_float32_matmul_precision()
+    except RuntimeError:  # the program has allowed TF32 with the newer setting, which is for CUDA alone
+        return str(torch.backends.cuda.matmul.fp32_precision)
+
+
+def _set_precision(precision: str) -> None:
+    import torch
+
+    if precision in (_IEEE, _TF32):
+        torch.backends.cuda.matmul.fp32_precision = precision
+    else:
+        torch.set_float32_matmul_precision(precision)
 
 
 @contextmanager

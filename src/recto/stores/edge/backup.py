@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from recto._util.files import read_limited, sync_directory
-from recto.errors import FormatMismatch, IndexDamaged, StorageError
+from recto.errors import FormatMismatch, IndexDamaged, StorageError, StoreBusy
 from recto.protocols import Progress
 from recto.stores.archive import Archive, Block, Header, write_archive
 from recto.stores.edge.index import open_generation
@@ -85,6 +85,7 @@ def _open_current(
     tries = 0
     while True:
         directory = find()
+        name = directory.read_pointer()
         tries += 1
         try:
             with ExitStack() as files:
@@ -95,8 +96,11 @@ def _open_current(
             if tries == _TRIES:
                 raise
         except FileNotFoundError as error:
-            if tries == _TRIES:
+            if tries == _TRIES and directory.read_pointer() == name:
                 raise IndexDamaged(f"{error.filename} is missing", hint="Index the book again.") from error
+            if tries == _TRIES:
+                message = f"Collection '{directory.path.name}' is being replaced again and again"
+                raise StoreBusy(message, hint="Wait until the index runs have finished.") from error
         except OSError as error:
             if error.errno == errno.EMFILE:
                 message = "The index has more files than this process can open"
@@ -126,16 +130,20 @@ def _verified_files(
 
     def blocks(name: str, file: IO[bytes]) -> Iterator[Block]:
         nonlocal done
-        found = FileDigest(os.fstat(file.fileno()).st_size)
-        for offset, block in data_blocks(file):
-            found.update(offset, block)
-            done += len(block)
-            if progress:
-                progress(min(done, total), total)
-            yield offset, block
+        path, found = directory.generation(opened.name) / name, FileDigest(os.fstat(file.fileno()).st_size)
+        try:
+            for offset, block in data_blocks(file):
+                found.update(offset, block)
+                done += len(block)
+                if progress:
+                    progress(min(done, total), total)
+                yield offset, block
+        except OSError as error:  # not one of the archive: nothing is written here
+            message = f"{path} cannot be read: {error.strerror or error}"
+            raise StorageError(message, hint="Check the disk. No archive was written.") from error
         if found.hexdigest() != opened.body["files"][name]:
             raise IndexDamaged(
-                f"{directory.generation(opened.name) / name} does not match the manifest",
+                f"{path} does not match the manifest",
                 hint=f"Run `recto doctor --collection {directory.path.name}`. No archive was written.",
             )
 
@@ -185,10 +193,11 @@ def _check_types(manifest: Manifest) -> None:
 
 
 def _check_space(archive: Archive, directory: CollectionDirectory) -> None:
-    needed, free = sum(archive.header.files.values()), shutil.disk_usage(directory.path).free
+    """Raise an error if the disk is too small; holes take no space there, and none in the archive."""
+    needed, free = archive.size, shutil.disk_usage(directory.path).free
     if needed > free:
         raise StorageError(
-            f"The index in {archive.path} needs up to {needed >> 20} MiB, but {free >> 20} MiB are free",
+            f"The index in {archive.path} needs {needed >> 20} MiB, but {free >> 20} MiB are free",
             hint="Free some space, or set RECTO_HOME to another disk. Nothing was changed.",
         )
 
@@ -230,8 +239,13 @@ def upgrade_current(directory: CollectionDirectory, keep: int) -> IndexInfo | No
     else:
         return None
     root = directory.generation(name)
-    if damaged := [file for file, expected in body["files"].items() if digest(root / file) != expected]:
-        raise IndexDamaged(f"{root / damaged[0]} does not match the manifest", hint="Index the book again.")
+    for file, expected in body["files"].items():
+        try:
+            found = digest(root / file)
+        except FileNotFoundError as error:
+            raise IndexDamaged(f"{root / file} is missing", hint="Index the book again.") from error
+        if found != expected:
+            raise IndexDamaged(f"{root / file} does not match the manifest", hint="Index the book again.")
     calibration = read_calibration(directory.calibration(name))
     with _draft(directory) as draft:
         copy_tree(root, draft)

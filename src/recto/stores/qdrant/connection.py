@@ -9,6 +9,7 @@ import time
 import warnings
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit, urlunsplit
 
@@ -250,35 +251,53 @@ class Connection:
             rounds = -(-failures // len(self.nodes))
             if not isinstance(error, TransientError) or rounds >= _WRITE_TRIES:
                 return None
-            pause = min(_LONGEST_WAIT, _pause(rounds, error))
-            self.notify(f"{error.message}: waiting {pause:.1f} s (try {rounds + 1} of {_WRITE_TRIES})")
-            return pause
+            return self._wait_before(rounds + 1, error)
 
         return retry(attempt, backoff, self._sleep)
 
+    def _wait_before(self, number: int, error: TransientError) -> float:
+        """Return the pause before a try, and notify the user of it."""
+        pause = min(_LONGEST_WAIT, _pause(number - 1, error))
+        self.notify(f"{error.message}: waiting {pause:.1f} s (try {number} of {_WRITE_TRIES})")
+        return pause
+
     @contextmanager
     def http(self) -> Iterator[httpx.Client]:
-        """Open an HTTP client for what the SDK cannot do; its errors become `RectoError`s."""
-        node = self._order()[0]
-        node.client()  # raises an error if the extra is missing
+        """Open an HTTP client of a node that answers, for what the SDK cannot do.
+
+        All its calls go to this node. Errors become `RectoError`s. A call is repeated if the server asks for
+        that: after a 429, and after a 503 with `Retry-After`.
+        """
+        self.read(lambda client: client.info())  # also raises an error if the extra is missing
+        node = self._preferred
         import httpx
 
-        def check(response: httpx.Response) -> None:
+        def checked(send: Callable[[], httpx.Response]) -> httpx.Response:
+            response = send()
             if response.is_error:
                 response.read()
-                response.raise_for_status()
+                response.close()
+                raise self._status_error(
+                    node.url, response.status_code, _server_message(response), _retry_after(response)
+                )
+            return response
+
+        def backoff(failures: int, error: Exception) -> float | None:
+            if not isinstance(error, TransientError) or failures >= _WRITE_TRIES:
+                return None
+            if isinstance(error, NodeUnavailable) and error.retry_after is None:
+                return None  # it may be down for long, and a snapshot is on this node only
+            return self._wait_before(failures + 1, error)
+
+        class Client(httpx.Client):
+            def send(client, request: httpx.Request, **options: Any) -> httpx.Response:  # noqa: N805
+                send = partial(super().send, request, **options)
+                return retry(lambda: checked(send), backoff, self._sleep)
 
         headers = {"api-key": self._api_key} if self._api_key else {}
-        hooks = {"response": [check]}
         try:
-            with httpx.Client(
-                base_url=node.url, headers=headers, timeout=_WRITE_SECONDS, event_hooks=hooks
-            ) as client:
+            with Client(base_url=node.url, headers=headers, timeout=_WRITE_SECONDS) as client:
                 yield client
-        except httpx.HTTPStatusError as error:
-            raise self._status_error(
-                node.url, error.response.status_code, _server_message(error.response)
-            ) from None
         except httpx.HTTPError as error:
             raise self._failed(node, error) from None
 
@@ -337,11 +356,7 @@ class Connection:
         status = getattr(error, "status_code", None)
         retry_after = getattr(error, "retry_after_s", None)
         if retry_after is not None or status == 429:
-            return TransientError(
-                "Qdrant's rate limit is reached",
-                hint=f"Try again in {retry_after} s." if retry_after else "Try again in a minute.",
-                retry_after=None if retry_after is None else float(retry_after),
-            )
+            return _rate_limited(None if retry_after is None else float(retry_after))
         if isinstance(status, int):
             return self._status_error(url, status, _server_message(error))
         name = type(getattr(error, "source", error)).__name__
@@ -363,8 +378,12 @@ class Connection:
             return TransientError(message, hint="Is it a Qdrant server? Check QDRANT_URL.")
         return NodeUnavailable(message, hint=hint)
 
-    def _status_error(self, url: str, status: int, text: str) -> RectoError:  # noqa: PLR0911 - a table
+    def _status_error(  # noqa: PLR0911 - a table
+        self, url: str, status: int, text: str, retry_after: float | None = None
+    ) -> RectoError:
         text = redacted(text, self._api_key)
+        if status == 429:
+            return _rate_limited(retry_after)
         if status == 403 and text.startswith("Forbidden"):
             return ConfigurationError(
                 f"The key in QDRANT_API_KEY does not allow this: {text}",
@@ -388,7 +407,9 @@ class Connection:
             )
         if status >= 500:
             return NodeUnavailable(
-                f"Qdrant at {url} is not available ({status})", hint="Try again in a moment."
+                f"Qdrant at {url} is not available ({status})",
+                hint="Try again in a moment.",
+                retry_after=retry_after,
             )
         return ConfigurationError(
             f"Qdrant at {url} refuses the request ({status}): {text}", hint="`RECTO_DEBUG=1` shows more."
@@ -408,6 +429,20 @@ def _can_fail_over(error: Exception, nodes: list[Node]) -> bool:
 
 def _pause(failures: int, error: TransientError) -> float:
     return error.retry_after if error.retry_after is not None else _FIRST_WAIT * 2 ** (failures - 1)
+
+
+def _rate_limited(retry_after: float | None) -> TransientError:
+    return TransientError(
+        "Qdrant's rate limit is reached",
+        hint=f"Try again in {retry_after:g} s." if retry_after else "Try again in a minute.",
+        retry_after=retry_after,
+    )
+
+
+def _retry_after(response: httpx.Response) -> float | None:
+    """Return the seconds in `Retry-After`; a date counts as missing."""
+    text = response.headers.get("Retry-After", "").strip()
+    return float(text) if text.isascii() and text.isdigit() else None
 
 
 def _server_message(error: Any) -> str:

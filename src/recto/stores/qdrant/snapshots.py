@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import re
+import threading
 from collections.abc import Iterable, Iterator
+from concurrent.futures import Future
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote
 
 from recto._util.files import WriterLock
+from recto._util.retry import Notify
 from recto._util.text import plural
 from recto.errors import ConfigurationError, RectoError, Unreachable
 from recto.protocols import Progress
@@ -21,12 +25,18 @@ from recto.types import GenerationInfo, IndexInfo
 if TYPE_CHECKING:
     import httpx
 
+Result = TypeVar("Result", dict[str, Any], list[Any])
+
 KIND = "server"
 _FILE = "snapshot"
 _PART = 1 << 20  # bytes
 _LONG = 3600.0  # seconds; the server answers when a snapshot is written or read
+_CLEANUP_SECONDS = 10.0
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _BOUNDARY = "recto-snapshot-7c1f0d52b6"
+_FIELD = f'form-data; name="snapshot"; filename="{_FILE}"'
+_BEFORE = f"--{_BOUNDARY}\r\nContent-Disposition: {_FIELD}\r\n\r\n".encode()
+_AFTER = f"\r\n--{_BOUNDARY}--\r\n".encode()
 _SEVERAL_NODES = (
     "Index the book again instead, or use the snapshots of every node: see docs/how-to/backup.md."
 )
@@ -49,24 +59,92 @@ def write_snapshot(
         _check_shards(http, info.generation)
         with lock:
             chunks = connection.read(lambda client: client.count(info.generation, exact=True)).count
-            made = _result(http.post(path, params={"wait": "true"}, timeout=_LONG))
+            made = _make(http, path, connection.notify)
         try:
-            name, size, checksum = str(made["name"]), int(made["size"]), made.get("checksum")
             header = Header(
                 KIND,
                 info.collection,
                 info.generation,
                 tuple(sorted(aliases)),
-                {_FILE: size},
-                {"chunks": chunks, "checksum": checksum, "server": _version(http)},
+                {_FILE: made.size},
+                {"chunks": chunks, "checksum": made.checksum, "server": _version(http)},
             )
-            blocks = _download(http, f"{path}/{quote(name)}", size, checksum, progress)
-            written = write_archive(target, header, [blocks])
+            written = write_archive(target, header, [_download(http, path, made, progress)])
         finally:
-            with suppress(RectoError, http_errors()):
-                http.delete(f"{path}/{quote(str(made.get('name')))}", params={"wait": "true"})
+            _delete(http, path, made.name, connection.notify)
     created = info.fingerprint.created_at if info.fingerprint else ""
     return GenerationInfo(info.generation, created, chunks, written, current=True)
+
+
+@dataclass(frozen=True, slots=True)
+class _Snapshot:
+    """A snapshot on the node that made it."""
+
+    name: str
+    size: int
+    checksum: str | None
+
+
+def _make(http: httpx.Client, path: str, notify: Notify) -> _Snapshot:
+    """Make a snapshot.
+
+    The server finishes it even if nobody waits for it. After an interruption, it is deleted if it is finished
+    soon; otherwise the user is told what is left.
+    """
+    known = _names(http, path)
+    made: Future[_Snapshot] = Future()
+
+    def run() -> None:
+        try:
+            made.set_result(_snapshot(http.post(path, params={"wait": "true"}, timeout=_LONG)))
+        except BaseException as error:  # noqa: BLE001 - raised by `result`
+            made.set_exception(error)
+
+    try:
+        threading.Thread(target=run, daemon=True, name="recto-snapshot").start()
+        return made.result()
+    except Exception:
+        with suppress(RectoError, http_errors()):
+            for name in sorted(_names(http, path) - known):
+                notify(_left(http, f"{path}/{quote(name)}"))
+        raise
+    except BaseException:
+        notify("Waiting for the server to finish the snapshot, to delete it")
+        try:
+            _delete(http, path, made.result(_CLEANUP_SECONDS).name, notify)
+        except (Exception, KeyboardInterrupt):  # noqa: BLE001 - the first interruption is raised
+            notify(f"The server goes on with the snapshot. {_left(http, f'{path}/NAME')}")
+        raise
+
+
+def _delete(http: httpx.Client, path: str, name: str, notify: Notify) -> None:
+    """Delete a snapshot, or tell the user that it is left."""
+    place = f"{path}/{quote(name)}"
+    try:
+        http.delete(place, params={"wait": "true"}, timeout=_CLEANUP_SECONDS)
+    except BaseException as error:
+        notify(_left(http, place))
+        if not isinstance(error, (RectoError, http_errors())):
+            raise
+
+
+def _left(http: httpx.Client, place: str) -> str:
+    url = str(http.base_url).rstrip("/")
+    return f"[WARNING] A snapshot is left on the server. Delete it with a DELETE request to {url}{place}"
+
+
+def _names(http: httpx.Client, path: str) -> set[str]:
+    """Return the names of the snapshots of a collection."""
+    found = _result(http.get(path), list)
+    return {str(one["name"]) for one in found if isinstance(one, dict) and "name" in one}
+
+
+def _snapshot(response: httpx.Response) -> _Snapshot:
+    made = _result(response, dict)
+    name, size, checksum = made.get("name"), made.get("size"), made.get("checksum")
+    if not isinstance(name, str) or type(size) is not int:
+        raise _not_understood()
+    return _Snapshot(name, size, checksum if isinstance(checksum, str) else None)
 
 
 def restore_snapshot(
@@ -94,20 +172,19 @@ def http_errors() -> type[Exception]:
     return httpx.HTTPError
 
 
-def _download(
-    http: httpx.Client, path: str, size: int, checksum: object, progress: Progress | None
-) -> Iterator[Block]:
+def _download(http: httpx.Client, path: str, made: _Snapshot, progress: Progress | None) -> Iterator[Block]:
     """Yield the parts of a snapshot, and compare it with the size and checksum that the server reported."""
     found, done = hashlib.sha256(), 0
     # Servers compress the response if they may, and then its length and checksum are others.
-    with http.stream("GET", path, headers={"Accept-Encoding": "identity"}) as response:
+    headers = {"Accept-Encoding": "identity"}
+    with http.stream("GET", f"{path}/{quote(made.name)}", headers=headers) as response:
         for part in response.iter_bytes(_PART):
             found.update(part)
             yield done, part
             done += len(part)
             if progress:
-                progress(done, size)
-    if done != size or (checksum is not None and found.hexdigest() != checksum):
+                progress(done, made.size)
+    if done != made.size or made.checksum not in (None, found.hexdigest()):
         raise Unreachable(
             "The server sent another snapshot than it made", hint="Try again. No archive was written."
         )
@@ -116,42 +193,51 @@ def _download(
 def _upload(
     http: httpx.Client, archive: Archive, target: str, checksum: object, progress: Progress | None
 ) -> None:
-    size = archive.header.files[_FILE]
-    field = f'form-data; name="snapshot"; filename="{_FILE}"'
-    before = f"--{_BOUNDARY}\r\nContent-Disposition: {field}\r\n\r\n".encode()
-    after = f"\r\n--{_BOUNDARY}--\r\n".encode()
-
-    def body() -> Iterator[bytes]:
-        yield before
-        done = 0
-        for _, _, blocks in archive.files():
-            for offset, block in blocks:
-                if offset != done:
-                    break
-                yield block
-                done += len(block)
-                if progress:
-                    progress(done, size)
-        if done != size:
-            raise archive.damaged("the snapshot is not complete")
-        yield after
-
+    body = _Body(archive, progress)
     params = {"priority": "snapshot", "wait": "true"}
     if isinstance(checksum, str) and _SHA256.fullmatch(checksum):
         params["checksum"] = checksum
     headers = {
         "Content-Type": f"multipart/form-data; boundary={_BOUNDARY}",
-        "Content-Length": str(len(before) + size + len(after)),
+        "Content-Length": str(len(_BEFORE) + body.size + len(_AFTER)),
     }
     path = f"/collections/{quote(target)}/snapshots/upload"
-    http.post(path, params=params, content=body(), headers=headers, timeout=_LONG)
+    http.post(path, params=params, content=body, headers=headers, timeout=_LONG)
+
+
+@dataclass(frozen=True, slots=True)
+class _Body:
+    """The form with a snapshot; it can be sent again, because every iteration reads the archive anew."""
+
+    archive: Archive
+    progress: Progress | None
+
+    @property
+    def size(self) -> int:
+        """The size of the snapshot."""
+        return self.archive.header.files[_FILE]
+
+    def __iter__(self) -> Iterator[bytes]:
+        yield _BEFORE
+        done = 0
+        for _, _, blocks in self.archive.files():
+            for offset, block in blocks:
+                if offset != done:
+                    break
+                yield block
+                done += len(block)
+                if self.progress:
+                    self.progress(done, self.size)
+        if done != self.size:
+            raise self.archive.damaged("the snapshot is not complete")
+        yield _AFTER
 
 
 def _check_shards(http: httpx.Client, collection: str) -> None:
     """Raise an error if a shard of a collection is only on other nodes: a snapshot would not contain it."""
     if _peers(http) < 2:
         return
-    found = _result(http.get(f"/collections/{quote(collection)}/cluster"))
+    found = _result(http.get(f"/collections/{quote(collection)}/cluster"), dict)
     here = {shard["shard_id"] for shard in found["local_shards"] if shard.get("state") == "Active"}
     if missing := {shard["shard_id"] for shard in found["remote_shards"]} - here:
         raise ConfigurationError(
@@ -163,17 +249,21 @@ def _check_shards(http: httpx.Client, collection: str) -> None:
 
 def _peers(http: httpx.Client) -> int:
     """Return the number of nodes of the cluster; 1 if the server is not part of one."""
-    return len(_result(http.get("/cluster")).get("peers") or ()) or 1
+    return len(_result(http.get("/cluster"), dict).get("peers") or ()) or 1
 
 
 def _version(http: httpx.Client) -> str:
     return str(http.get("/").json().get("version", ""))
 
 
-def _result(response: httpx.Response) -> dict[str, Any]:
+def _result(response: httpx.Response, kind: type[Result]) -> Result:
     """Return the result of a response of Qdrant."""
     with suppress(ValueError, KeyError, TypeError):
         result = response.json()["result"]
-        if isinstance(result, dict):
+        if isinstance(result, kind):
             return result
-    raise Unreachable("The answer of the server cannot be understood", hint="Is it a Qdrant server?")
+    raise _not_understood()
+
+
+def _not_understood() -> Unreachable:
+    return Unreachable("The answer of the server cannot be understood", hint="Is it a Qdrant server?")
