@@ -174,13 +174,18 @@ export function makeDialog({ t, client, rewrite }, openRelated) {
 
   const onInput = () => {
     const query = input.value.trim();
-    if (query) find(query);
-    else {
-      clearTimeout(retry);
-      search.cancel();
-      element.classList.remove("busy");
+    if (query) {
+      find(query);
+    } else {
+      stop();
       showStart();
     }
+  };
+
+  const stop = () => {
+    clearTimeout(retry);
+    search.cancel();
+    element.classList.remove("busy");
   };
 
   input.addEventListener("input", onInput);
@@ -196,10 +201,7 @@ export function makeDialog({ t, client, rewrite }, openRelated) {
   element.addEventListener("click", (event) => {
     if (event.target === element && isOutside(event, element)) element.close(); // the backdrop
   });
-  element.addEventListener("close", () => {
-    clearTimeout(retry);
-    search.cancel();
-  });
+  element.addEventListener("close", stop);
 
   const open = (query, selectedText) => {
     if (element.open) return;
