@@ -42,7 +42,7 @@ SOURCE = TESTS.parent / "src" / "recto"
 MARKED_DIRECTORIES = {"bench": "slow", "browser": "browser", "live": "live", "sites": "sites"}
 SHARED = Path(tempfile.gettempdir()) / f"recto-tests-{os.getuid()}"
 COHERE_KEY, QDRANT_KEY = "co_secret_1234567890", "qdrant_secret_0987654321"
-CONFIGURATION = ("RECTO_", "COHERE_", "QDRANT_", "COLLECTION_NAME")
+CONFIGURATION = ("RECTO_", "COHERE_", "OPENAI_", "QDRANT_", "COLLECTION_NAME")
 TEST_OPTIONS = "RECTO_TEST_"  # which services the tests may use
 
 

@@ -59,12 +59,14 @@ def test_an_embedder_is_chosen_by_its_name(install_plugin: Install, tmp_path: Pa
 
 def test_an_unknown_name(install_plugin: Install, settings: Settings, tmp_path: Path) -> None:
     install_plugin("demo-plugin", {plugins.EMBEDDERS: "demo = demo_plugin:open_embedder"}, FACTORIES)
-    with pytest.raises(ConfigurationError, match="must be one of local, cohere, demo, not 'other'") as caught:
+    with pytest.raises(
+        ConfigurationError, match="must be one of local, cohere, openai, demo, not 'other'"
+    ) as caught:
         load_settings({"RECTO_EMBEDDER": "other"}, tmp_path)
     assert "recto.embedders must be installed in the same environment" in caught.value.hint
     with pytest.raises(ConfigurationError, match=r"There is no 'other' in recto\.embedders") as caught:
         plugins.open_embedder(replace(settings, embedder="other"), print)
-    assert caught.value.hint.startswith("Installed: local, cohere, demo. ")
+    assert caught.value.hint.startswith("Installed: local, cohere, openai, demo. ")
 
 
 def test_a_plugin_that_cannot_be_imported(install_plugin: Install, settings: Settings) -> None:

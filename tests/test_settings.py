@@ -116,7 +116,7 @@ def test_binary_dotenv_is_an_error(tmp_path: Path) -> None:
     "values",
     [
         {"RECTO_PROFILE": "clouds"},
-        {"RECTO_EMBEDDER": "openai"},
+        {"RECTO_EMBEDDER": "other"},
         {"RECTO_STORE": "sqlite"},
         {"RECTO_THREADS": "many"},
         {"RECTO_THREADS": "0"},
@@ -238,3 +238,85 @@ def test_a_wrong_address_among_several_is_named() -> None:
                 "RECTO_EMBEDDER": "local",
             }
         )
+
+
+OPENAI = {"RECTO_EMBEDDER": "openai", "RECTO_MODEL": "m", "RECTO_OPENAI_URL": "http://localhost:11434/v1"}
+
+
+class TestOpenAI:
+    """A server with OpenAI's API, and the keys that it may see."""
+
+    @pytest.mark.parametrize("missing", ["RECTO_MODEL", "RECTO_OPENAI_URL"])
+    def test_what_is_required(self, tmp_path: Path, missing: str) -> None:
+        values = {name: value for name, value in OPENAI.items() if name != missing}
+        with pytest.raises(ConfigurationError, match=f"{missing} is required but not set"):
+            load_settings(values, tmp_path)
+
+    def test_defaults(self, tmp_path: Path) -> None:
+        settings = load_settings(OPENAI, tmp_path)
+        assert (settings.embedder, settings.store, settings.model) == ("openai", "edge", "m")
+        assert (settings.openai.api_key, settings.openai.batch_size) == ("", 32)
+        assert settings.extras == ("openai",)
+
+    def test_all_values(self, tmp_path: Path) -> None:
+        more = {
+            "RECTO_OPENAI_API_KEY": "sk-secret",
+            "RECTO_OPENAI_DIMENSIONS": "256",
+            "RECTO_OPENAI_MAX_TOKENS": "2000",
+            "RECTO_OPENAI_BATCH_SIZE": "8",
+            "RECTO_OPENAI_QUERY_PREFIX": "Instruct: find\\nQuery:",
+            "RECTO_OPENAI_DOCUMENT_PREFIX": "None",
+            "RECTO_OPENAI_INPUT_TYPE": "query, passage",
+            "RECTO_OPENAI_API_VERSION": "2024-10-21",
+        }
+        options = load_settings({**OPENAI, **more}, tmp_path).openai
+        assert (options.dimensions, options.max_tokens, options.batch_size) == (256, 2000, 8)
+        assert (options.query_prefix, options.document_prefix) == ("Instruct: find\nQuery: ", "")
+        assert (options.input_types, options.api_version) == (("query", "passage"), "2024-10-21")
+        assert options.api_key == "sk-secret"
+        assert "sk-secret" not in repr(options)
+
+    @pytest.mark.parametrize(
+        "more",
+        [
+            {"RECTO_OPENAI_URL": "localhost:11434"},
+            {"RECTO_OPENAI_URL": "https://user:word@example.org/v1"},
+            {"RECTO_OPENAI_DIMENSIONS": "0"},
+            {"RECTO_OPENAI_MAX_TOKENS": "many"},
+            {"RECTO_OPENAI_INPUT_TYPE": "query"},
+            {"RECTO_OPENAI_INPUT_TYPE": "a,b,c"},
+        ],
+    )
+    def test_wrong_values(self, tmp_path: Path, more: dict[str, str]) -> None:
+        with pytest.raises(ConfigurationError) as caught:
+            load_settings({**OPENAI, **more}, tmp_path)
+        assert caught.value.hint
+
+    def test_the_key_of_openai_is_for_openai_only(self, tmp_path: Path) -> None:
+        values = {**OPENAI, "OPENAI_API_KEY": "sk-x"}
+        for url in (
+            OPENAI["RECTO_OPENAI_URL"],
+            "https://example.org/v1",
+            "https://api.openai.com.example.org/v1",
+        ):
+            assert load_settings({**values, "RECTO_OPENAI_URL": url}, tmp_path).openai.api_key == ""
+        official = {"RECTO_OPENAI_URL": "https://api.openai.com/v1"}
+        assert load_settings({**values, **official}, tmp_path).openai.api_key == "sk-x"
+        assert (
+            load_settings({**values, **official, "RECTO_OPENAI_API_KEY": "sk-y"}, tmp_path).openai.api_key
+            == "sk-y"
+        )
+        with pytest.raises(ConfigurationError, match="RECTO_OPENAI_API_KEY is required"):
+            load_settings({**OPENAI, **official}, tmp_path)
+
+    def test_a_key_is_sent_over_plain_http_only_to_a_private_network(self, tmp_path: Path) -> None:
+        values = {**OPENAI, "RECTO_OPENAI_API_KEY": "sk-x"}
+        assert load_settings({**values, "RECTO_OPENAI_URL": "http://10.0.0.7:8000"}, tmp_path).openai.api_key
+        with pytest.raises(ConfigurationError, match="over plain http"):
+            load_settings({**values, "RECTO_OPENAI_URL": "http://example.org/v1"}, tmp_path)
+
+    def test_a_projects_address_never_gets_the_users_key(self, tmp_path: Path) -> None:
+        (tmp_path / ".env").write_text(f"RECTO_OPENAI_URL={HOSTILE}\n")
+        values = {"RECTO_EMBEDDER": "openai", "RECTO_MODEL": "m", "RECTO_OPENAI_API_KEY": "sk-x"}
+        with pytest.raises(ConfigurationError, match="would receive RECTO_OPENAI_API_KEY"):
+            load_settings(values, tmp_path)

@@ -28,7 +28,11 @@ if TYPE_CHECKING:
 
 EMBEDDERS, STORES, READERS, SOURCES = "recto.embedders", "recto.stores", "recto.readers", "recto.sources"
 BUILT_IN: dict[str, dict[str, str]] = {
-    EMBEDDERS: {"local": "recto.embedders.local:open_local", "cohere": "recto.embedders.cohere:open_cohere"},
+    EMBEDDERS: {
+        "local": "recto.embedders.local:open_local",
+        "cohere": "recto.embedders.cohere:open_cohere",
+        "openai": "recto.embedders.openai:open_openai",
+    },
     STORES: {"edge": "recto.stores.edge.store:open_edge", "server": "recto.stores.qdrant.store:open_server"},
 }
 

@@ -101,6 +101,14 @@ class PortableCounter(Protocol):
 
 
 @runtime_checkable
+class Described(Protocol):
+    """An embedder that finds out about its model by asking a service."""
+
+    def describe(self) -> tuple[str, ...]:
+        """Return what was found out, one line for each fact, for `recto doctor`; this calls the service."""
+
+
+@runtime_checkable
 class Metered(Protocol):
     """An embedder with rate limits and a price."""
 

@@ -65,6 +65,22 @@ class ServerOptions:
 
 
 @dataclass(frozen=True, slots=True)
+class OpenAIOptions:
+    """A server with OpenAI's API, and what it does not tell; None means the default of the model."""
+
+    url: str = ""
+    api_key: str = field(default="", repr=False)
+    api_version: str = ""
+    dimensions: int | None = None
+    max_tokens: int | None = None
+    batch_size: int = 32
+    query_prefix: str | None = None
+    document_prefix: str | None = None
+    input_types: tuple[str, str] | None = None
+    """The values of `input_type` for queries and for documents."""
+
+
+@dataclass(frozen=True, slots=True)
 class VariableSource:
     """A place that variables were read from: the environment, or a file."""
 
@@ -155,6 +171,7 @@ class Settings:
     cohere_api_key: str = field(default="", repr=False)
     cohere_api_url: str = ""
     cohere_pace: CoherePace = "trial"
+    openai: OpenAIOptions = OpenAIOptions()
     dialect: str = ""
     server: ServerOptions = ServerOptions()
     keep_generations: int = 1
@@ -178,7 +195,11 @@ class Settings:
     @property
     def extras(self) -> tuple[str, ...]:
         """The optional extras that the configured embedder and store need."""
-        return ("cloud",) if self.embedder == "cohere" or self.store == "server" else ()
+        needed = {
+            "cloud": self.embedder == "cohere" or self.store == "server",
+            "openai": self.embedder == "openai",
+        }
+        return tuple(extra for extra, is_needed in needed.items() if is_needed)
 
 
 def read_variables(environment: Mapping[str, str] | None = None, directory: Path | None = None) -> Variables:
@@ -237,6 +258,7 @@ def load_settings(environment: Mapping[str, str] | None = None, directory: Path 
         cohere_api_key=values.get("COHERE_API_KEY", ""),
         cohere_api_url=_address(values.endpoint("COHERE_API_URL", "COHERE_API_KEY"), "COHERE_API_URL"),
         cohere_pace=_choice(values, "COHERE_PACE", get_args(CoherePace), "trial"),
+        openai=_openai_options(values) if embedder == "openai" else OpenAIOptions(),
         dialect=values.get("RECTO_DIALECT", ""),
         server=_server_options(values),
         keep_generations=_number(values, "RECTO_KEEP_GENERATIONS", 20) or 1,
@@ -352,6 +374,8 @@ def _require(values: Variables, embedder: str, store: str) -> None:
     missing = []
     if embedder == "cohere" and "COHERE_API_KEY" not in values:
         missing.append("COHERE_API_KEY")
+    if embedder == "openai":
+        missing += [name for name in ("RECTO_OPENAI_URL", "RECTO_MODEL") if name not in values]
     if store == "server":
         urls = split_addresses(values.get("QDRANT_URL", ""))
         if not urls:
@@ -395,6 +419,60 @@ def _server_options(values: Mapping[str, str]) -> ServerOptions:
         quantization="" if quantization == "none" else quantization,
         tenant=bool(_boolean(values, "QDRANT_TENANT")),
     )
+
+
+def _openai_options(values: Variables) -> OpenAIOptions:
+    url = _address(values.endpoint("RECTO_OPENAI_URL", "RECTO_OPENAI_API_KEY"), "RECTO_OPENAI_URL")
+    prefixes = [values.get(f"RECTO_OPENAI_{kind}_PREFIX") for kind in ("QUERY", "DOCUMENT")]
+    return OpenAIOptions(
+        url=url,
+        api_key=_openai_key(values, url),
+        api_version=values.get("RECTO_OPENAI_API_VERSION", ""),
+        dimensions=_number(values, "RECTO_OPENAI_DIMENSIONS", 16_384),
+        max_tokens=_number(values, "RECTO_OPENAI_MAX_TOKENS", 1_000_000),
+        batch_size=_number(values, "RECTO_OPENAI_BATCH_SIZE", 2048) or 32,
+        query_prefix=_prefix(prefixes[0]),
+        document_prefix=_prefix(prefixes[1]),
+        input_types=_input_types(values.get("RECTO_OPENAI_INPUT_TYPE")),
+    )
+
+
+def _openai_key(values: Variables, url: str) -> str:
+    """Return the key for an endpoint; the key of OpenAI, which other programs use too, is for OpenAI only."""
+    name = "RECTO_OPENAI_API_KEY"
+    parts = urlsplit(url)
+    if name not in values and (parts.scheme, parts.hostname) == ("https", "api.openai.com"):
+        name = "OPENAI_API_KEY"
+        if name not in values:
+            raise ConfigurationError(
+                "RECTO_OPENAI_API_KEY is required but not set",
+                hint="OpenAI needs a key: set it, or OPENAI_API_KEY, in the environment or in .env.",
+            )
+    if name in values and parts.scheme == "http" and not is_local_address(url):
+        raise ConfigurationError(
+            f"{name} would be sent over plain http", hint="Use https in RECTO_OPENAI_URL."
+        )
+    return values.get(name, "")
+
+
+def _prefix(text: str | None) -> str | None:
+    r"""Return a prefix that is followed by a space or a line break; values have no space at the end."""
+    if text is None or text.lower() == "none":
+        return None if text is None else ""
+    text = text.replace("\\n", "\n")
+    return text if text.endswith("\n") else f"{text} "
+
+
+def _input_types(text: str | None) -> tuple[str, str] | None:
+    if text is None:
+        return None
+    query, comma, document = (part.strip() for part in text.partition(","))
+    if not (query and comma and document) or "," in document:
+        raise ConfigurationError(
+            f"RECTO_OPENAI_INPUT_TYPE must be two words, for queries and for documents, not {text!r}",
+            hint="Example: RECTO_OPENAI_INPUT_TYPE=query,document",
+        )
+    return query, document
 
 
 def _address(url: str, name: str) -> str:

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from enum import StrEnum
 from typing import Any, Literal
 
+from recto._util.probe import is_same_probe
 from recto._util.text import with_anchor
 
 Vector = list[float]
@@ -353,8 +354,10 @@ class EmbedderFingerprint:
 
     def is_compatible(self, other: EmbedderFingerprint) -> bool:
         """Return whether vectors of both can be compared: the same model, maybe in another precision."""
-        same_model = replace(self, variant="") == replace(other, variant="")
-        return same_model and (self.variant == other.variant or {self.variant, other.variant} <= _PRECISIONS)
+        same_model = replace(self, variant="", revision="") == replace(other, variant="", revision="")
+        same_revision = self.revision == other.revision or is_same_probe(self.revision, other.revision)
+        same_variant = self.variant == other.variant or {self.variant, other.variant} <= _PRECISIONS
+        return same_model and same_revision and same_variant
 
     def __str__(self) -> str:
         """Return the model and its variant for a message."""

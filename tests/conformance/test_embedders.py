@@ -7,9 +7,12 @@ from collections.abc import Iterator
 import pytest
 
 from recto.embedders.cohere import PACES, CohereEmbedder
+from recto.embedders.openai import OpenAIEmbedder
 from recto.protocols import Embedder
+from recto.settings import OpenAIOptions
 from recto.testing import EmbedderConformance, HashEmbedder
 from tests.doubles.cohere import CohereDouble
+from tests.doubles.openai import OpenAIDouble
 
 KEY = "co_secret_key"
 
@@ -27,6 +30,19 @@ class TestCohere(EmbedderConformance):
     def embedder(self, waits: list[float]) -> Iterator[Embedder]:
         with CohereDouble(api_key=KEY) as double:
             made = CohereEmbedder(KEY, "embed-english-v3.0", double.url, PACES["off"], print, waits.append)
+            yield made
+            made.close()
+
+
+class TestOpenAI(EmbedderConformance):
+    """On doubles of a server that cuts long texts, one that refuses them, and one that has input types."""
+
+    @pytest.fixture(params=["ollama", "llamacpp", "voyage"])
+    def embedder(self, request: pytest.FixtureRequest) -> Iterator[Embedder]:
+        model = "voyage-3.5" if request.param == "voyage" else "nomic-embed-text"
+        with OpenAIDouble(request.param, model, KEY) as double:
+            options = OpenAIOptions(url=double.base, api_key=KEY, max_tokens=500)
+            made = OpenAIEmbedder(options, model, print, lambda _: None)
             yield made
             made.close()
 

@@ -1,4 +1,4 @@
-"""Embedders turn text into vectors: local ONNX models, fastembed models, or Cohere."""
+"""Embedders turn text into vectors: local models, Cohere, or a server with OpenAI's API."""
 
 from __future__ import annotations
 

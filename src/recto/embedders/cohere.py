@@ -22,6 +22,7 @@ from recto._util.retry import (
     with_timeout,
 )
 from recto.embedders import normalize_vectors
+from recto.embedders.remote import TransientEmbeddingError, document_backoff, retry_after, retry_within
 from recto.errors import ConfigurationError, EmbeddingError, RectoError, missing_extra
 from recto.protocols import Progress
 from recto.settings import Settings
@@ -34,10 +35,7 @@ _MINUTE = 60.0
 _NOTIFY_FROM = 2.0  # seconds; shorter waits are not worth a message
 _BATCH = 96  # the most texts that a call may have
 _QUERY_SECONDS = 10.0
-_QUERY_TRIES = 3
 _DOCUMENT_SECONDS = 60.0
-_DOCUMENT_TRIES = 6
-_MAX_BACKOFF = 60.0
 _WORD = re.compile(r"[A-Za-z0-9]+|[^\sA-Za-z0-9]")
 _LATER = "Try again in a moment; https://status.cohere.com shows whether the service has a problem."
 
@@ -221,7 +219,7 @@ class CohereEmbedder:
         for batch in _batches(texts):
             vectors += retry(
                 lambda batch=batch: self._embed(batch, "search_query", "END", deadline),  # type: ignore[misc]
-                _retry_within(deadline),
+                retry_within(deadline),
                 self._sleep,
             )
         return vectors
@@ -233,7 +231,7 @@ class CohereEmbedder:
         for batch in _batches(texts):
             vectors += await aretry(
                 lambda batch=batch: self._aembed(batch, deadline),  # type: ignore[misc]
-                _retry_within(deadline),
+                retry_within(deadline),
             )
         return vectors
 
@@ -247,18 +245,10 @@ class CohereEmbedder:
                 self._throttle.wait(len(batch), tokens)
                 return self._embed(batch, "search_document", "NONE", time.monotonic() + _DOCUMENT_SECONDS)
 
-            vectors += retry(send, self._backoff, self._sleep)
+            vectors += retry(send, document_backoff(self._notify), self._sleep)
             if progress:
                 progress(len(vectors), len(texts))
         return vectors
-
-    def _backoff(self, failures: int, error: Exception) -> float | None:
-        if not isinstance(error, TransientEmbeddingError) or failures >= _DOCUMENT_TRIES:
-            return None
-        pause = error.retry_after if error.retry_after is not None else 2.0 ** (failures - 1)
-        pause = min(_MAX_BACKOFF, pause)
-        self._notify(f"{error.message}: waiting {pause:.0f} s (try {failures + 1} of {_DOCUMENT_TRIES})")
-        return pause
 
     def _embed(self, texts: Sequence[str], input_type: str, truncate: str, deadline: float) -> list[Vector]:
         remaining = deadline - time.monotonic()
@@ -321,7 +311,7 @@ class CohereEmbedder:
                 hint="Check the key at https://dashboard.cohere.com/api-keys.",
             )
         if status == 429:
-            pause = _retry_after(getattr(error, "headers", None))
+            pause = retry_after(getattr(error, "headers", None) or {})
             when = "in a minute, or use a production key" if pause is None else f"in {pause:.0f} s"
             return TransientEmbeddingError(
                 "Cohere's rate limit is reached", hint=f"Try again {when}.", retry_after=pause
@@ -344,37 +334,9 @@ class CohereEmbedder:
         )
 
 
-class TransientEmbeddingError(EmbeddingError):
-    """An error that a retry may solve; `retry_after` is the wait that the service asked for, in seconds."""
-
-    def __init__(self, message: str, *, hint: str = "", retry_after: float | None = None) -> None:
-        super().__init__(message, hint=hint)
-        self.retry_after = retry_after
-
-
-def _retry_within(deadline: float) -> Callable[[int, Exception], float | None]:
-    """Return a retry policy that waits as long as the service asks for, if the deadline allows it."""
-
-    def wait_for(failures: int, error: Exception) -> float | None:
-        pause: float | None = getattr(error, "retry_after", None)
-        if pause is None or failures >= _QUERY_TRIES or time.monotonic() + pause >= deadline:
-            return None
-        return pause
-
-    return wait_for
-
-
 def _batches(texts: Sequence[str]) -> Iterator[Sequence[str]]:
     for start in range(0, len(texts), _BATCH):
         yield texts[start : start + _BATCH]
-
-
-def _retry_after(headers: Any) -> float | None:
-    value = headers.get("retry-after") if isinstance(headers, dict) else None
-    try:
-        return max(0.0, float(value)) if value is not None else None
-    except ValueError:
-        return None
 
 
 def _message(body: Any) -> str:

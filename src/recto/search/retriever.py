@@ -441,10 +441,12 @@ def check_fingerprint(index: Index, embedder: Embedder) -> None:
             hint="Set RECTO_MODEL to the model that the collection was made with, or index the book again.",
         )
     if info.fingerprint is not None and not info.fingerprint.embedder.is_compatible(mine):
+        made = info.fingerprint.embedder
+        same_name = (made.model, made.dim, made.variant) == (mine.model, mine.dim, mine.variant)
         raise FingerprintMismatch(
-            f"Collection '{info.collection}' was indexed with {info.fingerprint.embedder}, "
-            f"but queries are embedded with {mine}",
-            hint=f"Run `{_index_command(info)}`, or set RECTO_MODEL back.",
+            f"Collection '{info.collection}' was indexed with {made}, but queries are embedded with {mine}",
+            hint=f"Run `{_index_command(info)}`, or "
+            + ("restore the model that had this name before." if same_name else "set RECTO_MODEL back."),
         )
 
 

@@ -41,7 +41,7 @@ CHECKS: Mapping[str, CheckFunction] = {
     "content": indexed.content,
     "not checked": indexed.skipped,
 }
-_SECRETS = ("COHERE_API_KEY", "QDRANT_API_KEY")
+_SECRETS = ("COHERE_API_KEY", "OPENAI_API_KEY", "QDRANT_API_KEY", "RECTO_OPENAI_API_KEY")
 
 
 def examine(

@@ -92,7 +92,7 @@ def fingerprint(context: DoctorContext) -> Iterator[Finding]:
     elif embedder is None:
         message = f"Made with {made.embedder}; there is no embedder to compare it with"
         yield note("not_compared", message, *evidence)
-    elif made.embedder != embedder.fingerprint:
+    elif made.embedder.variant != embedder.fingerprint.variant:
         mine = embedder.fingerprint.variant
         message = f"Made with {made.embedder}; queries use another precision ({mine}), which is compatible"
         yield note("other_precision", message, *evidence)

@@ -16,7 +16,7 @@ from recto._util.text import plural
 from recto.errors import ConfigurationError, ErrorKind, RectoError, install_command
 from recto.evaluation.doctor.findings import DoctorContext, Finding, error, from_error, note, ok, warning
 from recto.plugins import open_embedder, open_store
-from recto.protocols import Preparable, Versioned
+from recto.protocols import Described, Preparable, Versioned
 from recto.settings import BUILT_IN_MODEL, CLOUD_VARIABLES, load_settings, read_variables
 from recto.stores.edge.layout import CollectionDirectory
 
@@ -29,6 +29,7 @@ _EXTRAS = {
     "serve": ("fastapi", "uvicorn"),
     "mcp": ("mcp",),
     "gpu": ("torch",),
+    "openai": ("httpx",),
 }
 _METADATA_SINCE = (1, 16)
 
@@ -114,9 +115,10 @@ def packages(context: DoctorContext) -> Iterator[Finding]:
         message = f"Not installed: {', '.join(missing)}"
         yield error("missing", message, *evidence, repair=install_command())
     settings = context.settings
-    if settings and not set(settings.extras) <= set(extras):
-        message = "The configured profile needs the extra `cloud`"
-        yield error("missing_extra", message, *evidence, repair=install_command("cloud"))
+    for extra in settings.extras if settings else ():
+        if extra not in extras:
+            message = f"The configured profile needs the extra `{extra}`"
+            yield error("missing_extra", message, *evidence, repair=install_command(extra))
     if not missing:
         from recto import __version__
 
@@ -157,6 +159,8 @@ def model(context: DoctorContext) -> Iterator[Finding]:
     for name in repaired:
         path = settings.home / "cache" / name
         yield note("repaired", f"The weights in {path} were damaged, and have been made again")
+    if isinstance(embedder, Described):
+        evidence += embedder.describe()
     yield ok(f"{embedder.fingerprint} is loaded", *evidence)
 
 

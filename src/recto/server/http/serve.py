@@ -77,9 +77,11 @@ def secrets_of(settings: Settings, options: ServeOptions) -> tuple[str, ...]:
     return (
         settings.qdrant_api_key,
         settings.cohere_api_key,
+        settings.openai.api_key,
         *options.keys,
         *split_addresses(settings.qdrant_url),
         settings.cohere_api_url,
+        settings.openai.url,
     )
 
 

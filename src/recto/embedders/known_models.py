@@ -1,0 +1,142 @@
+"""What servers do not tell about embedding models: prefixes, and the length that they read.
+
+The facts are those of the model cards. A server adds no prefixes by itself, and a model that was trained with
+them finds less without them. `ask_max_tokens` asks a server how much of a text its model reads.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+_SEARCH = "Represent this sentence for searching relevant passages: "
+_TASK = "Instruct: Given a web search query, retrieve relevant passages that answer the query\nQuery:"
+
+
+@dataclass(frozen=True, slots=True)
+class KnownModel:
+    """The prefixes of a family of models, and the number of tokens that it reads; None if that varies."""
+
+    query: str = ""
+    document: str = ""
+    max_tokens: int | None = None
+
+
+_MODELS = (
+    # The first pattern that occurs in the name of a model counts, so special ones come first.
+    (r"nomic-embed-text-v2", KnownModel("search_query: ", "search_document: ", 512)),
+    (r"nomic-embed-code", KnownModel("Represent this query for searching relevant code: ", "", 32_768)),
+    # 8192 with scaled positions, which servers of GGUF files do not have by default
+    (r"nomic-embed-text", KnownModel("search_query: ", "search_document: ", 2048)),
+    (r"multilingual-e5-\w+-instruct", KnownModel(f"{_TASK} ", "", 512)),
+    (r"e5-mistral", KnownModel(f"{_TASK} ", "", 4096)),
+    (r"\be5-(?:small|base|large)", KnownModel("query: ", "passage: ", 512)),
+    (r"bge-m3", KnownModel(max_tokens=8192)),
+    (r"bge-(?:small|base|large)-zh", KnownModel("为这个句子生成表示以用于检索相关文章：", "", 512)),
+    (r"bge-(?:small|base|large)", KnownModel(_SEARCH, "", 512)),
+    (r"mxbai-embed-(?:2d-)?large", KnownModel(_SEARCH, "", 512)),
+    (r"arctic-embed(?:2|-[lm]-v2)", KnownModel("query: ", "", 8192)),
+    (r"arctic-embed-m-long|arctic-embed:137m", KnownModel(_SEARCH, "", 2048)),
+    (r"arctic-embed", KnownModel(_SEARCH, "", 512)),
+    (r"gte-qwen2", KnownModel(f"{_TASK} ", "", 32_768)),
+    (r"gte-(?:\w+-en-v1\.5|modernbert|multilingual)", KnownModel(max_tokens=8192)),
+    (r"gte-(?:small|base|large)", KnownModel(max_tokens=512)),
+    (r"qwen3-embedding", KnownModel(_TASK, "", 32_768)),  # without a space, as in its model card
+    (r"embeddinggemma", KnownModel("task: search result | query: ", "title: none | text: ", 2048)),
+    (r"jina-embeddings-v4", KnownModel("Query: ", "Passage: ", 32_768)),
+    (
+        r"jina-embeddings-v3",
+        KnownModel(
+            "Represent the query for retrieving evidence documents: ",
+            "Represent the document for retrieval: ",
+            8192,
+        ),
+    ),
+    (r"jina-embeddings-v2", KnownModel(max_tokens=8192)),
+    (r"all-minilm", KnownModel(max_tokens=256)),
+    (r"all-mpnet", KnownModel(max_tokens=384)),
+    (r"paraphrase-multilingual", KnownModel(max_tokens=128)),
+    (r"granite-embedding-\w+-(?:english-)?r2", KnownModel(max_tokens=8192)),
+    (r"granite-embedding", KnownModel(max_tokens=512)),
+    (r"text-embedding-(?:3-|ada-002)", KnownModel(max_tokens=8191)),
+    (r"mistral-embed|codestral-embed", KnownModel(max_tokens=8192)),
+    # Voyage has `input_type` instead of prefixes.
+    (r"voyage-(?:2|lite|multilingual-2|law-2|code-2|large-2)", KnownModel(max_tokens=4000)),
+    (r"voyage-", KnownModel(max_tokens=32_000)),
+)
+
+Ask = Callable[[str, object], Any]
+"""Returns the JSON object at a path of the server, or None; the path begins at the root, without `/v1`."""
+
+
+def known_model(name: str) -> KnownModel | None:
+    """Return what is known about a model, by the name that a server gives it, or None."""
+    name = name.lower().replace("_", "-")
+    return next((model for pattern, model in _MODELS if re.search(pattern, name)), None)
+
+
+def ask_max_tokens(ask: Ask, model: str) -> tuple[int | None, str]:
+    """Return the number of tokens that a server reads, and the name of the server, as far as it tells."""
+    entry = _entry(ask("/v1/models", None), model)
+    if limit := _positive(entry.get("max_model_len")):
+        return limit, "vLLM"
+    if entry.get("owned_by") == "llamacpp":
+        # A text must fit into the physical batch (-ub), which the server does not report; 512 is the default.
+        return min(512, _positive(_object(entry.get("meta")).get("n_ctx_train")) or 512), "llama.cpp"
+    for read in (_ollama, _lm_studio, _tei):
+        limit, server = read(ask, model)
+        if limit:
+            return limit, server
+    return None, ""
+
+
+def _ollama(ask: Ask, model: str) -> tuple[int | None, str]:
+    shown = _object(ask("/api/show", {"model": model}))
+    lengths = (
+        value for name, value in _object(shown.get("model_info")).items() if name.endswith(".context_length")
+    )
+    length = _positive(next(lengths, None))
+    # Without `num_ctx`, Ollama cuts texts to its own default, which is 2048 in older versions.
+    window = re.search(r"^num_ctx\s+(\d+)", str(shown.get("parameters", "")), re.MULTILINE)
+    return (min(length, int(window[1]) if window else 2048) if length else None), "Ollama"
+
+
+def _lm_studio(ask: Ask, model: str) -> tuple[int | None, str]:
+    found = _object(ask(f"/api/v0/models/{model}", None))
+    return _positive(found.get("loaded_context_length") or found.get("max_context_length")), "LM Studio"
+
+
+def _tei(ask: Ask, _: str) -> tuple[int | None, str]:
+    return _positive(_object(ask("/info", None)).get("max_input_length")), "Text Embeddings Inference"
+
+
+def model_names(answer: object) -> list[str]:
+    """Return the names in the answer of `/v1/models`."""
+    entries = _object(answer).get("data")
+    return (
+        [str(entry["id"]) for entry in entries if isinstance(entry, dict) and "id" in entry]
+        if isinstance(entries, list)
+        else []
+    )
+
+
+def _entry(answer: object, model: str) -> dict[str, Any]:
+    """Return the entry of a model, or the only one: llama.cpp serves one model under every name."""
+    entries = _object(answer).get("data")
+    found = [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
+    named = [
+        entry
+        for entry in found
+        if str(entry.get("id")).removesuffix(":latest") == model.removesuffix(":latest")
+    ]
+    return named[0] if named else found[0] if len(found) == 1 else {}
+
+
+def _object(value: object) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _positive(value: object) -> int | None:
+    return value if isinstance(value, int) and value > 0 else None

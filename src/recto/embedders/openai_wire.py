@@ -1,0 +1,298 @@
+"""Requests and responses of OpenAI's embeddings API, with the habits of the servers that imitate it."""
+
+from __future__ import annotations
+
+import json
+import re
+import struct
+from binascii import a2b_base64
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urljoin, urlsplit
+
+from recto._util.retry import DeadlineExceeded, redacted
+from recto.embedders import normalize_vectors
+from recto.embedders.remote import TransientEmbeddingError, retry_after
+from recto.errors import ConfigurationError, EmbeddingError, RectoError
+from recto.settings import OpenAIOptions, is_local_address
+from recto.types import Vector
+
+if TYPE_CHECKING:
+    import httpx
+
+_AZURE_VERSION = "2024-10-21"
+_AZURE_HOSTS = (".openai.azure.com", ".cognitiveservices.azure.com", ".services.ai.azure.com")
+_LOADING_SECONDS = 2.0
+_TOO_LARGE = re.compile(
+    r"too (?:large|long|big|many)|context (?:length|size|window)|batch size|maximum (?:input|allowed)"
+    r"|exceed|must have (?:less|fewer) than|longer than|reduce the length",
+    re.IGNORECASE,
+)
+_NO_MODEL = re.compile(r"\bmodels?\b|deployment", re.IGNORECASE)
+_START = {
+    11434: "Start Ollama with `ollama serve`.",
+    1234: "Start the server of LM Studio: `lms server start`.",
+}
+
+
+class InputTooLarge(EmbeddingError):
+    """The server refuses a batch, or a text in it, because of its size."""
+
+
+class ModelMissing(ConfigurationError):
+    """The server has no model of this name."""
+
+
+class Endpoint:
+    """Writes the requests to a server, and reads its responses. Keys never appear in its messages."""
+
+    def __init__(self, options: OpenAIOptions, model: str) -> None:
+        parts = urlsplit(options.url)
+        host, path = parts.hostname or "", parts.path.rstrip("/").removesuffix("/embeddings")
+        self._azure = (
+            host.endswith(_AZURE_HOSTS) or "/openai/deployments/" in path or bool(options.api_version)
+        )
+        path = path or ("/openai/v1" if self._azure else "/v1")
+        query = parts.query
+        version = options.api_version or (_AZURE_VERSION if "/openai/deployments/" in path else "")
+        if version and "api-version=" not in query:
+            query = f"{query}&api-version={version}".removeprefix("&")
+        self._base = f"{parts.scheme}://{parts.netloc}{path}"
+        self._query = f"?{query}" if query else ""
+        self._local = is_local_address(options.url)
+        self._key = options.api_key
+        self._model = model
+        self._dimensions = options.dimensions
+        self._voyage = model.startswith("voyage-")
+        self.input_types = options.input_types or (("query", "document") if self._voyage else None)
+
+    @property
+    def shown(self) -> str:
+        """The address for messages, without its query."""
+        return self._base
+
+    @property
+    def is_hosted(self) -> bool:
+        """Whether it is a service on the internet, which tells no more than the model's documentation."""
+        return not self._local
+
+    def beside(self, path: str) -> str:
+        """Return the address of another resource of the server; `/v1/…` is beside the embeddings."""
+        if path.startswith("/v1/"):
+            return f"{self._base}{path.removeprefix('/v1')}{self._query}"
+        return self._base.removesuffix("/v1") + path
+
+    def client_options(self) -> dict[str, Any]:
+        """Return the arguments of a client that sends the key to this server only."""
+        headers = {"Content-Type": "application/json"}
+        if self._key:
+            headers |= {"api-key": self._key} if self._azure else {"Authorization": f"Bearer {self._key}"}
+        options: dict[str, Any] = {"headers": headers, "follow_redirects": False}
+        if self._local:
+            options["trust_env"] = False  # a proxy cannot reach it, and must not see the key
+        if self._base.startswith("http:"):
+            from ssl import PROTOCOL_TLS_CLIENT, SSLContext
+
+            options["verify"] = SSLContext(
+                PROTOCOL_TLS_CLIENT
+            )  # loading certificates takes longer than a call
+        return options
+
+    def request(self, texts: Sequence[str], kind: int, seconds: float) -> dict[str, Any]:
+        """Return the arguments of a POST; `kind` is 0 for queries and 1 for documents."""
+        body: dict[str, Any] = {"model": self._model, "input": list(texts)}
+        if self._dimensions is not None:
+            body["output_dimension" if self._voyage else "dimensions"] = self._dimensions
+        if self.input_types is not None:
+            body["input_type"] = self.input_types[kind]
+        if self._voyage:
+            body["truncation"] = kind == 0
+        return {
+            "url": f"{self._base}/embeddings{self._query}",
+            "content": json.dumps(body).encode(),
+            "timeout": max(1.0, seconds),
+        }
+
+    def rows(self, response: httpx.Response, count: int) -> list[Vector]:
+        """Return the vectors of a response in the order of the texts; raise what a refusal means."""
+        try:
+            answer = response.json()
+        except ValueError:
+            answer = None
+        if response.status_code != 200:
+            raise self._refusal(response, answer)
+        if not isinstance(answer, dict):
+            page = response.text.lstrip()[:1] == "<"
+            raise TransientEmbeddingError(
+                f"{self._base} returns {'a web page' if page else 'a text'} instead of JSON",
+                hint="Check RECTO_OPENAI_URL: it usually ends with /v1. A proxy may have answered instead.",
+            )
+        if "error" in answer:  # LM Studio reports errors with status 200
+            raise EmbeddingError(
+                f"{self._base} reports an error: {self._message(answer)}",
+                hint="Check RECTO_OPENAI_URL and RECTO_MODEL.",
+            )
+        return self._ordered(answer.get("data"), count)
+
+    def _ordered(self, data: object, count: int) -> list[Vector]:
+        if not isinstance(data, list) or not all(isinstance(entry, dict) for entry in data):
+            raise TransientEmbeddingError(
+                f"The response of {self._base} has no vectors",
+                hint="Is it an embeddings API? Check RECTO_OPENAI_URL.",
+            )
+        if len(data) != count:
+            raise TransientEmbeddingError(
+                f"{self._base} returned {len(data)} vectors for {count} texts",
+                hint="Set RECTO_OPENAI_BATCH_SIZE=1 if this happens again.",
+            )
+        places = [entry.get("index", place) for place, entry in enumerate(data)]
+        if set(places) != set(range(count)):
+            raise TransientEmbeddingError(
+                f"The response of {self._base} does not say which vector belongs to which text",
+                hint="Set RECTO_OPENAI_BATCH_SIZE=1.",
+            )
+        found = dict(zip(places, data, strict=True))
+        return [self._numbers(found[place].get("embedding")) for place in range(count)]
+
+    def _numbers(self, value: object) -> Vector:
+        """Return one vector, which may be a list or the base64 form of 32-bit floats."""
+        try:
+            if isinstance(value, str):
+                raw = a2b_base64(value, strict_mode=True)
+                return list(struct.unpack(f"<{len(raw) // 4}f", raw))
+            if isinstance(value, list) and value and isinstance(value[0], list):
+                raise EmbeddingError(
+                    f"{self._base} returns a vector for every token instead of one for the text",
+                    hint="Start the server with pooling, such as `llama-server --embeddings --pooling mean`.",
+                )
+            if isinstance(value, list) and value:
+                return [float(number) for number in value]
+        except (TypeError, ValueError, struct.error):
+            pass
+        raise TransientEmbeddingError(
+            f"The response of {self._base} has a vector that cannot be read",
+            hint=f"Is {self._model} an embedding model? Check RECTO_MODEL.",
+        )
+
+    def _refusal(self, response: httpx.Response, answer: object) -> RectoError:  # noqa: PLR0911 - a table
+        """Return the error for a status that is not 200, with the server's own message."""
+        status, message = response.status_code, self._message(answer)
+        if 300 <= status < 400:
+            target = urljoin(self._base, response.headers.get("location", ""))
+            return ConfigurationError(
+                f"{self._base} redirects to {redacted(target.partition('?')[0], self._key)}",
+                hint="Recto follows no redirects, so that no key reaches another host. "
+                "If you trust this address, set RECTO_OPENAI_URL to it.",
+            )
+        if status in (401, 403):
+            return ConfigurationError(
+                f"{self._base} {'refuses the key' if self._key else 'needs a key'}: {message}",
+                hint="Check RECTO_OPENAI_API_KEY." if self._key else "Set RECTO_OPENAI_API_KEY.",
+            )
+        if status in (400, 413, 422, 429, 500) and self._is_too_large(status, message):
+            return InputTooLarge(f"{self._base} refuses the texts as too large ({message}).")
+        if status == 404:
+            return self._not_found(message, answer)
+        if status == 429 and "quota" in message.lower():
+            return EmbeddingError(
+                f"{self._base}: {message}", hint="The account has no credit. Check its billing."
+            )
+        if status == 429:
+            pause = retry_after(response.headers)
+            when = "in a minute" if pause is None else f"in {pause:.0f} s"
+            return TransientEmbeddingError(
+                f"The rate limit of {self._base} is reached", hint=f"Try again {when}.", retry_after=pause
+            )
+        if "dimension" in message.lower() and self._dimensions is not None and status < 500:
+            return ConfigurationError(
+                f"{self._base} refuses RECTO_OPENAI_DIMENSIONS={self._dimensions}: {message}",
+                hint="Unset it.",
+            )
+        if status >= 500:
+            return self._unavailable(status, message, retry_after(response.headers))
+        return EmbeddingError(
+            f"{self._base} refuses the request ({status}): {message}",
+            hint="Check RECTO_MODEL and the server's log.",
+        )
+
+    @staticmethod
+    def _is_too_large(status: int, message: str) -> bool:
+        if status == 429:  # OpenAI: a single request that no wait makes acceptable
+            return message.lower().startswith("request too large")
+        return status == 413 or bool(_TOO_LARGE.search(message))
+
+    def _not_found(self, message: str, answer: object) -> RectoError:
+        if answer is not None and _NO_MODEL.search(message):
+            what = "a deployment" if self._azure else "the model"
+            return ModelMissing(
+                f"{self._base} does not have {what} {self._model}: {message}",
+                hint="Check RECTO_MODEL, or load the model first (Ollama: `ollama pull NAME`).",
+            )
+        return ConfigurationError(
+            f"There is no embeddings API at {self._base} (404)",
+            hint="Check RECTO_OPENAI_URL: it usually ends with /v1.",
+        )
+
+    def _unavailable(self, status: int, message: str, pause: float | None) -> RectoError:
+        if status == 501:
+            return EmbeddingError(
+                f"{self._base} does not support embeddings: {message}",
+                hint="Start llama.cpp with `llama-server --embeddings`, or choose an embedding model.",
+            )
+        if "NaN" in message:
+            return EmbeddingError(
+                f"The model {self._model} fails on a text: {message}",
+                hint="This is a problem of the server or of the model file. Update it, or use another one.",
+            )
+        if status == 503 and "loading" in message.lower():
+            pause = _LOADING_SECONDS
+        return TransientEmbeddingError(
+            f"{self._base} is not available ({status}): {message}",
+            hint="Try again in a moment, and check the server's log.",
+            retry_after=pause,
+        )
+
+    def _message(self, answer: object) -> str:
+        """Return the server's message, wherever the response has it."""
+        found: object = answer
+        for name in ("error", "detail", "message"):
+            if isinstance(found, dict) and found.get(name):
+                found = found[name]
+        text = found if isinstance(found, str) else json.dumps(found) if found and found is not answer else ""
+        return redacted(text[:300], self._key) or "no reason given"
+
+    def translated(self, error: Exception) -> RectoError:
+        """Return Recto's error for one of the client."""
+        name = type(error).__name__
+        if isinstance(error, RectoError):
+            return error
+        if isinstance(error, DeadlineExceeded) or "Timeout" in name:
+            return TransientEmbeddingError(
+                f"{self._base} did not answer in time",
+                hint="The server may be loading the model. Try again, or reduce RECTO_OPENAI_BATCH_SIZE.",
+            )
+        if "CERTIFICATE" in str(error):
+            return ConfigurationError(
+                f"The certificate of {self._base} is not trusted",
+                hint="Set SSL_CERT_FILE to the file with the certificate of its authority.",
+            )
+        if name == "ConnectError":
+            port = urlsplit(self._base).port
+            advice = _START.get(port or 0, "Is the server running?") if self._local else "Check the network."
+            return TransientEmbeddingError(
+                f"Cannot connect to {self._base}", hint=f"{advice} Check RECTO_OPENAI_URL."
+            )
+        return TransientEmbeddingError(
+            f"The connection to {self._base} broke", hint="Try again, and check the server's log."
+        )
+
+
+def to_vectors(rows: Sequence[Vector], dim: int) -> list[Vector]:
+    """Return vectors of length 1; raise an error if one has another dimension or is not finite."""
+    other = next((len(row) for row in rows if len(row) != dim), None)
+    if other is not None:
+        raise EmbeddingError(
+            f"The endpoint returned a vector of {other} numbers; before, it was {dim}",
+            hint="Another model now has this name. Restore it, or index the book again with --rebuild.",
+        )
+    return normalize_vectors(rows, len(rows), dim)

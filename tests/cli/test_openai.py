@@ -1,0 +1,93 @@
+"""Index and search a book with a server of OpenAI's API, from the command line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.doubles.openai import OpenAIDouble
+from tests.running import Done, recto
+
+
+@pytest.fixture
+def double() -> Iterator[OpenAIDouble]:
+    with OpenAIDouble("ollama") as made:
+        yield made
+
+
+def run(double: OpenAIDouble, home: Path, *arguments: str, **more: str) -> Done:
+    values = {"RECTO_EMBEDDER": "openai", "RECTO_OPENAI_URL": double.base, "RECTO_MODEL": double.model}
+    return recto(home, *arguments, **{**values, **more})
+
+
+def test_a_book_from_index_to_search(double: OpenAIDouble, home: Path, small_book: Path) -> None:
+    done = run(double, home, "index", str(small_book), "--collection", "book")
+    assert done.returncode == 0, done.stderr
+    texts = [text for texts in double.embedded() for text in texts]
+    assert any("search_document: " in text and "Sow beans" in text for text in texts)
+
+    done = run(
+        double, home, "search", "When do I sow beans?", "--collection", "book", "--mode", "dense", "--json"
+    )
+    assert done.returncode == 0, done.stderr
+    assert "seeds" in json.loads(done.stdout)["results"][0]["url"]
+    assert double.embedded()[-1] == ["search_query: When do I sow beans?"]
+
+    calls = len(double.embedded())
+    done = run(double, home, "index", str(small_book), "--collection", "book")
+    assert done.returncode == 0, done.stderr
+    assert "Nothing has changed" in done.stdout
+    assert len(double.embedded()) == calls + 1, "only the probe: nothing is embedded again"
+
+
+def test_another_model_under_the_same_name_is_refused(
+    double: OpenAIDouble, home: Path, small_book: Path
+) -> None:
+    arguments = ("search", "soil", "--collection", "book")
+    index = ("index", str(small_book), "--collection", "book")
+    assert run(double, home, *index).returncode == 0
+    double.noise = 0.001
+    assert run(double, home, *arguments).returncode == 0, "a rounding error is not another model"
+    double.noise, double.weights = 0.0, 7
+    done = run(double, home, *arguments)
+    assert done.returncode == 2
+    assert "was indexed with openai/nomic-embed-text (256-d, prefix 'search_document: '" in done.stderr
+    assert f"recto index {small_book} --collection book" in done.stderr, "the command that repairs it"
+    done = run(double, home, *index)
+    assert done.returncode == 0, done.stderr
+    assert run(double, home, *arguments).returncode == 0
+    done = run(double, home, *arguments, RECTO_OPENAI_DOCUMENT_PREFIX="none")
+    assert done.returncode == 2, "the documents have a prefix"
+    done = run(double, home, *arguments, RECTO_OPENAI_QUERY_PREFIX="ask:")
+    assert done.returncode == 0, "queries may have any prefix"
+
+
+def test_doctor_shows_the_probe(double: OpenAIDouble, home: Path, small_book: Path) -> None:
+    assert run(double, home, "index", str(small_book), "--collection", "book").returncode == 0
+    done = run(double, home, "doctor", "--collection", "book", "--json")
+    findings = json.loads(done.stdout)["findings"]
+    (model,) = (one for one in findings if one["check"] == "model")
+    assert model["severity"] == "ok"
+    text = "\n".join(model["evidence"])
+    assert double.base in text
+    assert "dimension 256, normalised" in text
+    assert "reads 2048 tokens (says Ollama); texts of 192 tokens are read to their end" in text
+    assert "prefix of queries 'search_query: ', of documents 'search_document: ' (of the model card)" in text
+    (made,) = (one for one in findings if one["check"] == "fingerprint")
+    assert made["severity"] == "ok"
+    double.max_tokens = 100
+    done = run(double, home, "doctor", "--collection", "book", "--json")
+    (model,) = (one for one in json.loads(done.stdout)["findings"] if one["check"] == "model")
+    assert "ignores the end of a text of 192 tokens" in model["message"]
+    assert done.returncode == 3
+
+
+def test_a_server_that_is_not_there(home: Path, small_book: Path) -> None:
+    values = {"RECTO_EMBEDDER": "openai", "RECTO_MODEL": "m", "RECTO_OPENAI_URL": "http://127.0.0.1:1/v1"}
+    done = recto(home, "index", str(small_book), **values)
+    assert done.returncode == 3
+    assert "Cannot connect to http://127.0.0.1:1/v1" in done.stderr
+    assert "Traceback" not in done.stderr

@@ -1,0 +1,234 @@
+"""A double of servers with OpenAI's embeddings API, each with its own paths, limits and error bodies.
+
+Texts that share words have similar vectors; a token is a word. The habits of the servers are those of their
+documentation and issue trackers.
+"""
+
+from __future__ import annotations
+
+import base64
+import random
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tests.doubles.cohere import bag_of_words
+from tests.doubles.server import Answer, Double, Request, answer_json
+
+FLAVOURS = ("ollama", "lmstudio", "vllm", "tei", "llamacpp", "openai", "azure", "voyage")
+API_VERSION = "2024-10-21"
+
+
+@dataclass(frozen=True)
+class Flavour:
+    """How a server differs from the others; limits are in tokens, and in texts per request."""
+
+    needs_key: bool = False
+    max_tokens: int = 512
+    max_texts: int = 2048
+    cuts: bool = False
+    """Whether it cuts long texts in silence."""
+    any_model: bool = False
+    """Whether it answers under every name."""
+    length: float = 1.0
+    """The length of its vectors."""
+    dims: bool = True
+    """Whether it supports other dimensions."""
+
+
+_FLAVOURS: Mapping[str, Flavour] = {
+    "ollama": Flavour(max_tokens=2048, cuts=True),
+    "lmstudio": Flavour(max_tokens=2048, cuts=True, dims=False),
+    "vllm": Flavour(dims=False),
+    "tei": Flavour(max_texts=32, any_model=True),
+    "llamacpp": Flavour(any_model=True, length=7.5, dims=False),
+    "openai": Flavour(needs_key=True, max_tokens=8191),
+    "azure": Flavour(needs_key=True, max_tokens=8191),
+    "voyage": Flavour(needs_key=True, max_tokens=32_000, max_texts=1000),
+}
+
+
+class OpenAIDouble(Double):
+    """`weights` is the model behind the name, `noise` its rounding error; both can change at any time."""
+
+    def __init__(
+        self, flavour: str = "ollama", model: str = "nomic-embed-text", api_key: str = "", dim: int = 256
+    ) -> None:
+        super().__init__()
+        self.flavour = flavour
+        self.rules = _FLAVOURS[flavour]
+        self.model = model
+        self.dim = dim
+        self.weights = 0
+        self.noise = 0.0
+        self.max_tokens = self.rules.max_tokens
+        self.max_texts = self.rules.max_texts
+        self.in_base64 = False
+        self.reverse = False
+        self._api_key = api_key
+
+    @property
+    def base(self) -> str:
+        """The address that a user would configure."""
+        if self.flavour == "azure":
+            return f"{self.url}/openai/deployments/{self.model}"
+        return f"{self.url}/v1"
+
+    def embedded(self) -> list[list[str]]:
+        """Return the texts of all requests for vectors."""
+        return [request.body["input"] for request in self.requests if request.path.endswith("/embeddings")]
+
+    def error(self, code: int, message: str) -> Answer:
+        body: object = {
+            "error": {"message": message, "type": "invalid_request_error", "param": None, "code": None}
+        }
+        if self.flavour == "voyage":
+            body = {"detail": message}
+        elif self.flavour == "tei":
+            body = {"message": message, "code": code, "type": "Validation"}
+        elif self.flavour == "llamacpp":
+            body = {"error": {"code": code, "message": message, "type": "server_error"}}
+        elif self.flavour == "vllm":
+            body = {
+                "object": "error",
+                "message": message,
+                "type": "BadRequestError",
+                "param": None,
+                "code": code,
+            }
+        return answer_json(body, code)
+
+    def answer(self, request: Request) -> Answer:
+        if self.rules.needs_key and not self._has_key(request):
+            return self.error(
+                401, "Incorrect API key provided: " + request.headers.get("authorization", "none")
+            )
+        if request.method == "POST" and request.path.endswith("/embeddings"):
+            return self._embeddings(request)
+        found = self._described(request)
+        if found is not None:
+            return answer_json(found)
+        if self.flavour == "lmstudio":
+            return answer_json({"error": f"Unexpected endpoint or method. ({request.method} {request.path})"})
+        return Answer(404, b"404 page not found", "text/plain")
+
+    def _has_key(self, request: Request) -> bool:
+        if self.flavour == "azure":
+            return request.headers.get("api-key") == self._api_key
+        return request.headers.get("authorization") == f"Bearer {self._api_key}"
+
+    def _described(self, request: Request) -> object:  # noqa: PLR0911 - a table
+        """Return what a server tells about its models."""
+        entry: dict[str, Any] = {
+            "id": self.model,
+            "object": "model",
+            "created": 1,
+            "owned_by": "organization_owner",
+        }
+        match self.flavour, request.path:
+            case "ollama", "/v1/models":
+                return {
+                    "object": "list",
+                    "data": [{**entry, "id": f"{self.model}:latest", "owned_by": "library"}],
+                }
+            case "ollama", "/api/show":
+                return {
+                    "parameters": f"num_ctx                        {self.rules.max_tokens}",
+                    "model_info": {"general.architecture": "nomic-bert", "nomic-bert.context_length": 8192},
+                }
+            case "vllm", "/v1/models":
+                return {"data": [{**entry, "owned_by": "vllm", "max_model_len": self.max_tokens}]}
+            case "llamacpp", "/v1/models":
+                return {
+                    "data": [
+                        {**entry, "owned_by": "llamacpp", "meta": {"n_ctx_train": 2048, "n_embd": self.dim}}
+                    ]
+                }
+            case "tei", "/info":
+                return {
+                    "model_id": self.model,
+                    "max_input_length": self.max_tokens,
+                    "max_client_batch_size": 32,
+                }
+            case "lmstudio", path if path == f"/api/v0/models/{self.model}":
+                return {"id": self.model, "type": "embeddings", "state": "loaded", "max_context_length": 2048}
+            case (("lmstudio" | "openai"), "/v1/models"):
+                return {"object": "list", "data": [entry]}
+        return None
+
+    def _embeddings(self, request: Request) -> Answer:
+        body, texts = request.body, request.body["input"]
+        assert request.headers["content-type"] == "application/json"
+        if refusal := self._refusal(request, body, texts):
+            return refusal
+        dim = body.get("dimensions") or body.get("output_dimension") or self.dim
+        if not self.rules.dims:
+            dim = self.dim
+        data = [
+            {"object": "embedding", "index": place, "embedding": self._vector(text, dim)}
+            for place, text in enumerate(texts)
+        ]
+        if self.reverse:
+            data.reverse()
+        tokens = sum(len(text.split()) for text in texts)
+        usage = {"prompt_tokens": tokens, "total_tokens": tokens}
+        return answer_json({"object": "list", "data": data, "model": self.model, "usage": usage})
+
+    def _refusal(  # noqa: PLR0911 - a table
+        self, request: Request, body: Mapping[str, Any], texts: list[str]
+    ) -> Answer | None:
+        if self.flavour == "azure":
+            if request.query.get("api-version") != API_VERSION:
+                return answer_json({"error": {"code": "404", "message": "Resource not found"}}, 404)
+            if request.path != f"/openai/deployments/{self.model}/embeddings":
+                message = "The API deployment for this resource does not exist."
+                return answer_json({"error": {"code": "DeploymentNotFound", "message": message}}, 404)
+        elif request.path != "/v1/embeddings":
+            return Answer(404, b"404 page not found", "text/plain")
+        elif not self.rules.any_model and body["model"].removesuffix(":latest") != self.model:
+            return self.error(404, f'model "{body["model"]}" not found, try pulling it first')
+        if self.flavour == "voyage" and set(body) - {
+            "model",
+            "input",
+            "input_type",
+            "truncation",
+            "output_dimension",
+        }:
+            return self.error(400, "Argument not supported by our API")
+        if self.flavour == "vllm" and body.get("dimensions"):
+            return self.error(
+                400,
+                f'Model "{self.model}" does not support matryoshka representation, changing output dimensions will lead to poor results.',
+            )
+        if len(texts) > self.max_texts:
+            status = 413 if self.flavour == "tei" else 400
+            return self.error(
+                status, f"batch size {len(texts)} > maximum allowed batch size {self.max_texts}"
+            )
+        longest = max(len(text.split()) for text in texts)
+        cuts = self.rules.cuts or body.get("truncation") is True
+        return self._too_long(longest) if longest > self.max_tokens and not cuts else None
+
+    def _too_long(self, tokens: int) -> Answer:
+        limit = self.max_tokens
+        return {
+            "vllm": lambda: self.error(
+                400,
+                f"This model's maximum context length is {limit} tokens. However, you requested {tokens} tokens in the input for embedding generation. Please reduce the length of the input.",
+            ),
+            "tei": lambda: self.error(
+                413, f"Input validation error: `inputs` must have less than {limit} tokens. Given: {tokens}"
+            ),
+            "llamacpp": lambda: self.error(
+                500,
+                f"input ({tokens} tokens) is too large to process. increase the physical batch size (current batch size: {limit})",
+            ),
+        }.get(self.flavour, lambda: self.error(400, "the input length exceeds the context length"))()
+
+    def _vector(self, text: str, dim: int) -> object:
+        words = bag_of_words(" ".join(text.split()[: self.max_tokens]), dim)
+        turned = words[self.weights % dim :] + words[: self.weights % dim]
+        error = random.Random(text)
+        numbers = [self.rules.length * (number + error.gauss(0, self.noise)) for number in turned]
+        return base64.b64encode(struct.pack(f"<{dim}f", *numbers)).decode() if self.in_base64 else numbers

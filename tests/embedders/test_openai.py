@@ -1,0 +1,520 @@
+"""The embedder of OpenAI's API over real sockets, against doubles of eight servers."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from recto._util.probe import PROBE_TEXTS, is_same_probe
+from recto.embedders import openai as module
+from recto.embedders.known_models import ask_max_tokens, known_model
+from recto.embedders.openai import OpenAIEmbedder, count_tokens
+from recto.embedders.remote import retry_after
+from recto.errors import ConfigurationError, EmbeddingError, RectoError
+from recto.settings import OpenAIOptions
+from tests.doubles.openai import API_VERSION, FLAVOURS, OpenAIDouble
+from tests.doubles.server import Fault, drop, hang, refused_url, reset, rubbish, slow_drip, status
+
+KEY = "sk-secret-1234567890"
+TEXTS = [f"text number {number} about soil" for number in range(80)]
+
+
+def make(
+    double: OpenAIDouble, told: list[str], waits: list[float], model: str = "", **options: Any
+) -> OpenAIEmbedder:
+    key = KEY if double.rules.needs_key else ""
+    made = OpenAIOptions(url=options.pop("url", double.base), api_key=key)
+    return OpenAIEmbedder(replace(made, **options), model or double.model, told.append, waits.append)
+
+
+@pytest.fixture
+def double() -> Iterator[OpenAIDouble]:
+    with OpenAIDouble("ollama") as made:
+        yield made
+
+
+@pytest.fixture
+def embedder(double: OpenAIDouble, told: list[str], waits: list[float]) -> Iterator[OpenAIEmbedder]:
+    made = make(double, told, waits)
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize("flavour", FLAVOURS)
+def test_every_server(flavour: str, told: list[str], waits: list[float]) -> None:
+    model = "voyage-3.5" if flavour == "voyage" else "bge-base-en-v1.5"
+    with OpenAIDouble(flavour, model, KEY) as double:
+        embedder = make(double, told, waits)
+        vectors = embedder.embed_documents(TEXTS)
+        for text, vector in list(zip(TEXTS, vectors, strict=True))[::20]:
+            assert vector == pytest.approx(embedder.embed_documents([text])[0], abs=1e-6), (
+                "in a batch as alone"
+            )
+        assert embedder.embed_query("soil") == pytest.approx(
+            embedder.embed_queries(["rain", "soil"])[1], abs=1e-6
+        )
+        assert embedder.dim == 256
+        expected = {"llamacpp": 512, "voyage": 32_000}.get(flavour, 512)
+        assert embedder.max_tokens == expected
+        assert any("not normalised" in line for line in embedder.describe()) == (flavour == "llamacpp")
+        assert KEY not in "".join(embedder.describe())
+        assert not waits
+        assert not told
+        embedder.close()
+        for request in double.requests:
+            headers = request.headers
+            assert ("authorization" in headers) == (flavour in {"openai", "voyage"})
+            assert ("api-key" in headers) == (flavour == "azure")
+            if flavour == "azure" and request.path.endswith("/embeddings"):
+                assert request.query["api-version"] == API_VERSION
+
+
+@pytest.mark.parametrize(
+    ("flavour", "tokens", "name"),
+    [
+        ("ollama", 2048, "Ollama"),
+        ("lmstudio", 2048, "LM Studio"),
+        ("vllm", 300, "vLLM"),
+        ("tei", 300, "Text Embeddings Inference"),
+        ("llamacpp", 512, "llama.cpp"),
+        ("openai", 512, "assumed"),
+    ],
+)
+def test_the_length_of_an_unknown_model_is_asked_for(
+    flavour: str, tokens: int, name: str, told: list[str], waits: list[float]
+) -> None:
+    with OpenAIDouble(flavour, "my-own-model", KEY) as double:
+        double.max_tokens = min(double.max_tokens, 300) if flavour in {"vllm", "tei"} else double.max_tokens
+        embedder = make(double, told, waits)
+        assert embedder.max_tokens == tokens
+        assert any(name in line for line in embedder.describe())
+        assert bool(told) == (name == "assumed")
+        assert make(double, told, waits, max_tokens=77).max_tokens == 77, "without a call"
+        embedder.close()
+
+
+def test_the_shorter_of_model_card_and_server_counts() -> None:
+    shown = {"parameters": "num_ctx 8192\nstop 1", "model_info": {"bert.context_length": 512}}
+    answers = {"/v1/models": {"data": []}, "/api/show": shown}
+    assert ask_max_tokens(lambda path, _: answers.get(path), "x") == (512, "Ollama")
+    assert ask_max_tokens(lambda path, _: {"data": "?"} if "models" in path else [1], "x") == (None, "")
+
+
+@pytest.mark.parametrize(
+    ("name", "query", "document", "tokens"),
+    [
+        ("nomic-embed-text:latest", "search_query: ", "search_document: ", 2048),
+        ("text-embedding-nomic-embed-text-v1.5", "search_query: ", "search_document: ", 2048),
+        ("intfloat/multilingual-e5-large", "query: ", "passage: ", 512),
+        ("BAAI/bge-m3", "", "", 8192),
+        ("BAAI/bge-small-en-v1.5", "Represent this sentence for searching relevant passages: ", "", 512),
+        ("mxbai-embed-large", "Represent this sentence for searching relevant passages: ", "", 512),
+        ("snowflake-arctic-embed2", "query: ", "", 8192),
+        ("Snowflake/snowflake-arctic-embed-l-v2.0", "query: ", "", 8192),
+        ("snowflake-arctic-embed", "Represent this sentence for searching relevant passages: ", "", 512),
+        ("embeddinggemma:300m", "task: search result | query: ", "title: none | text: ", 2048),
+        ("text-embedding-3-small", "", "", 8191),
+    ],
+)
+def test_known_models(name: str, query: str, document: str, tokens: int) -> None:
+    known = known_model(name)
+    assert known is not None
+    assert (known.query, known.document, known.max_tokens) == (query, document, tokens)
+
+
+def test_instructions_of_qwen_are_for_queries_only() -> None:
+    known = known_model("Qwen/Qwen3-Embedding-0.6B")
+    assert known is not None
+    assert known.query.startswith("Instruct: ")
+    assert known.query.endswith("\nQuery:")
+    assert known.document == ""
+    assert known_model("my-own-model") is None
+
+
+def test_prefixes(
+    double: OpenAIDouble, embedder: OpenAIEmbedder, told: list[str], waits: list[float]
+) -> None:
+    embedder.embed_query("soil")
+    embedder.embed_documents(["worms"])
+    assert ["search_query: soil"] in double.embedded()
+    assert ["search_document: worms"] in double.embedded()
+    assert embedder.count_tokens("worms") > count_tokens("", "worms")
+    other = make(double, told, waits, query_prefix="ask: ", document_prefix="")
+    other.embed_query("soil")
+    other.embed_documents(["worms"])
+    assert double.embedded()[-1] == ["worms"]
+    assert ["ask: soil"] in double.embedded()
+    assert other.fingerprint.variant == "no prefix"
+    assert not other.fingerprint.is_compatible(embedder.fingerprint), "documents have another prefix"
+    other.close()
+
+
+def test_voyage_has_input_types_and_its_own_dimension(told: list[str], waits: list[float]) -> None:
+    with OpenAIDouble("voyage", "voyage-3.5", KEY) as double:
+        embedder = make(double, told, waits, dimensions=64)
+        embedder.embed_query("soil")
+        embedder.embed_documents(["worms"])
+        assert embedder.dim == 64
+        last = [request.body for request in double.requests if request.path.endswith("/embeddings")]
+        assert [body["input_type"] for body in last if body["input"] in (["soil"], ["worms"])] == [
+            "query",
+            "document",
+        ]
+        assert last[-1]["truncation"] is False, "no document is cut"
+        embedder.close()
+
+
+def test_input_types_of_other_servers(double: OpenAIDouble, told: list[str], waits: list[float]) -> None:
+    embedder = make(double, told, waits, input_types=("query", "passage"))
+    embedder.embed_query("soil")
+    assert [request.body["input_type"] for request in double.requests] == ["passage", "query"]
+    embedder.close()
+
+
+def test_dimensions(told: list[str], waits: list[float]) -> None:
+    with OpenAIDouble("openai", "text-embedding-3-small", KEY) as double:
+        embedder = make(double, told, waits, dimensions=64)
+        assert embedder.fingerprint.dim == len(embedder.embed_query("x")) == 64
+        embedder.close()
+    for flavour, words in (
+        ("lmstudio", "ignores RECTO_OPENAI_DIMENSIONS=64, and returns 256"),
+        ("vllm", "matryoshka"),
+    ):
+        with OpenAIDouble(flavour) as double:
+            embedder = make(double, told, waits, dimensions=64)
+            with pytest.raises(ConfigurationError, match=words) as caught:
+                embedder.warm_up()
+            assert "Unset it" in caught.value.hint
+            embedder.close()
+
+
+def test_vectors_are_ordered_by_their_index(double: OpenAIDouble, embedder: OpenAIEmbedder) -> None:
+    expected = embedder.embed_documents(TEXTS)
+    double.reverse = double.in_base64 = True
+    for vector, other in zip(embedder.embed_documents(TEXTS), expected, strict=True):
+        assert vector == pytest.approx(other, abs=1e-6)
+
+
+@pytest.mark.parametrize("url", ["{}", "{}/", "{}/v1/", "{}/v1/embeddings"])
+def test_any_form_of_the_address(double: OpenAIDouble, told: list[str], waits: list[float], url: str) -> None:
+    embedder = make(double, told, waits, url=url.format(double.url))
+    assert embedder.dim == 256
+    embedder.close()
+
+
+# Other models behind the same name
+
+
+def test_rounding_errors_are_the_same_model(
+    double: OpenAIDouble, embedder: OpenAIEmbedder, told: list[str], waits: list[float]
+) -> None:
+    before = embedder.fingerprint
+    double.noise = 0.001
+    other = make(double, told, waits, model="nomic-embed-text:latest")
+    assert other.fingerprint.revision != before.revision
+    assert other.fingerprint.is_compatible(before)
+    other.close()
+
+
+def test_another_model_of_the_same_name(
+    double: OpenAIDouble, embedder: OpenAIEmbedder, told: list[str], waits: list[float]
+) -> None:
+    before = embedder.fingerprint
+    double.weights = 5
+    other = make(double, told, waits)
+    assert other.fingerprint.model == before.model
+    assert not other.fingerprint.is_compatible(before)
+    other.close()
+
+
+def test_a_model_that_is_replaced_in_the_middle(
+    double: OpenAIDouble, embedder: OpenAIEmbedder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_CHECK_AGAIN", -1.0)
+    expected = embedder.embed_query("soil")
+    assert double.embedded()[-1] == ["search_query: soil", f"search_document: {PROBE_TEXTS[0]}"]
+    assert embedder.embed_query("soil") == pytest.approx(expected)
+    double.weights = 5
+    with pytest.raises(EmbeddingError, match="now has another model") as caught:
+        embedder.embed_query("soil")
+    assert "recto index" in caught.value.hint
+
+
+def test_after_a_broken_connection_the_model_is_checked(
+    double: OpenAIDouble, embedder: OpenAIEmbedder
+) -> None:
+    embedder.warm_up()
+    double.script(drop())
+    with pytest.raises(EmbeddingError, match="broke"):
+        embedder.embed_query("soil")
+    embedder.embed_query("soil")
+    assert len(double.embedded()[-1]) == 2
+    embedder.embed_query("soil")
+    assert len(double.embedded()[-1]) == 1
+
+
+def test_a_dimension_that_changes(double: OpenAIDouble, embedder: OpenAIEmbedder, waits: list[float]) -> None:
+    embedder.warm_up()
+    double.dim = 128
+    with pytest.raises(EmbeddingError, match="vector of 128 numbers; before, it was 256"):
+        embedder.embed_documents(["soil"])
+    assert waits == [], "a retry does not help"
+
+
+def test_probes() -> None:
+    assert not is_same_probe("1", "1"), "only probes are compared by their angle"
+    assert not is_same_probe("probe-", "probe-")
+    assert not is_same_probe("probe-!", "probe-!")
+
+
+# Long texts
+
+
+def test_a_server_that_cuts_in_silence(double: OpenAIDouble, embedder: OpenAIEmbedder) -> None:
+    embedder.embed_documents(["short"])
+    double.max_tokens = 100
+    with pytest.raises(EmbeddingError, match="ignores the end of a text of 192 tokens") as caught:
+        embedder.embed_documents(["soil " * 150])
+    assert "RECTO_OPENAI_MAX_TOKENS" in caught.value.hint
+
+
+def test_the_length_is_checked_once(double: OpenAIDouble, embedder: OpenAIEmbedder) -> None:
+    for _ in range(3):
+        embedder.embed_documents(["soil " * 150])
+    assert len(double.embedded()) == 1 + 1 + 3, "the probe, the check of the length, the documents"
+
+
+@pytest.mark.parametrize("flavour", ["tei", "vllm", "llamacpp"])
+def test_a_text_that_the_server_refuses(flavour: str, told: list[str], waits: list[float]) -> None:
+    with OpenAIDouble(flavour) as double:
+        embedder = make(double, told, waits, max_tokens=2000)
+        double.max_tokens = 600
+        with pytest.raises(EmbeddingError, match="too large") as caught:
+            embedder.embed_documents(["a short one", "soil " * 700, "another"])
+        assert "RECTO_OPENAI_MAX_TOKENS" in caught.value.hint
+        assert waits == []
+        assert len(embedder.embed_query("soil " * 700)) == 256, "a query is cut"
+        embedder.close()
+
+
+@pytest.mark.parametrize("flavour", ["tei", "openai"])
+def test_a_batch_that_the_server_refuses(flavour: str, told: list[str], waits: list[float]) -> None:
+    with OpenAIDouble(flavour, api_key=KEY) as double:
+        embedder = make(double, told, waits, batch_size=64)
+        double.max_texts = 16
+        seen: list[tuple[int, int]] = []
+        vectors = embedder.embed_documents(TEXTS, lambda done, total: seen.append((done, total)))
+        assert vectors == [embedder.embed_documents([text])[0] for text in TEXTS]
+        assert seen == [(16, 80), (32, 80), (48, 80), (64, 80), (80, 80)]
+        calls = len(double.requests)
+        embedder.embed_documents(TEXTS)
+        assert len(double.requests) == calls + 5, "the smaller size is remembered"
+        embedder.close()
+
+
+def test_a_text_beyond_the_limit_is_not_sent(double: OpenAIDouble, embedder: OpenAIEmbedder) -> None:
+    with pytest.raises(EmbeddingError, match="longer than the 2048 tokens"):
+        embedder.embed_documents(["short", "soil " * 3000])
+    assert not any("soil" in text for texts in double.embedded() for text in texts if len(text) > 12_000)
+
+
+# Errors
+
+
+@pytest.mark.parametrize(
+    ("fault", "kind", "words"),
+    [
+        (
+            status(401, {"error": {"message": f"bad key {KEY}"}}),
+            ConfigurationError,
+            r"refuses the key: bad key \*\*\*",
+        ),
+        (status(403, {"error": "no"}), ConfigurationError, "refuses the key: no"),
+        (
+            status(404, b"404 page not found", content_type="text/plain"),
+            ConfigurationError,
+            "no embeddings API at",
+        ),
+        (
+            status(400, {"error": {"message": "input cannot be empty"}}),
+            EmbeddingError,
+            r"\(400\): input cannot be empty",
+        ),
+        (status(400, {"detail": [{"msg": "field required"}]}), EmbeddingError, "field required"),
+        (status(400, b""), EmbeddingError, "no reason given"),
+        (status(429, {"error": {"message": "Rate limit reached"}}), EmbeddingError, "The rate limit of"),
+        (status(429, {"error": {"message": "You exceeded your current quota"}}), EmbeddingError, "quota"),
+        (status(429, headers={"Retry-After": "500"}), EmbeddingError, "rate limit"),
+        (status(500, {"error": "json: unsupported value: NaN"}), EmbeddingError, "fails on a text"),
+        (status(501, {"error": {"message": "not supported"}}), EmbeddingError, "does not support embeddings"),
+        (
+            status(502, b"<html>Bad gateway</html>", content_type="text/html"),
+            EmbeddingError,
+            r"not available \(502\)",
+        ),
+        (
+            status(302, b"", {"Location": f"https://login.example/?key={KEY}"}),
+            ConfigurationError,
+            "redirects to https://login.example/$",
+        ),
+        (drop(), EmbeddingError, "broke"),
+        (reset(), EmbeddingError, "broke"),
+        (rubbish(), EmbeddingError, "a web page instead of JSON"),
+        (rubbish("OK"), EmbeddingError, "a text instead of JSON"),
+        (rubbish({}), EmbeddingError, "no vectors"),
+        (rubbish({"error": "Unexpected endpoint"}), EmbeddingError, "Unexpected endpoint"),
+        (rubbish({"data": ["x"]}), EmbeddingError, "no vectors"),
+        (rubbish({"data": []}), EmbeddingError, "0 vectors for 1 texts"),
+        (rubbish({"data": [{"index": 3, "embedding": [1.0] * 256}]}), EmbeddingError, "which vector belongs"),
+        (rubbish({"data": [{"index": 0, "embedding": None}]}), EmbeddingError, "cannot be read"),
+        (rubbish({"data": [{"index": 0, "embedding": "?"}]}), EmbeddingError, "cannot be read"),
+        (rubbish({"data": [{"index": 0, "embedding": [None] * 256}]}), EmbeddingError, "cannot be read"),
+        (rubbish({"data": [{"index": 0, "embedding": [[0.5] * 256]}]}), EmbeddingError, "every token"),
+        (
+            rubbish({"data": [{"index": 0, "embedding": [float("nan")] * 256}]}),
+            EmbeddingError,
+            "zero or not finite",
+        ),
+        (rubbish({"data": [{"index": 0, "embedding": [0.0] * 256}]}), EmbeddingError, "zero or not finite"),
+        (rubbish({"data": [{"index": 0, "embedding": [0.5, 0.5]}]}), EmbeddingError, "vector of 2 numbers"),
+    ],
+)
+def test_a_query_fails_at_once_with_a_hint(
+    told: list[str], waits: list[float], fault: Fault, kind: type[RectoError], words: str
+) -> None:
+    with OpenAIDouble("openai", api_key=KEY) as double:
+        embedder = make(double, told, waits)
+        embedder.warm_up()
+        double.always(fault, "*/embeddings")
+        for embed in (lambda: embedder.embed_query("soil"), lambda: in_a_loop(embedder, "soil")):
+            calls = len(double.embedded())
+            with pytest.raises(kind, match=words) as caught:
+                embed()
+            assert caught.value.hint
+            assert KEY not in str(caught.value) + caught.value.hint
+            assert len(double.embedded()) == calls + 1, "no hidden retries"
+        assert waits == []
+        embedder.close()
+
+
+def in_a_loop(embedder: OpenAIEmbedder, *texts: str) -> list[list[float]]:
+    async def embed() -> list[list[float]]:
+        try:
+            return await embedder.aembed_queries(texts)
+        finally:
+            await embedder.aclose()
+
+    return asyncio.run(embed())
+
+
+@pytest.mark.parametrize("flavour", ["ollama", "openai", "azure"])
+def test_a_model_that_the_server_does_not_have(flavour: str, told: list[str], waits: list[float]) -> None:
+    with OpenAIDouble(flavour, api_key=KEY) as double:
+        url = double.base.replace("nomic-embed-text", "nomic")
+        embedder = make(double, told, waits, model="nomic", url=url)
+        with pytest.raises(ConfigurationError, match=r"does not have .* nomic") as caught:
+            embedder.warm_up()
+        assert ("nomic-embed-text" in caught.value.hint) == (flavour != "azure")
+        assert "RECTO_MODEL" in caught.value.hint
+        embedder.close()
+
+
+def test_a_wrong_key(told: list[str], waits: list[float]) -> None:
+    with OpenAIDouble("openai", api_key="right") as double:
+        embedder = make(double, told, waits)
+        with pytest.raises(ConfigurationError, match="refuses the key") as caught:
+            embedder.warm_up()
+        assert KEY not in str(caught.value)
+        embedder.close()
+        embedder = make(double, told, waits, api_key="")
+        with pytest.raises(ConfigurationError, match="needs a key"):
+            embedder.warm_up()
+        embedder.close()
+
+
+def test_a_redirect_is_not_followed(told: list[str], waits: list[float]) -> None:
+    with OpenAIDouble("openai", api_key=KEY) as double, OpenAIDouble("openai", api_key=KEY) as other:
+        double.always(status(307, b"", {"Location": f"{other.url}/v1/embeddings"}))
+        embedder = make(double, told, waits)
+        with pytest.raises(ConfigurationError, match="redirects"):
+            embedder.warm_up()
+        assert other.requests == []
+        embedder.close()
+
+
+def test_connection_refused(told: list[str], waits: list[float]) -> None:
+    url = refused_url()
+    embedder = OpenAIEmbedder(OpenAIOptions(url=url), "x", told.append, waits.append)
+    with pytest.raises(EmbeddingError, match=f"Cannot connect to {url}/v1") as caught:
+        embedder.warm_up()
+    assert "Is the server running?" in caught.value.hint
+    assert waits == []
+    embedder.close()
+
+
+@pytest.mark.parametrize("fault", [hang(30), slow_drip(0.05, 30)])
+def test_query_deadline(
+    double: OpenAIDouble, embedder: OpenAIEmbedder, monkeypatch: pytest.MonkeyPatch, fault: Fault
+) -> None:
+    embedder.warm_up()
+    monkeypatch.setattr(module, "_QUERY_SECONDS", 0.5)
+    double.always(fault)
+    began = time.monotonic()
+    with pytest.raises(EmbeddingError, match="did not answer in time"):
+        embedder.embed_query("x")
+    assert time.monotonic() - began < 5
+
+
+def test_a_server_that_loads_the_model(told: list[str], waits: list[float]) -> None:
+    with OpenAIDouble("llamacpp") as double:
+        double.script(*[status(503, {"error": {"code": 503, "message": "Loading model"}})] * 5)
+        embedder = make(double, told, waits)
+        assert embedder.dim == 256
+        assert waits == [2.0] * 5
+        embedder.close()
+
+
+def test_documents_are_retried_with_backoff(
+    double: OpenAIDouble, embedder: OpenAIEmbedder, waits: list[float], told: list[str]
+) -> None:
+    embedder.embed_documents(["a text"])
+    double.script(status(500), status(429, headers={"Retry-After": "7"}), drop(), rubbish({}))
+    assert len(embedder.embed_documents(["a text"])) == 1
+    assert waits == [1.0, 7.0, 4.0, 8.0]
+    assert all("waiting" in line for line in told)
+    double.always(status(503))
+    with pytest.raises(EmbeddingError, match="not available"):
+        embedder.embed_documents(["a text"])
+    assert len(waits) == 4 + 5
+
+
+@pytest.mark.parametrize(
+    ("headers", "seconds"),
+    [
+        ({}, None),
+        ({"retry-after": "3"}, 3.0),
+        ({"retry-after": "soon"}, None),
+        ({"retry-after": "Thu, 01 Jan 1970 00:01:00 GMT"}, 50.0),
+        ({"retry-after-ms": "250", "retry-after": "9"}, 0.25),
+    ],
+)
+def test_retry_after(headers: dict[str, str], seconds: float | None) -> None:
+    assert retry_after(headers, lambda: 10.0) == seconds
+
+
+def test_token_counts_are_upper_estimates() -> None:
+    """Compare with the tokenizer of the built-in model, a byte-level BPE."""
+    from recto.embedders.granite.embedder import granite_embedder
+
+    real = granite_embedder(Path("nowhere"), 1, "fp32", single_query=True)
+    for path in sorted(Path(__file__).parent.parent.glob("*.py")):
+        text = path.read_text("utf-8")
+        for start in range(0, len(text), 2000):
+            piece = text[start : start + 600]
+            assert count_tokens("", piece) >= real.count_tokens(piece), piece
