@@ -79,6 +79,12 @@ class OpenAIOptions:
     input_types: tuple[str, str] | None = None
     """The values of `input_type` for queries and for documents."""
 
+    @property
+    def origin(self) -> str:
+        """The scheme, host and port of the address."""
+        parts = urlsplit(self.url)
+        return f"{parts.scheme}://{parts.netloc}" if self.url else ""
+
 
 @dataclass(frozen=True, slots=True)
 class VariableSource:
@@ -423,7 +429,6 @@ def _server_options(values: Mapping[str, str]) -> ServerOptions:
 
 def _openai_options(values: Variables) -> OpenAIOptions:
     url = _address(values.endpoint("RECTO_OPENAI_URL", "RECTO_OPENAI_API_KEY"), "RECTO_OPENAI_URL")
-    prefixes = [values.get(f"RECTO_OPENAI_{kind}_PREFIX") for kind in ("QUERY", "DOCUMENT")]
     return OpenAIOptions(
         url=url,
         api_key=_openai_key(values, url),
@@ -431,8 +436,8 @@ def _openai_options(values: Variables) -> OpenAIOptions:
         dimensions=_number(values, "RECTO_OPENAI_DIMENSIONS", 16_384),
         max_tokens=_number(values, "RECTO_OPENAI_MAX_TOKENS", 1_000_000),
         batch_size=_number(values, "RECTO_OPENAI_BATCH_SIZE", 2048) or 32,
-        query_prefix=_prefix(prefixes[0]),
-        document_prefix=_prefix(prefixes[1]),
+        query_prefix=_prefix(values.get("RECTO_OPENAI_QUERY_PREFIX")),
+        document_prefix=_prefix(values.get("RECTO_OPENAI_DOCUMENT_PREFIX")),
         input_types=_input_types(values.get("RECTO_OPENAI_INPUT_TYPE")),
     )
 

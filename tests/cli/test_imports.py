@@ -18,6 +18,7 @@ HEAVY = {
     "qdrant_client",
     "cohere",
     "fastapi",
+    "httpx",
     "rich",
     "prompt_toolkit",
 }

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from recto.api import open_retriever
+from recto.search.retriever import Retriever
+from recto.settings import load_settings
+from recto.types import SearchResponse
 from tests.doubles.openai import OpenAIDouble
 from tests.running import Done, recto
 
@@ -23,6 +28,13 @@ def run(double: OpenAIDouble, home: Path, *arguments: str, **more: str) -> Done:
     return recto(home, *arguments, **{**values, **more})
 
 
+async def search(retriever: Retriever, query: str) -> SearchResponse:
+    try:
+        return await retriever.asearch(query)
+    finally:
+        await retriever.aclose()
+
+
 def test_a_book_from_index_to_search(double: OpenAIDouble, home: Path, small_book: Path) -> None:
     done = run(double, home, "index", str(small_book), "--collection", "book")
     assert done.returncode == 0, done.stderr
@@ -35,6 +47,14 @@ def test_a_book_from_index_to_search(double: OpenAIDouble, home: Path, small_boo
     assert done.returncode == 0, done.stderr
     assert "seeds" in json.loads(done.stdout)["results"][0]["url"]
     assert double.embedded()[-1] == ["search_query: When do I sow beans?"]
+
+    values = {
+        "RECTO_EMBEDDER": "openai",
+        "RECTO_OPENAI_URL": double.url,
+        "RECTO_MODEL": f"{double.model}:latest",
+    }
+    with open_retriever(load_settings({**values, "RECTO_HOME": str(home)}, home), "book", print) as retriever:
+        assert "bread" in asyncio.run(search(retriever, "kneading dough")).hits[0].chunk.page_url
 
     calls = len(double.embedded())
     done = run(double, home, "index", str(small_book), "--collection", "book")

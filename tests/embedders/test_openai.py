@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import math
+import random
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -11,10 +13,11 @@ from typing import Any
 
 import pytest
 
-from recto._util.probe import PROBE_TEXTS, is_same_probe
+from recto._util.probe import PROBE_TEXTS, is_same_probe, probe_revision
 from recto.embedders import openai as module
 from recto.embedders.known_models import ask_max_tokens, known_model
 from recto.embedders.openai import OpenAIEmbedder, count_tokens
+from recto.embedders.openai_wire import Endpoint
 from recto.embedders.remote import retry_after
 from recto.errors import ConfigurationError, EmbeddingError, RectoError
 from recto.settings import OpenAIOptions
@@ -267,6 +270,18 @@ def test_a_dimension_that_changes(double: OpenAIDouble, embedder: OpenAIEmbedder
     assert waits == [], "a retry does not help"
 
 
+@pytest.mark.parametrize(
+    ("cosine_of_both", "same"), [(0.99998, True), (0.9995, True), (0.998, False), (0.99, False)]
+)
+def test_projections_keep_small_angles(cosine_of_both: float, same: bool) -> None:
+    chance = random.Random(1)
+    noise = math.sqrt(1 / cosine_of_both**2 - 1)
+    for _ in range(5):
+        vectors = [[chance.gauss(0, 1) for _ in range(768)] for _ in range(2)]
+        others = [[number + chance.gauss(0, noise) for number in vector] for vector in vectors]
+        assert is_same_probe(probe_revision(vectors), probe_revision(others)) is same
+
+
 def test_probes() -> None:
     assert not is_same_probe("1", "1"), "only probes are compared by their angle"
     assert not is_same_probe("probe-", "probe-")
@@ -369,6 +384,8 @@ def test_a_text_beyond_the_limit_is_not_sent(double: OpenAIDouble, embedder: Ope
         (rubbish("OK"), EmbeddingError, "a text instead of JSON"),
         (rubbish({}), EmbeddingError, "no vectors"),
         (rubbish({"error": "Unexpected endpoint"}), EmbeddingError, "Unexpected endpoint"),
+        (rubbish({"error": "input is too long"}), EmbeddingError, "too large"),
+        (status(422, {"detail": "batch size 1 > maximum allowed batch size 0"}), EmbeddingError, "too large"),
         (rubbish({"data": ["x"]}), EmbeddingError, "no vectors"),
         (rubbish({"data": []}), EmbeddingError, "0 vectors for 1 texts"),
         (rubbish({"data": [{"index": 3, "embedding": [1.0] * 256}]}), EmbeddingError, "which vector belongs"),
@@ -456,6 +473,24 @@ def test_connection_refused(told: list[str], waits: list[float]) -> None:
     assert "Is the server running?" in caught.value.hint
     assert waits == []
     embedder.close()
+
+
+def test_proxies_do_not_see_requests_to_this_machine(
+    double: OpenAIDouble, embedder: OpenAIEmbedder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
+        monkeypatch.setenv(name, refused_url())
+    assert embedder.dim == 256
+
+
+def test_requests_to_azure() -> None:
+    options = OpenAIOptions(url="https://name.openai.azure.com", api_key=KEY)
+    endpoint = Endpoint(options, "my-deployment")
+    assert endpoint.request(["x"], 0, 1)["url"] == "https://name.openai.azure.com/openai/v1/embeddings"
+    assert endpoint.client_options()["headers"]["api-key"] == KEY
+    older = Endpoint(replace(options, url=f"{options.url}/openai/deployments/d?api-version=1"), "d")
+    assert older.request(["x"], 0, 1)["url"].endswith("/openai/deployments/d/embeddings?api-version=1")
+    assert older.shown == f"{options.url}/openai/deployments/d"
 
 
 @pytest.mark.parametrize("fault", [hang(30), slow_drip(0.05, 30)])

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 _QUERY_SECONDS = 30.0  # a local server may have to load the model first
 _DOCUMENT_SECONDS = 120.0
-_PROBE_SECONDS = 120.0
+_PROBE_SECONDS = 60.0
 _PROBE_TRIES = 30
 _ASK_SECONDS = 5.0
 _CHECK_AGAIN = 300.0
@@ -56,6 +56,7 @@ class Probe:
     """The normalised vectors of the fixed texts, and whether the server had normalised them."""
 
     vectors: tuple[Vector, ...]
+    revision: str
     normalised: bool
 
     @property
@@ -72,15 +73,16 @@ def open_openai(settings: Settings, notify: Notify) -> OpenAIEmbedder:
 def count_tokens(prefix: str, text: str) -> int:
     """Return an upper estimate of the tokens of a text, special tokens and the prefix included.
 
-    Four letters of a word, a digit, a sign, a byte of another script, and white space other than a single
-    space count as a token each.
+    Four letters of a word, a digit, a sign, a letter of another alphabet, and white space other than a single
+    space count as a token each, and a Chinese character as two.
     """
     count = 2
     for piece in _WORD.findall(prefix + text):
         if piece.isspace():
             count += len(piece) - (piece[-1] == " ")
         else:
-            count += (len(piece) + 3) // 4 if piece.isascii() else len(piece.encode("utf-8", "replace"))
+            size = len(piece.encode("utf-8", "replace"))
+            count += (size + 3) // 4 if piece.isascii() else max(1, size - 1)
     return count
 
 
@@ -115,10 +117,9 @@ class OpenAIEmbedder:
     def fingerprint(self) -> EmbedderFingerprint:
         """The name of the model and its vectors of two fixed texts; the first use calls the server."""
         probe = self._probed()
-        revision = probe_revision(probe.vectors)
         variant = f"prefix {self._document_prefix!r}" if self._document_prefix else "no prefix"
         return EmbedderFingerprint(
-            f"openai/{self._model.removesuffix(':latest')}", revision, probe.dim, variant
+            f"openai/{self._model.removesuffix(':latest')}", probe.revision, probe.dim, variant
         )
 
     @property
@@ -315,7 +316,8 @@ class OpenAIEmbedder:
                         hint="The server or the model does not support other dimensions. Unset it.",
                     )
                 normalised = all(abs(hypot(*row) - 1) < 1e-3 for row in rows)
-                self._probe = Probe(tuple(to_vectors(rows, dim)), normalised)
+                vectors = tuple(to_vectors(rows, dim))
+                self._probe = Probe(vectors, probe_revision(vectors), normalised)
                 self._checked_at = time.monotonic()
             return self._probe
 
@@ -405,7 +407,7 @@ class OpenAIEmbedder:
             if cosine(vectors.pop(), probe.vectors[0]) < _SAME_MODEL:
                 raise EmbeddingError(
                     f"{self._endpoint.shown} now has another model under the name {self._model}",
-                    hint="Restore the model, or index the book again with `recto index PATH --rebuild`.",
+                    hint="Restore the model, or run `recto index PATH` and restart the service.",
                 )
             self._checked_at = time.monotonic()
         return vectors

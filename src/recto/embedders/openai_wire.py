@@ -25,7 +25,7 @@ _AZURE_HOSTS = (".openai.azure.com", ".cognitiveservices.azure.com", ".services.
 _LOADING_SECONDS = 2.0
 _TOO_LARGE = re.compile(
     r"too (?:large|long|big|many)|context (?:length|size|window)|batch size|maximum (?:input|allowed)"
-    r"|exceed|must have (?:less|fewer) than|longer than|reduce the length",
+    r"|tokens exceed|must have (?:less|fewer) than|longer than|reduce the length",
     re.IGNORECASE,
 )
 _NO_MODEL = re.compile(r"\bmodels?\b|deployment", re.IGNORECASE)
@@ -88,14 +88,14 @@ class Endpoint:
         if self._key:
             headers |= {"api-key": self._key} if self._azure else {"Authorization": f"Bearer {self._key}"}
         options: dict[str, Any] = {"headers": headers, "follow_redirects": False}
+        import ssl
+
+        if self._base.startswith("http:"):
+            options["verify"] = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # loads no certificates: that is slow
+        elif self._local:
+            options["verify"] = ssl.create_default_context()  # with SSL_CERT_FILE, which `trust_env` excludes
         if self._local:
             options["trust_env"] = False  # a proxy cannot reach it, and must not see the key
-        if self._base.startswith("http:"):
-            from ssl import PROTOCOL_TLS_CLIENT, SSLContext
-
-            options["verify"] = SSLContext(
-                PROTOCOL_TLS_CLIENT
-            )  # loading certificates takes longer than a call
         return options
 
     def request(self, texts: Sequence[str], kind: int, seconds: float) -> dict[str, Any]:
@@ -127,10 +127,12 @@ class Endpoint:
                 f"{self._base} returns {'a web page' if page else 'a text'} instead of JSON",
                 hint="Check RECTO_OPENAI_URL: it usually ends with /v1. A proxy may have answered instead.",
             )
-        if "error" in answer:  # LM Studio reports errors with status 200
+        if answer.get("error"):  # LM Studio reports errors with status 200
+            message = self._message(answer)
+            if _TOO_LARGE.search(message):
+                raise self._too_large(message)
             raise EmbeddingError(
-                f"{self._base} reports an error: {self._message(answer)}",
-                hint="Check RECTO_OPENAI_URL and RECTO_MODEL.",
+                f"{self._base} reports an error: {message}", hint="Check RECTO_OPENAI_URL and RECTO_MODEL."
             )
         return self._ordered(answer.get("data"), count)
 
@@ -189,8 +191,13 @@ class Endpoint:
                 f"{self._base} {'refuses the key' if self._key else 'needs a key'}: {message}",
                 hint="Check RECTO_OPENAI_API_KEY." if self._key else "Set RECTO_OPENAI_API_KEY.",
             )
+        if "dimension" in message.lower() and self._dimensions is not None and status < 500:
+            return ConfigurationError(
+                f"{self._base} refuses RECTO_OPENAI_DIMENSIONS={self._dimensions}: {message}",
+                hint="Unset it.",
+            )
         if status in (400, 413, 422, 429, 500) and self._is_too_large(status, message):
-            return InputTooLarge(f"{self._base} refuses the texts as too large ({message}).")
+            return self._too_large(message)
         if status == 404:
             return self._not_found(message, answer)
         if status == 429 and "quota" in message.lower():
@@ -203,16 +210,17 @@ class Endpoint:
             return TransientEmbeddingError(
                 f"The rate limit of {self._base} is reached", hint=f"Try again {when}.", retry_after=pause
             )
-        if "dimension" in message.lower() and self._dimensions is not None and status < 500:
-            return ConfigurationError(
-                f"{self._base} refuses RECTO_OPENAI_DIMENSIONS={self._dimensions}: {message}",
-                hint="Unset it.",
-            )
         if status >= 500:
             return self._unavailable(status, message, retry_after(response.headers))
         return EmbeddingError(
             f"{self._base} refuses the request ({status}): {message}",
             hint="Check RECTO_MODEL and the server's log.",
+        )
+
+    def _too_large(self, message: str) -> InputTooLarge:
+        return InputTooLarge(
+            f"{self._base} refuses the texts as too large ({message}).",
+            hint="Reduce RECTO_OPENAI_MAX_TOKENS or RECTO_OPENAI_BATCH_SIZE.",
         )
 
     @staticmethod
@@ -230,7 +238,9 @@ class Endpoint:
             )
         return ConfigurationError(
             f"There is no embeddings API at {self._base} (404)",
-            hint="Check RECTO_OPENAI_URL: it usually ends with /v1.",
+            hint="Check RECTO_OPENAI_URL and RECTO_OPENAI_API_VERSION."
+            if self._azure
+            else "Check RECTO_OPENAI_URL: it usually ends with /v1.",
         )
 
     def _unavailable(self, status: int, message: str, pause: float | None) -> RectoError:

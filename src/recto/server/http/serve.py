@@ -81,7 +81,7 @@ def secrets_of(settings: Settings, options: ServeOptions) -> tuple[str, ...]:
         *options.keys,
         *split_addresses(settings.qdrant_url),
         settings.cohere_api_url,
-        settings.openai.url,
+        settings.openai.origin,
     )
 
 

@@ -288,7 +288,12 @@ class SearchService:
     def redact(self, warnings: Sequence[str]) -> tuple[str, ...]:
         """Return warnings without paths and addresses."""
         urls = split_addresses(self.settings.qdrant_url)
-        internals = (str(self.settings.home), *urls, self.settings.cohere_api_url, self.settings.openai.url)
+        internals = (
+            str(self.settings.home),
+            *urls,
+            self.settings.cohere_api_url,
+            self.settings.openai.origin,
+        )
         return tuple(redacted(warning, *internals) for warning in warnings)
 
     @property
