@@ -25,7 +25,8 @@ class KnownModel:
 
 
 _MODELS = (
-    # The first pattern that occurs in the name of a model counts, so special ones come first.
+    # The first pattern that occurs in the name of a model counts, so special ones come first. The sources are the
+    # model cards at https://huggingface.co, and the prompts in the `config_sentence_transformers.json` of a model.
     (r"nomic-embed-text-v2", KnownModel("search_query: ", "search_document: ", 512)),
     (r"nomic-embed-code", KnownModel("Represent this query for searching relevant code: ", "", 32_768)),
     # 8192 with scaled positions, which servers of GGUF files do not have by default
@@ -41,10 +42,12 @@ _MODELS = (
     (r"arctic-embed-m-long|arctic-embed:137m", KnownModel(_SEARCH, "", 2048)),
     (r"arctic-embed", KnownModel(_SEARCH, "", 512)),
     (r"gte-qwen2", KnownModel(f"{_TASK} ", "", 32_768)),
+    # GTE needs no prefix: https://huggingface.co/Alibaba-NLP/gte-large-en-v1.5/discussions/14
     (r"gte-(?:\w+-en-v1\.5|modernbert|multilingual)", KnownModel(max_tokens=8192)),
     (r"gte-(?:small|base|large)", KnownModel(max_tokens=512)),
     (r"qwen3-embedding", KnownModel(_TASK, "", 32_768)),  # without a space, as in its model card
     (r"embeddinggemma", KnownModel("task: search result | query: ", "title: none | text: ", 2048)),
+    # https://huggingface.co/jinaai/jina-embeddings-v4-text-retrieval-GGUF
     (r"jina-embeddings-v4", KnownModel("Query: ", "Passage: ", 32_768)),
     (
         r"jina-embeddings-v3",
@@ -83,7 +86,8 @@ def ask_max_tokens(ask: Ask, model: str) -> tuple[int | None, str]:
     if limit := _positive(entry.get("max_model_len")):
         return limit, "vLLM"
     if entry.get("owned_by") == "llamacpp":
-        # A text must fit into the physical batch (-ub), which the server does not report; 512 is the default.
+        # A text must fit into the physical batch (-ub), which the server does not report; 512 is the default:
+        # https://github.com/ggml-org/llama.cpp/pull/7389
         return min(512, _positive(_object(entry.get("meta")).get("n_ctx_train")) or 512), "llama.cpp"
     for read in (_ollama, _lm_studio, _tei):
         limit, server = read(ask, model)
@@ -98,7 +102,8 @@ def _ollama(ask: Ask, model: str) -> tuple[int | None, str]:
         value for name, value in _object(shown.get("model_info")).items() if name.endswith(".context_length")
     )
     length = _positive(next(lengths, None))
-    # Without `num_ctx`, Ollama cuts texts to its own default, which is 2048 in older versions.
+    # Without `num_ctx`, Ollama may cut texts at 2048 tokens, whatever the length of the model:
+    # https://github.com/ollama/ollama/issues/14259
     window = re.search(r"^num_ctx\s+(\d+)", str(shown.get("parameters", "")), re.MULTILINE)
     return (min(length, int(window[1]) if window else 2048) if length else None), "Ollama"
 
