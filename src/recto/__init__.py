@@ -64,6 +64,7 @@ if TYPE_CHECKING:
     from recto.settings import (
         CoherePace,
         Device,
+        OpenAIOptions,
         Precision,
         QueryDevice,
         ServerOptions,
@@ -162,6 +163,7 @@ _MODULES = {
     "recto.settings": (
         "CoherePace",
         "Device",
+        "OpenAIOptions",
         "Precision",
         "QueryDevice",
         "ServerOptions",
@@ -258,6 +260,7 @@ __all__ = [
     "Mode",
     "Module",
     "Notify",
+    "OpenAIOptions",
     "Outcome",
     "Page",
     "PageGroup",

@@ -380,8 +380,6 @@ def _require(values: Variables, embedder: str, store: str) -> None:
     missing = []
     if embedder == "cohere" and "COHERE_API_KEY" not in values:
         missing.append("COHERE_API_KEY")
-    if embedder == "openai":
-        missing += [name for name in ("RECTO_OPENAI_URL", "RECTO_MODEL") if name not in values]
     if store == "server":
         urls = split_addresses(values.get("QDRANT_URL", ""))
         if not urls:
@@ -428,6 +426,15 @@ def _server_options(values: Mapping[str, str]) -> ServerOptions:
 
 
 def _openai_options(values: Variables) -> OpenAIOptions:
+    for name, example in (
+        ("RECTO_OPENAI_URL", "http://localhost:11434/v1"),
+        ("RECTO_MODEL", "nomic-embed-text"),
+    ):
+        if name not in values:
+            raise ConfigurationError(
+                f"{name} is required but not set",
+                hint=f"RECTO_EMBEDDER=openai needs it. Example for Ollama: {name}={example}",
+            )
     url = _address(values.endpoint("RECTO_OPENAI_URL", "RECTO_OPENAI_API_KEY"), "RECTO_OPENAI_URL")
     return OpenAIOptions(
         url=url,

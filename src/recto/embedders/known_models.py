@@ -25,8 +25,8 @@ class KnownModel:
 
 
 _MODELS = (
-    # The first pattern that occurs in the name of a model counts, so special ones come first. The sources are the
-    # model cards at https://huggingface.co, and the prompts in the `config_sentence_transformers.json` of a model.
+    # The first pattern that occurs in the name of a model counts, so special ones come first. The sources are
+    # the model cards at https://huggingface.co, and the prompts in `config_sentence_transformers.json`.
     (r"nomic-embed-text-v2", KnownModel("search_query: ", "search_document: ", 512)),
     (r"nomic-embed-code", KnownModel("Represent this query for searching relevant code: ", "", 32_768)),
     # 8192 with scaled positions, which servers of GGUF files do not have by default

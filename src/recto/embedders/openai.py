@@ -147,10 +147,10 @@ class OpenAIEmbedder:
         self._check_length(min(length, 3 * _STEP))
         known = "of the model card" if self._is_known else "the model is not known: check its model card"
         return (
-            f"endpoint: {self._endpoint.shown}",
-            f"dimension {probe.dim}, {'normalised' if probe.normalised else 'not normalised: Recto does it'}",
-            f"reads {length} tokens ({origin}); texts of {self._read_length} tokens are read to their end",
-            f"prefix of queries {self._query_prefix!r}, of documents {self._document_prefix!r} ({known})",
+            f"Endpoint: {self._endpoint.shown}",
+            f"Dimension {probe.dim}, {'normalised' if probe.normalised else 'not normalised: Recto does it'}",
+            f"Reads {length} tokens ({origin}); texts of {self._read_length} tokens are read to their end",
+            f"Prefix of queries {self._query_prefix!r}, of documents {self._document_prefix!r} ({known})",
         )
 
     def close(self) -> None:

@@ -154,14 +154,18 @@ def model(context: DoctorContext) -> Iterator[Finding]:
             return
         evidence.append(f"{pack.name}: SHA-256 as expected")
         repaired = remove_damaged_weights(settings.home / "cache")
-    embedder.warm_up()
+    try:
+        embedder.warm_up()
+    except RectoError:
+        embedder.close()
+        raise
     context.embedder = embedder
     for name in repaired:
         path = settings.home / "cache" / name
         yield note("repaired", f"The weights in {path} were damaged, and have been made again")
-    if isinstance(embedder, Described):
-        evidence += embedder.describe()
     yield ok(f"{embedder.fingerprint} is loaded", *evidence)
+    if isinstance(embedder, Described):
+        yield from map(ok, embedder.describe())
 
 
 def cohere(context: DoctorContext) -> Iterator[Finding]:
