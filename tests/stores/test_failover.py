@@ -168,7 +168,7 @@ def test_a_failure_after_publishing_keeps_the_collection(
     def fail(*_: object) -> None:
         raise Unreachable("Qdrant is gone", hint="Try again.")
 
-    monkeypatch.setattr(store, "prune", fail)
+    monkeypatch.setattr(store.physical, "prune", fail)
     info = publish(store, "books", [chunk(1), chunk(2)])
     assert "Old generations were not deleted" in info.warnings[0]
     assert store.open("books").count() == 2

@@ -434,7 +434,7 @@ def _precision() -> str:
     import torch
 
     try:
-        return torch.get_float32_matmul_precision()
+        return str(torch.get_float32_matmul_precision())
     except RuntimeError:  # the program has allowed TF32 with the newer setting, which is for CUDA alone
         return str(torch.backends.cuda.matmul.fp32_precision)
 

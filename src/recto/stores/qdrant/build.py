@@ -100,7 +100,7 @@ class ServerBuild:
         with self._resources:
             if not self._published and not self._in_place:
                 with suppress(RectoError):
-                    self._store.discard(self._target)
+                    self._store.physical.discard(self._target)
 
     def add(
         self,
@@ -146,7 +146,7 @@ class ServerBuild:
         self._published = True
         warnings = (LEXICON_TOO_LARGE,) if encoded == "" else ()
         try:
-            self._store.prune(self._name, self._target, self._before)
+            self._store.physical.prune(self._target, self._before)
         except RectoError as error:
             warnings = (
                 *warnings,
