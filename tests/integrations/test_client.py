@@ -76,7 +76,12 @@ def test_no_results_are_logged(retriever: Retriever, caplog: pytest.LogCaptureFi
 
 @pytest.mark.parametrize(
     ("adapter", "package"),
-    [("langchain", "langchain_core"), ("llamaindex", "llama_index"), ("haystack", "haystack")],
+    [
+        ("langchain", "langchain_core"),
+        ("llamaindex", "llama_index"),
+        ("haystack", "haystack"),
+        ("mkdocs", "mkdocs"),
+    ],
 )
 def test_the_extra_is_missing(adapter: str, package: str, monkeypatch: pytest.MonkeyPatch) -> None:
     load = builtins.__import__

@@ -17,11 +17,18 @@ from recto.embedders.granite import embedder as granite
 from recto.protocols import Embedder
 from recto.search.retriever import Retriever
 from recto.stores.edge.store import EdgeStore
-from tests.running import _shared_embedder
+from tests.running import ROOT, _shared_embedder
 from tests.sites.building import CORPORA, PLUGIN
 from tests.sites.serving import KEY, PublishedSite
 
 MkDocs = Callable[..., Path]
+
+
+def shown(guide: str, language: str) -> list[str]:
+    """Return the blocks of a language that a guide shows."""
+    text = (ROOT / "docs" / "how-to" / guide).read_text("utf-8")
+    found = re.findall(rf"^( *)```{language}\n(.*?)^ *```$", text, re.MULTILINE | re.DOTALL)
+    return [re.sub(rf"^{indent}", "", block, flags=re.MULTILINE) for indent, block in found]
 
 
 def script_of(page: Path) -> dict[str, str]:
@@ -149,6 +156,19 @@ def test_wrong_options_of_docusaurus(options: dict[str, Any], message: str) -> N
     assert "recto_sk_secret" not in error
 
 
+def test_the_guide_of_docusaurus() -> None:
+    blocks = shown("docusaurus.md", "js")
+    assert len(blocks) == 2
+    for block in blocks:
+        code = f"""
+            const {{plugins}} = {{{block}}};
+            const {{validateOptions}} = require({json.dumps(str(PLUGIN))});
+            console.log(plugins[0][0], validateOptions({{options: plugins[0][1]}}).collection);
+        """
+        done = subprocess.run(["node", "-e", code], capture_output=True, text=True, check=False, timeout=60)
+        assert done.stdout == "recto-docusaurus my-book\n", done.stderr
+
+
 @pytest.fixture
 def mkdocs(
     small_book: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, real_embedder: Embedder
@@ -235,6 +255,19 @@ def test_mkdocs_with_all_options(mkdocs: MkDocs, tmp_path: Path) -> None:
     )
     assert "assets/stylesheets/recto.css" in page
     assert (site / "assets" / "stylesheets" / "recto.css").exists()
+
+
+def test_the_guide_of_mkdocs(mkdocs: MkDocs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from mkdocs.utils import yaml_load
+
+    monkeypatch.setenv("RECTO_SERVER", "http://127.0.0.1:8001/")
+    site, preview = (yaml_load(block) for block in shown("mkdocs.md", "yaml"))
+    options = site.pop("plugins")[0]["recto"]
+    page = mkdocs(options, **site) / "index.html"
+    assert script_of(page)["data-key"] == "recto_pk_…"
+    assert collections(tmp_path) == ["my-book"]
+    page = mkdocs(preview["plugins"][0]["recto"], "serve") / "index.html"
+    assert script_of(page)["src"] == "http://127.0.0.1:8001/widget.js"
 
 
 def test_a_preview_links_to_itself_and_does_not_index(mkdocs: MkDocs, tmp_path: Path) -> None:

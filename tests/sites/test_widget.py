@@ -6,17 +6,17 @@ import re
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Locator, expect
+from playwright.sync_api import Browser, Locator, Route, expect
 
 from recto.server.http.options import ServeOptions
 from recto.settings import Settings
 from tests.browser.hostile import ATTACKS
 from tests.browser.webui import PHONE
-from tests.running import recto
+from tests.running import ROOT, recto
 from tests.server.http.service import Service
 from tests.sites.building import CORPORA
 from tests.sites.conftest import add_key
-from tests.sites.serving import PublishedSite
+from tests.sites.serving import PublishedSite, policy
 from tests.sites.visitor import Visitor
 
 QUERY = "When are beans sown?"
@@ -161,6 +161,28 @@ def test_texts_are_of_the_same_size_on_each_site(visitor: Visitor) -> None:
         for part in ("dialog.search .section", "dialog.search .snippet", "dialog.search input")
     }
     assert sizes == {"15px", "14px", "18px"}
+
+
+def test_a_file_that_adds_the_tag(visitor: Visitor, site: PublishedSite) -> None:
+    """As the guide for learning platforms shows it."""
+    guide = (ROOT / "docs" / "how-to" / "lms.md").read_text("utf-8")
+    (code,) = re.findall(r"^```js\n(.*?)^```$", guide, re.MULTILINE | re.DOTALL)
+    code = code.replace("https://search.example.org", "/recto").replace("recto_pk_…", site.key)
+
+    page = re.sub(
+        r"<script [^>]*widget\.js[^>]*></script>", "", (site.files / "index.html").read_text("utf-8")
+    )
+    headers = {"Content-Type": "text/html", "Content-Security-Policy": policy(page.encode())}
+
+    def without_tag(route: Route) -> None:
+        route.fulfill(body=page, headers=headers)
+
+    visitor.page.route(site.url, without_tag)
+    visitor.visit()
+    visitor.page.evaluate(f"() => {{ {code.replace('my-book', site.collection)} }}")
+    visitor.page.wait_for_load_state("networkidle")
+    visitor.search(QUERY)
+    expect(visitor.options.first).to_contain_text("Sowing beans")
 
 
 def test_phone(browser: Browser, site: PublishedSite) -> None:

@@ -1,4 +1,4 @@
-"""Adapters for LangChain, LlamaIndex and Haystack, each an extra, and the code that they share."""
+"""Adapters for LangChain, LlamaIndex, Haystack and MkDocs, each an extra, and the code that they share."""
 
 from __future__ import annotations
 
