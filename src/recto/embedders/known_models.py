@@ -26,7 +26,7 @@ class KnownModel:
 
 _MODELS = (
     # The first pattern that occurs in the name of a model counts, so special ones come first. The sources are
-    # the model cards at https://huggingface.co, and the prompts in `config_sentence_transformers.json`.
+    # the model cards, and the prompts in the models' `config_sentence_transformers.json`.
     (r"nomic-embed-text-v2", KnownModel("search_query: ", "search_document: ", 512)),
     (r"nomic-embed-code", KnownModel("Represent this query for searching relevant code: ", "", 32_768)),
     # 8192 with scaled positions, which servers of GGUF files do not have by default
@@ -42,12 +42,12 @@ _MODELS = (
     (r"arctic-embed-m-long|arctic-embed:137m", KnownModel(_SEARCH, "", 2048)),
     (r"arctic-embed", KnownModel(_SEARCH, "", 512)),
     (r"gte-qwen2", KnownModel(f"{_TASK} ", "", 32_768)),
-    # GTE needs no prefix: https://huggingface.co/Alibaba-NLP/gte-large-en-v1.5/discussions/14
+    # GTE needs no prefix, its authors say in discussion 14 of Alibaba-NLP/gte-large-en-v1.5.
     (r"gte-(?:\w+-en-v1\.5|modernbert|multilingual)", KnownModel(max_tokens=8192)),
     (r"gte-(?:small|base|large)", KnownModel(max_tokens=512)),
     (r"qwen3-embedding", KnownModel(_TASK, "", 32_768)),  # without a space, as in its model card
     (r"embeddinggemma", KnownModel("task: search result | query: ", "title: none | text: ", 2048)),
-    # https://huggingface.co/jinaai/jina-embeddings-v4-text-retrieval-GGUF
+    # from the card of jinaai/jina-embeddings-v4-text-retrieval-GGUF
     (r"jina-embeddings-v4", KnownModel("Query: ", "Passage: ", 32_768)),
     (
         r"jina-embeddings-v3",
