@@ -8,13 +8,14 @@ const MAX_FRAGMENT = 10; // words
 const PROSE = /^[\p{L}\p{N}*_`[("“]/u;
 const FENCE = /^\s*(```|~~~)/u;
 
-/** Return the hits of each page, best first; a response without groups is grouped in the order of its hits. */
+/** Return the hits of each page, best first; hits that are probably unrelated count only if there are no others. */
 export function groupByPage({ results, groups }) {
-  const pages = groups.length
-    ? groups.map(({ ranks }) => ranks.map((rank) => results[rank - 1]))
-    : [...Map.groupBy(results, (hit) => hit.page_url).values()];
-  return pages.map((hits) => distinctSections(hits).slice(0, MAX_PER_PAGE));
+  const pages = groups.map(({ ranks }) => distinctSections(ranks.map((rank) => results[rank - 1])));
+  const related = pages.map((hits) => hits.filter(isRelated)).filter((hits) => hits.length);
+  return (related.length ? related : pages).map((hits) => hits.slice(0, MAX_PER_PAGE));
 }
+
+const isRelated = ({ above_noise: aboveNoise, matches }) => aboveNoise !== false || matches.length > 0;
 
 function distinctSections(hits) {
   const seen = new Set();
