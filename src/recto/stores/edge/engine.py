@@ -16,9 +16,10 @@ from recto.types import Filters, IndexQuery, Payload, SparseVector, Vector
 if TYPE_CHECKING:
     import qdrant_edge
 
-# Sizes in chunks. Below HNSW_FROM, exact search is about as fast and has full recall. From HIGH_EF_FROM on, a
-# larger ef keeps the recall.
-HNSW_FROM, HIGH_EF_FROM = 20_000, 500_000
+# Sizes in chunks. From MAPPED_FROM on, the files are optimized and memory-mapped, so opening reads little.
+# Below HNSW_FROM, exact search has full recall and takes about 4 ms of CPU time at most (`bench.exact`). From
+# HIGH_EF_FROM on, a larger ef keeps the recall.
+MAPPED_FROM, HNSW_FROM, HIGH_EF_FROM = 20_000, 30_000, 500_000
 _HNSW_M, _HNSW_EF_CONSTRUCT = 16, 100
 _HNSW_EF, _HNSW_HIGH_EF = 200, 400
 _FULL_SCAN_KB = 10_000  # if a filter leaves fewer vectors than this, they are searched exactly
@@ -132,7 +133,7 @@ def upsert(
 
 
 def finish_shard(shard: qdrant_edge.EdgeShard, path: Path, chunks: int, dim: int) -> None:
-    """Build the HNSW graph and quantize the vectors of a large shard, write it to disk and close it."""
+    """Write a shard to disk and close it; optimize a large one, with an HNSW graph if it needs one."""
     import qdrant_edge as edge
 
     shard.flush()
@@ -145,10 +146,12 @@ def finish_shard(shard: qdrant_edge.EdgeShard, path: Path, chunks: int, dim: int
 
 
 def large_config(chunks: int, dim: int) -> qdrant_edge.EdgeConfig | None:
-    """Return the configuration of a large index, or None for an index that is searched exactly."""
-    if chunks < HNSW_FROM:
+    """Return the configuration to optimize a large index, or None for one that stays as it is written."""
+    if chunks < MAPPED_FROM:
         return None
     import qdrant_edge as edge
+
+    has_graph = chunks >= HNSW_FROM
 
     on_disk = edge.Memory.Cold  # memory-mapped: opening the index reads little
     int8 = edge.ScalarQuantizationConfig(type=edge.ScalarType.Int8, quantile=_QUANTILE, memory=on_disk)
@@ -156,9 +159,12 @@ def large_config(chunks: int, dim: int) -> qdrant_edge.EdgeConfig | None:
         vectors=edge.EdgeVectorParams(size=dim, distance=edge.Distance.Cosine, memory=on_disk),
         sparse_vectors=_sparse_params(on_disk),
         hnsw_config=edge.HnswIndexConfig(
-            m=_HNSW_M, ef_construct=_HNSW_EF_CONSTRUCT, full_scan_threshold=_FULL_SCAN_KB, memory=on_disk
+            m=_HNSW_M if has_graph else 0,
+            ef_construct=_HNSW_EF_CONSTRUCT,
+            full_scan_threshold=_FULL_SCAN_KB,
+            memory=on_disk,
         ),
-        quantization_config=int8,  # also halves the time to build the graph
+        quantization_config=int8 if has_graph else None,  # also halves the time to build the graph
         wal_enabled=False,
     )
 
@@ -204,10 +210,12 @@ def _load_copy(path: Path) -> qdrant_edge.EdgeShard:
 
 def search_params(chunks: int) -> qdrant_edge.SearchParams | None:
     """Return the search parameters for the size of an index; scores are always those of the full vectors."""
-    if chunks < HNSW_FROM:
+    if chunks < MAPPED_FROM:
         return None
     import qdrant_edge as edge
 
+    if chunks < HNSW_FROM:  # the index of an older version has a graph and quantized vectors
+        return edge.SearchParams(exact=True)
     return edge.SearchParams(
         hnsw_ef=_HNSW_HIGH_EF if chunks >= HIGH_EF_FROM else _HNSW_EF,
         quantization=edge.QuantizationSearchParams(rescore=True, oversampling=_OVERSAMPLING),
