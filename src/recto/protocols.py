@@ -398,7 +398,11 @@ class Reader(Protocol):
 
 
 class Source(Protocol):
-    """A book: the pages to index."""
+    """A book: the pages to index.
+
+    A source may also have the attributes `title` and `logo` (a small image as a `data:` URL) of the book,
+    which are read after its pages.
+    """
 
     @property
     def book(self) -> str:

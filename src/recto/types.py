@@ -370,7 +370,8 @@ class Fingerprint:
 
     `analyzer` is the version of the lexical analysis, empty if the index has no lexical vectors. `modules`
     are the names and titles of the book's modules in reading order. `unresolved_includes` counts the included
-    files that could not be read.
+    files that could not be read. `title` and `logo` are those of the book for readers, "" if it has none; the
+    logo is a `data:` URL.
     """
 
     embedder: EmbedderFingerprint
@@ -384,10 +385,16 @@ class Fingerprint:
     analyzer: str = ""
     modules: tuple[tuple[str, str], ...] = ()
     unresolved_includes: int = 0
+    title: str = ""
+    logo: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values."""
         return {**asdict(self), "modules": [list(module) for module in self.modules]}
+
+    def summary(self) -> dict[str, Any]:
+        """Return `to_dict` for a report, without the image."""
+        return {name: value for name, value in self.to_dict().items() if name != "logo"}
 
     @staticmethod
     def from_dict(data: dict[str, Any]) -> Fingerprint:

@@ -17,6 +17,7 @@ route_base_path = "docs"
 trailing_slash = false
 version = "1.0"
 locale = "fr"
+title = "Robots"
 exclude = ["tutorial-*/**"]
 
 [modules]
@@ -35,7 +36,7 @@ def book(folder: Path, text: str, *names: str) -> Path:
 
 def test_all_keys_are_read(tmp_path: Path) -> None:
     found = read_book_file(tmp_path, book(tmp_path / "b", WHOLE))
-    assert found.options == SiteOptions("https://example.org/book/", "docs", False, "1.0", "fr")
+    assert found.options == SiteOptions("https://example.org/book/", "docs", False, "1.0", "fr", "Robots")
     assert found.exclude == ("tutorial-*/**",)
     assert found.modules == {"ros2": ("module-1-ros2", "ros2-fundamentals"), "deep": ("module-1-ros2/deep",)}
 

@@ -6,7 +6,7 @@ import re
 
 from playwright.sync_api import Route, expect
 
-from tests.browser.webui import SAMPLE_PAGE, WebUI
+from tests.browser.webui import SAMPLE_PAGE, SAMPLE_TITLE, WebUI
 
 
 def test_results_have_a_path_and_a_score(ui: WebUI) -> None:
@@ -16,7 +16,9 @@ def test_results_have_a_path_and_a_score(ui: WebUI) -> None:
     ui.ask("What is a ROS 2 node?")
     first = ui.results.first
     expect(first.locator("h3")).to_have_text("What is a ROS 2 node?")
-    expect(first.locator(".path")).to_contain_text("ROS 2 Fundamentals")
+    expect(first.locator(".path")).to_have_text(
+        "Module 1: ROS 2, the Robotic Nervous System›ROS 2 Fundamentals"
+    )
     assert {"ros", "2", "node"} <= {mark.lower() for mark in first.locator("mark").all_inner_texts()}
     expect(first.locator(".score-bar")).to_have_attribute(
         "aria-label", re.compile(r"^Cosine 0\.\d{3}, above the noise floor of 0\.\d{3}$")
@@ -26,7 +28,7 @@ def test_results_have_a_path_and_a_score(ui: WebUI) -> None:
     ) > first.evaluate("entry => parseFloat(entry.querySelector('.tick').getAttribute('x1'))")
     expect(ui.page.locator("#live")).to_contain_text(re.compile(r"Passages: \d+ passages on 10 pages"))
     assert ui.state == {"q": ["What is a ROS 2 node?"]}
-    assert ui.page.title() == "What is a ROS 2 node? · Recto"
+    assert ui.page.title() == f"What is a ROS 2 node? · {SAMPLE_TITLE}"
 
 
 def test_an_excerpt_can_be_expanded(ui: WebUI) -> None:
@@ -41,27 +43,31 @@ def test_an_excerpt_can_be_expanded(ui: WebUI) -> None:
 
 def test_filters_by_module_and_page(ui: WebUI) -> None:
     ui.open(q="How do robots see?")
-    box = ui.page.get_by_role("checkbox", name=re.compile("^isaac"))
-    expect(ui.page.locator(".module-filter", has_text="isaac").locator(".count")).to_contain_text(
+    ui.open_filters()
+    box = ui.page.get_by_role("checkbox", name=re.compile("^Module 3: The NVIDIA Isaac Platform"))
+    expect(ui.page.locator(".module-filter", has_text="Isaac").locator(".count")).to_contain_text(
         re.compile(r"\d+ passages")
     )
     box.check()
     expect(ui.page).to_have_url(re.compile("module=isaac"))
     ui.settle()
-    assert set(ui.results.locator(".module").all_inner_texts()) == {"ISAAC"}
+    isaac, vla = "Module 3: The NVIDIA Isaac Platform", "Module 4: Vision-Language-Action"
+    assert set(ui.results.locator(".module").all_text_contents()) == {isaac}
+    expect(ui.page.locator("#chosen")).to_have_text(isaac)
     expect(box).to_be_focused()
-    ui.page.get_by_role("checkbox", name=re.compile("^vla")).check()
+    ui.page.get_by_role("checkbox", name=re.compile(f"^{vla}")).check()
     expect(ui.page).to_have_url(re.compile("module=vla"))
     ui.settle()
-    assert set(ui.results.locator(".module").all_inner_texts()) <= {"ISAAC", "VLA"}
+    assert set(ui.results.locator(".module").all_text_contents()) <= {isaac, vla}
     offered = ui.page.locator("#page-filter optgroup").evaluate_all("all => all.map(one => one.label)")
-    assert offered == ["isaac", "vla"]
+    assert offered == [isaac, vla]
     ui.page.get_by_label("Page", exact=True).select_option(label="Isaac ROS")
     expect(ui.page).to_have_url(re.compile("url="))
     ui.settle()
     assert set(ui.results.evaluate_all("all => all.map(one => one.dataset.page)")) == {
         "local://docs/docs/module-3-isaac/02-isaac-ros"
     }
+    expect(ui.page.locator("#chosen")).to_have_text(f"{isaac} · {vla} · Isaac ROS")
     for _ in range(3):
         ui.page.go_back()
     ui.settle()
@@ -114,6 +120,23 @@ def test_results_are_grouped_by_page(ui: WebUI) -> None:
     expect(ui.results.first.locator(".other .result[aria-current=true]")).to_be_visible()
 
 
+def test_weak_results_are_folded_below_the_others(ui: WebUI) -> None:
+    ui.open(q="emergency stop button latency")
+    shown = ui.page.locator("#list > .entries > .entry")
+    folded = ui.page.locator("#list > .fold .entry")
+    expect(ui.page.locator(".not-covered")).to_have_count(0)
+    assert shown.count() + folded.count() == 10
+    expect(shown.last).not_to_have_class(re.compile("weak"))
+    expect(folded.first).to_be_hidden()
+    results = "result" if folded.count() == 1 else "results"
+    ui.page.get_by_text(f"Show {folded.count()} weaker {results}").click()
+    expect(folded.first).to_be_visible()
+    assert folded.locator(".score .verdict").all_text_contents() == ["weak"] * folded.count()
+    ui.page.get_by_role("link", name="More results").click()
+    expect(ui.results).to_have_count(20)
+    expect(ui.links.nth(10)).to_be_focused()
+
+
 def test_corrections_are_shown(ui: WebUI) -> None:
     ui.open(q="quaternoin")
     expect(ui.page.locator(".correction")).to_have_text(
@@ -124,6 +147,7 @@ def test_corrections_are_shown(ui: WebUI) -> None:
 
 def test_the_mode_is_kept_in_the_url(ui: WebUI) -> None:
     ui.open(q="QoS depth")
+    ui.open_filters()
     for mode, bars in (("lexical", 0), ("dense", 1)):
         ui.page.get_by_label("Mode", exact=True).select_option(mode)
         expect(ui.page).to_have_url(re.compile(f"mode={mode}"))
@@ -132,6 +156,8 @@ def test_the_mode_is_kept_in_the_url(ui: WebUI) -> None:
     ui.page.reload()
     ui.settle()
     expect(ui.page.locator("#mode")).to_have_value("dense")
+    expect(ui.page.locator("#chosen")).to_have_text("Dense")
+    ui.open_filters()
     ui.page.get_by_label("Mode", exact=True).select_option("")
     expect(ui.page).to_have_url(re.compile(r"\?q=QoS\+depth$"))
 
@@ -141,6 +167,7 @@ def test_filters_that_exclude_everything(ui: WebUI) -> None:
     notice = ui.page.locator(".notice")
     expect(notice).to_contain_text("The filters exclude every passage.")
     expect(notice).to_contain_text("There is no module 'rosy'. Did you mean 'ros2'?")
+    ui.open_filters()
     expect(ui.page.get_by_role("checkbox", name=re.compile("^rosy"))).to_be_checked()
     notice.get_by_role("link", name="Search the whole book").click()
     expect(ui.results).to_have_count(10)
@@ -179,7 +206,8 @@ def test_an_outdated_response_is_dropped(ui: WebUI) -> None:
 def test_the_url_holds_the_whole_state(ui: WebUI) -> None:
     ui.open(q="nodes", module=["ros2", "isaac"], url=SAMPLE_PAGE, top_k=3)
     expect(ui.page.locator("#q")).to_have_value("nodes")
-    expect(ui.page.get_by_role("checkbox", name=re.compile("^ros2"))).to_be_checked()
+    ui.open_filters()
+    expect(ui.page.get_by_role("checkbox", name=re.compile("^Module 1: ROS 2"))).to_be_checked()
     expect(ui.page.locator("#page-filter")).to_have_value(SAMPLE_PAGE)
     expect(ui.results).to_have_count(1)
     assert ui.page.locator("#nav-health").get_attribute("href") == (
@@ -193,8 +221,10 @@ def test_a_collection_can_be_chosen(ui: WebUI) -> None:
     expect(ui.page).to_have_url(re.compile("collection=hostile"))
     ui.settle()
     ui.unfold()
-    assert set(ui.results.locator(".module").all_inner_texts()) == {"DANGER"}
+    assert set(ui.results.locator(".module").all_text_contents()) == {"Danger"}
+    expect(ui.page.locator("#book-title")).to_have_text("hostile")  # the book has no title
     ui.page.go_back()
     ui.settle()
     expect(ui.page.get_by_label("Book", exact=True)).to_have_value("")
-    assert "DANGER" not in ui.results.locator(".module").all_inner_texts()
+    expect(ui.page.locator("#book-title")).to_have_text(SAMPLE_TITLE)
+    assert "Danger" not in ui.results.locator(".module").all_text_contents()

@@ -19,6 +19,7 @@ from playwright.sync_api import (
 )
 
 WIDE, PHONE = (1280, 860), (360, 740)
+SAMPLE_TITLE = "Physical AI and Humanoid Robotics"
 SAMPLE_PAGE = "local://docs/docs/module-1-ros2/01-ros2-fundamentals"
 _VIOLATIONS = """
 window.violations = [];
@@ -127,6 +128,9 @@ class WebUI:
     def unfold(self) -> None:
         """Open all folded parts of the list."""
         self.page.locator("#list details").evaluate_all("all => all.forEach(one => one.open = true)")
+
+    def open_filters(self) -> None:
+        self.page.locator("#filters > summary").click()
 
     def focused(self) -> str:
         """Return the id or the text of the focused element."""

@@ -255,7 +255,7 @@ def report_data(report: IndexReport, seconds: float) -> dict[str, Any]:
         **_counts(report.plan),
         "noise_floor": info.noise_floor,
         "duration_s": round(seconds, 3),
-        "fingerprint": info.fingerprint.to_dict() if info.fingerprint else None,
+        "fingerprint": info.fingerprint.summary() if info.fingerprint else None,
     }
 
 

@@ -88,6 +88,7 @@ def index_options(command: Command) -> Command:
         value_option(
             "--collection", "NAME", "Publish under this name.", "COLLECTION_NAME, else physical-ai-book"
         ),
+        value_option("--title", "TEXT", "Title of the book.", "that of the site, or of the first page"),
         repeated("--module", "modules", "NAME", "Index only this module again and keep the others."),
         value_option("--site-url", "URL", "Published URL of the book, such as https://example.org/book/."),
         value_option("--route-base-path", "PATH", "Docusaurus: `routeBasePath` of the docs plugin."),

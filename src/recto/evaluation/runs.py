@@ -217,7 +217,7 @@ class Run:
             "collection": self.collection,
             "mode": self.mode,
             "generation": self.generation,
-            "fingerprint": self.fingerprint.to_dict() if self.fingerprint else None,
+            "fingerprint": self.fingerprint.summary() if self.fingerprint else None,
             "top_k": self.top_k,
             "depth": self.depth,
             "total": self.total,

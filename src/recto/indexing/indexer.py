@@ -26,6 +26,7 @@ _BATCH = 96  # texts per embedding call and journal entry, if the embedder state
 _READ_AHEAD = 32  # groups of 64 chunks that are read before they can be embedded
 _WRITE_BEHIND = 2  # batches that are embedded before they can be written
 _WRITE_BATCH = 256  # chunks per write if nothing has to be embedded
+_MAX_TITLE = 200  # characters
 _FEW_NEW = 0.1  # up to this share of new chunks, the noise floor is not measured again
 
 
@@ -224,6 +225,8 @@ def _checked_fingerprint(job: IndexJob, plan: Plan) -> Fingerprint:
         analyzer=ANALYZER,
         modules=plan.module_titles(),
         unresolved_includes=getattr(job.source, "unresolved_includes", 0),
+        title=" ".join(getattr(job.source, "title", "").split())[:_MAX_TITLE],
+        logo=getattr(job.source, "logo", ""),
     )
 
 

@@ -40,7 +40,7 @@ def full_text(page: BookPage) -> str:
     return f"Source: {_one_line(page.url)}\n\n{page.markdown()}\n\n"
 
 
-def export_llms(index: Index, title: str, directory: Path, site_url: str = "") -> int:
+def export_llms(index: Index, name: str, directory: Path, site_url: str = "") -> int:
     """Write llms.txt, llms-full.txt and each page as Markdown; return the number of pages.
 
     The path of a page is that of its URL below `site_url`, or else below its host.
@@ -61,7 +61,9 @@ def export_llms(index: Index, title: str, directory: Path, site_url: str = "") -
 
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        (directory / "llms.txt").write_text(llms_txt(title, outline, link), "utf-8", "replace")
+        (directory / "llms.txt").write_text(
+            llms_txt(outline.title or name, outline, link), "utf-8", "replace"
+        )
         with (directory / "llms-full.txt").open("w", encoding="utf-8", errors="replace") as full:
             for page in _pages(index, outline):
                 full.write(full_text(page))

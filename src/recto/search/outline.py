@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from recto._util.text import filter_keys, nearest, shortened
 from recto.errors import ErrorKind, RectoError
 from recto.protocols import Index
 from recto.types import Chunk
+
+_LANDING = re.compile(r"(?:\d+[-_. ]+)?(?:index|readme|intro|introduction|overview)", re.IGNORECASE)
 
 
 class ModuleMissing(RectoError):
@@ -32,10 +35,11 @@ class OutlinePage:
 
 @dataclass(frozen=True, slots=True)
 class Outline:
-    """All pages in reading order; `titles` are the titles of the modules."""
+    """All pages in reading order; `titles` are those of the modules, `title` is that of the book or ""."""
 
     pages: tuple[OutlinePage, ...]
     titles: Mapping[str, str] = field(default_factory=dict)
+    title: str = ""
 
     def of_module(self, module: str) -> Outline:
         """Return the pages of a module, by any of its names."""
@@ -48,7 +52,7 @@ class Outline:
                 f"There is no module '{shortened(module)}'",
                 hint=(f"Did you mean '{near}'? " if near else "") + f"Modules: {', '.join(names)}.",
             )
-        return Outline(found, self.titles)
+        return replace(self, pages=found)
 
     def modules(self) -> dict[str, tuple[int, int]]:
         """Return the numbers of chunks and pages of each module, in reading order."""
@@ -57,6 +61,12 @@ class Outline:
             chunks, pages = found.get(page.module, (0, 0))
             found[page.module] = (chunks + page.chunks, pages + 1)
         return found
+
+
+def _place(source: str) -> list[tuple[bool, str]]:
+    """Return a sort key for the path of a page: the landing page of a directory comes first in it."""
+    *folders, name = re.sub(r"\.\w+$", "", source).split("/")
+    return [*((True, folder) for folder in folders), (not _LANDING.fullmatch(name), name)]
 
 
 def outline_of(chunks: Iterable[Chunk], modules: Sequence[tuple[str, str]] = ()) -> Outline:
@@ -70,7 +80,8 @@ def outline_of(chunks: Iterable[Chunk], modules: Sequence[tuple[str, str]] = ())
             chunk.page_url, chunk.page_title, chunk.module_name, chunk.module_keys, count, chunk.source
         )
     pages = sorted(
-        found.values(), key=lambda page: (order.get(page.module, len(order)), page.source, page.url)
+        found.values(),
+        key=lambda page: (order.get(page.module, len(order)), _place(page.source), page.source, page.url),
     )
     return Outline(tuple(pages), {name: title for name, title in modules if title})
 
@@ -78,4 +89,5 @@ def outline_of(chunks: Iterable[Chunk], modules: Sequence[tuple[str, str]] = ())
 def read_outline(index: Index) -> Outline:
     """Return the outline of an index."""
     made = index.info.fingerprint
-    return outline_of(index.scroll(), made.modules if made else ())
+    outline = outline_of(index.scroll(), made.modules if made else ())
+    return replace(outline, title=made.title) if made else outline

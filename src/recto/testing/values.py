@@ -91,7 +91,10 @@ def vector(seed: int, dim: int = DIM) -> Vector:
 
 def fingerprint(book: str = "test-book", embedder: EmbedderFingerprint = EMBEDDER) -> Fingerprint:
     """Return the fingerprint of an index without lexical vectors."""
-    return Fingerprint(embedder, "recto-1", book, "somewhere", "0" * 64, 1, "0", "2026-01-01T00:00:00+00:00")
+    made = ("0" * 64, 1, "0", "2026-01-01T00:00:00+00:00")
+    return Fingerprint(
+        embedder, "recto-1", book, "somewhere", *made, title="The book", logo="data:image/png;base64,AA=="
+    )
 
 
 def publish(store: Store, name: str, chunks: list[Chunk], *, book: str = "test-book") -> IndexInfo:

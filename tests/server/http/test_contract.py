@@ -158,7 +158,9 @@ def test_the_configured_collection_replaces_the_default(house_settings: Settings
             found = service.post("/retrieve", {"query": "When are beans sown?", "limit": 1, **asked}).json()
             assert found["results"][0]["payload"]["metadata"]["module"] == "garden"
         assert service.post("/retrieve", {"query": "beans", "collection": "physical-ai-book"}).status == 404
-        assert service.get("/v1/collections").json() == {"collections": [{"name": "house", "default": True}]}
+        assert service.get("/v1/collections").json() == {
+            "collections": [{"name": "house", "default": True, "title": "house", "logo": None}]
+        }
 
 
 def test_an_empty_home_is_not_ready(home: Path) -> None:

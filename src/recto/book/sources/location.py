@@ -33,6 +33,7 @@ class SourceOptions:
     max_pages: int | None = None
     delay: float | None = None
     allow_private: bool = False
+    title: str | None = None
 
 
 def scheme_of(location: str) -> str:
@@ -66,6 +67,7 @@ def open_source(
     _refuse(options, _CRAWLING, "websites")
     if scheme and (scheme in plugins.plugin_names(plugins.SOURCES) or "://" in location):
         _refuse(options, _ON_DISK, "books on disk")
+        _refuse(options, ("title",), "books on disk and websites")
         return _open_plugin(scheme, location, notify, settings)
     from recto.book.sources.options import SiteOptions
     from recto.book.sources.tree import open_book
@@ -76,6 +78,7 @@ def open_source(
         options.trailing_slash,
         options.version or "",
         options.locale or "",
+        options.title or "",
     )
     return open_book(Path(location), site)
 
@@ -100,7 +103,7 @@ def _open_website(url: str, options: SourceOptions, cache: Path | None, notify: 
         allow_private=options.allow_private,
     )
     folder = cache / sha256(url.encode()).hexdigest()[:16] if cache else None
-    return WebsiteSource(url, folder, limits, notify)
+    return WebsiteSource(url, folder, limits, notify, title=options.title or "")
 
 
 def _refuse(options: SourceOptions, names: Sequence[str], kind: str) -> None:

@@ -35,6 +35,7 @@ from recto.book.sources.options import (
     check_url,
     is_inside,
     read_config,
+    read_logo,
     repository_of,
 )
 from recto.types import Page
@@ -60,6 +61,10 @@ class MkDocsSite(SiteRules):
         self._bounds = repository_of(self.directory)
         self._config = config = _load(config_file, self._bounds)
         self.root = (self.directory / (_text(config, "docs_dir") or "docs")).resolve()
+        self.title = _text(config, "site_name")
+        theme = config.get("theme")
+        images = [_text(theme, key) for key in ("logo", "favicon")] if isinstance(theme, dict) else []
+        self.logo = read_logo((self.root / image.lstrip("/") for image in images if image), self._bounds)
         options = book_file.options
         url = options.url or check_url(_text(config, "site_url"), f"{config_file.name}: site_url")
         self._url = url if url.endswith("/") or not url else f"{url}/"

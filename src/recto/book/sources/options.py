@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import tomllib
-from collections.abc import Mapping
+from base64 import b64encode
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,16 @@ from recto.errors import ConfigurationError, InvalidOption
 BOOK_FILE = "recto.toml"
 PLAIN = "Pass the directory of the pages itself; --site-url states where they are published."
 _LARGEST_CONFIG = 1 << 19  # bytes; far more than any configuration has
+_LARGEST_LOGO = 32 << 10  # bytes; every index has it in its fingerprint
+_IMAGES = {
+    ".svg": "svg+xml",
+    ".png": "png",
+    ".ico": "x-icon",
+    ".jpg": "jpeg",
+    ".jpeg": "jpeg",
+    ".gif": "gif",
+    ".webp": "webp",
+}
 LOCAL_ADDRESS = "local://docs/docs"
 INDEX_PAGES = frozenset({"index", "readme"})
 _GENERIC_NAMES = frozenset({"docs", "doc", "book", "content", "src", "site", "website", "pages"})
@@ -57,6 +69,16 @@ def read_config(file: Path, bounds: Path, limit: int = _LARGEST_CONFIG) -> str:
     raise UnreadableSite(f"{file.name} cannot be read: {reason}", hint=PLAIN)
 
 
+def read_logo(files: Iterable[Path], bounds: Path) -> str:
+    """Return the first of these files that is a small image, as a `data:` URL; "" if there is none."""
+    for file in files:
+        kind = _IMAGES.get(file.suffix.lower())
+        with suppress(OSError, RuntimeError, ValueError):  # it is missing, too large, or a loop of links
+            if kind and is_inside(file, bounds):
+                return f"data:image/{kind};base64,{b64encode(read_limited(file, _LARGEST_LOGO)).decode()}"
+    return ""
+
+
 @dataclass(frozen=True, slots=True)
 class SiteOptions:
     """What the user states about a site instead of its configuration; "" and None mean not stated."""
@@ -68,6 +90,7 @@ class SiteOptions:
     trailing_slash: bool | None = None
     version: str = ""
     locale: str = ""
+    title: str = ""
 
     def over(self, other: SiteOptions) -> SiteOptions:
         """Return these options, with `other` for those that are not stated."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,6 +13,7 @@ from recto._util.text import plural
 from recto.book.parsing.formats import MARKDOWN, MDX, format_of, suffix_list
 from recto.book.sources import docusaurus, mkdocs
 from recto.book.sources.directory import (
+    Navigation,
     PageDirectory,
     SiteRules,
     Skipped,
@@ -21,7 +22,7 @@ from recto.book.sources.directory import (
     is_file,
     module_titles,
 )
-from recto.book.sources.docusaurus.pages import DocusaurusIncludes, encoded
+from recto.book.sources.docusaurus.pages import DocusaurusIncludes, encoded, read_category
 from recto.book.sources.includes import Includes, MkDocsIncludes
 from recto.book.sources.includes import notes as include_notes
 from recto.book.sources.options import (
@@ -37,7 +38,7 @@ from recto.book.sources.options import (
     read_book_file,
     repository_of,
 )
-from recto.errors import InvalidArgument, InvalidOption
+from recto.errors import ConfigurationError, InvalidArgument, InvalidOption
 from recto.protocols import Source
 from recto.types import Failure, Page
 
@@ -47,6 +48,8 @@ _SITES: dict[tuple[str, ...], type[docusaurus.DocusaurusSite | mkdocs.MkDocsSite
     mkdocs.CONFIG_FILES: mkdocs.MkDocsSite,
 }
 _DOCS = "docs/"
+_PAGE_TITLES = frozenset({"home", "introduction", "overview", "readme", "welcome", "contents", "preface"})
+"""Titles that name the first page, not the book."""
 _PATH_HINT = "Pass the directory that holds the pages of the book."
 
 
@@ -80,11 +83,13 @@ def _open_site(site: Path, place: Path, options: SiteOptions, book: str) -> Sour
         if config is None:
             continue
         name = book or book_name(site)
-        opened = make(config, read_book_file(folder, site, options=options), name)
+        book_file = read_book_file(folder, site, options=options)
+        opened = make(config, book_file, name)
         if directories := opened.directories(place):
             if make is not docusaurus.DocusaurusSite:
                 _refuse_docusaurus_flags(options, place)
-            return BookTree(directories, name, place, opened.notes)
+            title = book_file.options.title or opened.title
+            return BookTree(directories, name, place, opened.notes, title, opened.logo)
     return None
 
 
@@ -133,10 +138,18 @@ class BookTree:
     """Yields the pages of directories in reading order."""
 
     def __init__(
-        self, directories: Sequence[PageDirectory], book: str, location: Path, notes: Sequence[str] = ()
+        self,
+        directories: Sequence[PageDirectory],
+        book: str,
+        location: Path,
+        notes: Sequence[str] = (),
+        title: str = "",
+        logo: str = "",
     ) -> None:
         """Find the files; raise an error if there are none."""
         self.book = book
+        self.title = title
+        self.logo = logo
         self.location = str(location)
         with _readable(location):
             self._directories = [
@@ -220,19 +233,33 @@ class MarkdownTree(BookTree):
             name = book or book_name(root)
             bounds = repository_of(site or root)
             finder = DocusaurusIncludes(site) if site else MkDocsIncludes((root, root.parent, bounds))
-        rules = _PlainRules(name, book_file, mdx=site is not None)
+        rules = _PlainRules(name, book_file, root, bounds, mdx=site is not None)
         below = "" if place.is_dir() else place.name
         directory = PageDirectory(root, rules, bounds, below, includes=Includes(finder, bounds))
         super().__init__([directory], name, place, notes)
         if all(name.startswith(_DOCS) for _, name in self._files):  # as in a site, `docs` is not a module
             rules.book_file = replace(book_file, module_root=_DOCS)
+        self._name_book(site, directory, rules.book_file)
+
+    def _name_book(self, site: Path | None, directory: PageDirectory, book_file: BookFile) -> None:
+        """Set the title and the logo: those of the site's configuration, else the title of the first page."""
+        self.title = book_file.options.title
+        if site is not None:
+            file = next(site / name for name in docusaurus.CONFIG_FILES if (site / name).is_file())
+            with suppress(ConfigurationError):  # the configuration cannot be read
+                config = docusaurus.DocusaurusConfig(file, book_file.options)
+                self.title, self.logo = self.title or config.title(), config.logo()
+        if not self.title:
+            title = directory.index_title(book_file.module_root.rstrip("/"))
+            self.title = "" if title.lower() in _PAGE_TITLES else title
 
 
 class _PlainRules(SiteRules):
     """Rules for a plain tree: no hidden files, partials or build output."""
 
-    def __init__(self, book: str, book_file: BookFile, *, mdx: bool) -> None:
+    def __init__(self, book: str, book_file: BookFile, root: Path, bounds: Path, *, mdx: bool) -> None:
         super().__init__(book, book_file)
+        self._root, self._bounds = root, bounds
         self._mdx = mdx
         self._excluded = any_of(book_file.exclude)
 
@@ -248,6 +275,13 @@ class _PlainRules(SiteRules):
         found = format_of(file.name) or MARKDOWN
         found = MDX if self._mdx and found is MARKDOWN else found
         return self.make_page(file, self._url(file.path), found.name)
+
+    def navigation(self, names: Sequence[str]) -> Navigation:
+        folders = {name.split("/")[0] for name in names if "/" in name}
+        stated = {top: read_category(top, [self._root], self._bounds).get("label") for top in folders}
+        return Navigation(
+            tuple(names), labels={top: label for top, label in stated.items() if isinstance(label, str)}
+        )
 
     def _url(self, path: str) -> str:
         """Return the URL of a page below that of the site, or "" if the site has none."""

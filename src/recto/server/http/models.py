@@ -272,6 +272,8 @@ class CollectionModel(ResponseModel):
 
     name: str
     default: bool
+    title: Annotated[str, Field(description="The book's title; the collection's name if it is unknown.")]
+    logo: Annotated[str | None, Field(description="The book's logo as a `data:` URL.")]
 
 
 class CollectionsResponseModel(ResponseModel):

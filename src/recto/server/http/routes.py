@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from asyncio import to_thread
+from asyncio import gather, to_thread
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
@@ -29,6 +29,7 @@ from recto.server.http.monitoring import CONTENT_TYPE, Metrics, Readiness
 from recto.server.http.service import SearchFound, SearchService
 from recto.server.http.views import (
     add_html,
+    collections_view,
     modules_view,
     page_view,
     pages_view,
@@ -171,7 +172,8 @@ def book_router(service: SearchService) -> APIRouter:
     )
     async def collections() -> Response:
         names = service.visible
-        return respond({"collections": [{"name": name, "default": name == names[0]} for name in names]})
+        infos = await gather(*(_open_info(service, name) for name in names))
+        return respond(collections_view(dict(zip(names, infos, strict=True))))
 
     @router.get("/modules", response_model=models.ModulesResponseModel, summary="List the modules of a book.")
     async def modules(collection: Collection = None) -> Response:
@@ -243,7 +245,8 @@ def llms_router(service: SearchService) -> APIRouter:
         def link(page: OutlinePage) -> str:
             return f"v1/pages/{quote(page.url, safe='')}{SUFFIX}{named}"
 
-        return _text(llms_txt(name, await service.outline(name), link), "text/plain")
+        outline = await service.outline(name)
+        return _text(llms_txt(outline.title or name, outline, link), "text/plain")
 
     @router.get(
         "/llms-full.txt",

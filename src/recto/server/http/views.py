@@ -22,7 +22,7 @@ from recto.search.lexical import QueryWord
 from recto.search.outline import Outline
 from recto.search.pages import BookPage
 from recto.server.http.models import ChunkModel, HitModel
-from recto.types import Hit, SearchResponse
+from recto.types import Hit, IndexInfo, SearchResponse
 
 _CHUNK_FIELDS = tuple(name for name in ChunkModel.model_fields if name not in ("matches", "html"))
 _HIT_FIELDS = tuple(name for name in HitModel.model_fields if name not in ("rank", "html"))
@@ -90,6 +90,23 @@ def page_view(collection: str, page: BookPage, words: Sequence[QueryWord]) -> di
             pick(chunk_to_dict(chunk), _CHUNK_FIELDS) | {"matches": list(chunk_matches(chunk, words))}
             for chunk in page.chunks
         ],
+    }
+
+
+def collections_view(collections: Mapping[str, IndexInfo | None]) -> dict[str, Any]:
+    """Return the collections, the default one first; the index of one that cannot be opened is None."""
+    default = next(iter(collections))
+    made = {name: info.fingerprint if info else None for name, info in collections.items()}
+    return {
+        "collections": [
+            {
+                "name": name,
+                "default": name == default,
+                "title": (book.title if book else "") or name,
+                "logo": (book.logo if book else "") or None,
+            }
+            for name, book in made.items()
+        ]
     }
 
 

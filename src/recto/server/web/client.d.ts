@@ -109,6 +109,10 @@ export interface Chunk {
 export interface Collection {
   name: string;
   default: boolean;
+  /** The book's title; the collection's name if it is unknown. */
+  title: string;
+  /** The book's logo as a `data:` URL. */
+  logo: string | null;
 }
 
 /** The collections that the server serves. */

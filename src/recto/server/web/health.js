@@ -1,6 +1,7 @@
 // The health view: index, coverage, last evaluation suite, latency, and what to do.
 
 import * as api from "./api.js";
+import { pagesByModule } from "./book.js";
 import { STATES, heatmap, heatmapLegend, latencyChart, milliseconds, shareBar } from "./charts.js";
 import { byId, formatDate, h, plural, withCode } from "./dom.js";
 import { announce, errorNotice } from "./messages.js";
@@ -19,9 +20,10 @@ export async function show(now, before) {
   view.setAttribute("aria-busy", "true");
   if (!view.hasChildNodes()) view.append(header("Loading…"));
   try {
-    const health = await run((signal) => api.health(now.collection, signal));
-    if (!health) return;
-    view.replaceChildren(...draw(health));
+    const loaded = await run((signal) => Promise.all([api.health(now.collection, signal), outline(now)]));
+    if (!loaded) return;
+    const [health, book] = loaded;
+    view.replaceChildren(...draw(health, book));
     announce(summary(health));
   } catch (error) {
     if (!(error instanceof api.ApiError)) throw error;
@@ -30,6 +32,9 @@ export async function show(now, before) {
   view.removeAttribute("aria-busy");
   if (before) byId("health-title").focus();
 }
+
+/** Return the outline of the book; without it, modules are shown by their names. */
+const outline = (now) => api.outline(now.collection).catch(() => ({ modules: [], pages: [] }));
 
 const header = (text) => {
   const title = h("h2", { id: "health-title", tabindex: "-1" }, "Health");
@@ -57,13 +62,13 @@ function summary(health) {
   return `A sample search works. ${problems.join(" ") || "Nothing is missing."}`;
 }
 
-function draw(health) {
+function draw(health, book) {
   const advice = todo(health).map((text) => h("li", {}, ...withCode(text)));
   return [
     header(summary(health)),
     advice.length > 0 && section("To do", h("ul", { class: "advice" }, ...advice)),
     section("Index", indexFacts(health.validation, health.index)),
-    section("Coverage", ...coverageParts(health.coverage)),
+    section("Coverage", ...coverageParts(health.coverage, book)),
     section("Last suite", ...suiteParts(health.suite)),
     section("Latency", ...latencyParts(health.latency)),
   ].filter(Boolean);
@@ -89,15 +94,15 @@ function madeAt({ made_at: date, current }) {
   return h("p", { class: "note" }, `${formatDate(date)}, for ${current ? "this" : "an older"} index`);
 }
 
-function coverageParts(coverage) {
+function coverageParts(coverage, { modules, pages: order }) {
   if (!coverage) return [h("p", {}, "The coverage was never measured.")];
   const { reached, total } = coverage;
   const label = `${reached} of ${plural(total, "section")} are found by their heading and first sentence`;
-  const modules = [...Map.groupBy(coverage.pages, (page) => page.module)];
-  const lists = modules.map(([module, pages]) => {
-    const list = h("ul", {}, ...pages.map(pageCoverage));
-    return h("div", { class: "module-coverage" }, h("h4", {}, module || "Pages"), list);
-  });
+  const places = new Map(order.map(({ url }, place) => [url, place]));
+  const place = ({ url }) => places.get(url) ?? places.size;
+  const pages = coverage.pages.toSorted((one, other) => place(one) - place(other));
+  const lists = pagesByModule({ modules, pages }).map(([module, own]) =>
+    h("div", { class: "module-coverage" }, h("h4", {}, module), h("ul", {}, ...own.map(pageCoverage))));
   const head = [h("p", { class: "figure" }, label), shareBar(reached, total, label), madeAt(coverage)];
   return [...head, heatmapLegend(), ...lists];
 }

@@ -33,7 +33,8 @@ function handle({ key, target }) {
   if (key === "Escape") return goBack(target);
   if (key === "ArrowDown" || key === "ArrowUp") return moveFocus(target, key === "ArrowDown" ? 1 : -1);
   const isTyping = target.matches("input:not([type=checkbox]), select, textarea");
-  if (isTyping || !byId("single-keys").checked) return false;
+  const isReached = key === "/" && target.id === "q" && !target.value; // the key has nothing left to do
+  if ((isTyping && !isReached) || !byId("single-keys").checked) return false;
   if (key === "/") return focusQuery();
   if (key === "r") return showRelated();
   if (key !== "?") return false;

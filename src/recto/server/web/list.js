@@ -1,6 +1,7 @@
 // The left panel: the table of contents, the results of a search, or passages related to a selected text.
 
 import * as api from "./api.js";
+import { pagesByModule } from "./book.js";
 import { milliseconds } from "./charts.js";
 import { byId, h, plural } from "./dom.js";
 import { announce, errorNotice, notice } from "./messages.js";
@@ -101,24 +102,25 @@ function selectionHead(now, { text, cut, left_out: leftOut }) {
   ].filter(Boolean);
 }
 
-function contents({ modules, pages }) {
+function contents(outline) {
+  const { modules, pages } = outline;
   if (!pages.length) {
     return [notice("The book is empty.", ["Index it with `recto index PATH`, then reload this page."])];
   }
   const chunks = modules.reduce((sum, module) => sum + module.chunks, 0);
   const counts = [plural(chunks, "passage"), plural(pages.length, "page"), plural(modules.length, "module")];
-  const groups = [...Map.groupBy(pages, (page) => page.module)];
   const isFolded = pages.length > MANY_PAGES;
+  const groups = pagesByModule(outline).map(([module, own]) => moduleContents(module, own, isFolded));
   return [
     h("p", { class: "book-size" }, `${counts[0]} on ${counts[1]} in ${counts[2]}`),
-    h("div", { class: "contents" }, ...groups.map(([module, own]) => moduleContents(module, own, isFolded))),
+    h("div", { class: "contents" }, ...groups),
   ];
 }
 
 function moduleContents(module, pages, isFolded) {
   const items = pages.map(({ url, title }) =>
     h("li", {}, h("a", linkTo({ ...NO_PAGE, page: url }), title || url)));
-  const title = h("h3", {}, module || "Pages");
+  const title = h("h3", {}, module);
   const list = h("ol", {}, ...items);
   if (!isFolded) return h("section", {}, title, list);
   return h("details", {}, h("summary", {}, title, h("span", { class: "count" }, String(pages.length))), list);

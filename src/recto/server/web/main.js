@@ -1,5 +1,6 @@
 // Connect the parts: each draws what the URL says.
 
+import * as book from "./book.js";
 import { byId } from "./dom.js";
 import * as health from "./health.js";
 import * as keys from "./keys.js";
@@ -17,15 +18,14 @@ function layoutOf(now) {
 onChange((now) => {
   document.body.dataset.layout = layoutOf(now);
   byId("list-panel").hidden = now.view === "health";
-  const title = now.view ? "Health" : now.q;
-  if (now.view || !now.page) document.title = title ? `${title} · Recto` : "Recto";
+  if (now.view || !now.page) book.setTitle(now.view ? "Health" : now.q);
   for (const [id, view] of [["nav-search", ""], ["nav-health", "health"]]) {
     byId(id).setAttribute("href", urlOf({ view }));
     if (now.view === view) byId(id).setAttribute("aria-current", "page");
     else byId(id).removeAttribute("aria-current");
   }
 });
-for (const part of [search, list, page, health]) onChange(part.show);
+for (const part of [book, search, list, page, health]) onChange(part.show);
 
 // Links to another state of this page; with a modifier key they open like any other link.
 document.addEventListener("click", (event) => {
@@ -58,6 +58,6 @@ function startTheme() {
 }
 
 startTheme();
-for (const part of [search, page, keys]) part.start();
+for (const part of [book, search, page, keys]) part.start();
 start();
 if (!location.search && matchMedia("(hover: hover)").matches) byId("q").focus();

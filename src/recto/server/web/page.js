@@ -1,6 +1,7 @@
 // The right panel: a page of the book with the found passage marked, and the button for a selected text.
 
 import * as api from "./api.js";
+import { pagesByModule, setTitle } from "./book.js";
 import { byId, externalLink, h, parseHtml } from "./dom.js";
 import { highlightSelection, highlightWords, matchPattern } from "./highlight.js";
 import { focusResult } from "./list.js";
@@ -31,10 +32,12 @@ export async function show(now, before) {
   try {
     const loaded = await run((signal) => Promise.all([api.page(now, signal), api.outline(now.collection)]));
     if (!loaded) return;
-    const [page, { pages }] = loaded;
+    const [page, outline] = loaded;
+    const { pages } = outline;
     shown = key;
     const title = page.title || page.url;
-    panel.replaceChildren(...head(title, page), drawText(page, pages), pageNav(page.url, pages));
+    const module = pagesByModule(outline).find(([, own]) => own.some(({ url }) => url === page.url))?.[0];
+    panel.replaceChildren(...head(title, page, module), drawText(page, pages), pageNav(page.url, pages));
     markChunk(state(), true);
     announce(`Page: ${page.title}`);
   } catch (error) {
@@ -65,11 +68,11 @@ function mustScroll(now, before) {
   return Boolean(before.selection) && !now.selection && !byId("list-panel").checkVisibility();
 }
 
-function head(title, page) {
+function head(title, page, module = "") {
   const closing = { id: "close-page", class: "button quiet", ...linkTo(NO_PAGE) };
   return [
     h("p", { class: "page-tools" },
-      h("span", { class: "module" }, page?.module),
+      h("span", { class: "module" }, module),
       h("a", closing, state().q ? "Back to the results" : "Back to the contents")),
     h("header", { class: "page-head" },
       h("h2", { id: "page-title", tabindex: "-1" }, title),
@@ -144,7 +147,7 @@ function markChunk(now, scroll) {
     one.querySelector(".chunk-label")?.remove();
   }
   target?.prepend(h("p", { class: "chunk-label" }, "This passage"));
-  document.title = `${byId("page-title").textContent} · Recto`;
+  setTitle(byId("page-title").textContent);
   highlightWords(target, target ? matchPattern(JSON.parse(target.dataset.matches)) : null);
   const selected = highlightSelection(panel, now.selection);
   if (!scroll) return;

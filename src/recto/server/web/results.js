@@ -18,23 +18,30 @@ export function drawResponse(response, topK) {
     parts.push(h("p", { class: "correction" }, text));
   }
   if (!groups.length) return [...parts, noResults(response)];
-  const entries = groups.map((group) => entry(group, response.noise_floor));
-  const list = [h("ol", { class: "entries", role: "list" }, ...entries)];
-  if (groups.length >= topK && topK < MAX_TOP_K) {
-    const more = linkTo({ top_k: Math.min(MAX_TOP_K, topK + 10) });
-    list.push(h("p", { class: "more" }, h("a", { class: "button", id: "more", ...more }, "More results")));
+  const draw = (some) => some.length > 0
+    && h("ol", { class: "entries", role: "list" }, ...some.map((one) => entry(one, response.noise_floor)));
+  const fold = (summary, ...children) =>
+    h("details", { class: "fold", open: topK > 10 }, h("summary", {}, summary), ...children);
+  const isFull = (response.groups.length || response.results.length) >= topK && topK < MAX_TOP_K;
+  const changes = linkTo({ top_k: Math.min(MAX_TOP_K, topK + 10) });
+  const more = isFull
+    && h("p", { class: "more" }, h("a", { class: "button", id: "more", ...changes }, "More results"));
+  if (!response.covered) {
+    const nearest = `Show the nearest passages (${plural(groups.length, "page")})`;
+    return [...parts, h("p", { class: "not-covered" }, NOT_COVERED), fold(nearest, draw(groups), more)];
   }
-  if (response.covered) return [...parts, ...list];
-  const count = plural(groups.length, response.groups.length ? "page" : "passage");
-  const folded = h("details", { class: "nearest", open: topK > 10 },
-    h("summary", {}, `Show the nearest passages (${count})`), ...list);
-  return [...parts, h("p", { class: "not-covered" }, NOT_COVERED), folded];
+  // Below the last page with a passage above the noise floor, nothing is likely to be relevant.
+  const end = groups.findLastIndex((group) => !group.every(isWeak)) + 1 || groups.length;
+  const weaker = groups.slice(end);
+  if (!weaker.length) return [...parts, draw(groups), more].filter(Boolean);
+  const summary = `Show ${plural(weaker.length, "weaker result")}`;
+  return [...parts, draw(groups.slice(0, end)), fold(summary, draw(weaker), more)];
 }
 
 /** Return the number of results in words. */
-export function countResults({ results, groups }) {
-  if (!results.length) return "No passages";
-  return plural(results.length, "passage") + (groups.length ? ` on ${plural(groups.length, "page")}` : "");
+export function countResults(response) {
+  if (!response.results.length) return "No passages";
+  return `${plural(response.results.length, "passage")} on ${plural(groupHits(response).length, "page")}`;
 }
 
 /** Open the details elements that contain a result. */
@@ -46,9 +53,9 @@ export function unfold(element) {
   }
 }
 
-/** Return the hits of each page, best first; without groups, each hit alone. */
+/** Return the hits of each page, best first. */
 function groupHits({ results, groups }) {
-  if (!groups.length) return results.map((hit) => [hit]);
+  if (!groups.length) return [...Map.groupBy(results, (hit) => hit.page_url).values()];
   return groups.map(({ ranks }) => ranks.map((rank) => results[rank - 1]));
 }
 
@@ -73,7 +80,7 @@ function entry([best, ...rest], noiseFloor) {
     best.dense !== null && scoreBar(best.dense, noiseFloor),
     isWeak(best) && h("span", { class: "verdict" }, "weak"));
   return h("li", { class: isWeak(best) ? "entry weak" : "entry", ...dataOf(best) },
-    h("p", { class: "path" }, h("span", { class: "module" }, best.module), ...steps),
+    h("p", { class: "path" }, h("span", { class: "module" }, best.module_title), ...steps),
     h("h3", {}, resultLink(best, title)),
     score,
     ...chunkText(best, title),

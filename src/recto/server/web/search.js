@@ -1,8 +1,9 @@
-// The search form: the query, filters by module and page, the mode, and the collection.
+// The search form: the query, filters by module and page, and the mode.
 
 import * as api from "./api.js";
+import { pagesByModule } from "./book.js";
 import { byId, h } from "./dom.js";
-import { NO_PAGE, NO_SEARCH, go, state, urlOf } from "./state.js";
+import { NO_PAGE, go, state } from "./state.js";
 
 let drawn = "";
 
@@ -15,20 +16,15 @@ export function start() {
   });
   byId("page-filter").addEventListener("change", (event) => go({ url: event.target.value, top_k: 10 }));
   byId("mode").addEventListener("change", (event) => go({ mode: event.target.value, top_k: 10 }));
-  byId("collection").addEventListener("change", (event) =>
-    go({ ...NO_PAGE, collection: event.target.value, modules: [], url: "", top_k: 10 }));
   byId("modules").addEventListener("change", () => {
     const modules = [...byId("modules").querySelectorAll("input:checked")].map((box) => box.value);
     go({ modules, url: "", top_k: 10 });
   });
-  showCollections();
 }
 
 export function show(now, before) {
   if (!before || now.q !== before.q) byId("q").value = now.q;
   byId("mode").value = now.mode;
-  byId("collection").value = now.collection;
-  byId("home").setAttribute("href", urlOf(NO_SEARCH));
   showFilters();
 }
 
@@ -43,11 +39,12 @@ export async function showFilters() {
     return;
   }
   if (state() !== now) return; // a later state draws its own filters
-  const key = JSON.stringify([book, now.modules, now.url]);
+  const key = JSON.stringify([book, now.modules, now.url, now.mode]);
   if (key === drawn) return;
   drawn = key;
   drawModules(book.modules, now.modules);
-  drawPages(book.pages, now);
+  drawPages(book, now);
+  drawChosen(book, now);
   byId("filters").hidden = false;
 }
 
@@ -55,40 +52,32 @@ function drawModules(modules, chosen) {
   const fieldset = byId("modules");
   const focused = fieldset.contains(document.activeElement) ? document.activeElement.value : null;
   const names = modules.map(({ name }) => name);
-  const unknown = chosen.filter((name) => !names.includes(name)).map((name) => ({ name, chunks: 0 }));
-  const boxes = [...modules, ...unknown].map(({ name, chunks }) => {
+  const unknown = chosen.filter((name) => !names.includes(name));
+  const all = [...modules, ...unknown.map((name) => ({ name, title: name, chunks: 0 }))];
+  const boxes = all.map(({ name, title, chunks }) => {
     const hint = h("span", { class: "visually-hidden" }, " passages");
     return h("label", { class: "module-filter" },
       h("input", { type: "checkbox", name: "module", value: name, checked: chosen.includes(name) }),
-      h("span", {}, name, " ", h("span", { class: "count" }, chunks.toLocaleString("en"), hint)));
+      h("span", {}, title, " ", h("span", { class: "count" }, chunks.toLocaleString("en"), hint)));
   });
   fieldset.replaceChildren(h("legend", {}, "Modules"), ...boxes);
   fieldset.hidden = boxes.length < 2 && !chosen.length;
   if (focused !== null) [...fieldset.querySelectorAll("input")].find((box) => box.value === focused)?.focus();
 }
 
-function drawPages(pages, { modules, url }) {
-  const listed = pages.filter((page) => !modules.length || modules.includes(page.module));
+function drawPages(book, { modules, url }) {
+  const listed = book.pages.filter((page) => !modules.length || modules.includes(page.module));
   const option = ({ url: value, title }) => h("option", { value, selected: value === url }, title);
   const unknown = url && !listed.some((page) => page.url === url) ? [option({ url, title: url })] : [];
-  const groups = [...Map.groupBy(listed, (page) => page.module)];
-  const options = groups.map(([module, own]) => h("optgroup", { label: module }, ...own.map(option)));
+  const groups = pagesByModule({ ...book, pages: listed });
+  const options = groups.map(([label, own]) => h("optgroup", { label }, ...own.map(option)));
   byId("page-filter").replaceChildren(option({ url: "", title: "All pages" }), ...unknown, ...options);
 }
 
-/** List the served books if there are several. */
-async function showCollections() {
-  let collections;
-  try {
-    ({ collections } = await api.collections());
-  } catch {
-    return; // the list shows the error
-  }
-  const chosen = state().collection;
-  const options = collections.map(({ name, default: isDefault }) => {
-    const value = isDefault ? "" : name;
-    return h("option", { value, selected: value === chosen }, name);
-  });
-  byId("collection").replaceChildren(...options);
-  byId("collection-field").hidden = collections.length < 2;
+/** Name the chosen filters where they are folded. */
+function drawChosen({ modules, pages }, now) {
+  const module = (name) => modules.find((one) => one.name === name)?.title ?? name;
+  const page = pages.find(({ url }) => url === now.url)?.title ?? now.url;
+  const mode = now.mode && byId("mode").selectedOptions[0].text;
+  byId("chosen").textContent = [...now.modules.map(module), page, mode].filter(Boolean).join(" · ");
 }

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from selectolax.lexbor import LexborHTMLParser
 
 _REFRESH = re.compile(r"^\s*[\d.]+\s*[;,]\s*(?:url\s*=\s*)?[\"']?([^\"']+)", re.IGNORECASE)
+_OPEN_GRAPH = {"og:title": "og_title", "og:site_name": "site_name"}
 _MOST_LINKS = 20_000
 _LISTING = re.compile(r"\bgeneratedIndexPage")
 
@@ -26,6 +27,7 @@ class Head:
 
     title: str = ""
     og_title: str = ""
+    site_name: str = ""
     canonical: str = ""
     base: str = ""
     refresh: str = ""
@@ -61,8 +63,8 @@ def read_head(html: str) -> Head:
         elif tag.name == "meta":
             if said.get("name", "").lower() in ("robots", "recto"):
                 robots.update(word.strip() for word in content.lower().split(","))
-            if said.get("property", "").lower() == "og:title":
-                key, value = "og_title", " ".join(content.split())
+            if said.get("property", "").lower() in _OPEN_GRAPH:
+                key, value = _OPEN_GRAPH[said["property"].lower()], " ".join(content.split())
             elif said.get("http-equiv", "").lower() == "refresh" and (address := _REFRESH.match(content)):
                 key, value = "refresh", address[1].strip()
         if value:

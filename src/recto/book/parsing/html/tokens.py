@@ -234,9 +234,14 @@ def is_dropped(tag: str, attributes: Mapping[str, str | None]) -> bool:
 
 def without_site_name(title: str) -> str:
     """Return a page title without the name of the website at its end."""
+    return split_site_name(title)[0]
+
+
+def split_site_name(title: str) -> tuple[str, str]:
+    """Return a page title without the name of the website at its end, and that name, or ""."""
     title = " ".join(title.split())
-    ends = [found.start() for found in _SITE_NAME.finditer(title)]
-    return title[: ends[-1]] if ends and ends[-1] > 0 else title
+    last = next(reversed([*_SITE_NAME.finditer(title)]), None)
+    return (title[: last.start()], title[last.end() :]) if last and last.start() > 0 else (title, "")
 
 
 def _densest(body: LexborNode) -> LexborNode:

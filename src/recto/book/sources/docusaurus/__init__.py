@@ -25,7 +25,7 @@ from recto.book.sources.includes import Includes
 from recto.book.sources.options import PLAIN, BookFile, UnreadableSite, check_url, is_inside
 from recto.errors import ConfigurationError, InvalidArgument
 
-__all__ = ["CONFIG_FILES", "DocusaurusSite"]
+__all__ = ["CONFIG_FILES", "DocusaurusConfig", "DocusaurusSite"]
 
 _PLUGIN = "docusaurus-plugin-content-docs"
 
@@ -49,6 +49,16 @@ class DocusaurusSite:
         self._check_version()
         self._translations: Path | None = None
         self._published = self._chosen_locale()
+
+    @property
+    def title(self) -> str:
+        """The title that the configuration states."""
+        return self._config.title()
+
+    @property
+    def logo(self) -> str:
+        """The logo that the configuration states."""
+        return self._config.logo()
 
     @property
     def notes(self) -> list[str]:

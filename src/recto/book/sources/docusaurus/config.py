@@ -18,7 +18,14 @@ from recto.book.sources.docusaurus.javascript import (
     read_exported,
     to_text,
 )
-from recto.book.sources.options import PLAIN, SiteOptions, UnreadableSite, read_config, repository_of
+from recto.book.sources.options import (
+    PLAIN,
+    SiteOptions,
+    UnreadableSite,
+    read_config,
+    read_logo,
+    repository_of,
+)
 from recto.errors import ConfigurationError
 
 CONFIG_FILES = tuple(f"docusaurus.config.{suffix}" for suffix in ("js", "ts", "mjs", "cjs", "mts", "cts"))
@@ -77,6 +84,26 @@ class DocusaurusConfig:
         if isinstance(data, Unknown):
             self._note_unread("markdown.format", data, "pages are read as MDX")
         return data if isinstance(data, str) else "mdx"
+
+    def title(self) -> str:
+        """Return the title of the site, or "" if it cannot be read."""
+        return self._text_or_nothing("title") or self._text_or_nothing("themeConfig", "navbar", "title")
+
+    def logo(self) -> str:
+        """Return the logo of the site, else its icon, as a `data:` URL; "" if neither can be read."""
+        stated = self.root.get("staticDirectories").data
+        named = [folder.data for folder in stated] if isinstance(stated, tuple) else ["static"]
+        folders = [self.file.parent / folder for folder in named if isinstance(folder, str)]
+        images = (
+            self._text_or_nothing("themeConfig", "navbar", "logo", "src"),
+            self._text_or_nothing("favicon"),
+        )
+        files = (folder / image.lstrip("/") for image in images if image for folder in folders)
+        return read_logo(files, self.bounds)
+
+    def _text_or_nothing(self, *path: str) -> str:
+        data = self.root.get(*path).data
+        return data if isinstance(data, str) else ""
 
     def docs(self) -> list[Docs]:
         """Return the instances of the docs plugin, the preset's first."""

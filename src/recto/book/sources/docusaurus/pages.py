@@ -112,6 +112,19 @@ class Published:
     version: str = ""
 
 
+def read_category(name: str, folders: Sequence[Path], bounds: Path) -> dict[str, Any]:
+    """Return the content of a directory's category file, the first in these folders."""
+    for file in (folder / name / file for folder in folders for file in _CATEGORY_FILES):
+        try:
+            if file.is_file():
+                text = read_config(file, bounds, _LARGEST_CATEGORY)
+                values = json.loads(text) if file.suffix == ".json" else load_mapping(text)
+                return values if isinstance(values, dict) else {}
+        except (OSError, UnreadableSite, ValueError, RecursionError):  # the label is optional
+            continue
+    return {}
+
+
 class DocsRules(SiteRules):
     """The rules of one instance of the docs plugin, in one version and language."""
 
@@ -177,19 +190,8 @@ class DocsRules(SiteRules):
     def _category(self, folder: str) -> dict[str, Any]:
         """Return the content of a directory's category file."""
         if folder not in self._categories:
-            self._categories[folder] = self._read_category(folder)
+            self._categories[folder] = read_category(folder, self._folders, self._bounds)
         return self._categories[folder]
-
-    def _read_category(self, name: str) -> dict[str, Any]:
-        for file in (folder / name / file for folder in self._folders for file in _CATEGORY_FILES):
-            try:
-                if file.is_file():
-                    text = read_config(file, self._bounds, _LARGEST_CATEGORY)
-                    values = json.loads(text) if file.suffix == ".json" else load_mapping(text)
-                    return values if isinstance(values, dict) else {}
-            except (OSError, UnreadableSite, ValueError, RecursionError):  # the label is optional
-                continue
-        return {}
 
     def navigation(self, names: Sequence[str]) -> Navigation:
         """Order pages as the sidebar does: as listed, or by positions, number prefixes and names."""

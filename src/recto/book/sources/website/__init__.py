@@ -44,6 +44,7 @@ class WebsiteSource:
         options: CrawlOptions | None = None,
         notify: Callable[[str], None] = lambda _: None,
         *,
+        title: str = "",
         resolve: Resolve | None = None,
         sleep: Callable[[float], None] = time.sleep,
         clock: Callable[[], float] = time.time,
@@ -56,6 +57,7 @@ class WebsiteSource:
             )
         parts = urlsplit(self.location)
         self.book = f"{parts.netloc}{parts.path}".rstrip("/")
+        self._title = self.title = title
         self.failed: list[Failure] = []
         self.notes: list[str] = []
         self.progress: Progress | None = None
@@ -81,3 +83,4 @@ class WebsiteSource:
             finally:
                 self.failed += crawl.failed
                 self.notes += crawl.all_notes()
+                self.title = self._title or crawl.title()

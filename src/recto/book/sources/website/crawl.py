@@ -11,6 +11,7 @@ from urllib.parse import unquote, urlsplit
 
 from recto._util.text import ROOT_MODULE, module_keys, plural
 from recto.book.parsing.html import Head, read_head
+from recto.book.parsing.html.tokens import split_site_name
 from recto.book.sources.options import humanised
 from recto.book.sources.website import CrawlOptions
 from recto.book.sources.website.cache import PageCache
@@ -95,6 +96,8 @@ class Crawl:
     _first: dict[str, FetchResult | FetchFailed] = field(default_factory=dict)
     _follow: bool = True
     _silent: int = 0
+    _home: Head | None = None
+    _site_names: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
         self._scope = Scope.of(self.url)
@@ -127,6 +130,14 @@ class Crawl:
         """Return the notes of the run and the counts of skipped pages."""
         counts = sorted((what, count) for what, count in self._left_out.items() if what != _FILES)
         return [*self._notes, *(f"Left out: {count} {what}." for what, count in counts)]
+
+    def title(self) -> str:
+        """Return the name of the website, if its pages state one, else the title of the first page."""
+        if self._home is None:
+            return ""
+        name, count = next(iter(self._site_names.most_common(1)), ("", 0))
+        shared = name if count > 1 and 2 * count > len(self._done) else ""
+        return self._home.site_name or shared or self._home.title
 
     def _no_page(self) -> InvalidArgument | Unreachable:
         if self.failed:
@@ -309,6 +320,9 @@ class Crawl:
         if path in self._done:
             raise _SkippedError(_DUPLICATE)
         self._done.add(path)
+        self._home = self._home or head
+        if name := split_site_name(head.title)[1]:
+            self._site_names[name] += 1
         segments = _inner(path)
         in_module = len(segments) > 1 or segments[0] in self._folders
         keys = module_keys(unquote(segments[0])) if in_module else (ROOT_MODULE,)

@@ -1,0 +1,141 @@
+"""The title and the logo of a book, from the configuration of its site or from its pages."""
+
+from __future__ import annotations
+
+from base64 import b64decode
+from pathlib import Path
+
+import pytest
+
+from recto.book.sources.location import SourceOptions, open_source, sample_source
+from recto.book.sources.tree import BookTree, open_book
+from recto.book.sources.website import CrawlOptions, WebsiteSource
+from recto.errors import InvalidArgument
+from tests.doubles.site import SiteDouble, page
+
+SVG = b"<svg xmlns='http://www.w3.org/2000/svg'/>"
+
+
+def book(root: Path, files: dict[str, str | bytes]) -> BookTree:
+    for name, content in {"docs/a.md": "# A page\n\nText.\n", **files}.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_bytes(content.encode() if isinstance(content, str) else content)
+    opened = open_book(root)
+    assert isinstance(opened, BookTree)
+    return opened
+
+
+def docusaurus(root: Path, config: str, **files: str | bytes) -> BookTree:
+    named = {name.replace("_", "/", 1).replace("_", "."): content for name, content in files.items()}
+    preset = "presets: [['classic', {}]]"
+    return book(root, {"docusaurus.config.js": f"module.exports = {{{preset}, {config}}};", **named})
+
+
+@pytest.mark.parametrize(
+    ("config", "title"),
+    [
+        ("title: 'Robots'", "Robots"),
+        ("title: 'Robots', themeConfig: {navbar: {title: 'Short'}}", "Robots"),
+        ("themeConfig: ({navbar: {title: 'Short'}})", "Short"),
+        ("title: process.env.TITLE + compute()", ""),
+        ("title: 5", ""),
+    ],
+)
+def test_title_of_a_docusaurus_site(tmp_path: Path, config: str, title: str) -> None:
+    assert docusaurus(tmp_path, config).title == title
+
+
+def test_logo_of_a_docusaurus_site_else_its_icon(tmp_path: Path) -> None:
+    logo = "favicon: 'icon.png', themeConfig: {navbar: {logo: {src: '/logo.svg'}}}"
+    both = docusaurus(tmp_path / "both", logo, static_logo_svg=SVG, static_icon_png=b"png")
+    kind, _, data = both.logo.partition(",")
+    assert (kind, b64decode(data)) == ("data:image/svg+xml;base64", SVG)
+    icon = docusaurus(tmp_path / "icon", logo, static_icon_png=b"png")
+    assert icon.logo.startswith("data:image/png;base64,")
+    other = "staticDirectories: ['public', 'static'], favicon: 'icon.png'"
+    assert docusaurus(tmp_path / "other", other, public_icon_png=b"png").logo == icon.logo
+
+
+@pytest.mark.parametrize(
+    "src", ["https://x.org/logo.svg", "large.png", "page.html", "../../secret.png", "\\0.png"]
+)
+def test_logos_that_are_not_read(tmp_path: Path, src: str) -> None:
+    (tmp_path / "secret.png").write_bytes(b"secret")
+    config = f"themeConfig: {{navbar: {{logo: {{src: '{src}'}}}}}}"
+    files = {"static_large_png": b"x" * 40_000, "static_page_html": b"<p>"}
+    assert docusaurus(tmp_path / "site", config, **files).logo == ""
+
+
+def test_a_linked_logo_outside_the_repository_is_not_read(tmp_path: Path) -> None:
+    (tmp_path / "secret.png").write_bytes(b"secret")
+    (tmp_path / "site" / "static").mkdir(parents=True)
+    (tmp_path / "site" / "static" / "logo.png").symlink_to(tmp_path / "secret.png")
+    assert docusaurus(tmp_path / "site", "favicon: 'logo.png'").logo == ""
+
+
+def test_title_and_logo_of_a_mkdocs_site(tmp_path: Path) -> None:
+    config = "site_name: Bees\ntheme:\n  name: material\n  logo: img/bee.webp\n"
+    found = book(tmp_path / "one", {"mkdocs.yml": config, "docs/img/bee.webp": b"webp"})
+    assert (found.title, found.logo) == ("Bees", "data:image/webp;base64,d2VicA==")
+    plain = book(tmp_path / "two", {"mkdocs.yml": "site_name: 7\ntheme: material\n"})
+    assert (plain.title, plain.logo) == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("files", "title"),
+    [
+        ({"README.md": "# Keeping bees\n\nText.\n"}, "Keeping bees"),
+        ({"docs/index.md": "---\ntitle: Bees\n---\n\nText.\n"}, "Bees"),
+        ({"README.md": "# Introduction\n\nText.\n"}, ""),
+        ({}, ""),
+        ({"README.md": "# Keeping bees\n", "recto.toml": '[site]\ntitle = "Bees"\n'}, "Bees"),
+    ],
+)
+def test_title_of_a_tree(tmp_path: Path, files: dict[str, str | bytes], title: str) -> None:
+    assert book(tmp_path, files).title == title
+
+
+def test_a_configuration_that_cannot_be_read(tmp_path: Path) -> None:
+    book(tmp_path, {"docs/index.md": "# Bees\n\nText."})
+    (tmp_path / "docusaurus.config.js").write_text("module.exports = make();", "utf-8")
+    found = open_book(tmp_path / "docs")
+    assert isinstance(found, BookTree)
+    assert (found.title, found.logo) == ("Bees", "")
+
+
+def test_the_sample_book_has_the_titles_of_its_site() -> None:
+    source = sample_source()
+    assert getattr(source, "title", "") == "Physical AI and Humanoid Robotics"
+    assert "Module 2: Simulation and Digital Twins" in {one.module_title for one in source.pages()}
+
+
+@pytest.mark.parametrize(
+    ("titles", "site_name", "title"),
+    [
+        (("Welcome | Bees", "Hives | Bees", "Honey | Bees"), "", "Bees"),
+        (("Welcome | Bees", "Hives | Bees"), "All about bees", "All about bees"),
+        (("Keeping bees", "Hives", "Honey - how"), "", "Keeping bees"),
+    ],
+)
+def test_title_of_a_website(titles: tuple[str, ...], site_name: str, title: str) -> None:
+    with SiteDouble() as site:
+        links = [f"/docs/{number}" for number in range(len(titles))]
+        stated = f'<meta property="og:site_name" content="{site_name}">' if site_name else ""
+        for link, name in zip(links, titles, strict=True):
+            html = page("Heading", "Text.", *links).replace("<head>", f"<head>{stated}<title>{name}</title>")
+            site.put("/docs/" if link == links[0] else link, html)
+        options = CrawlOptions(delay=0, allow_private=True)
+        found = WebsiteSource(f"{site.url}/docs/", None, options)
+        assert len(list(found.pages())) == len(titles)
+        assert found.title == title
+        named = WebsiteSource(f"{site.url}/docs/", None, options, title="Mine")
+        assert list(named.pages())
+        assert named.title == "Mine"
+
+
+def test_a_given_title_counts(tmp_path: Path) -> None:
+    docusaurus(tmp_path, "title: 'Robots'")
+    found = open_source(str(tmp_path), SourceOptions(title="My robots"), None, print)
+    assert getattr(found, "title", "") == "My robots"
+    with pytest.raises(InvalidArgument, match="--title"):
+        open_source("zip://book.zip", SourceOptions(title="x"), None, print)
