@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
 
@@ -15,6 +16,7 @@ from recto.indexing.indexer import IndexJob, IndexProgress, index_book
 from recto.protocols import Embedder
 from recto.search.retriever import Retriever
 from recto.stores.edge.store import EdgeStore
+from recto.types import Fingerprint
 
 
 def test_a_small_book(small_book: Path, home: Path, embedder: Embedder) -> None:
@@ -58,6 +60,23 @@ def test_a_second_run_writes_the_same_ids(small_book: Path, home: Path, embedder
         index_book(IndexJob(MarkdownTree(small_book), embedder), store, "garden", journal=home / "journal")
         runs.append({chunk.id: chunk for chunk in store.open("garden").scroll()})
     assert runs[0] == runs[1]
+
+
+def test_a_new_title_is_published_without_embedding(small_book: Path, home: Path, embedder: Embedder) -> None:
+    store = EdgeStore(home)
+    source = MarkdownTree(small_book)
+    runs = []
+    for source.title in ("Houses", "  Houses and \n gardens  ", "Houses and gardens"):
+        job = IndexJob(source, embedder)
+        runs.append(index_book(job, store, "garden", journal=home / "journal"))
+    assert [run.published for run in runs] == [True, True, False]
+    assert runs[1].plan.texts == 0
+    made = store.open("garden").info.fingerprint
+    assert made is not None
+    assert (made.title, made.logo) == ("Houses and gardens", "")
+    older = {name: value for name, value in made.to_dict().items() if name not in ("title", "logo")}
+    assert Fingerprint.from_dict(older) == replace(made, title="")
+    assert "logo" not in made.summary()
 
 
 def test_unreadable_pages_are_reported(small_book: Path, home: Path, embedder: Embedder) -> None:

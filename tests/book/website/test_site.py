@@ -61,6 +61,7 @@ def test_pages_of_a_sitemap_are_read_once(book: SiteDouble) -> None:
     assert (hives.url, hives.format) == (f"{book.url}/docs/module-1-bees/hives", "html")
     assert (hives.module, hives.module_keys) == ("bees", ("bees", "module-1-bees"))
     assert pages[0].module == "intro"
+    assert (hives.module_title, pages[0].module_title) == ("Bees", "Introduction")
     assert parse_html(hives.text, title=hives.title).title == "Hives"
     assert not found.failed
     assert all(count == 1 for path, count in book.asked.items() if path.startswith("/docs/module"))

@@ -202,6 +202,13 @@ def test_batch(service: Service) -> None:
     assert service.post("/v1/batch", {"queries": ["a", " "]}).error == "Query cannot be empty"
 
 
+def test_collections(service: Service) -> None:
+    found = service.get("/v1/collections").json()
+    models.CollectionsResponseModel.model_validate(found)
+    (sample,) = (one for one in found["collections"] if one["default"])
+    assert (sample["title"], sample["logo"]) == ("Physical AI and Humanoid Robotics", None)
+
+
 def test_modules_and_pages(service: Service, retriever: Retriever) -> None:
     modules = service.get("/v1/modules").json()
     models.ModulesResponseModel.model_validate(modules)

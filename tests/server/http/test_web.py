@@ -103,7 +103,7 @@ def test_llms_txt(service: Service) -> None:
         listed = service.get(f"/llms.txt{query}")
         assert listed.headers["content-type"] == "text/plain; charset=utf-8"
         text = listed.body.decode()
-        assert re.match(r"# \S.*\n\n> \S.*\n\n## \S.*\n\n- \[", text)
+        assert re.match(r"# Physical AI and Humanoid Robotics\n\n> \S.*\n\n## \S.*\n\n- \[", text)
         links = re.findall(r"^- \[.+\]\((.+)\)$", text, re.MULTILINE)
         pages = service.get("/v1/pages").json()["pages"]
         assert links == [f"v1/pages/{quote(page['url'], safe='')}.md{query}" for page in pages]

@@ -18,7 +18,7 @@ from recto._util.files import read_problem
 from recto._util.text import ROOT_MODULE, short_name
 from recto.book.parsing.formats import is_markdown, page_suffixes, read
 from recto.book.sources.includes import Includes
-from recto.book.sources.options import BookFile, humanised, is_inside, local_url, title_of
+from recto.book.sources.options import ROOT_TITLE, BookFile, humanised, is_inside, local_url, title_of
 from recto.errors import RectoError
 from recto.types import Failure, Page
 
@@ -27,7 +27,6 @@ _LARGEST_PAGE = 2 << 20  # bytes; far more than any hand-written page has
 _LONGEST_PATTERN = 2_000  # characters; the rest is ignored
 _MOST_ALTERNATIVES = 1_000  # of a pattern with braces
 _DEEPEST_BRACES = 10
-_ROOT_TITLE = "Introduction"
 
 Matches = Callable[[str], bool]
 
@@ -386,7 +385,7 @@ def module_titles(directories: Sequence[tuple[PageDirectory, Navigation]]) -> di
     sections = _section_titles(directories)
     titles: dict[str, str] = {}
     for directory, navigation in directories:
-        book_file, root_title = directory.rules.book_file, _ROOT_TITLE
+        book_file, root_title = directory.rules.book_file, ROOT_TITLE
         if book_file.module_root and not any(map(book_file.module_directory, navigation.names)):
             root_title = humanised(directory.rules.book)
         for name in navigation.names:

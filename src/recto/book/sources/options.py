@@ -30,6 +30,7 @@ _IMAGES = {
     ".webp": "webp",
 }
 LOCAL_ADDRESS = "local://docs/docs"
+ROOT_TITLE = "Introduction"  # of the pages that are in no module
 INDEX_PAGES = frozenset({"index", "readme"})
 _GENERIC_NAMES = frozenset({"docs", "doc", "book", "content", "src", "site", "website", "pages"})
 

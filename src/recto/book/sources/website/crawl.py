@@ -12,7 +12,7 @@ from urllib.parse import unquote, urlsplit
 from recto._util.text import ROOT_MODULE, module_keys, plural
 from recto.book.parsing.html import Head, read_head
 from recto.book.parsing.html.tokens import split_site_name
-from recto.book.sources.options import humanised
+from recto.book.sources.options import ROOT_TITLE, humanised
 from recto.book.sources.website import CrawlOptions
 from recto.book.sources.website.cache import PageCache
 from recto.book.sources.website.discovery import Robots, read_robots, sitemap_pages
@@ -335,6 +335,7 @@ class Crawl:
             text=text,
             revision=hashlib.sha256(result.body).hexdigest(),
             format="html",
+            module_title=humanised(keys[0]) if in_module else ROOT_TITLE,
         )
 
 
