@@ -179,19 +179,17 @@ def test_small_indexes_are_searched_exactly() -> None:
     assert search_params(MAPPED_FROM - 1) is None
 
 
-def test_mapped_indexes_are_searched_exactly(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Also those of an older version, which have a graph."""
+def test_mapped_indexes_find_all_without_a_graph(tmp_path_factory: pytest.TempPathFactory) -> None:
     module = [number for number in range(COUNT) if number // PAGE % MODULES == 2]
     building = build_large_index(HNSW_FROM - 1, tmp_path_factory)
     mapped = next(building)
     assert mapped.recall(Filters(), range(COUNT)) == 1
     assert mapped.recall(Filters(("module-2",)), module) == 1
     assert next(building, None) is None  # closes it
-    config, params = large_config(HNSW_FROM - 1, DIM), search_params(HNSW_FROM - 1)
+    config = large_config(HNSW_FROM - 1, DIM)
     assert config is not None
-    assert config.quantization_config is None
-    assert params is not None
-    assert params.exact
+    assert config.hnsw_config is not None
+    assert config.hnsw_config.m == 0
 
 
 def test_very_large_indexes_use_a_larger_ef() -> None:

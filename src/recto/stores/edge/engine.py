@@ -16,10 +16,11 @@ from recto.types import Filters, IndexQuery, Payload, SparseVector, Vector
 if TYPE_CHECKING:
     import qdrant_edge
 
-# Sizes in chunks. From MAPPED_FROM on, the files are optimized and memory-mapped, so opening reads little.
-# Below HNSW_FROM, exact search has full recall and takes about 4 ms of CPU time at most (`bench.exact`). From
-# HIGH_EF_FROM on, a larger ef keeps the recall.
-MAPPED_FROM, HNSW_FROM, HIGH_EF_FROM = 20_000, 30_000, 500_000
+# Sizes in chunks. From MAPPED_FROM on, the files are memory-mapped, so opening reads little, and the vectors are
+# quantized. Below HNSW_FROM, all quantized vectors are compared and the best are rescored: full recall, about
+# 4 ms of CPU time at most (`bench.exact`), and no graph to build. From HIGH_EF_FROM on, a larger ef keeps the
+# recall.
+MAPPED_FROM, HNSW_FROM, HIGH_EF_FROM = 20_000, 50_000, 500_000
 _HNSW_M, _HNSW_EF_CONSTRUCT = 16, 100
 _HNSW_EF, _HNSW_HIGH_EF = 200, 400
 _FULL_SCAN_KB = 10_000  # if a filter leaves fewer vectors than this, they are searched exactly
@@ -151,20 +152,18 @@ def large_config(chunks: int, dim: int) -> qdrant_edge.EdgeConfig | None:
         return None
     import qdrant_edge as edge
 
-    has_graph = chunks >= HNSW_FROM
-
     on_disk = edge.Memory.Cold  # memory-mapped: opening the index reads little
     int8 = edge.ScalarQuantizationConfig(type=edge.ScalarType.Int8, quantile=_QUANTILE, memory=on_disk)
     return edge.EdgeConfig(
         vectors=edge.EdgeVectorParams(size=dim, distance=edge.Distance.Cosine, memory=on_disk),
         sparse_vectors=_sparse_params(on_disk),
         hnsw_config=edge.HnswIndexConfig(
-            m=_HNSW_M if has_graph else 0,
+            m=_HNSW_M if chunks >= HNSW_FROM else 0,
             ef_construct=_HNSW_EF_CONSTRUCT,
             full_scan_threshold=_FULL_SCAN_KB,
             memory=on_disk,
         ),
-        quantization_config=int8 if has_graph else None,  # also halves the time to build the graph
+        quantization_config=int8,  # also halves the time to build the graph
         wal_enabled=False,
     )
 
@@ -214,9 +213,7 @@ def search_params(chunks: int) -> qdrant_edge.SearchParams | None:
         return None
     import qdrant_edge as edge
 
-    if chunks < HNSW_FROM:  # the index of an older version has a graph and quantized vectors
-        return edge.SearchParams(exact=True)
-    return edge.SearchParams(
+    return edge.SearchParams(  # ef is for the graph, if there is one: older versions made it from 20 000 on
         hnsw_ef=_HNSW_HIGH_EF if chunks >= HIGH_EF_FROM else _HNSW_EF,
         quantization=edge.QuantizationSearchParams(rescore=True, oversampling=_OVERSAMPLING),
     )
