@@ -21,7 +21,7 @@ from recto.search.query import (
     to_filters,
 )
 from recto.search.response import Ranked, build_response, group_by_page, rank, to_hits, with_ties
-from recto.settings import SAMPLE_COLLECTION
+from recto.settings import SAMPLE_COLLECTION, Settings
 from recto.stores.points import no_lexical_vectors
 from recto.types import (
     NO_FILTERS,
@@ -479,6 +479,15 @@ class Retriever:
         for part in (self._embedder, self._store):
             if isinstance(part, AsyncEmbedder | AsyncStore):
                 await part.aclose()
+
+
+def make_retriever(settings: Settings, embedder: Embedder, store: Store, collection: str) -> Retriever:
+    """Return a retriever that records spans if the settings say so."""
+    if not settings.otel:
+        return Retriever(embedder, store, collection)
+    from recto.search.tracing import TracedRetriever
+
+    return TracedRetriever(settings, embedder, store, collection)
 
 
 def check_fingerprint(index: Index, embedder: Embedder) -> None:
