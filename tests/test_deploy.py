@@ -18,6 +18,7 @@ import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name, parse_wheel_filename
 
+from recto import __version__
 from tests.running import ROOT
 
 DEPLOY = ROOT / "deploy"
@@ -310,8 +311,22 @@ def run(name: str, *arguments: str) -> None:
 
 
 def test_yaml_is_tidy() -> None:
-    files = [".pre-commit-config.yaml", ".yamllint.yaml", "deploy", "docs/how-to/examples"]
+    files = [".pre-commit-config.yaml", ".yamllint.yaml", "action.yml", "deploy", "docs/how-to/examples"]
     run("yamllint", "--strict", *files)
+
+
+def test_the_action_and_the_workflow_that_uses_it_are_valid() -> None:
+    run("check-jsonschema", "--builtin-schema", "vendor.github-actions", "action.yml")
+    example = "docs/how-to/examples/book-ci.yml"
+    run("check-jsonschema", "--builtin-schema", "vendor.github-workflows", example)
+    inputs = yaml.safe_load((ROOT / "action.yml").read_text("utf-8"))["inputs"]
+    (job,) = yaml.safe_load((ROOT / example).read_text("utf-8"))["jobs"].values()
+    (step,) = (step for step in job["steps"] if step["uses"].startswith("OWNER/REPO@"))
+    assert step["uses"] == f"OWNER/REPO@v{__version__}"
+    required = {name for name, one in inputs.items() if one.get("required")}
+    assert required <= set(step["with"]) <= set(inputs)
+    guide = (ROOT / "docs" / "how-to" / "ci.md").read_text("utf-8")
+    assert [name for name in inputs if f"| `{name}` |" not in guide] == []
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no hadolint")
@@ -321,7 +336,7 @@ def test_the_image_follows_the_rules_of_hadolint() -> None:
 
 @pytest.mark.skipif(shutil.which("shellcheck") is None, reason="needs shellcheck; .ci/run installs it")
 def test_shell_scripts_have_no_known_mistakes() -> None:
-    run("shellcheck", ".ci/run")
+    run("shellcheck", ".ci/run", *map(str, sorted(DEPLOY.rglob("*.sh"))))
 
 
 def test_systemd_unit_is_unprivileged_and_writes_only_its_state_directory() -> None:

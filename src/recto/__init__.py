@@ -58,6 +58,7 @@ if TYPE_CHECKING:
         Verifiable,
         Versioned,
     )
+    from recto.search.context import Context, ContextSection
     from recto.search.lexical import LexicalQuery, QueryWord
     from recto.search.pages import BookPage
     from recto.search.retriever import FiltersLike, Retriever
@@ -157,6 +158,7 @@ _MODULES = {
         "Verifiable",
         "Versioned",
     ),
+    "recto.search.context": ("Context", "ContextSection"),
     "recto.search.lexical": ("LexicalQuery", "QueryWord"),
     "recto.search.pages": ("BookPage",),
     "recto.search.retriever": ("FiltersLike", "Retriever"),
@@ -223,6 +225,8 @@ __all__ = [
     "CollectionEmpty",
     "CollectionMissing",
     "ConfigurationError",
+    "Context",
+    "ContextSection",
     "CostEstimate",
     "Deletable",
     "Described",

@@ -16,7 +16,7 @@ from recto.errors import CollectionMissing, InvalidArgument
 from recto.plugins import Notify
 from recto.protocols import Embedder, Source, Store
 from recto.search.query import check_mode, check_top_k
-from recto.search.retriever import Retriever
+from recto.search.retriever import Retriever, make_retriever
 from recto.settings import (
     DEFAULT_COLLECTIONS,
     QUERY_COLLECTION,
@@ -239,7 +239,7 @@ def open_collection(
     settings: Settings, embedder: Embedder, store: Store, collection: str, notify: Notify
 ) -> Retriever:
     """Return a retriever of an embedder and a store that are open already; see `open_retriever`."""
-    retriever = Retriever(embedder, store, collection)
+    retriever = make_retriever(settings, embedder, store, collection)
     try:
         retriever.open()
     except CollectionMissing:

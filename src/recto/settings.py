@@ -182,6 +182,10 @@ class Settings:
     server: ServerOptions = ServerOptions()
     keep_generations: int = 1
     """How many earlier generations of a collection are kept for `recto rollback`."""
+    otel: bool = False
+    """Record OpenTelemetry spans."""
+    otel_capture_query: bool = False
+    """Put the text of queries into the spans."""
     single_query: bool = False
     """The process runs one query: prefer a fast start to fast batches."""
     close_at_exit: bool = False
@@ -268,6 +272,8 @@ def load_settings(environment: Mapping[str, str] | None = None, directory: Path 
         dialect=values.get("RECTO_DIALECT", ""),
         server=_server_options(values),
         keep_generations=_number(values, "RECTO_KEEP_GENERATIONS", 20) or 1,
+        otel=bool(_boolean(values, "RECTO_OTEL")),
+        otel_capture_query=bool(_boolean(values, "RECTO_OTEL_CAPTURE_QUERY")),
         variables=values,
     )
 

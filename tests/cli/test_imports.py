@@ -127,6 +127,7 @@ def test_a_query_imports_only_the_embedded_engine(sample_home: Path) -> None:
         "yaml",
         "huggingface_hub",
         "difflib",
+        "opentelemetry",
     }
     assert loaded & unwanted == set()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import takewhile
@@ -55,7 +55,12 @@ class BookPage:
 
     def markdown(self, anchor: str = "") -> str:
         """Return the page, or the section with an anchor, as Markdown with headings."""
-        return "\n\n".join(_blocks(self.section(anchor) if anchor else self.chunks))
+        return to_markdown(self.section(anchor) if anchor else self.chunks)
+
+
+def to_markdown(chunks: Sequence[Chunk]) -> str:
+    """Return consecutive chunks of a page as Markdown with headings."""
+    return "\n\n".join(_blocks(chunks))
 
 
 def read_page(index: Index, url: str, collection: str) -> BookPage:
@@ -112,7 +117,7 @@ def nearest_page(index: Index, url: str) -> str | None:
     )
 
 
-def _blocks(chunks: tuple[Chunk, ...]) -> Iterator[str]:
+def _blocks(chunks: Sequence[Chunk]) -> Iterator[str]:
     """Yield the texts of chunks, with the headings that the texts themselves do not contain.
 
     Parts of one paragraph, list, table or code block are put together again.

@@ -13,6 +13,8 @@ from recto.types import MODES, Filters, GroupBy, Mode
 MAX_QUERY = 2000
 MAX_TOP_K = 100
 DEFAULT_TOP_K = 5
+DEFAULT_CONTEXT_TOKENS = 4000
+"""Every MCP client accepts a tool result of this size."""
 CONTRACT_MODES: tuple[Mode, ...] = ("dense", "hybrid")
 """The modes of the contract entry points, whose scores are between 0 and 1; the first is the default."""
 MAX_SCORE = 1000

@@ -11,9 +11,17 @@ from typing import TYPE_CHECKING, Any, Self
 from recto.errors import CollectionEmpty, FingerprintMismatch
 from recto.protocols import AsyncEmbedder, AsyncIndex, AsyncStore, Embedder, Index, Store
 from recto.search.lexical import LexicalQuery, Lexicon, analyze_query, other_analyzer, read_lexicon
-from recto.search.query import DEFAULT_TOP_K, MAX_TOP_K, check_queries, check_query, check_search, to_filters
+from recto.search.query import (
+    DEFAULT_CONTEXT_TOKENS,
+    DEFAULT_TOP_K,
+    MAX_TOP_K,
+    check_queries,
+    check_query,
+    check_search,
+    to_filters,
+)
 from recto.search.response import Ranked, build_response, group_by_page, rank, to_hits, with_ties
-from recto.settings import SAMPLE_COLLECTION
+from recto.settings import SAMPLE_COLLECTION, Settings
 from recto.stores.points import no_lexical_vectors
 from recto.types import (
     NO_FILTERS,
@@ -33,6 +41,7 @@ from recto.types import (
 )
 
 if TYPE_CHECKING:
+    from recto.search.context import Context
     from recto.search.pages import BookPage
 
 _SELECTION_CANDIDATES = 60  # more than top_k, because chunks with the selected text and others are excluded
@@ -270,6 +279,52 @@ class Retriever:
         found = await self._afind([text], replace(parameters, limit=top_k + _SELECTION_CANDIDATES))
         return await to_thread(self._related, selection, question, selected, found, top_k)
 
+    def context(
+        self,
+        query: str,
+        max_tokens: int = DEFAULT_CONTEXT_TOKENS,
+        top_k: int = DEFAULT_TOP_K,
+        filters: FiltersLike = NO_FILTERS,
+        *,
+        mode: Mode = "hybrid",
+        page: str | None = None,
+        neighbors: int = 0,
+    ) -> Context:
+        """Return the sections of the best hits as text for a language model, within a budget of tokens.
+
+        Hits on `page`, the page that the user is reading, come first if they are relevant. `neighbors` adds
+        that many sections before and after each section on its page, if they fit.
+        """
+        from recto.search.context import build_context, check_context
+
+        filters = to_filters(filters)
+        page_filters = check_context(max_tokens, neighbors, page, filters)
+        response = self.search(query, top_k, filters, mode=mode)
+        on_page = self.search(query, top_k, page_filters, mode=mode) if page_filters else None
+        return build_context(self, response, on_page, max_tokens, neighbors)
+
+    async def acontext(
+        self,
+        query: str,
+        max_tokens: int = DEFAULT_CONTEXT_TOKENS,
+        top_k: int = DEFAULT_TOP_K,
+        filters: FiltersLike = NO_FILTERS,
+        *,
+        mode: Mode = "hybrid",
+        page: str | None = None,
+        neighbors: int = 0,
+    ) -> Context:
+        """Do the same as `context` without blocking the event loop."""
+        from asyncio import to_thread
+
+        from recto.search.context import build_context, check_context
+
+        filters = to_filters(filters)
+        page_filters = check_context(max_tokens, neighbors, page, filters)
+        response = await self.asearch(query, top_k, filters, mode=mode)
+        on_page = await self.asearch(query, top_k, page_filters, mode=mode) if page_filters else None
+        return await to_thread(build_context, self, response, on_page, max_tokens, neighbors)
+
     def analyze(self, query: str) -> LexicalQuery | None:
         """Return a query as lexical search sees it, or None if the index has no lexical vectors."""
         lexicon = self._open().lexicon
@@ -424,6 +479,15 @@ class Retriever:
         for part in (self._embedder, self._store):
             if isinstance(part, AsyncEmbedder | AsyncStore):
                 await part.aclose()
+
+
+def make_retriever(settings: Settings, embedder: Embedder, store: Store, collection: str) -> Retriever:
+    """Return a retriever that records spans if the settings say so."""
+    if not settings.otel:
+        return Retriever(embedder, store, collection)
+    from recto.search.tracing import TracedRetriever
+
+    return TracedRetriever(settings, embedder, store, collection)
 
 
 def check_fingerprint(index: Index, embedder: Embedder) -> None:

@@ -33,7 +33,7 @@ def build_selection_query(
             "Selected text cannot be empty", hint="Select a sentence or more, or search with a question."
         )
     before = f"{check_query(question)}\n\n" if question is not None else ""
-    used = _truncate(
+    used = truncate(
         selected, lambda text: count(before + text) <= max_tokens, max_tokens * _CHARACTERS_PER_TOKEN
     )
     return before + used, Selection(used, len(selected))
@@ -99,7 +99,7 @@ class _Shingles:
         return common > _LONG_RUN - _SHINGLE and not self._long.isdisjoint(other._long)
 
 
-def _truncate(text: str, fits: Callable[[str], bool], max_length: int) -> str:
+def truncate(text: str, fits: Callable[[str], bool], max_length: int) -> str:
     """Return the longest beginning of whole sentences that fits, or of words if no sentence fits."""
     if len(text) <= max_length and fits(text):
         return text

@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
+from recto.evaluation import report
 from recto.evaluation.baseline import Baseline, Comparison, compare
 from recto.evaluation.binding import Missing
 from recto.evaluation.gate import checks, parse_threshold
-from recto.evaluation.report import validation_page
+from recto.evaluation.report import validation_markdown, validation_page
 from recto.evaluation.runs import FoundChunk, Options, QueryResult, Run, run_suite
 from recto.evaluation.suites import load_suite
 from recto.protocols import Embedder
@@ -286,3 +287,45 @@ def test_from_the_command_line(house: Path, tmp_path: Path) -> None:
     failed = recto(house / "home", *arguments, "--html", str(tmp_path / "no" / "report.html"))
     assert failed.returncode != 0
     assert "cannot be written" in failed.stderr
+
+
+def test_markdown_of_a_comparison(run: Run) -> None:
+    now, comparison = compared(run)
+    gate = checks(now, (parse_threshold("Hit@5>=0.99"),), comparison)
+    text = validation_markdown(now, gate, comparison)
+    assert text.startswith("### Retrieval: **failed**\n")
+    for check in gate:
+        assert f"| {'✅' if check.holds else '❌'} | `{check.name}` | {check.reason} |" in text
+    for delta in comparison.deltas:
+        assert f"| {delta.measure} | {delta.before:.3f} | {delta.now:.3f} | {delta.delta.mean:+.3f}" in text
+    assert "- `how do I keep weeds down`: rank 3 → 1\n" in text
+    assert "- `when are beans sown`: rank 1 → none\n" in text
+    lost = next(change for change in comparison.changes if change.query == "when are beans sown")
+    assert lost.left
+    assert all(f"  - gone: `{place}`\n" in text for place in lost.left)
+    assert all(f"  - new: `{place}`\n" in text for place in lost.entered)
+
+
+def test_markdown_without_changes(run: Run) -> None:
+    same = compare(run, Baseline.of(run))
+    assert "\nNo results changed.\n" in validation_markdown(run, checks(run, (), same), same)
+    alone = validation_markdown(run, checks(run), None)
+    assert "changed" not in alone
+    assert f"| MRR | {run.scores()['MRR'].mean:.3f} |" in alone
+
+
+def test_markdown_of_hostile_text_is_harmless(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    now, comparison = compared(run)
+    query = f"`@team` {HOSTILE} {TRICKS} [x](https://example.org) | # *"
+    hostile = replace(comparison, changes=tuple(replace(one, query=query) for one in comparison.changes))
+    text = validation_markdown(now, checks(now, (), hostile), hostile)
+    (line, *_) = (line for line in text.splitlines() if "@team" in line)
+    assert line.startswith("- `'@team'")
+    assert line.count("`") == 2
+    assert not set("\x00\x1b\u202e\ud800\x85") & set(text)
+    text.encode("utf-8")
+    monkeypatch.setattr(report, "_MAX_CHANGES_TEXT", 400)
+    many = replace(comparison, changes=comparison.changes * 100)
+    short = validation_markdown(now, checks(now, (), many), many)
+    assert len(short) < 3000
+    assert " more\n" in short

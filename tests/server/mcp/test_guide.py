@@ -9,6 +9,7 @@ import tomllib
 from collections.abc import Iterator
 from typing import Any
 
+from recto import __version__
 from recto.cli.commands.serve import mcp
 from tests.running import ROOT
 
@@ -50,3 +51,26 @@ def test_the_commands_for_claude_code() -> None:
     stdio, http = body.strip().split("\n")
     check(shlex.split(stdio.partition(" -- ")[2]))
     assert http.endswith("http://127.0.0.1:8001/mcp")
+
+
+def test_the_description_for_registries() -> None:
+    """The rules are those of the registry's schema, and of its check that the package belongs to the server."""
+    server = json.loads((ROOT / "server.json").read_text("utf-8"))
+    assert re.fullmatch(r"[a-zA-Z0-9.-]+/[a-zA-Z0-9._-]+", server["name"])
+    assert f"<!-- mcp-name: {server['name']} -->" in (ROOT / "README.md").read_text("utf-8")
+    assert 1 <= len(server["description"]) <= 100
+    (package,) = server["packages"]
+    assert server["version"] == package["version"] == __version__
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    assert package["identifier"] == project["name"]
+    assert package["identifier"] in project["scripts"], "runners start the command with the package's name"
+    (extra,) = package["runtimeArguments"]
+    assert (extra["name"], extra["value"]) == ("--with", f"{project['name']}[mcp]=={__version__}")
+    assert package["transport"] == {"type": "stdio"}
+    first, *others = package["packageArguments"]
+    assert first == {"type": "positional", "value": "mcp"}
+    flags = {flag for option in mcp.params for flag in option.opts}
+    assert {argument["name"] for argument in others} <= flags
+    settings = (ROOT / "docs" / "reference" / "settings.md").read_text("utf-8")
+    assert all(f"| `{one['name']}` |" in settings for one in package["environmentVariables"])
+    assert all(one.get("isSecret") for one in package["environmentVariables"] if "KEY" in one["name"])

@@ -15,10 +15,12 @@ from mcp import Client
 from mcp.shared.exceptions import MCPError
 from mcp_types import CallToolResult, TextResourceContents
 
+from recto._util.text import plural
 from recto.book.sources.tree import open_book
 from recto.indexing.indexer import IndexJob, index_book
 from recto.protocols import Embedder
 from recto.search.display import chunk_matches, make_snippet, response_words
+from recto.search.pages import to_markdown
 from recto.search.retriever import Retriever
 from recto.server.mcp import server as server_module
 from recto.server.mcp import tools as pages_module
@@ -56,13 +58,20 @@ def test_server_and_tool_descriptions(retriever: Retriever) -> None:
     assert "url" in instructions
     assert "above_noise" in instructions
     assert "answerable" in instructions
-    assert [tool.name for tool in tools] == ["search_book", "read_page", "list_modules", "related_chunks"]
+    names = ["search_book", "read_page", "list_modules", "related_chunks", "get_context"]
+    assert [tool.name for tool in tools] == names
+    assert all(
+        f"{name} " in instructions or f"{name};" in instructions for name in ("get_context", "read_page")
+    )
     for tool in tools:
         Draft202012Validator.check_schema(tool.input_schema)
         Draft202012Validator.check_schema(tool.output_schema)
         assert "$ref" not in str(tool.output_schema), "not every client follows references"
         assert tool.annotations.read_only_hint
         assert all("description" in field for field in tool.input_schema["properties"].values()), tool.name
+        assert tool.description.startswith("Return ")
+        assert " Use it " in tool.description
+        assert len(tool.description) < 500
     result = tools[0].output_schema["properties"]["results"]["items"]
     assert (
         set(result["required"])
@@ -79,6 +88,72 @@ def test_server_and_tool_descriptions(retriever: Retriever) -> None:
         "description": "",
         "title": "",
     }
+
+
+def test_schema_of_the_context_tool(retriever: Retriever) -> None:
+    async def look(client: Client) -> Any:
+        return (await client.list_tools()).tools[-1]
+
+    tool = in_memory(retriever, look)
+    schema = tool.input_schema
+    assert schema["required"] == ["query"]
+    assert list(schema["properties"]) == [
+        "query",
+        "max_tokens",
+        "page",
+        "neighbors",
+        "top_k",
+        "module",
+        "mode",
+    ]
+    budget = schema["properties"]["max_tokens"]
+    assert (budget["default"], budget["minimum"], budget["maximum"]) == (4000, 100, 100_000)
+    result = call(retriever, "get_context", query=QUESTION)
+    Draft202012Validator(tool.output_schema).validate(result.structured_content)
+
+
+def test_context(retriever: Retriever) -> None:
+    question = "How do nodes exchange messages?"
+    count = retriever.embedder.count_tokens
+    room = sum(count(to_markdown([hit.chunk])) for hit in retriever.search(question).hits)
+    expected = retriever.context(question, room, neighbors=1)
+    result = call(retriever, "get_context", query=question, max_tokens=room, neighbors=1)
+    found = result.structured_content
+    assert (found["outcome"], found["mode"], found["page_used"]) == ("found", "hybrid", None)
+    assert found["answerable"] == expected.response.answerable
+    assert found["tokens"] == expected.tokens <= found["max_tokens"] == room
+    assert [section["text"] for section in found["sections"]] == [one.text for one in expected.sections]
+    assert [section["hits"] for section in found["sections"]] == [len(one.hits) for one in expected.sections]
+    assert expected.missing
+    assert f"{plural(expected.missing, 'chunk')} did not fit into {room} tokens." in found["message"]
+    for section, one in zip(found["sections"], expected.sections, strict=True):
+        assert (section["url"], section["missing"], section["truncated"]) == (one.url, one.missing, False)
+        assert section["above_noise"] is True
+        assert f"{section['url']}\n\n{section['text']}" in text_of(result)
+
+
+def test_context_of_a_page(retriever: Retriever) -> None:
+    near = call(retriever, "get_context", query=QUESTION, page=FUNDAMENTALS)
+    assert near.structured_content["page_used"] is True
+    assert text_of(near).startswith(f"Results on {FUNDAMENTALS} come first.")
+    far = call(
+        retriever, "get_context", query=QUESTION, page="local://docs/docs/module-4-vla/02-voice-to-action"
+    )
+    assert far.structured_content["page_used"] is False
+    assert "The whole book was searched." in text_of(far)
+    assert far.structured_content["sections"]
+
+
+def test_context_says_what_was_left_out(retriever: Retriever) -> None:
+    result = call(retriever, "get_context", query="robot", max_tokens=200, top_k=10)
+    found = result.structured_content
+    assert found["tokens"] <= 200
+    assert found["left_out"]
+    assert "did not fit into 200 tokens" in found["message"]
+    assert all(url in text_of(result) for url in found["left_out"])
+    nothing = call(retriever, "get_context", query="robot", module="cooking").structured_content
+    assert (nothing["outcome"], nothing["sections"], nothing["tokens"]) == ("filtered_out", [], 0)
+    assert "There is no module" in nothing["message"]
 
 
 def test_search(retriever: Retriever) -> None:

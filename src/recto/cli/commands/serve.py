@@ -106,12 +106,13 @@ def mcp(http: bool, host: str | None, port: int | None, collection: str | None) 
     except ModuleNotFoundError as error:
         raise missing_extra("`recto mcp`", "mcp") from error
     from recto.api import open_collection, open_embedder, open_store
-    from recto.search.retriever import Retriever
+    from recto.search.retriever import make_retriever
     from recto.server.auth import api_keys
 
     name = collection or settings.collection_or(QUERY_COLLECTION)
     embedder = open_embedder(settings, notify)
-    with Retriever(embedder, open_store(settings, notify, close_at_exit=True), name) as retriever:
+    store = open_store(settings, notify, close_at_exit=True)
+    with make_retriever(settings, embedder, store, name) as retriever:
         lazy = LazyRetriever(
             retriever,
             lambda: open_collection(settings, retriever.embedder, retriever.store, name, notify),

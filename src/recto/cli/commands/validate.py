@@ -68,6 +68,7 @@ _MAX_LISTED = 10
     help="Pass `nothing` questions if the best cosine similarity is below this.",
 )
 @options.file_option("--junit", "Also write the outcome of every question as JUnit XML.")
+@options.file_option("--markdown", "Also write the result and what changed as Markdown, for a comment.")
 @options.html
 @click.option("--verbose", is_flag=True, help="Show every question with its results.")
 @options.as_json
@@ -127,6 +128,7 @@ class ValidateRequest:
     tags: tuple[str, ...] = ()
     noise_floor: float | None = None
     junit: Path | None = None
+    markdown: Path | None = None
     html: Path | None = None
     mode: Mode = "hybrid"
 
@@ -168,6 +170,10 @@ def _validate(request: ValidateRequest, *, verbose: bool, as_json: bool) -> Exit
         from recto.evaluation.report import junit_xml
 
         _write(request.junit, junit_xml(run, gate))
+    if request.markdown:
+        from recto.evaluation.report import validation_markdown
+
+        _write(request.markdown, validation_markdown(run, gate, comparison))
     if request.html:
         from recto.evaluation.report import validation_page
 

@@ -1,4 +1,4 @@
-"""Format a run or the coverage of a book as one self-contained HTML page, or a run as JUnit XML."""
+"""Format a run or the coverage of a book as one HTML page, or a run as Markdown or JUnit XML."""
 
 from __future__ import annotations
 
@@ -38,6 +38,7 @@ _SHADES = (0.25, 0.45, 0.65, 0.8, 0.9, 0.97)
 """Finer at the top: most pages of most books are well covered, and the few others must stand out."""
 
 _MAX_WORST = 10
+_MAX_CHANGES_TEXT = 50_000  # characters; a comment on GitHub has at most 65,536
 _BINS = 10
 
 
@@ -231,6 +232,84 @@ def _bins(ordered: Sequence[float]) -> list[tuple[float, float, int]]:
     step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= rough * 0.999)
     counts = Counter(math.floor(value / step) for value in ordered)
     return [(bin * step, (bin + 1) * step, counts[bin]) for bin in range(min(counts), max(counts) + 1)]
+
+
+def validation_markdown(run: Run, gate: Sequence[Check], comparison: Comparison | None) -> str:
+    """Return a run as Markdown for a comment: the gate, the measures, and the results that changed."""
+    verdict = "passed" if all(check.holds for check in gate) else "**failed**"
+    asked = plural(len(run.answers), "question")
+    judged = f"{run.passed} of {len(run.judged)} passed" if run.judged else "none judged"
+    lines = [
+        f"### Retrieval: {verdict}",
+        "",
+        f"Suite {_code(run.suite)} on {_code(run.collection)}: {asked}, {judged}.",
+        "",
+        *_table(
+            ("", "condition", "reason"),
+            [("✅" if check.holds else "❌", _code(check.name), check.reason) for check in gate],
+        ),
+    ]
+    if comparison:
+        lines += [*_delta_lines(comparison), "", *_change_lines(comparison.changes)]
+    else:
+        scores = run.scores().items()
+        rows = [(name, f"{one.mean:.3f}", f"{one.low:.3f} to {one.high:.3f}") for name, one in scores]
+        lines += ["", *_table(("measure", "mean", "95 % interval"), rows)]
+    lines += ["", f"_Recto {__version__}_", ""]
+    return _REMOVED.sub("", "\n".join(lines))
+
+
+def _delta_lines(comparison: Comparison) -> list[str]:
+    rows = [
+        (
+            delta.measure,
+            f"{delta.before:.3f}",
+            f"{delta.now:.3f}",
+            f"{delta.delta.mean:+.3f}" + (" **worse**" if delta.significant_drop else ""),
+            f"{delta.delta.low:+.3f} to {delta.delta.high:+.3f}",
+        )
+        for delta in comparison.deltas
+    ]
+    lines = ["", *_table(("measure", "before", "now", "change", "95 % interval"), rows)]
+    if not comparison.same_suite:
+        left_out = len(comparison.only_before) + len(comparison.only_now) + len(comparison.expected_otherwise)
+        changed = f"The suite is not the one of the baseline: {plural(left_out, 'question')} not compared."
+        lines += ["", changed]
+    return lines
+
+
+def _change_lines(changes: Sequence[Change]) -> list[str]:
+    """List the questions whose results changed; those whose expected page moved come first."""
+    if not changes:
+        return ["No results changed."]
+    lines = [
+        f"<details><summary>Results that changed: {plural(len(changes), 'question')}</summary>",
+        "",
+    ]
+    room = _MAX_CHANGES_TEXT
+    ordered = sorted(changes, key=lambda change: change.rank_before == change.rank_now)
+    for number, change in enumerate(ordered):
+        moved = f": rank {change.rank_before or 'none'} → {change.rank_now or 'none'}"
+        entry = [f"- {_code(change.query)}{'' if change.rank_before == change.rank_now else moved}"]
+        entry += [f"  - new: {_code(place)}" for place in change.entered]
+        entry += [f"  - gone: {_code(place)}" for place in change.left]
+        room -= sum(len(line) + 1 for line in entry)
+        if room < 0:
+            lines.append(f"- and {len(ordered) - number} more")
+            break
+        lines += entry
+    return [*lines, "", "</details>"]
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """Return the lines of a table."""
+    lines = (head, ("---",) * len(head), *rows)
+    return [f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |" for line in lines]
+
+
+def _code(text: str) -> str:
+    """Return text that Markdown does not interpret: no link, no HTML, no mention of a person."""
+    return f"`{' '.join(text.replace('`', chr(39)).split())}`"
 
 
 def junit_xml(run: Run, gate: Sequence[Check]) -> str:

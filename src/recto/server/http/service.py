@@ -20,7 +20,7 @@ from recto.search.lexical import QueryWord
 from recto.search.outline import Outline, read_outline
 from recto.search.pages import BookPage
 from recto.search.query import MAX_QUERY
-from recto.search.retriever import Retriever
+from recto.search.retriever import Retriever, make_retriever
 from recto.server.http.batching import MAX_BATCH, BatchingEmbedder, CircuitBreaker
 from recto.server.http.options import DEFAULT_COLLECTION, ServeOptions
 from recto.server.limits import FairSlots, Refusal, Refused, current_request
@@ -121,7 +121,7 @@ class SearchService:
     def retriever(self, name: str) -> Retriever:
         """Return the retriever of a collection, without opening it."""
         if name not in self._retrievers:
-            self._retrievers[name] = Retriever(self._embedder, self._store, name)
+            self._retrievers[name] = make_retriever(self.settings, self._embedder, self._store, name)
         return self._retrievers[name]
 
     async def info(self, name: str) -> IndexInfo:

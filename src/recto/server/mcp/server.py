@@ -31,7 +31,8 @@ from recto.errors import ErrorKind, PageMissing, RectoError
 from recto.search.retriever import Retriever
 from recto.server.auth import AdmissionMiddleware, ApiKeys, is_loopback, key_required, local_hosts
 from recto.server.limits import AdmissionLimits, Refusal, Refused
-from recto.server.mcp.tools import INSTRUCTIONS, TOOLS, BookTool, check_arguments, whole_page
+from recto.server.mcp.schemas import check_arguments
+from recto.server.mcp.tools import INSTRUCTIONS, TOOLS, BookTool, whole_page
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send

@@ -1,218 +1,47 @@
-"""The MCP tools: their arguments, results and descriptions."""
+"""The MCP tools: their functions and descriptions."""
 
 from __future__ import annotations
 
 from asyncio import to_thread
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Any
+from typing import Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, ValidationError
+from pydantic import BaseModel
 
 from recto._util.text import plural, with_anchor
 from recto.errors import InvalidArgument
 from recto.search import display
+from recto.search.context import Context
 from recto.search.display import response_words
 from recto.search.lexical import QueryWord
-from recto.search.query import DEFAULT_TOP_K, MAX_QUERY, MAX_SCORE
 from recto.search.retriever import Retriever
-from recto.types import HEADING_SEPARATOR, Chunk, Filters, GroupBy, Mode, Outcome, SearchResponse
+from recto.server.mcp.schemas import (
+    ContextArguments,
+    McpContext,
+    McpHit,
+    McpModule,
+    McpModules,
+    McpPage,
+    McpRelatedResult,
+    McpSearchResult,
+    McpSection,
+    NoArguments,
+    PageArguments,
+    RelatedArguments,
+    SearchArguments,
+    ToolArguments,
+)
+from recto.types import HEADING_SEPARATOR, Chunk, Filters, SearchResponse
 
-MAX_TOP_K = 20
 _DIGITS = 4
-
-
-def _split(given: Any) -> Any:
-    """Accept one name, or several in one text: agents send both."""
-    return [part for part in given.split(",") if part.strip()] if isinstance(given, str) else given
-
-
-Name = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
-ModuleNames = Annotated[
-    list[Name] | None,
-    BeforeValidator(_split),
-    Field(description="Only these modules, by their names in list_modules; omit it to search all."),
-]
-SearchMode = Annotated[
-    Mode,
-    Field(description="dense: cosine similarity. lexical: BM25, for exact names and codes. hybrid: both."),
-]
-TopK = Annotated[int, Field(ge=1, le=MAX_TOP_K, description="The maximum number of results.")]
-
-
-class ToolArguments(BaseModel):
-    """Arguments of a tool; unknown names are errors, so that no filter is ignored silently."""
-
-    model_config = ConfigDict(extra="forbid")
-
-
-class SearchArguments(ToolArguments):
-    """Arguments of `search_book`."""
-
-    query: Annotated[
-        str,
-        Field(
-            description=f"A question or a few words, up to {MAX_QUERY} characters, in the book's language."
-        ),
-    ]
-    top_k: TopK = DEFAULT_TOP_K
-    min_score: Annotated[
-        float | None,
-        Field(ge=-1, le=MAX_SCORE, description="Only results with at least this score; usually omitted."),
-    ] = None
-    module: ModuleNames = None
-    url: Annotated[Name | None, Field(description="Only the page with this URL.")] = None
-    mode: SearchMode = "hybrid"
-    group_by: Annotated[
-        GroupBy | None, Field(description="page: return the best `top_k` pages with all their results.")
-    ] = None
-
-    def filters(self) -> Filters:
-        """Return the filters of the search."""
-        return Filters(tuple(self.module or ()), self.url)
-
-
-class RelatedArguments(ToolArguments):
-    """Arguments of `related_chunks`."""
-
-    selection: Annotated[
-        str, Field(description="The text that the reader has in front of them, as it is in the book.")
-    ]
-    question: Annotated[
-        str | None, Field(description="What the reader wants to know about it, if they said so.")
-    ] = None
-    top_k: TopK = DEFAULT_TOP_K
-    module: ModuleNames = None
-    mode: SearchMode = "hybrid"
-
-    def filters(self) -> Filters:
-        """Return the filters of the search."""
-        return Filters(tuple(self.module or ()))
-
-
-class PageArguments(ToolArguments):
-    """Arguments of `read_page`."""
-
-    url: Annotated[
-        Name, Field(description="The `url` of a result or a page; with an #anchor, only that section.")
-    ]
-    part: Annotated[
-        int, Field(ge=1, description="Which part of a long page; the result says how many there are.")
-    ] = 1
-
-
-class NoArguments(ToolArguments):
-    """A tool without arguments."""
-
-
-def check_arguments(model: type[ToolArguments], given: dict[str, Any] | None) -> Any:
-    """Validate the arguments; raise `InvalidArgument` with all errors in one sentence."""
-    try:
-        return model.model_validate(given or {})
-    except ValidationError as error:
-        faults = [
-            f"{'.'.join(str(part) for part in fault['loc'])}: {fault['msg']}"
-            for fault in error.errors(include_url=False)
-        ]
-        names = ", ".join(model.model_fields) or "none"
-        raise InvalidArgument("; ".join(faults), hint=f"The arguments are: {names}.") from error
-
-
-class McpHit(BaseModel):
-    """A chunk of the book with its score."""
-
-    url: Annotated[str, Field(description="Cite this: it opens the section.")]
-    title: Annotated[str, Field(description="The page's title.")]
-    section: Annotated[str, Field(description="The heading of the section.")]
-    module: str
-    module_title: str
-    headings: Annotated[list[str], Field(description="The path from the page's title down to the section.")]
-    score: Annotated[float, Field(description="Ranks the results; compare it within one response only.")]
-    dense: Annotated[float | None, Field(description="Cosine similarity to the query, if it was computed.")]
-    lexical: Annotated[
-        float | None, Field(description="BM25 score of the query's words, if it was computed.")
-    ]
-    above_noise: Annotated[
-        bool | None, Field(description="False: as unrelated texts score in this book. Null: not measured.")
-    ]
-    matches: Annotated[
-        list[str], Field(description="Words of the text and its headings that match the query.")
-    ]
-    snippet: Annotated[str, Field(description="The part of the text around the best matches, in one line.")]
-    text: str
-
-
-class McpSearchResult(BaseModel):
-    """The hits, best first; if there are none, `message` says why."""
-
-    outcome: Annotated[
-        Outcome, Field(description="found, no_match, or filtered_out: the filters exclude every chunk.")
-    ]
-    message: Annotated[str, Field(description="What to know before you use the results; may be empty.")]
-    collection: str
-    mode: Mode
-    answerable: Annotated[
-        float | None,
-        Field(description="Probability that the book covers the query; below 0.5 it most likely does not."),
-    ]
-    corrections: Annotated[
-        dict[str, list[str]],
-        Field(description="Query words that the book does not have, and what was searched for."),
-    ]
-    noise_floor: Annotated[
-        float | None,
-        Field(description="A `dense` below this is noise in this book; null if it was not measured."),
-    ]
-    results: list[McpHit]
-    warnings: list[str]
-    took_ms: Annotated[float, Field(description="How long the search took, in milliseconds.")]
-
-
-class McpRelatedResult(McpSearchResult):
-    """Hits that are related to a selected text."""
-
-    searched_for: Annotated[str, Field(description="The part of the selection that was searched for.")]
-    left_out: Annotated[int, Field(description="Chunks left out because they contain the selection itself.")]
-
-
-class McpPage(BaseModel):
-    """A page of the book, or a section of it."""
-
-    url: Annotated[str, Field(description="Cite this.")]
-    title: str
-    module: str
-    markdown: str
-    part: int
-    parts: Annotated[int, Field(description="How many parts there are; ask for the next with `part`.")]
-    note: str
-
-
-class McpModule(BaseModel):
-    """A module of the book; use `name` to filter a search."""
-
-    name: str
-    title: str
-    chunks: int
-
-
-class McpModules(BaseModel):
-    """The modules of the book."""
-
-    collection: str
-    pages: int
-    modules: list[McpModule]
 
 
 def search_result(response: SearchResponse, words: Sequence[QueryWord]) -> McpSearchResult:
     """Convert a response into the tool's result."""
     fields = tuple(McpHit.model_fields)
     return McpSearchResult(
-        outcome=response.outcome,
-        message=_message(response),
-        collection=response.collection,
-        mode=response.mode,
-        answerable=response.answerable,
-        corrections={word: list(meant) for word, meant in response.corrections},
+        **_about(response),
         noise_floor=None if response.noise_floor is None else round(response.noise_floor, _DIGITS),
         results=[
             McpHit(**display.pick(display.hit_to_dict(hit, response, words, _DIGITS), fields))
@@ -233,6 +62,60 @@ def related_result(response: SearchResponse, words: Sequence[QueryWord]) -> McpR
     )
 
 
+def context_result(context: Context) -> McpContext:
+    """Convert a context into the tool's result."""
+    response = context.response
+    about = _about(response)
+    left_out = list(dict.fromkeys(hit.chunk.link for hit in context.left_out))
+    not_shown = [
+        plural(count, what)
+        for count, what in ((len(left_out), "further result"), (context.missing, "chunk"))
+        if count
+    ]
+    if not_shown:
+        more = f"{' and '.join(not_shown)} did not fit into {context.max_tokens} tokens."
+        about["message"] = f"{about['message']} {more}".strip()
+    if context.page_message:
+        about["message"] = f"{context.page_message} {about['message']}".strip()
+    return McpContext(
+        **about,
+        page_used=context.page_used,
+        sections=[
+            McpSection(
+                url=section.url,
+                title=section.hits[0].chunk.page_title,
+                headings=list(section.hits[0].chunk.headings),
+                module=section.hits[0].chunk.module_name,
+                score=round(section.score, _DIGITS),
+                above_noise=display.above_noise(section.hits[0], response),
+                hits=len(section.hits),
+                text=section.text,
+                tokens=section.tokens,
+                missing=section.missing,
+                truncated=section.truncated,
+            )
+            for section in context.sections
+        ],
+        tokens=context.tokens,
+        max_tokens=context.max_tokens,
+        left_out=left_out,
+        warnings=list(response.warnings),
+        took_ms=round(response.timings.total_ms, 2),
+    )
+
+
+def _about(response: SearchResponse) -> dict[str, Any]:
+    """Return the fields of `McpResponse`."""
+    return {
+        "outcome": response.outcome,
+        "message": _message(response),
+        "collection": response.collection,
+        "mode": response.mode,
+        "answerable": response.answerable,
+        "corrections": {word: list(meant) for word, meant in response.corrections},
+    }
+
+
 def _message(response: SearchResponse) -> str:
     """Return what an agent should know before it reads the results."""
     parts = display.corrections_of(response)
@@ -245,11 +128,25 @@ def _message(response: SearchResponse) -> str:
 
 def search_text(result: McpSearchResult) -> str:
     """Return the hits with their citations as text."""
-    blocks = [
-        line for line in (result.message, *(f"Warning: {warning}" for warning in result.warnings)) if line
-    ]
+    blocks = _remarks(result)
     blocks += [_hit_text(number, hit) for number, hit in enumerate(result.results, 1)]
     return "\n\n".join(blocks)
+
+
+def context_text(result: McpContext) -> str:
+    """Return the sections with their citations as text."""
+    blocks = _remarks(result)
+    for number, section in enumerate(result.sections, 1):
+        weak = "; weak" if section.above_noise is False else ""
+        path = HEADING_SEPARATOR.join(section.headings) or section.title
+        blocks.append(f"[{number}] {path} (module {section.module}{weak})\n{section.url}\n\n{section.text}")
+    if result.left_out:
+        blocks.append("\n".join(("Did not fit:", *result.left_out)))
+    return "\n\n".join(blocks)
+
+
+def _remarks(result: McpSearchResult | McpContext) -> list[str]:
+    return [line for line in (result.message, *(f"Warning: {one}" for one in result.warnings)) if line]
 
 
 def page_text(result: McpPage) -> str:
@@ -326,12 +223,12 @@ def _split_long(chunks: Sequence[Chunk]) -> Iterator[Chunk]:
 
 
 INSTRUCTIONS = (
-    "This server reads one textbook. Start with search_book. To read more around a result, call read_page "
-    "with its `url`. Use related_chunks when the user has selected text. Answer from what the book "
-    "says, and cite each statement by the `url` of the result. If `answerable` is below 0.5, say that the "
-    "book does not seem to cover the question instead of answering from the results. Scores mean little "
-    "by themselves: if `above_noise` is false, the result most likely has nothing to do with the "
-    "question."
+    "This server reads one textbook. To answer a question, call get_context; pass `page` if you know which "
+    "page the user is reading. To find places instead of text to read, call search_book. To read on, call "
+    "read_page with a `url`. If the user has selected text, call related_chunks. Answer from what the book "
+    "says, and cite each statement by its `url`. If `answerable` is below 0.5, say that the book does not "
+    "seem to cover the question instead of answering from the results. Scores mean little by themselves: if "
+    "`above_noise` is false, the result most likely has nothing to do with the question."
 )
 
 
@@ -354,6 +251,20 @@ async def search_book(retriever: Retriever, asked: SearchArguments) -> McpSearch
         asked.query, asked.top_k, asked.filters(), asked.min_score, mode=asked.mode, group_by=asked.group_by
     )
     return search_result(response, await to_thread(response_words, retriever, response))
+
+
+async def get_context(retriever: Retriever, asked: ContextArguments) -> McpContext:
+    """Return sections of the book for a query, within a budget of tokens."""
+    context = await retriever.acontext(
+        asked.query,
+        asked.max_tokens,
+        asked.top_k,
+        Filters(tuple(asked.module or ())),
+        mode=asked.mode,
+        page=asked.page,
+        neighbors=asked.neighbors,
+    )
+    return context_result(context)
 
 
 async def related_chunks(retriever: Retriever, asked: RelatedArguments) -> McpRelatedResult:
@@ -380,12 +291,11 @@ TOOLS = (
     BookTool(
         "search_book",
         "Search the book",
-        "Find the chunks of the textbook that answer a question, best first. Use it first for anything "
-        "that the book may cover. Each result has its text, headings, module and a `url`: cite by `url`. "
-        "`answerable` below 0.5 means that the book most likely does not cover the question. `message` "
-        "says which misspelt words were corrected, and why there are no results: `filtered_out` means "
-        "that the filters exclude everything, so try again without them. Use the mode `lexical` to look "
-        "up an exact name or code.",
+        "Return the chunks (short parts of a section) that match a query best, with scores and `url`s. Use "
+        "it to find where the book covers something, to compare results, or to look up an exact name with "
+        "the mode `lexical`. To answer a question, use get_context instead: it returns whole sections. If "
+        "there are no results, `message` says why; with the outcome `filtered_out`, try again without "
+        "`module` and `url`.",
         SearchArguments,
         McpSearchResult,
         search_book,
@@ -394,10 +304,10 @@ TOOLS = (
     BookTool(
         "read_page",
         "Read a page",
-        "Read a page of the textbook as Markdown, or one section of it if the URL has an #anchor, such as "
-        "the `url` of a result. Use it when a result is not enough: for the steps around it, a whole "
-        "table or listing, or a summary of a page. Long pages come in parts; `note` says how to get the "
-        "next.",
+        "Return a page as Markdown, or one section of it if the URL has an #anchor. Use it when you have a "
+        "`url` and need all of it: every step, a whole table or listing, a summary. Do not use it to look "
+        "for something: get_context and search_book find the right page. Long pages come in parts; `note` "
+        "says how to get the next.",
         PageArguments,
         McpPage,
         read_page,
@@ -406,8 +316,8 @@ TOOLS = (
     BookTool(
         "list_modules",
         "List the modules",
-        "List the modules of the textbook with their numbers of chunks. Use it to learn what the book is "
-        "about, and for the names that the `module` argument of the other tools takes.",
+        "Return the modules (parts) of the textbook with their sizes. Use it to learn what the book is "
+        "about, and for the names that `module` takes. Not needed before a search.",
         NoArguments,
         McpModules,
         list_modules,
@@ -416,12 +326,24 @@ TOOLS = (
     BookTool(
         "related_chunks",
         "Find chunks related to a selected text",
-        "Find chunks of the textbook that complement a text which the reader has selected, with or "
-        "without a question about it: prerequisites, details, the same topic elsewhere. The selection "
-        "itself and copies of it are left out. Use search_book instead if there is only a question.",
+        "Return chunks that complement a text which the user has selected: prerequisites, details, the same "
+        "topic elsewhere. The selection itself and copies of it are left out. Use it only if there is such a "
+        "text; for a question alone, use get_context.",
         RelatedArguments,
         McpRelatedResult,
         related_chunks,
         search_text,
+    ),
+    BookTool(
+        "get_context",
+        "Get context for a question",
+        "Return the sections of the textbook that answer a question, as Markdown, most relevant first, in at "
+        "most `max_tokens`. Use it first for anything that the book may cover. Each section has a `url`: "
+        "cite by it. `answerable` below 0.5 means that the book most likely does not cover the question. "
+        "`message` says what did not fit, which misspelt words were corrected, and whether `page` was used.",
+        ContextArguments,
+        McpContext,
+        get_context,
+        context_text,
     ),
 )

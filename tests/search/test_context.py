@@ -1,0 +1,195 @@
+"""Context for a language model: whole sections, within the budget, without repetition, a page preferred."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from itertools import groupby
+
+import pytest
+
+from recto.errors import InvalidArgument
+from recto.search.context import OMISSION, Context, build_context, prefer_page
+from recto.search.pages import to_markdown
+from recto.search.retriever import Retriever
+from recto.types import Chunk, Filters, Hit, Mode
+
+QUESTION = "How do nodes exchange messages?"
+FUNDAMENTALS = "local://docs/docs/module-1-ros2/01-ros2-fundamentals"
+DDS = "local://docs/docs/module-1-ros2/04-dds-and-qos"
+
+
+def sections_of(retriever: Retriever, url: str) -> list[tuple[Chunk, ...]]:
+    """Return the sections of a page as the index has them."""
+    page = retriever.page(url)
+    return [tuple(group) for _, group in groupby(page.chunks, key=lambda chunk: chunk.headings)]
+
+
+def section_of(retriever: Retriever, hit: Hit) -> tuple[Chunk, ...]:
+    found = sections_of(retriever, hit.chunk.page_url)
+    return next(section for section in found if hit.chunk in section)
+
+
+def chunk_ids(context: Context) -> list[str]:
+    return [chunk.id for section in context.sections for chunk in section.chunks]
+
+
+def test_hits_become_whole_sections(retriever: Retriever) -> None:
+    context = retriever.context(QUESTION, 20_000)
+    assert context.response == replace(retriever.search(QUESTION), timings=context.response.timings)
+    assert (context.left_out, context.missing, context.page_used) == ((), 0, None)
+    assert any(len(section.chunks) > len(section.hits) for section in context.sections)
+    for section in context.sections:
+        assert section.chunks == section_of(retriever, section.hits[0])
+        assert section.text == to_markdown(section.chunks)
+        assert section.url == section.hits[0].chunk.link
+        assert section.url in context.text
+        assert section.text in context.text
+
+
+def test_two_hits_of_one_section_give_one_context(retriever: Retriever) -> None:
+    context = retriever.context(QUESTION, 20_000, top_k=20)
+    assert len(context.sections) < 20
+    assert sum(len(section.hits) for section in context.sections) == 20
+    assert len(set(chunk_ids(context))) == len(chunk_ids(context))
+    best = [section.score for section in context.sections]
+    assert best == sorted(best, reverse=True)
+    for section in context.sections:
+        assert [hit.score for hit in section.hits] == sorted(
+            (hit.score for hit in section.hits), reverse=True
+        )
+
+
+@pytest.mark.parametrize("max_tokens", [100, 250, 500, 1000, 2000, 4000])
+@pytest.mark.parametrize("neighbors", [0, 1])
+def test_the_budget_holds(retriever: Retriever, max_tokens: int, neighbors: int) -> None:
+    count = retriever.embedder.count_tokens
+    context = retriever.context(QUESTION, max_tokens, top_k=8, neighbors=neighbors)
+    assert 0 < context.tokens <= max_tokens
+    assert [section.tokens for section in context.sections] == [
+        count(section.text) for section in context.sections
+    ]
+    assert context.tokens == sum(section.tokens for section in context.sections)
+    found = [hit.chunk.id for section in context.sections for hit in section.hits]
+    assert sorted((*found, *(hit.chunk.id for hit in context.left_out))) == sorted(
+        hit.chunk.id for hit in context.response.hits
+    )
+    for section in context.sections:
+        assert section.missing == len(set(section_of(retriever, section.hits[0])) - set(section.chunks))
+        if not section.truncated:
+            assert all(chunk.text.split("\n")[-1] in section.text for chunk in section.chunks)
+
+
+def test_hits_come_before_the_rest_of_their_sections(retriever: Retriever) -> None:
+    hits = retriever.search(QUESTION).hits
+    count = retriever.embedder.count_tokens
+    budget = sum(count(to_markdown([hit.chunk])) for hit in hits)
+    context = retriever.context(QUESTION, budget)
+    assert {hit.chunk.id for hit in hits} <= set(chunk_ids(context))
+    assert context.left_out == ()
+    assert context.missing
+
+
+def test_a_chunk_over_the_budget_ends_after_a_sentence(retriever: Retriever) -> None:
+    (hit,) = retriever.search(QUESTION, 1).hits
+    sentences = " ".join(f"Sentence {number} tells about the messages of nodes." for number in range(60))
+    long = replace(hit, chunk=replace(hit.chunk, id="gone", text=sentences))
+    context = build_context(retriever, replace(retriever.search(QUESTION), hits=(long, hit)), None, 100, 2)
+    first, *_ = context.sections
+    assert first.truncated
+    assert first.text.endswith("of nodes.")
+    assert 80 < first.tokens <= 100
+    assert context.left_out == (hit,)
+
+
+def test_omitted_chunks_are_marked(retriever: Retriever) -> None:
+    section = max(sections_of(retriever, FUNDAMENTALS), key=len)
+    assert len(section) > 2
+    hits = tuple(Hit(1.0, chunk, 0.9) for chunk in (section[0], section[-1]))
+    count = retriever.embedder.count_tokens
+    budget = count(f"{to_markdown(section[:1])}\n\n{OMISSION}\n\n{to_markdown(section[-1:])}")
+    response = replace(retriever.search(QUESTION), hits=hits)
+    (shown,) = build_context(retriever, response, None, budget, 0).sections
+    assert shown.chunks == (section[0], section[-1])
+    assert f"\n\n{OMISSION}\n\n" in shown.text
+    assert shown.missing == len(section) - 2
+
+
+def test_neighbors_are_the_sections_around(retriever: Retriever) -> None:
+    alone = retriever.context(QUESTION, 50_000, top_k=1)
+    around = retriever.context(QUESTION, 50_000, top_k=1, neighbors=1)
+    (section,) = around.sections
+    found = sections_of(retriever, section.hits[0].chunk.page_url)
+    own = found.index(alone.sections[0].chunks)
+    expected = found[max(0, own - 1) : own + 2]
+    assert section.chunks == tuple(chunk for part in expected for chunk in part)
+    many = retriever.context(QUESTION, 50_000, top_k=10, neighbors=2)
+    assert len(set(chunk_ids(many))) == len(chunk_ids(many))
+
+
+@pytest.mark.parametrize("mode", ["hybrid", "dense", "lexical"])
+def test_a_page_that_is_relevant_comes_first(retriever: Retriever, mode: Mode) -> None:
+    context = retriever.context("What is QoS history depth?", page=f"{DDS}/#top", mode=mode)
+    assert context.page_used is True
+    assert context.page_message == f"Results on {DDS}/#top come first."
+    pages = [section.hits[0].chunk.page_url for section in context.sections]
+    assert pages[0] == DDS
+    assert pages == sorted(pages, key=lambda page: page != DDS)
+
+
+@pytest.mark.parametrize("mode", ["hybrid", "dense", "lexical"])
+def test_a_page_that_is_not_relevant_is_not_preferred(retriever: Retriever, mode: Mode) -> None:
+    question = "How does the robot understand spoken commands?"
+    context = retriever.context(question, page=FUNDAMENTALS, mode=mode)
+    assert context.page_used is False
+    assert context.page_message == (
+        f"Nothing on {FUNDAMENTALS} is relevant enough. The whole book was searched."
+    )
+    assert [section.url for section in context.sections] == [
+        section.url for section in retriever.context(question, mode=mode).sections
+    ]
+
+
+def test_a_page_that_does_not_exist(retriever: Retriever) -> None:
+    context = retriever.context(QUESTION, page="local://docs/docs/module-1-ros2/01-ros2-fundamental")
+    assert context.page_used is False
+    assert f"Did you mean '{FUNDAMENTALS}'?" in context.page_message
+    assert context.page_message.endswith("The whole book was searched.")
+    assert context.sections
+
+
+def test_without_a_noise_floor_the_page_must_be_among_the_results(retriever: Retriever) -> None:
+    book = replace(retriever.search(QUESTION, 10), noise_floor=None)
+    page = book.hits[-1].chunk.page_url
+    on_page = replace(retriever.search(QUESTION, 10, Filters(page_url=page)), noise_floor=None)
+    hits, used = prefer_page(book, on_page)
+    assert used
+    assert sorted(hit.chunk.id for hit in hits) == sorted(hit.chunk.id for hit in book.hits)
+    assert hits[0].chunk.page_url == page
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"max_tokens": 99}, "max_tokens must be between 100 and 100000"),
+        ({"max_tokens": True}, "max_tokens"),
+        ({"neighbors": -1}, "neighbors must be between 0 and 5"),
+        ({"page": " "}, "cannot be empty"),
+        ({"page": DDS, "filters": {"url": DDS}}, "exclude each other"),
+    ],
+)
+def test_invalid_parameters(retriever: Retriever, parameters: dict[str, object], message: str) -> None:
+    with pytest.raises(InvalidArgument, match=message):
+        retriever.context(QUESTION, **parameters)  # type: ignore[arg-type]
+
+
+def test_no_hits(retriever: Retriever) -> None:
+    context = retriever.context(QUESTION, filters={"module": "cooking"})
+    assert (context.sections, context.tokens, context.text) == ((), 0, "")
+    assert "There is no module" in context.response.message
+
+
+def test_async(retriever: Retriever) -> None:
+    context = asyncio.run(retriever.acontext(QUESTION, 1000, page=FUNDAMENTALS))
+    expected = retriever.context(QUESTION, 1000, page=FUNDAMENTALS)
+    assert replace(context, response=expected.response) == expected
