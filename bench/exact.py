@@ -1,8 +1,7 @@
 """Compare searches without and with HNSW by the number of chunks: the cost to build, open and search, recall.
 
-The same chunks (`bench.synthetic`) are written once, then left as written, memory-mapped and quantized without
-a graph, and with an HNSW graph. Each index is searched in a fresh process. Times are CPU
-times.
+The same chunks (`bench.synthetic`) are written once, then left as written, memory-mapped and quantized
+without a graph, and with an HNSW graph. Each index is searched in a fresh process. Times are CPU times.
 """
 
 from __future__ import annotations
