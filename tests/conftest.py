@@ -43,7 +43,7 @@ MARKED_DIRECTORIES = {"bench": "slow", "browser": "browser", "live": "live", "si
 SHARED = Path(tempfile.gettempdir()) / f"recto-tests-{os.getuid()}"
 COHERE_KEY, QDRANT_KEY = "co_secret_1234567890", "qdrant_secret_0987654321"
 CONFIGURATION = ("RECTO_", "COHERE_", "OPENAI_", "QDRANT_", "COLLECTION_NAME")
-TEST_OPTIONS = "RECTO_TEST_"  # which services the tests may use
+TEST_OPTIONS = ("RECTO_TEST_", "RECTO_CORPORA")  # which services and books the tests may use
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -198,6 +198,16 @@ def test_phone(browser: Browser, site: PublishedSite) -> None:
         expect(visitor.page).to_have_url(re.compile("#sowing-beans$"))
 
 
+def violations(visitor: Visitor, axe: str) -> list[str]:
+    """Return what axe finds wrong with the widget and the button that opens it."""
+    found: list[str] = visitor.page.evaluate(
+        axe
+        + """;axe.run({ include: [["recto-widget"], ["[data-recto-open]"]] }).then(({ violations }) =>
+            violations.map(({ id, nodes }) => id + ": " + nodes.map(({ html, failureSummary }) => html + " " + failureSummary).join("; ")))"""
+    )
+    return found
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_nothing(browser: Browser, site: PublishedSite, axe: str, scheme: str) -> None:
     with Visitor(browser, site) as visitor:
@@ -207,21 +217,13 @@ def test_axe_finds_nothing(browser: Browser, site: PublishedSite, axe: str, sche
             if site.name == "docusaurus":
                 visitor.page.locator(TOGGLE[site.name]).first.click()
 
-        def violations() -> list[str]:
-            found: list[str] = visitor.page.evaluate(
-                axe
-                + """;axe.run({ include: [["recto-widget"], ["[data-recto-open]"]] }).then(({ violations }) =>
-                    violations.map(({ id, nodes }) => id + ": " + nodes.map(({ html, failureSummary }) => html + " " + failureSummary).join("; ")))"""
-            )
-            return found
-
         visitor.search(QUERY)
-        assert violations() == []
+        assert violations(visitor, axe) == []
         visitor.page.keyboard.press("Escape")
         visitor.select(TEXT[site.name])
         visitor.page.locator("button.related").click()
         expect(visitor.panel.locator("a.hit").first).to_be_visible()
-        assert violations() == []
+        assert violations(visitor, axe) == []
 
 
 def test_hostile_content_is_shown_as_text(visitor: Visitor, site: PublishedSite) -> None:
