@@ -41,15 +41,19 @@ export function snippetOf({ snippet, matches }) {
   return element;
 }
 
-/** Return inline Markdown as text. */
+/** Return inline Markdown as text; code stays as it is written. */
 export function plainText(markdown) {
-  return markdown
+  const parts = markdown.split(/(`+[^`]+`+)/u);
+  return parts.map((part, index) => (index % 2 ? part.replaceAll("`", "") : withoutMarkup(part))).join("").trim();
+}
+
+function withoutMarkup(text) {
+  return text
     .replace(/!?\[([^\]]*)\]\([^)]*\)/gu, "$1")
-    .replace(/\*\*|__|``?|(?<![\p{L}\p{N}])[*_](?=\S)|(?<=\S)[*_](?![\p{L}\p{N}])/gu, "")
+    .replace(/\*\*|__|(?<![\p{L}\p{N}])[*_](?=\S)|(?<=\S)[*_](?![\p{L}\p{N}])/gu, "")
     .replace(/\s*\|\s*/gu, " · ")
     .replace(/<\/?[a-z][^>]*>/giu, "")
-    .replace(/\\([\\`*_{}[\]()#+.!|<>-])/gu, "$1")
-    .trim();
+    .replace(/\\([\\`*_{}[\]()#+.!|<>-])/gu, "$1");
 }
 
 /** Return the URL that opens a hit, or "" if its page is not on the web. */
