@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -31,6 +32,8 @@ _SOURCES = (
 _MODEL_CACHE = "cache"
 _AS_MARKDOWN = "  markdown: {format: 'md', hooks: {onBrokenMarkdownLinks: 'ignore', onBrokenMarkdownImages: 'ignore'}},\n"
 """The pages of the real book import components of their own site."""
+_MDX_ID = re.compile(r"\{/\* *#([\w-]+) *\*/\}")
+"""The id of a heading, as only MDX writes it."""
 
 
 def build_sites(place: Path, home: Path) -> Path:
@@ -83,6 +86,8 @@ def _build_docusaurus(root: Path, modules: Path) -> None:
     shutil.copytree(PLUGIN, site / "node_modules" / "recto-docusaurus")
     if CORPORA:
         shutil.copytree(Path(CORPORA) / "books" / "docusaurus" / "website" / "docs", site / "docs")
+        for page in site.joinpath("docs").rglob("*.md*"):
+            page.write_text(_MDX_ID.sub(r"{#\1}", page.read_text("utf-8")), "utf-8")
         config = site / "docusaurus.config.js"
         config.write_text(config.read_text("utf-8").replace("  title:", f"{_AS_MARKDOWN}  title:"), "utf-8")
     else:
@@ -118,7 +123,7 @@ def _run(command: list[str], folder: Path, **more: str) -> str:
         capture_output=True,
         text=True,
         check=False,
-        timeout=900,
+        timeout=3600 if CORPORA else 600,
     )
     assert done.returncode == 0, f"{' '.join(command)}\n{done.stdout[-4000:]}\n{done.stderr[-4000:]}"
     return done.stdout + done.stderr
