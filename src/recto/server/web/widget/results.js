@@ -50,7 +50,7 @@ export function plainText(markdown) {
 function withoutMarkup(text) {
   return text
     .replace(/!?\[([^\]]*)\]\([^)]*\)/gu, "$1")
-    .replace(/\*\*|__|(?<![\p{L}\p{N}])[*_](?=\S)|(?<=\S)[*_](?![\p{L}\p{N}])/gu, "")
+    .replace(/\*\*|__|(?<![\p{L}\p{N}\\])[*_](?=\S)|(?<=\S)[*_](?![\p{L}\p{N}])/gu, "")
     .replace(/\s*\|\s*/gu, " · ")
     .replace(/<\/?[a-z][^>]*>/giu, "")
     .replace(/\\([\\`*_{}[\]()#+.!|<>-])/gu, "$1");
