@@ -9,6 +9,7 @@ from itertools import groupby
 import pytest
 
 from recto.errors import InvalidArgument
+from recto.evaluation.suite_tools import draft
 from recto.search.context import OMISSION, Context, build_context, prefer_page
 from recto.search.pages import to_markdown
 from recto.search.retriever import Retriever
@@ -35,7 +36,7 @@ def chunk_ids(context: Context) -> list[str]:
 
 
 def test_hits_become_whole_sections(retriever: Retriever) -> None:
-    context = retriever.context(QUESTION, 20_000)
+    context = retriever.context(QUESTION, 20_000, 5)
     assert context.response == replace(retriever.search(QUESTION), timings=context.response.timings)
     assert (context.left_out, context.missing, context.page_used) == ((), 0, None)
     assert any(len(section.chunks) > len(section.hits) for section in context.sections)
@@ -84,7 +85,7 @@ def test_hits_come_before_the_rest_of_their_sections(retriever: Retriever) -> No
     hits = retriever.search(QUESTION).hits
     count = retriever.embedder.count_tokens
     budget = sum(count(to_markdown([hit.chunk])) for hit in hits)
-    context = retriever.context(QUESTION, budget)
+    context = retriever.context(QUESTION, budget, 5)
     assert {hit.chunk.id for hit in hits} <= set(chunk_ids(context))
     assert context.left_out == ()
     assert context.missing
@@ -129,7 +130,7 @@ def test_neighbors_are_the_sections_around(retriever: Retriever) -> None:
 
 @pytest.mark.parametrize("mode", ["hybrid", "dense", "lexical"])
 def test_a_page_that_is_relevant_comes_first(retriever: Retriever, mode: Mode) -> None:
-    context = retriever.context("What is QoS history depth?", page=f"{DDS}/#top", mode=mode)
+    context = retriever.context("What is QoS history depth?", top_k=5, page=f"{DDS}/#top", mode=mode)
     assert context.page_used is True
     assert context.page_message == f"Results on {DDS}/#top come first."
     pages = [section.hits[0].chunk.page_url for section in context.sections]
@@ -193,3 +194,20 @@ def test_async(retriever: Retriever) -> None:
     context = asyncio.run(retriever.acontext(QUESTION, 1000, page=FUNDAMENTALS))
     expected = retriever.context(QUESTION, 1000, page=FUNDAMENTALS)
     assert replace(context, response=expected.response) == expected
+
+
+def test_expected_pages_are_preferred_and_others_are_not(retriever: Retriever) -> None:
+    """Drafted questions on the page that they were drafted from, and on another page."""
+    pages = sorted(retriever.pages())
+    right = wrong = 0
+    asked = draft(retriever.open(), 40).expectations
+    for number, question in enumerate(asked):
+        book = retriever.search(question.query)
+        expected = question.pages[0].partition("#")[0].partition(" > ")[0]
+        (own,) = (page for page in pages if page.endswith(expected))
+        other = next(page for page in pages[7 * number % len(pages) :] + pages if page != own)
+        right += prefer_page(book, retriever.search(question.query, filters={"url": own}))[1]
+        wrong += prefer_page(book, retriever.search(question.query, filters={"url": other}))[1]
+    assert len(asked) == 40
+    assert right >= 30
+    assert wrong <= 2

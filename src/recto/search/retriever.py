@@ -13,6 +13,7 @@ from recto.protocols import AsyncEmbedder, AsyncIndex, AsyncStore, Embedder, Ind
 from recto.search.lexical import LexicalQuery, Lexicon, analyze_query, other_analyzer, read_lexicon
 from recto.search.query import (
     DEFAULT_CONTEXT_TOKENS,
+    DEFAULT_CONTEXT_TOP_K,
     DEFAULT_TOP_K,
     MAX_TOP_K,
     check_queries,
@@ -283,7 +284,7 @@ class Retriever:
         self,
         query: str,
         max_tokens: int = DEFAULT_CONTEXT_TOKENS,
-        top_k: int = DEFAULT_TOP_K,
+        top_k: int = DEFAULT_CONTEXT_TOP_K,
         filters: FiltersLike = NO_FILTERS,
         *,
         mode: Mode = "hybrid",
@@ -307,7 +308,7 @@ class Retriever:
         self,
         query: str,
         max_tokens: int = DEFAULT_CONTEXT_TOKENS,
-        top_k: int = DEFAULT_TOP_K,
+        top_k: int = DEFAULT_CONTEXT_TOP_K,
         filters: FiltersLike = NO_FILTERS,
         *,
         mode: Mode = "hybrid",

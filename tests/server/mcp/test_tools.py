@@ -116,8 +116,8 @@ def test_context(retriever: Retriever) -> None:
     question = "How do nodes exchange messages?"
     count = retriever.embedder.count_tokens
     room = sum(count(to_markdown([hit.chunk])) for hit in retriever.search(question).hits)
-    expected = retriever.context(question, room, neighbors=1)
-    result = call(retriever, "get_context", query=question, max_tokens=room, neighbors=1)
+    expected = retriever.context(question, room, 5, neighbors=1)
+    result = call(retriever, "get_context", query=question, max_tokens=room, top_k=5, neighbors=1)
     found = result.structured_content
     assert (found["outcome"], found["mode"], found["page_used"]) == ("found", "hybrid", None)
     assert found["answerable"] == expected.response.answerable

@@ -8,7 +8,13 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstr
 
 from recto.errors import InvalidArgument
 from recto.search.context import MAX_NEIGHBORS, MAX_TOKENS, MIN_TOKENS, OMISSION
-from recto.search.query import DEFAULT_CONTEXT_TOKENS, DEFAULT_TOP_K, MAX_QUERY, MAX_SCORE
+from recto.search.query import (
+    DEFAULT_CONTEXT_TOKENS,
+    DEFAULT_CONTEXT_TOP_K,
+    DEFAULT_TOP_K,
+    MAX_QUERY,
+    MAX_SCORE,
+)
 from recto.types import Filters, GroupBy, Mode, Outcome
 
 MAX_TOP_K = 20
@@ -107,7 +113,7 @@ class ContextArguments(ToolArguments):
             "that continue under the next heading.",
         ),
     ] = 0
-    top_k: TopK = DEFAULT_TOP_K
+    top_k: TopK = DEFAULT_CONTEXT_TOP_K
     module: ModuleNames = None
     mode: SearchMode = "hybrid"
 
