@@ -16,8 +16,8 @@ from time import perf_counter
 
 from recto.api import open_embedder, open_store, sample_source
 from recto.book.sources.tree import MarkdownTree
+from recto.evaluation.drafts import draft
 from recto.evaluation.runs import DEFAULT_OPTIONS, run_suite
-from recto.evaluation.suite_tools import draft
 from recto.evaluation.suites import Suite
 from recto.indexing.indexer import IndexJob, index_book
 from recto.protocols import Embedder, Index

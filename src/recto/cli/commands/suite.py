@@ -57,21 +57,31 @@ def lint(file: Path, collection: str | None, as_json: bool) -> Exit:
     metavar="INT",
     help="Maximum number of questions.",
 )
+@click.option(
+    "--seed",
+    type=click.IntRange(0),
+    default=0,
+    show_default=True,
+    metavar="INT",
+    help="Draft other questions from the same index.",
+)
 @click.option("--force", is_flag=True, help="Overwrite the file.")
-def new(collection: str | None, out: Path | None, count: int, force: bool) -> Exit:
+def new(collection: str | None, out: Path | None, count: int, seed: int, force: bool) -> Exit:
     """Draft a suite from an index, for a person to review.
 
-    The questions are made from definitions, headings and identifiers of the book.
+    The questions are made from definitions, steps, tables, identifiers, errors and headings of the book.
     """
-    from recto.evaluation.suite_tools import draft
+    from recto.evaluation.drafts import draft
 
     if out is not None and out.exists() and not force:
         raise InvalidArgument(f"{out} exists", hint="Choose another name, or overwrite it with --force.")
     with connect(collection) as retriever:
-        drafted = draft(retriever.open(), count, retriever.collection)
+        drafted = draft(retriever.open(), count, retriever.collection, seed)
     if not drafted.expectations:
         warn("No questions could be drafted from this index.")
         return Exit.NO_RESULTS
+    if (found := len(drafted.expectations)) < count:
+        warn(f"The book gives {plural(found, 'good draft')}, fewer than the {count:,} that you asked for.")
     if out is None:
         echo_json(drafted.to_dict())
         return Exit.OK
