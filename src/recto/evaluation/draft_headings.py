@@ -81,6 +81,7 @@ _ALLOWED_IN_ACTION = re.compile(r"[\"()&+/,]|\b(?:your|you|is|are|my|I)\b")
 _CLAUSE = re.compile(r" (?:is|are) ")
 _CLAUSE_START = re.compile(r" (?:how|what|if|that|whether|when|which) ")
 _SHORT_ACTION = re.compile(r"[\w-]+ (?:(?:the|my|an?|some) )?[\w-]+")
+_IN_CONTEXT = re.compile(r"^\w+ with |\b(?:existing|complete|original|both|entire|final|current)\b")
 _ADVICE = re.compile(r"avoid\b|use\b.*\b(?:over|instead of|not)\b")
 _VERSUS = re.compile(
     r"^(?:the )?(?P<one>[^:]+?)\s(?:vs\.?|versus)\s(?:the )?(?P<other>(?:(?!\svs\b|\sversus\b)[^:,—–])+)$",
@@ -133,7 +134,8 @@ def choose(section: SectionText, *templates: str) -> str:
 def is_empty(heading: str) -> bool:
     """Return whether a heading has no subject: "Summary", "Key concepts", "Chapter 3"."""
     found = re.findall(r"[a-z][a-z'’-]*", heading.casefold().replace("’", "'"))
-    return all(word in words("empty") or word in words("prepositions") for word in found)
+    known = words("empty") | words("prepositions")
+    return all(word in known or not word.strip("ivx") for word in found)
 
 
 def page_subject(title: str, usage: Usage) -> str:
@@ -185,7 +187,7 @@ def from_heading(section: SectionText, usage: Usage) -> Iterator[Draft]:
     elif not text or VAGUE.search(text):
         return
     elif name := _code_name(text, usage):
-        yield about_code(section, usage, name, kind_of(name, section), 0)
+        yield about_code(section, name, kind_of(name, section), 0)
     elif versus := _VERSUS.match(text):
         yield from _comparison(section, usage, versus["one"], versus["other"])
     elif asked := _asked(text, usage):
@@ -237,7 +239,9 @@ def _steps(section: SectionText, usage: Usage, text: str, action: str) -> Iterat
     query = choose(section, f"How do I {action}?", f"How do I {action}?", f"How can I {action}?")
     if _ADVICE.match(action):
         query = f"Why should I {action.replace(' not ', ' and not ')}?"
-    short = _SHORT_ACTION.fullmatch(action) and usage.is_common(action.rsplit(maxsplit=1)[-1])
+    short = _IN_CONTEXT.search(action) or (
+        _SHORT_ACTION.fullmatch(action) and usage.is_common(action.rsplit(maxsplit=1)[-1])
+    )
     rank = 2 if _STEP.match(section.heading) or is_empty(action.split(" ", 1)[1]) else 0
     yield Draft(query.replace("&", "and"), "steps", section, text, rank, needs_page=bool(short))
 
@@ -385,7 +389,7 @@ def kind_of(name: str, section: SectionText) -> str:
     return "option" if name.startswith("--") else by_heading
 
 
-def about_code(section: SectionText, usage: Usage, name: str, noun: str, rank: int) -> Draft:
+def about_code(section: SectionText, name: str, noun: str, rank: int) -> Draft:
     """Ask what an identifier does, in the words for what it is."""
     does, what_for = f"What does the {name} {noun} do?", f"What is the {name} {noun} for?"
     when, how = f"When should I use the {name} {noun}?", f"How do I use the {name} {noun}?"
@@ -404,5 +408,5 @@ def about_code(section: SectionText, usage: Usage, name: str, noun: str, rank: i
         query = what_for
     else:
         query = choose(section, f"What does {name} do?", f"What is {name} used for?")
-    vague = name.isalpha() and name.islower() and usage.lower[name] > 0 and noun != "error"
+    vague = name.isalpha() and name.islower() and noun != "error"
     return Draft(query, "identifier", section, name, rank, needs_page=vague)

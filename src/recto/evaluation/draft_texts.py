@@ -107,7 +107,7 @@ def from_text(section: SectionText, usage: Usage) -> Iterator[Draft]:
     """Yield the questions that the text of a section answers."""
     yield from _definitions(section, usage)
     yield from _tables(section, usage)
-    yield from _identifiers(section, usage)
+    yield from _identifiers(section)
     yield from _errors(section)
 
 
@@ -207,7 +207,7 @@ def _row(section: SectionText, usage: Usage, header: list[str], cell: str, name:
         if not noun and named and any(column.startswith(("type", "default")) for column in header[1:]):
             noun = "option"
         if noun or shaped:
-            yield about_code(section, usage, name, noun, 0)
+            yield about_code(section, name, noun, 0)
     elif code and header[0].startswith("command") and re.fullmatch(r"[\w./-]+(?: [\w./-]+){0,3}", name):
         yield Draft(f"What does the command {name} do?", "table", section, name)
     elif _TERMED.fullmatch(header[0]) and not code:
@@ -233,17 +233,17 @@ def _cells(line: str) -> list[str]:
     return [cell.strip() for cell in _CELL_BREAK.split(line.strip().removeprefix("|").removesuffix("|"))]
 
 
-def _identifiers(section: SectionText, usage: Usage) -> Iterator[Draft]:
+def _identifiers(section: SectionText) -> Iterator[Draft]:
     for found in _CODE_SENTENCE.finditer(prose(section.text)):
         noun = found["noun"].lower()
         settable = noun in {"option", "parameter", "argument", "setting", "flag", "command", "keyword"}
         if settable or CODE_SHAPE.fullmatch(found["name"]):
-            yield about_code(section, usage, found["name"], noun, 0)
+            yield about_code(section, found["name"], noun, 0)
     for found in _CODE_ITEM.finditer(FENCE.sub("\n", section.text)):
         if CODE_SHAPE.fullmatch(found["name"]):
             noun = kind_of(found["name"], section)
             name = re.sub(r"\(.+\)$", "()", found["name"])
-            yield about_code(section, usage, name, "" if noun == "error" else noun, 1)
+            yield about_code(section, name, "" if noun == "error" else noun, 1)
 
 
 def _errors(section: SectionText) -> Iterator[Draft]:

@@ -121,12 +121,17 @@ def head(phrase: str) -> str:
 def is_plural(phrase: str) -> bool:
     """Return whether a noun phrase takes "are"."""
     parts = phrase.split()
-    if "and" in parts[1:-1] and not words("prepositions").intersection(parts[: parts.index("and")]):
-        return True
+    if "and" in parts[1:-1]:
+        place = parts.index("and")
+        one_thing = parts[0] in {"a", "an", "the"} and parts[place + 1] not in words("determiners")
+        if not one_thing and not words("prepositions").intersection(parts[:place]):
+            return True
+        phrase = " ".join(parts[place + 1 :]) if one_thing else phrase
     noun = head(phrase).strip("()\"'")
     if not noun.endswith("s") or len(noun) < 4 or noun.lower() in words("singular_s"):
         return noun.lower() in words("plurals")
-    return noun[:-1].isupper() or (not noun.isupper() and not noun.endswith(("ss", "us", "is", "ics")))
+    field_of_study = noun.lower().endswith(tuple(words("fields_of_study")))
+    return noun[:-1].isupper() or not (noun.isupper() or field_of_study or noun.endswith(("ss", "us", "is")))
 
 
 def agree(verb: str, subject: str) -> str:
@@ -191,20 +196,25 @@ class Usage:
         parts = phrase.split()
         found: list[str] = []
         small = words("prepositions") | words("determiners")
-        sentence = any(word.isalpha() and word.islower() and word not in small for word in parts[1:])
+        sentence = any(
+            len(word) > 3 and word.isalpha() and word.islower() and word not in small for word in parts[1:]
+        )
         for word in parts:
             before, lowered = (found[-1] if found else ""), self._cased_word(word)
             if before[:1].isupper() and self.pairs[f"{before} {word}"] > self.pairs[f"{before} {lowered}"]:
                 lowered = word  # Visual Studio Code
             # If other words are in lower case, a capital within the phrase is that of a name.
             found.append(word if found and sentence else lowered)
+        first = parts[0].lower() if parts else ""
+        if sentence and parts[0].istitle() and self.lower[first] * 3 >= self.capital[first] > 0:
+            found[0] = first  # capitalised by its position, or in titles
         return " ".join(found)
 
     def _cased_word(self, word: str) -> str:
         parts = word.split("-")
-        if len(parts) > 1 and all(part.isalpha() for part in parts):
+        if len(parts) > 1 and all(part.isalnum() for part in parts):
             cased = [self._cased_word(part) for part in parts]
-            titled = all(part.istitle() for part in parts if len(part) > 1)
+            titled = all(part.istitle() for part in parts if part.isalpha() and len(part) > 1)
             return word.lower() if titled and cased[0].islower() else "-".join(cased)
         bare = word.strip("\"'“”(),.:;?!").removesuffix("'s").removesuffix("’s")
         if "()" in word or not bare.isalpha() or not ((bare.istitle() and len(bare) > 1) or bare == "A"):
@@ -221,6 +231,8 @@ class Usage:
         noun = noun.lower()
         if noun in words("mass"):
             return False
+        if noun in words("count_nouns"):
+            return True
         agent = len(noun) > 5 and noun.endswith(("er", "or"))
         return agent or self.heads[noun] > max(1, _COUNTABLE_SHARE * self.lower[noun])
 
@@ -299,7 +311,9 @@ class Usage:
             return phrase
         noun = head(phrase)
         described = first in words("needs_article") and noun not in words("mass")
-        return with_a(phrase) if described or self.countable(noun) else phrase
+        if not described and not self.countable(noun):
+            return phrase
+        return f"the {phrase}" if " of " in phrase else with_a(phrase)
 
     def _is_object(self, rest: str) -> bool:
         """Return whether words after a gerund are its object, so it is not an adjective ("reading time")."""
