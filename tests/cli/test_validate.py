@@ -242,6 +242,8 @@ def test_suite_new_and_lint(sample_home: Path, tmp_path: Path) -> None:
     assert "--force" in refused.stderr
     assert recto(sample_home, "suite", "new", "--out", str(out), "--count", "20", "--force").returncode == 0
     assert out.read_text("utf-8") == first
+    other = recto(sample_home, "suite", "new", "--count", "10000", "--seed", "1")
+    assert "fewer than the 10,000" in other.stderr
     looked = recto(sample_home, "suite", "lint", str(out), "--collection", "physical-ai-book")
     assert looked.returncode == 0
     assert "20 questions: 0 problems" in looked.stdout

@@ -96,6 +96,7 @@ _WELL_FORMED = re.compile(
     re.IGNORECASE,
 )
 _STEP = re.compile(r"\W*(?:step|phase|part|task|stage)\s+\d", re.IGNORECASE)
+_TASK = re.compile(r"\W*(?:exercise|challenge|assignment|homework|project)\b", re.IGNORECASE)
 _PROBLEM = re.compile(
     r"\W*(?:error|issue|problem|symptom|bug)\s*\d*\s*[:.—–-]\s*(?P<what>.+)$", re.IGNORECASE
 )
@@ -184,7 +185,7 @@ def from_heading(section: SectionText, usage: Usage) -> Iterator[Draft]:
         yield from symptom(section, usage, quoted["what"] if quoted else clean(problem["what"]))
     elif quoted and _PROBLEMS.search(" ".join(section.headings[1:])):
         yield from symptom(section, usage, quoted["what"])
-    elif not text or VAGUE.search(text):
+    elif not text or VAGUE.search(text) or _TASK.match(section.heading):
         return
     elif name := _code_name(text, usage):
         yield about_code(section, name, kind_of(name, section), 0)
@@ -250,9 +251,10 @@ def _topic(section: SectionText, usage: Usage, text: str) -> Iterator[Draft]:
     """Ask what a noun phrase in a heading is, if the section's own text speaks of it."""
     text = re.sub(r"^(?:the|an?)\s", "", text, flags=re.IGNORECASE)
     topic = usage.cased(text)
-    if not _is_topic(topic) or not _mentions(topic, prose(section.text).lower()):
-        return
+    body = prose(section.text).lower()
     plural, several = is_plural(topic), " " in topic
+    if not _is_topic(topic) or not _mentions(topic, body) or (plural and topic.lower() not in body):
+        return
     named = usage.with_article(topic)
     noun = head(topic).lower()
     rank = 1

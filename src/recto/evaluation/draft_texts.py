@@ -41,7 +41,7 @@ _DEFINITION = re.compile(
     re.MULTILINE,
 )
 _DEFINED_AS = re.compile(
-    r"(?:(?:simply|basically|essentially|also|just)\s)?(?:an?|any|one of the|the\s(?:process|ability|act|set"
+    r"(?:(?:simply|basically|essentially|also|just)\s)?(?:an?|any|the\s(?:process|ability|act|set"
     r"|number|amount|part|study|distance|rate|ratio|degree|practice|art|science|technique|method|task|idea|property|point"
     r"|name|space|way|collection|mechanism|problem|language|tool|framework|branch|component|format|standard|open"
     r"|angle|force|matrix|vector|region|difference|mapping|file|layer))\s",
@@ -75,6 +75,7 @@ _CODE_ITEM = re.compile(
     r"^[ \t]*[-*+]\s+(?:\*\*)?`(?P<name>[^`\n]{3,40})`(?:\*\*)?(?:\s\([^)\n]*\))?\s*(?::|-|–|—)\s+\S.{15,}$",
     re.MULTILINE,
 )
+_GONE = re.compile(r"removed|removal|changes|changelog|deprecat", re.IGNORECASE)
 _ERROR_LINE = re.compile(
     r"^[ \t]*(?P<line>(?:(?:[\w.]+\.)?[A-Z]\w*(?:Error|Exception|Warning)|error|ERROR|Error|fatal|FATAL)"
     r"(?:\[[\w-]+\])?:\s.{10,140})$",
@@ -139,8 +140,7 @@ def _definition(
     if article and not is_plural(topic):
         named = with_a(topic)
     else:
-        mass = not usage.countable(head(topic)) or topic.endswith(tuple(words("abstract_endings")))
-        named = topic if bare and mass else usage.indefinite(topic)
+        named = topic if bare and head(topic) not in words("count_nouns") else usage.indefinite(topic)
     query = f"What {agree('is', topic)} {named}?"
     if not is_plural(topic) and not usage.is_name(topic):
         other = f"What does {topic} mean?" if named == topic else f"Can you explain what {named} is?"
@@ -234,6 +234,8 @@ def _cells(line: str) -> list[str]:
 
 
 def _identifiers(section: SectionText) -> Iterator[Draft]:
+    if _GONE.search(" ".join(section.headings)):
+        return
     for found in _CODE_SENTENCE.finditer(prose(section.text)):
         noun = found["noun"].lower()
         settable = noun in {"option", "parameter", "argument", "setting", "flag", "command", "keyword"}

@@ -177,6 +177,8 @@ def _unambiguous(found: list[Draft], headings: _Headings, usage: Usage) -> Quest
             continue
         places = tuple(dict.fromkeys(one.section.place for one in group))
         defined = all(one.kind == "definition" for one in group)
+        if first.kind in {"identifier", "table"} and len(places) > len(pages) and not _is_headed(group):
+            continue
         clear = not first.about or headings.leads_to(subject, on_pages, defined=defined)
         best = min(group, key=lambda one: (one.needs_page, one.rank))
         if clear and not best.needs_page and (len(pages) == 1 or defined) and len(places) <= _MAX_PLACES:
@@ -185,6 +187,11 @@ def _unambiguous(found: list[Draft], headings: _Headings, usage: Usage) -> Quest
             kept |= _narrowed(pages.values(), usage)
     queries = Counter(key(one.query) for one in kept)
     return {one: places for one, places in kept.items() if queries[key(one.query)] == 1}
+
+
+def _is_headed(group: list[Draft]) -> bool:
+    """Return whether an identifier is in the heading of one of its sections."""
+    return any(key(one.about) in key(one.section.heading) for one in group)
 
 
 def _narrowed(pages: Iterable[list[Draft]], usage: Usage) -> Questions:

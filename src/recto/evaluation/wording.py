@@ -50,7 +50,7 @@ _NOUN_PHRASE = re.compile(
 _INFINITIVE = re.compile(r"\bto ([a-z]+)\b")
 _LOWER = re.compile(r"(?<![\w'’./-])[a-z][a-z'-]*(?![\w/])")
 _CAPITAL = re.compile(r"(?<!\w)[A-Z][a-z]+(?![\w/])")
-_MID_CAPITAL = re.compile(r"(?<=[a-z,;] )[A-Z][a-z]+(?![\w/])")
+_MID_CAPITAL = re.compile(r"(?<![\w'-])[a-z]+[,;]? ([A-Z][a-z]+)(?![\w/])")
 _PAIR = re.compile(r"(?=\b([A-Z][\w-]* [A-Za-z][a-z]+)\b)")
 _CODE_LIKE = re.compile(r"[_().]|[a-z][A-Z]|^[-@<]|\d")
 _JOINED = re.compile(r"(?P<link>and|or|&) (?P<verb>\w+)\s?(?P<rest>.*)")
@@ -189,7 +189,7 @@ class Usage:
         if not self.lower[word] and not self.capital[word]:
             known = word in words("verbs") or word in words("prefixes")
             return known or self.initial[word] < _NAMED_OFTEN
-        return self.lower[word] >= self.capital[word]
+        return self.lower[word] * 2 >= self.capital[word]  # titles are quoted in prose too
 
     def cased(self, phrase: str) -> str:
         """Return the phrase in sentence case; names, acronyms and code stay as they are."""
@@ -263,7 +263,9 @@ class Usage:
         first = phrase.split(" ", 1)[0].lower()
         if first in words("determiners") or is_plural(phrase):
             return phrase
-        counted = not self.is_name(phrase) and self.countable(head(phrase))
+        noun = head(phrase)
+        mass = noun.endswith(tuple(words("abstract_endings"))) and noun not in words("count_nouns")
+        counted = not mass and not self.is_name(phrase) and self.countable(noun)
         return with_a(phrase) if counted or self._has_a(phrase) else phrase
 
     def imperative(self, phrase: str) -> str:
