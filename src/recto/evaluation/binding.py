@@ -76,6 +76,7 @@ class Target:
     """A part of the book that a question accepts: a module, a page, a section, or a passage.
 
     A passage is a set of chunk ids (from `bind`) or a text. With `path_end`, `page` may be the end of a path.
+    A place with the grade 0 was judged not to answer the question.
     """
 
     name: str
@@ -86,6 +87,7 @@ class Target:
     chunks: frozenset[str] = frozenset()
     text: str = ""
     path_end: bool = False
+    grade: int = 1
 
     def holds(self, chunk: Chunk) -> bool:
         """Return whether a chunk belongs to this target."""
@@ -129,12 +131,16 @@ class Missing:
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """A question with its targets that exist, and those that do not."""
+    """A question with its targets that exist, best grade first, and those that do not.
+
+    `rejected` are the places that were judged not to answer it.
+    """
 
     expectation: Expectation
     targets: tuple[Target, ...]
     modules: frozenset[str]
     missing: tuple[Missing, ...] = ()
+    rejected: tuple[Target, ...] = ()
 
     @property
     def measured(self) -> bool:
@@ -143,16 +149,25 @@ class Bound:
         return self.expectation.nothing or bool(found)
 
     def judge(self, chunks: Iterable[Chunk]) -> Judged:
-        """Return the gain of each result: 1 if it reaches a target that no earlier result reached."""
-        open_targets, gains, module = list(self.targets), [], None
+        """Return the gain of each result: the grade of a target that no earlier result reached, else 0."""
+        open_targets, gains, places, module = list(self.targets), [], [], None
+        judged = (*self.targets, *self.rejected)
         for chunk in chunks:
             if module is None:
                 module = not self.modules.isdisjoint(chunk.module_keys)
-            reached = next((target for target in open_targets if target.holds(chunk)), None)
-            gains.append(0.0 if reached is None else 1.0)
+            holding = [target for target in judged if target.holds(chunk)]
+            reached = next((target for target in holding if target in open_targets), None)
+            gains.append(0.0 if reached is None else float(reached.grade))
             if reached is not None:
                 open_targets.remove(reached)
-        return Judged(tuple(gains), (1.0,) * len(self.targets), bool(module) if self.modules else None)
+            places.append(reached.name if reached else holding[0].name if holding else "")
+        return Judged(
+            tuple(gains),
+            tuple(float(target.grade) for target in self.targets),
+            bool(module) if self.modules else None,
+            tuple(places),
+            graded=bool(self.expectation.grades),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,15 +269,24 @@ class _Book:
             places = [self._passage(passage) for passage in expectation.passages]
         elif expectation.pages:
             places = [self._page(page) for page in expectation.pages]
+        grades = dict(expectation.grades)
+        rejected = [self._page(name) for name, grade in expectation.grades if grade == 0]
         return Bound(
             expectation,
-            _distinct([target for target in places if isinstance(target, Target)]),
+            _distinct(
+                [
+                    replace(target, grade=grades.get(target.name, 1))
+                    for target in places
+                    if isinstance(target, Target)
+                ]
+            ),
             frozenset(target.module for target in modules if isinstance(target, Target)),
             tuple(
                 Missing(expectation.key, expectation.query, name, self._near(name, expectation))
                 for name in dict.fromkeys((*places, *modules))
                 if isinstance(name, str)
             ),
+            tuple(replace(target, grade=0) for target in rejected if isinstance(target, Target)),
         )
 
     def _module(self, name: str) -> Target | str:
@@ -310,10 +334,10 @@ class _Book:
 
 
 def _distinct(targets: list[Target]) -> tuple[Target, ...]:
-    """Drop duplicates, and sections whose whole page is accepted."""
-    whole = {target.page for target in targets if target.page and not (target.anchor or target.heading)}
+    """Drop duplicates, and sections whose whole page has the same grade or a better one; sort by grade."""
+    whole = {one.page: one.grade for one in targets if one.page and not (one.anchor or one.heading)}
     kept: dict[Target, Target] = {}
-    for target in targets:
-        if not ((target.anchor or target.heading) and target.page in whole):
-            kept.setdefault(replace(target, name=""), target)
+    for target in sorted(targets, key=lambda target: -target.grade):
+        if not ((target.anchor or target.heading) and whole.get(target.page, 0) >= target.grade):
+            kept.setdefault(replace(target, name="", grade=1), target)
     return tuple(kept.values())
