@@ -4,7 +4,9 @@ Every question about the books is asked once with each configuration. Then the d
 resamples of the questions:
 
 - equal: the scores of two configurations are swapped at random for each question, so that neither is better;
-- planted: the same, and the current configuration loses answers, so that the other is better by 5 points.
+- planted: the same, and the current configuration is made worse, so that the other is better by 5 points.
+  Either some questions lose half of their score, as if an answer fell from the first rank to the third, or
+  fewer questions lose all of it.
 
 The pairs differ in how many questions they answer differently, which is the noise of the comparison.
 """
@@ -26,7 +28,7 @@ from bench.peers.table import table
 from bench.question_sets import load_books
 from recto.api import open_embedder
 from recto.book.sources.tree import open_book
-from recto.evaluation.measures import estimate
+from recto.evaluation.measures import ScoreEstimate, estimate
 from recto.evaluation.suites import Suite
 from recto.evaluation.tune import DEFAULT_MEASURE, DEFAULT_WEIGHTS, LEVEL, decide, run_configurations
 from recto.indexing.indexer import IndexJob, index_book
@@ -47,8 +49,10 @@ PAIRS = {
     "dense and lexical": ("dense", "lexical"),
 }
 """The configurations that are compared, from no noise to the most."""
+LOST = (0.5, 1.0)
+"""The share of its score that a question loses in the planted case."""
 _SEED = 20_260_301
-_COVERED = 200  # resamples whose intervals are checked: an interval takes longer than a decision
+_COVERED = 100  # resamples whose intervals are checked: an interval takes longer than a decision
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -74,10 +78,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for title, pair in PAIRS.items():
             rows.append(_row(book, count, title, scores[:, [names.index(name) for name in pair]], options))
     print(f"\nShare of {options.resamples} resamples, planted difference {PLANTED}:\n")
-    head = ["questions of", "number", "pair", "standard deviation", "better one recommended (planted)"]
-    print(
-        table([*head, "something recommended (equal)", "interval contains the gain (if recommended)"], rows)
-    )
+    head = ["questions of", "number", "pair", "standard deviation of the differences"]
+    head += ["better one recommended: halves lost", "better one recommended: answers lost"]
+    print(table([*head, "something recommended: equal", "interval contains the gain, if recommended"], rows))
     wrong = _all_equal(everything, options.resamples)
     print(f"\nAll {len(names)} configurations equal: something is recommended in {wrong:.1%}.")
 
@@ -113,7 +116,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
                 found = run_configurations([retriever], suite, MODES, DEFAULT_WEIGHTS, DEFAULT_MEASURE)
                 spent = process_time() - began
                 print(f"{book.name}: {len(found.keys)} questions, {spent:.1f} s of CPU time", flush=True)
-                names = [str(one).partition(": ")[2] for one in found.configurations]
+                names = [one.label for one in found.configurations]
                 scores[book.name] = found.scores.round(9).tolist()
     return {"configurations": names, "scores": scores}
 
@@ -141,19 +144,21 @@ def _row(
     import numpy as np
 
     generator = np.random.default_rng(_SEED)
-    equal = found = 0
-    recommended = []
+    equal, found = 0, dict.fromkeys(LOST, 0)
+    recommended: list[ScoreEstimate | None] = []
     for _ in range(options.resamples):
         drawn = _swapped(pair[generator.integers(0, len(pair), count)], generator)
         equal += decide(drawn).chosen > 0
-        lost = generator.random(count) < PLANTED / pair.mean()
-        drawn[:, 0] *= ~lost
-        decision = decide(drawn)
-        found += decision.chosen == 1
-        if decision.chosen and len(recommended) < _COVERED:
-            recommended.append(estimate(decision.gains, 1 - 2 * LEVEL))
+        for share in LOST:
+            worse = drawn.copy()
+            worse[generator.random(count) < PLANTED / share / pair.mean(), 0] *= 1 - share
+            decision = decide(worse)
+            found[share] += decision.chosen == 1
+            if decision.chosen and len(recommended) < _COVERED:
+                recommended.append(estimate(decision.gains, 1 - 2 * LEVEL))
     covered = sum(one is not None and one.low <= PLANTED <= one.high for one in recommended)
-    shares = (found / options.resamples, equal / options.resamples, covered / max(1, len(recommended)))
+    shares = [*(right / options.resamples for right in found.values()), equal / options.resamples]
+    shares.append(covered / max(1, len(recommended)))
     deviation = float((pair[:, 0] - pair[:, 1]).std())
     return [book, str(count), title, f"{deviation:.2f}", *(f"{share:.1%}" for share in shares)]
 

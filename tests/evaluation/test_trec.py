@@ -91,8 +91,9 @@ def test_other_tools_compute_the_same_measures(
     run = run_suite(retriever, suite, Options(measures=measures, mode=mode))  # type: ignore[arg-type]
     path = tmp_path / "run.txt"
     path.write_text(run_text(run), "utf-8")
-    qrels = list(ir_measures.read_trec_qrels(str(files(tmp_path, suite)[0])))
-    found = list(ir_measures.read_trec_run(str(path)))
+    tool: Any = ir_measures
+    qrels = list(tool.read_trec_qrels(str(files(tmp_path, suite)[0])))
+    found = list(tool.read_trec_run(str(path)))
     assert len({(one.query_id, one.doc_id) for one in found}) == len(found) == 10 * len(suite.expectations)
     scores = run.scores()
     compared = []
@@ -108,7 +109,7 @@ def test_other_tools_compute_the_same_measures(
 
 def ndcg(qrels: list[Any], run: list[Any]) -> float:
     """Return the mean nDCG@10 of the files, computed as trec_eval does: by score, gains are grades."""
-    values = []
+    values: list[float] = []
     for query in {one.query_id for one in qrels}:
         grades = {one.doc_id: one.relevance for one in qrels if one.query_id == query}
         ranked = sorted((-one.score, one.doc_id) for one in run if one.query_id == query)
@@ -117,7 +118,7 @@ def ndcg(qrels: list[Any], run: list[Any]) -> float:
         dcg, best = (
             sum(gain / math.log2(rank + 1) for rank, gain in enumerate(one, 1)) for one in (gains, ideal)
         )
-        values.append(dcg / best)
+        values.append(float(dcg / best))
     return sum(values) / len(values)
 
 

@@ -27,7 +27,7 @@ from recto.protocols import Embedder
 from recto.search.retriever import Retriever
 from recto.settings import QUERY_COLLECTION
 from recto.stores.edge.store import EdgeStore
-from recto.types import MODES, NO_FILTERS, Filters
+from recto.types import MODES, NO_FILTERS, Filters, Mode
 from tests.evaluation.test_runs import CountingQueries
 from tests.running import ROOT
 
@@ -57,7 +57,7 @@ def test_scores_are_those_of_a_run_and_texts_are_embedded_once(sample_home: Path
     retriever = Retriever(counting, EdgeStore(sample_home), QUERY_COLLECTION)
     questions = (*HELD_OUT.expectations[:40], Expectation("best pizza dough", nothing=True))
     found = run_configurations([retriever], Suite("s", questions), MODES, WEIGHTS, DEFAULT_MEASURE)
-    assert [str(one).partition(": ")[2] for one in found.configurations] == [
+    assert [one.label for one in found.configurations] == [
         "hybrid 0.1",
         "hybrid 0",
         "hybrid 0.5",
@@ -67,7 +67,8 @@ def test_scores_are_those_of_a_run_and_texts_are_embedded_once(sample_home: Path
     assert len(found.keys) == 40, "a question that expects nothing has no rank"
     corrected = sum(counting.passes) - 40
     assert 0 <= corrected < 10, "only a query with corrected words is embedded twice"
-    for mode, column in (("hybrid", 0), ("dense", 3)):
+    modes: list[tuple[Mode, int]] = [("hybrid", 0), ("dense", 3)]
+    for mode, column in modes:
         run = run_suite(
             retriever, Suite("s", questions[:40]), Options(measures=(DEFAULT_MEASURE,), mode=mode)
         )

@@ -50,10 +50,14 @@ class Configuration:
     mode: Mode
     weight: float | None = None
 
+    @property
+    def label(self) -> str:
+        """The mode and the weight."""
+        return self.mode if self.weight is None else f"{self.mode} {self.weight:g}"
+
     def __str__(self) -> str:
         """Return one line for a report."""
-        mode = self.mode if self.weight is None else f"{self.mode} {self.weight:g}"
-        return f"{self.collection}: {mode}"
+        return f"{self.collection}: {self.label}"
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values."""
@@ -379,8 +383,8 @@ def advice(tuning: Tuning) -> list[str]:
 
 def verdict(tuning: Tuning) -> str:
     """Return the recommendation as one sentence."""
-    if tuning.recommended is not None:
-        return f"Recommended: {tuning.recommended}."
+    if (new := tuning.recommended) is not None:
+        return f"Recommended: {new.label if new.collection == tuning.current.collection else new}."
     if all(score.mean <= tuning.scores[0].mean for score in tuning.scores):
         return "Keep what you have: no other configuration has a better mean."
     return "Keep what you have: no other configuration is significantly better."

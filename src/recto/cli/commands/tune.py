@@ -158,7 +158,7 @@ def _table(result: Tuning) -> list[str]:
 
 def _name(score: ConfigurationScore, *, several: bool) -> str:
     configuration = score.configuration
-    return one_line(str(configuration) if several else str(configuration).partition(": ")[2])
+    return one_line(str(configuration) if several else configuration.label)
 
 
 def _interval(gain: ScoreEstimate) -> str:
