@@ -1,7 +1,8 @@
 """Bind a suite to an index: look up every target that it names, in one pass over the chunks.
 
-A question is judged by its finest targets: passages, else pages and sections, else modules. A target that is
-not in the index is not a failure of retrieval: it is unmeasured, and reported with the nearest existing name.
+A question is judged by its finest targets: passages, else pages and sections, else modules. Pages with a
+grade count beside passages. A target that is not in the index is not a failure of retrieval: it is
+unmeasured, and reported with the nearest existing name.
 """
 
 from __future__ import annotations
@@ -227,6 +228,17 @@ def anchors_of(chunk: Chunk) -> frozenset[str]:
     return frozenset(unquote(anchor) for anchor in (chunk.anchor, *chunk.anchors) if anchor)
 
 
+def is_quotation(name: str) -> bool:
+    """Return whether the name of a place can be a passage: names of pages have no white space."""
+    return any(map(str.isspace, name))
+
+
+def _quotations(expectation: Expectation) -> Iterator[str]:
+    """Yield the passages of a question, also those that do not answer it."""
+    yield from expectation.passages
+    yield from (name for name, grade in expectation.grades if grade == 0 and is_quotation(name))
+
+
 def heading_key(heading: str) -> str:
     """Return a heading without markup and case, for comparison."""
     text = _LINK.sub(r"\1", _HEADING_ID.sub("", heading))
@@ -243,7 +255,7 @@ class _Book:
         self._anchors: dict[str, set[str]] = defaultdict(set)
         self._headings: dict[str, set[str]] = defaultdict(set)
         self._suggested = 0
-        passages = {passage for expectation in suite.expectations for passage in expectation.passages}
+        passages = {passage for expectation in suite.expectations for passage in _quotations(expectation)}
         texts: dict[str, list[_Part]] = defaultdict(list)
         for chunk in chunks:
             self._read(chunk)
@@ -263,14 +275,15 @@ class _Book:
         self._headings[key].update(chunk.headings)
 
     def bound(self, expectation: Expectation) -> Bound:
+        grades = dict(expectation.grades)
         modules = [self._module(name) for name in expectation.modules]
         places = modules
         if expectation.passages:
             places = [self._passage(passage) for passage in expectation.passages]
+            places += [self._page(page) for page in expectation.pages if page in grades]
         elif expectation.pages:
             places = [self._page(page) for page in expectation.pages]
-        grades = dict(expectation.grades)
-        rejected = [self._page(name) for name, grade in expectation.grades if grade == 0]
+        rejected = [self._rejected(name) for name, grade in expectation.grades if grade == 0]
         return Bound(
             expectation,
             _distinct(
@@ -313,6 +326,10 @@ class _Book:
     def _passage(self, passage: str) -> Target | str:
         chunks = self._passages[passage]
         return Target(passage, chunks=chunks) if chunks else passage
+
+    def _rejected(self, name: str) -> Target | str:
+        place = self._page(name)
+        return self._passage(name) if isinstance(place, str) and is_quotation(name) else place
 
     def _near(self, name: str, expectation: Expectation) -> str:
         self._suggested += 1

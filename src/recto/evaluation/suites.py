@@ -191,7 +191,8 @@ def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 class Expectation:
     """A question and its targets, one of which must be the first result; passages are finer than pages.
 
-    `grades` are those of targets, 1 if not given, and of pages that do not answer the question: 0.
+    `grades` are those of targets, 1 if not given, and of places that do not answer the question: 0. If there
+    are only such places, it is not known what answers the question, and it cannot be measured.
     """
 
     query: str
@@ -375,9 +376,9 @@ def _expectation(entry: Any, place: str) -> Expectation:
         raise invalid(place, error.message) from error
     targets = {f"{key}s": parse_names(expect.get(key), place, key) for key in ("module", "page", "passage")}
     nothing = _yes(expect, place, "nothing") or _yes(entry, place, "nothing")
-    if nothing and (any(targets.values()) or expect.get("grades")):
+    if nothing and any(targets.values()):
         raise invalid(place, 'it expects "nothing" and something', 'Leave "nothing" out, or everything else.')
-    if not nothing and not any(targets.values()):
+    if not nothing and not any(targets.values()) and not expect.get("grades"):
         raise invalid(place, 'it expects neither a "module" nor a "page", a "passage" or "nothing"')
     if any(page.startswith("#") for page in targets["pages"]):
         problem = 'a "page" begins with its path or address, before the "#"'
