@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,15 +11,12 @@ import click
 from recto._util.text import plural
 from recto.cli import options
 from recto.cli.output import echo_json, echo_text, one_line
-from recto.cli.runner import Exit, connect
+from recto.cli.runner import Exit, connect_all
 from recto.errors import InvalidArgument
-from recto.settings import check_collection_name
-from recto.types import MODES, Mode
 
 if TYPE_CHECKING:
     from recto.evaluation.measures import ScoreEstimate
     from recto.evaluation.tune import ConfigurationScore, Tuning
-    from recto.search.retriever import Retriever
 
 _EPILOG = """\b
 Examples:
@@ -37,14 +33,9 @@ _MAX_WEIGHTS = 50
     "--suite", type=click.Path(path_type=Path), metavar="FILE", required=True, help="Use these questions."
 )
 @options.collection
-@options.repeated("--mode", "modes", "MODES", "Compare only these modes: dense, lexical, hybrid.")
+@options.modes("Compare only these modes: dense, lexical, hybrid.")
 @options.repeated("--weight", "weights", "NUMBERS", "Compare these weights of the lexical score, 0 to 1.")
-@options.repeated(
-    "--index",
-    "indexes",
-    "COLLECTION[,NAME=VALUE]",
-    "Also compare this collection, opened with these settings.",
-)
+@options.indexes("Also compare this collection, opened with these settings.")
 @options.value_option("--measure", "NAME", "Decide by this measure.", "nDCG@10")
 @options.as_json
 def tune(
@@ -66,20 +57,13 @@ def tune(
     from recto.evaluation.tune import DEFAULT_MEASURE, DEFAULT_WEIGHTS, advice, verdict
     from recto.evaluation.tune import tune as compare
 
-    chosen_modes, chosen_weights = _modes(modes), _weights(weights) or DEFAULT_WEIGHTS
+    chosen_modes, chosen_weights = options.parse_modes(modes), _weights(weights) or DEFAULT_WEIGHTS
     chosen_measure = parse_measure(measure) if measure else DEFAULT_MEASURE
     if (chosen_measure.cutoff or 1) > 100 or chosen_measure.kind == "Judged":
         raise InvalidArgument(f"{chosen_measure} cannot be used", hint="Choose a measure such as nDCG@10.")
-    parsed = [_index(index) for index in indexes]
+    parsed = [options.parse_index(index) for index in indexes]
     questions = load_strict_suite(suite)
-    with ExitStack() as stack:
-        retriever = stack.enter_context(connect(collection))
-        retrievers: list[Retriever] = [retriever]
-        for name, settings in parsed:
-            if not settings:
-                retrievers.append(retriever.with_collection(name))
-            else:
-                retrievers.append(stack.enter_context(connect(name, settings)))
+    with connect_all(collection, parsed) as retrievers:
         result = compare(retrievers, questions, chosen_modes, chosen_weights, chosen_measure)
     changed = dict(parsed).get(result.recommended.collection, {}) if result.recommended else {}
     steps = advice(result) + [f"Set {name}={value}, too." for name, value in changed.items()]
@@ -88,13 +72,6 @@ def tune(
     else:
         echo_text("\n\n".join(_report(result, verdict(result), steps)))
     return Exit.OK
-
-
-def _modes(groups: tuple[str, ...]) -> tuple[Mode, ...]:
-    names = options.split_names(groups)
-    if unknown := [name for name in names if name not in MODES]:
-        raise InvalidArgument(f"--mode {unknown[0]!r} is not a mode", hint=f"Modes: {', '.join(MODES)}.")
-    return tuple(mode for mode in MODES if mode in names or not names)
 
 
 def _weights(groups: tuple[str, ...]) -> tuple[float, ...]:
@@ -112,18 +89,6 @@ def _weights(groups: tuple[str, ...]) -> tuple[float, ...]:
         hint = "Each further weight makes it harder to show that one is better."
         raise InvalidArgument(f"--weight has more than {_MAX_WEIGHTS} numbers", hint=hint)
     return tuple(dict.fromkeys(found))
-
-
-def _index(text: str) -> tuple[str, dict[str, str]]:
-    """Return the collection and the settings of --index."""
-    name, *settings = (part.strip() for part in text.split(","))
-    check_collection_name(name, "--index")
-    pairs = [setting.partition("=") for setting in settings]
-    for setting, equals, _ in pairs:
-        if not equals or not setting.isidentifier():
-            hint = "Such as --index my-book-bge,RECTO_MODEL=BAAI/bge-base-en-v1.5."
-            raise InvalidArgument(f"--index {text!r} is not COLLECTION,NAME=VALUE", hint=hint)
-    return name, {setting: value for setting, _, value in pairs}
 
 
 def _report(result: Tuning, verdict: str, steps: list[str]) -> list[str]:
