@@ -320,3 +320,21 @@ class TestOpenAI:
         values = {"RECTO_EMBEDDER": "openai", "RECTO_MODEL": "m", "RECTO_OPENAI_API_KEY": "sk-x"}
         with pytest.raises(ConfigurationError, match="would receive RECTO_OPENAI_API_KEY"):
             load_settings(values, tmp_path)
+
+
+def test_search_and_chunk_settings(tmp_path: Path) -> None:
+    settings = load_settings({}, tmp_path)
+    assert (settings.lexical_weight, settings.chunk_tokens) == (0.1, 160)
+    given = {"RECTO_LEXICAL_WEIGHT": "0.25", "RECTO_CHUNK_TOKENS": "320"}
+    settings = load_settings(given, tmp_path)
+    assert (settings.lexical_weight, settings.chunk_tokens) == (0.25, 320)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("RECTO_LEXICAL_WEIGHT", value) for value in ("-1", "1.5", "nan", "1e-1", "2", ".", "0.1234567")]
+    + [("RECTO_CHUNK_TOKENS", value) for value in ("31", "0", "9000", "x")],
+)
+def test_weights_and_sizes_out_of_range(tmp_path: Path, name: str, value: str) -> None:
+    with pytest.raises(ConfigurationError, match=name):
+        load_settings({name: value}, tmp_path)

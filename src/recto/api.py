@@ -76,6 +76,7 @@ def index(
     COLLECTION_NAME. Without either, the book gets the default names, so that `connect()` and every entry
     point find it.
     """
+    from recto.book.chunking import ChunkSize
     from recto.evaluation.calibration import calibrate
     from recto.indexing.indexer import IndexJob, IndexReport, index_book, plan_book
 
@@ -99,7 +100,14 @@ def index(
         embedder, store = plugins.open_embedder(settings, _log.info), plugins.open_store(settings, _log.info)
         stack.callback(embedder.close)
         stack.callback(store.close)
-        job = IndexJob(source, embedder, rebuild=rebuild, calibrate=calibrate, processes=settings.threads - 1)
+        job = IndexJob(
+            source,
+            embedder,
+            ChunkSize(settings.chunk_tokens),
+            rebuild=rebuild,
+            calibrate=calibrate,
+            processes=settings.threads - 1,
+        )
         journal = settings.home / "journal"
         if dry_run:
             plan = plan_book(job, store, name, journal=journal, progress=progress)

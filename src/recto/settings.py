@@ -18,6 +18,10 @@ from recto.plugins import BUILT_IN, EMBEDDERS, STORES, choices, install_hint
 
 BUILT_IN_MODEL = "granite-embedding-30m-english"
 COHERE_MODEL = "embed-english-v3.0"
+LEXICAL_WEIGHT = 0.1
+"""The default weight of the lexical score in hybrid search (decision 11)."""
+CHUNK_TOKENS = 160
+"""The default limit of tokens in a chunk (decision 3)."""
 _DEFAULT_MODELS = {"local": BUILT_IN_MODEL, "cohere": COHERE_MODEL}
 
 QUERY_COLLECTION = "physical-ai-book"
@@ -171,6 +175,8 @@ class Settings:
     precision: Precision = "auto"
     device: Device = "auto"
     query_device: QueryDevice = "cpu"
+    lexical_weight: float = LEXICAL_WEIGHT
+    chunk_tokens: int = CHUNK_TOKENS
     collection: str | None = None
     qdrant_url: str = ""
     qdrant_api_key: str = field(default="", repr=False)
@@ -262,6 +268,8 @@ def load_settings(environment: Mapping[str, str] | None = None, directory: Path 
         precision=_choice(values, "RECTO_PRECISION", get_args(Precision), "auto"),
         device=_choice(values, "RECTO_DEVICE", get_args(Device), "auto"),
         query_device=_choice(values, "RECTO_QUERY_DEVICE", get_args(QueryDevice), "cpu"),
+        lexical_weight=_weight(values, "RECTO_LEXICAL_WEIGHT", LEXICAL_WEIGHT),
+        chunk_tokens=_number(values, "RECTO_CHUNK_TOKENS", 8192, minimum=32) or CHUNK_TOKENS,
         collection=collection,
         qdrant_url=values.endpoint("QDRANT_URL", "QDRANT_API_KEY"),
         qdrant_api_key=values.get("QDRANT_API_KEY", ""),
@@ -510,16 +518,26 @@ def _address(url: str, name: str) -> str:
     return url
 
 
-def _number(values: Mapping[str, str], name: str, maximum: int) -> int | None:
+def _number(values: Mapping[str, str], name: str, maximum: int, minimum: int = 1) -> int | None:
     text = values.get(name)
     if text is None:
         return None
-    if not text.isascii() or not text.isdecimal() or len(text) > _MAX_DIGITS or not 1 <= int(text) <= maximum:
+    is_number = text.isascii() and text.isdecimal() and len(text) <= _MAX_DIGITS
+    if not is_number or not minimum <= int(text) <= maximum:
         raise ConfigurationError(
-            f"{name} must be a whole number from 1 to {maximum}, not {text[:20]!r}",
+            f"{name} must be a whole number from {minimum} to {maximum}, not {text[:20]!r}",
             hint="Unset it for the default.",
         )
     return int(text)
+
+
+def _weight(values: Mapping[str, str], name: str, default: float) -> float:
+    text = values.get(name, str(default))
+    if not re.fullmatch(r"0|1|[01]?\.[0-9]{1,6}", text) or float(text) > 1:
+        raise ConfigurationError(
+            f"{name} must be a number from 0 to 1, not {text[:20]!r}", hint="Unset it for the default."
+        )
+    return float(text)
 
 
 def _boolean(values: Mapping[str, str], name: str) -> bool | None:

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from bench.scifact import lexical_scores, ndcg
-from recto.search.lexical import SINGLE_WORD_WEIGHT, WEIGHT
+from recto.search.lexical import SINGLE_WORD_WEIGHT
+from recto.settings import LEXICAL_WEIGHT
 
 
 def test_each_claim_is_judged_by_the_order_of_all_abstracts() -> None:
@@ -27,4 +28,4 @@ def test_lexical_scores_are_shares_of_the_best() -> None:
     assert scores[0].argmax() == 0
     assert scores.max(axis=1) == pytest.approx([1.0, 1.0])
     assert 0 < scores[0, 1] < 1
-    assert (scores[0, 2], list(weights[:, 0])) == (0.0, [WEIGHT, SINGLE_WORD_WEIGHT])
+    assert (scores[0, 2], list(weights[:, 0])) == (0.0, [LEXICAL_WEIGHT, SINGLE_WORD_WEIGHT])

@@ -167,6 +167,7 @@ def nasty_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ["validate", "--suite", "SUITE", "--verbose"],
         ["validate", "--suite", f"missing{NASTY}.json"],
         ["validate", "--suite", "SUITE", "--tag", NASTY],
+        ["tune", "--suite", "SUITE"],
         ["suite", "new"],
     ],
 )

@@ -152,6 +152,12 @@ ENTRIES: list[tuple[dict[str, Any], bool]] = [
         True,
     ),
     ({"query": "x", "expect": {"nothing": True}, "note": "off topic", "id": "n1"}, True),
+    ({"query": "x", "expect": {"page": ["a", "b"], "grades": {"a": 2, "c#d": 0}}}, True),
+    ({"query": "x", "expect": {"page": "a", "grades": {"a": 5}}}, False),
+    ({"query": "x", "expect": {"page": "a", "grades": {"a": "2"}}}, False),
+    ({"query": "x", "expect": {"nothing": True, "grades": {"a": 0}}}, True),
+    ({"query": "x", "expect": {"nothing": True, "grades": {"a": 1}}}, False),
+    ({"query": "x", "expect": {"grades": {"a": 0, "a quotation of b": 0}}}, True),
     ({"query": "x", "nothing": True}, True),
     ({"query": "x"}, False),
     ({"expect": {"module": "a"}}, False),
@@ -316,3 +322,18 @@ def test_text_that_is_no_text(tmp_path: Path) -> None:
     )
     (expectation,) = load_suite(path).expectations
     assert (expectation.query, expectation.pages, expectation.id) == ("a?b", ("x?",), "?")
+
+
+@pytest.mark.parametrize("grades", [{"b": 1}, {"a": 0}, {"a": True}, {" ": 0}, ["a"]])
+def test_a_grade_must_fit_what_is_expected(tmp_path: Path, grades: Any) -> None:
+    entry = {"query": "x", "expect": {"page": "a", "grades": grades}}
+    with pytest.raises(InvalidArgument, match="grade") as caught:
+        load_suite(write(tmp_path, {"queries": [entry]}))
+    assert caught.value.hint
+
+
+def test_only_a_suite_with_grades_has_the_second_format() -> None:
+    plain = Suite("s", (Expectation("x", pages=("a",)),))
+    graded = Suite("s", (Expectation("x", pages=("a",), grades=(("a", 2),)),))
+    assert (plain.to_dict()["format"], graded.to_dict()["format"]) == ("recto-suite-1", "recto-suite-2")
+    assert plain.digest != graded.digest

@@ -15,12 +15,12 @@ from recto.search.lexical import (
     COMMON_WORDS,
     KEYWORD_WEIGHT,
     SINGLE_WORD_WEIGHT,
-    WEIGHT,
     Lexicon,
     LexiconBuilder,
     analyze_query,
     is_common,
 )
+from recto.settings import LEXICAL_WEIGHT
 from recto.testing import values
 from recto.types import Chunk
 from scripts.make_common_words import build
@@ -69,7 +69,7 @@ def test_a_query_is_expanded_to_the_forms_of_the_book(book: Lexicon) -> None:
     assert {term_id(term) for term in ("controller", "configure", "configures", "server")} == set(
         query.vector.indices
     )
-    assert (query.known, query.corrections, query.weight) == (1.0, (), WEIGHT)
+    assert (query.known, query.corrections, query.weight) == (1.0, (), LEXICAL_WEIGHT)
 
 
 def test_each_form_has_the_idf_of_all_forms(book: Lexicon) -> None:

@@ -13,6 +13,7 @@ from functools import cache
 from itertools import pairwise
 
 from recto.errors import ConfigurationError
+from recto.settings import CHUNK_TOKENS
 from recto.types import HEADING_SEPARATOR, Block, Chunk, Document, Page, Section
 
 Count = Callable[[str], int]
@@ -189,7 +190,7 @@ def _characters(_: str, start: int, end: int) -> Sequence[int]:
 class ChunkSize:
     """The most tokens that a chunk may have, heading path included."""
 
-    max_tokens: int = 160
+    max_tokens: int = CHUNK_TOKENS
 
     def __str__(self) -> str:
         """Return the chunker's version and parameters, as the fingerprint stores them."""

@@ -12,6 +12,7 @@ from typing import Any
 
 from recto._util.text import plural
 from recto.api import open_embedder, open_store
+from recto.book.chunking import ChunkSize
 from recto.book.parsing.formats import page_suffixes
 from recto.book.sources.tree import SKIPPED
 from recto.cli.output import one_line
@@ -93,6 +94,7 @@ class IndexRunner:
         return IndexJob(
             source,
             self._embedder,
+            ChunkSize(self.settings.chunk_tokens),
             modules=self._modules,
             rebuild=self._rebuild,
             calibrate=calibrate,

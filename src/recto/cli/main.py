@@ -30,7 +30,9 @@ COMMANDS = {
     },
     "Evaluate": {
         "validate": ("validate", "Measure the results for a suite of questions."),
-        "suite": ("suite", "Check or draft a suite of questions."),
+        "suite": ("suite", "Check, draft, import or export a suite of questions."),
+        "judge": ("judge", "Grade results for a suite of questions in your browser."),
+        "tune": ("tune", "Recommend a mode, a weight and an index for a suite."),
         "coverage": ("coverage", "Find the sections that no search reaches."),
         "calibrate": ("coverage", "Measure the noise floor of an index."),
         "doctor": ("doctor", "Check settings, services and index."),

@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from contextvars import ContextVar
 from enum import IntEnum
 from pathlib import Path
@@ -80,6 +80,22 @@ def connect(
         single_query=single_query,
         close_at_exit=True,
     )
+
+
+@contextmanager
+def connect_all(
+    collection: str | None, others: Sequence[tuple[str, Mapping[str, str]]]
+) -> Iterator[list[Retriever]]:
+    """Open the configured collection and others, each with its own settings if it has any."""
+    with ExitStack() as stack:
+        first = stack.enter_context(connect(collection))
+        yield [
+            first,
+            *(
+                stack.enter_context(connect(name, changed)) if changed else first.with_collection(name)
+                for name, changed in others
+            ),
+        ]
 
 
 def close_later(*parts: Embedder | Store) -> None:

@@ -1,7 +1,8 @@
 """Bind a suite to an index: look up every target that it names, in one pass over the chunks.
 
-A question is judged by its finest targets: passages, else pages and sections, else modules. A target that is
-not in the index is not a failure of retrieval: it is unmeasured, and reported with the nearest existing name.
+A question is judged by its finest targets: passages, else pages and sections, else modules. Pages with a
+grade count beside passages. A target that is not in the index is not a failure of retrieval: it is
+unmeasured, and reported with the nearest existing name.
 """
 
 from __future__ import annotations
@@ -76,6 +77,7 @@ class Target:
     """A part of the book that a question accepts: a module, a page, a section, or a passage.
 
     A passage is a set of chunk ids (from `bind`) or a text. With `path_end`, `page` may be the end of a path.
+    A place with the grade 0 was judged not to answer the question.
     """
 
     name: str
@@ -86,6 +88,7 @@ class Target:
     chunks: frozenset[str] = frozenset()
     text: str = ""
     path_end: bool = False
+    grade: int = 1
 
     def holds(self, chunk: Chunk) -> bool:
         """Return whether a chunk belongs to this target."""
@@ -129,12 +132,16 @@ class Missing:
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """A question with its targets that exist, and those that do not."""
+    """A question with its targets that exist, best grade first, and those that do not.
+
+    `rejected` are the places that were judged not to answer it.
+    """
 
     expectation: Expectation
     targets: tuple[Target, ...]
     modules: frozenset[str]
     missing: tuple[Missing, ...] = ()
+    rejected: tuple[Target, ...] = ()
 
     @property
     def measured(self) -> bool:
@@ -143,16 +150,25 @@ class Bound:
         return self.expectation.nothing or bool(found)
 
     def judge(self, chunks: Iterable[Chunk]) -> Judged:
-        """Return the gain of each result: 1 if it reaches a target that no earlier result reached."""
-        open_targets, gains, module = list(self.targets), [], None
+        """Return the gain of each result: the grade of a target that no earlier result reached, else 0."""
+        open_targets, gains, places, module = list(self.targets), [], [], None
+        judged = (*self.targets, *self.rejected)
         for chunk in chunks:
             if module is None:
                 module = not self.modules.isdisjoint(chunk.module_keys)
-            reached = next((target for target in open_targets if target.holds(chunk)), None)
-            gains.append(0.0 if reached is None else 1.0)
+            holding = [target for target in judged if target.holds(chunk)]
+            reached = next((target for target in holding if target in open_targets), None)
+            gains.append(0.0 if reached is None else float(reached.grade))
             if reached is not None:
                 open_targets.remove(reached)
-        return Judged(tuple(gains), (1.0,) * len(self.targets), bool(module) if self.modules else None)
+            places.append(reached.name if reached else holding[0].name if holding else "")
+        return Judged(
+            tuple(gains),
+            tuple(float(target.grade) for target in self.targets),
+            bool(module) if self.modules else None,
+            tuple(places),
+            graded=bool(self.expectation.grades),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,6 +228,17 @@ def anchors_of(chunk: Chunk) -> frozenset[str]:
     return frozenset(unquote(anchor) for anchor in (chunk.anchor, *chunk.anchors) if anchor)
 
 
+def is_quotation(name: str) -> bool:
+    """Return whether the name of a place can be a passage: names of pages have no white space."""
+    return any(map(str.isspace, name))
+
+
+def _quotations(expectation: Expectation) -> Iterator[str]:
+    """Yield the passages of a question, also those that do not answer it."""
+    yield from expectation.passages
+    yield from (name for name, grade in expectation.grades if grade == 0 and is_quotation(name))
+
+
 def heading_key(heading: str) -> str:
     """Return a heading without markup and case, for comparison."""
     text = _LINK.sub(r"\1", _HEADING_ID.sub("", heading))
@@ -228,7 +255,7 @@ class _Book:
         self._anchors: dict[str, set[str]] = defaultdict(set)
         self._headings: dict[str, set[str]] = defaultdict(set)
         self._suggested = 0
-        passages = {passage for expectation in suite.expectations for passage in expectation.passages}
+        passages = {passage for expectation in suite.expectations for passage in _quotations(expectation)}
         texts: dict[str, list[_Part]] = defaultdict(list)
         for chunk in chunks:
             self._read(chunk)
@@ -248,21 +275,31 @@ class _Book:
         self._headings[key].update(chunk.headings)
 
     def bound(self, expectation: Expectation) -> Bound:
+        grades = dict(expectation.grades)
         modules = [self._module(name) for name in expectation.modules]
         places = modules
         if expectation.passages:
             places = [self._passage(passage) for passage in expectation.passages]
+            places += [self._page(page) for page in expectation.pages if page in grades]
         elif expectation.pages:
             places = [self._page(page) for page in expectation.pages]
+        rejected = [self._rejected(name) for name, grade in expectation.grades if grade == 0]
         return Bound(
             expectation,
-            _distinct([target for target in places if isinstance(target, Target)]),
+            _distinct(
+                [
+                    replace(target, grade=grades.get(target.name, 1))
+                    for target in places
+                    if isinstance(target, Target)
+                ]
+            ),
             frozenset(target.module for target in modules if isinstance(target, Target)),
             tuple(
                 Missing(expectation.key, expectation.query, name, self._near(name, expectation))
                 for name in dict.fromkeys((*places, *modules))
                 if isinstance(name, str)
             ),
+            tuple(replace(target, grade=0) for target in rejected if isinstance(target, Target)),
         )
 
     def _module(self, name: str) -> Target | str:
@@ -290,6 +327,10 @@ class _Book:
         chunks = self._passages[passage]
         return Target(passage, chunks=chunks) if chunks else passage
 
+    def _rejected(self, name: str) -> Target | str:
+        place = self._page(name)
+        return self._passage(name) if isinstance(place, str) and is_quotation(name) else place
+
     def _near(self, name: str, expectation: Expectation) -> str:
         self._suggested += 1
         if self._suggested > _SUGGESTIONS or name in expectation.passages:
@@ -310,10 +351,10 @@ class _Book:
 
 
 def _distinct(targets: list[Target]) -> tuple[Target, ...]:
-    """Drop duplicates, and sections whose whole page is accepted."""
-    whole = {target.page for target in targets if target.page and not (target.anchor or target.heading)}
+    """Drop duplicates, and sections whose whole page has the same grade or a better one; sort by grade."""
+    whole = {one.page: one.grade for one in targets if one.page and not (one.anchor or one.heading)}
     kept: dict[Target, Target] = {}
-    for target in targets:
-        if not ((target.anchor or target.heading) and target.page in whole):
-            kept.setdefault(replace(target, name=""), target)
+    for target in sorted(targets, key=lambda target: -target.grade):
+        if not ((target.anchor or target.heading) and whole.get(target.page, 0) >= target.grade):
+            kept.setdefault(replace(target, name="", grade=1), target)
     return tuple(kept.values())

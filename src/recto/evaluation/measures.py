@@ -35,8 +35,9 @@ _EXAMPLES = {
     "MAP": "MAP",
     "nDCG": "nDCG@10",
     "ModuleAccuracy": "ModuleAccuracy",
+    "Judged": "Judged@10",
 }
-_NEEDS_CUTOFF = ("Hit", "Recall", "Precision")
+_NEEDS_CUTOFF = ("Hit", "Recall", "Precision", "Judged")
 _ALIASES = {"success": "Hit", "r": "Recall", "p": "Precision", "rr": "MRR", "ap": "MAP"}
 _KINDS = {kind.lower(): kind for kind in _EXAMPLES} | _ALIASES
 
@@ -52,12 +53,15 @@ _DRAWS = 20_000_000
 class Judged:
     """The gains of a question's results and of its targets, and whether the first result's module is right.
 
-    `module` is None if no module is expected; `ideal` is empty if no target is expected.
+    `module` is None if no module is expected; `ideal` is empty if no target is expected. `places` has the
+    judged place of each result, or "" if the result is in none. With `graded`, other places may be relevant.
     """
 
     gains: tuple[float, ...]
     ideal: tuple[float, ...]
     module: bool | None = None
+    places: tuple[str, ...] = ()
+    graded: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +79,9 @@ class Measure:
         """Return the value for one question, or None if the measure does not apply."""
         if self.kind == "ModuleAccuracy":
             return None if judged.module is None else float(judged.module)
+        if self.kind == "Judged":
+            places = judged.places[: self.cutoff]
+            return sum(map(bool, places)) / len(places) if judged.graded and places else None
         if not judged.ideal:
             return None
         gains = judged.gains[: self.cutoff]
@@ -147,7 +154,7 @@ GATED_MEASURES = (Measure("MRR"), Measure("Hit", 5))
 
 @dataclass(frozen=True, slots=True)
 class ScoreEstimate:
-    """A mean over `count` questions with its 95 % confidence interval."""
+    """A mean over `count` questions with its confidence interval, at 95 % unless stated otherwise."""
 
     mean: float
     low: float
@@ -162,14 +169,14 @@ class ScoreEstimate:
         }
 
 
-def estimate(values: Sequence[float]) -> ScoreEstimate | None:
+def estimate(values: Sequence[float], level: float = _LEVEL) -> ScoreEstimate | None:
     """Return the mean of values with its percentile-bootstrap interval; None without values."""
     if not values:
         return None
     import numpy as np
 
     means = _resampled(np.asarray(values, dtype=np.float64))
-    low, high = np.quantile(means, [(1 - _LEVEL) / 2, (1 + _LEVEL) / 2])
+    low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
     return ScoreEstimate(math.fsum(values) / len(values), float(low), float(high), len(values))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from sys import intern
 from time import perf_counter
@@ -65,6 +65,7 @@ class QueryResult:
     """The outcome of one question.
 
     `ranks` are the ranks of results that reach a target. `passed` is None if the question cannot be judged.
+    `places` are the judged places of the results, or "" for a result that nobody has judged.
     `response` is set only if the run keeps responses, `error` only if the search failed.
     """
 
@@ -82,6 +83,8 @@ class QueryResult:
     nothing: bool = False
     module_right: bool | None = None
     expects_page: bool = False
+    places: tuple[str, ...] = ()
+    graded: bool = False
     response: SearchResponse | None = None
     error: RectoError | None = None
 
@@ -200,6 +203,16 @@ class Run:
                 table[expected][actual] += 1
         return {expected: dict(sorted(row.items())) for expected, row in sorted(table.items())}
 
+    def holes(self) -> list[dict[str, Any]]:
+        """Return the results among the first `top_k` that nobody has judged, of questions with grades."""
+        return [
+            {"id": answer.key, "query": answer.query, "rank": rank, "place": found.link}
+            for answer in self.answers
+            if answer.graded
+            for rank, (found, place) in enumerate(zip(answer.found, answer.places, strict=True), 1)
+            if rank <= self.top_k and not place
+        ]
+
     def worst(self, most: int = 10) -> tuple[QueryResult, ...]:
         """Return the questions whose target ranks lowest or is not found, failures first."""
 
@@ -233,6 +246,7 @@ class Run:
             "worst": [answer.key for answer in self.worst()],
             "unmeasured": [missing.to_dict() for missing in self.unmeasured],
             "partial": [missing.to_dict() for missing in self.partial],
+            "unjudged": self.holes(),
             "duration_s": round(self.seconds, 3),
             "queries": [answer.to_dict() for answer in self.answers],
         }
@@ -321,17 +335,21 @@ def validate(retriever: Retriever, suite: Suite) -> Run:
 
 def ask(questions: Sequence[Bound], search: Search, options: Options) -> tuple[QueryResult, ...]:
     """Search in batches of questions with the same filters, and judge each; an error fails its question."""
+    results: dict[int, QueryResult] = {}
+    for numbers in batches(questions):
+        outcomes = search([questions[number].expectation for number in numbers])
+        for number, outcome in zip(numbers, outcomes, strict=True):
+            results[number] = _judge(questions[number], outcome, options)
+    return tuple(results[number] for number in range(len(questions)))
+
+
+def batches(questions: Sequence[Bound]) -> Iterator[list[int]]:
+    """Yield the positions of questions that can be searched together: they have the same filters."""
     groups: dict[Filters, list[int]] = defaultdict(list)
     for number, question in enumerate(questions):
         groups[question.expectation.filters].append(number)
-    results: dict[int, QueryResult] = {}
     for numbers in groups.values():
-        for start in range(0, len(numbers), _BATCH):
-            batch = numbers[start : start + _BATCH]
-            outcomes = search([questions[number].expectation for number in batch])
-            for number, outcome in zip(batch, outcomes, strict=True):
-                results[number] = _judge(questions[number], outcome, options)
-    return tuple(results[number] for number in range(len(questions)))
+        yield from (numbers[start : start + _BATCH] for start in range(0, len(numbers), _BATCH))
 
 
 def _judge(bound: Bound, outcome: SearchResponse | RectoError, options: Options) -> QueryResult:
@@ -339,7 +357,7 @@ def _judge(bound: Bound, outcome: SearchResponse | RectoError, options: Options)
     response = outcome if isinstance(outcome, SearchResponse) else None
     hits = response.hits if response else ()
     judged = bound.judge(hit.chunk for hit in hits)
-    passed: bool | None = judged.gains[:1] == (1.0,)
+    passed: bool | None = any(gain > 0 for gain in judged.gains[:1])
     if response is None:
         passed = False
     elif expectation.nothing:
@@ -363,6 +381,8 @@ def _judge(bound: Bound, outcome: SearchResponse | RectoError, options: Options)
         nothing=expectation.nothing,
         module_right=judged.module,
         expects_page=bool(expectation.pages),
+        places=judged.places,
+        graded=judged.graded,
         response=response if options.keep_responses else None,
         error=outcome if isinstance(outcome, RectoError) else None,
     )

@@ -19,7 +19,9 @@ from recto.errors import InvalidArgument, InvalidQuery
 from recto.search.query import check_query
 from recto.types import HEADING_SEPARATOR, NO_FILTERS, Filters
 
-FORMAT = "recto-suite-1"
+FORMAT, GRADED_FORMAT = "recto-suite-1", "recto-suite-2"
+"""Only a suite with grades has the second format, so that older versions can read all others."""
+MAX_GRADE = 4
 DEFAULT_THRESHOLD = 0.8
 MAX_BYTES = 64_000_000
 SHAPE = (
@@ -33,9 +35,10 @@ _QUESTION_SHAPE = (
 )
 _SUITE_KEYS = ("$schema", "format", "name", "description", "aliases", "threshold", "queries")
 _ENTRY_KEYS = ("id", "query", "expect", "nothing", "tags", "filters", "drafted", "note")
-_EXPECT_KEYS = ("module", "page", "passage", "nothing")
+_TARGET_KEYS = ("module", "page", "passage", "nothing")
+_EXPECT_KEYS = (*_TARGET_KEYS, "grades")
 _QUESTION_KEYS = ("id", "question", "type", "match", "expected", "evidence")
-_COLUMNS = ("id", "query", *_EXPECT_KEYS, "tags", "drafted", "filter_module", "filter_url", "note")
+_COLUMNS = ("id", "query", *_TARGET_KEYS, "tags", "drafted", "filter_module", "filter_url", "note")
 _COLUMNS_HINT = f"The first row names the columns: {', '.join(_COLUMNS)}."
 _TRUE, _FALSE = {"true", "yes", "1"}, {"", "false", "no", "0"}
 
@@ -186,7 +189,11 @@ def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Expectation:
-    """A question and its targets, one of which must be the first result; passages are finer than pages."""
+    """A question and its targets, one of which must be the first result; passages are finer than pages.
+
+    `grades` are those of targets, 1 if not given, and of places that do not answer the question: 0. If there
+    are only such places, it is not known what answers the question, and it cannot be measured.
+    """
 
     query: str
     modules: tuple[str, ...] = ()
@@ -197,6 +204,7 @@ class Expectation:
     tags: tuple[str, ...] = ()
     filters: Filters = NO_FILTERS
     drafted: bool = False
+    grades: tuple[tuple[str, int], ...] = ()
     place: str = field(default="", compare=False)
 
     @property
@@ -219,7 +227,7 @@ class Expectation:
         entry = {
             "id": self.id,
             "query": self.query,
-            "expect": _given(expect | {"nothing": self.nothing}),
+            "expect": _given(expect | {"nothing": self.nothing, "grades": dict(self.grades)}),
             "tags": list(self.tags),
             "filters": _given({"module": list(self.filters.modules), "url": self.filters.page_url}),
             "drafted": self.drafted,
@@ -271,7 +279,8 @@ class Suite:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the content of a suite's file."""
-        data: dict[str, Any] = {"format": FORMAT, "name": self.name}
+        graded = any(expectation.grades for expectation in self.expectations)
+        data: dict[str, Any] = {"format": GRADED_FORMAT if graded else FORMAT, "name": self.name}
         if self.aliases:
             data["aliases"] = dict(self.aliases)
         if self.threshold != DEFAULT_THRESHOLD:
@@ -324,8 +333,9 @@ def _parse_suite(raw: SuiteFile, problems: list[str] | None = None) -> Suite:
     """Parse the header and every entry; raise what is wrong, or add it to `problems` and skip the entry."""
     check_keys(raw.header, _SUITE_KEYS, raw.origin)
     name, format = raw.header.get("name"), raw.header.get("format", FORMAT)
-    if format != FORMAT:
-        raise invalid(raw.origin, f"its format is {format!r}", f"This version of Recto reads {FORMAT}.")
+    if format not in (FORMAT, GRADED_FORMAT):
+        hint = f"This version of Recto reads {FORMAT} and {GRADED_FORMAT}."
+        raise invalid(raw.origin, f"its format is {format!r}", hint)
     expectations: list[Expectation] = []
     ids: dict[str, str] = {}
     for place, entry in raw.entries:
@@ -368,7 +378,7 @@ def _expectation(entry: Any, place: str) -> Expectation:
     nothing = _yes(expect, place, "nothing") or _yes(entry, place, "nothing")
     if nothing and any(targets.values()):
         raise invalid(place, 'it expects "nothing" and something', 'Leave "nothing" out, or everything else.')
-    if not nothing and not any(targets.values()):
+    if not nothing and not any(targets.values()) and not expect.get("grades"):
         raise invalid(place, 'it expects neither a "module" nor a "page", a "passage" or "nothing"')
     if any(page.startswith("#") for page in targets["pages"]):
         problem = 'a "page" begins with its path or address, before the "#"'
@@ -384,8 +394,25 @@ def _expectation(entry: Any, place: str) -> Expectation:
         tags=parse_names(entry.get("tags"), place, "tags"),
         filters=_filters(entry.get("filters", {}), place),
         drafted=_yes(entry, place, "drafted"),
+        grades=_grades(expect.get("grades", {}), (*targets["pages"], *targets["passages"]), place),
         place=place,
     )
+
+
+def _grades(value: Any, targets: tuple[str, ...], place: str) -> tuple[tuple[str, int], ...]:
+    """Parse grades: those of targets are at least 1, those of other pages 0."""
+    if not isinstance(value, dict) or not all(
+        name.strip() and isinstance(grade, int) and not isinstance(grade, bool) and 0 <= grade <= MAX_GRADE
+        for name, grade in value.items()
+    ):
+        problem = f'"grades" must map pages or passages to whole numbers from 0 to {MAX_GRADE}'
+        raise invalid(place, problem, 'Such as {"intro#goals": 2, "setup": 0}.')
+    grades = {_clean(name): grade for name, grade in value.items()}
+    for name, grade in grades.items():
+        if (grade > 0) != (name in targets):
+            problem = f"the grade of {name!r} is {grade}, but it is {'not ' if grade else ''}expected"
+            raise invalid(place, problem, "A page or passage is expected if its grade is at least 1.")
+    return tuple(grades.items())
 
 
 def _from_question(entry: dict[str, Any], place: str) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from recto.search.analyzer import (
     text_terms,
     word_terms,
 )
-from recto.settings import index_command
+from recto.settings import LEXICAL_WEIGHT, index_command
 from recto.types import Chunk, IndexInfo, SparseVector
 
 _MAGIC = b"RECTOLX1"
@@ -38,8 +38,8 @@ _LETTERS = "abcdefghijklmnopqrstuvwxyz_"
 Forms = dict[str, int]
 """The terms that are forms of one word, with the number of chunks that contain each."""
 
-WEIGHT, KEYWORD_WEIGHT, SINGLE_WORD_WEIGHT = 0.1, 0.3, 0.8
-"""The weight of the lexical score in hybrid search: of sentences, of two words, of one word (decision 11)."""
+KEYWORD_WEIGHT, SINGLE_WORD_WEIGHT = 0.3, 0.8
+"""The least weights of the lexical score in hybrid search for queries of two words and of one word."""
 _MAX_KEYWORDS = 2  # a query of so few words is a search for exactly these words
 _FORM_WEIGHT, _KEYWORD_FORM_WEIGHT = 0.8, 0.5  # of another form of a query word; the word itself has 1
 _PART_WEIGHT = 0.25  # of the parts of an identifier, if the book has the whole identifier
@@ -219,10 +219,16 @@ class LexicalQuery:
     text: str
 
 
-def analyze_query(text: str, lexicon: Lexicon) -> LexicalQuery:
+def hybrid_weight(query: str, weight: float) -> float:
+    """Return the weight of the lexical score in hybrid search; short queries have a larger one."""
+    words = len(query.split())
+    least = SINGLE_WORD_WEIGHT if words == 1 else KEYWORD_WEIGHT if words <= _MAX_KEYWORDS else 0.0
+    return max(weight, least)
+
+
+def analyze_query(text: str, lexicon: Lexicon, lexical_weight: float = LEXICAL_WEIGHT) -> LexicalQuery:
     """Expand the words of a query to the forms that the book has, and correct those that it does not have."""
-    typed = len(text.split())
-    keywords = typed <= _MAX_KEYWORDS
+    keywords = len(text.split()) <= _MAX_KEYWORDS
     weights: dict[int, tuple[float, float]] = {}
     analyzed: list[QueryWord] = []
     corrections: list[tuple[str, tuple[str, ...]]] = []
@@ -244,7 +250,7 @@ def analyze_query(text: str, lexicon: Lexicon) -> LexicalQuery:
         tuple(analyzed),
         tuple(corrections),
         known / total if total else 0.0,
-        SINGLE_WORD_WEIGHT if typed == 1 else KEYWORD_WEIGHT if keywords else WEIGHT,
+        hybrid_weight(text, lexical_weight),
         corrected,
     )
 

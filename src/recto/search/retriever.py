@@ -22,7 +22,7 @@ from recto.search.query import (
     to_filters,
 )
 from recto.search.response import Ranked, build_response, group_by_page, rank, to_hits, with_ties
-from recto.settings import SAMPLE_COLLECTION, Settings
+from recto.settings import LEXICAL_WEIGHT, SAMPLE_COLLECTION, Settings
 from recto.stores.points import no_lexical_vectors
 from recto.types import (
     NO_FILTERS,
@@ -142,10 +142,13 @@ _Found = tuple[_Batch, list[_QueryResult], Timings]
 class Retriever:
     """Searches one collection. It is thread-safe, and uses a new index as soon as one is published."""
 
-    def __init__(self, embedder: Embedder, store: Store, collection: str) -> None:
+    def __init__(
+        self, embedder: Embedder, store: Store, collection: str, lexical_weight: float = LEXICAL_WEIGHT
+    ) -> None:
         self._embedder = embedder
         self._store = store
         self._collection = collection
+        self._lexical_weight = lexical_weight
         self._checked: _CheckedIndex | None = None
         self._warned: Index | None = None
 
@@ -160,13 +163,18 @@ class Retriever:
         return self._embedder
 
     @property
+    def lexical_weight(self) -> float:
+        """The weight of the lexical score in hybrid search."""
+        return self._lexical_weight
+
+    @property
     def store(self) -> Store:
         """The store of the collection."""
         return self._store
 
     def with_collection(self, collection: str) -> Retriever:
         """Return a retriever of another collection that shares the embedder and the store."""
-        return Retriever(self._embedder, self._store, collection)
+        return Retriever(self._embedder, self._store, collection, self._lexical_weight)
 
     def open(self) -> Index:
         """Return the current index; raise an error if it is empty or does not match the embedder."""
@@ -329,7 +337,7 @@ class Retriever:
     def analyze(self, query: str) -> LexicalQuery | None:
         """Return a query as lexical search sees it, or None if the index has no lexical vectors."""
         lexicon = self._open().lexicon
-        return analyze_query(check_query(query), lexicon) if lexicon else None
+        return analyze_query(check_query(query), lexicon, self._lexical_weight) if lexicon else None
 
     def page(self, url: str) -> BookPage:
         """Return a page of the book by its URL."""
@@ -389,7 +397,10 @@ class Retriever:
         mode = _effective_mode(parameters.mode, checked)
         opened = perf_counter()
         lexicon = checked.lexicon
-        analyzed = [analyze_query(text, lexicon) for text in texts] if lexicon else [None] * len(texts)
+        weight = self._lexical_weight
+        analyzed = (
+            [analyze_query(text, lexicon, weight) for text in texts] if lexicon else [None] * len(texts)
+        )
         embedded_texts = [
             query.text if query and mode == "hybrid" else text
             for text, query in zip(texts, analyzed, strict=True)
@@ -485,7 +496,7 @@ class Retriever:
 def make_retriever(settings: Settings, embedder: Embedder, store: Store, collection: str) -> Retriever:
     """Return a retriever that records spans if the settings say so."""
     if not settings.otel:
-        return Retriever(embedder, store, collection)
+        return Retriever(embedder, store, collection, settings.lexical_weight)
     from recto.search.tracing import TracedRetriever
 
     return TracedRetriever(settings, embedder, store, collection)

@@ -26,7 +26,7 @@ class TracedRetriever(Retriever):
     """A retriever that records a span for each search, with one for the embedder and one for the store."""
 
     def __init__(self, settings: Settings, embedder: Embedder, store: Store, collection: str) -> None:
-        super().__init__(embedder, store, collection)
+        super().__init__(embedder, store, collection, settings.lexical_weight)
         try:
             from opentelemetry.trace import get_tracer
         except ModuleNotFoundError as error:

@@ -1,21 +1,31 @@
-"""`recto suite lint` and `recto suite new`."""
+"""`recto suite`: lint a suite, draft one, import and export the files of TREC."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import click
 
 from recto._util.text import plural
 from recto.cli import options
-from recto.cli.output import echo, echo_json, to_json
+from recto.cli.output import echo, echo_json, echo_text, to_json
 from recto.cli.runner import Exit, connect, notify, warn
 from recto.errors import InvalidArgument
 
 
+def _path_option(flag: str, help: str) -> Callable[[options.Command], options.Command]:
+    return click.option(flag, type=click.Path(path_type=Path), metavar="FILE", required=True, help=help)
+
+
+_force = click.option("--force", is_flag=True, help="Overwrite the file.")
+_qrels = _path_option("--qrels", "The judgments: query id, 0, page or page#anchor, grade.")
+_queries = _path_option("--queries", "The queries: id, tab, query.")
+
+
 @click.group()
 def suite() -> None:
-    """Check a suite of questions, or draft one from an index."""
+    """Check a suite of questions, draft one from an index, import or export one."""
 
 
 @suite.command()
@@ -65,7 +75,7 @@ def lint(file: Path, collection: str | None, as_json: bool) -> Exit:
     metavar="INT",
     help="Draft other questions from the same index.",
 )
-@click.option("--force", is_flag=True, help="Overwrite the file.")
+@_force
 def new(collection: str | None, out: Path | None, count: int, seed: int, force: bool) -> Exit:
     """Draft a suite from an index, for a person to review.
 
@@ -73,8 +83,7 @@ def new(collection: str | None, out: Path | None, count: int, seed: int, force: 
     """
     from recto.evaluation.drafts import draft
 
-    if out is not None and out.exists() and not force:
-        raise InvalidArgument(f"{out} exists", hint="Choose another name, or overwrite it with --force.")
+    _check_new(out, force=force)
     with connect(collection) as retriever:
         drafted = draft(retriever.open(), count, retriever.collection, seed)
     if not drafted.expectations:
@@ -91,3 +100,55 @@ def new(collection: str | None, out: Path | None, count: int, seed: int, force: 
     questions = plural(len(drafted.expectations), "question")
     notify(f"Drafted {questions}. Review them: they use the words of the book, not those of your readers.")
     return Exit.OK
+
+
+@suite.command("import")
+@_qrels
+@_queries
+@options.file_option("--out", "Write the suite to this file, not to standard output.")
+@_force
+def import_(qrels: Path, queries: Path, out: Path | None, force: bool) -> Exit:
+    """Make a suite from judgments and queries in the format of TREC.
+
+    Pages are named by URL or path. White space in names is written as %20.
+    """
+    from recto.evaluation.records import write_file
+    from recto.evaluation.trec import import_suite
+
+    _check_new(out, force=force)
+    found = import_suite(qrels, queries)
+    if found.left_out:
+        warn(f"{plural(found.left_out, 'query')} without a relevant page left out.")
+    text = to_json(found.suite.to_dict()) + "\n"
+    if out is None:
+        echo_text(text.rstrip("\n"))
+    else:
+        write_file(out, text)
+        notify(f"Imported {plural(len(found.suite.expectations), 'question')}.")
+    return Exit.OK
+
+
+@suite.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@_qrels
+@_queries
+@_force
+def export(file: Path, qrels: Path, queries: Path, force: bool) -> Exit:
+    """Write the suite in FILE as judgments and queries in the format of TREC."""
+    from recto.evaluation.records import write_file
+    from recto.evaluation.suites import load_strict_suite
+    from recto.evaluation.trec import export_suite
+
+    _check_new(qrels, queries, force=force)
+    found = export_suite(load_strict_suite(file))
+    if found.left_out:
+        warn(f"{plural(found.left_out, 'question')} without judgments: only expected pages can be exported.")
+    write_file(qrels, found.qrels)
+    write_file(queries, found.queries)
+    return Exit.OK
+
+
+def _check_new(*files: Path | None, force: bool) -> None:
+    for file in files:
+        if file is not None and file.exists() and not force:
+            raise InvalidArgument(f"{file} exists", hint="Choose another name, or overwrite it with --force.")

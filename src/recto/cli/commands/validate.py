@@ -69,6 +69,7 @@ _MAX_LISTED = 10
 )
 @options.file_option("--junit", "Also write the outcome of every question as JUnit XML.")
 @options.file_option("--markdown", "Also write the result and what changed as Markdown, for a comment.")
+@options.file_option("--trec-run", "Also write the results as a run file of TREC.")
 @options.html
 @click.option("--verbose", is_flag=True, help="Show every question with its results.")
 @options.as_json
@@ -130,6 +131,7 @@ class ValidateRequest:
     junit: Path | None = None
     markdown: Path | None = None
     html: Path | None = None
+    trec_run: Path | None = None
     mode: Mode = "hybrid"
 
 
@@ -140,8 +142,8 @@ def _validate(request: ValidateRequest, *, verbose: bool, as_json: bool) -> Exit
 
     _check(request)
     thresholds = tuple(map(parse_threshold, request.gates))
-    measures = _measures(request, thresholds)
     whole, suite = _suites(request)
+    measures = _measures(request, thresholds, suite)
     before = load_baseline(request.baseline) if request.baseline and not request.update_baseline else None
     with ExitStack() as stack:
         retriever = stack.enter_context(connect(request.collection))
@@ -174,6 +176,10 @@ def _validate(request: ValidateRequest, *, verbose: bool, as_json: bool) -> Exit
         from recto.evaluation.report import validation_markdown
 
         _write(request.markdown, validation_markdown(run, gate, comparison))
+    if request.trec_run:
+        from recto.evaluation.trec import run_text
+
+        _write(request.trec_run, run_text(run))
     if request.html:
         from recto.evaluation.report import validation_page
 
@@ -269,11 +275,13 @@ def _compared_retriever(request: ValidateRequest, retriever: Retriever, stack: E
     return stack.enter_context(connect(request.compare, {name.strip(): value for name, _, value in pairs}))
 
 
-def _measures(request: ValidateRequest, thresholds: Iterable[Threshold]) -> tuple[Measure, ...]:
-    """Return the measures of --measure and of --gate, and those that a comparison needs."""
-    from recto.evaluation.measures import DEFAULT_MEASURES, GATED_MEASURES, parse_measure
+def _measures(request: ValidateRequest, thresholds: Iterable[Threshold], suite: Suite) -> tuple[Measure, ...]:
+    """Return the measures of --measure and of --gate, and those that a comparison or grades need."""
+    from recto.evaluation.measures import DEFAULT_MEASURES, GATED_MEASURES, Measure, parse_measure
 
     named = [parse_measure(name) for group in request.measures for name in group.split(",")]
+    if not named and any(expectation.grades for expectation in suite.expectations):
+        named = [*DEFAULT_MEASURES, Measure("Judged", request.top_k)]
     compared = GATED_MEASURES if request.baseline or request.compare else ()
     gated = (threshold.measure for threshold in thresholds)
     found = tuple(dict.fromkeys([*(named or DEFAULT_MEASURES), *gated, *compared]))

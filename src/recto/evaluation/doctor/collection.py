@@ -9,7 +9,7 @@ from pathlib import Path
 from time import perf_counter
 
 from recto._util.text import plural
-from recto.book.chunking import DEFAULT_SIZE
+from recto.book.chunking import DEFAULT_SIZE, ChunkSize
 from recto.book.sources.location import (
     WEBSITE_SCHEMES,
     SourceOptions,
@@ -199,7 +199,8 @@ def source(context: DoctorContext) -> Iterator[Finding]:
         message = f"{made.source} does not exist any more, so the index cannot be compared with the book"
         yield note("gone", message)
         return
-    job, journal = IndexJob(context.source, embedder), settings.home / "journal"
+    job = IndexJob(context.source, embedder, ChunkSize(settings.chunk_tokens))
+    journal = settings.home / "journal"
     plan = context.plan = plan_book(job, store, index.info.collection, journal=journal)
     states = Counter(page.state for page in plan.pages)
     changes = [state for state in (PageState.NEW, PageState.CHANGED, PageState.GONE) if states[state]]

@@ -1,0 +1,130 @@
+"""`recto tune`: recommend an index, a mode and a hybrid weight for a suite, or to keep what there is."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from recto._util.text import plural
+from recto.cli import options
+from recto.cli.output import echo_json, echo_text, one_line
+from recto.cli.runner import Exit, connect_all
+from recto.errors import InvalidArgument
+
+if TYPE_CHECKING:
+    from recto.evaluation.measures import ScoreEstimate
+    from recto.evaluation.tune import ConfigurationScore, Tuning
+
+_EPILOG = """\b
+Examples:
+  recto tune --suite questions.json
+  recto tune --suite questions.json --mode hybrid --weight 0.1,0.2,0.3
+  recto tune --suite questions.json --index my-book-320
+  recto tune --suite questions.json --index my-book-bge,RECTO_MODEL=BAAI/bge-base-en-v1.5
+"""
+_MAX_WEIGHTS = 50
+
+
+@click.command(epilog=_EPILOG)
+@click.option(
+    "--suite", type=click.Path(path_type=Path), metavar="FILE", required=True, help="Use these questions."
+)
+@options.collection
+@options.modes("Compare only these modes: dense, lexical, hybrid.")
+@options.repeated("--weight", "weights", "NUMBERS", "Compare these weights of the lexical score, 0 to 1.")
+@options.indexes("Also compare this collection, opened with these settings.")
+@options.value_option("--measure", "NAME", "Decide by this measure.", "nDCG@10")
+@options.as_json
+def tune(
+    suite: Path,
+    collection: str | None,
+    modes: tuple[str, ...],
+    weights: tuple[str, ...],
+    indexes: tuple[str, ...],
+    measure: str | None,
+    as_json: bool,
+) -> Exit:
+    """Recommend how to search a book, or to keep what you have.
+
+    It compares modes, weights of hybrid search, and indexes with other chunk sizes or models, on a suite of
+    questions. It recommends a change only if the gain is significant.
+    """
+    from recto.evaluation.measures import parse_measure
+    from recto.evaluation.suites import load_strict_suite
+    from recto.evaluation.tune import DEFAULT_MEASURE, DEFAULT_WEIGHTS, advice, verdict
+    from recto.evaluation.tune import tune as compare
+
+    chosen_modes, chosen_weights = options.parse_modes(modes), _weights(weights) or DEFAULT_WEIGHTS
+    chosen_measure = parse_measure(measure) if measure else DEFAULT_MEASURE
+    if (chosen_measure.cutoff or 1) > 100 or chosen_measure.kind == "Judged":
+        raise InvalidArgument(f"{chosen_measure} cannot be used", hint="Choose a measure such as nDCG@10.")
+    parsed = [options.parse_index(index) for index in indexes]
+    questions = load_strict_suite(suite)
+    with connect_all(collection, parsed) as retrievers:
+        result = compare(retrievers, questions, chosen_modes, chosen_weights, chosen_measure)
+    changed = dict(parsed).get(result.recommended.collection, {}) if result.recommended else {}
+    steps = advice(result) + [f"Set {name}={value}, too." for name, value in changed.items()]
+    if as_json:
+        echo_json(result.to_dict() | {"verdict": verdict(result), "apply": steps})
+    else:
+        echo_text("\n\n".join(_report(result, verdict(result), steps)))
+    return Exit.OK
+
+
+def _weights(groups: tuple[str, ...]) -> tuple[float, ...]:
+    found = []
+    for text in options.split_names(groups):
+        try:
+            weight = float(text)
+        except ValueError:
+            weight = math.nan
+        if not 0 <= weight <= 1:
+            hint = "Such as --weight 0.1,0.2,0.3."
+            raise InvalidArgument(f"--weight {text!r} is not a number from 0 to 1", hint=hint)
+        found.append(weight)
+    if len(found) > _MAX_WEIGHTS:
+        hint = "Each further weight makes it harder to show that one is better."
+        raise InvalidArgument(f"--weight has more than {_MAX_WEIGHTS} numbers", hint=hint)
+    return tuple(dict.fromkeys(found))
+
+
+def _report(result: Tuning, verdict: str, steps: list[str]) -> list[str]:
+    left_out = f"; {result.left_out} left out" if result.left_out else ""
+    head = f"Suite '{one_line(result.suite)}': {plural(result.questions, 'question')} compared{left_out}"
+    if result.left_out:
+        head += "\nQuestions without a target in every index cannot be compared."
+    gain = result.expected_gain
+    expected = [verdict]
+    if gain.low < gain.high:  # otherwise the cross-validation always chooses the current configuration
+        expected.append(f"Expected gain: {_interval(gain)} {result.measure} (nested cross-validation)")
+    if result.detectable:
+        expected.append(f"This suite finds a gain of {result.detectable:.3f} with a probability of 80 %.")
+    return [head, "\n".join(_table(result)), "\n".join([*expected, *steps])]
+
+
+def _table(result: Tuning) -> list[str]:
+    several = len({score.configuration.collection for score in result.scores}) > 1
+    names = [_name(score, several=several) for score in result.scores]
+    width = max(len("Configuration"), *map(len, names)) + 2
+    rows = [f"{'Configuration':<{width}}{result.measure!s:>9}{'Change':>9}   {'90 % interval':<18}{'p':>6}"]
+    for name, score in zip(names, result.scores, strict=True):
+        mark = "  BETTER" if score.configuration == result.recommended else ""
+        if score.change is None or score.p_value is None:
+            rows.append(f"{name:<{width}}{score.mean:>9.3f}   (current)")
+            continue
+        interval = f"[{score.change.low:+.3f}, {score.change.high:+.3f}]"
+        values = f"{score.mean:>9.3f}{score.change.mean:>+9.3f}   {interval:<18}{score.p_value:>6.3f}"
+        rows.append(f"{name:<{width}}{values}{mark}")
+    return [*rows, "p is corrected for the number of configurations."]
+
+
+def _name(score: ConfigurationScore, *, several: bool) -> str:
+    configuration = score.configuration
+    return one_line(str(configuration) if several else configuration.label)
+
+
+def _interval(gain: ScoreEstimate) -> str:
+    return f"{gain.mean:+.3f} [{gain.low:+.3f}, {gain.high:+.3f}]"

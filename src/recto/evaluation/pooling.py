@@ -1,0 +1,324 @@
+"""Judge results: pool the sections that several configurations find, and record grades in a suite's file.
+
+A section is judged once, whichever configuration found it, and by its place in the book: `page#anchor`, or a
+quotation if the section has no anchor. So grades stay valid if the book is split into other chunks.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+from recto._util.text import page_key, with_anchor, without_space
+from recto.errors import InvalidArgument
+from recto.evaluation.binding import bind, heading_key, is_quotation
+from recto.evaluation.measures import Measure
+from recto.evaluation.records import write_file
+from recto.evaluation.suites import (
+    GRADED_FORMAT,
+    Expectation,
+    Suite,
+    load_strict_suite,
+    load_suite,
+    parse_json,
+    read_file,
+)
+from recto.search.retriever import Retriever
+from recto.types import HEADING_SEPARATOR, Chunk, Filters, Mode
+
+GRADES = (0, 1, 2)
+"""Not relevant, partly relevant, relevant."""
+_BATCH = 32
+_QUOTE_FROM, _QUOTE_TO = 40, 160  # characters of a quotation
+_NO_QUOTE = re.compile(r"#|```|~~~|:::|\||<")
+"""How lines begin that are headings or markup."""
+
+_Key = tuple[str, str, tuple[str, ...]]
+"""A section: its page, and its anchor or else its headings."""
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    """A collection, and the mode to search it in."""
+
+    retriever: Retriever
+    mode: Mode
+
+    @property
+    def name(self) -> str:
+        """The name for a report."""
+        return f"{self.retriever.collection}, {self.mode}"
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A section to judge, with its chunks in reading order; `name` is how a suite names it."""
+
+    name: str
+    chunks: tuple[Chunk, ...]
+    is_quoted: bool = False
+
+    @cached_property
+    def pages(self) -> tuple[str, str]:
+        """The keys of its page: of the URL, and of the source."""
+        return page_key(self.chunks[0].page_url), page_key(self.chunks[0].source)
+
+    @cached_property
+    def text(self) -> str:
+        """The text without white space, to look for passages."""
+        return "".join(without_space(chunk.text) for chunk in self.chunks)
+
+
+@dataclass(frozen=True, slots=True)
+class PooledQuestion:
+    """A question, and the sections to judge for it, in an order that does not depend on their ranks."""
+
+    expectation: Expectation
+    candidates: tuple[Candidate, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """The questions of a suite with their candidates, and the results of each configuration."""
+
+    questions: tuple[PooledQuestion, ...]
+    results: tuple[tuple[Configuration, tuple[tuple[Chunk, ...], ...]], ...]
+    depth: int
+
+
+def load_judged_suite(path: Path) -> Suite:
+    """Read a suite that grades can be added to: a JSON file without duplicate questions."""
+    if path.suffix.lower() in {".csv", ".jsonl", ".ndjson"}:
+        hint = 'Save it as JSON: {"queries": [...]}, with one object for each question.'
+        raise InvalidArgument(f"{path}: grades cannot be added to this format", hint=hint)
+    return load_strict_suite(path)
+
+
+def pool(suite: Suite, configurations: Sequence[Configuration], depth: int) -> Pool:
+    """Search with each configuration, and pool the sections of the first `depth` results of each question.
+
+    The sections that a question expects are judged, too. Texts are those of the first collection.
+    """
+    results = tuple((one, _search(one, suite, depth)) for one in configurations)
+    sections: list[dict[_Key, dict[str, Chunk]]] = [{} for _ in suite.expectations]
+    for _, found in results:
+        for pooled, chunks in zip(sections, found, strict=True):
+            for chunk in chunks:
+                pooled.setdefault(_section(chunk), {})[chunk.id] = chunk
+    whole = _read_sections(suite, configurations[0].retriever.open().scroll(), sections)
+    questions = (
+        PooledQuestion(
+            expectation,
+            tuple(sorted(_candidates(pooled, whole), key=lambda one: _shuffled(expectation.key, one.name))),
+        )
+        for expectation, pooled in zip(suite.expectations, sections, strict=True)
+    )
+    return Pool(tuple(questions), results, depth)
+
+
+def _search(configuration: Configuration, suite: Suite, depth: int) -> tuple[tuple[Chunk, ...], ...]:
+    groups: dict[Filters, list[int]] = defaultdict(list)
+    for number, one in enumerate(suite.expectations):
+        groups[one.filters].append(number)
+    found: dict[int, tuple[Chunk, ...]] = {}
+    for filters, numbers in groups.items():
+        for start in range(0, len(numbers), _BATCH):
+            batch = numbers[start : start + _BATCH]
+            queries = [suite.expectations[number].query for number in batch]
+            search = configuration.retriever.search_batch
+            for number, response in zip(
+                batch, search(queries, depth, filters, mode=configuration.mode), strict=True
+            ):
+                found[number] = tuple(hit.chunk for hit in response.hits)
+    return tuple(found[number] for number in range(len(suite.expectations)))
+
+
+def _section(chunk: Chunk) -> _Key:
+    """Return the section of a chunk: the same for all chunk sizes, and however the site is published."""
+    anchor = unquote(chunk.anchor)
+    return page_key(chunk.source or chunk.page_url), anchor, () if anchor else chunk.headings
+
+
+def _read_sections(
+    suite: Suite, chunks: Iterable[Chunk], sections: list[dict[_Key, dict[str, Chunk]]]
+) -> dict[_Key, list[Chunk]]:
+    """Return all chunks of the pooled sections, and pool the sections that questions expect."""
+    expecting: dict[tuple[str, str], list[int]] = defaultdict(list)
+    for number, expectation in enumerate(suite.expectations):
+        for name in expectation.pages:
+            page, anchor, heading = _place(name, suite)
+            if anchor and not heading:
+                expecting[page, anchor].append(number)
+    pooled = {key for question in sections for key in question}
+    whole: dict[_Key, list[Chunk]] = defaultdict(list)
+    for chunk in chunks:
+        key = _section(chunk)
+        for page in {page_key(chunk.page_url), page_key(chunk.source)}:
+            for number in expecting.get((page, key[1]), ()):
+                pooled.add(key)
+                sections[number].setdefault(key, {})[chunk.id] = chunk
+        if key in pooled:
+            whole[key].append(chunk)
+    return whole
+
+
+def _candidates(pooled: dict[_Key, dict[str, Chunk]], whole: dict[_Key, list[Chunk]]) -> Iterator[Candidate]:
+    for key, found in pooled.items():
+        chunks = tuple(sorted(whole.get(key) or found.values(), key=lambda chunk: chunk.chunk_index))
+        first = chunks[0]
+        page = page_key(first.source) if first.source else first.page_url
+        if first.anchor:
+            yield Candidate(with_anchor(page, first.anchor), chunks)
+        elif quotation := _quotation(chunks):
+            yield Candidate(quotation, chunks, is_quoted=True)
+        else:
+            yield Candidate(HEADING_SEPARATOR.join((page, *first.headings[-1:])), chunks)
+
+
+def _quotation(chunks: Iterable[Chunk]) -> str:
+    """Return the first long line of a section, or its longest one, up to a word."""
+    lines = [line.strip() for chunk in chunks for line in chunk.text.splitlines()]
+    lines = [line for line in lines if line and not _NO_QUOTE.match(line)]
+    line = next((line for line in lines if len(line) >= _QUOTE_FROM), max(lines, key=len, default=""))
+    return line if len(line) <= _QUOTE_TO else line[:_QUOTE_TO].rpartition(" ")[0] or line[:_QUOTE_TO]
+
+
+def _shuffled(key: str, name: str) -> bytes:
+    return hashlib.sha256(f"{key}\n{name}".encode()).digest()
+
+
+def _place(name: str, suite: Suite) -> tuple[str, str, str]:
+    """Return the key of the page that a suite names, the anchor, and the heading for comparison."""
+    place, _, heading = suite.page(name).partition(HEADING_SEPARATOR)
+    page, _, anchor = place.partition("#")
+    return page_key(page), unquote(anchor), heading_key(heading)
+
+
+def names_of(expectation: Expectation, candidate: Candidate, suite: Suite) -> list[str]:
+    """Return the targets and graded places of a question that are this very section, or text of it.
+
+    A whole page and a module are no judgment of a section.
+    """
+    names = dict.fromkeys((*expectation.pages, *expectation.passages, *dict(expectation.grades)))
+    return [name for name in names if _is_named(name, expectation, candidate, suite)]
+
+
+def _is_named(name: str, expectation: Expectation, candidate: Candidate, suite: Suite) -> bool:
+    if name == candidate.name:
+        return True
+    if name not in expectation.passages:
+        page, anchor, heading = _place(name, suite)
+        chunk = candidate.chunks[0]
+        if page in candidate.pages:
+            same = not anchor or anchor == unquote(chunk.anchor)
+            return same and (heading == heading_key(chunk.headings[-1]) if heading else bool(anchor))
+    is_text = name in expectation.passages or (name not in expectation.pages and is_quotation(name))
+    return is_text and without_space(name) in candidate.text
+
+
+def grade_of(expectation: Expectation, candidate: Candidate, suite: Suite) -> int | None:
+    """Return the grade of a candidate, or None if it is not judged; what is drafted is not judged."""
+    grades = dict(expectation.grades)
+    names = names_of(expectation, candidate, suite)
+    known = [grades[name] for name in names if name in grades]
+    return max(known) if known else 1 if names and not expectation.drafted else None
+
+
+def record(path: Path, question: PooledQuestion, candidate: Candidate, grade: int) -> dict[str, Any]:
+    """Write a grade into a suite's file, and return the question's entry as it was before.
+
+    The file is read again, so that changes by an editor stay. When all candidates of a drafted question are
+    judged, it is no draft any more.
+    """
+
+    def change(entry: dict[str, Any], expectation: Expectation, suite: Suite) -> dict[str, Any]:
+        changed = _with_grade(entry, expectation, candidate, grade, names_of(expectation, candidate, suite))
+        others = (one for one in question.candidates if one is not candidate)
+        if all(grade_of(expectation, one, suite) is not None for one in others):
+            changed.pop("drafted", None)
+        return changed
+
+    return _change(path, question.expectation.key, change)
+
+
+def restore(path: Path, question: PooledQuestion, entry: dict[str, Any]) -> None:
+    """Write back an entry that `record` returned."""
+    _change(path, question.expectation.key, lambda *_: entry)
+
+
+def _change(
+    path: Path, key: str, change: Callable[[dict[str, Any], Expectation, Suite], dict[str, Any]]
+) -> dict[str, Any]:
+    suite, data = load_suite(path), parse_json(read_file(path), str(path))
+    number = next((n for n, one in enumerate(suite.expectations) if one.key == key), None)
+    if number is None:
+        raise InvalidArgument(
+            f"{path} does not have the question {key!r} any more", hint="Start `recto judge` again."
+        )
+    before: dict[str, Any] = data["queries"][number]
+    data["queries"][number] = change(before, suite.expectations[number], suite)
+    # After an undo, a file may have the newer format without grades; all versions with grades read it.
+    head = {"format": GRADED_FORMAT}
+    write_file(path, json.dumps(head | data | head, ensure_ascii=False, indent=2) + "\n")
+    return before
+
+
+def _with_grade(
+    entry: dict[str, Any], expectation: Expectation, candidate: Candidate, grade: int, names: Sequence[str]
+) -> dict[str, Any]:
+    """Return the entry of a question with the grade of a section, in place of what it said about it."""
+    name = names[0] if names else candidate.name
+    pages = [page for page in expectation.pages if page not in names]
+    passages = [passage for passage in expectation.passages if passage not in names]
+    is_passage = name in expectation.passages or (name not in expectation.pages and is_quotation(name))
+    if grade:
+        (passages if is_passage or candidate.is_quoted else pages).append(name)
+    grades = {place: known for place, known in expectation.grades if place not in names} | {name: grade}
+    if "question" in entry:  # a reader's question; its evidence is for people
+        note = {"note": entry["evidence"]} if "evidence" in entry else {}
+        entry = expectation.to_dict() | note
+    expect = {
+        "module": _one_or_all(expectation.modules),
+        "page": _one_or_all(pages),
+        "passage": _one_or_all(passages),
+        "nothing": expectation.nothing and not grade,
+        "grades": grades,
+    }
+    rest = {field: value for field, value in entry.items() if field != "nothing"}
+    return rest | {"expect": {field: value for field, value in expect.items() if value}}
+
+
+def _one_or_all(names: Sequence[str]) -> str | list[str]:
+    return names[0] if len(names) == 1 else list(names)
+
+
+def summarize(pool: Pool, suite: Suite) -> list[tuple[str, dict[str, float | None]]]:
+    """Return the mean of Judged@k and nDCG@k of each configuration, over the questions with grades."""
+    measures = (Measure("Judged", pool.depth), Measure("nDCG", pool.depth))
+    summary: list[tuple[str, dict[str, float | None]]] = []
+    for configuration, results in pool.results:
+        bound = {one.expectation.key: one for one in bind(suite, configuration.retriever.open()).questions}
+        judged = [
+            bound[question.expectation.key].judge(chunks)
+            for question, chunks in zip(pool.questions, results, strict=True)
+            if question.expectation.key in bound and bound[question.expectation.key].expectation.grades
+        ]
+        values = {
+            str(measure): _mean([value for one in judged if (value := measure.of(one)) is not None])
+            for measure in measures
+        }
+        summary.append((configuration.name, values))
+    return summary
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return math.fsum(values) / len(values) if values else None

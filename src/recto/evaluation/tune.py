@@ -1,0 +1,390 @@
+"""Choose among indexes, modes and hybrid weights by the questions of a suite.
+
+Every text is embedded once per index. All weights are ranked from the same candidates, because the candidates
+of a hybrid search do not depend on the weight.
+
+The test corrects for the number of configurations: the differences of all of them from the current one get
+the same random sign for each question, and the largest standardised sum of each draw is the null distribution
+(Westfall and Young's maximum statistic). The expected gain is that of choosing on other questions: repeated
+cross-validation chooses the best configuration on nine tenths of the questions, and measures it on the rest.
+A configuration has no fitted parameters, so the inner loop of the nested cross-validation is the mean.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from recto.errors import InvalidArgument
+from recto.evaluation.binding import Bound, bind
+from recto.evaluation.measures import Measure, ScoreEstimate, estimate
+from recto.evaluation.runs import batches
+from recto.evaluation.suites import Suite
+from recto.search.lexical import LexicalQuery, hybrid_weight
+from recto.search.response import rank, to_hits, with_ties
+from recto.search.retriever import Retriever
+from recto.types import Candidates, Filters, Hit, IndexQuery, Mode, Vector
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+DEFAULT_MEASURE = Measure("nDCG", 10)
+DEFAULT_WEIGHTS = (0.05, 0.1, 0.2, 0.3, 0.5)
+LEVEL = 0.05
+MIN_GAIN = 0.01
+"""A smaller expected gain is not worth a change."""
+_MIN_DEPTH = 10
+_FOLDS, _REPEATS = 10, 20
+_DRAWS, _CELLS = 4000, 20_000_000
+_POWER = 0.84  # standard errors above the critical value: a gain that is found with a probability of 80 %
+_SEED = 20_260_201
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    """How to search: a collection, a mode, and the weight of the lexical score in hybrid mode."""
+
+    collection: str
+    mode: Mode
+    weight: float | None = None
+
+    @property
+    def label(self) -> str:
+        """The mode and the weight."""
+        return self.mode if self.weight is None else f"{self.mode} {self.weight:g}"
+
+    def __str__(self) -> str:
+        """Return one line for a report."""
+        return f"{self.collection}: {self.label}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        return {"collection": self.collection, "mode": self.mode, "lexical_weight": self.weight}
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What the scores of several configurations show; the first configuration is the current one.
+
+    `p_values` are corrected for the number of configurations. `gains` are the differences from the current
+    configuration that each question has with the configuration that other questions choose. `detectable` is
+    the gain that would be found with a probability of 80 %.
+    """
+
+    chosen: int
+    p_values: tuple[float, ...]
+    gains: tuple[float, ...]
+    detectable: float
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigurationScore:
+    """The mean of a configuration, and its difference from the current one; None for the current one."""
+
+    configuration: Configuration
+    mean: float
+    change: ScoreEstimate | None
+    p_value: float | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        return self.configuration.to_dict() | {
+            "mean": round(self.mean, 6),
+            "change": self.change and self.change.to_dict(),
+            "p_value": None if self.p_value is None else round(self.p_value, 6),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Tuning:
+    """The comparison of all configurations, the current one first; `left_out` questions were not compared."""
+
+    suite: str
+    measure: Measure
+    questions: int
+    left_out: int
+    scores: tuple[ConfigurationScore, ...]
+    recommended: Configuration | None
+    expected_gain: ScoreEstimate
+    detectable: float
+
+    @property
+    def current(self) -> Configuration:
+        """The configuration that the others are compared with."""
+        return self.scores[0].configuration
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        return {
+            "suite": self.suite,
+            "measure": str(self.measure),
+            "questions": self.questions,
+            "left_out": self.left_out,
+            "current": self.current.to_dict(),
+            "recommended": self.recommended and self.recommended.to_dict(),
+            "expected_gain": self.expected_gain.to_dict(),
+            "detectable_gain": round(self.detectable, 6),
+            "level": LEVEL,
+            "configurations": [score.to_dict() for score in self.scores],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Outcomes:
+    """The value of a measure for each question (row) with each configuration (column)."""
+
+    keys: tuple[str, ...]
+    configurations: tuple[Configuration, ...]
+    scores: NDArray[np.float64]
+
+
+def tune(
+    retrievers: Sequence[Retriever],
+    suite: Suite,
+    modes: Sequence[Mode],
+    weights: Sequence[float],
+    measure: Measure = DEFAULT_MEASURE,
+) -> Tuning:
+    """Compare the modes and weights on each index; the first index is the current one."""
+    found = run_configurations(retrievers, suite, modes, weights, measure)
+    decision = decide(found.scores)
+    chosen = found.configurations[decision.chosen] if decision.chosen else None
+    expected, *changes = (
+        _interval(values) for values in (decision.gains, *(found.scores - found.scores[:, :1]).T[1:])
+    )
+    scores = [
+        ConfigurationScore(configuration, float(mean), change, p_value)
+        for configuration, mean, change, p_value in zip(
+            found.configurations,
+            found.scores.mean(axis=0),
+            (None, *changes),
+            (None, *decision.p_values[1:]),
+            strict=True,
+        )
+    ]
+    left_out = len(suite.expectations) - len(found.keys)
+    return Tuning(
+        suite.name, measure, len(found.keys), left_out, tuple(scores), chosen, expected, decision.detectable
+    )
+
+
+def _interval(values: Iterable[float]) -> ScoreEstimate:
+    """Return the mean with its 90 % interval: its lower end is the bound of a one-sided test at 5 %."""
+    return estimate(list(map(float, values)), 1 - 2 * LEVEL) or ScoreEstimate(0.0, 0.0, 0.0, 0)
+
+
+def run_configurations(
+    retrievers: Sequence[Retriever],
+    suite: Suite,
+    modes: Sequence[Mode],
+    weights: Sequence[float],
+    measure: Measure,
+) -> Outcomes:
+    """Ask all questions with each configuration.
+
+    Questions that the measure does not apply to, or whose targets are not in all indexes, are left out.
+    """
+    import numpy as np
+
+    bound = [
+        {one.expectation.key: one for one in bind(suite, retriever.open()).questions if one.measured}
+        for retriever in retrievers
+    ]
+    keys = [key for key in bound[0] if all(key in each and _applies(measure, each[key]) for each in bound)]
+    if not keys:
+        raise InvalidArgument(
+            f"No question of '{suite.name}' can be measured by {measure} on all indexes",
+            hint="Check the suite with `recto suite lint FILE --collection NAME`.",
+        )
+    columns: dict[Configuration, list[float]] = {}
+    for retriever, each in zip(retrievers, bound, strict=True):
+        wanted = configurations(retriever, modes, weights, with_current=retriever is retrievers[0])
+        columns |= _scores(retriever, [each[key] for key in keys], wanted, measure)
+    return Outcomes(tuple(keys), tuple(columns), np.array(list(columns.values()), dtype=np.float64).T)
+
+
+def configurations(
+    retriever: Retriever, modes: Sequence[Mode], weights: Sequence[float], *, with_current: bool
+) -> list[Configuration]:
+    """Return the configurations of an index, the current one first; one without lexical vectors is dense."""
+    name = retriever.collection
+    if retriever.analyze("lexical") is None:
+        return [Configuration(name, "dense")]
+    found = [Configuration(name, "hybrid", retriever.lexical_weight)] if with_current else []
+    for mode in modes:
+        found += [Configuration(name, mode, weight) for weight in (weights if mode == "hybrid" else (None,))]
+    return list(dict.fromkeys(found))
+
+
+def _applies(measure: Measure, bound: Bound) -> bool:
+    return measure.of(bound.judge(())) is not None
+
+
+def _scores(
+    retriever: Retriever, questions: Sequence[Bound], wanted: Sequence[Configuration], measure: Measure
+) -> dict[Configuration, list[float]]:
+    """Return the value of each question with each configuration of an index."""
+    depth = max(_MIN_DEPTH, measure.cutoff or 1)
+    scores = {configuration: [0.0] * len(questions) for configuration in wanted}
+    for numbers in batches(questions):
+        batch = [questions[number] for number in numbers]
+        queries = [question.expectation.query for question in batch]
+        found = search_all(retriever, queries, wanted, depth, batch[0].expectation.filters)
+        for configuration, results in found.items():
+            for number, hits in zip(numbers, results, strict=True):
+                judged = questions[number].judge(hit.chunk for hit in hits)
+                scores[configuration][number] = measure.of(judged) or 0.0
+    return scores
+
+
+def search_all(
+    retriever: Retriever,
+    queries: Sequence[str],
+    wanted: Sequence[Configuration],
+    depth: int,
+    filters: Filters,
+) -> dict[Configuration, list[list[Hit]]]:
+    """Return the hits of each query with each configuration, the same as `Retriever.search_batch` does."""
+    index, modes = retriever.open(), {configuration.mode for configuration in wanted}
+    analyzed = [retriever.analyze(query) for query in queries]
+    texts = dict.fromkeys(
+        text
+        for query, lexical in zip(queries, analyzed, strict=True)
+        for mode, text in (("dense", query), ("hybrid", lexical.text if lexical else query))
+        if mode in modes
+    )
+    vectors = dict(zip(texts, retriever.embedder.embed_queries(list(texts)), strict=True)) if texts else {}
+    dense = (
+        index.query_batch([vectors[query] for query in queries], depth, filters) if "dense" in modes else []
+    )
+    candidates: dict[Mode, list[Candidates]] = {
+        mode: index.candidates(list(_index_queries(mode, analyzed, vectors)), depth, filters)
+        for mode in modes - {"dense"}
+    }
+    ranked = {
+        configuration: [
+            with_ties(
+                rank(found, configuration.mode, hybrid_weight(query, configuration.weight or 0.0)), depth
+            )
+            for query, found in zip(queries, candidates[configuration.mode], strict=True)
+        ]
+        for configuration in wanted
+        if configuration.mode != "dense"
+    }
+    chunks = index.chunks(
+        dict.fromkeys(id for lists in ranked.values() for found in lists for id, _ in found)
+    )
+    return {
+        configuration: [
+            to_hits(best, found, chunks, depth)
+            for best, found in zip(ranked[configuration], candidates[configuration.mode], strict=True)
+        ]
+        if configuration in ranked
+        else dense
+        for configuration in wanted
+    }
+
+
+def _index_queries(
+    mode: Mode, analyzed: Sequence[LexicalQuery | None], vectors: Mapping[str, Vector]
+) -> Iterator[IndexQuery]:
+    for query in analyzed:
+        if query is not None:  # an index without lexical vectors has only the dense configuration
+            yield IndexQuery(vectors[query.text] if mode == "hybrid" else None, query.vector)
+
+
+def decide(scores: NDArray[np.float64]) -> Decision:
+    """Decide by the scores of questions (rows) with configurations (columns), the current one first.
+
+    A configuration is chosen if it is significantly better than the current one and the expected gain is at
+    least `MIN_GAIN`; of several, the one with the largest mean.
+    """
+    import numpy as np
+
+    deltas = np.round(scores - scores[:, :1], 9)
+    p_values, critical = _corrected_p_values(deltas)
+    gains = _nested_gains(deltas)
+    means = deltas.mean(axis=0)
+    better = [column for column in range(1, len(means)) if p_values[column] <= LEVEL]
+    worth = bool(better) and float(gains.mean()) >= MIN_GAIN - 1e-9
+    chosen = max(better, key=lambda column: (means[column], -column)) if worth else 0
+    errors = np.sqrt((deltas**2).sum(axis=0)) / len(deltas)
+    first = int(np.argmax(means[1:])) + 1 if len(means) > 1 else 0
+    return Decision(
+        chosen,
+        tuple(map(float, p_values)),
+        tuple(map(float, gains)),
+        float((critical + _POWER) * errors[first]),
+    )
+
+
+def _corrected_p_values(deltas: NDArray[np.float64]) -> tuple[NDArray[np.float64], float]:
+    """Return one-sided p-values by the maximum statistic of sign flips, and the critical value."""
+    import numpy as np
+
+    changed = deltas[np.any(deltas != 0, axis=1)]
+    rows, columns = changed.shape
+    size = np.sqrt((changed**2).sum(axis=0))
+    scaled = np.divide(changed, size, out=np.zeros_like(changed), where=size > 0)
+    if rows == 0:
+        return np.ones(columns), 0.0
+    observed, single = scaled.sum(axis=0), scaled.astype(np.float32)
+    generator = np.random.default_rng(_SEED)
+    draws = max(400, min(_DRAWS, _CELLS // rows))
+    block = max(1, _CELLS // 4 // rows)
+    largest = []
+    for start in range(0, draws, block):
+        count = min(block, draws - start)
+        bits = np.frombuffer(generator.bytes(count * rows // 8 + 1), dtype=np.uint8)
+        signs = np.unpackbits(bits)[: count * rows].reshape(count, rows).astype(np.float32)
+        largest.append((2 * (signs @ single) - observed).max(axis=1))
+    null = np.sort(np.concatenate(largest))
+    above = draws - np.searchsorted(null, observed - 1e-5)  # ties count, whatever the rounding
+    p_values = np.where(size > 0, (1 + above) / (1 + draws), 1.0)
+    return p_values, float(np.quantile(null, 1 - LEVEL))
+
+
+def _nested_gains(deltas: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the gain of each question with the configuration that is best on the other folds, by repeats."""
+    import numpy as np
+
+    count = len(deltas)
+    folds = min(_FOLDS, count)
+    if folds < 2:
+        return np.zeros(count)
+    generator = np.random.default_rng(_SEED)
+    total, gains = deltas.sum(axis=0), np.zeros(count)
+    for _ in range(_REPEATS):
+        fold = generator.permutation(np.arange(count) % folds)
+        held_out = (fold == np.arange(folds)[:, None]).astype(np.float64) @ deltas
+        best = np.argmax(np.round(total - held_out, 9), axis=1)  # of ties the first: the current one
+        gains += deltas[np.arange(count), best[fold]]
+    return gains / _REPEATS
+
+
+def advice(tuning: Tuning) -> list[str]:
+    """Return how to apply the recommendation, in sentences."""
+    new, current = tuning.recommended, tuning.current
+    if new is None:
+        return []
+    found = []
+    if new.collection != current.collection:
+        found.append(
+            f"Search '{new.collection}': set COLLECTION_NAME={new.collection}, or pass --collection."
+        )
+    if new.mode != "hybrid":
+        found.append(f'Search in {new.mode} mode: pass --mode {new.mode}, or mode="{new.mode}" in requests.')
+    elif new.weight != current.weight or current.mode != "hybrid":
+        found.append(f"Set RECTO_LEXICAL_WEIGHT={new.weight:g} in the environment or in .env.")
+    return found
+
+
+def verdict(tuning: Tuning) -> str:
+    """Return the recommendation as one sentence."""
+    if (new := tuning.recommended) is not None:
+        return f"Recommended: {new.label if new.collection == tuning.current.collection else new}."
+    if all(score.mean <= tuning.scores[0].mean for score in tuning.scores):
+        return "Keep what you have: no other configuration has a better mean."
+    return "Keep what you have: no other configuration is significantly better."

@@ -1,0 +1,116 @@
+"""`recto tune`, and the files of TREC in `recto suite` and `recto validate`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.test_validate import DDS, HELD_OUT, RIGHT, suite_file
+from tests.running import recto
+
+
+def test_tune_prints_a_table_and_a_recommendation(sample_home: Path) -> None:
+    done = recto(sample_home, "tune", "--suite", HELD_OUT, "--weight", "0.1,0.2", "--mode", "dense,hybrid")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert max(map(len, done.stdout.split("\n"))) <= 80
+    assert "hybrid 0.1 " in done.stdout
+    assert "(current)" in done.stdout
+    assert "Keep what you have" in done.stdout or "Recommended: " in done.stdout
+    assert "with a probability of 80 %." in done.stdout
+    as_json = recto(
+        sample_home, "tune", "--suite", HELD_OUT, "--weight", "0.1,0.2", "--mode", "dense,hybrid", "--json"
+    )
+    data = json.loads(as_json.stdout)
+    assert data["current"] == {
+        "collection": "physical-ai-book",
+        "mode": "hybrid",
+        "lexical_weight": 0.1,
+    }
+    assert [one["mode"] for one in data["configurations"]] == ["hybrid", "hybrid", "dense"]
+    assert (data["measure"], data["questions"], data["left_out"]) == ("nDCG@10", 100, 0)
+    assert data["verdict"] in done.stdout
+
+
+def test_tune_compares_with_another_weight_and_index(sample_home: Path) -> None:
+    arguments = ("tune", "--suite", HELD_OUT, "--weight", "0.1", "--mode", "hybrid", "--json")
+    other = ("--index", "recto-sample,RECTO_THREADS=1", "--index", "website_embeddings")
+    done = recto(sample_home, *arguments, *other, RECTO_LEXICAL_WEIGHT="1")
+    data = json.loads(done.stdout)
+    assert data["current"]["lexical_weight"] == 1
+    assert [one["collection"] for one in data["configurations"]] == [
+        "physical-ai-book",
+        "physical-ai-book",
+        "recto-sample",
+        "website_embeddings",
+    ]
+    means = [one["mean"] for one in data["configurations"]]
+    assert means[1] == means[2] == means[3], "all of them are names of one index"
+    if data["recommended"]:
+        assert data["apply"] == ["Set RECTO_LEXICAL_WEIGHT=0.1 in the environment or in .env."]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--mode", "sparse"], "'sparse' is not a mode"),
+        (["--weight", "0.1,2"], "'2' is not a number from 0 to 1"),
+        (["--weight", "nan"], "'nan' is not a number"),
+        (["--index", "a b"], "--index is not a usable collection name"),
+        (["--index", "book,RECTO_MODEL"], "is not COLLECTION,NAME=VALUE"),
+        (["--measure", "nDGC@10"], "did you mean nDCG@10"),
+        (["--measure", "Judged@5"], "Judged@5 cannot be used"),
+    ],
+)
+def test_tune_explains_wrong_options(tmp_path: Path, arguments: list[str], words: str) -> None:
+    done = recto(tmp_path, "tune", "--suite", HELD_OUT, *arguments)
+    assert (done.returncode, done.stdout) == (4, "")
+    assert words in done.stderr
+
+
+def test_a_suite_and_a_run_in_the_format_of_trec(sample_home: Path, tmp_path: Path) -> None:
+    graded = {
+        "query": "How do nodes find each other?",
+        "expect": {"page": f"{DDS}#what-is-dds", "grades": {f"{DDS}#what-is-dds": 2, "intro": 0}},
+        "id": "nodes",
+    }
+    only_module = {"query": "speech", "expect": {"module": "vla"}}
+    suite = suite_file(tmp_path, RIGHT, graded, only_module, format="recto-suite-2")
+    qrels, queries, run = (str(tmp_path / name) for name in ("qrels.txt", "queries.tsv", "run.txt"))
+    export = ("suite", "export", suite, "--qrels", qrels, "--queries", queries)
+    done = recto(sample_home, *export)
+    assert done.returncode == 0
+    assert done.stderr.startswith("[WARNING] 1 question without judgments")
+    assert recto(sample_home, *export).returncode == 4, "no file is overwritten"
+    assert recto(sample_home, *export, "--force").returncode == 0
+    assert Path(qrels).read_text("utf-8").split("\n")[1:3] == [
+        f"nodes 0 {DDS}#what-is-dds 2",
+        "nodes 0 intro 0",
+    ]
+    done = recto(sample_home, "suite", "import", "--qrels", qrels, "--queries", queries)
+    imported = json.loads(done.stdout)
+    assert imported["format"] == "recto-suite-2"
+    assert imported["queries"][1] == {**graded}
+    out = str(tmp_path / "imported.json")
+    done = recto(sample_home, "suite", "import", "--qrels", qrels, "--queries", queries, "--out", out)
+    assert "Imported 2 questions." in done.stderr
+    done = recto(sample_home, "validate", "--suite", out, "--trec-run", run, "--gate", "Hit@5>=0", "--json")
+    data = json.loads(done.stdout)
+    assert data["scores"]["Judged@5"]["count"] == 1
+    assert {hole["id"] for hole in data["unjudged"]} == {"nodes"}
+    lines = Path(run).read_text("utf-8").splitlines()
+    assert len(lines) == 20
+    assert [len(line.split()) for line in lines] == [6] * 20
+
+
+def test_the_chunk_size_is_a_setting(tmp_path: Path) -> None:
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "page.md").write_text("# Page\n\n" + "A sentence about robots. " * 20)
+    arguments = ("index", str(tmp_path / "docs"), "--collection", "book", "--json")
+    found = [
+        json.loads(recto(tmp_path / "home", *arguments, RECTO_CHUNK_TOKENS=size).stdout)
+        for size in ("64", "160")
+    ]
+    assert [one["fingerprint"]["chunker"].split()[1] for one in found] == ["max_tokens=64", "max_tokens=160"]
+    assert found[0]["chunks"] > found[1]["chunks"] == 1

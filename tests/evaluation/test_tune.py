@@ -1,0 +1,160 @@
+"""Tuning: the ranking of each configuration is that of a search, and only significant gains are recommended."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from recto.errors import InvalidArgument
+from recto.evaluation.measures import Measure
+from recto.evaluation.runs import Options, run_suite
+from recto.evaluation.suites import Expectation, Suite, load_suite
+from recto.evaluation.tune import (
+    DEFAULT_MEASURE,
+    LEVEL,
+    Configuration,
+    advice,
+    decide,
+    run_configurations,
+    search_all,
+    tune,
+    verdict,
+)
+from recto.protocols import Embedder
+from recto.search.retriever import Retriever
+from recto.settings import QUERY_COLLECTION
+from recto.stores.edge.store import EdgeStore
+from recto.types import MODES, NO_FILTERS, Filters, Mode
+from tests.evaluation.test_runs import CountingQueries
+from tests.running import ROOT
+
+HELD_OUT = load_suite(ROOT / "tests" / "evaluation" / "heldout.json")
+WEIGHTS = (0.0, 0.1, 0.5)
+QUERIES = ["What is DDS in ROS 2?", "how does a robt understand speech", "Gazebo", "digital twin", "a of the"]
+
+
+@pytest.mark.parametrize("filters", [NO_FILTERS, Filters(("ros2",))])
+def test_every_configuration_ranks_as_a_search_does(
+    sample_home: Path, embedder: Embedder, filters: Filters
+) -> None:
+    store = EdgeStore(sample_home)
+    wanted = [Configuration(QUERY_COLLECTION, "dense"), Configuration(QUERY_COLLECTION, "lexical")]
+    wanted += [Configuration(QUERY_COLLECTION, "hybrid", weight) for weight in WEIGHTS]
+    found = search_all(Retriever(embedder, store, QUERY_COLLECTION), QUERIES, wanted, 10, filters)
+    for configuration, results in found.items():
+        weighted = Retriever(embedder, store, QUERY_COLLECTION, configuration.weight or 0.0)
+        responses = weighted.search_batch(QUERIES, 10, filters, mode=configuration.mode)
+        assert [[hit.chunk.id for hit in hits] for hits in results] == [
+            [hit.chunk.id for hit in response.hits] for response in responses
+        ], configuration
+
+
+def test_scores_are_those_of_a_run_and_texts_are_embedded_once(sample_home: Path, embedder: Embedder) -> None:
+    counting = CountingQueries(embedder)
+    retriever = Retriever(counting, EdgeStore(sample_home), QUERY_COLLECTION)
+    questions = (*HELD_OUT.expectations[:40], Expectation("best pizza dough", nothing=True))
+    found = run_configurations([retriever], Suite("s", questions), MODES, WEIGHTS, DEFAULT_MEASURE)
+    assert [one.label for one in found.configurations] == [
+        "hybrid 0.1",
+        "hybrid 0",
+        "hybrid 0.5",
+        "dense",
+        "lexical",
+    ]
+    assert len(found.keys) == 40, "a question that expects nothing has no rank"
+    corrected = sum(counting.passes) - 40
+    assert 0 <= corrected < 10, "only a query with corrected words is embedded twice"
+    modes: list[tuple[Mode, int]] = [("hybrid", 0), ("dense", 3)]
+    for mode, column in modes:
+        run = run_suite(
+            retriever, Suite("s", questions[:40]), Options(measures=(DEFAULT_MEASURE,), mode=mode)
+        )
+        values = [answer.measures["nDCG@10"] for answer in run.answers]
+        assert found.scores[:, column] == pytest.approx(values)
+
+
+def test_a_better_mode_is_recommended(retriever: Retriever) -> None:
+    worse = Retriever(retriever.embedder, retriever.store, retriever.collection, 1.0)
+    result = tune([worse], HELD_OUT, ["dense", "hybrid"], [0.1])
+    assert result.current == Configuration(retriever.collection, "hybrid", 1.0)
+    assert result.questions == 100
+    data = json.loads(json.dumps(result.to_dict(), allow_nan=False))
+    assert [score["mean"] for score in data["configurations"]] == [
+        pytest.approx(score.mean, abs=1e-6) for score in result.scores
+    ]
+    if result.recommended is not None:
+        assert result.expected_gain.mean >= 0.01
+        assert advice(result)
+    assert verdict(result).startswith(("Recommended: ", "Keep what you have"))
+
+
+def test_the_same_configuration_twice_is_kept(retriever: Retriever) -> None:
+    result = tune([retriever], HELD_OUT, ["hybrid"], [retriever.lexical_weight])
+    assert (result.recommended, len(result.scores), result.detectable) == (None, 1, 0)
+    assert advice(result) == []
+
+
+def test_a_suite_without_a_question_for_the_measure(retriever: Retriever) -> None:
+    suite = Suite("s", (Expectation("pizza", nothing=True),))
+    with pytest.raises(InvalidArgument, match="No question of 's' can be measured by MRR"):
+        tune([retriever], suite, MODES, WEIGHTS, Measure("MRR"))
+
+
+def paired(gained: int, lost: int, count: int) -> np.ndarray:
+    """Return the scores of two configurations; the second answers some questions that the first does not."""
+    scores = np.full((count, 2), 0.5)
+    scores[:gained] = (0.0, 1.0)
+    scores[gained : gained + lost] = (1.0, 0.0)
+    return scores
+
+
+@pytest.mark.parametrize(
+    ("gained", "lost", "count", "chosen"),
+    [
+        (0, 0, 100, 0),
+        (12, 0, 100, 1),
+        (0, 12, 100, 0),
+        (20, 6, 100, 1),
+        (10, 8, 100, 0),
+        (4, 0, 4, 0),
+        (6, 0, 100, 1),
+        (6, 0, 1000, 0),
+        (1, 0, 1, 0),
+    ],
+    ids=["equal", "gain", "loss", "net gain", "noise", "too few", "a point", "less than a point", "one"],
+)
+def test_only_a_significant_gain_is_chosen(gained: int, lost: int, count: int, chosen: int) -> None:
+    decision = decide(paired(gained, lost, count))
+    assert decision.chosen == chosen
+    assert decision.p_values[0] == 1.0
+    assert len(decision.gains) == count
+
+
+def test_the_p_value_is_that_of_the_exact_test_for_two_configurations() -> None:
+    exact = sum((1, 9, 36)) / 2**9  # McNemar: at least 7 of 9 changed questions gained
+    assert decide(paired(7, 2, 50)).p_values[1] == pytest.approx(exact, abs=0.015)
+
+
+def test_more_configurations_need_more_evidence() -> None:
+    generator = np.random.default_rng(2)
+    noise = generator.normal(0, 0.3, (200, 30))
+    noise[:, 0] = 0
+    few, many = decide(noise[:, :2]), decide(noise)
+    assert many.p_values[1] > few.p_values[1]
+    assert many.chosen == 0
+    assert min(many.p_values) > LEVEL
+    assert np.mean(many.gains) < noise.mean(axis=0).max(), "the best of many looks better than it is"
+
+
+def test_equal_configurations_are_rarely_told_apart() -> None:
+    """Among nine configurations that differ by chance, one is recommended in at most about 5 %."""
+    generator = np.random.default_rng(2)
+    wrong = 0
+    for _ in range(200):
+        shared = generator.normal(0, 0.2, (60, 1))
+        scores = shared + generator.normal(0, 0.2, (60, 10))
+        wrong += decide(scores).chosen > 0
+    assert wrong <= 19  # 5 % of 200, and 3 standard deviations

@@ -1,0 +1,166 @@
+"""Test the service of the judging page: who may use it, what it tells, and what it writes."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from recto.evaluation.suites import load_suite
+from recto.protocols import Embedder
+from recto.search.retriever import Retriever
+from recto.server.http.app import make_app
+from recto.server.http.options import ServeOptions
+from recto.settings import Settings
+from recto.stores.edge.store import EdgeStore
+from recto.types import MODES
+from tests.library import PAGES
+from tests.running import ROOT, environment, recto, wait_until
+from tests.server.judging import JudgingService, read_entries, write_suite
+
+PATHS = ("/judge/questions", "/judge/questions/0", "/judge/summary")
+SUBJECTS = [section for sections in PAGES.values() for section in sections]
+QUESTIONS = [
+    {
+        "query": f"What do I need to know about {'  '.join(title.split())}? ({number})",
+        "expect": {"nothing": True},
+    }
+    for number in range(2)
+    for title, _ in SUBJECTS
+][:50]
+
+
+@pytest.fixture(scope="module")
+def retriever(house: Path, embedder: Embedder) -> Retriever:
+    return Retriever(embedder, EdgeStore(house / "home"), "house")
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return write_suite(tmp_path / "suite.json", QUESTIONS[:3])
+
+
+@pytest.fixture
+def service(path: Path, retriever: Retriever) -> Iterator[JudgingService]:
+    with JudgingService(path, retriever) as service:
+        yield service
+
+
+def test_only_its_own_page_may_use_it(service: JudgingService, path: Path) -> None:
+    before = path.read_bytes()
+    grade = {"question": 0, "candidate": 0, "grade": 2}
+    for name in PATHS:
+        assert service.get(name).status == 401
+        assert service.get(name, Authorization="Bearer wrong").status == 401
+        assert service.call(name).status == 200
+    assert service.post("/judge/grades", grade).status == 401
+    assert service.call("/judge/questions", Host="book.example").status == 400
+    assert service.call("/judge/grades", grade, Origin="https://book.example").status == 403
+    assert service.call("/judge/grades", grade, **{"Sec-Fetch-Site": "cross-site"}).status == 403
+    assert path.read_bytes() == before
+    page = service.get("/")
+    assert page.status == 200
+    assert "script-src 'self'" in page.headers["content-security-policy"]
+    assert service.get("/static/judge.js").status == 200
+
+
+def test_a_public_service_cannot_judge() -> None:
+    paths = {
+        getattr(route, "path", "")
+        for route in make_app(Settings("local", "edge", Path("nowhere")), ServeOptions()).routes
+    }
+    assert not [path for path in paths if "judge" in path]
+
+
+def test_configurations_are_told_only_in_the_summary(service: JudgingService) -> None:
+    question = service.call("/judge/questions/1").json()
+    assert set(question) == {"query", "candidates"}
+    assert {field for one in question["candidates"] for field in one} == {
+        "title", "headings", "module", "url", "html", "matches", "grade",
+    }  # fmt: skip
+    assert "house" not in service.call("/judge/questions").json()["questions"][0]
+    summary = service.call("/judge/summary").json()["configurations"]
+    assert [one["name"] for one in summary] == [f"house, {mode}" for mode in MODES]
+
+
+def test_invalid_requests_change_nothing(service: JudgingService, path: Path) -> None:
+    before = path.read_bytes()
+    wrong: tuple[object, ...] = (
+        {"question": 0, "candidate": 0, "grade": 3},
+        {"question": 0, "candidate": 0, "grade": True},
+        {"question": 0, "candidate": -1, "grade": 1},
+        {"question": 99, "candidate": 0, "grade": 1},
+        {"question": 0},
+        [],
+    )
+    for data in wrong:
+        assert service.call("/judge/grades", data).status == 400, data
+    assert "nothing to undo" in service.call("/judge/undo", {}).error
+    assert service.call("/judge/questions/99").status == 400
+    assert service.call("/judge/other").status == 404
+    assert path.read_bytes() == before
+
+
+def test_a_file_that_cannot_be_written_is_reported(service: JudgingService, path: Path) -> None:
+    moved = path.rename(path.with_name("moved.json"))
+    grade = {"question": 0, "candidate": 0, "grade": 2}
+    assert "cannot be read" in service.call("/judge/grades", grade).error
+    moved.rename(path)
+    assert service.call("/judge/grades", grade).status == 200
+    assert service.call("/judge/undo", {}).json() == grade | {"grade": None}
+    assert read_entries(path) == QUESTIONS[:3]
+
+
+def test_fifty_questions(tmp_path: Path, retriever: Retriever) -> None:
+    path = write_suite(tmp_path / "suite.json", QUESTIONS)
+    with JudgingService(path, retriever, depth=1) as service:
+        overview = service.call("/judge/questions").json()["questions"]
+        assert len(overview) == 50
+        for number, one in enumerate(overview):
+            for candidate in range(one["total"]):
+                data = {"question": number, "candidate": candidate, "grade": (number + candidate) % 3}
+                assert service.call("/judge/grades", data).status == 200
+        for one in service.call("/judge/questions").json()["questions"]:
+            assert one["judged"] == one["total"] > 0
+        for one in service.call("/judge/summary").json()["configurations"]:
+            assert one["measures"]["Judged@1"] == 1.0
+            assert 0 < one["measures"]["nDCG@1"] <= 1
+        suite = load_suite(path)
+        for question, expectation in zip(service.pool.questions, suite.expectations, strict=True):
+            assert len(expectation.grades) == len(question.candidates)
+    linted = recto(tmp_path / "home", "suite", "lint", str(path))
+    assert linted.returncode == 0, linted.stdout
+
+
+def test_the_command_serves_on_loopback(house: Path, path: Path, tmp_path: Path) -> None:
+    log = tmp_path / "judge.log"
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "recto", "judge", str(path), "--collection", "house", "--mode", "lexical"],
+            cwd=ROOT,
+            env=environment(house / "home"),
+            stdout=output,
+            stderr=output,
+        )
+    try:
+        wait_until(lambda: "Judge at" in log.read_text("utf-8") or process.poll() is not None, 120)
+        assert re.search(
+            r"^Judge at http://127\.0\.0\.1:\d+/#[\w-]{32}$", log.read_text("utf-8"), re.MULTILINE
+        )
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.wait(60)
+    assert "Traceback" not in log.read_text("utf-8")
+
+
+def test_wrong_options_are_reported(home: Path, path: Path) -> None:
+    done = recto(home, "judge", str(path), "--mode", "dense,sparse")
+    assert (done.returncode, "'sparse' is not a mode" in done.stderr) == (4, True)
+    table = path.rename(path.with_suffix(".csv"))
+    done = recto(home, "judge", str(table))
+    assert (done.returncode, "cannot be added" in done.stderr) == (4, True)
