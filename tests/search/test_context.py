@@ -9,7 +9,7 @@ from itertools import groupby
 import pytest
 
 from recto.errors import InvalidArgument
-from recto.evaluation.suite_tools import draft
+from recto.evaluation.drafts import draft
 from recto.search.context import OMISSION, Context, build_context, prefer_page
 from recto.search.pages import to_markdown
 from recto.search.retriever import Retriever
