@@ -118,7 +118,7 @@ def import_(qrels: Path, queries: Path, out: Path | None, force: bool) -> Exit:
     _check_new(out, force=force)
     found = import_suite(qrels, queries)
     if found.left_out:
-        warn(f"{plural(found.left_out, 'query')} without a relevant page left out.")
+        warn(f"{plural(found.left_out, 'question')} without a relevant page left out.")
     text = to_json(found.suite.to_dict()) + "\n"
     if out is None:
         echo_text(text.rstrip("\n"))
