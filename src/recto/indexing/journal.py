@@ -109,7 +109,7 @@ class Journal:
                 self.notes = (_OTHER_FORMAT,)
                 return False
             model, revision, variant, dim = rest
-            made = EmbedderFingerprint(model, revision, dim, variant)
+            made = EmbedderFingerprint(str(model), str(revision), int(dim), str(variant))
         except (ValueError, TypeError):
             return False
         return made.is_compatible(self._embedder)
