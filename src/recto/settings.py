@@ -44,15 +44,20 @@ SERVICE_VARIABLES = (
     "RECTO_ALLOWED_HOSTS",
     "RECTO_COLLECTIONS",
     "RECTO_CORS_ORIGINS",
+    "RECTO_QUERY_LOG",
+    "RECTO_QUERY_LOG_DAYS",
+    "RECTO_QUERY_LOG_MB",
+    "RECTO_QUERY_LOG_TEXT",
     "RECTO_RATE_LIMIT",
     "RECTO_TRUSTED_PROXIES",
 )
-"""Who may use a service, and what it shows. A project's `.env` cannot set them."""
+"""Who may use a service, what it shows and what it keeps. A project's `.env` cannot set them."""
 
 Precision = Literal["auto", "fp32", "int8", "bf16"]
 Device = Literal["auto", "cpu", "cuda", "mps"]
 QueryDevice = Literal["cpu", "same"]
 CoherePace = Literal["trial", "production", "off"]
+QueryLogText = Literal["keep", "hash", "drop"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +93,16 @@ class OpenAIOptions:
         """The scheme, host and port of the address."""
         parts = urlsplit(self.url)
         return f"{parts.scheme}://{parts.netloc}" if self.url else ""
+
+
+@dataclass(frozen=True, slots=True)
+class QueryLogOptions:
+    """Where queries are logged (None: nowhere), what is kept of their text, and how long and how much."""
+
+    directory: Path | None = None
+    text: QueryLogText = "keep"
+    days: int = 90
+    megabytes: int = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +203,7 @@ class Settings:
     server: ServerOptions = ServerOptions()
     keep_generations: int = 1
     """How many earlier generations of a collection are kept for `recto rollback`."""
+    query_log: QueryLogOptions = QueryLogOptions()
     otel: bool = False
     """Record OpenTelemetry spans."""
     otel_capture_query: bool = False
@@ -280,6 +296,7 @@ def load_settings(environment: Mapping[str, str] | None = None, directory: Path 
         dialect=values.get("RECTO_DIALECT", ""),
         server=_server_options(values),
         keep_generations=_number(values, "RECTO_KEEP_GENERATIONS", 20) or 1,
+        query_log=_query_log(values),
         otel=bool(_boolean(values, "RECTO_OTEL")),
         otel_capture_query=bool(_boolean(values, "RECTO_OTEL_CAPTURE_QUERY")),
         variables=values,
@@ -415,15 +432,29 @@ def _require(values: Variables, embedder: str, store: str) -> None:
 
 
 def _home(values: Mapping[str, str]) -> Path:
-    text = values.get("RECTO_HOME", "~/.recto")
+    return parse_directory(values.get("RECTO_HOME", "~/.recto"), "RECTO_HOME")
+
+
+def parse_directory(text: str, origin: str) -> Path:
+    """Return the absolute path of a directory; `origin` names its source in the error."""
     try:
         if "\0" in text:
             raise ValueError("it contains a null byte")
         return Path(text).expanduser().absolute()
     except (RuntimeError, ValueError, OSError) as error:
         raise ConfigurationError(
-            f"RECTO_HOME is not a usable directory: {error}", hint="Set it to a directory of your own."
+            f"{origin} is not a usable directory: {error}", hint="Set it to a directory of your own."
         ) from error
+
+
+def _query_log(values: Mapping[str, str]) -> QueryLogOptions:
+    directory, default = values.get("RECTO_QUERY_LOG"), QueryLogOptions()
+    return QueryLogOptions(
+        None if directory is None else parse_directory(directory, "RECTO_QUERY_LOG"),
+        _choice(values, "RECTO_QUERY_LOG_TEXT", get_args(QueryLogText), default.text),
+        _number(values, "RECTO_QUERY_LOG_DAYS", 3650) or default.days,
+        _number(values, "RECTO_QUERY_LOG_MB", 100_000) or default.megabytes,
+    )
 
 
 def _server_options(values: Mapping[str, str]) -> ServerOptions:

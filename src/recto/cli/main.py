@@ -30,11 +30,12 @@ COMMANDS = {
     },
     "Evaluate": {
         "validate": ("validate", "Measure the results for a suite of questions."),
-        "suite": ("suite", "Check, draft, import or export a suite of questions."),
+        "suite": ("suite", "Check, draft, extend, import or export a suite of questions."),
         "judge": ("judge", "Grade results for a suite of questions in your browser."),
         "tune": ("tune", "Recommend a mode, a weight and an index for a suite."),
         "coverage": ("coverage", "Find the sections that no search reaches."),
         "calibrate": ("coverage", "Measure the noise floor of an index."),
+        "gaps": ("gaps", "Find what readers ask and the book does not answer."),
         "doctor": ("doctor", "Check settings, services and index."),
     },
     "Serve": {

@@ -74,6 +74,15 @@ collection = click.option(
 verbose = click.option("--verbose", is_flag=True, help="Show detailed output including chunk text.")
 as_json = click.option("--json", "as_json", is_flag=True, help="Output as JSON.")
 suite = file_option("--suite", "Use the questions in this file.")
+log = click.option(
+    "--log",
+    type=click.Path(path_type=Path),
+    metavar="DIRECTORY",
+    help="Read this query log instead of RECTO_QUERY_LOG.",
+)
+log_days = value_option(
+    "--days", "INT", "Only queries of the last days.", "all", type=click.IntRange(1, 10_000)
+)
 html = file_option("--html", "Also write a report as one HTML file.")
 
 

@@ -112,6 +112,21 @@ def print_results(response: SearchResponse, text: str, *, color: bool = False) -
     return Exit.OK if response.hits else Exit.NO_RESULTS
 
 
+@contextmanager
+def progress_bar(title: str) -> Iterator[Callable[[int, int], None] | None]:
+    """Show a bar if standard error is a terminal."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(title, total=None)
+        yield lambda done, total: bar.update(task, total=total, completed=done)
+    notify(f"{title}: done")
+
+
 def save_report(write: Callable[[Path], None]) -> None:
     """Save a report in RECTO_HOME for the health page; if that fails, only warn."""
     try:

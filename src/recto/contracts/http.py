@@ -13,7 +13,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from recto._util.numbers import clamp
 from recto.errors import CollectionMissing, ErrorKind, RectoError
 from recto.search.query import DEFAULT_TOP_K, MAX_QUERY
-from recto.types import Hit, IndexInfo, Mode, SearchResponse, Timings
+from recto.types import Hit, IndexInfo, Mode, SearchResponse
 
 MAX_LIMIT = 10
 _SAMPLE_QUERY = "What is this book about?"
@@ -139,7 +139,7 @@ def add_contract_routes(
     router: APIRouter,
     collections: Collections,
     respond: Callable[[Mapping[str, Any]], Response],
-    on_search: Callable[[Timings], None],
+    on_search: Callable[[SearchResponse], None],
 ) -> None:
     """Add the document's routes to a router, which decides how requests are parsed and errors are shown."""
 
@@ -152,7 +152,7 @@ def add_contract_routes(
         began = perf_counter()
         name = collections.name(body.collection)
         response = await collections.search(name, body.query, body.limit, body.mode)
-        on_search(response.timings)
+        on_search(response)
         return respond(
             {
                 "query": response.query,

@@ -1,4 +1,4 @@
-"""Write report files, and save the last coverage and validation of each collection for the health page."""
+"""Write report files, and save the last coverage, validation and gaps of a collection for the health page."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from recto.errors import StorageError
 
 if TYPE_CHECKING:
     from recto.evaluation.coverage import Coverage, Reached
+    from recto.evaluation.gaps import Gaps
     from recto.evaluation.runs import QueryResult, Run
     from recto.types import IndexInfo
 
@@ -71,6 +72,17 @@ def keep_run(home: Path, info: IndexInfo, run: Run, command: str) -> None:
     measures = {name: round(score.mean, 6) for name, score in run.scores().items()}
     counts = {"passed": run.passed, "total": run.total}
     _keep(home, info, "suite", name=run.suite, command=command, **counts, measures=measures, failed=failed)
+
+
+def keep_gaps(home: Path, info: IndexInfo, found: Gaps, count: int) -> None:
+    """Save the first gaps of a book."""
+    clusters = [one.to_dict() for one in found.gaps[:count]]
+    _keep(home, info, "gaps", queries=found.total, total=len(found.gaps), clusters=clusters)
+
+
+def read_gaps(home: Path, info: IndexInfo) -> dict[str, Any] | None:
+    """Return the gaps that were found last; see `read_coverage`."""
+    return _read(home, info, "gaps", ("made_at", "generation", "queries", "total", "clusters"))
 
 
 def read_coverage(home: Path, info: IndexInfo) -> dict[str, Any] | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,7 +14,7 @@ import click
 from recto._util.text import plural
 from recto.cli import options
 from recto.cli.output import echo, echo_json, one_line
-from recto.cli.runner import Exit, connect, notify, save_report
+from recto.cli.runner import Exit, connect, progress_bar, save_report
 from recto.errors import InvalidArgument
 from recto.types import Mode
 
@@ -56,7 +55,7 @@ def coverage(
 
     with connect(collection) as retriever:
         info = retriever.open().info
-        with _progress_bar("Searching for sections") as progress:
+        with progress_bar("Searching for sections") as progress:
             found = cover(retriever, progress, mode)
     save_report(lambda home: records.keep_coverage(home, info, found))
     if html:
@@ -192,18 +191,3 @@ def _section(reached: Reached) -> dict[str, Any]:
         "heading_rank": reached.heading_rank,
         "sentence_rank": reached.sentence_rank,
     }
-
-
-@contextmanager
-def _progress_bar(title: str) -> Iterator[Callable[[int, int], None] | None]:
-    """Show a bar if standard error is a terminal."""
-    if not sys.stderr.isatty():
-        yield None
-        return
-    from rich.console import Console
-    from rich.progress import Progress
-
-    with Progress(console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(title, total=None)
-        yield lambda done, total: bar.update(task, total=total, completed=done)
-    notify(f"{title}: done")

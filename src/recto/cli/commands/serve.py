@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import click
@@ -16,6 +17,7 @@ from recto.settings import (
     Settings,
     check_collection_name,
     load_settings,
+    parse_directory,
 )
 
 _NEEDS_KEY = "Addresses other than loopback need RECTO_API_KEY."
@@ -56,10 +58,13 @@ def _number(
     "no limit",
     type=click.IntRange(0),
 )
+@options.value_option(
+    "--query-log", "DIRECTORY", "Log queries in this directory.", "RECTO_QUERY_LOG, else no log"
+)
 @_number("--concurrency", click.IntRange(1), 100, "INT", "Requests at the same time, per worker.")
 @_number("--timeout", click.FloatRange(0.1), 15, "SECONDS", "Time limit of a request.")
 @_number("--drain", click.FloatRange(1), 20, "SECONDS", "Time for running requests after SIGTERM.")
-def serve(**flags: Any) -> Exit:
+def serve(query_log: str | None, **flags: Any) -> Exit:
     """Serve the HTTP API and the web UI.
 
     API keys are read from RECTO_API_KEY, separated by commas, and from `recto keys`.
@@ -69,6 +74,11 @@ def serve(**flags: Any) -> Exit:
 
     settings = load_settings()
     _report_files(settings)
+    if query_log is not None:
+        directory = parse_directory(query_log, "--query-log")
+        settings = replace(settings, query_log=replace(settings.query_log, directory=directory))
+    if settings.query_log.directory is not None:
+        notify(f"Queries are logged in {settings.query_log.directory}")
     stored = bool(read_keys(settings.key_home))
     serving = serve_options(**flags, has_stored_keys=stored, variables=settings.variables)
     for warning in serving.warnings():

@@ -1,4 +1,4 @@
-"""`recto suite`: lint a suite, draft one, import and export the files of TREC."""
+"""`recto suite`: lint a suite, draft one, add what readers asked, import and export the files of TREC."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import click
 from recto._util.text import plural
 from recto.cli import options
 from recto.cli.output import echo, echo_json, echo_text, to_json
-from recto.cli.runner import Exit, connect, notify, warn
+from recto.cli.runner import Exit, connect, notify, progress_bar, warn
 from recto.errors import InvalidArgument
 
 
@@ -25,7 +25,7 @@ _queries = _path_option("--queries", "The queries: id, tab, query.")
 
 @click.group()
 def suite() -> None:
-    """Check a suite of questions, draft one from an index, import or export one."""
+    """Check a suite of questions, draft one from an index, add what readers asked, import or export one."""
 
 
 @suite.command()
@@ -152,3 +152,45 @@ def _check_new(*files: Path | None, force: bool) -> None:
     for file in files:
         if file is not None and file.exists() and not force:
             raise InvalidArgument(f"{file} exists", hint="Choose another name, or overwrite it with --force.")
+
+
+@suite.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--from-log", is_flag=True, required=True, help="Add queries of the query log.")
+@options.collection
+@options.log
+@options.log_days
+@click.option(
+    "--count",
+    type=click.IntRange(1, 1000),
+    default=20,
+    show_default=True,
+    metavar="INT",
+    help="Maximum number of questions to add.",
+)
+def add(
+    file: Path, from_log: bool, collection: str | None, log: Path | None, days: int | None, count: int
+) -> Exit:
+    """Add queries of readers to the suite in FILE, for a person to judge.
+
+    Queries that the book does not answer come first, then the most frequent ones. Each expects the section
+    that readers opened, or else the nearest one, or nothing. FILE is created if it does not exist.
+    """
+    del from_log
+    from recto.cli.commands.gaps import asked_queries
+    from recto.evaluation.gaps import find_gaps
+    from recto.evaluation.records import write_file
+    from recto.evaluation.suite_tools import extended, questions_from
+    from recto.evaluation.suites import load_suite
+
+    known = [one.query for one in load_suite(file).expectations] if file.exists() else []
+    with connect(collection) as retriever:
+        with progress_bar("Searching for queries") as progress:
+            found = find_gaps(retriever, asked_queries(retriever, log, days), progress)
+        entries = questions_from(found, retriever.open(), known, count)
+    if not entries:
+        warn("The log has no queries that the suite does not have.")
+        return Exit.NO_RESULTS
+    write_file(file, extended(file, entries, retriever.collection))
+    notify(f'Added {plural(len(entries), "question")} to {file}. Judge them, and remove "drafted".')
+    return Exit.OK

@@ -1,4 +1,4 @@
-"""Format a run or the coverage of a book as one HTML page, or a run as Markdown or JUnit XML."""
+"""Format a run, the coverage or the gaps of a book as one HTML page, or a run as Markdown or JUnit XML."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from recto._util.numbers import clamp, percentile
 from recto._util.text import plural
 from recto.evaluation.baseline import RISK, Change, Comparison
 from recto.evaluation.coverage import WITHIN, Coverage
+from recto.evaluation.gaps import Gaps
 from recto.evaluation.gate import Check
 from recto.evaluation.measures import ScoreEstimate
 from recto.evaluation.runs import Run
@@ -117,6 +118,24 @@ def coverage_page(found: Coverage, info: IndexInfo, *, least: float | None, when
         least=least,
         good=least is None or found.share * 100 >= least,
         reached=len(found.sections) - len(found.unreachable),
+        when=when,
+        info=info,
+    )
+
+
+def gaps_page(found: Gaps, info: IndexInfo, *, count: int, when: datetime) -> str:
+    """Return the page of what readers ask and a book does not answer, with `count` clusters of each kind."""
+    sections = (
+        ("gaps", "Not answered by the book", True),
+        ("unclicked", "Answered, but no result was opened", found.unclicked),
+    )
+    return render(
+        "gaps.html",
+        f"Gaps of {found.collection}",
+        sections,
+        found=found,
+        shown=found.gaps[:count],
+        shown_unclicked=found.unclicked[:count],
         when=when,
         info=info,
     )

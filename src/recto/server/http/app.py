@@ -44,7 +44,8 @@ _STATIC = "/static/"
 _OPEN_PATHS = (*_PROBES, *_PUBLIC_FILES, "/", "/docs", "/favicon.ico")
 _MONITORING = (*_PROBES, "/metrics")
 _SEARCHABLE = (
-    "/v1/search", "/v1/related", "/v1/collections", "/v1/modules", "/v1/pages", "/llms.txt", "/llms-full.txt",
+    "/v1/search", "/v1/related", "/v1/click", "/v1/collections", "/v1/modules", "/v1/pages", "/llms.txt",
+    "/llms-full.txt",
 )  # fmt: skip
 """What a search key may use: what the page of a reader needs, and nothing else."""
 _METHODS = ("GET", "HEAD", "POST", "OPTIONS", "PUT", "PATCH", "DELETE")
@@ -85,6 +86,7 @@ def make_app(
         notify,
         metrics.batches.observe,
         metrics.circuits.inc,
+        metrics.dropped.inc,
         close_at_exit=close_at_exit,
     )
     app = FastAPI(

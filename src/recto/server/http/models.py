@@ -64,6 +64,13 @@ Grouping = Annotated[
 WithHtml = Annotated[
     bool, Field(description="Also return the text of each chunk as HTML that is safe to show in a page.")
 ]
+WithLog = Annotated[
+    bool,
+    Field(
+        description="False: leave this search out of the query log, if the service keeps one. "
+        "Send it with searches while a reader is still typing."
+    ),
+]
 TopK = Annotated[Count, Field(ge=1, le=MAX_TOP_K, description="The maximum number of results.")]
 
 
@@ -75,6 +82,7 @@ class SearchParameters(RequestModel):
     url: PageUrl = None
     collection: CollectionName = None
     mode: SearchMode = "hybrid"
+    log: WithLog = True
 
 
 class SearchRequest(SearchParameters):
@@ -107,6 +115,7 @@ class SearchQuery(BaseModel):
     min_score: MinScore = None
     group_by: Grouping = None
     html: WithHtml = False
+    log: WithLog = True
 
     def request(self) -> SearchRequest:
         """Return the same request as a body; the order of modules does not matter."""
@@ -146,6 +155,18 @@ class BatchRequest(SearchParameters):
     ]
     min_score: MinScore = None
     group_by: Grouping = None
+
+
+class ClickRequest(RequestModel):
+    """The body of `/v1/click`: a reader opened the result with this rank and URL."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"query": "What is ROS 2?", "url": "local://docs/intro", "rank": 1}]}
+    )
+    query: QueryText
+    url: Annotated[str, Field(description="The `url` of the result.", pattern=r"\S", max_length=2000)]
+    rank: Annotated[Count, Field(ge=1, le=2 * MAX_TOP_K, description="The `rank` of the result.")]
+    collection: CollectionName = None
 
 
 class ErrorResponse(ResponseModel):
@@ -227,7 +248,7 @@ class SearchResponseModel(ResponseModel):
     If `results` is empty, `outcome` and `message` say why. `answerable` is the probability that the book
     covers the query, null if it cannot be estimated; `covered` is false if it is low. `corrections` maps
     query words that the book does not have to the words that were searched for instead. `groups` is empty
-    unless the request has `group_by`.
+    unless the request has `group_by`. `query_log` says whether the service keeps a query log.
     """
 
     query: str
@@ -244,6 +265,7 @@ class SearchResponseModel(ResponseModel):
     results: list[HitModel]
     groups: list[PageGroupModel]
     timings: TimingsModel
+    query_log: bool
 
 
 class SelectionModel(ResponseModel):
@@ -406,6 +428,52 @@ class SuiteModel(ResponseModel):
     failed: list[FailedQuestionModel]
 
 
+class AskedQueryModel(ResponseModel):
+    """A query of a cluster, and how often it was asked."""
+
+    query: str
+    count: int
+
+
+class NearSectionModel(ResponseModel):
+    """A section that is near to a cluster, and its similarity."""
+
+    url: str
+    title: str
+    similarity: float
+
+
+class ClusterModel(ResponseModel):
+    """Queries with one meaning.
+
+    `unanswered` is the expected share that the book does not answer. `not_covered` counts the queries that it
+    most likely does not cover, `below_noise` those below the noise floor, and `no_click` the searches after
+    which no result was opened; it is null if no clicks are reported.
+    """
+
+    label: str
+    count: int
+    unanswered: float
+    not_covered: int
+    below_noise: int
+    no_click: int | None
+    queries: list[AskedQueryModel]
+    nearest: list[NearSectionModel]
+    unknown_words: list[str]
+    missing_words: list[str]
+
+
+class GapsModel(ResponseModel):
+    """The last run of `recto gaps`; `current` is false if it searched an older index."""
+
+    made_at: str
+    generation: str
+    current: bool
+    queries: int
+    total: int
+    clusters: list[ClusterModel]
+
+
 class PercentilesModel(ResponseModel):
     """Percentiles, in milliseconds."""
 
@@ -440,5 +508,6 @@ class HealthResponseModel(ResponseModel):
     problems: list[ProblemModel]
     coverage: CoverageModel | None
     suite: SuiteModel | None
+    gaps: GapsModel | None
     latency: LatencyModel
     advice: list[str]

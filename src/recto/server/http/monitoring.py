@@ -98,6 +98,11 @@ class Metrics:
             registry=registry,
             multiprocess_mode="livesum",
         )
+        self.dropped = Counter(
+            "recto_query_log_dropped",
+            "Entries that the query log lost, because it could not be written fast enough.",
+            registry=registry,
+        )
         self.recent = RecentLatencies()
 
     def record_search(self, timings: Timings) -> None:

@@ -23,6 +23,8 @@ from recto.search.lexical import QueryWord
 from recto.search.llms import SUFFIX, full_text, llms_txt
 from recto.search.outline import OutlinePage
 from recto.search.pages import BookPage
+from recto.search.query import check_query
+from recto.search.query_log import Via
 from recto.server.http import models
 from recto.server.http.errors import RETRY_SECONDS, StrictRoute
 from recto.server.http.monitoring import CONTENT_TYPE, Metrics, Readiness
@@ -82,7 +84,12 @@ Address = Annotated[
 def contract_router(service: SearchService, metrics: Metrics) -> APIRouter:
     """Return the routes of document 002."""
     router = APIRouter(route_class=StrictRoute, tags=["contract"], responses=_ERRORS)
-    add_contract_routes(router, service, respond, metrics.record_search)
+
+    def record(response: SearchResponse) -> None:
+        metrics.record_search(response.timings)
+        service.log(response, "retrieve")
+
+    add_contract_routes(router, service, respond, record)
     return router
 
 
@@ -90,9 +97,11 @@ def search_router(service: SearchService, metrics: Metrics) -> APIRouter:
     """Return the routes under `/v1` that search."""
     router = APIRouter(prefix="/v1", route_class=StrictRoute, tags=["v1"], responses=_ERRORS)
 
-    def record(found: SearchFound) -> SearchFound:
+    def record(found: SearchFound, via: Via | None) -> SearchFound:
         response = found.response
         metrics.record_search(response.timings)
+        if via is not None:
+            service.log(response, via)
         if not response.warnings:
             return found
         return found._replace(response=replace(response, warnings=service.redact(response.warnings)))
@@ -124,7 +133,8 @@ def search_router(service: SearchService, metrics: Metrics) -> APIRouter:
 
     async def run_search(body: models.SearchRequest) -> tuple[Response, SearchResponse]:
         def convert(found: list[SearchFound]) -> tuple[Response, SearchResponse]:
-            view = search_view(*record(found[0]))
+            done = record(found[0], "search" if body.log else None)
+            view = search_view(*done, query_log=service.has_log)
             if body.html:
                 add_html(view["results"])
             return respond(view), found[0].response
@@ -138,7 +148,10 @@ def search_router(service: SearchService, metrics: Metrics) -> APIRouter:
     )
     async def related(body: models.RelatedRequest) -> Response:
         def convert(found: list[SearchFound]) -> Response:
-            view = related_view(*record(found[0]))
+            # Selected text is the book's own; only a question says what a reader looks for.
+            is_asked = body.log and body.question is not None and body.question.strip()
+            done = record(found[0], "related" if is_asked else None)
+            view = related_view(*done, query_log=service.has_log)
             if body.html:
                 add_html(view["results"])
             return respond(view)
@@ -153,10 +166,23 @@ def search_router(service: SearchService, metrics: Metrics) -> APIRouter:
     )
     async def batch(body: models.BatchRequest) -> Response:
         def convert(found: list[SearchFound]) -> Response:
-            return respond({"responses": [search_view(*record(one)) for one in found]})
+            done = [record(one, "batch" if body.log else None) for one in found]
+            return respond({"responses": [search_view(*one, query_log=service.has_log) for one in done]})
 
         _check_batch(body)
         return await _find(service, body, body.queries, convert)
+
+    @router.post(
+        "/click",
+        status_code=204,
+        response_class=Response,
+        responses={204: {"description": "It is logged if the service keeps a query log."}},
+        summary="Report that a reader opened a result.",
+    )
+    async def click(body: models.ClickRequest) -> Response:
+        name = service.name(body.collection)
+        service.log_click(check_query(body.query), name, body.url, body.rank)
+        return Response(status_code=204)
 
     return router
 
@@ -384,6 +410,7 @@ def health_router(service: SearchService, metrics: Metrics) -> APIRouter:
         info = await service.stored_info(name) if validated["collection_exists"] else None
         coverage = await to_thread(records.read_coverage, service.settings.home, info) if info else None
         suite = await to_thread(records.read_suite, service.settings.home, info) if info else None
+        gaps = await to_thread(records.read_gaps, service.settings.home, info) if info else None
         problems = await service.problems(name) if info else ()
         return respond(
             {
@@ -392,6 +419,7 @@ def health_router(service: SearchService, metrics: Metrics) -> APIRouter:
                 "problems": [asdict(problem) for problem in problems],
                 "coverage": coverage,
                 "suite": suite,
+                "gaps": gaps,
                 "latency": metrics.recent.to_dict(),
                 "advice": list(_advice(name, info, coverage, suite)),
             }

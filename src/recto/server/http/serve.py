@@ -88,7 +88,9 @@ def secrets_of(settings: Settings, options: ServeOptions) -> tuple[str, ...]:
 def _prepare(settings: Settings, options: ServeOptions, notify: Notify) -> None:
     """Report configuration errors before any worker starts, and index the sample book on the first run."""
     from recto.api import open_collection, open_embedder, open_store
+    from recto.search.query_log import prepare_query_log
 
+    prepare_query_log(settings)
     embedder, store = open_embedder(settings, notify), open_store(settings, notify)
     try:
         if isinstance(store, Verifiable) and not store.collections():

@@ -20,6 +20,7 @@ from recto.search.lexical import QueryWord
 from recto.search.outline import Outline, read_outline
 from recto.search.pages import BookPage
 from recto.search.query import MAX_QUERY
+from recto.search.query_log import QueryLog, Via, open_query_log
 from recto.search.retriever import Retriever, make_retriever
 from recto.server.http.batching import MAX_BATCH, BatchingEmbedder, CircuitBreaker
 from recto.server.http.options import DEFAULT_COLLECTION, ServeOptions
@@ -60,6 +61,7 @@ class SearchService:
         notify: Notify,
         on_batch: Callable[[int], None] = lambda _: None,
         on_circuit: Callable[[int], None] = lambda _: None,
+        on_log_drop: Callable[[int], None] = lambda _: None,
         *,
         close_at_exit: bool = False,
     ) -> None:
@@ -76,20 +78,40 @@ class SearchService:
         self._on_circuit = on_circuit
         self._breakers: dict[str, CircuitBreaker] = {}
         self._outlines: dict[str, tuple[IndexInfo, Outline]] = {}
+        self._on_log_drop = on_log_drop
+        self._query_log: QueryLog | None = None
         self._pool = ThreadPoolExecutor(MAX_BATCH, thread_name_prefix="recto-search")
         self._threads = FairSlots(MAX_BATCH, _THREADS_PER_CALLER)
 
     def start(self) -> None:
         """Open the default collection, index the sample book on the first run, and load the model."""
+        self._query_log = open_query_log(self.settings, self._on_log_drop)
         open_collection(self.settings, self._embedder, self._store, self.default, self._notify)
         self._embedder.warm_up()
 
     async def close(self) -> None:
         """Close everything."""
         self._pool.shutdown(wait=False, cancel_futures=True)
+        if self._query_log is not None:
+            await asyncio.to_thread(self._query_log.close)
         any_retriever = self.retriever(self.default)
         await any_retriever.aclose()
         any_retriever.close()
+
+    @property
+    def has_log(self) -> bool:
+        """Whether queries are logged."""
+        return self._query_log is not None
+
+    def log(self, response: SearchResponse, via: Via) -> None:
+        """Add a query to the query log, if there is one."""
+        if self._query_log is not None:
+            self._query_log.add(response, via)
+
+    def log_click(self, query: str, collection: str, url: str, rank: int) -> None:
+        """Add to the query log that a reader opened a result, if there is a log."""
+        if self._query_log is not None:
+            self._query_log.add_click(query, collection, url, rank)
 
     @property
     def visible(self) -> tuple[str, ...]:

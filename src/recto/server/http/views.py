@@ -36,7 +36,9 @@ def respond(data: Mapping[str, Any]) -> Response:
     return Response(body, media_type="application/json")
 
 
-def search_view(response: SearchResponse, words: Sequence[QueryWord]) -> dict[str, Any]:
+def search_view(
+    response: SearchResponse, words: Sequence[QueryWord], *, query_log: bool = False
+) -> dict[str, Any]:
     """Return the response of `/v1/search`."""
     return {
         "query": response.query,
@@ -57,15 +59,18 @@ def search_view(response: SearchResponse, words: Sequence[QueryWord]) -> dict[st
             "search_ms": round(response.timings.search_ms, 3),
             "total_ms": round(response.timings.total_ms, 3),
         },
+        "query_log": query_log,
     }
 
 
-def related_view(response: SearchResponse, words: Sequence[QueryWord]) -> dict[str, Any]:
+def related_view(
+    response: SearchResponse, words: Sequence[QueryWord], *, query_log: bool = False
+) -> dict[str, Any]:
     """Return the response of `/v1/related`."""
     chosen = response.selection
     if chosen is None:
         raise ValueError("the response has no selection")
-    return search_view(response, words) | {
+    return search_view(response, words, query_log=query_log) | {
         "selection": {
             "text": chosen.text,
             "given": chosen.given,

@@ -92,11 +92,24 @@ const parameters = (state, signal) => ({
   signal,
 });
 
-export const search = (state, signal) =>
-  send(() => client.search(state.q, { group_by: "page", ...parameters(state, signal) }));
-export const related = (state, signal) => {
+let logged = null; // the last search that the query log has: filters and more results do not repeat it
+
+export const search = async (state, signal) => {
+  const log = logged?.query !== state.q;
+  const response = await send(() => client.search(state.q, { group_by: "page", log, ...parameters(state, signal) }));
+  logged = response.query_log ? { query: state.q, collection: state.collection } : null;
+  return response;
+};
+
+/** Report that a reader opened a result, if the service keeps a query log. */
+export function reportOpened({ url, rank }) {
+  if (logged) client.click(logged.query, url, rank, { collection: logged.collection }).catch(() => undefined);
+}
+export const related = async (state, signal) => {
   const question = (state.ask && state.q) || null;
-  return send(() => client.related(state.selection, { question, ...parameters(state, signal) }));
+  const response = await send(() => client.related(state.selection, { question, ...parameters(state, signal) }));
+  logged = response.query_log && question ? { query: question, collection: state.collection } : null;
+  return response;
 };
 export const collections = () => send(() => client.collections());
 export const page = ({ page: url, collection, q }, signal) =>

@@ -16,9 +16,16 @@ export interface RequestOptions {
   signal?: AbortSignal;
 }
 
-export type SearchOptions = RequestOptions & Omit<SearchRequest, "query">;
-export type RelatedOptions = RequestOptions & Omit<RelatedRequest, "selection">;
-export type BatchOptions = RequestOptions & Omit<BatchRequest, "queries">;
+/** Options of requests that the reader may not wait for. */
+export interface KeepaliveOptions {
+  /** Whether the request goes on after the page is left. */
+  keepalive?: boolean;
+}
+
+export type SearchOptions = RequestOptions & KeepaliveOptions & Omit<SearchRequest, "query">;
+export type RelatedOptions = RequestOptions & KeepaliveOptions & Omit<RelatedRequest, "selection">;
+export type BatchOptions = RequestOptions & KeepaliveOptions & Omit<BatchRequest, "queries">;
+export type ClickOptions = RequestOptions & KeepaliveOptions & { collection?: string | null };
 export type CollectionOptions = RequestOptions & { collection?: string | null };
 export type PagesOptions = CollectionOptions & { module?: string | null };
 export type PageOptions = CollectionOptions & { query?: string | null; html?: boolean };
@@ -45,6 +52,8 @@ export class RectoClient {
   related(selection: string, options?: RelatedOptions): Promise<RelatedResponse>;
   /** Answer several queries at once; a search key may not. */
   batch(queries: string[], options?: BatchOptions): Promise<BatchResponse>;
+  /** Report that a reader opened a result; it goes on after the page is left. */
+  click(query: string, url: string, rank: number, options?: ClickOptions): Promise<void>;
   collections(options?: RequestOptions): Promise<CollectionsResponse>;
   modules(options?: CollectionOptions): Promise<ModulesResponse>;
   pages(options?: PagesOptions): Promise<PagesResponse>;
@@ -54,6 +63,12 @@ export class RectoClient {
 }
 
 // scripts/make_client_types.py writes the rest of this file from the OpenAPI description.
+
+/** A query of a cluster, and how often it was asked. */
+export interface AskedQuery {
+  query: string;
+  count: number;
+}
 
 /** The body of `/v1/batch`. */
 export interface BatchRequest {
@@ -67,6 +82,8 @@ export interface BatchRequest {
   collection?: string | null;
   /** Rank by cosine similarity (dense), by BM25 (lexical), or by their weighted sum (hybrid). */
   mode?: "hybrid" | "dense" | "lexical";
+  /** False: leave this search out of the query log, if the service keeps one. Send it with searches while a reader is still typing. */
+  log?: boolean;
   /** Together at most 16000 characters. The number of queries times `top_k` is at most 1000. */
   queries: string[];
   /** Only results with at least this score; in the dense mode it is a cosine, at most 1. */
@@ -103,6 +120,32 @@ export interface Chunk {
   matches: string[];
   /** `text` as HTML, without scripts, styles and images. */
   html?: string;
+}
+
+/** The body of `/v1/click`: a reader opened the result with this rank and URL. */
+export interface ClickRequest {
+  /** The query: 1 to 2000 characters without surrounding white space. */
+  query: string;
+  /** The `url` of the result. */
+  url: string;
+  /** The `rank` of the result. */
+  rank: number;
+  /** A collection that the server serves; default: the first. */
+  collection?: string | null;
+}
+
+/** Queries with one meaning. `unanswered` is the expected share that the book does not answer. `not_covered` counts the queries that it most likely does not cover, `below_noise` those below the noise floor, and `no_click` the searches after which no result was opened; it is null if no clicks are reported. */
+export interface Cluster {
+  label: string;
+  count: number;
+  unanswered: number;
+  not_covered: number;
+  below_noise: number;
+  no_click: number | null;
+  queries: AskedQuery[];
+  nearest: NearSection[];
+  unknown_words: string[];
+  missing_words: string[];
 }
 
 /** A collection that the server serves. */
@@ -143,6 +186,16 @@ export interface FailedQuestion {
   reason: string;
 }
 
+/** The last run of `recto gaps`; `current` is false if it searched an older index. */
+export interface Gaps {
+  made_at: string;
+  generation: string;
+  current: boolean;
+  queries: number;
+  total: number;
+  clusters: Cluster[];
+}
+
 /** The state of a collection, and what to do about it. */
 export interface HealthResponse {
   validation: ValidationResponse;
@@ -150,6 +203,7 @@ export interface HealthResponse {
   problems: Problem[];
   coverage: Coverage | null;
   suite: Suite | null;
+  gaps: Gaps | null;
   latency: Latency;
   advice: string[];
 }
@@ -221,6 +275,13 @@ export interface ModulesResponse {
   modules: Module[];
 }
 
+/** A section that is near to a cluster, and its similarity. */
+export interface NearSection {
+  url: string;
+  title: string;
+  similarity: number;
+}
+
 /** Whether the sections of a page can be found. */
 export interface PageCoverage {
   url: string;
@@ -286,6 +347,8 @@ export interface RelatedRequest {
   collection?: string | null;
   /** Rank by cosine similarity (dense), by BM25 (lexical), or by their weighted sum (hybrid). */
   mode?: "hybrid" | "dense" | "lexical";
+  /** False: leave this search out of the query log, if the service keeps one. Send it with searches while a reader is still typing. */
+  log?: boolean;
   /** The selected text; a long one is cut at a sentence. */
   selection: string;
   /** A question about the selected text; blank means none. */
@@ -310,6 +373,7 @@ export interface RelatedResponse {
   results: Hit[];
   groups: PageGroup[];
   timings: Timings;
+  query_log: boolean;
   selection: Selection;
 }
 
@@ -325,6 +389,8 @@ export interface SearchRequest {
   collection?: string | null;
   /** Rank by cosine similarity (dense), by BM25 (lexical), or by their weighted sum (hybrid). */
   mode?: "hybrid" | "dense" | "lexical";
+  /** False: leave this search out of the query log, if the service keeps one. Send it with searches while a reader is still typing. */
+  log?: boolean;
   /** The query: 1 to 2000 characters without surrounding white space. */
   query: string;
   /** Only results with at least this score; in the dense mode it is a cosine, at most 1. */
@@ -335,7 +401,7 @@ export interface SearchRequest {
   html?: boolean;
 }
 
-/** The response of `/v1/search`. If `results` is empty, `outcome` and `message` say why. `answerable` is the probability that the book covers the query, null if it cannot be estimated; `covered` is false if it is low. `corrections` maps query words that the book does not have to the words that were searched for instead. `groups` is empty unless the request has `group_by`. */
+/** The response of `/v1/search`. If `results` is empty, `outcome` and `message` say why. `answerable` is the probability that the book covers the query, null if it cannot be estimated; `covered` is false if it is low. `corrections` maps query words that the book does not have to the words that were searched for instead. `groups` is empty unless the request has `group_by`. `query_log` says whether the service keeps a query log. */
 export interface SearchResponse {
   query: string;
   collection: string;
@@ -351,6 +417,7 @@ export interface SearchResponse {
   results: Hit[];
   groups: PageGroup[];
   timings: Timings;
+  query_log: boolean;
 }
 
 /** Whether a section can be found. */

@@ -30,8 +30,12 @@ export class RectoClient {
     return this.#post("v1/batch", { queries }, options);
   }
 
+  click(query, url, rank, options) {
+    return this.#post("v1/click", { query, url, rank }, { keepalive: true, ...options });
+  }
+
   collections({ signal } = {}) {
-    return this.#send("v1/collections", null, signal);
+    return this.#send("v1/collections", null, { signal });
   }
 
   modules(options) {
@@ -50,13 +54,13 @@ export class RectoClient {
     return this.#get("v1/health", options);
   }
 
-  #post(path, given, { signal, ...more } = {}) {
-    return this.#send(path, this.#parameters({ ...more, ...given }), signal);
+  #post(path, given, { signal, keepalive, ...more } = {}) {
+    return this.#send(path, this.#parameters({ ...more, ...given }), { signal, keepalive });
   }
 
   #get(path, { signal, ...more } = {}) {
     const query = new URLSearchParams(this.#parameters(more));
-    return this.#send(query.size ? `${path}?${query}` : path, null, signal);
+    return this.#send(query.size ? `${path}?${query}` : path, null, { signal });
   }
 
   /** Return parameters without those that are not given; the collection of the client is the default. */
@@ -65,7 +69,7 @@ export class RectoClient {
     return Object.fromEntries(Object.entries(all).filter(([, value]) => value !== null && value !== undefined));
   }
 
-  async #send(path, body, signal) {
+  async #send(path, body, { signal, keepalive = false }) {
     const headers = { Accept: "application/json" };
     if (this.key) headers.Authorization = `Bearer ${encodeHeader(this.key)}`;
     if (body) headers["Content-Type"] = "application/json";
@@ -77,6 +81,7 @@ export class RectoClient {
         method: body ? "POST" : "GET",
         headers,
         body: body && JSON.stringify(body),
+        keepalive,
         signal: signal ? AbortSignal.any([signal, timeout]) : timeout,
       });
       text = await response.text();
@@ -85,6 +90,7 @@ export class RectoClient {
       if (timeout.aborted) throw new RectoError(408, "The service did not answer in time.", "Try again.");
       throw new RectoError(0, "The service does not answer.", "If it was stopped, start it with `recto serve`.");
     }
+    if (response.status === 204) return undefined;
     const data = parse(text);
     if (response.ok && data) return data;
     const message = data?.error ?? "The service sent a response that is not valid.";

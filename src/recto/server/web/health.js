@@ -70,6 +70,7 @@ function draw(health, book) {
     section("Index", indexFacts(health.validation, health.index)),
     section("Coverage", ...coverageParts(health.coverage, book)),
     section("Last suite", ...suiteParts(health.suite)),
+    health.gaps && section("Gaps", ...gapParts(health.gaps)),
     section("Latency", ...latencyParts(health.latency)),
   ].filter(Boolean);
 }
@@ -136,6 +137,23 @@ function suiteParts(suite) {
     facts(measures.map(([name, value]) => [name, value === null ? "not measured" : value.toFixed(3)])),
     failed.length > 0 && h("ul", { class: "failed" }, ...failed),
   ].filter(Boolean);
+}
+
+function gapParts(gaps) {
+  const label = `${plural(gaps.total, "subject")} that the book does not answer, from ${plural(gaps.queries, "query", "queries")}`;
+  const items = gaps.clusters.map((one) => {
+    const facts = [
+      `asked ${plural(one.count, "time")}`,
+      `${Math.round(100 * one.unanswered)} % unanswered`,
+      one.below_noise > 0 && `${one.below_noise} below the noise floor`,
+      one.no_click !== null && `${one.no_click} without a click`,
+      one.unknown_words.length > 0 && `not in the book: ${one.unknown_words.join(", ")}`,
+      one.missing_words.length > 0 && `not in the nearest section: ${one.missing_words.join(", ")}`,
+    ].filter(Boolean);
+    return h("li", {}, h("a", linkTo({ ...NO_SEARCH, q: one.label }), one.label), h("span", { class: "note" }, facts.join("; ")));
+  });
+  return [h("p", { class: "figure" }, label), madeAt(gaps), items.length > 0 && h("ul", { class: "failed" }, ...items)]
+    .filter(Boolean);
 }
 
 function latencyParts(latency) {

@@ -1,5 +1,6 @@
 // Draw the results of a search: grouped by page, with path, score, excerpt, and the page's other sections.
 
+import { reportOpened } from "./api.js";
 import { scoreBar } from "./charts.js";
 import { externalLink, h, parseHtml, plural } from "./dom.js";
 import { excerpt, markMatches, matchPattern } from "./highlight.js";
@@ -103,7 +104,9 @@ const dataOf = (hit) => ({ "data-page": hit.page_url, "data-chunk": hit.chunk_in
 
 function resultLink(hit, title) {
   const changes = { page: hit.page_url, anchor: hit.anchor, chunk: hit.chunk_index };
-  return h("a", { class: "result", ...linkTo(changes) }, title);
+  const link = h("a", { class: "result", ...linkTo(changes) }, title);
+  link.addEventListener("click", () => reportOpened(hit));
+  return link;
 }
 
 /** Return the heading of a hit, and the headings above it. */

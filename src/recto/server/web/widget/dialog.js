@@ -8,6 +8,7 @@ import { breadcrumb, countOf, errorText, groupByPage, linkOf, plainText, section
 const TYPING_PAUSE = 15; // milliseconds: letters that arrive together are one search
 const THINKING_PAUSE = 150; // after this time without typing, search in the hybrid mode
 const FAST = 40; // a hybrid search that takes no longer needs no lexical search before it
+const SETTLED = 1500; // after this time without typing, the query is the one that the reader meant
 const PAGES = 6;
 const MAX_QUERY = 2000;
 const MAX_RECENT = 5;
@@ -28,8 +29,28 @@ export function makeDialog({ t, client, rewrite }, openRelated) {
     h("div", { class: "head" }, searchIcon(), input, close),
     h("div", { class: "body" }, message, list), status, footer(t));
   const search = makeSearch(client);
+  const opens = new WeakMap(); // the hits of options
   let selection = "";
   let retry = 0;
+  let settling = 0;
+  let unlogged = "";
+  let logged = "";
+
+  /** If the service keeps a query log, search once more for the query that the reader settled on, to log it. */
+  const settle = () => {
+    clearTimeout(settling);
+    if (unlogged && unlogged !== logged) {
+      logged = unlogged;
+      client.search(logged, { top_k: PAGES, group_by: "page", keepalive: true }).catch(ignore);
+    }
+    unlogged = "";
+  };
+
+  const reportOpened = (option) => {
+    const hit = opens.get(option);
+    settle();
+    if (hit && logged && logged === input.value.trim()) client.click(logged, hit.url, hit.rank).catch(ignore);
+  };
 
   const show = (messages, options, announced = "") => {
     message.replaceChildren(...messages);
@@ -99,6 +120,11 @@ export function makeDialog({ t, client, rewrite }, openRelated) {
 
   const showResponse = (response, isFinal) => {
     const pages = groupByPage(response);
+    if (response.query_log) {
+      unlogged = response.query;
+      clearTimeout(settling);
+      if (isFinal) settling = setTimeout(settle, SETTLED);
+    }
     const messages = Object.entries(response.corrections).map(([word, meant]) =>
       h("p", { class: "message" }, t("corrected", { word, meant: meant.map((one) => `“${one}”`).join(", ") })));
     if (!pages.length) {
@@ -131,7 +157,10 @@ export function makeDialog({ t, client, rewrite }, openRelated) {
     const heading = h("span", { class: "section" }, plainText(section || hit.title));
     const option = makeOption(link, [path, heading, snippetOf(hit)]);
     if (!link) heading.append(` (${t("unpublished")})`);
+    opens.set(option, hit);
+    option.addEventListener("auxclick", () => reportOpened(option));
     option.addEventListener("click", (event) => {
+      reportOpened(option);
       addRecent(input.value.trim());
       if (!event.ctrlKey && !event.metaKey && !event.shiftKey && !event.button) element.close();
     });
@@ -174,6 +203,8 @@ export function makeDialog({ t, client, rewrite }, openRelated) {
 
   const onInput = () => {
     const query = input.value.trim();
+    clearTimeout(settling);
+    unlogged = "";
     if (query) {
       find(query);
     } else {
@@ -192,7 +223,7 @@ export function makeDialog({ t, client, rewrite }, openRelated) {
   input.addEventListener("keydown", (event) => {
     if (event.isComposing) return;
     if (event.key === "ArrowDown" || event.key === "ArrowUp") move(event.key === "ArrowDown" ? 1 : -1);
-    else if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) openInTab(selected());
+    else if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) openInTab(selected(), reportOpened);
     else if (event.key === "Enter") selected()?.click();
     else return;
     event.preventDefault();
@@ -201,7 +232,10 @@ export function makeDialog({ t, client, rewrite }, openRelated) {
   element.addEventListener("click", (event) => {
     if (event.target === element && isOutside(event, element)) element.close(); // the backdrop
   });
-  element.addEventListener("close", stop);
+  element.addEventListener("close", () => {
+    settle();
+    stop();
+  });
 
   const open = (query, selectedText) => {
     if (element.open) return;
@@ -215,8 +249,14 @@ export function makeDialog({ t, client, rewrite }, openRelated) {
   return { element, open };
 }
 
-function openInTab(option) {
-  if (option?.href) window.open(option.href, "_blank", "noopener");
+function ignore() {
+  // A reader need not know that the query log misses something.
+}
+
+function openInTab(option, onOpen) {
+  if (!option?.href) return;
+  window.open(option.href, "_blank", "noopener");
+  onOpen(option);
 }
 
 function isOutside({ clientX: x, clientY: y }, element) {
@@ -234,7 +274,7 @@ function makeSearch(client) {
     const key = `${mode} ${query}`;
     if (cache.has(key)) return cache.get(key);
     const began = performance.now();
-    const response = await client.search(query, { mode, top_k: PAGES, group_by: "page", signal });
+    const response = await client.search(query, { mode, top_k: PAGES, group_by: "page", log: false, signal });
     if (mode === "hybrid") isFast = performance.now() - began <= FAST;
     if (cache.size >= MAX_CACHED || [...cache.values()].some(({ generation }) => generation !== response.generation)) {
       cache.clear(); // a new index answers from now on

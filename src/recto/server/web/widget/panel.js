@@ -20,6 +20,7 @@ export function makePanel({ t, client, rewrite }) {
   const element = h("aside", { class: "panel", "aria-labelledby": "panel-title", hidden: true },
     h("header", {}, title, close), h("div", { class: "body" }, quote, form, message, list));
   let selection = "";
+  let logged = ""; // the question, if the service keeps a query log
   let controller = new AbortController();
   let opener = null;
 
@@ -38,7 +39,12 @@ export function makePanel({ t, client, rewrite }) {
       h("span", { class: "section" }, plainText(section || hit.title)),
       snippetOf(hit),
     ];
-    return h("li", {}, link ? h("a", { class: "hit", href: link }, ...parts) : h("div", { class: "hit" }, ...parts));
+    if (!link) return h("li", {}, h("div", { class: "hit" }, ...parts));
+    const opener = h("a", { class: "hit", href: link }, ...parts);
+    for (const type of ["click", "auxclick"]) {
+      opener.addEventListener(type, () => logged && client.click(logged, hit.url, hit.rank).catch(() => undefined));
+    }
+    return h("li", {}, opener);
   };
 
   const find = async () => {
@@ -49,6 +55,7 @@ export function makePanel({ t, client, rewrite }) {
     element.classList.add("busy");
     try {
       const response = await client.related(selection, { question, top_k: HITS, signal });
+      logged = response.query_log && question ? question : "";
       if (!response.results.length) show(t("nothingRelated"), []);
       else if (question && !response.covered) show(t("notCovered"), response.results, true);
       else show("", response.results);

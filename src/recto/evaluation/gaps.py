@@ -1,0 +1,402 @@
+"""Find what readers ask and the book does not answer: cluster queries by meaning, and rank the clusters.
+
+Every query is searched for in the current index, so a cluster disappears as soon as the book answers it, even
+if the log is old. A query counts as unanswered with the probability `1 - answerable`. Whether readers opened
+a result is a signal of its own: they may leave without a click because the snippet was enough.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from recto._util.text import encodable
+from recto.errors import InvalidArgument
+from recto.evaluation.suites import read_file
+from recto.protocols import Index, Progress, Store
+from recto.search.analyzer import STOP_WORDS, query_words, stem, text_terms, word_terms
+from recto.search.lexical import Lexicon, analyze_query, read_lexicon
+from recto.search.query import MAX_QUERY
+from recto.search.query_log import normalize, read_query_log
+from recto.search.response import ANSWERABLE_THRESHOLD, answerable
+from recto.search.retriever import Retriever
+from recto.types import Chunk, Hit, Vector
+
+MAX_DISTINCT = 5000
+"""Distinct queries that are clustered, the most frequent ones: the comparison of all pairs takes memory."""
+
+_BATCH = 64
+_SIMILARITY = 0.4  # of two clusters that are one; queries about two subjects of a book have about 0.2
+_SAMPLE = 1000  # chunks that stand for the book; by id, which is a hash, so from all over the book
+_GAP_SHARE = 0.25  # of a cluster's queries; less is within the error of `answerable`
+_MIN_UNCLICKED = 3  # searches without a click; fewer say nothing
+_NEAREST = 3
+_EXAMPLES = 5
+_WORDS = 6
+_CLICKABLE = frozenset({"search", "related"})
+
+
+@dataclass(slots=True)
+class AskedQuery:
+    """How often a query was asked in each spelling, how many searches could report clicks, and the clicks."""
+
+    forms: Counter[str] = field(default_factory=Counter)
+    clickable: int = 0
+    clicks: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def count(self) -> int:
+        """How often it was asked."""
+        return self.forms.total()
+
+    @property
+    def text(self) -> str:
+        """Its most frequent spelling."""
+        return min(self.forms, key=lambda form: (-self.forms[form], form))
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The queries about a book by their normal form, and how many were logged without their text."""
+
+    queries: dict[str, AskedQuery]
+    without_text: int = 0
+
+    @property
+    def has_clicks(self) -> bool:
+        """Whether any reader's page reports clicks."""
+        return any(query.clicks for query in self.queries.values())
+
+
+@dataclass(frozen=True, slots=True)
+class NearSection:
+    """A section that is near to a cluster, and the best similarity of a query to it."""
+
+    url: str
+    title: str
+    similarity: float
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """Queries with one meaning, the most frequent first.
+
+    `unanswered` is the expected share of queries that the book does not answer, `not_covered` counts those
+    that it most likely does not cover, and `below_noise` those whose best similarity is below the noise
+    floor. `no_click` counts the searches after which no result was opened; None if clicks are not reported.
+    `unknown_words` are not in the book; `missing_words` are not in the nearest section.
+    """
+
+    label: str
+    count: int
+    unanswered: float
+    not_covered: int
+    below_noise: int
+    no_click: int | None
+    queries: tuple[tuple[str, int], ...]
+    nearest: tuple[NearSection, ...]
+    unknown_words: tuple[str, ...]
+    missing_words: tuple[str, ...]
+    clicked: str = ""
+    """The URL that was opened most often."""
+
+    @property
+    def score(self) -> float:
+        """The expected number of unanswered queries, which ranks clusters."""
+        return self.count * self.unanswered
+
+    @property
+    def is_gap(self) -> bool:
+        """Whether the book seems to lack the subject."""
+        return self.unanswered >= _GAP_SHARE
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        return {
+            "label": self.label,
+            "count": self.count,
+            "unanswered": round(self.unanswered, 4),
+            "not_covered": self.not_covered,
+            "below_noise": self.below_noise,
+            "no_click": self.no_click,
+            "queries": [{"query": query, "count": count} for query, count in self.queries[:_EXAMPLES]],
+            "nearest": [
+                {"url": one.url, "title": one.title, "similarity": round(one.similarity, 4)}
+                for one in self.nearest
+            ],
+            "unknown_words": list(self.unknown_words),
+            "missing_words": list(self.missing_words),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Gaps:
+    """All clusters of the queries about a book, those with most unanswered queries first."""
+
+    collection: str
+    generation: str
+    clusters: tuple[Cluster, ...]
+    distinct: int
+    without_text: int
+    left_out: int
+
+    @property
+    def total(self) -> int:
+        """The number of queries."""
+        return sum(cluster.count for cluster in self.clusters)
+
+    @property
+    def gaps(self) -> list[Cluster]:
+        """The clusters that the book seems to lack, the largest gap first."""
+        return [cluster for cluster in self.clusters if cluster.is_gap]
+
+    @property
+    def unclicked(self) -> list[Cluster]:
+        """The clusters that the book seems to answer, but of which no result was opened."""
+        found = [one for one in self.clusters if not one.is_gap and one.count >= _MIN_UNCLICKED]
+        return sorted(
+            (one for one in found if one.no_click is not None and one.no_click == one.count),
+            key=lambda one: (-one.count, one.label),
+        )
+
+
+def read_queries(path: Path) -> Asked:
+    """Read queries from a file: one on each line, with a tab and a number if it was asked several times."""
+    queries: dict[str, AskedQuery] = defaultdict(AskedQuery)
+    for number, line in enumerate(read_file(path).splitlines(), 1):
+        text, _, count = line.partition("\t")
+        if not (text := encodable(text).strip()[:MAX_QUERY]):
+            continue
+        if count and not (count.strip().isdecimal() and 0 < int(count) < 10**9):
+            raise InvalidArgument(
+                f"{path}, line {number}: {count.strip()[:40]!r} is not a number of queries",
+                hint="A line is a query, or a query, a tab and how often it was asked.",
+            )
+        queries[normalize(text)].forms[text] += int(count or 1)
+    return Asked(dict(queries))
+
+
+def read_asked(log: Path, names: Iterable[str], since: datetime | None = None) -> Asked:
+    """Read the queries about a collection, which may have several names, from a query log."""
+    queries: dict[str, AskedQuery] = defaultdict(AskedQuery)
+    wanted, without_text = frozenset(names), 0
+    for entry in read_query_log(log, since):
+        if entry.get("collection") not in wanted:
+            continue
+        text = entry.get("query")
+        if not isinstance(text, str) or not text.strip():
+            without_text += "click" not in entry
+            continue
+        asked = queries[normalize(text)]
+        if "click" in entry:
+            asked.clicks[str(entry["click"])] += 1
+        else:
+            asked.forms[text] += 1
+            asked.clickable += entry.get("via") in _CLICKABLE
+    return Asked({key: asked for key, asked in queries.items() if asked.forms}, without_text)
+
+
+def names_of(store: Store, collection: str) -> set[str]:
+    """Return all names of a collection, which entries of a log can have."""
+    aliases = store.aliases()
+    target = aliases.get(collection, collection)
+    return {collection, target, *(alias for alias, name in aliases.items() if name == target)}
+
+
+def find_gaps(retriever: Retriever, asked: Asked, progress: Progress | None = None) -> Gaps:
+    """Search for all queries, cluster them, and rank the clusters."""
+    index = retriever.open()
+    ordered = sorted(asked.queries.values(), key=lambda one: (-one.count, one.text))
+    queries = ordered[:MAX_DISTINCT]
+    lexicon = read_lexicon(index)
+    vectors: list[Vector] = []
+    hits: list[list[Hit]] = []
+    for start in range(0, len(queries), _BATCH):
+        batch = [one.text for one in queries[start : start + _BATCH]]
+        texts = [analyze_query(text, lexicon).text for text in batch] if lexicon else batch
+        found = retriever.embedder.embed_queries(texts)
+        vectors += found
+        hits += index.query_batch(found, _NEAREST)
+        if progress:
+            progress(len(vectors), len(queries))
+    info = index.info
+    results = [
+        _Result(query, found, _probability(query.text, found, index, lexicon), info.noise_floor)
+        for query, found in zip(queries, hits, strict=True)
+    ]
+    groups = cluster(vectors, _book_vectors(index)) if vectors else []
+    clusters = [_summary(members, vectors, results, lexicon, asked.has_clicks) for members in groups]
+    return Gaps(
+        info.collection,
+        info.generation,
+        tuple(sorted(clusters, key=lambda one: (-one.score, -one.count, one.label))),
+        len(ordered),
+        asked.without_text,
+        sum(one.count for one in ordered[MAX_DISTINCT:]),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Result:
+    """A query, its nearest chunks, and the probability that the book answers it."""
+
+    query: AskedQuery
+    hits: Sequence[Hit]
+    answerable: float
+    noise_floor: float | None
+
+    @property
+    def is_below_noise(self) -> bool:
+        return self.noise_floor is not None and (not self.hits or self.hits[0].score < self.noise_floor)
+
+
+def _probability(text: str, hits: Sequence[Hit], index: Index, lexicon: Lexicon | None) -> float:
+    best, info = hits[0].score if hits else None, index.info
+    likely = answerable(best, analyze_query(text, lexicon) if lexicon else None, info.calibration)
+    if likely is not None:
+        return likely
+    return float(best is not None and (info.noise_floor is None or best >= info.noise_floor))
+
+
+def _book_vectors(index: Index) -> list[Vector]:
+    return list(index.vectors([chunk.id for chunk in islice(index.scroll(), _SAMPLE)]).values())
+
+
+def cluster(vectors: Sequence[Vector], book: Sequence[Vector]) -> list[list[int]]:
+    """Group the vectors of queries by average linkage.
+
+    All queries about a book are similar, so only their differences from the mean of its chunks are compared.
+    The nearest-neighbour chain finds the same groups as merging the two nearest ones again and again, in
+    quadratic time. Equal inputs give equal groups.
+    """
+    import numpy as np
+
+    matrix = np.asarray(vectors, np.float32)
+    if book:
+        matrix = matrix - np.asarray(book, np.float32).mean(axis=0)
+    matrix /= np.maximum(np.linalg.norm(matrix, axis=1, keepdims=True), 1e-9)
+    similarity = matrix @ matrix.T
+    np.fill_diagonal(similarity, -np.inf)
+    groups: dict[int, list[int]] = {number: [number] for number in range(len(matrix))}
+    done: list[list[int]] = []
+    chain: list[int] = []
+    while groups:
+        if not chain:
+            chain.append(next(iter(groups)))
+        last = chain[-1]
+        nearest = int(similarity[last].argmax())
+        if len(chain) > 1 and similarity[last, chain[-2]] >= similarity[last, nearest]:
+            nearest = chain[-2]
+        if similarity[last, nearest] < _SIMILARITY:  # no merge of others can bring it nearer
+            done.append(sorted(groups.pop(chain.pop())))
+            similarity[last] = similarity[:, last] = -np.inf
+        elif len(chain) > 1 and nearest == chain[-2]:
+            del chain[-2:]
+            into, other = sorted((last, nearest))
+            one, two = len(groups[into]), len(groups[other])
+            merged = (one * similarity[into] + two * similarity[other]) / (one + two)
+            merged[into] = -np.inf
+            similarity[into] = similarity[:, into] = merged
+            similarity[other] = similarity[:, other] = -np.inf
+            groups[into] += groups.pop(other)
+        else:
+            chain.append(nearest)
+    return sorted(done)
+
+
+def _summary(
+    members: Sequence[int],
+    vectors: Sequence[Vector],
+    results: Sequence[_Result],
+    lexicon: Lexicon | None,
+    has_clicks: bool,
+) -> Cluster:
+    own = [results[member] for member in members]
+    count = sum(one.query.count for one in own)
+    near = _nearest(own)
+    unknown, missing = _missing_words(own, lexicon, near[0][1] if near else None)
+    clicks: Counter[str] = Counter()
+    for one in own:
+        clicks += one.query.clicks
+    clickable = sum(one.query.clickable for one in own)
+    return Cluster(
+        label=results[_central(members, vectors, results)].query.text,
+        count=count,
+        unanswered=sum((1 - one.answerable) * one.query.count for one in own) / count,
+        not_covered=sum(one.query.count for one in own if one.answerable < ANSWERABLE_THRESHOLD),
+        below_noise=sum(one.query.count for one in own if one.is_below_noise),
+        no_click=max(0, clickable - clicks.total()) if has_clicks and clickable else None,
+        queries=tuple(
+            sorted(((one.query.text, one.query.count) for one in own), key=lambda item: (-item[1], item[0]))
+        ),
+        nearest=tuple(section for section, _ in near),
+        unknown_words=unknown,
+        missing_words=missing,
+        clicked=min(clicks, key=lambda url: (-clicks[url], url)) if clicks else "",
+    )
+
+
+def _central(members: Sequence[int], vectors: Sequence[Vector], results: Sequence[_Result]) -> int:
+    """Return the query that is most similar to all others, which are weighted by their frequency."""
+    import numpy as np
+
+    own = np.asarray([vectors[member] for member in members], np.float32)
+    counts = np.asarray([results[member].query.count for member in members], np.float32)
+    return members[int((own @ (counts @ own)).argmax())]
+
+
+def _nearest(own: Sequence[_Result]) -> list[tuple[NearSection, Chunk]]:
+    """Return the sections that are near to most queries, each with its nearest chunk."""
+    weights: defaultdict[str, float] = defaultdict(float)
+    best: dict[str, Hit] = {}
+    for one in own:
+        for hit in one.hits:
+            url = hit.chunk.link
+            weights[url] += hit.score * one.query.count
+            if url not in best or hit.score > best[url].score:
+                best[url] = hit
+    urls = sorted(weights, key=lambda url: (-weights[url], url))[:_NEAREST]
+    return [
+        (NearSection(url, best[url].chunk.heading_path, best[url].score), best[url].chunk) for url in urls
+    ]
+
+
+def _missing_words(
+    own: Sequence[_Result], lexicon: Lexicon | None, section: Chunk | None
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the cluster's words that the book does not have, and those that its nearest section lacks.
+
+    Misspelled words count as the words that they were corrected to.
+    """
+    weights: defaultdict[str, float] = defaultdict(float)
+    shown: dict[str, Counter[str]] = defaultdict(Counter)
+    for one in own:
+        for word in query_words(one.query.text):
+            key = stem(word_terms(word)[0])
+            if len(key) > 2 and key not in STOP_WORDS and not key.isdecimal():
+                weights[key] += one.query.count
+                shown[key][word.lower()] += one.query.count
+    here = _stems(section) if section else frozenset()
+    unknown: list[str] = []
+    missing: list[str] = []
+    for key in sorted(weights, key=lambda key: (-weights[key] * _idf(key, lexicon), key)):
+        word = min(shown[key], key=lambda form: (-shown[key][form], form))
+        analyzed = lexicon.analyze_word(word, True) if lexicon else None
+        if analyzed is not None and not analyzed.word.terms:
+            unknown.append(word)
+        elif key not in here and not (analyzed and {stem(term) for term in analyzed.word.terms} & here):
+            missing.append(word)
+    return tuple(unknown[:_WORDS]), tuple(missing[:_WORDS])
+
+
+def _stems(section: Chunk) -> frozenset[str]:
+    return frozenset(map(stem, text_terms(f"{section.heading_path} {section.text}")))
+
+
+def _idf(word: str, lexicon: Lexicon | None) -> float:
+    return lexicon.shared_idf(lexicon.forms(word)) if lexicon else 1.0

@@ -1,0 +1,239 @@
+"""The query log: what is stored, what is not, for how long, and what survives."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import threading
+from dataclasses import replace
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from recto.errors import InvalidArgument, StorageError
+from recto.search import query_log
+from recto.search.query_log import (
+    QueryLog,
+    log_files,
+    open_query_log,
+    read_query_log,
+    remove_old_files,
+)
+from recto.settings import QueryLogOptions, QueryLogText, Settings
+from recto.testing.values import chunk
+from recto.types import Filters, Hit, Outcome, SearchResponse, Timings
+
+
+def response(query: str, **changes: Any) -> SearchResponse:
+    hits = tuple(Hit(0.9 - number / 10, chunk(number), 0.7 - number / 10) for number in range(7))
+    made = SearchResponse(
+        query,
+        hits,
+        Filters(("garden",)),
+        "house",
+        Outcome.FOUND,
+        Timings(1, 2, 3.456),
+        noise_floor=0.6,
+        generation="gen-000001",
+        mode="hybrid",
+        answerable=0.8,
+    )
+    return replace(made, **changes)
+
+
+def write(
+    directory: Path, *queries: str, key: bytes = b"k", text: QueryLogText = "keep"
+) -> list[dict[str, Any]]:
+    log = QueryLog(QueryLogOptions(directory, text), key)
+    for query in queries:
+        log.add(response(query), "search")
+    log.add_click(queries[0], "house", "local://docs/a", 2)
+    log.close()
+    return list(read_query_log(directory))
+
+
+def test_an_entry_has_these_fields_and_no_others(tmp_path: Path) -> None:
+    first, click = write(tmp_path, "How is jam made?")
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", first.pop("time"))
+    assert first == {
+        "query": "How is jam made?",
+        "collection": "house",
+        "generation": "gen-000001",
+        "via": "search",
+        "mode": "hybrid",
+        "filters": {"module": ["garden"], "url": None},
+        "hits": [{"url": chunk(number).link, "score": round(0.9 - number / 10, 4)} for number in range(5)],
+        "answerable": 0.8,
+        "covered": True,
+        "above_noise": True,
+        "ms": 3.46,
+    }
+    del click["time"]
+    assert click == {"query": "How is jam made?", "collection": "house", "click": "local://docs/a", "rank": 2}
+
+
+@pytest.mark.skipif(os.name != "posix", reason="Windows has no such permissions")
+def test_only_this_user_can_read_the_log(tmp_path: Path) -> None:
+    write(tmp_path / "new" / "log", "jam")
+    ((_, path),) = log_files(tmp_path / "new" / "log")
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert path.parent.stat().st_mode & 0o777 == 0o700
+
+
+def test_hashed_queries_can_be_counted_but_not_read(tmp_path: Path) -> None:
+    one, same, other, click = write(tmp_path, "Is jam sweet?", "is  JAM sweet", "bread", text="hash")
+    ((_, path),) = log_files(tmp_path)
+    assert "jam" not in path.read_text("utf-8").lower()
+    assert one["query_hash"] == same["query_hash"] == click["query_hash"] != other["query_hash"]
+    (differs, *_) = write(tmp_path / "other", "Is jam sweet?", text="hash", key=b"another key")
+    assert differs["query_hash"] != one["query_hash"]
+
+
+def test_the_key_of_hashes_is_made_once_and_is_not_in_the_log(tmp_path: Path) -> None:
+    options = QueryLogOptions(tmp_path / "log", "hash")
+    settings = Settings("local", "edge", tmp_path / "home", query_log=options)
+    hashes = []
+    for _ in range(2):
+        log = open_query_log(settings)
+        assert log is not None
+        log.add(response("jam"), "search")
+        log.close()
+        hashes = [entry["query_hash"] for entry in read_query_log(tmp_path / "log")]
+    assert len(hashes) == 2
+    assert len(set(hashes)) == 1
+    assert (tmp_path / "home" / "query-log.key").stat().st_mode & 0o777 == 0o600
+
+
+def test_dropped_text_leaves_the_rest(tmp_path: Path) -> None:
+    first, click = write(tmp_path, "jam", text="drop")
+    assert "query" not in first
+    assert "query_hash" not in first
+    assert first["covered"] is True
+    assert "query" not in click
+
+
+def test_without_a_directory_there_is_no_log(tmp_path: Path) -> None:
+    assert open_query_log(Settings("local", "edge", tmp_path)) is None
+    with pytest.raises(InvalidArgument, match="no query log"):
+        list(read_query_log(tmp_path / "missing"))
+
+
+def test_a_directory_that_cannot_be_made_is_reported_at_the_start(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    options = QueryLogOptions(tmp_path / "file")
+    with pytest.raises(StorageError, match="query log cannot be written"):
+        open_query_log(Settings("local", "edge", tmp_path, query_log=options))
+
+
+def test_a_full_queue_drops_and_counts_and_does_not_wait(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(query_log, "_MAX_WAITING", 3)
+    monkeypatch.setattr(query_log, "_WRITE_SECONDS", 3600)
+    dropped: list[int] = []
+    log = QueryLog(QueryLogOptions(tmp_path), on_drop=dropped.append)
+    for number in range(5):
+        log.add(response(f"query {number}"), "search")
+    log.close()
+    assert dropped == [1, 1]
+    assert [entry["query"] for entry in read_query_log(tmp_path)] == ["query 0", "query 1", "query 2"]
+
+
+def test_a_disk_that_cannot_be_written_drops_and_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Half a batch is written before the disk is full; the next batch goes to a file of its own."""
+    dropped: list[int] = []
+    monkeypatch.setattr(query_log, "_WRITE_SECONDS", 0)
+    log = QueryLog(QueryLogOptions(tmp_path), on_drop=dropped.append)
+    real, calls = os.write, []
+
+    def full(descriptor: int, data: bytes) -> int:
+        calls.append(data)
+        if len(calls) == 1:
+            return real(descriptor, data[:100])
+        if len(calls) == 2:
+            raise OSError(28, "No space left on device")
+        return real(descriptor, data)
+
+    monkeypatch.setattr(query_log.os, "write", full)
+    log.add(response("lost"), "search")
+    while not dropped:
+        threading.Event().wait(0.005)
+    log.add(response("kept"), "search")
+    log.close()
+    assert dropped == [1]
+    assert [entry["query"] for entry in read_query_log(tmp_path)] == ["kept"]
+    assert len(log_files(tmp_path)) == 2
+
+
+def test_a_file_that_was_deleted_is_not_written_any_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(query_log, "_WRITE_SECONDS", 0)
+    log = QueryLog(QueryLogOptions(tmp_path))
+    log.add(response("deleted"), "search")
+    while not log_files(tmp_path):
+        threading.Event().wait(0.005)
+    for _, path in log_files(tmp_path):
+        path.unlink()
+    log.add(response("kept"), "search")
+    log.close()
+    assert [entry["query"] for entry in read_query_log(tmp_path)] == ["kept"]
+
+
+def test_an_incomplete_last_line_is_skipped(tmp_path: Path) -> None:
+    write(tmp_path, "first", "second")
+    ((_, path),) = log_files(tmp_path)
+    path.write_bytes(path.read_bytes()[:-30])
+    assert [entry["query"] for entry in read_query_log(tmp_path)] == ["first", "second"]
+    path.write_bytes(path.read_bytes()[:-200])
+    assert [entry["query"] for entry in read_query_log(tmp_path)] == ["first"]
+
+
+def test_several_writers_do_not_mix_their_lines(tmp_path: Path) -> None:
+    logs = [QueryLog(QueryLogOptions(tmp_path)) for _ in range(3)]
+    for number in range(90):
+        logs[number % 3].add(response(f"query {number}"), "search")
+    for log in logs:
+        log.close()
+    assert {entry["query"] for entry in read_query_log(tmp_path)} == {f"query {n}" for n in range(90)}
+    assert len(log_files(tmp_path)) == 3
+
+
+def make_file(directory: Path, day: date, size: int) -> Path:
+    path = directory / f"queries-{day}-{os.urandom(4).hex()}.jsonl"
+    path.write_bytes(b"x" * size)
+    return path
+
+
+def test_files_are_deleted_by_age_and_then_by_size(tmp_path: Path) -> None:
+    today = date(2026, 11, 16)
+    days = [make_file(tmp_path, today - timedelta(days=age), 400_000) for age in (0, 1, 2, 30, 31)]
+    other = tmp_path / "notes.txt"
+    other.write_text("not ours")
+    remove_old_files(QueryLogOptions(tmp_path, days=30, megabytes=100), today)
+    assert [path.exists() for path in days] == [True, True, True, True, False]
+    remove_old_files(QueryLogOptions(tmp_path, days=30, megabytes=1), today)
+    assert [path.exists() for path in days] == [True, True, False, False, False]
+    assert other.exists()
+
+
+def test_old_files_are_deleted_when_the_service_starts(tmp_path: Path) -> None:
+    old = make_file(tmp_path, date(2020, 1, 1), 1)
+    log = QueryLog(QueryLogOptions(tmp_path))
+    log.close()
+    assert not old.exists()
+
+
+def test_only_recent_entries(tmp_path: Path) -> None:
+    write(tmp_path, "jam")
+    ((_, path),) = log_files(tmp_path)
+    with path.open("a") as file:
+        file.write(json.dumps({"time": "2020-01-01T00:00:00Z", "query": "old"}) + "\n")
+    since = datetime.now(UTC) - timedelta(days=1)
+    assert [entry["query"] for entry in read_query_log(tmp_path, since)] == ["jam", "jam"]
+    assert len(list(read_query_log(path))) == 3
