@@ -3,7 +3,7 @@
 Run `uv run python -m bench.gaps --corpora PATH`; PATH has the folders `books` and `questions`. The readers
 draw from the book's questions, and misspell, shorten and reword them, always in the same way for a seed.
 Their queries are logged by the service's own log. `recto gaps` must name both missing subjects among its
-first five clusters; with the chapters back, neither is a gap.
+first five clusters, and neither of them with the chapters back.
 """
 
 from __future__ import annotations
@@ -32,20 +32,8 @@ from recto.search.retriever import Retriever
 from recto.settings import QueryLogOptions, Settings
 
 BOOK = "gurupak-physical-ai"
-CHAPTERS = {
-    "ros2-fundamentals": ("ros", "node", "topic", "service", "action", "publisher", "subscriber", "message"),
-    "chapter-4-vla": (
-        "voice",
-        "speech",
-        "transcribe",
-        "whisper",
-        "portaudio",
-        "vision",
-        "openvla",
-        "planner",
-    ),
-}
-"""The removed chapters, and words of which a cluster must show one to name the subject."""
+CHAPTERS = ("ros2-fundamentals", "chapter-4-vla")
+"""The removed chapters. The rest of the book uses ROS 2 and robots' eyes, but does not explain either."""
 
 NAME = "gaps"
 FIRST = 5
@@ -125,20 +113,25 @@ def chapter_of_cluster(cluster: Cluster, chapters: dict[str, str]) -> str:
     return chapter if 2 * most > cluster.count else ""
 
 
-def is_named(cluster: Cluster, chapter: str) -> bool:
-    """Return whether what is shown of a cluster has a word of the chapter's subject."""
-    shown = " ".join((cluster.label, *cluster.unknown_words, *cluster.missing_words))
-    wanted = set(map(stem, CHAPTERS[chapter]))
-    return any(stem(word.lower()) in wanted for word in query_words(shown))
+def heading_words(chapter: Path) -> frozenset[str]:
+    """Return the stems of the words in the headings of a chapter."""
+    texts = (path.read_text("utf-8") for path in sorted(chapter.rglob("*.md*")))
+    headings = (line for text in texts for line in text.split("\n") if line.startswith("#"))
+    return frozenset(stem(word.lower()) for line in headings for word in query_words(line))
 
 
-def judge(found: Gaps, readers: list[Reader]) -> dict[str, Any]:
-    """Return the first clusters with the chapters that they are about, and which chapters are named."""
+def judge(found: Gaps, readers: list[Reader], words: dict[str, frozenset[str]]) -> dict[str, Any]:
+    """Return the first clusters with the chapters that they are about, and which chapters are named.
+
+    A cluster names a chapter if most of its queries are about the chapter, and if its label or the words
+    that are shown as missing have a word of the chapter's headings.
+    """
     chapters = {normalize(reader.query): reader.chapter for reader in readers}
     rows: list[dict[str, Any]] = []
     for rank, cluster in enumerate(found.gaps, 1):
         chapter = chapter_of_cluster(cluster, chapters)
-        named = bool(chapter) and is_named(cluster, chapter)
+        shown = query_words(" ".join((cluster.label, *cluster.unknown_words, *cluster.missing_words)))
+        named = bool(chapter) and not words[chapter].isdisjoint(stem(word.lower()) for word in shown)
         row = {"rank": rank, "chapter": chapter, "named": named, "score": round(cluster.score, 2)}
         rows.append(row | cluster.to_dict())
     return {
@@ -174,6 +167,7 @@ def run(book: Book, folder: Path, count: int, seed: int) -> dict[str, Any]:
     docs = site / book.docs.name
     for name in CHAPTERS:
         shutil.move(docs / name, folder / name)
+    words = {name: heading_words(book.docs / name) for name in CHAPTERS}
     figures: dict[str, Any] = {"queries": len(readers), "seed": seed}
     for state in ("removed", "back"):
         if state == "back":
@@ -184,12 +178,14 @@ def run(book: Book, folder: Path, count: int, seed: int) -> dict[str, Any]:
             if state == "removed":
                 log_queries(retriever, readers, log)
             began = time.process_time()
-            figures[state] = judge(find_gaps(retriever, read_asked(log, [NAME])), readers)
+            figures[state] = judge(find_gaps(retriever, read_asked(log, [NAME])), readers, words)
             figures[state]["cpu_s"] = round(time.process_time() - began, 2)
     removed, back = figures["removed"]["ranks"], figures["back"]["ranks"]
     named = [rank for rank in removed.values() if rank and rank <= FIRST]
     figures["named among the first five (goal 2)"] = len(named)
-    figures["still named with the chapters back (goal 0)"] = sum(rank is not None for rank in back.values())
+    figures["still among the first five with the chapters back (goal 0)"] = sum(
+        rank is not None and rank <= FIRST for rank in back.values()
+    )
     return figures
 
 

@@ -32,7 +32,7 @@ def book(house: Path, embedder: Embedder) -> Retriever:
 
 
 def write_log(path: Path, queries: list[str], clicks: dict[str, str], collection: str = "house") -> Path:
-    entries = [
+    entries: list[dict[str, object]] = [
         {"time": "2026-11-16T10:00:00Z", "query": query, "collection": collection, "via": "search"}
         for query in queries
     ]

@@ -159,7 +159,7 @@ def test_a_disk_that_cannot_be_written_drops_and_counts(
             raise OSError(28, "No space left on device")
         return real(descriptor, data)
 
-    monkeypatch.setattr(query_log.os, "write", full)
+    monkeypatch.setattr(os, "write", full)
     log.add(response("lost"), "search")
     while not dropped:
         threading.Event().wait(0.005)

@@ -101,6 +101,11 @@ class QueryLog:
         if not self._wake.is_set():
             self._wake.set()
 
+    @property
+    def waiting(self) -> int:
+        """How many entries are not yet taken to be written."""
+        return len(self._waiting)
+
     def close(self) -> None:
         """Write what is waiting, and stop."""
         self._stop.set()

@@ -1,0 +1,15 @@
+"""A killed service loses at most a second of its query log, and damages nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from bench.querylog import kill
+
+
+def test_kills(house: Path, tmp_path: Path) -> None:
+    """Three kills; `bench.querylog --kills 50` is the long version."""
+    found = kill(house / "home", tmp_path, 3)
+    assert found["queries answered"]
+    assert found["lost from before (goal 0)"] == 0
+    assert found["damaged lines (goal 0)"] == 0
