@@ -3,7 +3,7 @@
 Run `uv run python -m bench.gaps --corpora PATH`; PATH has the folders `books` and `questions`. The readers
 draw from the book's questions, and misspell, shorten and reword them, always in the same way for a seed.
 Their queries are logged by the service's own log. `recto gaps` must name both missing subjects among its
-first five clusters, and neither of them with the chapters back.
+first five clusters, and these clusters must not be gaps with the chapters back.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import json
 import random
 import shutil
 import tempfile
-import time
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
@@ -120,31 +119,42 @@ def heading_words(chapter: Path) -> frozenset[str]:
     return frozenset(stem(word.lower()) for line in headings for word in query_words(line))
 
 
-def judge(found: Gaps, readers: list[Reader], words: dict[str, frozenset[str]]) -> dict[str, Any]:
-    """Return the first clusters with the chapters that they are about, and which chapters are named.
+def name_chapters(
+    found: Gaps, readers: list[Reader], words: dict[str, frozenset[str]]
+) -> list[tuple[str, Cluster]]:
+    """Return the gaps, each with the chapter that it names, or an empty text.
 
     A cluster names a chapter if most of its queries are about the chapter, and if its label or the words
     that are shown as missing have a word of the chapter's headings.
     """
     chapters = {normalize(reader.query): reader.chapter for reader in readers}
-    rows: list[dict[str, Any]] = []
-    for rank, cluster in enumerate(found.gaps, 1):
+    named = []
+    for cluster in found.gaps:
         chapter = chapter_of_cluster(cluster, chapters)
         shown = query_words(" ".join((cluster.label, *cluster.unknown_words, *cluster.missing_words)))
-        named = bool(chapter) and not words[chapter].isdisjoint(stem(word.lower()) for word in shown)
-        row = {"rank": rank, "chapter": chapter, "named": named, "score": round(cluster.score, 2)}
-        rows.append(row | cluster.to_dict())
+        is_named = chapter and not words[chapter].isdisjoint(stem(word.lower()) for word in shown)
+        named.append((chapter if is_named else "", cluster))
+    return named
+
+
+def compare(removed: list[tuple[str, Cluster]], back: list[tuple[str, Cluster]]) -> dict[str, Any]:
+    """Return the ranks of the missing chapters, and how much of their first clusters is still a gap."""
+    ranks = {
+        name: next((i for i, (one, _) in enumerate(removed, 1) if one == name), None) for name in CHAPTERS
+    }
+    named = [cluster for chapter, cluster in removed[:FIRST] if chapter]
+    queries = {query: count for cluster in named for query, count in cluster.queries}
+    still = {query for _, cluster in back for query, _ in cluster.queries}
     return {
-        "clusters": len(found.clusters),
-        "gaps": len(rows),
-        "ranks": {
-            name: next((row["rank"] for row in rows if row["chapter"] == name and row["named"]), None)
-            for name in CHAPTERS
-        },
-        "scores": {
-            name: round(sum(row["score"] for row in rows if row["chapter"] == name), 2) for name in CHAPTERS
-        },
-        "first": rows[:FIRST],
+        "ranks": ranks,
+        "named among the first five (goal 2)": sum(
+            rank is not None and rank <= FIRST for rank in ranks.values()
+        ),
+        "queries of these clusters": sum(queries.values()),
+        "of them in a gap with the chapters back (goal 0)": sum(
+            count for query, count in queries.items() if query in still
+        ),
+        "gaps without / with the chapters": [len(removed), len(back)],
     }
 
 
@@ -168,7 +178,7 @@ def run(book: Book, folder: Path, count: int, seed: int) -> dict[str, Any]:
     for name in CHAPTERS:
         shutil.move(docs / name, folder / name)
     words = {name: heading_words(book.docs / name) for name in CHAPTERS}
-    figures: dict[str, Any] = {"queries": len(readers), "seed": seed}
+    gaps: dict[str, list[tuple[str, Cluster]]] = {}
     for state in ("removed", "back"):
         if state == "back":
             for name in CHAPTERS:
@@ -177,16 +187,12 @@ def run(book: Book, folder: Path, count: int, seed: int) -> dict[str, Any]:
         with Retriever(open_embedder(settings, print), open_store(settings, print), NAME) as retriever:
             if state == "removed":
                 log_queries(retriever, readers, log)
-            began = time.process_time()
-            figures[state] = judge(find_gaps(retriever, read_asked(log, [NAME])), readers, words)
-            figures[state]["cpu_s"] = round(time.process_time() - began, 2)
-    removed, back = figures["removed"]["ranks"], figures["back"]["ranks"]
-    named = [rank for rank in removed.values() if rank and rank <= FIRST]
-    figures["named among the first five (goal 2)"] = len(named)
-    figures["still among the first five with the chapters back (goal 0)"] = sum(
-        rank is not None and rank <= FIRST for rank in back.values()
-    )
-    return figures
+            gaps[state] = name_chapters(find_gaps(retriever, read_asked(log, [NAME])), readers, words)
+    first = {
+        state: [{"names": chapter, **cluster.to_dict()} for chapter, cluster in found[:FIRST]]
+        for state, found in gaps.items()
+    }
+    return {"queries": len(readers), "seed": seed, **compare(gaps["removed"], gaps["back"]), "first": first}
 
 
 def main() -> None:

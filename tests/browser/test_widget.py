@@ -15,10 +15,11 @@ from urllib.parse import urlsplit
 import pytest
 from playwright.sync_api import Browser, Locator, Page, Route, expect
 
+from recto.search.query_log import read_query_log
 from recto.server.http.app import WEB
 from recto.server.http.options import ServeOptions
 from recto.server.keys import add_key, revoke_key
-from recto.settings import Settings
+from recto.settings import QueryLogOptions, Settings
 from tests.browser.site import Site
 from tests.browser.webui import PHONE, WIDE, WebUI
 from tests.server.http.service import Service
@@ -41,11 +42,13 @@ def key_name(site: Site) -> str:
 
 
 @contextmanager
-def published(home: Path, **options: Any) -> Iterator[Site]:
+def published(home: Path, log: Path | None = None, **options: Any) -> Iterator[Site]:
     """Serve the books, and publish a site with a key for its origin."""
     with Site() as site:
         _, key = add_key(home, key_name(site), "search", [site.origin], (SAMPLE, "hostile"))
-        settings = Settings("local", "edge", home, threads=2, precision="fp32")
+        settings = Settings(
+            "local", "edge", home, threads=2, precision="fp32", query_log=QueryLogOptions(log)
+        )
         serve = ServeOptions(collections=(SAMPLE, "hostile"), has_stored_keys=True, **options)
         with Service(settings, serve) as site.service:
             site.attributes = {"data-key": key, "data-collection": SAMPLE}
@@ -120,6 +123,25 @@ class Reader(WebUI):
 def reader(browser: Browser, site: Site) -> Iterator[Reader]:
     with Reader(browser, site) as reader:
         yield reader
+
+
+def test_the_log_gets_what_the_reader_settled_on_and_opened(
+    browser: Browser, home: Path, tmp_path: Path
+) -> None:
+    """None of the searches while the reader types is logged, also if the reader leaves the page at once."""
+    with published(home, tmp_path / "log") as site, Reader(browser, site) as reader:
+        page = reader.read("/docs/intro")
+        reader.type(QUESTION)
+        url = page.url
+        page.keyboard.press("Enter")
+        page.wait_for_url(lambda now: now != url)
+        page.wait_for_timeout(500)
+        reader.read()
+        reader.type("urdf")
+        page.wait_for_timeout(1700)  # the reader reads the list
+        page.keyboard.press("Escape")
+    logged = sorted(("click" in entry, entry["query"]) for entry in read_query_log(tmp_path / "log"))
+    assert logged == [(False, QUESTION), (False, "urdf"), (True, QUESTION)]
 
 
 def test_search_with_the_keyboard_and_land_on_the_passage(reader: Reader) -> None:
