@@ -1,8 +1,9 @@
 """Measure what the query log costs, and kill services that write it: `uv run python -m bench.querylog`.
 
 The cost is CPU time of searches in the service's own process, with and without the log in turn. `--kills 50`
-kills the two workers of a service while readers search: no query that was answered more than a second before
-the kill may be missing from the log, and no line may be damaged but the last one of a file.
+kills two processes that log 500 queries a second each, as the workers of a service do: no query that was
+added more than a second before the kill may be missing from the log, and no line may be damaged but the last
+one of a file. `--service` kills a service with two workers instead, while readers search.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ import os
 import random
 import signal
 import statistics
+import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -86,7 +89,52 @@ def measure(home: Path, folder: Path, rounds: int) -> dict[str, object]:
     }
 
 
-def kill(home: Path, folder: Path, count: int, seed: int = 1) -> dict[str, object]:
+WRITER = """
+import sys, time
+from pathlib import Path
+from recto.search.query_log import QueryLog
+from recto.settings import QueryLogOptions
+from recto.testing.values import chunk
+from recto.types import NO_FILTERS, Hit, Outcome, SearchResponse, Timings
+log, hits = QueryLog(QueryLogOptions(Path(sys.argv[1]))), tuple(Hit(0.5, chunk(i), 0.5) for i in range(5))
+number = 0
+while True:
+    query = f"{sys.argv[2]} {number} " + "what readers ask " * (number % 50)
+    log.add(SearchResponse(query, hits, NO_FILTERS, "house", Outcome.FOUND, Timings(1, 1, 2)), "search")
+    print(time.monotonic(), query, flush=True)
+    number += 1
+    time.sleep(0.002)
+"""
+
+
+def kill_writers(folder: Path, count: int, seed: int = 1) -> dict[str, object]:
+    """Kill two processes that log at random moments; they tell what they have added."""
+    chance, found, log = random.Random(seed), Counter[str](), folder / "kill-log"
+    for number in range(count):
+        outputs = [folder / f"added-{number}-{writer}" for writer in range(2)]
+        processes = []
+        for writer, output in enumerate(outputs):
+            command = [sys.executable, "-c", WRITER, str(log), f"{number} {writer}"]
+            with output.open("wb") as stream:
+                processes.append(subprocess.Popen(command, stdout=stream))
+        while not all(output.stat().st_size for output in outputs):
+            time.sleep(0.02)
+        time.sleep(0.5 + 1.5 * chance.random())
+        killed = time.monotonic()
+        for process in processes:
+            process.kill()
+        for process in processes:
+            process.wait(60)
+        added = {}
+        for output in outputs:
+            for line in output.read_text().split("\n")[:-1]:
+                at, _, query = line.partition(" ")
+                added[query] = float(at)
+        _count(found, log, added, killed)
+    return _with_lines(found, log)
+
+
+def kill_service(home: Path, folder: Path, count: int, seed: int = 1) -> dict[str, object]:
     """Kill a service with two workers at random moments while two readers search."""
     chance, found, log = random.Random(seed), Counter[str](), folder / "kill-log"
     arguments = ("--workers", "2", "--collection", NAME, "--query-log", str(log))
@@ -112,19 +160,28 @@ def kill(home: Path, folder: Path, count: int, seed: int = 1) -> dict[str, objec
             for reader in readers:
                 reader.join()
             program.process.wait(60)
-        logged = {entry["query"] for entry in read_query_log(log)}
-        missing = [at for query, at in answered.items() if query not in logged]
-        found["kills"] += 1
-        found["queries answered"] += len(answered)
-        found["lost from the last second"] += sum(at >= killed - _ALLOWED for at in missing)
-        found["lost from before (goal 0)"] += sum(at < killed - _ALLOWED for at in missing)
-    for name in ("damaged lines (goal 0)", "incomplete last lines"):
-        found[name] = 0
+        _count(found, log, answered, killed)
+    return _with_lines(found, log)
+
+
+def _count(found: Counter[str], log: Path, added: dict[str, float], killed: float) -> None:
+    """Count what a kill has cost."""
+    logged = {entry["query"] for entry in read_query_log(log)}
+    missing = [at for query, at in added.items() if query not in logged]
+    found["kills"] += 1
+    found["queries"] += len(added)
+    found["lost from the last second"] += sum(at >= killed - _ALLOWED for at in missing)
+    found["lost from before (goal 0)"] += sum(at < killed - _ALLOWED for at in missing)
+
+
+def _with_lines(found: Counter[str], log: Path) -> dict[str, object]:
+    """Add how many lines are damaged, and how many files end with an incomplete line."""
+    damaged = incomplete = 0
     for _, path in log_files(log):
         *lines, last = path.read_bytes().split(b"\n")
-        found["incomplete last lines"] += bool(last)
-        found["damaged lines (goal 0)"] += sum(not _is_json(line) for line in lines)
-    return dict(found)
+        incomplete += bool(last)
+        damaged += sum(not _is_json(line) for line in lines)
+    return {**found, "damaged lines (goal 0)": damaged, "incomplete last lines": incomplete}
 
 
 def _search(program: Program, name: str, answered: dict[str, float], stop: threading.Event) -> None:
@@ -148,16 +205,18 @@ def main() -> None:
     """Measure or kill, and print what was found."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=20, help="rounds with the log (default 20)")
-    parser.add_argument("--kills", type=int, default=0, help="kill a service so often instead (default 0)")
+    parser.add_argument("--kills", type=int, default=0, help="kill writers so often instead (default 0)")
+    parser.add_argument("--service", action="store_true", help="kill a whole service")
     parser.add_argument("--json", action="store_true", help="print JSON")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        home = make_home(folder)
-        if options.kills:
-            figures = kill(home, folder, options.kills)
+        if options.kills and not options.service:
+            figures = kill_writers(folder, options.kills)
+        elif options.kills:
+            figures = kill_service(make_home(folder), folder, options.kills)
         else:
-            figures = measure(home, folder, options.rounds)
+            figures = measure(make_home(folder), folder, options.rounds)
     print(json.dumps(figures, indent=2) if options.json else table(figures))
 
 

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from bench.querylog import kill
+from bench.querylog import kill_service, kill_writers
 
 
-def test_kills(house: Path, tmp_path: Path) -> None:
+def test_killed_writers(tmp_path: Path) -> None:
     """Three kills; `bench.querylog --kills 50` is the long version."""
-    found = kill(house / "home", tmp_path, 3)
-    assert found["queries answered"]
+    found = kill_writers(tmp_path, 3)
+    assert found["queries"]
+    assert found["lost from before (goal 0)"] == 0
+    assert found["damaged lines (goal 0)"] == 0
+
+
+def test_killed_services(house: Path, tmp_path: Path) -> None:
+    found = kill_service(house / "home", tmp_path, 3)
+    assert found["queries"]
     assert found["lost from before (goal 0)"] == 0
     assert found["damaged lines (goal 0)"] == 0
