@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from bench.querylog import kill_service, kill_writers
 
 
@@ -15,6 +17,7 @@ def test_killed_writers(tmp_path: Path) -> None:
     assert found["damaged lines (goal 0)"] == 0
 
 
+@pytest.mark.long
 def test_killed_services(house: Path, tmp_path: Path) -> None:
     found = kill_service(house / "home", tmp_path, 3)
     assert found["queries"]

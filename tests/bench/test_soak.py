@@ -19,6 +19,7 @@ def check(found: dict[str, object]) -> None:
     assert found["restarted"] == found["published"] - 1 >= 1  # type: ignore[operator]
 
 
+@pytest.mark.long
 def test_a_server_that_goes_away(tmp_path: Path) -> None:
     with QdrantDouble() as double:
         found = soak.run(soak.Server(tmp_path / "home", double), tmp_path / "home", 1, publish_every=1)

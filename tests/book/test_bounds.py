@@ -72,8 +72,13 @@ def read_to_the_end(name: str) -> None:
         assert max(words(input_.embedded) for input_ in inputs) <= 512
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("first", range(4))
+@pytest.mark.parametrize(
+    "first",
+    [
+        pytest.param(0, marks=pytest.mark.slow),
+        *(pytest.param(first, marks=pytest.mark.long) for first in (1, 2, 3)),
+    ],
+)
 def test_generated_pages_are_read_completely_and_in_bounded_time(first: int) -> None:
     """Read in a separate process that can be stopped; the last printed name is the page that hangs."""
     code = f"from tests.book import test_bounds as t\nfor name in list(t.PAGES)[{first}::4]: print(name, flush=True); t.read_to_the_end(name)"

@@ -210,7 +210,7 @@ def configure_fault(
     return variables(cohere.url, qdrant.url), double
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_faults_in_the_guide(
     cohere: CohereDouble,
     qdrant: QdrantDouble,
@@ -286,7 +286,7 @@ def big_book(root: Path, sections: int) -> Path:
     return root
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_2000_chunks_with_10_percent_of_faults(
     tmp_path: Path, home: Path, cohere: CohereDouble, qdrant: QdrantDouble
 ) -> None:
@@ -324,8 +324,9 @@ def test_2000_chunks_with_10_percent_of_faults(
     store.close()
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("after", [2, 5])
+@pytest.mark.parametrize(
+    "after", [pytest.param(2, marks=pytest.mark.slow), pytest.param(5, marks=pytest.mark.long)]
+)
 def test_a_killed_run_embeds_nothing_twice(
     tmp_path: Path, home: Path, cohere: CohereDouble, qdrant: QdrantDouble, cloud: dict[str, str], after: int
 ) -> None:
@@ -361,7 +362,7 @@ def test_a_killed_run_embeds_nothing_twice(
     assert data["total_found"] == 3
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_promote_and_parity(sample_home: Path, qdrant: QdrantDouble) -> None:
     server = {"QDRANT_URL": qdrant.url, "QDRANT_API_KEY": QDRANT_KEY}
     done = recto(sample_home, "promote", "--collection", "recto-sample", "--to", "physical-ai-book", **server)

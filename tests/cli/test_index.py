@@ -133,7 +133,7 @@ def test_no_collections(home: Path) -> None:
     assert "recto index" in done.stdout
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_first_run_indexes_the_sample_book_once(home: Path) -> None:
     """Of three processes at the same time, one indexes and all get results."""
     programs = [
@@ -375,7 +375,7 @@ def test_a_damaged_pointer_is_not_a_first_run(home: Path, small_book: Path) -> N
     assert retrieve(home, "dough").stderr == ""
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_sample_book_takes_no_aliases_of_others(home: Path, small_book: Path) -> None:
     recto(home, "index", str(small_book))
     assert recto(home, "index", "--sample").returncode == 0

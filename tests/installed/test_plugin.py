@@ -119,7 +119,7 @@ def test_watch_notices_a_file_of_the_plugin(installed: Path, home: Path, book: P
 def test_an_unknown_name_lists_what_is_installed(installed: Path, home: Path) -> None:
     done = run(installed, home, "search", "robots", RECTO_EMBEDDER="voyage")
     assert done.returncode == 2
-    assert "RECTO_EMBEDDER must be one of local, cohere, demo-hash, not 'voyage'" in done.stderr
+    assert "RECTO_EMBEDDER must be one of local, cohere, openai, demo-hash, not 'voyage'" in done.stderr
     assert "recto.embedders must be installed" in done.stderr
 
 
