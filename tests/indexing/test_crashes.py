@@ -72,7 +72,7 @@ def run_to_end(book: Path, home: Path, log: Path) -> None:
     assert process.returncode == 0, out
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_killed_at_random_moments(tmp_path: Path) -> None:
     home, book, log = tmp_path / "home", tmp_path / "book", tmp_path / "log"
     numbers = random.Random(20260101)

@@ -225,7 +225,7 @@ def _read_many(
     answers.put((seen, problem))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_ten_readers_during_publishes(home: Path, store: EdgeStore) -> None:
     publish(store, "books", [chunk(0)])
     context = multiprocessing.get_context("spawn")
