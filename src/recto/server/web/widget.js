@@ -5,6 +5,21 @@ const HOST = "recto-widget";
 const MIN_SELECTION = 3; // characters
 const MAX_SELECTION = 20_000;
 const SELECTION_PAUSE = 250; // milliseconds
+const BUTTON_STYLE = `
+:host { all: initial; position: absolute; inset: 0 auto auto 0; width: 0; height: 0; color-scheme: light; }
+:host([data-theme="dark"]) { color-scheme: dark; }
+.open {
+  position: fixed; inset-block-end: 20px; inset-inline-end: 20px; z-index: 900; display: flex; align-items: center; gap: 10px;
+  padding: 9px 16px; border: 1px solid var(--recto-border, light-dark(#d5d9e0, #44464d)); border-radius: 999px; cursor: pointer;
+  font: 16px/1.5 var(--recto-font, system-ui, -apple-system, "Segoe UI", "Helvetica Neue", "Noto Sans", Arial, sans-serif);
+  background: var(--recto-background, light-dark(#ffffff, #1e1f22)); color: var(--recto-text, light-dark(#1c1e21, #e6e6e8));
+  box-shadow: 0 4px 16px rgb(0 0 0 / .2);
+}
+.open:hover, .open:focus-visible { outline: 2px solid var(--recto-accent, light-dark(#3b5bdb, #91a7ff)); outline-offset: 1px; }
+kbd { font: inherit; font-size: 12px; color: var(--recto-muted, light-dark(#5a606b, #a7adb8)); }
+@media (max-width: 640px), (hover: none) { kbd { display: none; } }
+@media print { :host { display: none; } }
+`;
 const script = [...document.scripts].find(({ src }) => src === import.meta.url);
 
 if (!document.querySelector(HOST)) start(readOptions(script?.dataset ?? {}));
@@ -47,14 +62,43 @@ function start(options) {
     if (opensSearch(event.target)) openSearch(parts, event.target.value);
   });
   if (options.related) watchSelection(parts);
-  if (options.button === "auto" && !document.querySelector("[data-recto-open]")) {
-    whenIdle(() => load(parts, "showButton"));
-  }
+  if (options.button === "auto" && !document.querySelector("[data-recto-open]")) addButton(parts);
 }
 
-function whenIdle(work) {
-  if (window.requestIdleCallback) requestIdleCallback(work, { timeout: 1000 });
-  else setTimeout(work, 200);
+/** Add the floating button, with a style of its own: the rest of the widget is loaded when it is needed. */
+function addButton(parts) {
+  const isMac = /Mac|iPhone|iPad/u.test(navigator.userAgentData?.platform ?? navigator.platform);
+  const button = document.createElement("button");
+  button.type = "button";
+  button.className = "open";
+  button.ariaKeyShortcuts = isMac ? "Meta+K" : "Control+K";
+  const shortcut = document.createElement("kbd");
+  shortcut.textContent = isMac ? "⌘ K" : "Ctrl K";
+  button.append(parts.options.strings.search ?? "Search", shortcut);
+  button.addEventListener("click", () => openSearch(parts));
+  const sheet = new CSSStyleSheet();
+  sheet.replaceSync(BUTTON_STYLE);
+  parts.root.adoptedStyleSheets = [sheet];
+  parts.root.append(button);
+  followTheme(parts);
+  document.body.append(parts.host);
+}
+
+/** Follow the page, which may have changed its theme or its direction. */
+function followTheme({ host, options }) {
+  host.dataset.theme = ["light", "dark"].includes(options.theme) ? options.theme : themeOf(document.body);
+  host.dir = getComputedStyle(document.body).direction;
+  host.lang = document.documentElement.lang;
+}
+
+/** Return "dark" if the background behind an element is dark. */
+function themeOf(element) {
+  for (let at = element; at; at = at.parentElement) {
+    const [red, green, blue, alpha = 1] = (getComputedStyle(at).backgroundColor.match(/[\d.]+/gu) ?? []).map(Number);
+    if (alpha > 0.5) return 0.299 * red + 0.587 * green + 0.114 * blue < 128 ? "dark" : "light";
+  }
+  const isDark = matchMedia("(prefers-color-scheme: dark)").matches;
+  return isDark && getComputedStyle(document.documentElement).colorScheme.includes("dark") ? "dark" : "light";
 }
 
 /** Return the element of the page that opens the search and contains the target of an event. */
@@ -79,7 +123,10 @@ async function load(parts, name, ...values) {
   const { api } = parts.options;
   try {
     parts.widget ??= import("./static/widget/main.js").then(({ mount }) => mount(parts));
-    (await parts.widget)[name](...values);
+    const widget = await parts.widget;
+    if (!parts.host.isConnected) document.body.append(parts.host); // the page may have replaced its body
+    followTheme(parts);
+    widget[name](...values);
   } catch (error) {
     parts.widget = null; // a later attempt may succeed
     console.warn(`Recto: the widget could not be loaded from ${api}.`, error);

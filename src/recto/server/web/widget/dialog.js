@@ -5,7 +5,7 @@ import { h } from "../dom.js";
 import { searchIcon } from "./main.js";
 import { breadcrumb, countOf, errorText, groupByPage, linkOf, plainText, sectionOf, snippetOf } from "./results.js";
 
-const TYPING_PAUSE = 15; // milliseconds: letters that arrive together are one search
+const BURST = 50; // milliseconds: letters that arrive faster than this are one search
 const THINKING_PAUSE = 150; // after this time without typing, search in the hybrid mode
 const FAST = 40; // a hybrid search that takes no longer needs no lexical search before it
 const SETTLED = 1500; // after this time without typing, the query is the one that the reader meant
@@ -269,6 +269,7 @@ function makeSearch(client) {
   const cache = new Map();
   let controller = new AbortController();
   let isFast = false;
+  let last = 0;
 
   const request = async (query, mode, signal) => {
     const key = `${mode} ${query}`;
@@ -287,7 +288,10 @@ function makeSearch(client) {
     controller.abort();
     controller = new AbortController();
     const { signal } = controller;
-    await pause(TYPING_PAUSE, signal);
+    const now = performance.now();
+    const isBurst = now - last < BURST;
+    last = now;
+    if (isBurst) await pause(BURST, signal);
     if (!isFast && !cache.has(`hybrid ${query}`)) {
       const began = performance.now();
       yield { response: await request(query, "lexical", signal), isFinal: false };

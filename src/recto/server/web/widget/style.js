@@ -26,12 +26,10 @@ button { cursor: pointer; }
 .separator { margin: 0 .4em; color: var(--muted); }
 :dir(rtl) .separator { display: inline-block; transform: scaleX(-1); }
 .icon { flex: none; width: 1.15em; height: 1.15em; fill: none; stroke: currentcolor; stroke-width: 2; stroke-linecap: round; }
-kbd { font: 600 .6875rem/1.5 inherit; font-family: inherit; padding: 0 .4em; border: 1px solid var(--border); border-radius: 4px; background: var(--background); color: var(--muted); white-space: nowrap; }
+.foot kbd { font: 600 .6875rem/1.5 inherit; font-family: inherit; padding: 0 .4em; border: 1px solid var(--border); border-radius: 4px; background: var(--background); color: var(--muted); white-space: nowrap; }
 mark { background: var(--mark); color: var(--text); border-radius: 2px; padding: 0 .06em; }
 .sr { position: absolute; width: 1px; height: 1px; overflow: hidden; clip-path: inset(50%); white-space: nowrap; }
 
-.open { position: fixed; inset-block-end: 1.25rem; inset-inline-end: 1.25rem; z-index: 900; display: flex; align-items: center; gap: .5rem; padding: .55rem .9rem; background: var(--background); color: var(--text); border: 1px solid var(--border); border-radius: 999px; box-shadow: var(--shadow); }
-.open:hover { border-color: var(--accent); background: var(--tint); }
 .related { position: absolute; z-index: 910; padding: .35rem .8rem; font-size: .875rem; font-weight: 600; background: var(--background); color: var(--text); border: 1px solid var(--border); border-radius: 999px; box-shadow: var(--shadow); white-space: nowrap; }
 .related:hover { border-color: var(--accent); background: var(--tint); }
 
@@ -85,11 +83,10 @@ a.option:hover .section, a.hit:hover .section { text-decoration: underline; text
 @media (max-width: 40rem) {
   dialog { width: 100vw; height: 100dvh; max-height: none; margin: 0; border: 0; border-radius: 0; }
   .foot { display: none; }
-  .open kbd { display: none; }
   .panel { inset: auto 0 0; width: 100vw; max-height: 70dvh; border-inline-start: 0; border-top: 1px solid var(--border); border-radius: 14px 14px 0 0; }
   .head input, .ask input { font-size: 16px; }
 }
-@media (hover: none) { .foot, .open kbd { display: none; } .hit, .option { padding-block: .75rem; } }
+@media (hover: none) { .foot { display: none; } .hit, .option { padding-block: .75rem; } }
 @media (prefers-reduced-motion: reduce) { .busy .head::before, .panel.busy header::before { animation: none; opacity: 1; width: 100%; } }
 @media print { :host { display: none; } }
 `;
