@@ -39,7 +39,7 @@ settings.load_profile("recto")
 
 TESTS = Path(__file__).parent
 SOURCE = TESTS.parent / "src" / "recto"
-MARKED_DIRECTORIES = {"bench": "slow", "browser": "browser", "live": "live", "sites": "sites"}
+MARKED_DIRECTORIES = {"bench": "long", "browser": "browser", "live": "live", "sites": "sites"}
 SHARED = Path(tempfile.gettempdir()) / f"recto-tests-{os.getuid()}"
 COHERE_KEY, QDRANT_KEY = "co_secret_1234567890", "qdrant_secret_0987654321"
 CONFIGURATION = ("RECTO_", "COHERE_", "OPENAI_", "QDRANT_", "COLLECTION_NAME")

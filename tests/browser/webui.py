@@ -103,6 +103,7 @@ class WebUI:
             ).first
         ).to_be_visible()
         expect(self.page.locator("[aria-busy=true]")).to_have_count(0)
+        expect(self.page.locator("#book-title")).not_to_be_empty()
 
     def ask(self, query: str) -> None:
         """Type a query and submit it."""

@@ -26,7 +26,7 @@ from recto.types import MODES, Hit, Mode
 from tests.live.nodes import Cluster, Node, wait_until
 from tests.running import recto
 
-QUERIES = int(os.environ.get("RECTO_TEST_QUERIES", "30"))
+QUERIES = int(os.environ.get("RECTO_TEST_QUERIES", "15"))
 """Searches while the nodes are killed in turn; the guide's figure is for 1000."""
 DEADLINE = 10.0  # seconds for one search, failover included
 Answers = dict[tuple[str, Mode], list[Hit]]
