@@ -65,6 +65,10 @@ def test_what_is_missing_is_said(house: Path, queries: Path, tmp_path: Path) -> 
     assert missing.returncode == 4
     both = recto(house / "home", "gaps", "--queries", str(queries), "--log", str(tmp_path))
     assert both.returncode == 4
+    unread = recto(house / "home", "gaps", "--queries", str(tmp_path / "none.txt"), "--collection", "house")
+    assert unread.returncode == 4
+    assert "Check the path." in unread.stderr
+    assert "suite" not in unread.stderr
 
 
 def test_queries_of_the_log_are_added_to_a_suite_once(house: Path, log: Path, tmp_path: Path) -> None:

@@ -57,16 +57,17 @@ def invalid(place: str, problem: str, hint: str = SHAPE) -> InvalidArgument:
     return InvalidArgument(f"{place}: {problem}", hint=hint)
 
 
-def read_file(path: Path, max_bytes: int = MAX_BYTES) -> str:
-    """Read a UTF-8 text file of limited size."""
+NO_SUITE = "Check the path. `recto suite new` drafts a suite."
+
+
+def read_file(path: Path, max_bytes: int = MAX_BYTES, hint: str = "Check the path.") -> str:
+    """Read a UTF-8 text file of limited size; `hint` is for a file that cannot be read."""
     try:
         with path.open("rb") as stream:
             data = stream.read(max_bytes + 1)
     except (OSError, ValueError) as error:  # a path with a NUL byte is a ValueError
         reason = error.strerror if isinstance(error, OSError) and error.strerror else error
-        raise InvalidArgument(
-            f"{path} cannot be read: {reason}", hint="Check the path. `recto suite new` drafts a suite."
-        ) from error
+        raise InvalidArgument(f"{path} cannot be read: {reason}", hint=hint) from error
     if len(data) > max_bytes:
         message = f"{path} is larger than {max_bytes // 1_000_000} MB"
         raise InvalidArgument(message, hint="Split it into several files.")
@@ -79,7 +80,7 @@ def read_file(path: Path, max_bytes: int = MAX_BYTES) -> str:
 
 def read_suite_file(path: Path, max_bytes: int = MAX_BYTES) -> SuiteFile:
     """Read a suite's file by its extension: `.jsonl`, `.csv`, and JSON for anything else."""
-    text, origin, kind = read_file(path, max_bytes), str(path), path.suffix.lower()
+    text, origin, kind = read_file(path, max_bytes, NO_SUITE), str(path), path.suffix.lower()
     if kind in {".jsonl", ".ndjson"}:
         return _read_lines(text, origin)
     return _read_table(text, origin) if kind == ".csv" else suite_file(parse_json(text, origin), origin)

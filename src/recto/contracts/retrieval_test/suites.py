@@ -29,6 +29,7 @@ from recto.evaluation.binding import Target, bind_by_name, module_target, page_t
 from recto.evaluation.runs import Options, QueryResult
 from recto.evaluation.runs import ask as run_questions
 from recto.evaluation.suites import (
+    NO_SUITE,
     SHAPE,
     Expectation,
     SuiteFile,
@@ -385,7 +386,7 @@ def baseline_document(suite: Cases, model: str, results: Sequence[CaseResult]) -
 
 def load_baseline(path: Path) -> Mapping[str, Any]:
     """Read a baseline's file."""
-    data = parse_json(read_file(path, MAX_BYTES), str(path), hint=_SHAPE)
+    data = parse_json(read_file(path, MAX_BYTES, NO_SUITE), str(path), hint=_SHAPE)
     queries = data.get("queries") if isinstance(data, dict) else None
     if not isinstance(queries, dict) or not isinstance(data.get("model"), str):
         raise InvalidArgument(f"{path}: it has no model and no queries", hint=_SHAPE)

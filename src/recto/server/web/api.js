@@ -2,9 +2,8 @@
 
 import { RectoClient, RectoError } from "./client.js";
 import { byId } from "./dom.js";
+import { storeKey, storedKey } from "./stored_key.js";
 
-const KEY = "recto-key";
-let unstoredKey = "";
 let keyDialog = null;
 
 export { RectoError as ApiError };
@@ -12,7 +11,7 @@ const client = new RectoClient({ url: new URL(".", document.baseURI) });
 
 /** Call the service with the stored key; ask for another key if it is refused. */
 async function send(call) {
-  const key = (client.key = apiKey());
+  const key = (client.key = storedKey());
   try {
     return await call();
   } catch (error) {
@@ -21,26 +20,9 @@ async function send(call) {
   }
 }
 
-function apiKey() {
-  try {
-    return sessionStorage.getItem(KEY) ?? unstoredKey;
-  } catch {
-    return unstoredKey;
-  }
-}
-
-function storeKey(value) {
-  unstoredKey = value;
-  try {
-    sessionStorage.setItem(KEY, value);
-  } catch {
-    // Storage may be forbidden; the key is then kept until the page is left.
-  }
-}
-
 /** Ask for a key; resolve to whether one was entered. Requests that fail together share one dialog. */
 function askForKey(refusedKey) {
-  if (refusedKey !== apiKey()) return Promise.resolve(true); // another request has asked in the meantime
+  if (refusedKey !== storedKey()) return Promise.resolve(true); // another request has asked in the meantime
   keyDialog ??= showKeyDialog(refusedKey !== "").finally(() => { keyDialog = null; });
   return keyDialog;
 }

@@ -1,27 +1,9 @@
 // The page about the HTTP API: the OpenAPI description as text, and a form for each operation.
 
 import { byId, h, withCode } from "./dom.js";
+import { storeKey, storedKey } from "./stored_key.js";
 
-const KEY = "recto-key"; // the same as that of the web UI
 const LONGEST = 100_000; // characters of a response that are shown
-let unstoredKey = "";
-
-function storedKey() {
-  try {
-    return sessionStorage.getItem(KEY) ?? unstoredKey;
-  } catch {
-    return unstoredKey;
-  }
-}
-
-function storeKey(value) {
-  unstoredKey = value;
-  try {
-    sessionStorage.setItem(KEY, value);
-  } catch {
-    // Storage may be forbidden; the key is then kept until the page is left.
-  }
-}
 
 function send(path, options = {}) {
   const key = storedKey();
