@@ -287,9 +287,8 @@ def test_a_revoked_key(browser: Browser, home: Path) -> None:
 def test_a_rate_limit_and_its_end(browser: Browser, home: Path) -> None:
     with published(home, rate=60) as site, Reader(browser, site) as reader:
         reader.read()
-        for number in range(8):
+        for _ in range(8):  # more than the five that may come at once
             site.service.get("/v1/modules", Authorization=f"Bearer {site.attributes['data-key']}")
-            assert number < 9
         reader.type("sensors")
         expect(reader.dialog).to_contain_text(
             re.compile(r"Too many searches\. Trying again in \d+ seconds\.")
