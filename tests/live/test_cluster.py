@@ -128,7 +128,7 @@ def searching(
 def wait_for(searches: Searches, count: int) -> None:
     """Wait until so many more searches were answered."""
     end = searches.count + count
-    wait_until(lambda: searches.count >= end, f"{count} searches", 600)
+    wait_until(lambda: searches.count >= end, f"{count} searches", 60 + 4 * count)
 
 
 def wait_for_recovery(store: ServerStore) -> None:

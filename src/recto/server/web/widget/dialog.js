@@ -176,7 +176,9 @@ export function makeDialog({ t, client, rewrite }, openRelated) {
   };
   let optionNumber = 0;
 
-  const showError = (error, query) => {
+  const showError = (error, query, hasResults) => {
+    if (error.status === 429) retry = setTimeout(() => find(query), 1000 * Math.min(error.retryAfter || 5, 60));
+    if (error.status === 429 && hasResults) return; // the reader keeps the results of the lexical search
     const text = errorText(error, t);
     const again = h("button", { type: "button", class: "plain" }, t("tryAgain"));
     again.addEventListener("click", () => {
@@ -185,18 +187,21 @@ export function makeDialog({ t, client, rewrite }, openRelated) {
     });
     const isTransient = ![400, 401, 403, 404, 413, 429].includes(error.status);
     show([h("p", { class: "message" }, text, isTransient && again)], [], text);
-    if (error.status === 429) retry = setTimeout(() => find(query), 1000 * Math.min(error.retryAfter || 5, 60));
   };
 
   const find = async (query) => {
     clearTimeout(retry);
     element.classList.add("busy");
+    let hasResults = false;
     try {
-      for await (const { response, isFinal } of search(query)) showResponse(response, isFinal);
+      for await (const { response, isFinal } of search(query)) {
+        showResponse(response, isFinal);
+        hasResults = response.results.length > 0;
+      }
     } catch (error) {
       if (error.name === "AbortError") return; // a later search is running
       if (!(error instanceof RectoError)) throw error;
-      showError(error, query);
+      showError(error, query, hasResults);
     }
     element.classList.remove("busy");
   };
