@@ -3,20 +3,23 @@
 It needs torch, numpy, onnxruntime, tokenizers and the model pack. The texts are random sequences of the
 sample book's sentences. Throughput is measured with calls of `batch_size` texts, as `recto index` makes them,
 and for each stage alone. `--scifact` compares the quality of vectors of the CPU and of the GPU. `--index`
-indexes a generated book instead, and measures every stage of the run alone.
+indexes a generated book instead, and measures every stage of the run alone. With `--server`, it is indexed on
+a Qdrant server, and searched when the server has built its HNSW graph.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import random
 import re
 import tempfile
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, sleep
 from typing import Any
 
 import numpy as np
@@ -24,10 +27,13 @@ import numpy as np
 import recto
 from recto.embedders.granite.embedder import MAX_TOKENS, granite_embedder
 from recto.embedders.granite.gpu import GpuEmbedder, TorchRunner, gpu_embedder
+from recto.protocols import Store
 from recto.settings import Device, Precision, Settings
+from recto.types import Vector
 
 _SAMPLE = 500  # texts whose vectors are compared with those of the CPU
 _PLAIN_BATCH = 256
+_QUERIES = 200
 _PRECISIONS: tuple[Precision, ...] = ("fp32", "bf16")
 
 
@@ -52,6 +58,7 @@ def main() -> None:
     )
     parser.add_argument("--scifact", type=Path, help="directory with corpus.jsonl, queries.jsonl and qrels")
     parser.add_argument("--index", type=int, metavar="PAGES", help="index a book of so many pages instead")
+    parser.add_argument("--server", metavar="URL", help="index the book on this Qdrant server")
     parser.add_argument("--processes", type=int, default=8, help="processes that read the book (default 8)")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
@@ -89,9 +96,13 @@ def index_stages(home: Path, options: argparse.Namespace) -> None:
     from recto.indexing.indexer import IndexJob, index_book, plan_book
     from recto.search.analyzer import ANALYZER
     from recto.search.lexical import LexiconBuilder, analyzed_text
+    from recto.stores.qdrant.store import ServerStore
 
     embedder = open_gpu(home, options, "fp32")
-    store = open_store(Settings("local", "edge", home / "home"), print)
+    settings = Settings("local", "edge", home / "home")
+    if options.server:
+        settings = replace(settings, store="server", qdrant_url=options.server)
+    store = open_store(settings, print)
     source = MarkdownTree(generated(home / "book", options.index))
     job = IndexJob(source, embedder, calibrate=calibrate, processes=options.processes)
     rows: dict[str, float] = {}
@@ -102,6 +113,10 @@ def index_stages(home: Path, options: argparse.Namespace) -> None:
     began = perf_counter()
     index_book(job, store, "book", journal=home / "journal")
     rows["complete run"] = perf_counter() - began
+    if isinstance(store, ServerStore):
+        while store.client.get_collection("book").status != "green":
+            sleep(0.2)
+        rows["complete run, until the server has built its HNSW graph"] = perf_counter() - began
 
     index = store.open("book")
     chunks = list(index.scroll(batch=1000))
@@ -120,11 +135,28 @@ def index_stages(home: Path, options: argparse.Namespace) -> None:
             build.add(some, [found[chunk.id] for chunk in some], lexicon.vectors(some))
         rows["lexical vectors, and sending to the engine"] = perf_counter() - began
         build.publish(made, lexicon.to_bytes())
-    rows["writing, with the HNSW graph"] = perf_counter() - began
-    store.close()
+    rows["writing, without the HNSW graph" if options.server else "writing, with the HNSW graph"] = (
+        perf_counter() - began
+    )
     print(f"{options.index} pages, {len(chunks)} chunks\n\n| stage | s | chunks/s |\n|---|---|---|")
     for name, seconds in rows.items():
         print(f"| {name} | {seconds:.1f} | {len(chunks) / seconds:.0f} |")
+    if options.server:
+        print(f"\n{json.dumps(_searches(store, embedder, found), indent=2)}")
+    store.close()
+
+
+def _searches(store: Store, embedder: GpuEmbedder, vectors: dict[str, Vector]) -> dict[str, float]:
+    """Search the book with sentences of the sample book; recall is relative to all vectors."""
+    from bench.scale import search
+    from bench.synthetic import TOP
+
+    texts, ids = sentences(_QUERIES, 6, 16), list(vectors)
+    questions = embedder.embed_queries(texts)
+    scores = np.array(questions) @ np.array(list(vectors.values())).T
+    exact = [[ids[number] for number in row] for row in np.argsort(-scores)[:, :TOP]]
+    found = search(store, {"questions": questions, "texts": texts, "dense": exact}, "book")
+    return {name: round(value, 4) for name, value in found.items() if "within" not in name}
 
 
 def sentences(count: int, fewest: int, most: int) -> list[str]:

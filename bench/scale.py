@@ -133,11 +133,11 @@ def hybrid_search(
     return to_hits(ranked, candidates, index.chunks([id for id, _ in ranked]), TOP)
 
 
-def search(store: Store, asked: dict[str, Any]) -> Figures:
+def search(store: Store, asked: dict[str, Any], collection: str = COLLECTION) -> Figures:
     """Measure a process that has not searched yet: opening, the first search, other searches and recall."""
     questions, texts = asked["questions"], asked["texts"]
     began, worked = perf_counter(), process_time()
-    index = store.open(COLLECTION)
+    index = store.open(collection)
     lexicon = read_lexicon(index)
     figures = {
         "open ms": (perf_counter() - began) * 1e3,

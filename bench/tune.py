@@ -1,7 +1,7 @@
 """Measure how often `recto tune` is right: `uv run python -m bench.tune`.
 
-Every question about the books is asked once with each configuration. Then the decision is repeated on
-resamples of the questions:
+Every question about the books, and of the public sets SciFact and Chroma's chunking evaluation, is asked once
+with each configuration. Then the decision is repeated on resamples of the questions:
 
 - equal: the scores of two configurations are swapped at random for each question, so that neither is better;
 - planted: the same, and the current configuration is made worse, so that the other is better by 5 points.
@@ -23,14 +23,16 @@ from pathlib import Path
 from time import process_time
 from typing import TYPE_CHECKING, Any
 
+from bench import chroma
 from bench.peers.environments import ROOT
 from bench.peers.table import table
-from bench.question_sets import load_books
+from bench.peers.workloads import scifact
+from bench.question_sets import Book, load_books
 from recto.api import open_embedder
 from recto.book.sources.tree import open_book
 from recto.evaluation.measures import ScoreEstimate, estimate
-from recto.evaluation.suites import Suite
-from recto.evaluation.tune import DEFAULT_MEASURE, DEFAULT_WEIGHTS, LEVEL, decide, run_configurations
+from recto.evaluation.suites import Expectation, Suite
+from recto.evaluation.tune import DEFAULT_MEASURE, DEFAULT_WEIGHTS, INTERVAL, decide, run_configurations
 from recto.indexing.indexer import IndexJob, index_book
 from recto.search.retriever import Retriever
 from recto.settings import load_settings
@@ -93,6 +95,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--questions", type=Path, default=corpora / "questions", help="folder of the sets")
     parser.add_argument("--books", type=Path, default=corpora / "books", help="folder of the books")
+    parser.add_argument("--public", type=Path, default=corpora / "eval", help="folder of the public sets")
     parser.add_argument("--home", type=Path, help="folder that keeps the indexes (default: a temporary one)")
     parser.add_argument("--outcomes", type=Path, help="file that keeps the scores of each question")
     parser.add_argument("--resamples", type=int, default=2000, help="default %(default)s")
@@ -107,8 +110,10 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     scores, names = {}, []
     with tempfile.TemporaryDirectory(prefix="recto-tune-") as scratch:
         home = options.home or Path(scratch)
+        books = load_books(options.questions, options.books, [])
+        books += public_sets(options.public, Path(scratch, "public"))
         with closing(EdgeStore(home)) as store:
-            for book in load_books(options.questions, options.books, []):
+            for book in books:
                 job = IndexJob(open_book(book.docs, book=book.name), embedder)
                 index_book(job, store, book.name, journal=home / "journal")
                 began = process_time()
@@ -121,11 +126,41 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     return {"configurations": names, "scores": scores}
 
 
+def public_sets(folder: Path, pages: Path) -> list[Book]:
+    """Write the texts of the public sets as pages, and return them as books."""
+    texts, claims = scifact.load(folder / "scifact")
+    _write(pages / "scifact", {id: f"# Abstract\n\n{text}" for id, text in texts.items()})
+    found = [
+        Expectation(claim, pages=tuple(sorted(f"{id}.md" for id in ids))) for claim, ids in claims.items()
+    ]
+    corpora = chroma.load(folder / "chroma_chunking")
+    _write(pages / "chroma", {corpus.name: corpus.text for corpus in corpora})
+    asked = [
+        Expectation(
+            question.text,
+            passages=tuple(corpus.text[start:end].strip() for start, end in question.references),
+            id=f"{corpus.name} {number}",
+        )
+        for corpus in corpora
+        for number, question in enumerate(corpus.questions)
+    ]
+    return [
+        Book("scifact", pages / "scifact", tuple(found)),
+        Book("chroma", pages / "chroma", tuple(asked)),
+    ]
+
+
+def _write(folder: Path, texts: dict[str, str]) -> None:
+    folder.mkdir(parents=True)
+    for name, text in texts.items():
+        (folder / f"{name}.md").write_text(text, "utf-8")
+
+
 def _means(names: Sequence[str], books: dict[str, NDArray[np.float64]]) -> str:
     rows = []
     for book, scores in books.items():
         decision = decide(scores)
-        gain = estimate(decision.gains, 1 - 2 * LEVEL)
+        gain = estimate(decision.gains, INTERVAL)
         assert gain is not None
         rows.append(
             [
@@ -155,7 +190,7 @@ def _row(
             decision = decide(worse)
             found[share] += decision.chosen == 1
             if decision.chosen and len(recommended) < _COVERED:
-                recommended.append(estimate(decision.gains, 1 - 2 * LEVEL))
+                recommended.append(estimate(decision.gains, INTERVAL))
     covered = sum(one is not None and one.low <= PLANTED <= one.high for one in recommended)
     shares = [*(right / options.resamples for right in found.values()), equal / options.resamples]
     shares.append(covered / max(1, len(recommended)))

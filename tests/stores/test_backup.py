@@ -27,8 +27,9 @@ from recto.errors import (
     StorageError,
     StoreBusy,
 )
-from recto.stores.edge import backup, layout
+from recto.stores.edge import backup, build, layout
 from recto.stores.edge.store import EdgeStore
+from recto.stores.points import to_payload
 from recto.testing.values import chunk, publish, publish_lexical, vector
 from recto.types import Calibration, Chunk
 from tests.running import wait_until
@@ -394,14 +395,14 @@ def test_a_backup_during_publishes_is_whole(home: Path, tmp_path: Path, count: i
     assert len(seen) > 1
 
 
-@pytest.mark.parametrize(("format", "age"), [(0, "an older"), (2, "a newer")])
+@pytest.mark.parametrize(("format", "age"), [(0, "an older"), (3, "a newer")])
 def test_an_index_of_another_version_is_named(store: EdgeStore, home: Path, format: int, age: str) -> None:
     publish(store, "books", [chunk(1)])
     set_format(home, format, "gen-000002")
     with pytest.raises(FormatMismatch) as caught:
         EdgeStore(home).open("books")
     assert caught.value.message == (
-        f"The index of 'books' was made by {age} version of Recto (format {format}; this version reads 1)"
+        f"The index of 'books' was made by {age} version of Recto (format {format}; this version reads 2)"
     )
     assert "damaged" not in str(caught.value)
     hint = "recto index PATH --collection books --rebuild" if format == 0 else "newer version of Recto"
@@ -410,8 +411,21 @@ def test_an_index_of_another_version_is_named(store: EdgeStore, home: Path, form
         EdgeStore(home).verify("books")
 
 
+def test_an_index_of_format_1_is_read_as_it_is(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    chunks = [chunk(number) for number in range(3)]
+    with monkeypatch.context() as patched:
+        patched.setattr(build, "to_packed_payload", to_payload)
+        publish(EdgeStore(home), "books", chunks)
+    set_format(home, 1)
+    store = EdgeStore(home)
+    assert sorted(store.open("books").scroll(), key=lambda one: one.chunk_index) == chunks
+    assert store.upgrade("books") is None
+    publish(store, "books", chunks)
+    assert sorted(store.open("books").scroll(), key=lambda one: one.chunk_index) == chunks
+
+
 def test_a_generation_of_another_version_is_kept(store: EdgeStore, home: Path) -> None:
-    set_format(home, 2)
+    set_format(home, 3)
     publish(store, "books", [chunk(1)])
     assert [one.name for one in store.generations("books")] == ["gen-000002", "gen-000001"]
     with pytest.raises(FormatMismatch):

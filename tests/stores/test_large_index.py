@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,9 +22,10 @@ from recto.stores.edge.engine import (
     search_params,
 )
 from recto.stores.edge.index import EdgeIndex
-from recto.stores.points import to_payload
+from recto.stores.edge.worker import _build, send
+from recto.stores.points import candidate_limits, to_payload
 from recto.testing.values import chunk, fingerprint
-from recto.types import Filters, IndexInfo, Vector
+from recto.types import NO_FILTERS, Filters, IndexInfo, IndexQuery, Payload, SparseVector, Vector
 
 pytestmark = pytest.mark.slow
 DIM = 384
@@ -197,3 +201,51 @@ def test_very_large_indexes_use_a_larger_ef() -> None:
     assert large is not None
     assert larger is not None
     assert (larger.hnsw_ef or 0) > (large.hnsw_ef or 0) > 100
+
+
+@pytest.mark.parametrize(
+    ("hnsw_from", "segments"),
+    [pytest.param(1_000_000, 3, id="mapped"), pytest.param(14_500, 1, id="graph", marks=pytest.mark.long)],
+)
+def test_an_index_is_mapped_in_parts(
+    hnsw_from: int, segments: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The parts are searched like one; if there is a graph, they are merged."""
+    part, count = 7_000, 15_000  # the engine does not optimize fewer vectors
+    random = np.random.default_rng(4)
+    vectors = clustered_vectors(random, count)
+    terms = [sorted({1 + number % 7, 10 + number % 501, 1_000 + number // 3_000}) for number in range(count)]
+    ids = [chunk(number).id for number in range(count)]
+    monkeypatch.setattr(engine, "MAPPED_FROM", part)
+    monkeypatch.setattr(engine, "HNSW_FROM", hnsw_from)
+    with (tmp_path / "messages").open("w+b") as pipe:
+        for start in range(0, count, 500):
+            some = range(start, start + 500)
+            sparse = [SparseVector(tuple(terms[number]), (1.0,) * 3) for number in some]
+            payloads: list[Payload] = [
+                {"module_keys": ["m"], "module_name": "m", "page_key": f"p{number // 9}"} for number in some
+            ]
+            points = list(zip(ids[start : start + 500], payloads, strict=True))
+            send(pipe, points, vectors[start : start + 500].tolist(), sparse)
+        send(pipe, [], [])
+        pipe.seek(0)
+        result = _build(tmp_path / "shard", DIM, pipe)
+    assert result is not None
+    assert result["count"] == count
+    shard = engine.load_shard(tmp_path / "shard")
+    assert shard.info().segments_count <= segments + 1  # one is empty
+    query = clustered_vectors(random, 1)[0]
+    found = shard.query(engine.query_request(query.tolist(), 10, NO_FILTERS, params=search_params(count)))
+    nearest = {ids[number] for number in np.argsort(-(vectors @ query))[:10]}
+    missed = nearest - {str(hit.id) for hit in found}
+    assert len(missed) <= (3 if segments == 1 else 0), "only HNSW may miss some"
+    lexical = IndexQuery(None, SparseVector((3, 77, 1_004), (1.0, 1.0, 1.0)))
+    (request,) = engine.candidate_requests(lexical, candidate_limits(10, hybrid=False), NO_FILTERS, None)
+    scores = {str(hit.id): hit.score for hit in shard.query(request)}
+    frequency = Counter(term for own in terms for term in own)
+    idf = {term: math.log((count - n + 0.5) / (n + 0.5) + 1) for term, n in frequency.items()}
+    expected = [sum(idf[term] for term in (3, 77, 1_004) if term in own) for own in terms]
+    best = sorted(expected, reverse=True)[:10]
+    assert sorted(scores.values(), reverse=True) == pytest.approx(best, rel=1e-4)
+    assert all(expected[ids.index(id)] == pytest.approx(score, rel=1e-4) for id, score in scores.items())
+    shard.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Hashable, Sequence
 from dataclasses import MISSING, dataclass, fields
@@ -19,6 +20,7 @@ INTEGER_FIELDS = ("chunk_index",)
 
 _FIELDS = tuple(field.name for field in fields(Chunk) if field.name != "id")
 _REQUIRED = frozenset(field.name for field in fields(Chunk) if field.default is MISSING)
+_PACKED = "chunk"
 _TUPLES = ("module_keys", "headings", "anchors")
 _DENSE, _LEXICAL, _RESCORED = 20, 50, 20
 """How many candidates a hybrid query fetches at least; more cost more than they find (decision 11)."""
@@ -33,8 +35,20 @@ def to_payload(chunk: Chunk) -> Payload:
     return payload | {"page_key": page_key(chunk.page_url)}
 
 
+def to_packed_payload(chunk: Chunk) -> Payload:
+    """Return the payload of the embedded engine: the fields of filters, and the chunk as one JSON text.
+
+    The engine takes a value of Python at a time, so one text costs a quarter of twenty values.
+    """
+    payload = to_payload(chunk)
+    packed = {name: payload[name] for name in ("module_name", "module_keys", "page_key")}
+    return packed | {_PACKED: json.dumps(payload, ensure_ascii=False, separators=(",", ":"))}
+
+
 def from_payload(id: str, payload: Payload) -> Chunk:
-    """Read the result of `to_payload`; fields that an older version did not write keep their defaults."""
+    """Read a payload; fields that an older version did not write keep their defaults."""
+    if _PACKED in payload:
+        payload = json.loads(payload[_PACKED])
     values = {name: payload[name] for name in _FIELDS if name in payload or name in _REQUIRED}
     for name in _TUPLES:
         if name in values:

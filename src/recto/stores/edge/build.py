@@ -22,7 +22,7 @@ from recto.errors import IndexDamaged, RectoError, StorageError, Unreachable
 from recto.protocols import Index
 from recto.stores.edge.layout import LEXICON, CollectionDirectory, Manifest, digest
 from recto.stores.edge.worker import send
-from recto.stores.points import check_vectors, to_payload
+from recto.stores.points import check_vectors, to_packed_payload
 from recto.types import Chunk, Fingerprint, IndexInfo, SparseVector, Vector
 
 _DISK_FULL = 64 << 20  # bytes; if a worker dies with less space left, the disk is assumed to be full
@@ -81,7 +81,7 @@ class EdgeBuild:
         """Send chunks to the worker."""
         check_vectors(chunks, vectors, self._dim)
         if chunks:
-            self._send([(chunk.id, to_payload(chunk)) for chunk in chunks], vectors, lexical or ())
+            self._send([(chunk.id, to_packed_payload(chunk)) for chunk in chunks], vectors, lexical or ())
             self._count += len(chunks)
 
     def keep(

@@ -25,6 +25,7 @@ _HNSW_M, _HNSW_EF_CONSTRUCT = 16, 100
 _HNSW_EF, _HNSW_HIGH_EF = 200, 400
 _FULL_SCAN_KB = 10_000  # if a filter leaves fewer vectors than this, they are searched exactly
 _OVERSAMPLING = 3.0
+_SEGMENTS = 8  # more than an index without a graph has, so that they are not merged, which takes memory
 _QUANTILE = 0.99
 
 _NOT_WRITABLE = re.compile(
@@ -133,6 +134,14 @@ def upsert(
     shard.update(edge.UpdateOperation.upsert_points(written))
 
 
+def map_segment(shard: qdrant_edge.EdgeShard, path: Path, dim: int) -> qdrant_edge.EdgeShard:
+    """Optimize what was written so far, and open the shard again, which frees the memory of writing it."""
+    import qdrant_edge as edge
+
+    finish_shard(shard, path, MAPPED_FROM, dim)
+    return edge.EdgeShard.load(str(path))
+
+
 def finish_shard(shard: qdrant_edge.EdgeShard, path: Path, chunks: int, dim: int) -> None:
     """Write a shard to disk and close it; optimize a large one, with an HNSW graph if it needs one."""
     import qdrant_edge as edge
@@ -152,18 +161,20 @@ def large_config(chunks: int, dim: int) -> qdrant_edge.EdgeConfig | None:
         return None
     import qdrant_edge as edge
 
+    has_graph = chunks >= HNSW_FROM
     on_disk = edge.Memory.Cold  # memory-mapped: opening the index reads little
     int8 = edge.ScalarQuantizationConfig(type=edge.ScalarType.Int8, quantile=_QUANTILE, memory=on_disk)
     return edge.EdgeConfig(
         vectors=edge.EdgeVectorParams(size=dim, distance=edge.Distance.Cosine, memory=on_disk),
         sparse_vectors=_sparse_params(on_disk),
         hnsw_config=edge.HnswIndexConfig(
-            m=_HNSW_M if chunks >= HNSW_FROM else 0,
+            m=_HNSW_M if has_graph else 0,
             ef_construct=_HNSW_EF_CONSTRUCT,
             full_scan_threshold=_FULL_SCAN_KB,
             memory=on_disk,
         ),
         quantization_config=int8,  # also halves the time to build the graph
+        optimizers=edge.EdgeOptimizersConfig(default_segment_number=1 if has_graph else _SEGMENTS),
         wal_enabled=False,
     )
 

@@ -24,15 +24,17 @@ from recto.errors import FormatMismatch, IndexDamaged, other_format
 from recto.settings import index_command
 from recto.types import Calibration, Fingerprint, GenerationInfo
 
-FORMAT = 1
+FORMAT = 2
 """Counts the changes of the files that older versions cannot read; each one needs a migration."""
 Migration = Callable[[Path, dict[str, Any]], dict[str, Any]]
-MIGRATIONS: dict[int, Migration] = {}
+MIGRATIONS: dict[int, Migration] = {1: lambda _, body: {**body, "format": 2}}
 """By the format that it reads: changes a copy of the files, and returns the manifest of the next format.
 
 The manifests of all formats have `format`, `files` (digests by path) and `checksum`, so that indexes of other
 versions can be recognised, verified and backed up.
 """
+READABLE = frozenset({1, FORMAT})
+"""The formats that are read as they are: in format 1, the fields of chunks are separate values."""
 LEXICON = "lexicon.bin"
 """The vocabulary of a generation, in its directory."""
 _BLOCK = 1 << 16
@@ -245,7 +247,7 @@ def read_manifest(path: Path) -> Manifest:
     """Read a manifest; raise `IndexDamaged` if it is damaged, `FormatMismatch` if another version made it."""
     try:
         body = parse_manifest(read_limited(path, LARGEST_MANIFEST))
-        if body["format"] == FORMAT:
+        if body["format"] in READABLE:
             return to_manifest(body)
     except (OSError, *MALFORMED) as error:
         raise IndexDamaged(f"{path} is missing or damaged ({error})") from error
@@ -300,7 +302,7 @@ def read_calibration(path: Path) -> Calibration | None:
     """Read the calibration of a generation, or return None if it is missing or damaged."""
     with suppress(OSError, *MALFORMED):
         body = json.loads(read_limited(path, LARGEST_MANIFEST))
-        if body.pop("checksum") == _checksum(body) and body["format"] == FORMAT:
+        if body.pop("checksum") == _checksum(body) and body["format"] in READABLE:
             return Calibration.from_dict(body["calibration"])
     return None
 

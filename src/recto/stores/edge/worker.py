@@ -80,7 +80,7 @@ def main(directory: Path, dim: int) -> int:
 def _build(directory: Path, dim: int, pipe: IO[bytes]) -> dict[str, Any] | None:
     shard = engine.create_shard(directory, dim)
     samples: list[tuple[str, Vector]] = []
-    count = 0
+    count = mapped = 0
     while True:
         points = _receive(pipe, dim)
         if points is None:
@@ -90,6 +90,8 @@ def _build(directory: Path, dim: int, pipe: IO[bytes]) -> dict[str, Any] | None:
         for start in range(0, len(points), _BATCH):
             engine.upsert(shard, points[start : start + _BATCH])
         count += len(points)
+        if mapped + engine.MAPPED_FROM <= count < engine.HNSW_FROM:
+            shard, mapped = engine.map_segment(shard, directory, dim), count
         samples.append((points[0][0], points[0][1]))
         if len(samples) > _SAMPLES:
             samples = samples[::2]
