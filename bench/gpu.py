@@ -125,7 +125,9 @@ def index_stages(home: Path, options: argparse.Namespace) -> None:
     for start in range(0, len(texts), embedder.batch_size):
         embedder.embed_documents(texts[start : start + embedder.batch_size])
     rows["embedding"] = perf_counter() - began
-    found = index.vectors([chunk.id for chunk in chunks])
+    ids, found = [chunk.id for chunk in chunks], dict[str, Vector]()
+    for start in range(0, len(ids), 1000):
+        found |= index.vectors(ids[start : start + 1000])
     lexicon, made = LexiconBuilder(), index.info.fingerprint
     assert made is not None
     began = perf_counter()

@@ -97,6 +97,18 @@ class Collection:
     def is_sparse(self, name: str | None) -> bool:
         return (name or "") in ((self.config["params"] or {}).get("sparse_vectors") or {})
 
+    def check_params(self, params: Json) -> None:
+        """Reject search parameters that strict mode does not allow."""
+        if params.get("exact") and self.is_strict("search_allow_exact"):
+            raise Refused(400, "Bad request: Exact search disabled!. Help: Set exact=false.")
+        most = (self.config["strict_mode_config"] or {}).get("search_max_hnsw_ef")
+        if most is not None and (ef := params.get("hnsw_ef") or 0) > most:
+            raise Refused(
+                400,
+                f'Bad request: Limit exceeded {ef} > {most} for "hnsw_ef". '
+                f'Help: Reduce the "hnsw_ef" parameter to or below {most}.',
+            )
+
     def is_strict(self, knob: str) -> bool:
         strict = self.config["strict_mode_config"] or {}
         return bool(strict.get("enabled")) and strict.get(knob) is False
@@ -531,6 +543,7 @@ class QdrantDouble(Double):
         """Reject what a server rejects, also in prefetches."""
         _check_limit(body.get("limit"), "internal.limit")
         self._check_filter(collection, body.get("filter"))
+        collection.check_params(body.get("params") or {})
         query = body.get("query")
         vector = query["nearest"] if isinstance(query, dict) and "nearest" in query else query
         sparse = isinstance(vector, dict) and "indices" in vector

@@ -32,11 +32,12 @@ from recto.settings import SAMPLE_COLLECTION, ServerOptions
 from recto.stores.edge.store import EdgeStore
 from recto.stores.qdrant import build as build_module
 from recto.stores.qdrant import connection as connection_module
+from recto.stores.qdrant import index as index_module
 from recto.stores.qdrant.connection import Connection
 from recto.stores.qdrant.index import ServerIndex
 from recto.stores.qdrant.store import ServerStore
 from recto.testing.values import EMBEDDER, chunk, fingerprint, publish, publish_lexical, vector
-from recto.types import MODES, NO_FILTERS, Filters, IndexQuery, SparseVector
+from recto.types import MODES, NO_FILTERS, Chunk, Filters, IndexQuery, SparseVector
 from tests.doubles.qdrant import QdrantDouble
 from tests.doubles.server import Fault, drop, hang, refused_url, reset, rubbish, slow_drip, status
 
@@ -576,3 +577,54 @@ def test_every_mode_returns_the_same_as_the_embedded_store(
                 pytest.approx(other.answerable, abs=1e-3),
                 other.corrections,
             )
+
+
+def search_params(double: QdrantDouble) -> list[Any]:
+    """Return the parameters of the dense searches so far."""
+    bodies = [request.body for request in double.requests if request.path.endswith("/query/batch")]
+    return [one.get("params") for body in bodies for one in body["searches"]]
+
+
+def test_small_collections_are_searched_exactly(
+    store: ServerStore, double: QdrantDouble, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publish(store, "books", [chunk(number) for number in range(5)])
+    double.requests.clear()
+    assert len(store.open("books").query(vector(1), 3)) == 3
+    assert [params["exact"] for params in search_params(double)] == [True]
+    monkeypatch.setattr(index_module, "_EXACT_BELOW", 5 * len(vector(1)))
+    double.requests.clear()
+    store.open("books").query(vector(1), 3)
+    assert [(params.get("exact"), params["hnsw_ef"]) for params in search_params(double)] == [(None, 256)]
+
+
+@pytest.mark.parametrize("limit", [{"search_allow_exact": False}, {"search_max_hnsw_ef": 64}])
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_a_server_that_limits_searches(
+    store: ServerStore,
+    double: QdrantDouble,
+    other_client: QdrantClient,
+    limit: dict[str, Any],
+    asynchronous: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    if "search_max_hnsw_ef" in limit:
+        monkeypatch.setattr(index_module, "_EXACT_BELOW", 0)
+    publish(store, "books", [chunk(number) for number in range(5)])
+    index = store.open("books")
+    assert isinstance(index, ServerIndex)
+
+    def search() -> list[Chunk]:
+        found = (
+            asyncio.run(index.aquery_batch([vector(1)], 3))[0] if asynchronous else index.query(vector(1), 3)
+        )
+        return [hit.chunk for hit in found]
+
+    expected = search()
+    (name,) = double.collections
+    other_client.update_collection(name, strict_mode_config=models.StrictModeConfig(enabled=True, **limit))
+    double.requests.clear()
+    assert search() == expected
+    assert search() == expected
+    assert [params is None for params in search_params(double)] == [False, True, True]
+    assert "may miss chunks" in index.info.warnings[-1]
