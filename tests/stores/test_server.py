@@ -595,7 +595,7 @@ def test_small_collections_are_searched_exactly(
     monkeypatch.setattr(index_module, "_EXACT_BELOW", 5 * len(vector(1)))
     double.requests.clear()
     store.open("books").query(vector(1), 3)
-    assert [(params.get("exact"), params["hnsw_ef"]) for params in search_params(double)] == [(None, 256)]
+    assert [(params.get("exact"), params["hnsw_ef"]) for params in search_params(double)] == [(None, 512)]
 
 
 @pytest.mark.parametrize("limit", [{"search_allow_exact": False}, {"search_max_hnsw_ef": 64}])
