@@ -51,8 +51,8 @@ Result = TypeVar("Result")
 _MAX_SCANNED = 1000  # points that are read where the server cannot filter
 _FACET_LIMIT = 10_000
 # Below so many numbers in all vectors, a search compares all of them, like an embedded index without a graph
-# (50 000 chunks of 384 dimensions). For 100 620 chunks of random words, which are hard to tell apart, recall@10
-# was 0.92 with the default ef (100) in 2.4 ms, 0.98 with 256, 0.99 with 512 in 3.6 ms (16 cores).
+# (50 000 chunks of 384 dimensions). For 100 620 chunks of random words, which are hard to tell apart,
+# recall@10 was 0.92 with the default ef (100) in 2.4 ms, and 0.99 with 512 in 3.6 ms (16 cores).
 _EXACT_BELOW = 50_000 * 384
 _HNSW_EF = 512
 REINDEX = "Index the book again with `recto index PATH --collection NAME`."
@@ -357,7 +357,7 @@ class ServerIndex:
             return None
         if self._info.chunks * dim < _EXACT_BELOW:
             return models.SearchParams(exact=True)
-        return models.SearchParams(hnsw_ef=_HNSW_HIGH_EF if self._info.chunks >= _HIGH_EF_FROM else _HNSW_EF)
+        return models.SearchParams(hnsw_ef=_HNSW_EF)
 
     def _request(
         self, vector: Vector, limit: int, condition: models.Filter | None, min_score: float | None = None
