@@ -49,7 +49,7 @@ for (const [name, ...values] of JSON.parse(await readFile(requests))) {
 console.log(JSON.stringify(answers));
 """
 MORE_QUERIES = (
-    "navgation", "how do I calibrat the camra", "quaterion filter", "comunication paterns", "localizaton", "kinematcs solver",
+    "navgation", "how do I calibrat the camra", "quaterion filter", "comunication paterns", "localizaton", "kinematcs solver", "goggle maps", "imulation", "hte sensors", "xobot",
     "the", "what is it", '"how to"', "`to be` or not", "ros2_control", "rclpy.Node", "--symlink-install", "base_link",
     "robots robot robotics", "9.81", "v2", "constructor", "__proto__", "!?", "naïve Straße",
 )  # fmt: skip
@@ -187,10 +187,7 @@ def test_odd_texts_are_analysed_alike(store: Store, tmp_path: Path) -> None:
         strict=True,
     ):
         analyzed, hits = lexical_search(index, query)
-        if any(
-            meant[0] != word[0].lower() for word, all_meant in analyzed.corrections for meant in all_meant
-        ):
-            continue  # the static export corrects only words whose first letter is right
+        assert found["corrections"] == {word: list(meant) for word, meant in analyzed.corrections}
         checked += bool(hits)
         assert [hit["url"] for hit in found["results"]] == [hit.chunk.link for hit in hits], query
         assert [hit["score"] for hit in found["results"]] == pytest.approx([hit.score for hit in hits]), query

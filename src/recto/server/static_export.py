@@ -30,10 +30,15 @@ _TOP_LEVEL = frozenset(("widget.js", "static", "data"))
 _FIELDS = ("title", "section", "url", "module", "module_title", "text", "page_url", "headings")
 _SHARD = 24_000  # characters of JSON: about 8 KB compressed
 _COMMON_SHIFT = 8  # bits: of 850 words that are not common English, one is taken for a common word
+_LENGTHS = range(3, 21)  # letters; corrections compare words of about the same length
 _STOP_STEMS = frozenset(map(stem, STOP_WORDS))
 
 File = tuple[str, bytes]
 """The path of a file below the directory, and its content."""
+Form = tuple[str, list[int]]
+"""A term and its chunks: for each, the distance from the chunk before, then how often it has the term."""
+Rows = dict[str, list[Form]]
+"""The forms of each stem."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +106,7 @@ def _index_files(
     texts = list(_shards(numbers, [_to_json(pick(chunk_to_dict(chunk), _FIELDS)) for chunk in chunks]))
     shards = {f"words-{number}": shard for number, (_, shard) in enumerate(words)}
     shards |= {f"chunks-{number}": shard for number, (_, shard) in enumerate(texts)}
+    shards |= {f"vocabulary-{length}": _to_json(found) for length, found in _vocabulary(rows).items()}
     shards["common"] = _to_json(_common_words())
     meta = {
         "format": FORMAT,
@@ -108,6 +114,7 @@ def _index_files(
         "bm25": BM25,
         "stop_words": sorted(STOP_WORDS),
         "common_shift": _COMMON_SHIFT,
+        "longest": _LENGTHS[-1],
         "lengths": lengths,
         "pages": starts,
         "words": [first for first, _ in words],
@@ -119,13 +126,8 @@ def _index_files(
     return generation, [(_META, _compress(_to_json(meta | {"generation": generation}))), *files]
 
 
-def _rows(
-    chunks: Sequence[Chunk], progress: Progress | None
-) -> tuple[list[int], dict[str, list[tuple[str, list[int]]]]]:
-    """Return the lengths of the chunks, and for each stem its forms with their chunks.
-
-    The chunks of a form are numbers: the distance from the chunk before, then how often it has the form.
-    """
+def _rows(chunks: Sequence[Chunk], progress: Progress | None) -> tuple[list[int], Rows]:
+    """Return the lengths of the chunks, and the forms of each stem."""
     lengths: list[int] = []
     found: defaultdict[str, list[int]] = defaultdict(list)
     last: dict[str, int] = {}
@@ -137,13 +139,22 @@ def _rows(
             last[term] = number
         if progress:
             progress(number + 1, len(chunks))
-    rows: defaultdict[str, list[tuple[str, list[int]]]] = defaultdict(list)
+    rows: defaultdict[str, list[Form]] = defaultdict(list)
     for term in sorted(found):
         root = stem(term.removeprefix(PART_MARK))
         # The long lists of stop words, which few queries need, are apart from the others.
         rows[f"~{root}" if root in _STOP_STEMS else root].append((term, found[term]))
     # JavaScript compares strings by their UTF-16 code units.
     return lengths, {key: rows[key] for key in sorted(rows, key=lambda key: key.encode("utf-16-be"))}
+
+
+def _vocabulary(rows: Rows) -> dict[int, list[tuple[str, int]]]:
+    """Return the words by length, each with its number of chunks; the last list has all longer words."""
+    words: dict[int, list[tuple[str, int]]] = {length: [] for length in _LENGTHS}
+    for term, chunks in sorted(form for forms in rows.values() for form in forms):
+        if len(term) >= _LENGTHS[0] and not term.startswith(PART_MARK):
+            words[min(len(term), _LENGTHS[-1])].append((term, len(chunks) // 2))
+    return words
 
 
 def _common_words() -> list[int]:

@@ -127,12 +127,10 @@ function openIndex(meta, url) {
       const shard = lastAtMost(meta.words, key);
       return (shard >= 0 && (await rows(shard)).get(key)) || [];
     },
-    /** Return all forms of the words that begin with a prefix. */
-    async startingWith(prefix) {
-      const first = Math.max(0, lastAtMost(meta.words, prefix));
-      const last = lastAtMost(meta.words, `${prefix}\uffff`);
-      const shards = await Promise.all(Array.from({ length: last - first + 1 }, (_, place) => rows(first + place)));
-      return shards.flatMap((shard) => [...shard]).flatMap(([key, forms]) => (key.startsWith(prefix) ? forms : []));
+    /** Return the words with a number of letters, or some more or fewer, each with the number of its chunks. */
+    async similar(letters, edits) {
+      const lengths = Array.from({ length: 2 * edits + 1 }, (_, place) => Math.min(letters - edits + place, meta.longest));
+      return (await Promise.all([...new Set(lengths)].map((length) => load(`vocabulary-${length}`)))).flat();
     },
   };
 }
@@ -229,16 +227,18 @@ function sharedIdf(index, forms) {
   return index.idf(Math.min(index.meta.lengths.length, count));
 }
 
-/** Return words of the book for a misspelled one; unlike in the service, its first letter must be right. */
+/** Return words of the book for a misspelled one. */
 async function corrections(index, word, isKeywords) {
   if (word.length < 4 || /^\p{N}+$/u.test(word)) return [];
   if (!isKeywords && (!/^\p{L}+$/u.test(word) || (await isCommon(index, word)))) return [];
-  const similar = async (prefix, edits) => (await index.startingWith(word.slice(0, prefix))).filter(
-    ([form]) => !form.startsWith("~") && Math.abs(form.length - word.length) <= edits && distance(word, form) <= edits,
-  );
-  let found = await similar(1, 1);
-  if (!found.length && word.length >= 9) found = await similar(2, 2);
-  found.sort(([one, its], [other, theirs]) => theirs.length - its.length || (one < other ? -1 : 1));
+  const isNear = (other, edits) => Math.abs(other.length - word.length) <= edits && distance(word, other) <= edits;
+  let found = (await index.similar(word.length, 1)).filter(([other]) => isNear(other, 1));
+  if (!found.length && word.length >= 9) {
+    const begin = word.slice(0, 2);
+    found = (await index.similar(word.length, 2)).filter(([other]) => other.startsWith(begin) && isNear(other, 2));
+  }
+  const isOther = (first) => first[0] !== word[0];
+  found.sort(([one, its], [other, theirs]) => isOther(one) - isOther(other) || theirs - its || (one < other ? -1 : 1));
   return found.slice(0, 3).map(([form]) => form);
 }
 
