@@ -29,7 +29,7 @@ _META = "data/meta.bin"
 _TOP_LEVEL = frozenset(("widget.js", "static", "data"))
 _FIELDS = ("title", "section", "url", "module", "module_title", "text", "page_url", "headings")
 _SHARD = 24_000  # characters of JSON: about 8 KB compressed
-_COMMON_SHIFT = 8  # bits: of 850 words that are not common English, one is taken for a common word
+_COMMON_SHIFT = 8  # bits: one of 280 other words is then taken for common English
 _LENGTHS = range(3, 21)  # letters; corrections compare words of about the same length
 _STOP_STEMS = frozenset(map(stem, STOP_WORDS))
 

@@ -242,7 +242,7 @@ async function corrections(index, word, isKeywords) {
   return found.slice(0, 3).map(([form]) => form);
 }
 
-/** Return whether a word is common English; about one of 400 other words counts as common, too. */
+/** Return whether a word is common English; about one of 280 other words counts as common, too. */
 async function isCommon(index, word) {
   const common = await index.common();
   return [word, stem(word), `${stem(word)}e`].some((form) => common.has(crc32(form) >>> index.meta.common_shift));
