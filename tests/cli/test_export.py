@@ -92,3 +92,21 @@ def test_a_directory_that_cannot_be_written(home: Path, tmp_path: Path) -> None:
     assert done.returncode != 0
     assert "Cannot write to" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_static_search_is_exported(sample_home: Path, tmp_path: Path) -> None:
+    target = tmp_path / "site" / "recto"
+    done = recto(sample_home, "export", "--static", str(target))
+    assert done.returncode == 0, done.stderr
+    assert f"of 'physical-ai-book' to {target}: " in done.stdout
+    again = json.loads(recto(sample_home, "export", "--static", str(target), "--json").stdout)
+    assert (target / "data" / again["generation"] / "words-0.bin").is_file()
+    assert (again["collection"], again["directory"]) == ("physical-ai-book", str(target))
+    assert again["bytes"] == sum(path.stat().st_size for path in target.rglob("*") if path.is_file())
+
+
+def test_an_export_has_one_kind(home: Path, tmp_path: Path) -> None:
+    for wrong in ([], ["--llms", "a", "--static", "b"], ["--static", "b", "--site-url", "https://x.org/"]):
+        done = recto(home, "export", *wrong)
+        assert done.returncode == 4
+        assert "Traceback" not in done.stderr

@@ -41,7 +41,7 @@ COMMANDS = {
     "Serve": {
         "serve": ("serve", "Serve the HTTP API and the web UI."),
         "mcp": ("serve", "Serve a book to agents over MCP."),
-        "export": ("export", "Write a book as text for language models."),
+        "export": ("export", "Write a static search, or a book as text for language models."),
         "keys": ("keys", "Create, list and revoke API keys of the service."),
     },
     "Qdrant server": {

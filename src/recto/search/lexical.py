@@ -31,6 +31,7 @@ _MAGIC = b"RECTOLX1"
 _HEADER = struct.Struct("<8sII")  # magic, number of chunks, number of rows
 # The parameters of BM25. The average length is fixed, so that a new page does not change other vectors.
 _K1, _B, _AVERAGE_LENGTH = 1.2, 0.75, 100
+BM25 = {"k1": _K1, "b": _B, "average": _AVERAGE_LENGTH}
 _MAX_CORRECTIONS = 3
 _PREFIX = 3  # letters; words with the same prefix are neighbours in the vocabulary
 _MAX_SCANNED = 5_000  # rows that are compared for one correction
@@ -285,7 +286,7 @@ def _analyze_word(lexicon: Lexicon, word: str, keywords: bool) -> _AnalyzedWord:
 
 def is_common(word: str) -> bool:
     """Return whether a word or its stem is common English."""
-    known = _common_words()
+    known = common_words()
     for form in (word, stem(word), f"{stem(word)}e"):
         position = bisect_left(known, id := term_id(form))
         if position < len(known) and known[position] == id:
@@ -294,7 +295,8 @@ def is_common(word: str) -> bool:
 
 
 @cache
-def _common_words() -> array[int]:
+def common_words() -> array[int]:
+    """Return the sorted term ids of common English words."""
     ids = array("I", COMMON_WORDS.read_bytes())
     if sys.byteorder == "big":
         ids.byteswap()

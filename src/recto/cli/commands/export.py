@@ -2,47 +2,80 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import click
 
 from recto._util.text import plural
 from recto.cli import options
-from recto.cli.commands.collections import open_configured_store
+from recto.cli.commands.collections import megabytes, open_configured_store
 from recto.cli.output import echo, echo_json
-from recto.cli.runner import Exit
+from recto.cli.runner import Exit, notify
+from recto.errors import InvalidArgument
 from recto.search.llms import export_llms
+from recto.server.static_export import export_static
 from recto.settings import QUERY_COLLECTION, load_settings
+
+_LARGE = 10_000  # chunks; smaller books take a few seconds
+_DIRECTORY: dict[str, Any] = {"type": click.Path(path_type=Path, file_okay=False), "metavar": "DIR"}
 
 
 @click.command()
 @click.option(
     "--llms",
-    "directory",
-    type=click.Path(path_type=Path, file_okay=False),
-    metavar="DIR",
-    required=True,
+    **_DIRECTORY,
     help="Write llms.txt, llms-full.txt and each page as Markdown to this directory.",
+)
+@click.option(
+    "--static",
+    **_DIRECTORY,
+    help="Write the widget and a lexical index that it searches without a server to this directory.",
 )
 @options.value_option(
     "--site-url",
     "URL",
-    "Write pages at their paths below this URL, such as https://example.org/book/.",
+    "With --llms: write pages at their paths below this URL, such as https://example.org/book/.",
     "the host of each page",
 )
 @options.collection
 @options.as_json
-def export(directory: Path, site_url: str | None, collection: str | None, as_json: bool) -> Exit:
-    """Write the text of a book for language models, to publish it with the site.
+def export(
+    llms: Path | None, static: Path | None, site_url: str | None, collection: str | None, as_json: bool
+) -> Exit:
+    """Write files to publish with the site of a book: its text for language models, or a static search.
 
-    It is made from the index: the site need not be built.
+    They are made from the index: the site need not be built.
     """
+    directory = llms or static
+    if directory is None or (llms and static):
+        raise InvalidArgument("State either --llms or --static", hint="Run the command twice to write both.")
+    if static and site_url:
+        raise InvalidArgument(
+            "--site-url needs --llms", hint="The links of --static are those that the book was indexed with."
+        )
     settings = load_settings()
     name = collection or settings.collection_or(QUERY_COLLECTION)
-    folder = f"{site_url.rstrip('/')}/" if site_url else ""
-    pages = export_llms(open_configured_store(settings).open(name), name, directory, folder)
-    if as_json:
-        echo_json({"collection": name, "directory": str(directory), "pages": pages})
+    index = open_configured_store(settings).open(name)
+    found: dict[str, Any] = {"collection": name, "directory": str(directory)}
+    if llms:
+        folder = f"{site_url.rstrip('/')}/" if site_url else ""
+        pages = export_llms(index, name, directory, folder)
+        found |= {"pages": pages}
+        text = f"Wrote llms.txt, llms-full.txt and {plural(pages, 'page')} of '{name}' to {directory}."
     else:
-        echo(f"Wrote llms.txt, llms-full.txt and {plural(pages, 'page')} of '{name}' to {directory}.")
+        made = export_static(index, directory, _report)
+        found |= asdict(made)
+        text = (
+            f"Wrote {plural(made.chunks, 'chunk')} of {plural(made.pages, 'page')} of '{name}' "
+            f"to {directory}: {plural(made.files, 'file')}, {megabytes(made.bytes)}."
+        )
+    echo_json(found) if as_json else echo(text)
     return Exit.OK
+
+
+def _report(done: int, total: int) -> None:
+    """Report every quarter of a large book."""
+    if total >= _LARGE and done % (total // 4) == 0:
+        notify(f"Read {done:,} of {total:,} chunks")

@@ -1,0 +1,205 @@
+"""A static copy of an index: the widget searches it in the browser, without a service (decision 15)."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import tempfile
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from shutil import rmtree
+from typing import Any
+
+from recto._util.files import disk_advice
+from recto.errors import ConfigurationError, InvalidArgument, StorageError
+from recto.protocols import Index, Progress
+from recto.search.analyzer import PART_MARK, STOP_WORDS, stem, text_terms
+from recto.search.display import chunk_to_dict, pick
+from recto.search.lexical import BM25, analyzed_text, common_words, read_lexicon
+from recto.settings import index_command
+from recto.types import Chunk
+
+_WEB = Path(__file__).parent / "web"
+FORMAT = 1
+_META = "data/meta.bin"
+_TOP_LEVEL = frozenset(("widget.js", "static", "data"))
+_FIELDS = ("title", "section", "url", "module", "module_title", "text", "page_url", "headings")
+_SHARD = 24_000  # characters of JSON: at most about 7 KB compressed
+_COMMON_SHIFT = 8  # bits: one of 280 other words is then taken for common English
+_LENGTHS = range(3, 21)  # letters; corrections compare words of about the same length
+_STOP_STEMS = frozenset(map(stem, STOP_WORDS))
+
+File = tuple[str, bytes]
+"""The path of a file below the directory, and its content."""
+Form = tuple[str, list[int]]
+"""A term and its chunks: for each, the distance from the chunk before, then how often it has the term."""
+Rows = dict[str, list[Form]]
+"""The forms of each stem."""
+
+
+@dataclass(frozen=True, slots=True)
+class StaticExport:
+    """What was exported; `generation` identifies the content of the index."""
+
+    generation: str
+    chunks: int
+    pages: int
+    files: int
+    bytes: int
+
+
+def export_static(index: Index, directory: Path, progress: Progress | None = None) -> StaticExport:
+    """Write the widget and a static copy of an index to a directory, which is replaced as a whole."""
+    info = index.info
+    if read_lexicon(index) is None:
+        source = info.fingerprint.source if info.fingerprint else ""
+        raise ConfigurationError(
+            f"Collection '{info.collection}' has no lexical vectors of this version: it cannot be exported",
+            hint=f"Index the book again: `{index_command(info.collection, source)}`.",
+        )
+    try:
+        target = directory.resolve()
+        _check_replaceable(target)
+        # Ties are ordered by these fields, so that the number of a chunk is enough to order them.
+        chunks = sorted(index.scroll(), key=lambda chunk: (chunk.page_url, chunk.chunk_index, chunk.id))
+        generation, index_files = _index_files(chunks, info.collection, progress)
+        files = [*_widget_files(), *index_files]
+        _replace(target, files)
+    except OSError as error:
+        raise StorageError(
+            f"Cannot write to {directory}: {error.strerror or error}",
+            hint=f"{disk_advice(error, directory)}, or choose another directory.",
+        ) from error
+    pages = len({chunk.page_url for chunk in chunks})
+    return StaticExport(generation, len(chunks), pages, len(files), sum(len(data) for _, data in files))
+
+
+def _check_replaceable(directory: Path) -> None:
+    """Raise an error if a directory has files that an earlier export did not write."""
+    names = {path.name for path in directory.iterdir()} if directory.exists() else set()
+    if names and not (names <= _TOP_LEVEL and (directory / _META).is_file()):
+        raise InvalidArgument(
+            f"{directory} has other files, which an export would delete",
+            hint=f"Choose a directory that does not exist, such as {directory / 'recto'}.",
+        )
+
+
+def _widget_files() -> Iterator[File]:
+    yield "widget.js", (_WEB / "widget.js").read_bytes()
+    yield "static/client.js", (_WEB / "static_client.js").read_bytes()
+    for path in (_WEB / "dom.js", _WEB / "highlight.js", *sorted(_WEB.glob("widget/*.js"))):
+        yield f"static/{path.relative_to(_WEB).as_posix()}", path.read_bytes()
+
+
+def _index_files(
+    chunks: Sequence[Chunk], collection: str, progress: Progress | None
+) -> tuple[str, list[File]]:
+    """Return the generation and the files: metadata, words, chunks, common English words."""
+    lengths, rows = _rows(chunks, progress)
+    numbers = list(range(len(chunks)))
+    starts = [n for n in numbers if n == 0 or chunks[n].page_url != chunks[n - 1].page_url]
+    words = list(_shards(list(rows), [_to_json(row) for row in rows.items()]))
+    texts = list(_shards(numbers, [_to_json(pick(chunk_to_dict(chunk), _FIELDS)) for chunk in chunks]))
+    shards = {f"words-{number}": shard for number, (_, shard) in enumerate(words)}
+    shards |= {f"chunks-{number}": shard for number, (_, shard) in enumerate(texts)}
+    shards |= {f"vocabulary-{length}": _to_json(found) for length, found in _vocabulary(rows).items()}
+    shards["common"] = _to_json(_common_words())
+    meta = {
+        "format": FORMAT,
+        "collection": collection,
+        "bm25": BM25,
+        "stop_words": sorted(STOP_WORDS),
+        "common_shift": _COMMON_SHIFT,
+        "longest": _LENGTHS[-1],
+        "lengths": lengths,
+        "pages": starts,
+        "words": [first for first, _ in words],
+        "chunks": [first for first, _ in texts],
+    }
+    content = _to_json([meta, shards])
+    generation = hashlib.sha256(content.encode("utf-8", "replace")).hexdigest()[:12]
+    files = [(f"data/{generation}/{name}.bin", _compress(shard)) for name, shard in shards.items()]
+    return generation, [(_META, _compress(_to_json(meta | {"generation": generation}))), *files]
+
+
+def _rows(chunks: Sequence[Chunk], progress: Progress | None) -> tuple[list[int], Rows]:
+    """Return the lengths of the chunks, and the forms of each stem."""
+    lengths: list[int] = []
+    found: defaultdict[str, list[int]] = defaultdict(list)
+    last: dict[str, int] = {}
+    for number, chunk in enumerate(chunks):
+        terms = text_terms(analyzed_text(chunk))
+        lengths.append(terms.total())
+        for term, count in terms.items():
+            found[term] += (number - last.get(term, 0), count)
+            last[term] = number
+        if progress:
+            progress(number + 1, len(chunks))
+    rows: defaultdict[str, list[Form]] = defaultdict(list)
+    for term in sorted(found):
+        root = stem(term.removeprefix(PART_MARK))
+        # The long lists of stop words, which few queries need, are apart from the others.
+        rows[f"~{root}" if root in _STOP_STEMS else root].append((term, found[term]))
+    # JavaScript compares strings by their UTF-16 code units.
+    return lengths, {key: rows[key] for key in sorted(rows, key=lambda key: key.encode("utf-16-be"))}
+
+
+def _vocabulary(rows: Rows) -> dict[int, list[tuple[str, int]]]:
+    """Return the words by length, each with its number of chunks; the last list has all longer words."""
+    words: dict[int, list[tuple[str, int]]] = {length: [] for length in _LENGTHS}
+    for term, chunks in sorted(form for forms in rows.values() for form in forms):
+        if len(term) >= _LENGTHS[0] and not term.startswith(PART_MARK):
+            words[min(len(term), _LENGTHS[-1])].append((term, len(chunks) // 2))
+    return words
+
+
+def _common_words() -> list[int]:
+    """Return the common English words, each as the distance of its shortened id from the one before."""
+    short = [0, *sorted({id >> _COMMON_SHIFT for id in common_words()})]
+    return [one - before for before, one in pairwise(short)]
+
+
+def _shards(keys: Sequence[Any], rows: Sequence[str]) -> Iterator[tuple[Any, str]]:
+    """Join rows to lists of about the same size, and yield each with the key of its first row."""
+    first = size = 0
+    for number, row in enumerate(rows):
+        if size and size + len(row) > _SHARD:
+            yield keys[first], f"[{','.join(rows[first:number])}]"
+            first, size = number, 0
+        size += len(row)
+    if rows:
+        yield keys[first], f"[{','.join(rows[first:])}]"
+
+
+def _to_json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def _compress(text: str) -> bytes:
+    """Compress a text in the same way each time; lone surrogates become question marks."""
+    return gzip.compress(text.encode("utf-8", "replace"), 9, mtime=0)
+
+
+def _replace(directory: Path, files: Iterable[File]) -> None:
+    """Write all files to a new directory, and put it in the place of the old one."""
+    directory.parent.mkdir(parents=True, exist_ok=True)
+    draft = Path(tempfile.mkdtemp(prefix=f".{directory.name}.", dir=directory.parent))
+    try:
+        for name, data in files:
+            path = draft / "new" / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(data)
+        if directory.exists():
+            directory.rename(draft / "old")
+        try:
+            (draft / "new").rename(directory)
+        except OSError:
+            if (draft / "old").exists():
+                (draft / "old").rename(directory)
+            raise
+    finally:
+        rmtree(draft, ignore_errors=True)

@@ -1,0 +1,414 @@
+// Search a static copy of an index without a service. `recto export --static` writes the copy, and this file as its client.js.
+// It ranks chunks as the lexical mode does: analyzer.py, lexical.py, display.py and selection.py explain the rules.
+
+const FORMAT = 1;
+const TIMEOUT = 30_000; // milliseconds
+const MAX_WORDS = 50; // words of a query that are searched for: each of them may need another file
+const MAX_WORD = 64;
+const CHUNKS_PER_PAGE = 6;
+const SELECTION_CANDIDATES = 60;
+const SNIPPET = 200;
+const WORD = /[\p{L}\p{N}_]+/gu;
+const COMPOUND = /--?[A-Za-z][\p{L}\p{N}_-]*|[\p{L}\p{N}_]+(?:[.-][\p{L}\p{N}_]+)*/gu;
+const QUOTED = /"[^"\n]+"|“[^”\n]+”|`[^`\n]+`/gu;
+const CAMEL = /(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])/u;
+const ADMONITION = /^[ \t]*(?::{3,}|\/{3,}|!!!|\?{3}\+?)[ \t]*[\p{L}\p{N}_-]*(?:[ \t]*[["]([^\]"\n]*)[\]"])?/gmu;
+const MARKUP = /^(?:\|+|:?-{2,}:?|#{1,6}|(?:```|~~~|:::).*)$/u;
+
+/** A failed search. `status` is 0 if a file is unreachable, and 408 if it did not arrive in time. */
+export class RectoError extends Error {
+  constructor(status, message, hint = "") {
+    super(message);
+    this.name = "RectoError";
+    Object.assign(this, { status, hint, retryAfter: 0 });
+  }
+}
+
+/** The part of the service's client that the widget uses; the mode is always lexical. */
+export class RectoClient {
+  #index = null;
+
+  constructor({ url = new URL("..", import.meta.url) } = {}) {
+    this.url = new URL("data/", String(url).replace(/\/*$/u, "/")).href;
+  }
+
+  search(query, { top_k: topK = 5, group_by: groupBy = null, signal } = {}) {
+    return this.#use(async (index) => {
+      const words = await analyze(index, query);
+      signal?.throwIfAborted();
+      const ranked = rank(index, words).slice(0, groupBy ? topK * CHUNKS_PER_PAGE : topK);
+      const groups = groupBy ? groupByPage(index, ranked, topK) : [];
+      const chosen = groupBy ? groups.flat() : ranked;
+      const hits = await Promise.all(chosen.map(async ([number, score]) => ({ score, chunk: await index.chunk(number) })));
+      signal?.throwIfAborted();
+      return respond(index, query, hits, words, words, groups.map((group) => group.length));
+    });
+  }
+
+  related(selection, { question = null, top_k: topK = 5, signal } = {}) {
+    return this.#use(async (index) => {
+      const words = await analyze(index, question ? `${question}\n\n${selection}` : selection);
+      signal?.throwIfAborted();
+      const ranked = rank(index, words).slice(0, topK + SELECTION_CANDIDATES);
+      await Promise.all(ranked.slice(0, 2 * topK).map(([number]) => index.chunk(number)));
+      const { hits, leftOut } = await excludeAndDiversify(index, ranked, selection, topK);
+      signal?.throwIfAborted();
+      const asked = question ? await analyze(index, question) : [];
+      const chosen = { text: selection, given: selection.length, cut: false, left_out: leftOut };
+      return { ...respond(index, question ?? selection, hits, words, asked), selection: chosen };
+    });
+  }
+
+  async click() {
+    // There is no query log.
+  }
+
+  /** Call a function with the index; if a file is missing, the site may have been published again. */
+  async #use(search) {
+    try {
+      return await search(await this.#open());
+    } catch (error) {
+      if (error.status !== 404) throw error;
+      this.#index = null;
+      return search(await this.#open());
+    }
+  }
+
+  #open() {
+    const opened = (this.#index ??= read(new URL("meta.bin", this.url), "no-cache").then((meta) => openIndex(meta, this.url)));
+    opened.catch(() => {
+      this.#index = null; // a later attempt may succeed
+    });
+    return opened;
+  }
+}
+
+/** Return the JSON of a compressed file. */
+async function read(url, cache = "default") {
+  const response = await fetch(url, { cache, signal: AbortSignal.timeout(TIMEOUT) }).catch((error) => {
+    throw new RectoError(error.name === "TimeoutError" ? 408 : 0, `${url} cannot be reached.`);
+  });
+  const hint = "Publish the complete directory that `recto export --static` wrote.";
+  if (!response.ok) throw new RectoError(response.status, `${url} cannot be read: ${response.status}.`, hint);
+  const content = new Response(response.body.pipeThrough(new DecompressionStream("gzip")));
+  return content.json().catch(() => {
+    throw new RectoError(502, `${url} is incomplete or is another file.`, hint);
+  });
+}
+
+function openIndex(meta, url) {
+  if (meta.format !== FORMAT) throw new RectoError(502, "The browser has loaded files of two versions.", "Reload the page.");
+  const files = new Map();
+  const load = (name, prepare = (content) => content) => {
+    if (!files.has(name)) {
+      const file = read(new URL(`${meta.generation}/${name}.bin`, url)).then(prepare);
+      files.set(name, file);
+      file.catch(() => files.delete(name));
+    }
+    return files.get(name);
+  };
+  const { k1, b, average } = meta.bm25;
+  const stopWords = new Set(meta.stop_words);
+  const stopStems = new Set(meta.stop_words.map(stem));
+  const rows = (shard) => load(`words-${shard}`, (content) => new Map(content));
+  return {
+    meta,
+    stopWords,
+    idf: (count) => Math.log((meta.lengths.length - count + 0.5) / (count + 0.5) + 1),
+    weight: (count, chunk) => (count * (k1 + 1)) / (count + k1 * (1 - b + (b * meta.lengths[chunk]) / average)),
+    common: () => load("common", cumulated),
+    async chunk(number) {
+      const shard = lastAtMost(meta.chunks, number);
+      return (await load(`chunks-${shard}`))[number - meta.chunks[shard]];
+    },
+    /** Return the forms of a word that the book has, with the chunks of each. */
+    async forms(word) {
+      const key = stopStems.has(stem(word)) ? `~${stem(word)}` : stem(word);
+      const shard = lastAtMost(meta.words, key);
+      return (shard >= 0 && (await rows(shard)).get(key)) || [];
+    },
+    /** Return the words with a number of letters, or some more or fewer, each with the number of its chunks. */
+    async similar(letters, edits) {
+      const lengths = Array.from({ length: 2 * edits + 1 }, (_, place) => Math.min(letters - edits + place, meta.longest));
+      return (await Promise.all([...new Set(lengths)].map((length) => load(`vocabulary-${length}`)))).flat();
+    },
+  };
+}
+
+/** Return the position of the last element of a sorted list that is not greater than a value, or -1. */
+function lastAtMost(sorted, value) {
+  let low = 0;
+  let high = sorted.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (sorted[middle] <= value) low = middle + 1;
+    else high = middle;
+  }
+  return low - 1;
+}
+
+function cumulated(gaps) {
+  let sum = 0;
+  return new Set(gaps.map((gap) => (sum += gap)));
+}
+
+// Words and their terms: analyzer.py
+
+function tokens(text) {
+  return [...text.matchAll(COMPOUND)]
+    .filter(([word]) => [...word].length <= MAX_WORD)
+    .map(({ 0: word, index }) => ({ word, start: index, end: index + word.length, terms: wordTerms(word) }));
+}
+
+function wordTerms(word) {
+  const whole = word.toLowerCase();
+  if (/^v?\p{Nd}+(?:\.\p{Nd}+)*$/u.test(whole)) return [whole];
+  const terms = [whole];
+  for (const [subword] of word.matchAll(WORD)) {
+    const pieces = subword.match(/[\p{L}\p{Nl}\p{No}]+|\p{Nd}+/gu) ?? [];
+    const parts = pieces.flatMap((piece) => piece.split(CAMEL)).map((part) => part.toLowerCase());
+    terms.push(subword.toLowerCase());
+    if (parts.length < 2 && parts[0] === terms.at(-1)) continue;
+    terms.push(...parts.filter((part) => /../u.test(part)).map((part) => `~${part}`));
+  }
+  return [...new Set(terms)];
+}
+
+const withoutMark = (term) => term.replace(/^~/u, "");
+
+function stem(word) {
+  if (word.length <= 3 || !/^[A-Za-z]+$/u.test(word)) return word;
+  let rest = word;
+  if (word.endsWith("ies") && word.length > 4) rest = `${word.slice(0, -3)}y`;
+  else if (/(?:ss|sh|ch|x|z)es$/u.test(word)) rest = word.slice(0, -2);
+  else if (/[^sui]s$/u.test(word)) rest = word.slice(0, -1);
+  const [, base] = /^(.{3,})(?:ing|ed)$/u.exec(rest) ?? [];
+  if (base && /[aeiouy]/u.test(base)) return /([^lsz])\1$/u.test(base) ? base.slice(0, -1) : base;
+  return rest.length > 3 && rest.endsWith("e") ? rest.slice(0, -1) : rest;
+}
+
+function queryWords(text, stopWords) {
+  const all = tokens(text);
+  const quoted = [...text.matchAll(QUOTED)].map(({ 0: whole, index }) => ({ from: index, to: index + whole.length }));
+  const isQuoted = ({ start, end }) => quoted.some(({ from, to }) => from < start && end < to);
+  const content = all.filter((token) => !stopWords.has(token.terms[0]) || isQuoted(token));
+  return [...new Set((content.length ? content : all).map(({ word }) => word))].slice(0, MAX_WORDS);
+}
+
+// The query and the scores of chunks: lexical.py
+
+function analyze(index, text) {
+  const isKeywords = text.trim().split(/\s+/u).length <= 2;
+  return Promise.all(queryWords(text, index.stopWords).map((word) => analyzeWord(index, word, isKeywords)));
+}
+
+/** Return a word with its IDF, its corrections, and the values and chunks of the terms that match it. */
+async function analyzeWord(index, word, isKeywords) {
+  const [first, ...others] = wordTerms(word);
+  const whole = await index.forms(first);
+  const nearest = whole.length ? [] : await corrections(index, first, isKeywords);
+  const shares = [...others.map((term) => [withoutMark(term), whole.length ? 0.25 : 1]), [first, 1]];
+  const matches = new Map();
+  for (const [term, share] of nearest.length ? nearest.map((one) => [one, 1]) : shares) {
+    const forms = await index.forms(term);
+    const shared = sharedIdf(index, forms);
+    for (const [form, chunks] of forms) {
+      if (form !== term && index.stopWords.has(form)) continue;
+      const own = isKeywords ? index.idf(chunks.length / 2) : shared;
+      const value = share * (form === term ? own : shared * (isKeywords ? 0.5 : 0.8));
+      if (value > (matches.get(form)?.value ?? 0)) matches.set(form, { value, chunks });
+    }
+  }
+  return { word, nearest, matches, idf: sharedIdf(index, whole) };
+}
+
+function sharedIdf(index, forms) {
+  const count = forms.reduce((sum, [, chunks]) => sum + chunks.length / 2, 0);
+  return index.idf(Math.min(index.meta.lengths.length, count));
+}
+
+/** Return words of the book for a misspelled one. */
+async function corrections(index, word, isKeywords) {
+  if (word.length < 4 || /^\p{N}+$/u.test(word)) return [];
+  if (!isKeywords && (!/^\p{L}+$/u.test(word) || (await isCommon(index, word)))) return [];
+  const isNear = (other, edits) => Math.abs(other.length - word.length) <= edits && distance(word, other) <= edits;
+  let found = (await index.similar(word.length, 1)).filter(([other]) => isNear(other, 1));
+  if (!found.length && word.length >= 9) {
+    const begin = word.slice(0, 2);
+    found = (await index.similar(word.length, 2)).filter(([other]) => other.startsWith(begin) && isNear(other, 2));
+  }
+  const isOther = (first) => first[0] !== word[0];
+  found.sort(([one, its], [other, theirs]) => isOther(one) - isOther(other) || theirs - its || (one < other ? -1 : 1));
+  return found.slice(0, 3).map(([form]) => form);
+}
+
+/** Return whether a word is common English; about one of 280 other words counts as common, too. */
+async function isCommon(index, word) {
+  const common = await index.common();
+  return [word, stem(word), `${stem(word)}e`].some((form) => common.has(crc32(form) >>> index.meta.common_shift));
+}
+
+function crc32(text) {
+  let sum = -1;
+  for (const byte of new TextEncoder().encode(text)) {
+    sum ^= byte;
+    for (let bit = 0; bit < 8; bit += 1) sum = (sum >>> 1) ^ (sum & 1 && 0xedb88320);
+  }
+  return ~sum >>> 0;
+}
+
+/** Return the edit distance of two words; swapping two adjacent letters counts as one edit. */
+function distance(one, other) {
+  let earlier = [];
+  let before = [];
+  let row = Array.from({ length: other.length + 1 }, (_, column) => column);
+  for (let place = 1; place <= one.length; place += 1) {
+    [earlier, before, row] = [before, row, [place]];
+    for (let column = 1; column <= other.length; column += 1) {
+      const isSame = one[place - 1] === other[column - 1];
+      row[column] = Math.min(before[column] + 1, row[column - 1] + 1, before[column - 1] + !isSame);
+      if (place > 1 && column > 1 && one[place - 1] === other[column - 2] && one[place - 2] === other[column - 1]) {
+        row[column] = Math.min(row[column], earlier[column - 2] + 1);
+      }
+    }
+  }
+  return row[other.length];
+}
+
+/** Return the numbers and scores of the chunks that match, best first; chunks are numbered by page and place. */
+function rank(index, words) {
+  const best = new Map();
+  for (const [form, match] of words.flatMap(({ matches }) => [...matches])) {
+    if (match.value > (best.get(form)?.value ?? 0)) best.set(form, match);
+  }
+  const scores = new Map();
+  for (const { value, chunks } of best.values()) {
+    let number = 0;
+    for (let place = 0; place < chunks.length; place += 2) {
+      number += chunks[place];
+      scores.set(number, (scores.get(number) ?? 0) + value * index.weight(chunks[place + 1], number));
+    }
+  }
+  return [...scores].sort(([one, its], [other, theirs]) => theirs - its || one - other);
+}
+
+function groupByPage(index, ranked, pages) {
+  const groups = new Map();
+  for (const hit of ranked) {
+    const page = lastAtMost(index.meta.pages, hit[0]);
+    if (groups.has(page)) groups.get(page).push(hit);
+    else if (groups.size < pages) groups.set(page, [hit]);
+  }
+  return [...groups.values()];
+}
+
+// The response: display.py and the models of the HTTP API
+
+function respond(index, query, hits, words, shownWords, groupSizes = []) {
+  const results = hits.map(({ score, chunk }, place) => ({
+    ...chunk, rank: place + 1, score, dense: null, lexical: score, above_noise: null,
+    snippet: makeSnippet(chunk.text, shownWords, index.stopWords),
+    matches: matchedWords(`${chunk.headings.join(" > ")}\n\n${chunk.text}`, shownWords, index.stopWords),
+  }));
+  let end = 0;
+  const groups = groupSizes.map((size) => results.slice(end, (end += size))).map((group) => ({
+    page_url: group[0].page_url, title: group[0].title, score: group[0].score, ranks: group.map((hit) => hit.rank),
+  }));
+  const corrected = words.filter(({ nearest }) => nearest.length).map(({ word, nearest }) => [word, nearest]);
+  return {
+    query, collection: index.meta.collection, generation: index.meta.generation, mode: "lexical",
+    outcome: hits.length ? "found" : "no_match", message: hits.length ? "" : "No chunk contains any word of the query",
+    warnings: [], answerable: null, covered: true, corrections: Object.fromEntries(corrected), noise_floor: null,
+    results, groups, query_log: false,
+  };
+}
+
+/** Return the words of a text that have a term or a stem of a query word; `word` is the query word. */
+function findMatches(text, words, stopWords) {
+  const exact = new Map(words.toReversed().flatMap((word) => [...word.matches.keys()].map((term) => [term, word])));
+  const stems = new Map([...exact].map(([term, word]) => [stem(withoutMark(term)), word]));
+  return (words.length ? tokens(text) : []).flatMap(({ start, end, terms }) => {
+    const term = terms.find((one) => exact.has(one));
+    const same = stopWords.has(terms[0]) ? undefined : terms.find((one) => stems.has(stem(withoutMark(one))));
+    const word = exact.get(term) ?? (same && stems.get(stem(withoutMark(same))));
+    return word ? [{ start, end, word }] : [];
+  });
+}
+
+function matchedWords(text, words, stopWords) {
+  const spelled = new Map();
+  for (const { start, end } of findMatches(text, words, stopWords)) {
+    const word = text.slice(start, end);
+    if (!spelled.has(word.toLowerCase())) spelled.set(word.toLowerCase(), word);
+  }
+  return [...spelled.values()];
+}
+
+/** Return the part of a text with the most and rarest matches, on one line. */
+function makeSnippet(text, words, stopWords) {
+  const bare = text.replace(ADMONITION, (_, title) => (title ? `${title}:` : ""));
+  const flat = bare.split(/\s+/u).filter((part) => part && !MARKUP.test(part)).join(" ");
+  const { from, to } = bestCluster(findMatches(flat, words, stopWords));
+  let begin = flat.lastIndexOf(" ", from - 1) + 1;
+  let end = flat.indexOf(" ", to);
+  if (end < 0) end = flat.length;
+  if (end - begin > 2 * SNIPPET) [begin, end] = [from, to];
+  const room = Math.trunc(Math.max(0, SNIPPET - (end - begin)) * 0.35);
+  let start = Math.max(0, Math.min(begin - room, flat.length - SNIPPET));
+  let stop = Math.max(end, Math.min(flat.length, start + SNIPPET));
+  if (start && flat[start - 1] !== " ") {
+    const space = flat.indexOf(" ", start);
+    start = space >= 0 && space < begin ? space + 1 : begin;
+  }
+  if (stop < flat.length && flat[stop] !== " ") stop = Math.max(flat.lastIndexOf(" ", stop - 1), end);
+  return `${start ? "…" : ""}${flat.slice(start, stop)}${stop < flat.length ? "…" : ""}`;
+}
+
+function bestCluster(matches) {
+  let best = { weight: 0, from: 0, to: 0 };
+  matches.forEach((match, first) => {
+    const seen = new Set();
+    let weight = 0;
+    for (const { end, word } of matches.slice(first)) {
+      if (seen.size && end - match.start > SNIPPET) break;
+      weight += seen.has(word) ? 0.1 * word.idf : word.idf;
+      seen.add(word);
+      if (weight > best.weight) best = { weight, from: match.start, to: end };
+    }
+  });
+  return best;
+}
+
+// Related chunks: selection.py
+
+async function excludeAndDiversify(index, ranked, selection, topK) {
+  const chosen = [];
+  const spare = [];
+  const selected = shingles(selection);
+  let leftOut = 0;
+  for (const [number, score] of ranked) {
+    const chunk = await index.chunk(number);
+    const text = shingles(chunk.text);
+    const samePage = chosen.filter((other) => other.chunk.page_url === chunk.page_url);
+    const isSameSection = (other) => other.chunk.headings.join("\n") === chunk.headings.join("\n");
+    if (overlaps(selected, text)) leftOut += 1;
+    else if (chosen.some((other) => overlaps(text, other.text))) continue;
+    else if (samePage.length >= Math.ceil(topK / 2) || samePage.some(isSameSection)) spare.push({ chunk, score, text });
+    else if (chosen.push({ chunk, score, text }) === topK) break;
+  }
+  const hits = [...chosen, ...spare.slice(0, topK - chosen.length)].sort((one, other) => other.score - one.score);
+  return { hits, leftOut };
+}
+
+function shingles(text) {
+  const words = text.toLowerCase().match(WORD) ?? [];
+  const runs = (size) => new Set(words.slice(size - 1).map((_, start) => words.slice(start, start + size).join(" ")));
+  return { count: words.length, short: runs(4), long: runs(20) };
+}
+
+/** Return whether half of the shorter text is in the other one, or both share a long run of words. */
+function overlaps(one, other) {
+  if (Math.min(one.count, other.count) < 5) return false;
+  const common = [...one.short].filter((run) => other.short.has(run)).length;
+  return 2 * common >= Math.min(one.short.size, other.short.size) || [...one.long].some((run) => other.long.has(run));
+}

@@ -1,0 +1,167 @@
+"""Test the widget on a site without a service: files on a plain server, below a path, with a strict policy."""
+
+from __future__ import annotations
+
+import mimetypes
+import re
+from collections.abc import Iterator
+from html import escape
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import pytest
+from playwright.sync_api import Browser, Route, expect
+
+from recto.server.static_export import export_static
+from recto.stores.edge.store import EdgeStore
+from tests.browser.site import Site
+from tests.browser.test_widget import QUESTION, SAMPLE, Reader
+
+BUDGET = 300_000  # bytes
+POLICY = "default-src 'self'; require-trusted-types-for 'script'; trusted-types 'none'"
+PAGE = "/book/docs/module-1-ros2/01-ros2-fundamentals/"
+
+
+class StaticSite(Site):
+    """The files of a directory, which are not compressed."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__()
+        self.directory = directory
+
+    @property
+    def recto(self) -> str:
+        return f"{self.origin}/book/recto"
+
+    def answer(self, request: BaseHTTPRequestHandler) -> None:
+        file = self.directory / unquote(urlsplit(request.path).path).strip("/")
+        file = file / "index.html" if file.is_dir() else file
+        content = file.read_bytes() if file.is_file() else b""
+        request.send_response(200 if file.is_file() else 404)
+        request.send_header("Content-Type", mimetypes.guess_type(file.name)[0] or "application/octet-stream")
+        request.send_header("Content-Length", str(len(content)))
+        request.send_header("Content-Security-Policy", POLICY)
+        request.end_headers()
+        request.wfile.write(content)
+
+
+def write_site(books: Path, collection: str, directory: Path) -> None:
+    """Write each page of a book as HTML below /book/, and the static search to /book/recto/."""
+    index = EdgeStore(books).open(collection)
+    export_static(index, directory / "book" / "recto")
+    pages: dict[str, str] = {}
+    for one in sorted(index.scroll(), key=lambda one: one.chunk_index):
+        section = f'<section id="{escape(one.anchor)}"><h2>{escape(one.headings[-1])}</h2><p>{escape(one.text)}</p></section>'
+        pages[one.page_url] = pages.get(one.page_url, "") + section
+    for url, sections in pages.items():
+        path = directory / "book" / url.removeprefix("local://docs/") / "index.html"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        script = (
+            '<script type="module" src="/book/recto/widget.js" data-rewrite="local://docs/ /book/"></script>'
+        )
+        head = f'<meta charset="utf-8"><title>Book</title>{script}'
+        path.write_text(
+            f'<!doctype html><html lang="en"><head>{head}</head><body><main>{sections}</main></body></html>'
+        )
+
+
+@pytest.fixture(scope="module")
+def site(books: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[StaticSite]:
+    directory = tmp_path_factory.mktemp("static-site")
+    write_site(books, SAMPLE, directory)
+    with StaticSite(directory) as site:
+        yield site
+
+
+@pytest.fixture
+def reader(browser: Browser, site: StaticSite) -> Iterator[Reader]:
+    with Reader(browser, site) as reader:
+        yield reader
+
+
+def test_search_and_open_a_hit_with_the_keyboard(reader: Reader) -> None:
+    page = reader.read("/book/docs/intro/")
+    reader.type(QUESTION)
+    expect(reader.options.first).to_contain_text("How do ROS 2 nodes communicate?")
+    assert "node" in reader.options.first.locator("mark").first.inner_text().lower()
+    expect(reader.dialog.get_by_role("status")).to_have_text(re.compile(r"\d+ passages on \d+ pages"))
+    page.keyboard.press("ArrowDown")
+    expect(reader.options.nth(1)).to_have_attribute("aria-selected", "true")
+    page.keyboard.press("ArrowUp")
+    page.keyboard.press("Enter")
+    page.wait_for_url(f"**{PAGE.rstrip('/')}*")
+    assert page.evaluate("location.hash") == "#how-nodes-communicate"
+    expect(page.locator("#how-nodes-communicate").first).to_be_in_viewport()
+
+
+@pytest.mark.parametrize(
+    "query", [QUESTION, "qos", "Which sensors does a humanoid robot need for navigation in a house?"]
+)
+def test_the_first_answer_needs_little(reader: Reader, query: str) -> None:
+    """All that the browser receives for the search: loader, widget, metadata, words and chunks, not compressed."""
+    session = reader.context.new_cdp_session(reader.page)
+    session.send("Network.enable")
+    received: list[int] = []
+    session.on("Network.loadingFinished", lambda event: received.append(event["encodedDataLength"]))
+    reader.page.goto(f"{reader.origin}{PAGE}", wait_until="networkidle")
+    received[:] = []
+    loader = reader.page.evaluate("performance.getEntriesByName(document.scripts[0].src)[0].transferSize")
+    reader.page.keyboard.press("Control+k")
+    reader.input.fill(query)
+    expect(reader.options.first).to_be_visible()
+    reader.settle()
+    assert 60_000 < sum(received) + loader < BUDGET
+
+
+def test_a_misspelled_word_and_nothing_found(reader: Reader) -> None:
+    reader.read(PAGE)
+    reader.type("kinematcs")
+    expect(reader.dialog).to_contain_text("Searched for “kinematics” instead of “kinematcs”.")
+    reader.input.fill("zzzz qqqq")
+    expect(reader.dialog).to_contain_text("Nothing found for “zzzz qqqq”.")
+
+
+def test_select_text_and_see_what_is_related(reader: Reader) -> None:
+    page = reader.read(PAGE)
+    selected = reader.select()
+    page.locator("recto-widget button.related").click()
+    expect(reader.panel.get_by_role("listitem").nth(2)).to_be_visible()
+    assert not any(selected in text for text in reader.panel.get_by_role("listitem").all_inner_texts())
+
+
+def test_files_that_cannot_be_reached(reader: Reader) -> None:
+    page = reader.read(PAGE)
+    page.keyboard.press("Control+k")
+    expect(reader.input).to_be_focused()
+
+    def abort(route: Route) -> None:
+        route.abort()
+
+    page.route("**/data/**", abort)
+    reader.input.fill("sensors")
+    expect(reader.dialog).to_contain_text("The search cannot be reached.")
+    page.unroute("**/data/**")
+    reader.dialog.get_by_role("button", name="Try again").click()
+    expect(reader.options.first).to_be_visible()
+    reader.wrong = [line for line in reader.wrong if "net::ERR" not in line]
+
+
+def test_hostile_content_is_text(browser: Browser, books: Path, tmp_path: Path) -> None:
+    write_site(books, "hostile", tmp_path)
+    page_path = next((tmp_path / "book" / "docs").rglob("index.html")).parent.relative_to(tmp_path)
+    with StaticSite(tmp_path) as site, Reader(browser, site) as reader:
+        page = reader.read(f"/{page_path}/")
+        for query in ("poison", "poisoned links", "code that must stay code"):
+            page.keyboard.press("Control+k")
+            reader.input.fill(query)
+            expect(reader.options.first).to_be_visible()
+            reader.settle()
+            allowed = page.locator("recto-widget").locator(
+                "script, img, iframe, style, form:not(.ask), base, link, meta"
+            )
+            assert allowed.count() == 0
+            for link in reader.dialog.get_by_role("option").all():
+                assert re.match(r"http://127\.0\.0\.1|$", link.get_attribute("href") or "")
+            page.keyboard.press("Escape")
+        assert page.evaluate("window.ran") is None
