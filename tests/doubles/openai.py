@@ -16,7 +16,7 @@ from typing import Any
 from tests.doubles.cohere import bag_of_words
 from tests.doubles.server import Answer, Double, Request, answer_json
 
-FLAVOURS = ("ollama", "lmstudio", "vllm", "tei", "llamacpp", "openai", "azure", "voyage")
+FLAVOURS = ("ollama", "lmstudio", "vllm", "tei", "llamacpp", "infinity", "openai", "azure", "voyage")
 API_VERSION = "2024-10-21"
 
 
@@ -43,6 +43,7 @@ _FLAVOURS: Mapping[str, Flavour] = {
     "vllm": Flavour(dims=False),
     "tei": Flavour(max_texts=32, any_model=True),
     "llamacpp": Flavour(any_model=True, length=7.5, dims=False),
+    "infinity": Flavour(cuts=True),
     "openai": Flavour(needs_key=True, max_tokens=8191),
     "azure": Flavour(needs_key=True, max_tokens=8191),
     "voyage": Flavour(needs_key=True, max_tokens=32_000, max_texts=1000),
@@ -73,7 +74,7 @@ class OpenAIDouble(Double):
         """The address that a user would configure."""
         if self.flavour == "azure":
             return f"{self.url}/openai/deployments/{self.model}"
-        return f"{self.url}/v1"
+        return f"{self.url}/embeddings" if self.flavour == "infinity" else f"{self.url}/v1"
 
     def embedded(self) -> list[list[str]]:
         """Return the texts of all requests for vectors."""
@@ -153,6 +154,8 @@ class OpenAIDouble(Double):
                 }
             case "lmstudio", path if path == f"/api/v0/models/{self.model}":
                 return {"id": self.model, "type": "embeddings", "state": "loaded", "max_context_length": 2048}
+            case "infinity", "/models":
+                return {"data": [{"id": self.model, "capabilities": ["embed"], "backend": "torch"}]}
             case (("lmstudio" | "openai"), "/v1/models"):
                 return {"object": "list", "data": [entry]}
         return None
@@ -184,8 +187,10 @@ class OpenAIDouble(Double):
             if request.path != f"/openai/deployments/{self.model}/embeddings":
                 message = "The API deployment for this resource does not exist."
                 return answer_json({"error": {"code": "DeploymentNotFound", "message": message}}, 404)
-        elif request.path != "/v1/embeddings":
+        elif request.path != ("/embeddings" if self.flavour == "infinity" else "/v1/embeddings"):
             return Answer(404, b"404 page not found", "text/plain")
+        elif self.flavour == "infinity" and body["model"] != self.model:
+            return self.error(400, f"Invalid model: Engine for model name {body['model']} not found.")
         elif not self.rules.any_model and body["model"].removesuffix(":latest") != self.model:
             return self.error(404, f'model "{body["model"]}" not found, try pulling it first')
         if self.flavour == "voyage" and set(body) - {

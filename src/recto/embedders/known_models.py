@@ -25,49 +25,41 @@ class KnownModel:
 
 
 _MODELS = (
-    # The first pattern that occurs in the name of a model counts, so special ones come first. The sources are
-    # the model cards, and the prompts in the models' `config_sentence_transformers.json`.
+    # The first pattern that occurs in the name of a model counts, so special ones come first. Every entry was
+    # compared with the model's card or configuration, or with MTEB's registry of models. Models for which
+    # these sources disagree are not listed, nor models whose prefix depends on an adapter that the server
+    # chooses (Jina v3 and v5): a wrong prefix is worse than none.
     (r"nomic-embed-text-v2", KnownModel("search_query: ", "search_document: ", 512)),
-    (r"nomic-embed-code", KnownModel("Represent this query for searching relevant code: ", "", 32_768)),
     # 8192 with scaled positions, which servers of GGUF files do not have by default
     (r"nomic-embed-text", KnownModel("search_query: ", "search_document: ", 2048)),
-    (r"multilingual-e5-\w+-instruct", KnownModel(f"{_TASK} ", "", 512)),
-    (r"e5-mistral", KnownModel(f"{_TASK} ", "", 4096)),
+    (r"multilingual-e5-large-instruct", KnownModel(f"{_TASK} ", "", 512)),
+    (r"e5-mistral-7b-instruct", KnownModel(f"{_TASK} ", "", 4096)),
     (r"\be5-(?:small|base|large)", KnownModel("query: ", "passage: ", 512)),
     (r"bge-m3", KnownModel(max_tokens=8192)),
     (r"bge-(?:small|base|large)-zh", KnownModel("为这个句子生成表示以用于检索相关文章：", "", 512)),
     (r"bge-(?:small|base|large)", KnownModel(_SEARCH, "", 512)),
-    (r"mxbai-embed-(?:2d-)?large", KnownModel(_SEARCH, "", 512)),
+    (r"mxbai-embed-large", KnownModel(_SEARCH, "", 512)),
     (r"arctic-embed(?:2|-[lm]-v2)", KnownModel("query: ", "", 8192)),
     (r"arctic-embed-m-long|arctic-embed:137m", KnownModel(_SEARCH, "", 2048)),
     (r"arctic-embed", KnownModel(_SEARCH, "", 512)),
-    (r"gte-qwen2", KnownModel(f"{_TASK} ", "", 32_768)),
-    # GTE needs no prefix, its authors say in discussion 14 of Alibaba-NLP/gte-large-en-v1.5.
-    (r"gte-(?:\w+-en-v1\.5|modernbert|multilingual)", KnownModel(max_tokens=8192)),
+    (r"gte-qwen(?:2|1\.5)", KnownModel(f"{_TASK} ", "", 32_768)),
+    (r"gte-(?:(?:base|large)-en-v1\.5|modernbert|multilingual)", KnownModel(max_tokens=8192)),
     (r"gte-(?:small|base|large)", KnownModel(max_tokens=512)),
     (r"qwen3-embedding", KnownModel(_TASK, "", 32_768)),  # without a space, as in its model card
     (r"embeddinggemma", KnownModel("task: search result | query: ", "title: none | text: ", 2048)),
-    # from the card of jinaai/jina-embeddings-v4-text-retrieval-GGUF
-    (r"jina-embeddings-v4", KnownModel("Query: ", "Passage: ", 32_768)),
-    (
-        r"jina-embeddings-v3",
-        KnownModel(
-            "Represent the query for retrieving evidence documents: ",
-            "Represent the document for retrieval: ",
-            8192,
-        ),
-    ),
+    (r"jina-embeddings-v4-text-retrieval", KnownModel("Query: ", "Passage: ", 32_768)),
     (r"jina-embeddings-v2", KnownModel(max_tokens=8192)),
+    (r"all-minilm-l12|all-minilm:33m|paraphrase-multilingual", KnownModel(max_tokens=128)),
     (r"all-minilm", KnownModel(max_tokens=256)),
     (r"all-mpnet", KnownModel(max_tokens=384)),
-    (r"paraphrase-multilingual", KnownModel(max_tokens=128)),
-    (r"granite-embedding-\w+-(?:english-)?r2", KnownModel(max_tokens=8192)),
+    (r"granite-embedding-[\w-]*r2", KnownModel(max_tokens=8192)),
     (r"granite-embedding", KnownModel(max_tokens=512)),
     (r"text-embedding-(?:3-|ada-002)", KnownModel(max_tokens=8191)),
     (r"mistral-embed|codestral-embed", KnownModel(max_tokens=8192)),
     # Voyage has `input_type` instead of prefixes.
-    (r"voyage-(?:2|lite|multilingual-2|law-2|code-2|large-2)", KnownModel(max_tokens=4000)),
-    (r"voyage-", KnownModel(max_tokens=32_000)),
+    (r"voyage-2", KnownModel(max_tokens=4000)),
+    (r"voyage-(?:law|code|large)-2", KnownModel(max_tokens=16_000)),
+    (r"voyage-(?:3|4|code-3|finance-2|multilingual-2)", KnownModel(max_tokens=32_000)),
 )
 
 Ask = Callable[[str, object], Any]
@@ -88,7 +80,8 @@ def ask_max_tokens(ask: Ask, model: str) -> tuple[int | None, str]:
     if entry.get("owned_by") == "llamacpp":
         # A text must fit into the physical batch (-ub), which the server does not report; 512 is the default:
         # https://github.com/ggml-org/llama.cpp/pull/7389
-        return min(512, _positive(_object(entry.get("meta")).get("n_ctx_train")) or 512), "llama.cpp"
+        meta = _object(entry.get("meta"))
+        return min(512, *(_positive(meta.get(name)) or 512 for name in ("n_ctx", "n_ctx_train"))), "llama.cpp"
     for read in (_ollama, _lm_studio, _tei):
         limit, server = read(ask, model)
         if limit:

@@ -13,7 +13,7 @@ from urllib.parse import urljoin, urlsplit
 from recto._util.retry import DeadlineExceeded, redacted
 from recto.embedders import normalize_vectors
 from recto.embedders.remote import TransientEmbeddingError, retry_after
-from recto.errors import ConfigurationError, EmbeddingError, RectoError
+from recto.errors import ConfigurationError, EmbeddingError, FingerprintMismatch, RectoError
 from recto.settings import OpenAIOptions, is_local_address
 from recto.types import Vector
 
@@ -29,6 +29,7 @@ _TOO_LARGE = re.compile(
     re.IGNORECASE,
 )
 _NO_MODEL = re.compile(r"\bmodels?\b|deployment", re.IGNORECASE)
+_INVALID_MODEL = re.compile(r"(?:invalid|unknown) model\b", re.IGNORECASE)
 _START = {
     11434: "Start Ollama with `ollama serve`.",
     1234: "Start the server of LM Studio: `lms server start`.",
@@ -48,11 +49,13 @@ class Endpoint:
 
     def __init__(self, options: OpenAIOptions, model: str) -> None:
         parts = urlsplit(options.url)
-        host, path = parts.hostname or "", parts.path.rstrip("/").removesuffix("/embeddings")
+        host, given = parts.hostname or "", parts.path.rstrip("/")
+        path = given.removesuffix("/embeddings")
         self._azure = (
             host.endswith(_AZURE_HOSTS) or "/openai/deployments/" in path or bool(options.api_version)
         )
-        path = path or ("/openai/v1" if self._azure else "/v1")
+        if not given:
+            path = "/openai/v1" if self._azure else "/v1"
         query = parts.query
         version = options.api_version or (_AZURE_VERSION if "/openai/deployments/" in path else "")
         if version and "api-version=" not in query:
@@ -198,7 +201,7 @@ class Endpoint:
             )
         if status in (400, 413, 422, 429, 500) and self._is_too_large(status, message):
             return self._too_large(message)
-        if status == 404:
+        if status == 404 or (status == 400 and _INVALID_MODEL.search(message)):
             return self._not_found(message, answer)
         if status == 429 and "quota" in message.lower():
             return EmbeddingError(
@@ -240,7 +243,8 @@ class Endpoint:
             f"There is no embeddings API at {self._base} (404)",
             hint="Check RECTO_OPENAI_URL and RECTO_OPENAI_API_VERSION."
             if self._azure
-            else "Check RECTO_OPENAI_URL: it usually ends with /v1.",
+            else "Check RECTO_OPENAI_URL: it usually ends with /v1. If the server has another path, give the "
+            "whole address, up to /embeddings.",
         )
 
     def _unavailable(self, status: int, message: str, pause: float | None) -> RectoError:
@@ -301,7 +305,7 @@ def to_vectors(rows: Sequence[Vector], dim: int) -> list[Vector]:
     """Return vectors of length 1; raise an error if one has another dimension or is not finite."""
     other = next((len(row) for row in rows if len(row) != dim), None)
     if other is not None:
-        raise EmbeddingError(
+        raise FingerprintMismatch(
             f"The endpoint returned a vector of {other} numbers; before, it was {dim}",
             hint="Another model now has this name. Restore it, or index the book again with --rebuild.",
         )
