@@ -91,13 +91,8 @@ class OpenAIDouble(Double):
         elif self.flavour == "llamacpp":
             body = {"error": {"code": code, "message": message, "type": "server_error"}}
         elif self.flavour == "vllm":
-            body = {
-                "object": "error",
-                "message": message,
-                "type": "BadRequestError",
-                "param": None,
-                "code": code,
-            }
+            kind = "NotFoundError" if code == 404 else "BadRequestError"
+            body = {"error": {"message": message, "type": kind, "param": None, "code": code}}
         return answer_json(body, code)
 
     def answer(self, request: Request) -> Answer:
@@ -220,7 +215,7 @@ class OpenAIDouble(Double):
         return {
             "vllm": lambda: self.error(
                 400,
-                f"This model's maximum context length is {limit} tokens. However, you requested {tokens} tokens in the input for embedding generation. Please reduce the length of the input.",
+                f"This model's maximum context length is {limit} tokens. However, you requested 0 output tokens and your prompt contains at least {limit + 1} input tokens, for a total of at least {limit + 1} tokens. Please reduce the length of the input prompt or the number of requested output tokens.",
             ),
             "tei": lambda: self.error(
                 413, f"Input validation error: `inputs` must have less than {limit} tokens. Given: {tokens}"

@@ -43,6 +43,11 @@ _CHECK_AGAIN = 1.0
 A server can be restarted with another model between two calls without any error of a connection. Calls for
 documents always ask for it, so that an index never gets vectors of two models.
 """
+_BROKEN = ("ReadError", "RemoteProtocolError", "WriteError")
+"""Errors of a connection that the server has closed; a new connection is tried once.
+
+vLLM often closes a connection after it has refused a request, without saying so.
+"""
 _DEFAULT_MAX_TOKENS = 512
 _SHORT = 100  # tokens that every model reads
 _STEP = 64  # lengths are checked in steps of so many tokens
@@ -390,27 +395,35 @@ class OpenAIEmbedder:
     def _is_check_due(self) -> bool:
         return time.monotonic() - self._checked_at > _CHECK_AGAIN
 
-    def _post(self, texts: list[str], kind: int, deadline: float) -> list[Vector]:
+    def _post(self, texts: list[str], kind: int, deadline: float, *, again: bool = True) -> list[Vector]:
         remaining, client = deadline - time.monotonic(), self._connect()
         try:
             response = with_timeout(
                 lambda: client.post(**self._endpoint.request(texts, kind, remaining)), remaining
             )
         except Exception as error:  # noqa: BLE001 - every error of the client is translated
-            raise self._failed(error) from None
+            failed = self._failed(error)
+            if again and type(error).__name__ in _BROKEN:
+                return self._post(texts, kind, deadline, again=False)
+            raise failed from None
         try:
             return self._endpoint.rows(response, len(texts))
         except ModelMissing as error:
             raise self._with_names(error) from None
 
-    async def _apost(self, texts: list[str], kind: int, deadline: float) -> list[Vector]:
+    async def _apost(
+        self, texts: list[str], kind: int, deadline: float, *, again: bool = True
+    ) -> list[Vector]:
         remaining, client = deadline - time.monotonic(), self._async_clients.get()
         try:
             response = await awith_timeout(
                 client.post(**self._endpoint.request(texts, kind, remaining)), remaining
             )
         except Exception as error:  # noqa: BLE001 - every error of the client is translated
-            raise self._failed(error) from None
+            failed = self._failed(error)
+            if again and type(error).__name__ in _BROKEN:
+                return await self._apost(texts, kind, deadline, again=False)
+            raise failed from None
         return self._endpoint.rows(response, len(texts))
 
     def _failed(self, error: Exception) -> RectoError:
