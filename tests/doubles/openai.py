@@ -201,6 +201,10 @@ class OpenAIDouble(Double):
                 400,
                 f'Model "{self.model}" does not support matryoshka representation, changing output dimensions will lead to poor results.',
             )
+        if len(texts) > self.max_texts and self.flavour == "infinity":
+            words = f"List should have at most {self.max_texts} items after validation, not {len(texts)}"
+            entry = {"type": "too_long", "loc": ["body", "text", "input"], "msg": words, "input": texts}
+            return answer_json({"detail": [entry]}, 422)
         if len(texts) > self.max_texts:
             status = 413 if self.flavour == "tei" else 400
             return self.error(

@@ -25,7 +25,7 @@ _AZURE_HOSTS = (".openai.azure.com", ".cognitiveservices.azure.com", ".services.
 _LOADING_SECONDS = 2.0
 _TOO_LARGE = re.compile(
     r"too (?:large|long|big|many)|context (?:length|size|window)|batch size|maximum (?:input|allowed)"
-    r"|tokens exceed|must have (?:less|fewer) than|longer than|reduce the length",
+    r"|tokens exceed|must have (?:less|fewer) than|should have at most|longer than|reduce the length",
     re.IGNORECASE,
 )
 _NO_MODEL = re.compile(r"\bmodels?\b|deployment", re.IGNORECASE)
@@ -272,6 +272,8 @@ class Endpoint:
         for name in ("error", "detail", "message"):
             if isinstance(found, dict) and found.get(name):
                 found = found[name]
+        if isinstance(found, list) and found and isinstance(found[0], dict):  # FastAPI, with the texts
+            found = found[0].get("msg")
         text = found if isinstance(found, str) else json.dumps(found) if found and found is not answer else ""
         return redacted(text[:300], self._key) or "no reason given"
 
