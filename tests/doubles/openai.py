@@ -1,7 +1,13 @@
 """A double of servers with OpenAI's embeddings API, each with its own paths, limits and error bodies.
 
-Texts that share words have similar vectors; a token is a word. The habits of the servers are those of their
-documentation and issue trackers.
+Texts that share words have similar vectors; a token is a word. The habits of vLLM, llama.cpp and Infinity are
+those of real servers (vLLM 0.19.1, llama.cpp b10586, Infinity 0.0.76), the others those of documentation and
+issue trackers. Real servers differ from this double in these points:
+
+- vLLM often closes a connection after it has refused a request; a test scripts this with `drop` or `reset`.
+- llama.cpp normalises vectors by default; the double behaves as with `--embd-normalize -1`.
+- Infinity knows the names of its models only if it has several; with a single one, it answers under every
+  name. It removes white space around texts, so that the vectors of such texts differ from other servers'.
 """
 
 from __future__ import annotations
@@ -138,7 +144,11 @@ class OpenAIDouble(Double):
             case "llamacpp", "/v1/models":
                 return {
                     "data": [
-                        {**entry, "owned_by": "llamacpp", "meta": {"n_ctx_train": 2048, "n_embd": self.dim}}
+                        {
+                            **entry,
+                            "owned_by": "llamacpp",
+                            "meta": {"n_ctx": 4096, "n_ctx_train": 2048, "n_embd": self.dim},
+                        }
                     ]
                 }
             case "tei", "/info":

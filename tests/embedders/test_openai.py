@@ -107,6 +107,9 @@ def test_the_shorter_of_model_card_and_server_counts() -> None:
     shown = {"parameters": "num_ctx 8192\nstop 1", "model_info": {"bert.context_length": 512}}
     answers = {"/v1/models": {"data": []}, "/api/show": shown}
     assert ask_max_tokens(lambda path, _: answers.get(path), "x") == (512, "Ollama")
+    meta = {"n_ctx": 256, "n_ctx_train": 2048}
+    models = {"data": [{"id": "x", "owned_by": "llamacpp", "meta": meta}]}
+    assert ask_max_tokens(lambda path, _: models, "x") == (256, "llama.cpp")
     assert ask_max_tokens(lambda path, _: {"data": "?"} if "models" in path else [1], "x") == (None, "")
 
 
@@ -443,6 +446,11 @@ def test_a_text_beyond_the_limit_is_not_sent(double: OpenAIDouble, embedder: Ope
             "field required$",
         ),
         (status(400, b""), EmbeddingError, "no reason given"),
+        (
+            status(400, {"error": {"message": "Pooling type 'none' is not OAI compatible."}}),
+            EmbeddingError,
+            "Pooling type",
+        ),
         (status(429, {"error": {"message": "Rate limit reached"}}), EmbeddingError, "The rate limit of"),
         (status(429, {"error": {"message": "You exceeded your current quota"}}), EmbeddingError, "quota"),
         (status(429, headers={"Retry-After": "500"}), EmbeddingError, "rate limit"),

@@ -30,6 +30,10 @@ _TOO_LARGE = re.compile(
 )
 _NO_MODEL = re.compile(r"\bmodels?\b|deployment", re.IGNORECASE)
 _INVALID_MODEL = re.compile(r"(?:invalid|unknown) model\b", re.IGNORECASE)
+_POOLING = (
+    "Start the server with the pooling of the model card. llama.cpp uses that of the model file if you leave "
+    "out --pooling; if the file names none, set it to cls, mean or last."
+)
 _START = {
     11434: "Start Ollama with `ollama serve`.",
     1234: "Start the server of LM Studio: `lms server start`.",
@@ -168,7 +172,7 @@ class Endpoint:
             if isinstance(value, list) and value and isinstance(value[0], list):
                 raise EmbeddingError(
                     f"{self._base} returns a vector for every token instead of one for the text",
-                    hint="Start the server with pooling, such as `llama-server --embeddings --pooling mean`.",
+                    hint=_POOLING,
                 )
             if isinstance(value, list) and value:
                 return [float(number) for number in value]
@@ -217,7 +221,7 @@ class Endpoint:
             return self._unavailable(status, message, retry_after(response.headers))
         return EmbeddingError(
             f"{self._base} refuses the request ({status}): {message}",
-            hint="Check RECTO_MODEL and the server's log.",
+            hint=_POOLING if "pooling" in message.lower() else "Check RECTO_MODEL and the server's log.",
         )
 
     def _too_large(self, message: str) -> InputTooLarge:
