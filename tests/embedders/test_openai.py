@@ -15,8 +15,8 @@ import pytest
 
 from recto._util.probe import PROBE_TEXTS, is_same_probe, probe_revision
 from recto.embedders import openai as module
-from recto.embedders.known_models import ask_max_tokens, known_model
-from recto.embedders.openai import OpenAIEmbedder, count_tokens
+from recto.embedders.known_models import ask_max_tokens, count_tokens, known_model
+from recto.embedders.openai import OpenAIEmbedder
 from recto.embedders.openai_wire import Endpoint
 from recto.embedders.remote import retry_after
 from recto.errors import ConfigurationError, EmbeddingError, FingerprintMismatch, RectoError

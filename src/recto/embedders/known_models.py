@@ -1,4 +1,4 @@
-"""What servers do not tell about embedding models: prefixes, and the length that they read.
+"""What servers do not tell about embedding models: prefixes, tokens, and the length that they read.
 
 The facts are those of the model cards. A server adds no prefixes by itself, and a model that was trained with
 them finds less without them. `ask_max_tokens` asks a server how much of a text its model reads.
@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+_WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|\s+|[^\sA-Za-z]")
 _SEARCH = "Represent this sentence for searching relevant passages: "
 _TASK = "Instruct: Given a web search query, retrieve relevant passages that answer the query\nQuery:"
 
@@ -70,6 +71,22 @@ def known_model(name: str) -> KnownModel | None:
     """Return what is known about a model, by the name that a server gives it, or None."""
     name = name.lower().replace("_", "-")
     return next((model for pattern, model in _MODELS if re.search(pattern, name)), None)
+
+
+def count_tokens(prefix: str, text: str) -> int:
+    """Return an upper estimate of the tokens of a text, special tokens and the prefix included.
+
+    Four letters of a word, a digit, a sign, a letter of another alphabet, and white space other than a single
+    space count as a token each, and a Chinese character as two.
+    """
+    count = 2
+    for piece in _WORD.findall(prefix + text):
+        if piece.isspace():
+            count += len(piece) - (piece[-1] == " ")
+        else:
+            size = len(piece.encode("utf-8", "replace"))
+            count += (size + 3) // 4 if piece.isascii() else max(1, size - 1)
+    return count
 
 
 def ask_max_tokens(ask: Ask, model: str) -> tuple[int | None, str]:

@@ -7,7 +7,6 @@ of the same name is noticed. Before the first documents, it checks that the serv
 
 from __future__ import annotations
 
-import re
 import threading
 import time
 from collections import deque
@@ -21,7 +20,13 @@ from typing import TYPE_CHECKING, Any
 
 from recto._util.probe import PROBE_TEXTS, cosine, probe_revision
 from recto._util.retry import ClientPerLoop, Notify, aretry, awith_timeout, retry, with_timeout
-from recto.embedders.known_models import KnownModel, ask_max_tokens, known_model, model_names
+from recto.embedders.known_models import (
+    KnownModel,
+    ask_max_tokens,
+    count_tokens,
+    known_model,
+    model_names,
+)
 from recto.embedders.openai_wire import Endpoint, InputTooLarge, ModelMissing, to_vectors
 from recto.embedders.remote import document_backoff, retry_within
 from recto.errors import ConfigurationError, EmbeddingError, FingerprintMismatch, RectoError, missing_extra
@@ -53,7 +58,6 @@ _SHORT = 100  # tokens that every model reads
 _STEP = 64  # lengths are checked in steps of so many tokens
 _SAME = 0.99999  # the least cosine of one text with itself
 _SAME_MODEL = 0.999
-_WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|\s+|[^\sA-Za-z]")
 _FILLER = ("the", "soil", "and", "the", "rain", "feed", "a", "tree", "in", "the", "old", "park")
 
 Plan = Generator[list[str], "list[Vector] | InputTooLarge", list[Vector]]
@@ -80,22 +84,6 @@ class Probe:
 def open_openai(settings: Settings, notify: Notify) -> OpenAIEmbedder:
     """Return the embedder of the endpoint that the settings describe."""
     return OpenAIEmbedder(settings.openai, settings.model, notify)
-
-
-def count_tokens(prefix: str, text: str) -> int:
-    """Return an upper estimate of the tokens of a text, special tokens and the prefix included.
-
-    Four letters of a word, a digit, a sign, a letter of another alphabet, and white space other than a single
-    space count as a token each, and a Chinese character as two.
-    """
-    count = 2
-    for piece in _WORD.findall(prefix + text):
-        if piece.isspace():
-            count += len(piece) - (piece[-1] == " ")
-        else:
-            size = len(piece.encode("utf-8", "replace"))
-            count += (size + 3) // 4 if piece.isascii() else max(1, size - 1)
-    return count
 
 
 class OpenAIEmbedder:
